@@ -1,0 +1,109 @@
+//! E-mail addresses that do not leak: they print masked, and only what sends or stores them may reveal them.
+
+use std::fmt;
+
+use super::name::Invalid;
+
+/// An e-mail address. `Debug` and `Display` show `a…@example.org`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Address(String);
+
+impl Address {
+    /// The longest address SMTP can carry (RFC 5321, 4.5.3.1.3: a path of 256 with its brackets).
+    pub const MAX_BYTES: usize = 254;
+
+    /// Checks the outline: one part before and one after the last `@`, no white space, controls, or brackets.
+    /// Whether it exists only a mail can tell.
+    pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
+        let text = text.into();
+        let refuse = |why: &str| Err(Invalid::new("e-mail address", mask(&text), why));
+        let Some((local, domain)) = text.rsplit_once('@') else {
+            return refuse("has no @");
+        };
+        if local.is_empty() || domain.is_empty() {
+            return refuse("lacks what stands before or after the @");
+        }
+        if text.len() > Self::MAX_BYTES {
+            return refuse("is longer than 254 bytes");
+        }
+        if text
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() || "<>,;\"()[]\\".contains(c))
+            || local.contains('@')
+        {
+            return refuse("holds a character that an address cannot have");
+        }
+        if domain.starts_with('.') || domain.ends_with('.') || domain.contains("..") {
+            return refuse("has a malformed domain");
+        }
+        Ok(Self(text))
+    }
+
+    /// The address itself: for the mailer's envelope and the store's record, and for nothing else.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+fn mask(text: &str) -> String {
+    let (local, domain) = text.rsplit_once('@').unwrap_or((text, ""));
+    format!(
+        "{}…@{domain}",
+        local.chars().next().map_or(String::new(), String::from)
+    )
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&mask(&self.0))
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Address {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_prints_masked() {
+        let address = Address::new("ada.lovelace@example.org").unwrap();
+        assert_eq!(
+            format!("{address} {address:?}"),
+            "a…@example.org a…@example.org"
+        );
+        assert_eq!(address.reveal(), "ada.lovelace@example.org");
+    }
+
+    #[test]
+    fn what_cannot_be_an_address_is_refused_without_naming_it_in_full() {
+        for text in [
+            "",
+            "ada",
+            "@example.org",
+            "ada@",
+            "a b@example.org",
+            "ada@x\r\nBcc: eve@example.org",
+            "a@b@c.org",
+        ] {
+            let error = Address::new(text).unwrap_err();
+            assert!(error.value.len() <= text.len() + "…@".len(), "{error}");
+        }
+        assert!(
+            !Address::new("secret@a..b")
+                .unwrap_err()
+                .to_string()
+                .contains("secret")
+        );
+    }
+}

@@ -1,0 +1,165 @@
+//! When a digest falls due: daily at an hour, weekly on a weekday and hour, in the person's own time zone.
+//!
+//! The rule (P2): a period is named by the local date on which it falls due (`2014-04-22`, `2014-W17`), so there is
+//! one a local day or ISO week, whatever daylight saving or a change of zone does to the clock. An hour that a
+//! clock change skips falls due at the first moment after it; one that occurs twice, at the first.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{
+    DateTime, Datelike, Days, LocalResult, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc, Weekday,
+};
+use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
+
+use super::name::Invalid;
+
+/// How often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cadence {
+    Never,
+    Daily,
+    Weekly,
+}
+
+impl Cadence {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Daily => "daily",
+            Self::Weekly => "weekly",
+        }
+    }
+}
+
+impl fmt::Display for Cadence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Cadence {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "never" => Ok(Self::Never),
+            "daily" => Ok(Self::Daily),
+            "weekly" => Ok(Self::Weekly),
+            _ => Err(Invalid::new(
+                "cadence",
+                text,
+                "is not never, daily or weekly",
+            )),
+        }
+    }
+}
+
+/// A local day or ISO week (ISO 8601, weeks begin on Monday): the name under which a digest can be sent once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Period {
+    Day(NaiveDate),
+    Week { year: i32, week: u32 },
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Day(date) => write!(f, "{date}"),
+            Self::Week { year, week } => write!(f, "{year:04}-W{week:02}"),
+        }
+    }
+}
+
+/// A period and the moment from which its digest may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    pub at: DateTime<Utc>,
+    pub period: Period,
+}
+
+/// When a person's digest falls due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schedule {
+    pub cadence: Cadence,
+    /// For weekly digests.
+    pub weekday: Weekday,
+    /// Local hour, 0 to 23.
+    pub hour: u8,
+    pub tz: Tz,
+}
+
+impl Schedule {
+    /// The latest period that has fallen due by now.
+    pub fn last_due(&self, now: DateTime<Utc>) -> Option<Due> {
+        let today = now.with_timezone(&self.tz).date_naive();
+        let from = today.checked_add_days(Days::new(1))?;
+        from.iter_back(9)
+            .filter_map(|date| self.due_on(date))
+            .find(|due| due.at <= now)
+    }
+
+    /// The next period that falls due after now.
+    pub fn next_due(&self, now: DateTime<Utc>) -> Option<Due> {
+        let today = now.with_timezone(&self.tz).date_naive();
+        let from = today.checked_sub_days(Days::new(1))?;
+        from.iter_days()
+            .take(10)
+            .filter_map(|date| self.due_on(date))
+            .find(|due| due.at > now)
+    }
+
+    /// The period that falls due on this local date, if one does.
+    fn due_on(&self, date: NaiveDate) -> Option<Due> {
+        let period = match self.cadence {
+            Cadence::Never => return None,
+            Cadence::Daily => Period::Day(date),
+            Cadence::Weekly if date.weekday() == self.weekday => {
+                let week = date.iso_week();
+                Period::Week {
+                    year: week.year(),
+                    week: week.week(),
+                }
+            }
+            Cadence::Weekly => return None,
+        };
+        Some(Due {
+            at: self.moment(date)?,
+            period,
+        })
+    }
+
+    /// The moment of the local hour on that date.
+    fn moment(&self, date: NaiveDate) -> Option<DateTime<Utc>> {
+        let wanted = date.and_time(NaiveTime::from_hms_opt(u32::from(self.hour), 0, 0)?);
+        // Zones have skipped up to a whole day (Samoa, 30 December 2011).
+        (0..=25 * 4).find_map(|quarters| {
+            match self
+                .tz
+                .from_local_datetime(&(wanted + TimeDelta::minutes(15 * quarters)))
+            {
+                LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => {
+                    Some(time.with_timezone(&Utc))
+                }
+                LocalResult::None => None,
+            }
+        })
+    }
+}
+
+/// Dates going back from one.
+trait IterBack {
+    fn iter_back(self, count: usize) -> impl Iterator<Item = NaiveDate>;
+}
+
+impl IterBack for NaiveDate {
+    fn iter_back(self, count: usize) -> impl Iterator<Item = NaiveDate> {
+        std::iter::successors(Some(self), |date| date.pred_opt()).take(count)
+    }
+}
+
+#[cfg(test)]
+#[path = "cadence_tests.rs"]
+mod tests;

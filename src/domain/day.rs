@@ -1,0 +1,190 @@
+//! UTC days and windows of them: which collections there are and which of them still count.
+//!
+//! The rule: a day is a UTC date, `20140422` in every name and cursor. The window is a day and the seven before it
+//! unless configured otherwise; what has left the window is neither shown nor mailed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Datelike, Days, NaiveDate, Utc};
+
+use super::name::Invalid;
+
+/// A UTC day, from 0001 to 9999.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(NaiveDate);
+
+/// What day collections (and tables) are called, before the eight digits.
+pub const COLLECTION_PREFIX: &str = "notifications_";
+
+impl Day {
+    /// The UTC day of this moment.
+    pub fn of(time: DateTime<Utc>) -> Self {
+        Self(time.date_naive())
+    }
+
+    pub fn from_ymd(year: i32, month: u32, day: u32) -> Option<Self> {
+        NaiveDate::from_ymd_opt(year, month, day)
+            .filter(|date| (1..=9999).contains(&date.year()))
+            .map(Self)
+    }
+
+    /// `n` days earlier; stops at the first day there is.
+    pub fn back(self, n: u32) -> Self {
+        Self(
+            self.0
+                .checked_sub_days(Days::new(u64::from(n)))
+                .unwrap_or(NaiveDate::MIN),
+        )
+    }
+
+    /// `n` days later; stops at the last day there is.
+    pub fn ahead(self, n: u32) -> Self {
+        Self(
+            self.0
+                .checked_add_days(Days::new(u64::from(n)))
+                .unwrap_or(NaiveDate::MAX),
+        )
+    }
+
+    /// Midnight UTC at which the day begins.
+    pub fn start(self) -> DateTime<Utc> {
+        self.0.and_time(chrono::NaiveTime::MIN).and_utc()
+    }
+
+    /// `notifications_20140422`.
+    pub fn collection(self) -> String {
+        format!("{COLLECTION_PREFIX}{self}")
+    }
+
+    /// The day of a collection of that name; `None` for any other collection.
+    pub fn of_collection(name: &str) -> Option<Self> {
+        name.strip_prefix(COLLECTION_PREFIX)?.parse().ok()
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:04}{:02}{:02}",
+            self.0.year(),
+            self.0.month(),
+            self.0.day()
+        )
+    }
+}
+
+impl fmt::Debug for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Day {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = || Invalid::new("day", text, "is not a date written as YYYYMMDD");
+        if text.len() != 8 || !text.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(refuse());
+        }
+        let number =
+            |range: std::ops::Range<usize>| text[range].parse::<u32>().map_err(|_| refuse());
+        Self::from_ymd(number(0..4)? as i32, number(4..6)?, number(6..8)?).ok_or_else(refuse)
+    }
+}
+
+impl serde::Serialize for Day {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Day {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A last day and how many days before it count as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    last: Day,
+    back: u32,
+}
+
+impl Window {
+    /// How many days before the last one the window reaches, unless configured.
+    pub const DEFAULT_BACK: u32 = 7;
+
+    pub fn ending(last: Day, back: u32) -> Self {
+        Self { last, back }
+    }
+
+    pub fn first(self) -> Day {
+        self.last.back(self.back)
+    }
+
+    pub fn last(self) -> Day {
+        self.last
+    }
+
+    pub fn contains(self, day: Day) -> bool {
+        self.first() <= day && day <= self.last
+    }
+
+    /// The days, oldest first.
+    pub fn days(self) -> impl DoubleEndedIterator<Item = Day> + Clone {
+        (0..=self.back).rev().map(move |n| self.last.back(n))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_a_day_and_the_seven_before_it() {
+        let window = Window::ending(Day::from_ymd(2014, 3, 3).unwrap(), Window::DEFAULT_BACK);
+        let days: Vec<_> = window.days().map(|day| day.to_string()).collect();
+        assert_eq!(days.len(), 8);
+        assert_eq!(days.first().unwrap(), "20140224");
+        assert_eq!(days.last().unwrap(), "20140303");
+        assert!(!window.contains(Day::from_ymd(2014, 2, 23).unwrap()));
+    }
+
+    #[test]
+    fn midnight_belongs_to_the_day_it_begins() {
+        let midnight = Day::from_ymd(2014, 4, 22).unwrap().start();
+        assert_eq!(Day::of(midnight).to_string(), "20140422");
+        assert_eq!(
+            Day::of(midnight - chrono::TimeDelta::nanoseconds(1)).to_string(),
+            "20140421"
+        );
+    }
+
+    #[test]
+    fn only_day_collections_have_a_day() {
+        assert!(Day::of_collection("notifications_20140422").is_some());
+        for name in [
+            "notifications_20140432",
+            "notifications_2014042",
+            "notifications_+2014042",
+            "users",
+            "x_20140422",
+        ] {
+            assert_eq!(Day::of_collection(name), None, "{name}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_day_reads_back_as_it_was_written(n in 0u32..2_000_000) {
+            let day = Day::from_ymd(1, 1, 1).unwrap().ahead(n);
+            proptest::prop_assert_eq!(day.to_string().parse::<Day>().unwrap(), day);
+            proptest::prop_assert_eq!(Day::of_collection(&day.collection()), Some(day));
+        }
+    }
+}

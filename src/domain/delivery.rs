@@ -1,0 +1,165 @@
+//! The ledger's rows: one for every mail that was ever to leave, and what became of it.
+//!
+//! The rule (P2, P4, P5): the row exists before the mail does; its id is derived, so a mail can only have one; it holds
+//! what the mail covers, so the mail can be built again and its markers written again. A person has at most one
+//! *open* delivery of a slot, and it stays open until its markers stand. [`crate::services::deliver`] walks the states.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+
+use super::cadence::{Cadence, Period};
+use super::id::Id;
+use super::name::{Invalid, UserId};
+use super::stack::Covers;
+
+/// Who works on something, and until when it is theirs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    pub owner: String,
+    pub until: DateTime<Utc>,
+}
+
+/// `digest:<user>:<cadence>:<period>`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliveryId(String);
+
+impl DeliveryId {
+    pub fn digest(user: &UserId, cadence: Cadence, period: Period) -> Self {
+        Self(format!("digest:{user}:{cadence}:{period}"))
+    }
+
+    /// An id as it stands in the store.
+    pub fn stored(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What became of a mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeliveryState {
+    /// To be built and sent.
+    Pending,
+    /// About to be handed to the provider, or just handed: whoever dies here leaves it unknown.
+    Sending,
+    /// The provider has it.
+    Sent,
+    /// The provider refused it for good; its events go into the next mail.
+    Failed,
+    /// Nothing was left to mail, or the person may not be mailed any more.
+    Canceled,
+    /// It may have been sent, or not. It is not sent again, and neither are its events.
+    Unknown,
+}
+
+impl DeliveryState {
+    pub const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Sending,
+        Self::Sent,
+        Self::Failed,
+        Self::Canceled,
+        Self::Unknown,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Sending => "sending",
+            Self::Sent => "sent",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether its outcome is known, or known to be unknown.
+    pub fn settled(self) -> bool {
+        !matches!(self, Self::Pending | Self::Sending)
+    }
+
+    /// Whether what the row covers must be marked, so that no later mail holds it: it was mailed, or may have been.
+    pub fn flushes(self) -> bool {
+        matches!(self, Self::Sent | Self::Unknown)
+    }
+}
+
+impl FromStr for DeliveryState {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| {
+                Invalid::new(
+                    "delivery state",
+                    text,
+                    "is none of pending, sending, sent, failed, canceled, unknown",
+                )
+            })
+    }
+}
+
+/// A row of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    pub id: DeliveryId,
+    pub user: UserId,
+    pub cadence: Cadence,
+    pub period: String,
+    pub state: DeliveryState,
+    /// Open until it is settled and its markers stand; one open delivery a person (see [`Delivery::slot`]).
+    pub open: bool,
+    /// Up to where the mail reaches on each stack.
+    pub covers: Covers,
+    /// The id of the markers it will write.
+    pub marker: Id,
+    pub lease: Option<Lease>,
+    /// How often it was handed to the provider.
+    pub attempts: u32,
+    /// How many events the mail told of; known once it is built.
+    pub items: u32,
+    pub created: DateTime<Utc>,
+    pub settled: Option<DateTime<Utc>>,
+    /// The provider's id of the mail.
+    pub provider_id: Option<String>,
+    /// Why it failed or was canceled.
+    pub reason: Option<String>,
+}
+
+impl Delivery {
+    /// What an open delivery occupies: the person's digest.
+    pub fn slot(&self) -> String {
+        format!("digest:{}", self.user)
+    }
+}
+
+/// How a delivery ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    pub id: DeliveryId,
+    /// One of the settled states.
+    pub state: DeliveryState,
+    pub items: u32,
+    pub provider_id: Option<String>,
+    pub reason: Option<String>,
+}

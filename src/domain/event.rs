@@ -1,0 +1,42 @@
+//! What stands in a person's day: events, markers, and what nobody knows any more.
+//!
+//! The rule: every element of the array is an [`Entry`], whoever wrote it and whatever it is, because positions
+//! count them all. See [`super::stack`] for what they mean together.
+
+use chrono::{DateTime, Utc};
+
+use super::day::Day;
+use super::id::Id;
+use super::name::{EventType, ObjectId};
+
+/// `{t, o, i}`: something happened to an object. Older writers wrote no `i`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Event {
+    pub t: EventType,
+    pub o: ObjectId,
+    /// The fan-out that wrote it; its time is the event's time.
+    pub i: Option<Id>,
+}
+
+impl Event {
+    /// When it happened. Of an event without `i` only its day is known: it counts as the day's first moment.
+    pub fn at(&self, day: Day) -> DateTime<Utc> {
+        self.i.map_or(day.start(), Id::time)
+    }
+}
+
+/// `{flushed, n}`: the first `n` entries of this array are dealt with. A bare `{flushed}` covers all before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marker {
+    pub id: Option<Id>,
+    pub n: Option<u32>,
+}
+
+/// One element of a day's array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    Event(Event),
+    Marker(Marker),
+    /// Something else stands here. It is neither shown nor mailed, but it holds its place.
+    Other,
+}

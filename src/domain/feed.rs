@@ -1,0 +1,99 @@
+//! A person's feed: newest first, in pages that stay put while events arrive.
+//!
+//! The rule: an item's id is its position and never changes. `before` an item goes to older ones; `after` a cursor,
+//! which notes how long every stack was, gives exactly what has been pushed since, even onto yesterday's stack.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::name::{EventType, Invalid};
+use super::stack::{Pending, PersonStacks, Position, StackId};
+
+/// How much of every stack a reader has seen: `c20140421.3-20140422.18`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cursor(Vec<(StackId, u32)>);
+
+impl Cursor {
+    /// All there is now.
+    pub fn at_end_of(person: &PersonStacks) -> Self {
+        Self(
+            person
+                .stacks
+                .iter()
+                .map(|stack| (stack.id, stack.entries.len() as u32))
+                .collect(),
+        )
+    }
+
+    /// Whether the reader had not seen this yet.
+    pub fn is_before(&self, position: Position) -> bool {
+        let seen = self
+            .0
+            .iter()
+            .find(|(stack, _)| *stack == position.stack)
+            .map_or(0, |(_, n)| *n);
+        position.index >= seen
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("c")?;
+        for (index, (stack, n)) in self.0.iter().enumerate() {
+            let dash = if index > 0 { "-" } else { "" };
+            write!(f, "{dash}{stack}.{n}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = || Invalid::new("cursor", text, "is not a cursor that a feed gave");
+        let list = text.strip_prefix('c').ok_or_else(refuse)?;
+        if list.len() > 1_000 {
+            return Err(refuse());
+        }
+        let part = |part: &str| {
+            part.parse::<Position>()
+                .map(|p| (p.stack, p.index))
+                .map_err(|_| refuse())
+        };
+        list.split('-')
+            .filter(|part| !part.is_empty())
+            .map(part)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+/// Which part of a feed is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Query {
+    /// Only what was pushed since this cursor was given.
+    pub after: Option<Cursor>,
+    /// Only what is older than this item.
+    pub before: Option<Position>,
+    pub kind: Option<EventType>,
+}
+
+/// The events asked for, newest first; whether their objects still apply is the caller's to ask.
+pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<Pending<'a>> {
+    let mut events = person.events();
+    events.retain(|item| {
+        query
+            .after
+            .as_ref()
+            .is_none_or(|cursor| cursor.is_before(item.position))
+            && query.before.is_none_or(|before| item.position < before)
+            && query.kind.as_ref().is_none_or(|kind| item.event.t == *kind)
+    });
+    events.sort_by_key(|item| std::cmp::Reverse(item.position));
+    events
+}
+
+#[cfg(test)]
+#[path = "feed_tests.rs"]
+mod tests;

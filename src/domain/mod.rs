@@ -1,0 +1,34 @@
+//! Ground floor: the values and rules of tidings, pure and synchronous.
+//!
+//! The rule of this floor: no I/O, no clock, no randomness. Time and ids come in as arguments, and a value that
+//! exists is valid. Start with [`stack`] (what a person's day is) and [`digest`] (what becomes of it).
+
+pub mod address;
+pub mod audience;
+pub mod cadence;
+pub mod day;
+pub mod delivery;
+pub mod digest;
+pub mod event;
+pub mod fanout;
+pub mod feed;
+pub mod id;
+pub mod name;
+pub mod object;
+pub mod policy;
+pub mod stack;
+pub mod user;
+
+pub use address::Address;
+pub use audience::{Audience, Point, Selector};
+pub use cadence::{Cadence, Due, Period, Schedule};
+pub use day::{Day, Window};
+pub use delivery::{Delivery, DeliveryId, DeliveryState, Lease};
+pub use event::{Entry, Event, Marker};
+pub use fanout::{Counts, Fanout, FanoutState, Progress};
+pub use id::Id;
+pub use name::{EventType, FollowKey, Invalid, ModelName, ObjectId, UserId};
+pub use object::{Object, ObjectKey};
+pub use policy::{Policies, Policy, Route};
+pub use stack::{Covers, Form, PersonStacks, Position, Stack, StackId};
+pub use user::User;

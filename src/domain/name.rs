@@ -1,0 +1,173 @@
+//! Names that come from outside: users, event types, objects, models and what people follow.
+//!
+//! The rule: a name is checked once, where it enters, and is valid ever after. What older writers stored is taken
+//! as it stands (`stored`). Falsy-looking names (`0`, `false`) are names like any other; only nothing is refused.
+
+use std::fmt;
+use std::str::FromStr;
+
+use compact_str::CompactString;
+
+/// What was wrong with a value from outside: what it was meant to be, the value, and why it will not do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {value:?} {why}")]
+pub struct Invalid {
+    pub what: &'static str,
+    pub value: String,
+    pub why: String,
+}
+
+impl Invalid {
+    /// Long values are cut to 80 characters: an error message is for people.
+    pub fn new(what: &'static str, value: impl fmt::Display, why: impl Into<String>) -> Self {
+        let value = value.to_string();
+        let value = match value.char_indices().nth(80) {
+            Some((end, _)) => format!("{}…", &value[..end]),
+            None => value,
+        };
+        Self {
+            what,
+            value,
+            why: why.into(),
+        }
+    }
+}
+
+/// The longest name accepted, in bytes: well below what a MongoDB or SQLite key can be.
+pub const MAX_NAME_BYTES: usize = 256;
+
+fn check(what: &'static str, text: &str) -> Result<(), Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::new(what, text, "is empty"));
+    }
+    if text.len() > MAX_NAME_BYTES {
+        return Err(Invalid::new(
+            what,
+            text,
+            format!("is longer than {MAX_NAME_BYTES} bytes"),
+        ));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Invalid::new(
+            what,
+            text.escape_debug(),
+            "holds a control character",
+        ));
+    }
+    if text.trim() != text {
+        return Err(Invalid::new(what, text, "begins or ends with white space"));
+    }
+    Ok(())
+}
+
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident: $what:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+        #[serde(transparent)]
+        pub struct $name(CompactString);
+
+        impl $name {
+            /// A checked name: 1 to 256 bytes, no control characters, no white space around it.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
+                check($what, text.as_ref())?;
+                Ok(Self(CompactString::new(text)))
+            }
+
+            /// A name as it stands in the store; older writers did not check theirs.
+            pub fn stored(text: impl AsRef<str>) -> Self {
+                Self(CompactString::new(text))
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Invalid;
+
+            fn from_str(text: &str) -> Result<Self, Invalid> {
+                Self::new(text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(self.0.as_str(), f)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = CompactString::deserialize(deserializer)?;
+                Self::new(&text).map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+names! {
+    /// Whom a stack belongs to: `_id` of their documents.
+    UserId: "user id";
+    /// What happened: `t` of an entry, such as `ArtworkPublished`.
+    EventType: "event type";
+    /// To what it happened: `o` of an entry.
+    ObjectId: "object id";
+    /// The kind of thing an object is: the part of its key before the colon.
+    ModelName: "model";
+    /// What people follow, such as `artist:558`.
+    FollowKey: "follow key";
+}
+
+impl UserId {
+    /// The id as older writers may have stored it: as an ObjectId, where it is 24 lower-case hexadecimal digits.
+    pub fn legacy(&self) -> Option<super::Id> {
+        super::Id::from_hex(self.as_str()).filter(|id| id.hex() == self.as_str().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn falsy_looking_names_are_names() {
+        for text in ["0", "false", "null", "$ne", "a.b", "NaN"] {
+            assert_eq!(UserId::new(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_name_is_refused_with_its_value_and_the_reason() {
+        let error = UserId::new("").unwrap_err().to_string();
+        assert_eq!(error, "user id \"\" is empty");
+        assert!(UserId::new("a\0b").is_err());
+        assert!(UserId::new(" a").is_err());
+        assert!(UserId::new("x".repeat(257)).is_err());
+        assert!(UserId::new("x".repeat(256)).is_ok());
+    }
+
+    #[test]
+    fn only_lower_case_hex_has_a_legacy_form() {
+        assert!(
+            UserId::new("533998b1c9dc24c371000041")
+                .unwrap()
+                .legacy()
+                .is_some()
+        );
+        assert!(
+            UserId::new("533998B1C9DC24C371000041")
+                .unwrap()
+                .legacy()
+                .is_none()
+        );
+        assert!(UserId::new("alice").unwrap().legacy().is_none());
+    }
+}

@@ -1,0 +1,172 @@
+//! What events are about: an artwork, a show, a document.
+//!
+//! The rule: an event names its object by id; the type's policy says which model that id is of; `Model:id` is the
+//! object's key. Whether an object still applies is asked whenever it is shown or mailed, never stored on a stack.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use compact_str::{CompactString, format_compact};
+use serde::{Deserialize, Serialize};
+
+use super::audience::Point;
+use super::name::{Invalid, ModelName, ObjectId};
+
+/// `Model:id`, the `_id` of an object; without a colon, the id of an object that has no model.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ObjectKey(CompactString);
+
+impl ObjectKey {
+    pub fn new(model: Option<&ModelName>, id: &ObjectId) -> Self {
+        match model {
+            Some(model) => Self(format_compact!("{model}:{id}")),
+            None => Self(CompactString::new(id.as_str())),
+        }
+    }
+
+    /// A key as it stands in the store.
+    pub fn stored(text: impl AsRef<str>) -> Self {
+        Self(CompactString::new(text))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Model and id, if the key has a colon.
+    pub fn parts(&self) -> Option<(&str, &str)> {
+        self.0.split_once(':')
+    }
+}
+
+impl FromStr for ObjectKey {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Ok(Self(CompactString::new(ObjectId::new(text)?.as_str())))
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.0.as_str(), f)
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        CompactString::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// An object as feeds and mails show it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Object {
+    #[serde(rename = "_id", alias = "id")]
+    pub key: ObjectKey,
+    /// Whether people may still be told of it; a withdrawn work is kept but not notifiable.
+    #[serde(default = "yes")]
+    pub notifiable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Where it can be looked at: `http` or `https`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// By whom: the by-line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<DateTime<Utc>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Point>,
+    /// Whatever else the templates of the application want, passed through.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub data: serde_json::Value,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Object {
+    /// An object of which nothing is known but its key.
+    pub fn bare(key: ObjectKey) -> Self {
+        Self {
+            key,
+            notifiable: true,
+            title: None,
+            url: None,
+            image: None,
+            by: None,
+            at: None,
+            place: None,
+            data: serde_json::Value::Null,
+        }
+    }
+
+    /// Links must be http(s): they end up in `href` and `src` of mails.
+    pub fn check(&self) -> Result<(), Invalid> {
+        for (what, link) in [("object url", &self.url), ("object image", &self.image)] {
+            if let Some(link) = link
+                && !(link.starts_with("https://") || link.starts_with("http://"))
+            {
+                return Err(Invalid::new(
+                    what,
+                    link,
+                    "does not begin with https:// or http://",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What to call it when nobody gave it a title.
+    pub fn label(&self) -> &str {
+        self.title.as_deref().unwrap_or(self.key.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_model_and_id() {
+        let key = ObjectKey::new(
+            Some(&ModelName::new("Artwork").unwrap()),
+            &ObjectId::new("A:1").unwrap(),
+        );
+        assert_eq!(key.as_str(), "Artwork:A:1");
+        assert_eq!(key.parts(), Some(("Artwork", "A:1")));
+        assert_eq!(
+            ObjectKey::new(None, &ObjectId::new("0").unwrap()).as_str(),
+            "0"
+        );
+    }
+
+    #[test]
+    fn a_link_that_is_no_web_address_is_refused() {
+        let mut object = Object::bare("Artwork:1".parse().unwrap());
+        object.url = Some("javascript:alert(1)".into());
+        assert!(
+            object
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("object url")
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! What the configuration says of each event type: its route, its model, its heading and its order.
+//!
+//! The rule: a type nobody configured works all the same. It goes to the digest and its objects need no record.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::event::Event;
+use super::name::{EventType, ModelName};
+use super::object::ObjectKey;
+
+/// How an event of a type is mailed. In the feed it appears in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Route {
+    Never,
+    Immediate,
+    Batch,
+    Digest,
+}
+
+/// What is configured of one event type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    pub route: Route,
+    /// Which model its objects are of. With a model, an object without a record no longer applies; without one, ids
+    /// are shown as they are unless a record says otherwise.
+    pub model: Option<ModelName>,
+    /// The heading of its section, such as "New works"; the type's name if nobody gave one.
+    pub heading: Option<String>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            route: Route::Digest,
+            model: None,
+            heading: None,
+        }
+    }
+}
+
+/// All types' policies. `order` is the order of sections in a mail; other types follow by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policies {
+    types: BTreeMap<EventType, Policy>,
+    order: Vec<EventType>,
+    default: Policy,
+}
+
+impl Policies {
+    /// Policies by type, in the order in which their sections should appear.
+    pub fn new(types: impl IntoIterator<Item = (EventType, Policy)>) -> Self {
+        let mut policies = Self::default();
+        for (name, policy) in types {
+            policies.order.push(name.clone());
+            policies.types.insert(name, policy);
+        }
+        policies
+    }
+
+    pub fn of(&self, name: &EventType) -> &Policy {
+        self.types.get(name).unwrap_or(&self.default)
+    }
+
+    /// The key of the object an event is about.
+    pub fn object_of(&self, event: &Event) -> ObjectKey {
+        ObjectKey::new(self.of(&event.t).model.as_ref(), &event.o)
+    }
+
+    /// Where a type's section stands among the others.
+    pub fn rank<'a>(&self, name: &'a EventType) -> (usize, &'a EventType) {
+        (
+            self.order
+                .iter()
+                .position(|known| known == name)
+                .unwrap_or(self.order.len()),
+            name,
+        )
+    }
+
+    pub fn heading<'a>(&'a self, name: &'a EventType) -> &'a str {
+        self.of(name).heading.as_deref().unwrap_or(name.as_str())
+    }
+}

@@ -1,0 +1,246 @@
+//! A person's stacks: what the window holds for them, what of it is covered, and what is pending.
+//!
+//! The rule: an array only ever grows at its end, so `(stack, index)` names an entry for ever, and a marker's `n`
+//! counts entries from the front. What is covered can only grow. Everything that mails or shows events asks here.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+
+use super::day::Day;
+use super::event::{Entry, Event, Marker};
+use super::name::{EventType, Invalid, ObjectId, UserId};
+
+/// How the document spells its `_id`: as text, as tidings writes it, or as an ObjectId, as some older writers did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Form {
+    ObjectId,
+    Text,
+}
+
+/// Which document of a person: its day, and its form, as a day in which two writers met may hold both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StackId {
+    pub day: Day,
+    pub form: Form,
+}
+
+impl StackId {
+    /// The stack that tidings itself writes to on that day.
+    pub fn of(day: Day) -> Self {
+        Self {
+            day,
+            form: Form::Text,
+        }
+    }
+}
+
+impl fmt::Display for StackId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.form {
+            Form::Text => write!(f, "{}", self.day),
+            Form::ObjectId => write!(f, "{}o", self.day),
+        }
+    }
+}
+
+impl FromStr for StackId {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text.strip_suffix('o') {
+            Some(day) => Ok(Self {
+                day: day.parse()?,
+                form: Form::ObjectId,
+            }),
+            None => Ok(Self {
+                day: text.parse()?,
+                form: Form::Text,
+            }),
+        }
+    }
+}
+
+/// An entry's name for ever: `20140422.17` is the eighteenth entry of that day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    pub stack: StackId,
+    pub index: u32,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.stack, self.index)
+    }
+}
+
+impl FromStr for Position {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = || {
+            Invalid::new(
+                "position",
+                text,
+                "is not written as YYYYMMDD.INDEX, such as 20140422.17",
+            )
+        };
+        let (stack, index) = text.split_once('.').ok_or_else(refuse)?;
+        if index.is_empty() || !index.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(refuse());
+        }
+        Ok(Self {
+            stack: stack.parse().map_err(|_| refuse())?,
+            index: index.parse().map_err(|_| refuse())?,
+        })
+    }
+}
+
+/// One document: a person's entries of one day, in the order they were pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stack {
+    pub id: StackId,
+    pub entries: Vec<Entry>,
+}
+
+impl Stack {
+    /// How many entries from the front are dealt with: the furthest reach of any marker.
+    pub fn covered(&self) -> usize {
+        covered(&self.entries)
+    }
+
+    /// Events that no marker covers, with their positions, oldest first.
+    pub fn uncovered(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
+        let from = self.covered();
+        self.events()
+            .filter(move |(position, _)| position.index as usize >= from)
+    }
+
+    /// All events, with their positions, oldest first.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
+        let stack = self.id;
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(move |(index, entry)| match entry {
+                Entry::Event(event) => Some((
+                    Position {
+                        stack,
+                        index: index as u32,
+                    },
+                    event,
+                )),
+                Entry::Marker(_) | Entry::Other => None,
+            })
+    }
+}
+
+/// How many entries from the front the markers among them cover.
+///
+/// `{flushed, n}` covers the first `n`, never more than there are; a bare `{flushed}` covers all that stand before it.
+pub fn covered(entries: &[Entry]) -> usize {
+    let reach = |(index, entry): (usize, &Entry)| match entry {
+        Entry::Marker(Marker { n: Some(n), .. }) => Some((*n as usize).min(entries.len())),
+        Entry::Marker(Marker { n: None, .. }) => Some(index),
+        Entry::Event(_) | Entry::Other => None,
+    };
+    entries
+        .iter()
+        .enumerate()
+        .filter_map(reach)
+        .max()
+        .unwrap_or(0)
+}
+
+/// Up to where a mail covers each stack: stack and number of entries from the front.
+pub type Covers = Vec<(StackId, u32)>;
+
+/// A person's documents in a window, in the order of their days.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersonStacks {
+    pub user: UserId,
+    pub stacks: Vec<Stack>,
+}
+
+/// An event that has not been dealt with yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pending<'a> {
+    pub position: Position,
+    pub event: &'a Event,
+    pub at: DateTime<Utc>,
+}
+
+impl PersonStacks {
+    /// What no marker covers, each (type, object) once, at its oldest place; oldest first.
+    pub fn pending(&self) -> Vec<Pending<'_>> {
+        unique(self.stacks.iter().flat_map(Stack::uncovered))
+    }
+
+    /// What was pending when somebody noted these limits, and still is: for a mail that is built again.
+    pub fn pending_within(&self, covers: &Covers) -> Vec<Pending<'_>> {
+        let limit = |stack: StackId| {
+            covers
+                .iter()
+                .find(|(id, _)| *id == stack)
+                .map_or(0, |(_, n)| *n)
+        };
+        unique(
+            self.stacks
+                .iter()
+                .flat_map(Stack::uncovered)
+                .filter(|(position, _)| position.index < limit(position.stack)),
+        )
+    }
+
+    /// Every event of the window, each (type, object) once, at its oldest place; oldest first.
+    pub fn events(&self) -> Vec<Pending<'_>> {
+        unique(self.stacks.iter().flat_map(Stack::events))
+    }
+
+    /// How far each stack that has uncovered events reaches now: what a mail built from this would cover.
+    pub fn reach(&self) -> Covers {
+        let open = |stack: &&Stack| stack.uncovered().next().is_some();
+        self.stacks
+            .iter()
+            .filter(open)
+            .map(|stack| (stack.id, stack.entries.len() as u32))
+            .collect()
+    }
+}
+
+/// Below this many events a scan of those already kept is faster than hashing.
+const FEW: usize = 24;
+
+fn unique<'a>(events: impl Iterator<Item = (Position, &'a Event)>) -> Vec<Pending<'a>> {
+    let mut kept: Vec<Pending<'a>> = Vec::new();
+    let mut seen: HashSet<(&EventType, &ObjectId)> = HashSet::new();
+    for (position, event) in events {
+        if kept.len() < FEW {
+            if kept
+                .iter()
+                .any(|k| k.event.o == event.o && k.event.t == event.t)
+            {
+                continue;
+            }
+        } else {
+            if seen.is_empty() {
+                seen.extend(kept.iter().map(|k| (&k.event.t, &k.event.o)));
+            }
+            if !seen.insert((&event.t, &event.o)) {
+                continue;
+            }
+        }
+        kept.push(Pending {
+            position,
+            event,
+            at: event.at(position.stack.day),
+        });
+    }
+    kept
+}
+
+#[cfg(test)]
+#[path = "stack_tests.rs"]
+mod tests;

@@ -1,0 +1,188 @@
+//! People: where to write to them, what they want, and whether they may be written to at all.
+//!
+//! The rule (P7): whoever is unconfirmed, suppressed or has turned something off gets no mail of it, and turning
+//! something on again mails nothing older: every change of a route or cadence sets a `since`.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc, Weekday};
+use chrono_tz::Tz;
+
+use super::address::Address;
+use super::audience::Point;
+use super::cadence::{Cadence, Schedule};
+use super::name::{EventType, UserId};
+use super::policy::{Policies, Route};
+
+/// What a person chose for one event type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TypePreference {
+    pub route: Route,
+    /// When they chose it: nothing older is mailed by this route.
+    pub since: DateTime<Utc>,
+}
+
+/// When a person wants their digest; what they did not choose is the configuration's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DigestPreference {
+    pub cadence: Option<Cadence>,
+    pub weekday: Option<Weekday>,
+    /// Local hour, 0 to 23.
+    pub hour: Option<u8>,
+    /// When the cadence last left `never`: nothing older is mailed.
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// A person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct User {
+    pub id: UserId,
+    pub email: Option<Address>,
+    pub name: Option<String>,
+    /// Whether the address is known to be theirs; without that no mail leaves.
+    pub confirmed: bool,
+    pub tz: Option<Tz>,
+    pub locale: Option<String>,
+    pub loc: Option<Point>,
+    pub digest: DigestPreference,
+    pub types: BTreeMap<EventType, TypePreference>,
+    /// Since when we must not write to them.
+    pub suppressed: Option<DateTime<Utc>>,
+}
+
+/// Why a person gets no mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unmailable {
+    /// Somebody's stack, but no record of the person.
+    Unknown,
+    NoAddress,
+    Unconfirmed,
+    Suppressed,
+}
+
+impl Unmailable {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::NoAddress => "without address",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Suppressed => "suppressed",
+        }
+    }
+}
+
+impl User {
+    /// A person of whom nothing is known but the id.
+    pub fn new(id: UserId) -> Self {
+        Self {
+            id,
+            email: None,
+            name: None,
+            confirmed: false,
+            tz: None,
+            locale: None,
+            loc: None,
+            digest: DigestPreference::default(),
+            types: BTreeMap::new(),
+            suppressed: None,
+        }
+    }
+
+    /// Where to write to, if anybody may.
+    pub fn mailable(&self) -> Result<&Address, Unmailable> {
+        if self.suppressed.is_some() {
+            return Err(Unmailable::Suppressed);
+        }
+        let address = self.email.as_ref().ok_or(Unmailable::NoAddress)?;
+        if self.confirmed {
+            Ok(address)
+        } else {
+            Err(Unmailable::Unconfirmed)
+        }
+    }
+
+    /// When their digest falls due, with the configuration's choice for what they left open.
+    pub fn schedule(&self, default: &Schedule) -> Schedule {
+        Schedule {
+            cadence: self.digest.cadence.unwrap_or(default.cadence),
+            weekday: self.digest.weekday.unwrap_or(default.weekday),
+            hour: self.digest.hour.unwrap_or(default.hour),
+            tz: self.tz.unwrap_or(default.tz),
+        }
+    }
+
+    /// Whether an event of this type and time goes into their digest.
+    pub fn wants_in_digest(
+        &self,
+        kind: &EventType,
+        at: DateTime<Utc>,
+        policies: &Policies,
+    ) -> bool {
+        if self.digest.since.is_some_and(|since| at < since) {
+            return false;
+        }
+        match self.types.get(kind) {
+            Some(chosen) => chosen.route == Route::Digest && at >= chosen.since,
+            None => policies.of(kind).route == Route::Digest,
+        }
+    }
+
+    /// What changes when this record takes the place of `before`: a route that differs starts now, one that does not keeps
+    /// its start, and a cadence that leaves `never` starts now.
+    pub fn replacing(
+        mut self,
+        before: Option<&Self>,
+        default: &Schedule,
+        policies: &Policies,
+        now: DateTime<Utc>,
+    ) -> Self {
+        let Some(before) = before else {
+            return self;
+        };
+        let route_before = |kind: &EventType| {
+            before
+                .types
+                .get(kind)
+                .map_or(policies.of(kind).route, |chosen| chosen.route)
+        };
+        for (kind, chosen) in &mut self.types {
+            let kept = before
+                .types
+                .get(kind)
+                .filter(|earlier| earlier.route == chosen.route);
+            chosen.since = match kept {
+                Some(earlier) => earlier.since,
+                // Choosing what was the default anyway changes nothing: all the past stays theirs.
+                None if route_before(kind) == chosen.route => DateTime::UNIX_EPOCH,
+                None => now,
+            };
+        }
+        // A choice taken back is a change of route to the default: it has to be remembered with its moment.
+        for (kind, earlier) in &before.types {
+            let default_route = policies.of(kind).route;
+            self.types
+                .entry(kind.clone())
+                .or_insert_with(|| TypePreference {
+                    route: default_route,
+                    since: if earlier.route == default_route {
+                        earlier.since
+                    } else {
+                        now
+                    },
+                });
+        }
+        let left_never = before.schedule(default).cadence == Cadence::Never
+            && self.schedule(default).cadence != Cadence::Never;
+        self.digest.since = if left_never {
+            Some(now)
+        } else {
+            before.digest.since
+        };
+        self
+    }
+}
+
+#[cfg(test)]
+#[path = "user_tests.rs"]
+mod tests;

@@ -1,0 +1,5 @@
+//! tidings: notification feeds and e-mail digests on MongoDB, one collection a day.
+
+pub mod clock;
+pub mod domain;
+pub mod store;

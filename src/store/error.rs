@@ -1,0 +1,44 @@
+//! What can go wrong in a store: what it was doing, and the cause.
+
+/// A store's answer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The database could not be asked, or refused. Whether a write was applied is not known; all verbs may be repeated.
+    #[error("{doing}")]
+    Database {
+        doing: String,
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// What stands in the store is not what tidings or an older writer could have written.
+    #[error("{what} in the store cannot be read: {why}")]
+    Corrupt { what: String, why: String },
+    /// Something else stands where this should go.
+    #[error("{what} exists already and differs")]
+    Conflict { what: String },
+    /// This store cannot do that.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl Error {
+    /// A database error, with what was being done ("pushing onto stacks of 20140422").
+    pub fn database(
+        doing: impl Into<String>,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Database {
+            doing: doing.into(),
+            cause: cause.into(),
+        }
+    }
+
+    pub fn corrupt(what: impl Into<String>, why: impl ToString) -> Self {
+        Self::Corrupt {
+            what: what.into(),
+            why: why.to_string(),
+        }
+    }
+}

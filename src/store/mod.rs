@@ -1,0 +1,280 @@
+//! First floor, west: what is kept.
+//!
+//! The rule: stores keep, the domain decides. A verb is one read, one append or one compare-and-set, over many people
+//! at once where that matters; time and ids come in as arguments. What each verb promises stands at the traits below;
+//! the laws (`tests/all/store_laws`) hold both stores to it. Backends: [`mongo`], [`sqlite`].
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures::stream::BoxStream;
+
+use crate::domain::delivery::Settlement;
+use crate::domain::{
+    Covers, Day, Delivery, DeliveryId, DeliveryState, Event, EventType, Fanout, FollowKey, Id,
+    Lease, Object, ObjectId, ObjectKey, PersonStacks, Point, Progress, StackId, User, UserId,
+    Window,
+};
+
+mod error;
+pub mod mongo;
+pub mod sqlite;
+
+pub use error::{Error, Result};
+
+/// Everything that is kept, by meaning. One backend implements all of it.
+pub trait Store: Stacks + Days + Directory + Objects + Journal + Deliveries + Leases {}
+impl<T: Stacks + Days + Directory + Objects + Journal + Deliveries + Leases> Store for T {}
+
+/// One push: these entries onto these people's stacks. Many people may share one list of entries.
+#[derive(Debug, Default, Clone)]
+pub struct Pushes {
+    /// Distinct lists of entries; every event has an `i`.
+    pub lists: Vec<Vec<Event>>,
+    /// Each person at most once, in ascending order, with the index of their list.
+    pub people: Vec<(UserId, usize)>,
+}
+
+/// What became of a push, by the order of its people: how many entries did not fit under the cap.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Pushed {
+    /// People (by index) of whose entries some were not stored, and which: indices into their list.
+    pub capped: Vec<(usize, Vec<usize>)>,
+}
+
+/// Markers to write on one person's stacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    pub user: UserId,
+    pub marker: Id,
+    pub covers: Covers,
+}
+
+/// Whose stacks to read.
+#[derive(Debug, Clone)]
+pub enum People<'a> {
+    /// These people, wherever they are; ascending. Costs a look-up for each.
+    Each(&'a [UserId]),
+    /// These people, ascending, where most people between the first and the last are wanted. Costs one sequential read of
+    /// everything between.
+    Between(&'a [UserId]),
+}
+
+/// The heart: the day collections.
+#[async_trait]
+pub trait Stacks: Send + Sync {
+    /// Appends to each person's stack of that day, creating day and stack as needed.
+    ///
+    /// - Durable (P1): on return every entry stands, acknowledged by a majority on a replica set.
+    /// - Harmless again (P1, P2): an entry that already stands there (same `t`, `o` and `i`) is not added twice, so any part of a push
+    ///   can be repeated after a failure, by anybody, at the same time.
+    /// - Capped: a stack never grows past `cap` entries by a push. What does not fit is reported, not stored, and reported
+    ///   again when the push is repeated; the entries of a list that fit, in list order, are stored.
+    /// - Order: a list's entries stand in list order, and arrays only grow at their end.
+    async fn push(&self, day: Day, cap: usize, pushes: &Pushes) -> Result<Pushed>;
+
+    /// Everybody who has a stack in the window, in ascending order of user id, in chunks of about `chunk` people;
+    /// `after` excludes everybody up to and including that user. Memory is bounded by the chunk, not by the number of people.
+    /// Both forms of a person's documents come together. People without entries may be left out.
+    fn scan(
+        &self,
+        window: Window,
+        after: Option<UserId>,
+        chunk: usize,
+    ) -> BoxStream<'_, Result<Vec<PersonStacks>>>;
+
+    /// These people's stacks in the window, in the order asked; people without any have an empty list of stacks.
+    async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>>;
+
+    /// Writes a marker `{flushed, n}` at the end of each named stack that still exists. A marker that stands already (same id and n) is not
+    /// written again. Markers are not subject to the cap.
+    async fn mark(&self, marks: &[Mark]) -> Result<()>;
+}
+
+/// A day collection as the archive sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DayInfo {
+    pub day: Day,
+    /// How many documents it holds; exact.
+    pub stacks: u64,
+}
+
+/// A document of a day, exactly as it stands, as canonical Extended JSON (MongoDB Extended JSON v2) on one line.
+pub type RawStack = String;
+
+/// The day collections as wholes: archiving and restoring.
+#[async_trait]
+pub trait Days: Send + Sync {
+    /// All day collections, oldest first.
+    async fn days(&self) -> Result<Vec<DayInfo>>;
+
+    /// Drops a day; one that does not exist is no error.
+    async fn drop_day(&self, day: Day) -> Result<()>;
+
+    /// All documents of a day exactly as they stand, in ascending order of `_id` (text before ObjectIds), in chunks.
+    fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>>;
+
+    /// Puts documents back exactly as they were exported. One that stands already and is identical is left alone; one that
+    /// differs is an error ([`Error::Conflict`]) that names it.
+    async fn restore_day(&self, day: Day, stacks: &[RawStack]) -> Result<()>;
+}
+
+/// People and what they follow.
+#[async_trait]
+pub trait Directory: Send + Sync {
+    /// Creates or replaces these records.
+    async fn put_users(&self, users: &[User]) -> Result<()>;
+
+    /// The records of these people, in the order asked.
+    async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>>;
+
+    /// Removes a person's record and what they follow; stacks and deliveries stay until their time is over.
+    async fn delete_user(&self, id: &UserId) -> Result<bool>;
+
+    /// Records that users follow keys; one that stands already is left alone.
+    async fn follow(&self, follows: &[(FollowKey, UserId)]) -> Result<()>;
+
+    /// Forgets that users follow keys; one that does not stand is no error.
+    async fn unfollow(&self, follows: &[(FollowKey, UserId)]) -> Result<()>;
+
+    /// Who follows this key, ascending, after this user, at most `limit`. A range scan: costs what it returns.
+    async fn followers(
+        &self,
+        key: &FollowKey,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>>;
+
+    /// Who lives within `km` of the point, ascending, after this user, at most `limit`.
+    async fn near(
+        &self,
+        point: Point,
+        km: f64,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>>;
+}
+
+/// What events are about.
+#[async_trait]
+pub trait Objects: Send + Sync {
+    /// Creates or replaces these records.
+    async fn put_objects(&self, objects: &[Object]) -> Result<()>;
+
+    /// The records under these keys, in the order asked, whether notifiable or not. On MongoDB a mapped model is read from the
+    /// application's own collection; there an object that its filter does not match comes back as not notifiable.
+    async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>>;
+}
+
+/// What became of an event that was handed in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Accepted {
+    /// It is in the journal now.
+    New,
+    /// Its key is taken: this is the fan-out that has it.
+    Known(Box<Fanout>),
+}
+
+/// How much the journal holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Backlog {
+    pub pending: u64,
+    pub done: u64,
+}
+
+/// The journal every accepted event goes through.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// Writes new entries, each one durable insert, and finds those whose key is taken. All answers are in the order asked. The cost
+    /// does not depend on the audience's size. Two entries with one key in one call: the first is new, the second known.
+    async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>>;
+
+    /// Leases up to `limit` pending fan-outs that nobody holds (or whose lease has run out by `now`) to the owner, oldest first.
+    async fn claim_fanouts(
+        &self,
+        owner: &str,
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<Vec<Fanout>>;
+
+    /// Saves progress and extends the lease, for those that `owner` still holds; the answer says which were saved, in
+    /// the order asked. A fan-out that is done gives up its lease.
+    async fn save_fanouts(
+        &self,
+        owner: &str,
+        until: DateTime<Utc>,
+        progress: &[(Id, Progress)],
+    ) -> Result<Vec<bool>>;
+
+    /// Gives up whatever leases the owner still holds.
+    async fn release_fanouts(&self, owner: &str) -> Result<()>;
+
+    async fn fanout(&self, id: Id) -> Result<Option<Fanout>>;
+
+    /// Days that still have pending fan-outs: not to be dropped.
+    async fn busy_days(&self) -> Result<Vec<Day>>;
+
+    async fn backlog(&self) -> Result<Backlog>;
+}
+
+/// The ledger of every mail.
+#[async_trait]
+pub trait Deliveries: Send + Sync {
+    /// Inserts new rows (`pending`, open, leased). A row whose id exists already, or whose slot another open row holds, is not inserted:
+    /// the answer says which were, in the order asked. Durable.
+    async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>>;
+
+    /// Leases up to `limit` open rows whose lease has run out by `now` (or that have none) to the owner, by slot.
+    async fn claim(
+        &self,
+        owner: &str,
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>>;
+
+    /// Moves open `pending` or `sending` rows that the owner holds to `sending`, counts an attempt and extends the lease. The answer says which
+    /// were moved, in the order asked. Durable before it returns (P4).
+    async fn sending(
+        &self,
+        owner: &str,
+        until: DateTime<Utc>,
+        ids: &[DeliveryId],
+    ) -> Result<Vec<bool>>;
+
+    /// Settles rows that the owner holds and that are not settled yet. They stay open: their markers are still to be written. The answer says
+    /// which were settled now, in the order asked.
+    async fn settle(
+        &self,
+        owner: &str,
+        now: DateTime<Utc>,
+        settlements: &[Settlement],
+    ) -> Result<Vec<bool>>;
+
+    /// Closes settled rows, whoever holds them: their markers stand. Their slots are free again.
+    async fn close(&self, ids: &[DeliveryId]) -> Result<()>;
+
+    /// Gives up whatever leases the owner still holds on open rows, so that others can claim them at once.
+    async fn release(&self, owner: &str) -> Result<()>;
+
+    async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>>;
+
+    /// A person's deliveries, newest first, at most `limit`.
+    async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>>;
+
+    /// Which of these ids have a row; in the order asked.
+    async fn known(&self, ids: &[DeliveryId]) -> Result<Vec<bool>>;
+
+    /// How many rows there are of each state.
+    async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>>;
+}
+
+/// Who works on what, where only one should.
+#[async_trait]
+pub trait Leases: Send + Sync {
+    /// Takes or extends the lease of that name, if nobody else holds it at `now`.
+    async fn lease(&self, name: &str, lease: &Lease, now: DateTime<Utc>) -> Result<bool>;
+
+    /// Gives it up, if this owner holds it.
+    async fn unlease(&self, name: &str, owner: &str) -> Result<()>;
+}
