@@ -124,7 +124,7 @@ pub trait Directory: Send + Sync {
     /// Creates or replaces these records.
     async fn put_users(&self, users: &[User]) -> Result<()>;
 
-    /// The records of these people, in the order asked.
+    /// The records of these people, in the order asked. Ids that stand next to each other are as cheap as one range.
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>>;
 
     /// Removes a person's record and what they follow; stacks and deliveries stay until their time is over.
@@ -239,6 +239,15 @@ pub trait Deliveries: Send + Sync {
         &self,
         owner: &str,
         until: DateTime<Utc>,
+        ids: &[DeliveryId],
+    ) -> Result<Vec<bool>>;
+
+    /// Moves `sending` rows that the owner holds back to `pending`, for a mail the provider would not take now; nobody can claim
+    /// them before `not_before`. The answer says which were moved, in the order asked.
+    async fn defer(
+        &self,
+        owner: &str,
+        not_before: DateTime<Utc>,
         ids: &[DeliveryId],
     ) -> Result<Vec<bool>>;
 
