@@ -10,9 +10,8 @@ use futures::stream::BoxStream;
 
 use crate::domain::delivery::Settlement;
 use crate::domain::{
-    Covers, Day, Delivery, DeliveryId, DeliveryState, Event, EventType, Fanout, FollowKey, Id,
-    Lease, Object, ObjectId, ObjectKey, PersonStacks, Point, Progress, StackId, User, UserId,
-    Window,
+    Covers, Day, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey, Id, Lease, Object,
+    ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
 };
 
 mod error;

@@ -1,0 +1,481 @@
+//! The configuration: read from all its sources, checked as a whole, and never printed with its secrets.
+//!
+//! The rule: `config.default.toml` is the documentation and the defaults; everything else lies over it; and every problem is
+//! reported at once, each with its option, its value and what to do. Past this file a value is valid because it exists.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use chrono::TimeDelta;
+use toml::{Table, Value};
+
+use crate::domain::digest::Caps;
+use crate::domain::{Address, Cadence, EventType, ModelName, Policies, Policy, Route, Schedule};
+
+mod reader;
+
+use reader::Reader;
+
+/// The options, documented, as they are when nobody sets any.
+pub const DEFAULTS: &str = include_str!("config.default.toml");
+
+/// Everything that can be configured, valid.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub store: StoreUrl,
+    pub site: Site,
+    pub server: Server,
+    pub mail: Mail,
+    pub window_back: u32,
+    pub fanout: Fanout,
+    pub digest: Digest,
+    pub delivery: Delivery,
+    pub archive_keep: TimeDelta,
+    pub worker_idle: TimeDelta,
+    pub policies: Policies,
+    pub models: BTreeMap<ModelName, Model>,
+    merged: Merged,
+}
+
+/// The table all of it was read from; `Debug` hides it, as it holds the secrets.
+#[derive(Clone)]
+struct Merged(Table);
+
+impl fmt::Debug for Merged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// Where everything is kept.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    Sqlite(PathBuf),
+    Mongo(String),
+}
+
+#[derive(Debug, Clone)]
+pub struct Site {
+    pub name: String,
+    pub url: Option<String>,
+    pub postal_address: Option<String>,
+    pub accent: String,
+}
+
+#[derive(Clone)]
+pub struct Server {
+    pub listen: SocketAddr,
+    pub key: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Mail {
+    pub outbox: PathBuf,
+    pub from: Address,
+    pub from_name: String,
+    pub reply_to: Option<Address>,
+    pub templates: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Fanout {
+    pub day_cap: usize,
+    pub page: usize,
+    pub merge: usize,
+    pub lease: TimeDelta,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Digest {
+    pub schedule: Schedule,
+    pub caps: Caps,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Delivery {
+    pub chunk: usize,
+    pub lease: TimeDelta,
+    pub retry_after: TimeDelta,
+}
+
+/// An application's collection that holds the objects of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    pub collection: String,
+    pub database: Option<String>,
+    pub id: String,
+    pub filter: Table,
+    pub title: Option<String>,
+    pub url: Option<String>,
+    pub image: Option<String>,
+    pub by: Option<String>,
+    pub at: Option<String>,
+    pub place: Option<String>,
+}
+
+/// One thing that is wrong: option, and what is wrong with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub option: String,
+    pub what: String,
+}
+
+/// All that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the configuration has {} problem(s):", self.0.len())?;
+        for Problem { option, what } in &self.0 {
+            write!(f, "\n  {option}: {what}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the configuration comes from, besides the defaults.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// `tidings.toml`, or another file that was named.
+    pub file: Option<PathBuf>,
+    /// The environment: names and values.
+    pub environment: Vec<(String, String)>,
+    /// Flags: option paths such as `store`, and values.
+    pub flags: Vec<(String, String)>,
+}
+
+impl Config {
+    /// Reads and checks all sources.
+    pub fn load(sources: &Sources) -> Result<Self, Problems> {
+        let mut merged = defaults();
+        let mut problems = Vec::new();
+        if let Some(file) = &sources.file {
+            match read(file) {
+                Ok(table) => overlay(&mut merged, table),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        for (name, text) in &sources.environment {
+            match option_of_variable(name) {
+                Some(option) => set(&mut merged, &option, text),
+                None if name.starts_with("TIDINGS_") && !is_for_others(name) => {
+                    problems.push(Problem {
+                        option: name.clone(),
+                        what: "no option has this environment variable; `tidings config` lists all"
+                            .into(),
+                    })
+                }
+                None => {}
+            }
+        }
+        for (option, text) in &sources.flags {
+            set(&mut merged, option, text);
+        }
+        Self::check(merged, problems)
+    }
+
+    /// The configuration nobody has touched.
+    pub fn standard() -> Self {
+        Self::check(defaults(), Vec::new()).expect("the defaults are valid; a test reads them")
+    }
+
+    /// The configuration of this TOML text over the defaults.
+    pub fn parse(text: &str) -> Result<Self, Problems> {
+        let mut merged = defaults();
+        match text.parse::<Table>() {
+            Ok(table) => overlay(&mut merged, table),
+            Err(error) => return Err(Problems(vec![syntax("the text", &error)])),
+        }
+        Self::check(merged, Vec::new())
+    }
+
+    fn check(merged: Table, problems: Vec<Problem>) -> Result<Self, Problems> {
+        let mut r = Reader::new(&merged, problems);
+        let config = Self {
+            store: r.parse(
+                "store",
+                "sqlite:PATH or mongodb://HOST/DATABASE",
+                StoreUrl::parse,
+            ),
+            site: Site {
+                name: r.string("site.name"),
+                url: r.link("site.url"),
+                postal_address: r.optional("site.postal_address"),
+                accent: r.parse("site.accent", "a colour written #rrggbb", colour),
+            },
+            server: Server {
+                listen: r.parse(
+                    "server.listen",
+                    "an address and port such as 127.0.0.1:8080",
+                    |text| text.parse().ok(),
+                ),
+                key: r.secret("server.key", "server.key_file"),
+            },
+            mail: Mail {
+                outbox: {
+                    r.parse("mail.provider", "\"outbox\"", |text| {
+                        (text == "outbox").then_some(())
+                    });
+                    r.string("mail.outbox").into()
+                },
+                from: r.address("mail.from"),
+                from_name: r.string("mail.from_name"),
+                reply_to: r.optional_address("mail.reply_to"),
+                templates: r.optional("mail.templates").map(PathBuf::from),
+            },
+            window_back: r.number("window.days_back", 0..=60) as u32,
+            fanout: Fanout {
+                day_cap: r.number("fanout.day_cap", 10..=100_000) as usize,
+                page: r.number("fanout.page", 100..=50_000) as usize,
+                merge: r.number("fanout.merge", 1..=500) as usize,
+                lease: r.duration("fanout.lease", TimeDelta::seconds(5)..=TimeDelta::hours(1)),
+            },
+            digest: Digest {
+                schedule: Schedule {
+                    cadence: r.parse("digest.cadence", "never, daily or weekly", |text| {
+                        text.parse::<Cadence>().ok()
+                    }),
+                    weekday: r.parse(
+                        "digest.weekday",
+                        "a weekday: mon, tue, wed, thu, fri, sat or sun",
+                        |text| text.parse().ok(),
+                    ),
+                    hour: r.number("digest.hour", 0..=23) as u8,
+                    tz: r.parse(
+                        "digest.timezone",
+                        "a time zone such as Europe/Paris",
+                        |text| text.parse().ok(),
+                    ),
+                },
+                caps: Caps {
+                    section: r.number("digest.section_items", 1..=200) as usize,
+                    total: r.number("digest.items", 1..=1000) as usize,
+                },
+            },
+            delivery: Delivery {
+                chunk: r.number("delivery.chunk", 1..=1000) as usize,
+                lease: r.duration(
+                    "delivery.lease",
+                    TimeDelta::seconds(10)..=TimeDelta::hours(1),
+                ),
+                retry_after: r.duration(
+                    "delivery.retry_after",
+                    TimeDelta::seconds(1)..=TimeDelta::days(1),
+                ),
+            },
+            archive_keep: r.duration("archive.keep", TimeDelta::days(1)..=TimeDelta::days(36_500)),
+            worker_idle: r.duration(
+                "worker.idle",
+                TimeDelta::milliseconds(10)..=TimeDelta::minutes(1),
+            ),
+            policies: Policies::new(r.each("types", |r, name, path| {
+                Some((r.name::<EventType>(name, path)?, policy(r, path)))
+            })),
+            models: r
+                .each("models", |r, name, path| {
+                    Some((r.name::<ModelName>(name, path)?, model(r, path)))
+                })
+                .into_iter()
+                .collect(),
+            merged: Merged(merged.clone()),
+        };
+        if config.archive_keep < TimeDelta::days(i64::from(config.window_back) + 1) {
+            let what = format!(
+                "is shorter than the window of {} days; days in it are never dropped",
+                config.window_back + 1
+            );
+            r.problem("archive.keep", what);
+        }
+        if matches!(config.store, StoreUrl::Sqlite(_)) && !config.models.is_empty() {
+            r.problem(
+                "models",
+                "can only be mapped on MongoDB; with SQLite, put the objects into tidings",
+            );
+        }
+        r.finish().map(|()| config)
+    }
+
+    /// The whole configuration as TOML, with secrets masked.
+    pub fn redacted(&self) -> String {
+        let mut table = self.merged.0.clone();
+        set(&mut table, "store", &format!("{:?}", self.store));
+        if self.server.key.is_some() {
+            set(&mut table, "server.key", "(hidden)");
+        }
+        set(&mut table, "mail.from", &self.mail.from.to_string());
+        if let Some(address) = &self.mail.reply_to {
+            set(&mut table, "mail.reply_to", &address.to_string());
+        }
+        table.to_string()
+    }
+}
+
+fn policy(r: &mut Reader<'_>, path: &str) -> Policy {
+    let standard = Policy::default();
+    Policy {
+        route: r
+            .optional_parse(
+                &format!("{path}.route"),
+                "never, immediate, batch or digest",
+                |text| match text {
+                    "never" => Some(Route::Never),
+                    "immediate" => Some(Route::Immediate),
+                    "batch" => Some(Route::Batch),
+                    "digest" => Some(Route::Digest),
+                    _ => None,
+                },
+            )
+            .unwrap_or(standard.route),
+        model: r.optional_parse(&format!("{path}.model"), "the name of a model", |text| {
+            ModelName::new(text)
+                .ok()
+                .filter(|name| !name.as_str().contains(':'))
+        }),
+        heading: r.optional(&format!("{path}.heading")),
+    }
+}
+
+fn model(r: &mut Reader<'_>, path: &str) -> Model {
+    let field = |r: &mut Reader<'_>, name: &str| r.optional(&format!("{path}.{name}"));
+    Model {
+        collection: r.string(&format!("{path}.collection")),
+        database: field(r, "database"),
+        id: field(r, "id").unwrap_or_else(|| "_id".into()),
+        filter: r.table(&format!("{path}.filter")),
+        title: field(r, "title"),
+        url: field(r, "url"),
+        image: field(r, "image"),
+        by: field(r, "by"),
+        at: field(r, "at"),
+        place: field(r, "place"),
+    }
+}
+
+fn colour(text: &str) -> Option<String> {
+    let digits = text.strip_prefix('#')?;
+    (digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit())).then(|| text.to_owned())
+}
+
+impl StoreUrl {
+    /// `sqlite:PATH`, `mongodb://…` or `mongodb+srv://…`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.starts_with("mongodb://") || text.starts_with("mongodb+srv://") {
+            return Some(Self::Mongo(text.to_owned()));
+        }
+        text.strip_prefix("sqlite:")
+            .filter(|path| !path.is_empty())
+            .map(|path| Self::Sqlite(path.into()))
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    /// Without user name and password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Mongo(url) => match (url.split_once("://"), url.rsplit_once('@')) {
+                (Some((scheme, _)), Some((_, rest))) => write!(f, "{scheme}://(hidden)@{rest}"),
+                _ => f.write_str(url),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key.as_ref().map(|_| "(hidden)");
+        f.debug_struct("Server")
+            .field("listen", &self.listen)
+            .field("key", &key)
+            .finish()
+    }
+}
+
+fn defaults() -> Table {
+    DEFAULTS
+        .parse()
+        .expect("the defaults are TOML; a test reads them")
+}
+
+fn read(file: &Path) -> Result<Table, Problem> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|error| Problem {
+        option: name.clone(),
+        what: format!("cannot be read: {error}"),
+    })?;
+    text.parse().map_err(|error| syntax(&name, &error))
+}
+
+fn syntax(name: &str, error: &toml::de::Error) -> Problem {
+    Problem {
+        option: name.to_owned(),
+        what: format!(
+            "is not TOML: {}",
+            error.to_string().trim_end().replace('\n', "\n    ")
+        ),
+    }
+}
+
+/// Lays one table over another: tables merge, values replace.
+fn overlay(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => overlay(below, above),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Sets an option from text: as a number where the default is one.
+fn set(table: &mut Table, option: &str, text: &str) {
+    let (folder, key) = option
+        .rsplit_once('.')
+        .map_or((None, option), |(folder, key)| (Some(folder), key));
+    let table = match folder {
+        Some(folder) => match table
+            .entry(folder)
+            .or_insert_with(|| Value::Table(Table::new()))
+        {
+            Value::Table(inner) => inner,
+            _ => return,
+        },
+        None => table,
+    };
+    let value = match (table.get(key), text.parse::<i64>()) {
+        (Some(Value::Integer(_)), Ok(number)) => Value::Integer(number),
+        _ => Value::String(text.to_owned()),
+    };
+    table.insert(key.to_owned(), value);
+}
+
+/// The option a variable sets: `TIDINGS_DIGEST_HOUR` is `digest.hour`.
+fn option_of_variable(name: &str) -> Option<String> {
+    let wanted = name.strip_prefix("TIDINGS_")?;
+    let options = defaults().into_iter().flat_map(|(key, value)| match value {
+        Value::Table(table) => table
+            .into_iter()
+            .map(|(inner, _)| format!("{key}.{inner}"))
+            .collect(),
+        _ => vec![key],
+    });
+    options
+        .into_iter()
+        .find(|option| option.to_uppercase().replace('.', "_") == wanted)
+}
+
+/// Variables that share the prefix but are no options.
+fn is_for_others(name: &str) -> bool {
+    ["TIDINGS_CONFIG", "TIDINGS_LOG", "TIDINGS_CACHE"].contains(&name)
+        || ["TIDINGS_TEST_", "TIDINGS_MONGO_", "TIDINGS_BENCH_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+#[path = "config/tests.rs"]
+mod tests;

@@ -1,0 +1,321 @@
+//! Takes options out of a merged table, one by one, and notes every problem instead of stopping at the first.
+//!
+//! The rule: what nobody took is unknown, and unknown options are errors.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use chrono::TimeDelta;
+use toml::{Table, Value};
+
+use super::{Problem, Problems};
+use crate::domain::{Address, Invalid};
+
+/// Stands for a dot that belongs to a name, in paths whose parts dots separate.
+const DOT: &str = "\u{2}";
+
+/// A reader of one table. Where a value is wrong it notes a problem and answers with a harmless stand-in, which never
+/// leaves [`super::Config::check`].
+pub struct Reader<'a> {
+    table: &'a Table,
+    taken: BTreeSet<String>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(table: &'a Table, problems: Vec<Problem>) -> Self {
+        Self {
+            table,
+            taken: BTreeSet::new(),
+            problems,
+        }
+    }
+
+    pub fn problem(&mut self, option: &str, what: impl Into<String>) {
+        self.problems.push(Problem {
+            option: option.replace(DOT, "."),
+            what: what.into(),
+        });
+    }
+
+    /// All problems, also those of options that nobody took.
+    pub fn finish(mut self) -> Result<(), Problems> {
+        let mut left = Vec::new();
+        collect(self.table, "", &self.taken, &mut left);
+        for option in left {
+            self.problem(&option, "is not an option; `tidings config` lists all");
+        }
+        if self.problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Problems(self.problems))
+        }
+    }
+
+    fn take(&mut self, option: &str) -> Option<&'a Value> {
+        self.taken.insert(option.to_owned());
+        let mut parts = option.split('.');
+        let first = self.table.get(parts.next()?)?;
+        parts.try_fold(first, |value, part| {
+            value.as_table()?.get(&part.replace(DOT, "."))
+        })
+    }
+
+    fn text(&mut self, option: &str) -> String {
+        match self.take(option) {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => {
+                let what = format!("{other} is not text in quotes");
+                self.problem(option, what);
+                String::new()
+            }
+            None => String::new(),
+        }
+    }
+
+    /// Text that must not be empty.
+    pub fn string(&mut self, option: &str) -> String {
+        let text = self.text(option);
+        if text.is_empty() {
+            self.problem(option, "must not be empty");
+        }
+        text
+    }
+
+    /// Text, or `None` where it is empty.
+    pub fn optional(&mut self, option: &str) -> Option<String> {
+        Some(self.text(option)).filter(|text| !text.is_empty())
+    }
+
+    /// Text that means something; `wanted` says what is expected.
+    pub fn parse<T: Stand>(
+        &mut self,
+        option: &str,
+        wanted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> T {
+        let text = self.text(option);
+        parse(&text).unwrap_or_else(|| {
+            self.problem(option, format!("{text:?} is not {wanted}"));
+            T::stand_in()
+        })
+    }
+
+    /// The same where nothing may be said.
+    pub fn optional_parse<T>(
+        &mut self,
+        option: &str,
+        wanted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let text = self.optional(option)?;
+        let value = parse(&text);
+        if value.is_none() {
+            self.problem(option, format!("{text:?} is not {wanted}"));
+        }
+        value
+    }
+
+    /// A whole number in a range.
+    pub fn number(&mut self, option: &str, range: RangeInclusive<i64>) -> i64 {
+        match self.take(option) {
+            Some(Value::Integer(number)) if range.contains(number) => *number,
+            other => {
+                let shown = other.map_or("nothing".to_owned(), ToString::to_string);
+                self.problem(
+                    option,
+                    format!(
+                        "{shown} is not a whole number from {} to {}",
+                        range.start(),
+                        range.end()
+                    ),
+                );
+                *range.start()
+            }
+        }
+    }
+
+    /// A duration in a range.
+    pub fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
+        let text = self.text(option);
+        match parse_duration(&text) {
+            Some(duration) if range.contains(&duration) => duration,
+            _ => {
+                let (from, to) = (show_duration(*range.start()), show_duration(*range.end()));
+                self.problem(
+                    option,
+                    format!(
+                        "{text:?} is not a duration such as 90s, 5m, 2h or 30d, from {from} to {to}"
+                    ),
+                );
+                *range.start()
+            }
+        }
+    }
+
+    /// An http(s) address, or none.
+    pub fn link(&mut self, option: &str) -> Option<String> {
+        self.optional_parse(
+            option,
+            "an address that begins with https:// or http://",
+            |text| {
+                (text.starts_with("https://") || text.starts_with("http://"))
+                    .then(|| text.to_owned())
+            },
+        )
+    }
+
+    pub fn address(&mut self, option: &str) -> Address {
+        self.optional_address(option).unwrap_or_else(|| {
+            self.problem(option, "must be an e-mail address");
+            Address::stand_in()
+        })
+    }
+
+    pub fn optional_address(&mut self, option: &str) -> Option<Address> {
+        let text = self.optional(option)?;
+        Address::new(text)
+            .map_err(|error| self.problem(option, error.to_string()))
+            .ok()
+    }
+
+    /// A secret, from its option or from the file that another option names.
+    pub fn secret(&mut self, option: &str, file_option: &str) -> Option<String> {
+        let given = self.optional(option);
+        let file = self.optional(file_option);
+        match (given, file) {
+            (Some(_), Some(_)) => {
+                self.problem(file_option, format!("cannot be set together with {option}"));
+                None
+            }
+            (given, None) => given,
+            (None, Some(file)) => match std::fs::read_to_string(&file) {
+                Ok(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),
+                Ok(_) => {
+                    self.problem(file_option, format!("{file} is empty"));
+                    None
+                }
+                Err(error) => {
+                    self.problem(file_option, format!("{file} cannot be read: {error}"));
+                    None
+                }
+            },
+        }
+    }
+
+    /// A table taken as it is.
+    pub fn table(&mut self, option: &str) -> Table {
+        match self.take(option) {
+            Some(Value::Table(table)) => table.clone(),
+            Some(other) => {
+                let what = format!("{other} is not a table such as {{ published = true }}");
+                self.problem(option, what);
+                Table::new()
+            }
+            None => Table::new(),
+        }
+    }
+
+    /// The tables inside a table, in the order of the file; `read` gets each one's name and path.
+    pub fn each<T>(
+        &mut self,
+        option: &str,
+        mut read: impl FnMut(&mut Self, &str, &str) -> Option<T>,
+    ) -> Vec<T> {
+        let Some(value) = self.table.get(option) else {
+            return Vec::new();
+        };
+        let Some(table) = value.as_table() else {
+            self.problem(option, "is not a table of tables");
+            self.taken.insert(option.to_owned());
+            return Vec::new();
+        };
+        let mut out = Vec::new();
+        for (name, value) in table {
+            let path = format!("{option}.{}", name.replace('.', DOT));
+            if value.is_table() {
+                out.extend(read(self, name, &path));
+            } else {
+                self.taken.insert(path.clone());
+                self.problem(&path, "is not a table");
+            }
+        }
+        out
+    }
+
+    /// A name that is the key of a table.
+    pub fn name<T: std::str::FromStr<Err = Invalid>>(
+        &mut self,
+        name: &str,
+        path: &str,
+    ) -> Option<T> {
+        name.parse()
+            .map_err(|error: Invalid| self.problem(path, error.to_string()))
+            .ok()
+    }
+}
+
+/// Options below this table that nobody took.
+fn collect(table: &Table, prefix: &str, taken: &BTreeSet<String>, left: &mut Vec<String>) {
+    for (key, value) in table {
+        let path = format!("{prefix}{}", key.replace('.', DOT));
+        match value {
+            _ if taken.contains(&path) => {}
+            Value::Table(inner) => collect(inner, &format!("{path}."), taken, left),
+            _ => left.push(path.replace(DOT, ".")),
+        }
+    }
+}
+
+/// What a wrong value is replaced with until the problems are reported.
+pub trait Stand {
+    fn stand_in() -> Self;
+}
+
+macro_rules! stand_ins {
+    ($($type:ty => $value:expr;)*) => {$(impl Stand for $type { fn stand_in() -> Self { $value } })*};
+}
+
+stand_ins! {
+    () => ();
+    String => String::new();
+    super::StoreUrl => super::StoreUrl::Sqlite(std::path::PathBuf::new());
+    std::net::SocketAddr => std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    crate::domain::Cadence => crate::domain::Cadence::Never;
+    chrono::Weekday => chrono::Weekday::Mon;
+    chrono_tz::Tz => chrono_tz::Tz::UTC;
+    Address => Address::new("nobody@localhost.localdomain").expect("this is an address");
+}
+
+/// `500ms`, `90s`, `5m`, `2h`, `30d`.
+pub fn parse_duration(text: &str) -> Option<TimeDelta> {
+    let split = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(split);
+    let number: i64 = number.parse().ok()?;
+    match unit {
+        "ms" => TimeDelta::try_milliseconds(number),
+        "s" => TimeDelta::try_seconds(number),
+        "m" => TimeDelta::try_minutes(number),
+        "h" => TimeDelta::try_hours(number),
+        "d" => TimeDelta::try_days(number),
+        _ => None,
+    }
+}
+
+/// A duration as it is written in the configuration.
+pub fn show_duration(duration: TimeDelta) -> String {
+    let ms = duration.num_milliseconds();
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ];
+    let unit = units
+        .into_iter()
+        .find(|(size, _)| ms % size == 0 && ms >= *size);
+    unit.map_or_else(
+        || format!("{ms}ms"),
+        |(size, name)| format!("{}{name}", ms / size),
+    )
+}

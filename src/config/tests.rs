@@ -1,0 +1,109 @@
+//! The configuration's promises: documented defaults, layers in order, all problems at once, no secret printed.
+
+use super::*;
+
+#[test]
+fn the_documented_defaults_are_valid() {
+    let config = Config::standard();
+    assert_eq!(config.window_back, 7);
+    assert_eq!(config.digest.schedule.hour, 9);
+    assert_eq!(config.archive_keep, TimeDelta::days(30));
+}
+
+#[test]
+fn all_problems_are_reported_at_once() {
+    let text = r#"
+        store = "postgres://x"
+        colour = "red"
+        [digest]
+        hour = 24
+        weekday = "caturday"
+        [fanout]
+        lease = "soon"
+        [types."a.b"]
+        route = "pigeon"
+        rute = "digest"
+    "#;
+    let problems = Config::parse(text).unwrap_err().to_string();
+    for expected in [
+        "store: \"postgres://x\" is not sqlite:PATH",
+        "colour: is not an option",
+        "digest.hour: 24 is not a whole number from 0 to 23",
+        "digest.weekday: \"caturday\" is not a weekday",
+        "fanout.lease: \"soon\" is not a duration",
+        "\"pigeon\" is not never, immediate, batch or digest",
+        "types.a.b.rute: is not an option",
+    ] {
+        assert!(problems.contains(expected), "{expected} in {problems}");
+    }
+}
+
+#[test]
+fn the_environment_lies_over_the_file_and_flags_over_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidings.toml");
+    std::fs::write(
+        &file,
+        "[digest]\nhour = 6\nsection_items = 5\n[mail]\nfrom_name = \"File\"",
+    )
+    .unwrap();
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    let config = Config::load(&Sources {
+        file: Some(file),
+        environment: vec![
+            pair("TIDINGS_DIGEST_HOUR", "7"),
+            pair("TIDINGS_MAIL_FROM_NAME", "Env"),
+            pair("HOME", "x"),
+        ],
+        flags: vec![pair("mail.from_name", "Flag")],
+    })
+    .unwrap();
+    assert_eq!(config.digest.schedule.hour, 7);
+    assert_eq!(config.digest.caps.section, 5);
+    assert_eq!(config.mail.from_name, "Flag");
+}
+
+#[test]
+fn a_variable_that_sets_nothing_is_an_error() {
+    let environment = vec![("TIDINGS_DIGEST_HUOR".to_owned(), "7".to_owned())];
+    let problems = Config::load(&Sources {
+        environment,
+        ..Sources::default()
+    })
+    .unwrap_err();
+    assert!(problems.to_string().contains("TIDINGS_DIGEST_HUOR"));
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let text = "store = \"mongodb://root:hunter2@db.example/x\"\n[server]\nkey = \"s3cret\"\n[mail]\nfrom = \"ada@example.org\"";
+    let config = Config::parse(text).unwrap();
+    for printed in [config.redacted(), format!("{config:?}")] {
+        for secret in ["hunter2", "s3cret", "ada@"] {
+            assert!(!printed.contains(secret), "{secret} in {printed}");
+        }
+    }
+}
+
+#[test]
+fn types_keep_the_order_of_the_file() {
+    let config =
+        Config::parse("[types.Zebra]\nheading = \"Z\"\n[types.Ant]\nroute = \"never\"").unwrap();
+    let (zebra, ant) = (
+        EventType::new("Zebra").unwrap(),
+        EventType::new("Ant").unwrap(),
+    );
+    assert!(config.policies.rank(&zebra) < config.policies.rank(&ant));
+    assert_eq!(config.policies.of(&ant).route, Route::Never);
+}
+
+#[test]
+fn days_in_the_window_cannot_be_configured_away() {
+    let problems = Config::parse("[archive]\nkeep = \"3d\"")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        problems.contains("archive.keep: is shorter than the window of 8 days"),
+        "{problems}"
+    );
+}
