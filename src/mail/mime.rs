@@ -1,0 +1,134 @@
+//! Messages as RFC 5322 texts: one `multipart/alternative`, plain text first.
+//!
+//! The rule: the same message always makes the same bytes, and nothing in it can add a header. What a mail has anyway
+//! (`From`, `Date`, `Message-ID` …) cannot be given as a further header.
+
+use std::time::SystemTime;
+
+use chrono::{DateTime, Utc};
+use lettre::Address as MailAddress;
+use lettre::message::header::{ContentType, HeaderName, HeaderValue};
+use lettre::message::{Mailbox, MultiPart, SinglePart};
+use sha2::{Digest, Sha256};
+
+use super::{Message, Sender};
+use crate::domain::{Address, DeliveryId};
+
+/// Forty hexadecimal digits that stand for a delivery wherever its id cannot: in a `Message-ID`, in a file's name.
+pub(super) fn fingerprint(delivery: &DeliveryId) -> String {
+    let hash = Sha256::digest(delivery.as_str().as_bytes());
+    hash[..20]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// The mail as bytes, or why it cannot be one; the reason holds no address.
+pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, String> {
+    let fingerprint = fingerprint(&message.delivery);
+    let (_, domain) = sender
+        .from
+        .reveal()
+        .rsplit_once('@')
+        .ok_or("the sender's address has no @")?;
+    let mut builder = lettre::Message::builder()
+        .from(mailbox(&sender.from, Some(&sender.from_name))?)
+        .to(mailbox(&message.to, message.to_name.as_deref())?)
+        .subject(one_line(&message.subject))
+        .date(date(message.at))
+        .message_id(Some(format!("<{fingerprint}@{domain}>")));
+    if let Some(reply_to) = &sender.reply_to {
+        builder = builder.reply_to(mailbox(reply_to, None)?);
+    }
+    for (name, value) in &message.headers {
+        builder = builder.raw_header(further(name, value)?);
+    }
+    let parts = MultiPart::alternative()
+        .boundary(format!("tidings-{fingerprint}"))
+        .singlepart(part(ContentType::TEXT_PLAIN, &message.text))
+        .singlepart(part(ContentType::TEXT_HTML, &message.html));
+    let mail = builder
+        .multipart(parts)
+        .map_err(|error| error.to_string())?;
+    Ok(mail.formatted())
+}
+
+fn part(kind: ContentType, body: &str) -> SinglePart {
+    SinglePart::builder().header(kind).body(body.to_owned())
+}
+
+fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, String> {
+    let parsed = address
+        .reveal()
+        .parse::<MailAddress>()
+        .map_err(|error| format!("the address {address} cannot be written to: {error}"))?;
+    let name = name.map(one_line).filter(|name| !name.is_empty());
+    Ok(Mailbox::new(name, parsed))
+}
+
+/// How much of a subject or a name a header takes: a mail's line must not be longer than 998 bytes.
+const MAX_HEADER_CHARS: usize = 240;
+
+/// Headers are one line: control characters become spaces, spaces do not pile up, and nothing poses as an encoded word.
+fn one_line(text: &str) -> String {
+    let spaced: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line: String = line.chars().take(MAX_HEADER_CHARS).collect();
+    line.replace("=?", "= ?")
+}
+
+/// The years in which a mail's date can be written.
+fn date(at: DateTime<Utc>) -> SystemTime {
+    const LAST: i64 = 253_402_300_799; // 9999-12-31T23:59:59Z
+    let last = DateTime::from_timestamp(LAST, 0).unwrap_or(DateTime::UNIX_EPOCH);
+    SystemTime::from(at.clamp(DateTime::UNIX_EPOCH, last))
+}
+
+/// Headers that every mail has from elsewhere.
+const OWN: [&str; 12] = [
+    "from",
+    "sender",
+    "reply-to",
+    "to",
+    "cc",
+    "bcc",
+    "subject",
+    "date",
+    "message-id",
+    "mime-version",
+    "return-path",
+    "received",
+];
+
+/// The longest line a mail may have (RFC 5322, 2.1.1), less room for the header's name.
+const MAX_HEADER_WORD: usize = 900;
+
+fn further(name: &str, value: &str) -> Result<HeaderValue, String> {
+    let lower = name.to_ascii_lowercase();
+    if !name.bytes().all(|b| b.is_ascii_graphic() && b != b':') {
+        return Err(format!("{name:?} is no name of a header"));
+    }
+    if OWN.contains(&lower.as_str()) || lower.starts_with("content-") {
+        return Err(format!(
+            "the header {name} cannot be given: the mail has its own"
+        ));
+    }
+    if value.chars().any(char::is_control) {
+        return Err(format!("the header {name} holds a control character"));
+    }
+    if value.split(' ').any(|word| word.len() > MAX_HEADER_WORD) {
+        return Err(format!(
+            "the header {name} is longer than a mail's line may be"
+        ));
+    }
+    let name = HeaderName::new_from_ascii(name.to_owned())
+        .map_err(|_| format!("{name:?} is no name of a header"))?;
+    Ok(HeaderValue::new(name, value.to_owned()))
+}
+
+#[cfg(test)]
+#[path = "mime_tests.rs"]
+mod tests;

@@ -1,0 +1,206 @@
+//! Tests of what a mail looks like on the wire: written here, read back by another parser.
+
+use chrono::{TimeZone, Utc};
+use mail_parser::{MessageParser, MimeHeaders};
+
+use super::*;
+
+fn sender() -> Sender {
+    Sender {
+        from: Address::new("news@tate.example").unwrap(),
+        from_name: "Tate, Süd & Nord".into(),
+        reply_to: Some(Address::new("help@tate.example").unwrap()),
+    }
+}
+
+fn message() -> Message {
+    Message {
+        delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
+        to: Address::new("ada@example.org").unwrap(),
+        to_name: Some("Ádá Lovelace".into()),
+        subject: "Barbara Hepworth, Joan Miró and 12 more new works — for you".into(),
+        html: "<p>Sculpture with Colour (Deep Blue and Red) é</p>\n".repeat(40),
+        text: "Sculpture with Colour é\n.\nFrom here on\n".into(),
+        headers: vec![(
+            "List-Unsubscribe".into(),
+            "<https://tate.example/u/token>, <mailto:stop@tate.example>".into(),
+        )],
+        at: Utc.with_ymd_and_hms(2014, 4, 22, 6, 0, 0).unwrap(),
+    }
+}
+
+fn header<'a>(mail: &'a str, name: &str) -> Option<&'a str> {
+    let (head, _) = mail.split_once("\r\n\r\n").unwrap();
+    head.split("\r\n")
+        .find_map(|line| line.strip_prefix(&format!("{name}: ")))
+}
+
+#[test]
+fn both_parts_and_all_headers_are_read_back_as_they_were() {
+    let message = message();
+
+    let bytes = compose(&message, &sender()).unwrap();
+
+    let mail = MessageParser::new().parse(&bytes).unwrap();
+    assert_eq!(mail.subject(), Some(message.subject.as_str()));
+    let from = mail.from().unwrap().first().unwrap();
+    assert_eq!(from.name(), Some("Tate, Süd & Nord"));
+    assert_eq!(from.address(), Some("news@tate.example"));
+    let to = mail.to().unwrap().first().unwrap();
+    assert_eq!(
+        (to.name(), to.address()),
+        (Some("Ádá Lovelace"), Some("ada@example.org"))
+    );
+    assert_eq!(
+        mail.reply_to().unwrap().first().unwrap().address(),
+        Some("help@tate.example")
+    );
+    assert_eq!(mail.date().unwrap().to_timestamp(), message.at.timestamp());
+    assert!(mail.content_type().unwrap().ctype() == "multipart");
+    assert_eq!(mail.content_type().unwrap().subtype(), Some("alternative"));
+    let parts: Vec<_> = mail
+        .parts
+        .iter()
+        .skip(1)
+        .map(|part| part.content_type().unwrap().subtype().unwrap().to_owned())
+        .collect();
+    assert_eq!(parts, ["plain", "html"]);
+    assert_eq!(
+        mail.body_text(0).unwrap().replace("\r\n", "\n").trim_end(),
+        message.text.trim_end()
+    );
+    assert_eq!(
+        mail.body_html(0).unwrap().replace("\r\n", "\n").trim_end(),
+        message.html.trim_end()
+    );
+}
+
+#[test]
+fn a_delivery_has_one_message_id_and_always_the_same_bytes() {
+    let message = message();
+    let other = Message {
+        delivery: DeliveryId::stored("digest:ada:weekly:2014-W18"),
+        ..message.clone()
+    };
+
+    let first = compose(&message, &sender()).unwrap();
+    let again = compose(&message, &sender()).unwrap();
+    let different = compose(&other, &sender()).unwrap();
+
+    assert_eq!(first, again);
+    let first = String::from_utf8(first).unwrap();
+    let different = String::from_utf8(different).unwrap();
+    let id = header(&first, "Message-ID").unwrap();
+    assert!(
+        id.starts_with('<') && id.ends_with("@tate.example>"),
+        "{id}"
+    );
+    assert!(!id.contains("ada"), "{id}");
+    assert_ne!(Some(id), header(&different, "Message-ID"));
+}
+
+#[test]
+fn every_line_is_ascii_and_short_enough_for_any_server() {
+    let mut message = message();
+    message.html = "é".repeat(50_000);
+    message.text = "x".repeat(50_000);
+    message.subject = "ü".repeat(2_000);
+    message.to_name = Some("n".repeat(2_000));
+
+    let mail = String::from_utf8(compose(&message, &sender()).unwrap()).unwrap();
+
+    assert!(mail.is_ascii());
+    let longest = mail.split("\r\n").map(str::len).max().unwrap();
+    assert!(longest <= 998, "{longest}");
+    assert!(!mail.replace("\r\n", "").contains(['\r', '\n']));
+}
+
+#[test]
+fn a_line_break_in_a_name_or_subject_adds_no_header() {
+    let mut message = message();
+    message.subject = "Hello\r\nBcc: eve@example.org\r\n\r\n<p>owned".into();
+    message.to_name = Some("Ada\r\nBcc: eve@example.org\n\u{0}x".into());
+    let mut sender = sender();
+    sender.from_name = "Tate\nBcc: eve@example.org".into();
+
+    let bytes = compose(&message, &sender).unwrap();
+
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    assert!(!text.contains("\nBcc:"), "{text}");
+    let mail = MessageParser::new().parse(&bytes).unwrap();
+    assert!(mail.bcc().is_none());
+    assert_eq!(mail.subject(), Some("Hello Bcc: eve@example.org <p>owned"));
+    assert_eq!(
+        mail.to().unwrap().first().unwrap().name(),
+        Some("Ada Bcc: eve@example.org x")
+    );
+}
+
+#[test]
+fn a_subject_that_poses_as_an_encoded_word_is_shown_as_it_stands() {
+    let mut message = message();
+    message.subject = "=?utf-8?q?Bcc=3A_eve?= sends this".into();
+
+    let bytes = compose(&message, &sender()).unwrap();
+
+    let mail = MessageParser::new().parse(&bytes).unwrap();
+    assert_eq!(mail.subject(), Some("= ?utf-8?q?Bcc=3A_eve?= sends this"));
+}
+
+#[test]
+fn further_headers_stand_as_they_were_given() {
+    let mail = String::from_utf8(compose(&message(), &sender()).unwrap()).unwrap();
+
+    let unfolded = mail.replace("\r\n ", " ");
+    assert_eq!(
+        header(&unfolded, "List-Unsubscribe"),
+        Some("<https://tate.example/u/token>, <mailto:stop@tate.example>")
+    );
+}
+
+#[test]
+fn a_header_that_the_mail_has_anyway_or_that_cannot_be_one_is_refused() {
+    let long = "x".repeat(1_000);
+    for (name, value) in [
+        ("From", "eve@example.org"),
+        ("bCC", "eve@example.org"),
+        ("Content-Type", "text/plain"),
+        ("X-A\r\nBcc", "eve@example.org"),
+        ("X A", "b"),
+        ("X:A", "b"),
+        ("", "b"),
+        ("Ünicode", "b"),
+        ("X-A", "b\r\nBcc: eve@example.org"),
+        ("X-A", "b\nc"),
+        ("X-A", &long),
+    ] {
+        let mut message = message();
+        message.headers = vec![(name.into(), value.into())];
+
+        let refused = compose(&message, &sender()).unwrap_err();
+
+        assert!(refused.contains("header"), "{name:?} {value:?}: {refused}");
+    }
+}
+
+#[test]
+fn an_address_that_mail_cannot_carry_is_refused_without_naming_it() {
+    let mut message = message();
+    message.to = Address::new("ada.lovelace@exa_mple!.org").unwrap();
+
+    let refused = compose(&message, &sender()).unwrap_err();
+
+    assert!(refused.contains("a…@exa_mple!.org"), "{refused}");
+    assert!(!refused.contains("lovelace"), "{refused}");
+}
+
+#[test]
+fn a_date_no_mail_can_carry_is_brought_into_range() {
+    for at in [DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC] {
+        let mail = compose(&Message { at, ..message() }, &sender()).unwrap();
+        let mail = String::from_utf8(mail).unwrap();
+        let date = header(&mail, "Date").unwrap();
+        assert!(date.ends_with("+0000"), "{date}");
+        assert!(date.contains("1970") || date.contains("9999"), "{date}");
+    }
+}

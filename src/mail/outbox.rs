@@ -1,0 +1,170 @@
+//! The outbox: a folder that takes every mail as an `.eml` file, so that every command works on a bare machine.
+//!
+//! The rule: a delivery is one file, named after it, and it is there whole or not at all. Sending a delivery again writes
+//! the same file again, so repeating is safe. Whatever the disk refuses is tried later: the mail is not to blame.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+
+use super::mime::{compose, fingerprint};
+use super::{Mailer, Message, Outcome, Sender};
+use crate::domain::DeliveryId;
+
+/// A folder of `.eml` files, one a delivery.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    folder: PathBuf,
+    sender: Sender,
+}
+
+impl Outbox {
+    /// An outbox in this folder, which is made when the first mail comes.
+    pub fn new(folder: impl Into<PathBuf>, sender: Sender) -> Self {
+        Self {
+            folder: folder.into(),
+            sender,
+        }
+    }
+
+    /// Where the mail of this delivery lies once it is sent.
+    pub fn path(&self, delivery: &DeliveryId) -> PathBuf {
+        self.folder.join(file_name(delivery))
+    }
+
+    fn write_all(&self, messages: &[Message]) -> Vec<Outcome> {
+        if messages.is_empty() {
+            return Vec::new();
+        }
+        if let Err(error) = fs::create_dir_all(&self.folder) {
+            return vec![
+                try_later("making the outbox folder", &self.folder, &error);
+                messages.len()
+            ];
+        }
+        let outcomes = messages.iter().map(|message| self.write(message)).collect();
+        // A rename lasts once its folder is on disk.
+        match sync_folder(&self.folder) {
+            Ok(()) => outcomes,
+            Err(error) => outcomes
+                .into_iter()
+                .map(|outcome| match outcome {
+                    Outcome::Accepted { .. } => {
+                        try_later("saving the outbox folder", &self.folder, &error)
+                    }
+                    other => other,
+                })
+                .collect(),
+        }
+    }
+
+    fn write(&self, message: &Message) -> Outcome {
+        let mail = match compose(message, &self.sender) {
+            Ok(mail) => mail,
+            Err(reason) => return Outcome::Refused { reason },
+        };
+        let name = file_name(&message.delivery);
+        match replace(&self.folder, &name, &mail) {
+            Ok(()) => Outcome::Accepted { provider_id: name },
+            Err(error) => try_later("writing", &self.folder.join(name), &error),
+        }
+    }
+}
+
+#[async_trait]
+impl Mailer for Outbox {
+    async fn send(&self, messages: &[Message]) -> Vec<Outcome> {
+        let outbox = self.clone();
+        let owned = messages.to_vec();
+        let written = tokio::task::spawn_blocking(move || outbox.write_all(&owned)).await;
+        written.unwrap_or_else(|stopped| {
+            let reason = format!("the outbox was stopped while writing: {stopped}");
+            vec![Outcome::Unknown { reason }; messages.len()]
+        })
+    }
+
+    fn repeats_safely(&self) -> bool {
+        true
+    }
+
+    fn name(&self) -> &str {
+        "outbox"
+    }
+}
+
+fn try_later(doing: &str, path: &Path, error: &io::Error) -> Outcome {
+    Outcome::TryLater {
+        reason: format!("{doing} {}: {error}", path.display()),
+    }
+}
+
+/// How much of a delivery's id can be read in its file's name.
+const READABLE: usize = 60;
+
+/// A name that any file system takes and no other delivery has: what can be read of the id, and its fingerprint.
+fn file_name(delivery: &DeliveryId) -> String {
+    let mut name = String::with_capacity(READABLE + 45);
+    for c in delivery.as_str().chars() {
+        if name.len() == READABLE {
+            break;
+        }
+        if c.is_ascii_alphanumeric() {
+            name.push(c.to_ascii_lowercase());
+        } else if !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+    }
+    if !name.is_empty() && !name.ends_with('-') {
+        name.push('-');
+    }
+    name + &fingerprint(delivery) + ".eml"
+}
+
+/// Puts a file into the folder whole, in place of an earlier one of that name.
+fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let (mut file, draft) = draft(folder, name)?;
+    let written = file
+        .write_all(content)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| {
+            drop(file);
+            fs::rename(&draft, folder.join(name))
+        });
+    written.map_err(|error| match fs::remove_file(&draft) {
+        Ok(()) => error,
+        Err(left) => io::Error::new(
+            error.kind(),
+            format!("{error}; and {} is left: {left}", draft.display()),
+        ),
+    })
+}
+
+/// Only Unix lets a folder be opened and synced; elsewhere renames are the file system's own journal's.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// A new file beside the one it will become; hidden, and named so that nobody else writes to it.
+fn draft(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!(".{name}.{}-{count}.part", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            // Left by a process of the same number that died: the next count is free.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;

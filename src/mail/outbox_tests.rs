@@ -1,0 +1,206 @@
+//! Tests of the outbox on a real folder.
+
+use std::collections::HashSet;
+
+use chrono::DateTime;
+use mail_parser::MessageParser;
+
+use super::*;
+use crate::domain::Address;
+
+fn outbox(folder: impl Into<PathBuf>) -> Outbox {
+    let sender = Sender {
+        from: Address::new("news@tate.example").unwrap(),
+        from_name: "Tate".into(),
+        reply_to: None,
+    };
+    Outbox::new(folder, sender)
+}
+
+fn message(delivery: &str) -> Message {
+    Message {
+        delivery: DeliveryId::stored(delivery),
+        to: Address::new("ada@example.org").unwrap(),
+        to_name: None,
+        subject: "14 new works".into(),
+        html: "<p>Norham Castle, Sunrise</p>".into(),
+        text: "Norham Castle, Sunrise".into(),
+        headers: Vec::new(),
+        at: DateTime::from_timestamp(1_398_124_800, 0).unwrap(),
+    }
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn a_mail_becomes_a_file_in_a_folder_made_for_it() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("var/outbox");
+    let outbox = outbox(&folder);
+    let message = message("digest:ada:weekly:2014-W17");
+
+    let outcomes = outbox.send(std::slice::from_ref(&message)).await;
+
+    let name = &files(&folder)[0];
+    assert!(name.starts_with("digest-ada-weekly-2014-w17-"), "{name}");
+    assert_eq!(
+        outcomes,
+        [Outcome::Accepted {
+            provider_id: name.clone()
+        }]
+    );
+    let bytes = fs::read(outbox.path(&message.delivery)).unwrap();
+    let mail = MessageParser::new().parse(&bytes).unwrap();
+    assert_eq!(mail.subject(), Some("14 new works"));
+}
+
+#[tokio::test]
+async fn sending_a_delivery_again_overwrites_its_file() {
+    let root = tempfile::tempdir().unwrap();
+    let outbox = outbox(root.path());
+    let first = message("digest:ada:weekly:2014-W17");
+    let mut second = first.clone();
+    second.subject = "13 new works".into();
+
+    outbox.send(&[first.clone(), first.clone()]).await;
+    outbox.send(&[second]).await;
+
+    assert!(outbox.repeats_safely());
+    assert_eq!(files(root.path()).len(), 1);
+    let written = fs::read_to_string(outbox.path(&first.delivery)).unwrap();
+    assert!(written.contains("Subject: 13 new works"), "{written}");
+}
+
+#[tokio::test]
+async fn outcomes_stand_in_the_order_of_the_messages() {
+    let root = tempfile::tempdir().unwrap();
+    let mut refused = message("b");
+    refused
+        .headers
+        .push(("From".into(), "eve@example.org".into()));
+
+    let outcomes = outbox(root.path())
+        .send(&[message("a"), refused, message("c")])
+        .await;
+
+    assert!(matches!(outcomes[0], Outcome::Accepted { .. }));
+    assert!(matches!(&outcomes[1], Outcome::Refused { reason } if reason.contains("From")));
+    assert!(matches!(outcomes[2], Outcome::Accepted { .. }));
+    assert_eq!(files(root.path()).len(), 2);
+}
+
+#[tokio::test]
+async fn nothing_to_send_touches_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("outbox");
+
+    assert!(outbox(&folder).send(&[]).await.is_empty());
+
+    assert!(!folder.exists());
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_is_tried_later_with_the_reason() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("file");
+    fs::write(&file, "in the way").unwrap();
+
+    let outcomes = outbox(file.join("outbox"))
+        .send(&[message("a"), message("b")])
+        .await;
+
+    assert_eq!(outcomes.len(), 2);
+    for outcome in outcomes {
+        let Outcome::TryLater { reason } = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(reason.contains("file/outbox"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_put_in_place_leaves_nothing_half_written() {
+    let root = tempfile::tempdir().unwrap();
+    let outbox = outbox(root.path());
+    let message = message("digest:ada:weekly:2014-W17");
+    // A folder in the file's place: writing succeeds, the last step does not.
+    fs::create_dir(outbox.path(&message.delivery)).unwrap();
+
+    let outcomes = outbox.send(std::slice::from_ref(&message)).await;
+
+    assert!(matches!(&outcomes[0], Outcome::TryLater { reason } if reason.contains("writing")));
+    assert_eq!(files(root.path()), [file_name(&message.delivery)]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_tried_later_with_the_reason() {
+    let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let error = full.write_all(b"mail").unwrap_err();
+
+    let outcome = try_later("writing", Path::new("outbox/a.eml"), &error);
+
+    let Outcome::TryLater { reason } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(reason.contains("No space left on device"), "{reason}");
+}
+
+#[test]
+fn names_are_safe_and_differ_wherever_ids_do() {
+    let long = "x".repeat(4_000);
+    let longer = format!("{long}x");
+    let ids = [
+        "digest:ada:weekly:2014-W17",
+        "digest:Ada:weekly:2014-W17",
+        "digest-ada-weekly-2014-w17",
+        "digest:a/b:weekly:2014-W17",
+        "digest:a:b:weekly:2014-W17",
+        "digest:../../etc/passwd:daily:2014-04-22",
+        "digest:\u{e9}:daily:2014-04-22",
+        "digest:e\u{301}:daily:2014-04-22",
+        "",
+        ".",
+        "..",
+        "con",
+        "a\0b",
+        "عربى",
+        &long,
+        &longer,
+    ];
+
+    let names: HashSet<String> = ids
+        .iter()
+        .map(|id| file_name(&DeliveryId::stored(*id)).to_lowercase())
+        .collect();
+
+    assert_eq!(names.len(), ids.len());
+    for name in names {
+        assert!(name.len() <= 110, "{name}");
+        assert!(
+            name.bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.'),
+            "{name}"
+        );
+        assert!(name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.ends_with(".eml"));
+    }
+}
+
+#[test]
+fn a_draft_that_a_dead_process_left_is_in_nobodys_way() {
+    let root = tempfile::tempdir().unwrap();
+    let (_, first) = draft(root.path(), "a.eml").unwrap();
+    let (_, second) = draft(root.path(), "a.eml").unwrap();
+
+    assert_ne!(first, second);
+    replace(root.path(), "a.eml", b"whole").unwrap();
+
+    assert_eq!(fs::read(root.path().join("a.eml")).unwrap(), b"whole");
+}
