@@ -1,0 +1,197 @@
+//! Laws of `Days`: what the archive lists, takes out, drops and puts back.
+
+use tidings::store::Error;
+
+use crate::support::*;
+
+const ROOMY: usize = 1_000;
+const HEX: &str = "533998b1c9dc24c371000041";
+
+pub async fn days_are_listed_oldest_first_with_exact_counts(store: Fresh) {
+    assert!(store.days().await.unwrap().is_empty());
+    for (back, count) in [(0, 3), (40, 1), (7, 2)] {
+        store
+            .push(
+                today().back(back),
+                ROOMY,
+                &push_to_all(&people(count), events(2, 1)),
+            )
+            .await
+            .unwrap();
+    }
+
+    let days = store.days().await.unwrap();
+
+    let found: Vec<_> = days.iter().map(|info| (info.day, info.stacks)).collect();
+    assert_eq!(
+        found,
+        [(today().back(40), 1), (today().back(7), 2), (today(), 3)]
+    );
+}
+
+pub async fn a_dropped_day_is_gone_and_can_be_written_again(store: Fresh) {
+    let ada = user("ada");
+    for day in [today().back(1), today()] {
+        store
+            .push(day, ROOMY, &push_to(&ada, events(2, 1)))
+            .await
+            .unwrap();
+    }
+
+    store.drop_day(today()).await.unwrap();
+
+    assert_eq!(store.entries_of(&ada, today()).await, []);
+    assert_eq!(store.entries_of(&ada, today().back(1)).await.len(), 2);
+    assert_eq!(store.days().await.unwrap().len(), 1);
+    assert!(store.exported(today()).await.is_empty());
+    store
+        .second()
+        .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
+        .await
+        .unwrap();
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(1, 3)))
+        .await
+        .unwrap();
+    let expected = entries([events(1, 2), events(1, 3)].concat());
+    assert_eq!(store.entries_of(&ada, today()).await, expected);
+}
+
+pub async fn dropping_a_day_that_does_not_exist_is_no_error(store: Fresh) {
+    store.drop_day(today()).await.unwrap();
+    store
+        .push(today(), ROOMY, &push_to(&user("ada"), events(1, 1)))
+        .await
+        .unwrap();
+
+    store.drop_day(today().back(1)).await.unwrap();
+
+    assert_eq!(store.days().await.unwrap().len(), 1);
+}
+
+pub async fn an_export_shows_documents_as_they_stand_text_before_object_ids(store: Fresh) {
+    let ada = user("ada");
+    store
+        .push(today(), ROOMY, &push_to(&ada, vec![event("a\"1", 1)]))
+        .await
+        .unwrap();
+    store.mark(&[mark(&ada, today(), id(90), 1)]).await.unwrap();
+    let old = format!(r#"{{"_id":{{"$oid":"{HEX}"}},"events":[{{"t":"T","o":"x"}}]}}"#);
+    store
+        .restore_day(today(), std::slice::from_ref(&old))
+        .await
+        .unwrap();
+    store
+        .push(today(), ROOMY, &push_to(&user("zoë"), events(1, 2)))
+        .await
+        .unwrap();
+
+    let found = store.exported(today()).await;
+
+    let (one, two, marker) = (id(1), id(2), id(90));
+    let ada = format!(
+        r#"{{"_id":"ada","events":[{{"t":"ArtworkPublished","o":"a\"1","i":{{"$oid":"{one}"}}}},{{"flushed":{{"$oid":"{marker}"}},"n":{{"$numberInt":"1"}}}}]}}"#
+    );
+    let zoe = format!(
+        r#"{{"_id":"zoë","events":[{{"t":"ArtworkPublished","o":"a0","i":{{"$oid":"{two}"}}}}]}}"#
+    );
+    assert_eq!(found, [ada, zoe, old]);
+}
+
+pub async fn an_export_of_many_documents_misses_none(store: Fresh) {
+    let everybody = people(3_000);
+    store
+        .push(today(), ROOMY, &push_to_all(&everybody, events(1, 1)))
+        .await
+        .unwrap();
+
+    let found = store.exported(today()).await;
+
+    assert_eq!(found.len(), everybody.len());
+    for (line, person) in found.iter().zip(&everybody) {
+        assert!(
+            line.starts_with(&format!(r#"{{"_id":"{person}","#)),
+            "{line}"
+        );
+        assert!(!line.contains('\n'), "one document, one line");
+    }
+}
+
+pub async fn what_was_exported_comes_back_exactly(store: Fresh) {
+    let everybody = people(1_500);
+    store
+        .push(today(), ROOMY, &push_to_all(&everybody, events(2, 1)))
+        .await
+        .unwrap();
+    store
+        .mark(&[mark(&everybody[3], today(), id(90), 2)])
+        .await
+        .unwrap();
+    let strange = format!(
+        r#"{{"_id":{{"$oid":"{HEX}"}},"events":[{{"flushed":{{"$oid":"{HEX}"}}}},"x",null,{{"t":"T","o":{{"$oid":"{HEX}"}},"extra":[{{"$numberLong":"7"}},{{"$numberDouble":"1.5"}},{{"$date":{{"$numberLong":"1398124800000"}}}},true]}}]}}"#
+    );
+    let empty = r#"{"_id":"nothing yet","events":[]}"#.to_owned();
+    store
+        .restore_day(today(), &[strange.clone(), empty.clone()])
+        .await
+        .unwrap();
+    let before = store.exported(today()).await;
+    assert!(
+        before.contains(&strange) && before.contains(&empty),
+        "{:?}",
+        before.last()
+    );
+
+    store.drop_day(today()).await.unwrap();
+    store.restore_day(today(), &before).await.unwrap();
+
+    assert_eq!(store.exported(today()).await, before);
+    let found = store.entries_of(&everybody[0], today()).await;
+    assert_eq!(found, entries(events(2, 1)));
+}
+
+pub async fn a_restored_day_can_be_restored_again(store: Fresh) {
+    store
+        .push(today(), ROOMY, &push_to_all(&people(20), events(2, 1)))
+        .await
+        .unwrap();
+    let whole = store.exported(today()).await;
+    store.drop_day(today()).await.unwrap();
+
+    store.restore_day(today(), &whole[..7]).await.unwrap();
+    store.restore_day(today(), &whole).await.unwrap();
+    store.restore_day(today(), &whole).await.unwrap();
+
+    assert_eq!(store.exported(today()).await, whole);
+}
+
+pub async fn a_document_that_differs_is_a_conflict_and_changes_nothing(store: Fresh) {
+    let ada = user("ada");
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .await
+        .unwrap();
+    let before = store.exported(today()).await;
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
+        .await
+        .unwrap();
+    let now = store.exported(today()).await;
+
+    let error = store.restore_day(today(), &before).await.unwrap_err();
+
+    assert!(
+        matches!(&error, Error::Conflict { what } if what.contains("ada")),
+        "{error}"
+    );
+    assert_eq!(store.exported(today()).await, now);
+}
+
+pub async fn what_cannot_be_a_document_is_refused(store: Fresh) {
+    for line in ["", "{", "[]", "5", r#"{"events":[]}"#] {
+        let refused = store.restore_day(today(), &[line.to_owned()]).await;
+        assert!(refused.is_err(), "{line}");
+    }
+
+    assert!(store.exported(today()).await.is_empty());
+}

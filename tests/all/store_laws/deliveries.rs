@@ -1,0 +1,331 @@
+//! Laws of `Deliveries` about opening, claiming and reading: one row a mail, one open row a slot, one hand on it.
+//!
+//! How rows end stands in [`super::settling`].
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tidings::domain::delivery::Settlement;
+use tidings::domain::{Cadence, Delivery, DeliveryId, DeliveryState, Form, StackId};
+
+use crate::support::*;
+
+pub(super) fn later(n: i64) -> DateTime<Utc> {
+    noon() + minutes(n)
+}
+
+/// Today's delivery of each of these people, held by `one` until five past noon.
+pub(super) async fn open(store: &Fresh, people: &[&str]) -> Vec<DeliveryId> {
+    let rows: Vec<_> = people
+        .iter()
+        .map(|person| delivery(person, "2014-04-22", "one"))
+        .collect();
+    let opened = store.open(&rows).await.unwrap();
+    assert!(opened.iter().all(|opened| *opened));
+    rows.into_iter().map(|row| row.id).collect()
+}
+
+pub(super) fn settlement(id: &DeliveryId, state: DeliveryState) -> Settlement {
+    Settlement {
+        id: id.clone(),
+        state,
+        items: 4,
+        provider_id: Some("<1@esp>".into()),
+        reason: None,
+    }
+}
+
+pub(super) async fn row(store: &Fresh, id: &DeliveryId) -> Delivery {
+    store.delivery(id).await.unwrap().unwrap()
+}
+
+pub(super) fn users(rows: &[Delivery]) -> Vec<&str> {
+    rows.iter().map(|row| row.user.as_str()).collect()
+}
+
+pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
+    let plain = delivery("ada", "2014-04-22", "one");
+    let odd = Delivery {
+        cadence: Cadence::Weekly,
+        covers: vec![
+            (
+                StackId {
+                    day: today(),
+                    form: Form::ObjectId,
+                },
+                0,
+            ),
+            (StackId::of(today()), u32::MAX),
+        ],
+        lease: None,
+        created: noon() + TimeDelta::milliseconds(3),
+        reason: Some(String::new()),
+        provider_id: Some(String::new()),
+        ..delivery("0", "2014-W17", "one")
+    };
+    let bare = Delivery {
+        covers: Vec::new(),
+        ..delivery("ü.$x", "2014-04-22", "one")
+    };
+
+    let all = [plain, odd, bare];
+    assert_eq!(store.open(&all).await.unwrap(), [true, true, true]);
+
+    for row in all {
+        assert_eq!(store.second().delivery(&row.id).await.unwrap(), Some(row));
+    }
+    assert_eq!(
+        store
+            .delivery(&DeliveryId::stored("digest:eve:daily:2014-04-22"))
+            .await
+            .unwrap(),
+        None
+    );
+}
+
+pub async fn a_delivery_is_opened_once_an_id(store: Fresh) {
+    let first = delivery("ada", "2014-04-22", "one");
+    store.open(std::slice::from_ref(&first)).await.unwrap();
+    store
+        .settle("one", noon(), &[settlement(&first.id, DeliveryState::Sent)])
+        .await
+        .unwrap();
+    store.close(std::slice::from_ref(&first.id)).await.unwrap();
+
+    let again = delivery("ada", "2014-04-22", "two");
+    let opened = store
+        .open(&[again.clone(), delivery("bob", "2014-04-22", "two"), again])
+        .await
+        .unwrap();
+
+    assert_eq!(opened, [false, true, false]);
+    assert_eq!(row(&store, &first.id).await.state, DeliveryState::Sent);
+}
+
+pub async fn a_slot_has_one_open_delivery(store: Fresh) {
+    let (monday, tuesday) = (
+        delivery("ada", "2014-04-21", "one"),
+        delivery("ada", "2014-04-22", "two"),
+    );
+    let twice = [
+        delivery("bob", "2014-04-21", "two"),
+        delivery("bob", "2014-04-22", "two"),
+    ];
+
+    assert_eq!(
+        store.open(std::slice::from_ref(&monday)).await.unwrap(),
+        [true]
+    );
+    assert_eq!(
+        store.open(std::slice::from_ref(&tuesday)).await.unwrap(),
+        [false]
+    );
+    assert_eq!(store.open(&twice).await.unwrap(), [true, false]);
+    assert_eq!(store.delivery(&tuesday.id).await.unwrap(), None);
+
+    store
+        .settle(
+            "one",
+            noon(),
+            &[settlement(&monday.id, DeliveryState::Sent)],
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        store.open(std::slice::from_ref(&tuesday)).await.unwrap(),
+        [false],
+        "settled is not closed"
+    );
+    store.close(&[monday.id]).await.unwrap();
+    assert_eq!(
+        store.open(&[tuesday]).await.unwrap(),
+        [true],
+        "the slot is free again"
+    );
+}
+
+pub async fn of_many_who_open_one_delivery_at_once_one_wins(store: Fresh) {
+    let same_id = |store: Fresh, n: u32| async move {
+        store
+            .open(&[delivery("ada", "2014-04-22", &format!("owner {n}"))])
+            .await
+            .unwrap()[0]
+    };
+    let same_slot = |store: Fresh, n: u32| async move {
+        store
+            .open(&[delivery("bob", &format!("2014-04-{n}"), "one")])
+            .await
+            .unwrap()[0]
+    };
+
+    let wins = store
+        .at_once(16, same_id)
+        .await
+        .into_iter()
+        .filter(|won| *won)
+        .count();
+    let slots = store
+        .at_once(16, same_slot)
+        .await
+        .into_iter()
+        .filter(|won| *won)
+        .count();
+
+    assert_eq!((wins, slots), (1, 1));
+    assert_eq!(
+        store.deliveries_of(&user("bob"), 100).await.unwrap().len(),
+        1
+    );
+}
+
+pub async fn only_rows_whose_lease_has_run_out_are_claimed(store: Fresh) {
+    open(&store, &["ada", "bob"]).await;
+    let free = Delivery {
+        lease: None,
+        ..delivery("eve", "2014-04-22", "one")
+    };
+    store.open(&[free]).await.unwrap();
+
+    let now = store.claim("two", later(1), later(20), 10).await.unwrap();
+    let after = store
+        .claim("three", later(10), later(30), 10)
+        .await
+        .unwrap();
+    let own = store
+        .claim("three", later(10), later(30), 10)
+        .await
+        .unwrap();
+
+    assert_eq!(users(&now), ["eve"]);
+    assert_eq!(users(&after), ["ada", "bob"]);
+    assert_eq!(users(&own), [""; 0]);
+    assert_eq!(after[0].lease, Some(lease("three", later(30))));
+    assert_eq!(row(&store, &after[0].id).await, after[0]);
+}
+
+pub async fn rows_are_claimed_by_slot_up_to_the_limit(store: Fresh) {
+    open(&store, &["eve", "0", "ü", "ada", "bob"]).await;
+
+    let first = store.claim("two", later(10), later(20), 3).await.unwrap();
+    let rest = store.claim("two", later(10), later(20), 10).await.unwrap();
+
+    assert_eq!(users(&first), ["0", "ada", "bob"]);
+    assert_eq!(users(&rest), ["eve", "ü"]);
+}
+
+pub async fn claimants_at_once_never_share(store: Fresh) {
+    let everybody = people(60);
+    let names: Vec<_> = everybody.iter().map(|person| person.as_str()).collect();
+    open(&store, &names).await;
+
+    let claim = |store: Fresh, n: u32| async move {
+        let owner = format!("owner {n}");
+        let mut held = Vec::new();
+        loop {
+            let claimed = store.claim(&owner, later(10), later(20), 3).await.unwrap();
+            if claimed.is_empty() {
+                return held;
+            }
+            held.extend(claimed.into_iter().map(|row| row.user));
+        }
+    };
+    let held = store.at_once(8, claim).await.concat();
+
+    let each: BTreeSet<_> = held.iter().collect();
+    assert_eq!((held.len(), each.len()), (60, 60));
+}
+
+pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
+    let ids = open(&store, &["ada", "bob"]).await;
+    store
+        .open(&[delivery("eve", "2014-04-22", "two")])
+        .await
+        .unwrap();
+    store
+        .settle("one", later(1), &[settlement(&ids[1], DeliveryState::Sent)])
+        .await
+        .unwrap();
+
+    store.release("one").await.unwrap();
+    store.release("nobody").await.unwrap();
+
+    let claimed = store.claim("three", later(1), later(20), 10).await.unwrap();
+    assert_eq!(
+        users(&claimed),
+        ["ada", "bob"],
+        "what others hold stays theirs"
+    );
+    assert_eq!(
+        store.sending("one", later(20), &ids[..1]).await.unwrap(),
+        [false]
+    );
+}
+
+pub async fn a_persons_deliveries_come_newest_first(store: Fresh) {
+    for n in [3, 1, 2] {
+        let row = Delivery {
+            created: later(n),
+            ..delivery("ada", &format!("2014-04-0{n}"), "one")
+        };
+        store.open(std::slice::from_ref(&row)).await.unwrap();
+        store
+            .settle("one", later(n), &[settlement(&row.id, DeliveryState::Sent)])
+            .await
+            .unwrap();
+        store.close(&[row.id]).await.unwrap();
+    }
+    open(&store, &["adam", "ad"]).await;
+
+    let all = store.deliveries_of(&user("ada"), 10).await.unwrap();
+    let some = store.deliveries_of(&user("ada"), 2).await.unwrap();
+
+    let periods: Vec<_> = all.iter().map(|row| row.period.as_str()).collect();
+    assert_eq!(periods, ["2014-04-03", "2014-04-02", "2014-04-01"]);
+    assert_eq!(some, all[..2]);
+    assert!(
+        store
+            .deliveries_of(&user("$ne"), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+pub async fn known_says_which_ids_have_a_row(store: Fresh) {
+    let ids = open(&store, &["ada", "bob"]).await;
+    store
+        .settle("one", later(1), &[settlement(&ids[0], DeliveryState::Sent)])
+        .await
+        .unwrap();
+    store.close(&ids[..1]).await.unwrap();
+    let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
+
+    let asked = [ids[1].clone(), unknown, ids[0].clone(), ids[1].clone()];
+
+    assert_eq!(
+        store.known(&asked).await.unwrap(),
+        [true, false, true, true]
+    );
+    assert!(store.known(&[]).await.unwrap().is_empty());
+}
+
+pub async fn nothing_asked_is_nothing_done(store: Fresh) {
+    assert!(store.open(&[]).await.unwrap().is_empty());
+    assert!(
+        store
+            .sending("one", later(1), &[])
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(store.settle("one", later(1), &[]).await.unwrap().is_empty());
+    store.close(&[]).await.unwrap();
+
+    assert!(
+        store
+            .claim("one", noon(), later(1), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}

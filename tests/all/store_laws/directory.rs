@@ -1,0 +1,333 @@
+//! Laws of `Directory` about whom people follow and where they live.
+
+use tidings::domain::audience::MAX_KM;
+use tidings::domain::{FollowKey, Point, User, UserId};
+
+use crate::support::*;
+
+fn followers(follow: &str, who: &[UserId]) -> Vec<(FollowKey, UserId)> {
+    who.iter()
+        .map(|person| (key(follow), person.clone()))
+        .collect()
+}
+
+fn at(lng: f64, lat: f64) -> Point {
+    Point::new(lng, lat).unwrap()
+}
+
+/// People of these names at these places.
+async fn settle(store: &Fresh, places: &[(&str, f64, f64)]) {
+    let live = |(name, lng, lat): &(&str, f64, f64)| User {
+        loc: Some(at(*lng, *lat)),
+        ..User::new(user(name))
+    };
+    let users: Vec<_> = places.iter().map(live).collect();
+    store.put_users(&users).await.unwrap();
+}
+
+pub async fn followers_are_paged_in_ascending_order(store: Fresh) {
+    let mut everybody = people(25);
+    everybody.extend(["0", "$ne", "ü", "a.b"].map(user));
+    store
+        .follow(&followers("artist:558", &everybody))
+        .await
+        .unwrap();
+    everybody.sort_unstable();
+
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store
+            .followers(&key("artist:558"), after.as_ref(), 7)
+            .await
+            .unwrap();
+        assert!(page.len() <= 7);
+        let Some(last) = page.last() else { break };
+        after = Some(last.clone());
+        found.extend(page);
+    }
+
+    assert_eq!(found, everybody);
+}
+
+pub async fn following_twice_is_following_once(store: Fresh) {
+    let twice = followers("artist:558", &[user("ada"), user("ada")]);
+    store.follow(&twice).await.unwrap();
+    store.second().follow(&twice).await.unwrap();
+
+    assert_eq!(
+        store.followers(&key("artist:558"), None, 10).await.unwrap(),
+        [user("ada")]
+    );
+}
+
+pub async fn many_follow_at_once(store: Fresh) {
+    let everybody = people(2_500);
+    store
+        .follow(&followers("artist:558", &everybody))
+        .await
+        .unwrap();
+
+    assert_eq!(
+        store
+            .followers(&key("artist:558"), None, 5_000)
+            .await
+            .unwrap(),
+        everybody
+    );
+}
+
+pub async fn who_unfollows_is_gone_and_unfollowing_again_is_no_error(store: Fresh) {
+    store
+        .follow(&followers("artist:558", &[user("ada"), user("bob")]))
+        .await
+        .unwrap();
+    store
+        .follow(&followers("artist:7", &[user("ada")]))
+        .await
+        .unwrap();
+
+    for _ in 0..2 {
+        store
+            .unfollow(&followers("artist:558", &[user("ada"), user("eve")]))
+            .await
+            .unwrap();
+    }
+
+    assert_eq!(
+        store.followers(&key("artist:558"), None, 10).await.unwrap(),
+        [user("bob")]
+    );
+    assert_eq!(
+        store.followers(&key("artist:7"), None, 10).await.unwrap(),
+        [user("ada")]
+    );
+}
+
+pub async fn keys_that_look_alike_are_kept_apart(store: Fresh) {
+    let keys = [
+        "artist:5",
+        "artist:55",
+        "artist:",
+        "artist",
+        "Artist:5",
+        "artist:5.",
+        "$gt",
+        "ärtist",
+        "日本",
+    ];
+    for (n, name) in keys.iter().enumerate() {
+        store
+            .follow(&followers(name, &[user(&format!("u{n}")), user("shared")]))
+            .await
+            .unwrap();
+    }
+
+    for (n, name) in keys.iter().enumerate() {
+        let found = store.followers(&key(name), None, 10).await.unwrap();
+        let mut expected = [user(&format!("u{n}")), user("shared")];
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{name}");
+    }
+    assert!(
+        store
+            .followers(&key("art"), None, 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+pub async fn nobody_follows_an_unknown_key(store: Fresh) {
+    store.follow(&[]).await.unwrap();
+    store.unfollow(&[]).await.unwrap();
+
+    assert!(
+        store
+            .followers(&key("artist:558"), None, 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        store
+            .followers(&key("artist:558"), Some(&user("ada")), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+pub async fn whoever_is_deleted_follows_nothing_any_more(store: Fresh) {
+    store.put_users(&[User::new(user("ada"))]).await.unwrap();
+    for follow in ["artist:5", "artist:55", "zine:1"] {
+        store
+            .follow(&followers(follow, &[user("ada"), user("adam")]))
+            .await
+            .unwrap();
+    }
+
+    assert!(store.delete_user(&user("ada")).await.unwrap());
+
+    for follow in ["artist:5", "artist:55", "zine:1"] {
+        assert_eq!(
+            store.followers(&key(follow), None, 10).await.unwrap(),
+            [user("adam")]
+        );
+    }
+}
+
+pub async fn near_respects_the_distance(store: Fresh) {
+    // A degree of latitude is 111.32 km on a sphere of 6378.1 km.
+    settle(
+        &store,
+        &[
+            ("here", 13.4, 52.5),
+            ("north", 13.4, 53.0),
+            ("far north", 13.4, 54.0),
+            ("paris", 2.35, 48.86),
+        ],
+    )
+    .await;
+    store
+        .put_users(&[User::new(user("nowhere"))])
+        .await
+        .unwrap();
+    let berlin = at(13.4, 52.5);
+
+    for (km, expected) in [
+        (1.0, vec!["here"]),
+        (55.6, vec!["here"]),
+        (55.7, vec!["here", "north"]),
+        (166.9, vec!["here", "north"]),
+        (167.1, vec!["far north", "here", "north"]),
+        (900.0, vec!["far north", "here", "north", "paris"]),
+    ] {
+        let found = store.near(berlin, km, None, 10).await.unwrap();
+        assert_eq!(
+            found,
+            expected.into_iter().map(user).collect::<Vec<_>>(),
+            "{km} km"
+        );
+    }
+}
+
+pub async fn near_is_paged_in_ascending_order(store: Fresh) {
+    let everybody = people(60);
+    let users: Vec<_> = everybody
+        .iter()
+        .enumerate()
+        .map(|(n, person)| User {
+            loc: Some(at(n as f64 / 1_000.0, 0.0)),
+            ..User::new(person.clone())
+        })
+        .collect();
+    store.put_users(&users).await.unwrap();
+
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store
+            .near(at(0.0, 0.0), 4.5, after.as_ref(), 7)
+            .await
+            .unwrap();
+        assert!(page.len() <= 7);
+        let Some(last) = page.last() else { break };
+        after = Some(last.clone());
+        found.extend(page);
+    }
+
+    // 0.0404 degrees of longitude are 4.5 km on the equator.
+    assert_eq!(found, everybody[..=40]);
+}
+
+pub async fn near_crosses_the_antimeridian(store: Fresh) {
+    settle(
+        &store,
+        &[
+            ("east", 179.9, 10.0),
+            ("west", -179.9, 10.0),
+            ("line", 180.0, 10.0),
+            ("far", 178.0, 10.0),
+        ],
+    )
+    .await;
+
+    for lng in [179.95, -179.95, 180.0, -180.0] {
+        let found = store.near(at(lng, 10.0), 40.0, None, 10).await.unwrap();
+        assert_eq!(found, ["east", "line", "west"].map(user), "from {lng}");
+    }
+}
+
+pub async fn near_a_pole_every_longitude_counts(store: Fresh) {
+    for (pole, sign) in [(90.0, 1.0), (-90.0, -1.0)] {
+        settle(
+            &store,
+            &[
+                ("a", 0.0, 89.9 * sign),
+                ("b", 120.0, 89.9 * sign),
+                ("c", -120.0, 89.9 * sign),
+            ],
+        )
+        .await;
+        settle(&store, &[("far", 0.0, 80.0 * sign), ("pole", 45.0, pole)]).await;
+
+        let found = store.near(at(10.0, pole), 50.0, None, 10).await.unwrap();
+        assert_eq!(found, ["a", "b", "c", "pole"].map(user), "at {pole}");
+        let over = store
+            .near(at(0.0, 89.9 * sign), 25.0, None, 10)
+            .await
+            .unwrap();
+        assert_eq!(over, ["a", "b", "c", "pole"].map(user), "across {pole}");
+        let beside = store
+            .near(at(0.0, 89.9 * sign), 15.0, None, 10)
+            .await
+            .unwrap();
+        assert_eq!(beside, ["a", "pole"].map(user), "beside {pole}");
+    }
+}
+
+pub async fn near_anywhere_finds_everybody_who_has_a_place(store: Fresh) {
+    settle(
+        &store,
+        &[
+            ("a", 0.0, 0.0),
+            ("b", 179.0, -1.0),
+            ("c", 90.0, 89.0),
+            ("d", -70.0, -90.0),
+        ],
+    )
+    .await;
+    store
+        .put_users(&[User::new(user("nowhere"))])
+        .await
+        .unwrap();
+
+    let found = store.near(at(0.0, 0.0), MAX_KM, None, 10).await.unwrap();
+
+    assert_eq!(found, ["a", "b", "c", "d"].map(user));
+}
+
+pub async fn whoever_moves_or_leaves_is_found_where_they_are(store: Fresh) {
+    settle(
+        &store,
+        &[
+            ("ada", 13.4, 52.5),
+            ("bob", 13.4, 52.5),
+            ("eve", 13.4, 52.5),
+            ("zoe", 13.4, 52.5),
+        ],
+    )
+    .await;
+
+    settle(&store, &[("ada", 2.35, 48.86)]).await;
+    store.put_users(&[User::new(user("bob"))]).await.unwrap();
+    store.delete_user(&user("eve")).await.unwrap();
+
+    assert_eq!(
+        store.near(at(13.4, 52.5), 10.0, None, 10).await.unwrap(),
+        [user("zoe")]
+    );
+    assert_eq!(
+        store.near(at(2.35, 48.86), 10.0, None, 10).await.unwrap(),
+        [user("ada")]
+    );
+}

@@ -1,0 +1,445 @@
+//! Laws of `Journal`: accepted once, worked on by one, finished by the next.
+
+use std::collections::BTreeSet;
+
+use tidings::domain::{Audience, Counts, Fanout, FanoutState, ObjectId, Point, Progress};
+use tidings::store::{Accepted, Backlog};
+
+use crate::support::*;
+
+fn soon() -> chrono::DateTime<chrono::Utc> {
+    noon() + minutes(1)
+}
+
+async fn accept(store: &Fresh, numbers: impl IntoIterator<Item = u32>) {
+    let fanouts: Vec<_> = numbers.into_iter().map(fanout).collect();
+    store.accept(&fanouts).await.unwrap();
+}
+
+fn ids(fanouts: &[Fanout]) -> Vec<tidings::domain::Id> {
+    fanouts.iter().map(|fanout| fanout.id).collect()
+}
+
+fn progress(cursor: &str, people: u64, done: bool) -> Progress {
+    Progress {
+        cursor: Some(user(cursor)),
+        counts: Counts {
+            people,
+            pushed: 2 * people,
+            capped: 1,
+        },
+        done,
+    }
+}
+
+pub async fn what_is_accepted_is_in_the_journal_with_every_field(store: Fresh) {
+    let named = fanout(1);
+    let mut followed = fanout(2);
+    followed.audience = Audience::followers_of(["artist:5", "$gt", "a.b"].map(key))
+        .unwrap()
+        .except([user("0")]);
+    followed.objects = ["0", "false", "a.b", "ü"].map(ObjectId::stored).to_vec();
+    let mut around = fanout(3);
+    around.audience = Audience::near(Point::new(-0.0, 51.5).unwrap(), 12.5).unwrap();
+
+    let all = [named, followed, around];
+    let answers = store.accept(&all).await.unwrap();
+
+    assert_eq!(answers, [Accepted::New, Accepted::New, Accepted::New]);
+    for fanout in all {
+        assert_eq!(
+            store.second().fanout(fanout.id).await.unwrap(),
+            Some(fanout)
+        );
+    }
+    assert_eq!(store.fanout(id(99)).await.unwrap(), None);
+}
+
+pub async fn a_key_is_accepted_once_and_answered_with_what_has_it(store: Fresh) {
+    let first = fanout(1);
+    store.accept(std::slice::from_ref(&first)).await.unwrap();
+    let again = Fanout {
+        key: first.key.clone(),
+        ..fanout(2)
+    };
+
+    let answers = store
+        .accept(&[fanout(3), again.clone(), first.clone()])
+        .await
+        .unwrap();
+
+    let known = Accepted::Known(Box::new(first.clone()));
+    assert_eq!(answers, [Accepted::New, known.clone(), known]);
+    assert_eq!(store.fanout(again.id).await.unwrap(), None);
+    assert_eq!(
+        store.backlog().await.unwrap(),
+        Backlog {
+            pending: 2,
+            done: 0
+        }
+    );
+}
+
+pub async fn of_two_with_one_key_in_one_call_the_first_is_new(store: Fresh) {
+    let (first, other) = (fanout(1), fanout(2));
+    let second = Fanout {
+        key: first.key.clone(),
+        ..fanout(3)
+    };
+
+    let answers = store.accept(&[first.clone(), other, second]).await.unwrap();
+
+    assert_eq!(
+        answers,
+        [
+            Accepted::New,
+            Accepted::New,
+            Accepted::Known(Box::new(first))
+        ]
+    );
+    assert_eq!(store.backlog().await.unwrap().pending, 2);
+}
+
+pub async fn of_many_who_accept_one_key_at_once_one_is_new(store: Fresh) {
+    let hand_in = |store: Fresh, n: u32| async move {
+        let fanout = Fanout {
+            key: "one".into(),
+            ..fanout(n)
+        };
+        (fanout.id, store.accept(&[fanout]).await.unwrap().remove(0))
+    };
+    let answers = store.at_once(16, hand_in).await;
+
+    let winners: Vec<_> = answers
+        .iter()
+        .filter(|(_, answer)| *answer == Accepted::New)
+        .collect();
+    assert_eq!(winners.len(), 1);
+    for (_, answer) in &answers {
+        if let Accepted::Known(fanout) = answer {
+            assert_eq!(fanout.id, winners[0].0);
+        }
+    }
+    assert_eq!(store.backlog().await.unwrap().pending, 1);
+}
+
+pub async fn a_known_answer_shows_how_far_it_is(store: Fresh) {
+    accept(&store, [1]).await;
+    store
+        .claim_fanouts("one", noon(), soon(), 10)
+        .await
+        .unwrap();
+    store
+        .save_fanouts("one", soon(), &[(id(1), progress("m", 3, true))])
+        .await
+        .unwrap();
+
+    let answer = store.accept(&[fanout(1)]).await.unwrap().remove(0);
+
+    let Accepted::Known(known) = answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(
+        (known.state, known.progress),
+        (FanoutState::Done, progress("m", 3, true))
+    );
+}
+
+pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
+    accept(&store, [3, 1, 2, 5, 4]).await;
+
+    let first = store.claim_fanouts("one", noon(), soon(), 2).await.unwrap();
+    let rest = store
+        .claim_fanouts("one", noon(), soon(), 10)
+        .await
+        .unwrap();
+
+    assert_eq!(ids(&first), [id(1), id(2)]);
+    assert_eq!(ids(&rest), [id(3), id(4), id(5)]);
+    assert_eq!(
+        first[0],
+        Fanout {
+            lease: Some(lease("one", soon())),
+            ..fanout(1)
+        }
+    );
+}
+
+pub async fn what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out(store: Fresh) {
+    accept(&store, [1, 2]).await;
+    store.claim_fanouts("one", noon(), soon(), 1).await.unwrap();
+
+    let other = store
+        .second()
+        .claim_fanouts("two", noon(), noon() + minutes(9), 10)
+        .await
+        .unwrap();
+    let again = store
+        .claim_fanouts("one", noon(), soon(), 10)
+        .await
+        .unwrap();
+    let later = store
+        .claim_fanouts("two", noon() + minutes(2), noon() + minutes(9), 10)
+        .await
+        .unwrap();
+
+    assert_eq!(ids(&other), [id(2)]);
+    assert_eq!(ids(&again), []);
+    assert_eq!(
+        ids(&later),
+        [id(1)],
+        "its lease has run out, the other's has not"
+    );
+    assert_eq!(later[0].lease, Some(lease("two", noon() + minutes(9))));
+}
+
+pub async fn claimants_at_once_never_share(store: Fresh) {
+    accept(&store, 0..60).await;
+
+    let claim = |store: Fresh, n: u32| async move {
+        let owner = format!("owner {n}");
+        let mut held = Vec::new();
+        loop {
+            let claimed = store
+                .claim_fanouts(&owner, noon(), soon(), 3)
+                .await
+                .unwrap();
+            if claimed.is_empty() {
+                return held;
+            }
+            held.extend(ids(&claimed));
+        }
+    };
+    let held = store.at_once(8, claim).await.concat();
+
+    let each: BTreeSet<_> = held.iter().copied().collect();
+    assert_eq!((held.len(), each.len()), (60, 60));
+}
+
+pub async fn progress_is_saved_and_the_lease_goes_on(store: Fresh) {
+    accept(&store, [1, 2]).await;
+    store
+        .claim_fanouts("one", noon(), soon(), 10)
+        .await
+        .unwrap();
+
+    let until = noon() + minutes(30);
+    let saved = store
+        .save_fanouts("one", until, &[(id(2), progress("ü", 7, false))])
+        .await
+        .unwrap();
+
+    assert_eq!(saved, [true]);
+    let expected = Fanout {
+        lease: Some(lease("one", until)),
+        progress: progress("ü", 7, false),
+        ..fanout(2)
+    };
+    assert_eq!(store.fanout(id(2)).await.unwrap(), Some(expected));
+    let later = store
+        .claim_fanouts("two", noon() + minutes(2), until, 10)
+        .await
+        .unwrap();
+    assert_eq!(ids(&later), [id(1)]);
+}
+
+pub async fn a_claimant_goes_on_where_the_last_one_stopped(store: Fresh) {
+    accept(&store, [1]).await;
+    store
+        .claim_fanouts("one", noon(), soon(), 10)
+        .await
+        .unwrap();
+    store
+        .save_fanouts("one", soon(), &[(id(1), progress("m", 7, false))])
+        .await
+        .unwrap();
+
+    let claimed = store
+        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10)
+        .await
+        .unwrap();
+
+    assert_eq!(claimed[0].progress, progress("m", 7, false));
+}
+
+pub async fn a_save_is_refused_after_the_lease_is_lost(store: Fresh) {
+    accept(&store, [1, 2]).await;
+    store.claim_fanouts("one", noon(), soon(), 1).await.unwrap();
+    store
+        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 1)
+        .await
+        .unwrap();
+
+    let work = [
+        (id(1), progress("m", 1, true)),
+        (id(2), progress("m", 1, true)),
+        (id(99), progress("m", 1, true)),
+    ];
+    let saved = store
+        .save_fanouts("one", noon() + minutes(9), &work)
+        .await
+        .unwrap();
+
+    assert_eq!(saved, [false, false, false], "lost, never held, unknown");
+    assert_eq!(
+        store.fanout(id(1)).await.unwrap().unwrap().progress,
+        Progress::default()
+    );
+    assert_eq!(
+        store.backlog().await.unwrap(),
+        Backlog {
+            pending: 2,
+            done: 0
+        }
+    );
+}
+
+pub async fn saves_are_answered_in_the_order_asked(store: Fresh) {
+    accept(&store, [1, 2, 3]).await;
+    store.claim_fanouts("two", noon(), soon(), 1).await.unwrap();
+    store.claim_fanouts("one", noon(), soon(), 2).await.unwrap();
+
+    let work = [3, 1, 2].map(|n| (id(n), progress("m", u64::from(n), false)));
+    let saved = store.save_fanouts("one", soon(), &work).await.unwrap();
+
+    assert_eq!(saved, [true, false, true]);
+    assert_eq!(
+        store.fanout(id(3)).await.unwrap().unwrap().progress,
+        progress("m", 3, false)
+    );
+    assert!(
+        store
+            .save_fanouts("one", soon(), &[])
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh) {
+    accept(&store, [1, 2]).await;
+    store
+        .claim_fanouts("one", noon(), soon(), 10)
+        .await
+        .unwrap();
+
+    store
+        .save_fanouts("one", soon(), &[(id(1), progress("z", 5, true))])
+        .await
+        .unwrap();
+
+    assert_eq!(
+        store.backlog().await.unwrap(),
+        Backlog {
+            pending: 1,
+            done: 1
+        }
+    );
+    let done = store.fanout(id(1)).await.unwrap().unwrap();
+    assert_eq!((done.state, done.lease), (FanoutState::Done, None));
+    let later = store
+        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10)
+        .await
+        .unwrap();
+    assert_eq!(ids(&later), [id(2)], "what is done is not claimed again");
+    let again = store
+        .save_fanouts("one", soon(), &[(id(1), progress("a", 0, false))])
+        .await
+        .unwrap();
+    assert_eq!(again, [false]);
+    assert_eq!(
+        store.fanout(id(1)).await.unwrap().unwrap().progress,
+        progress("z", 5, true)
+    );
+}
+
+pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
+    accept(&store, [1, 2, 3]).await;
+    store.claim_fanouts("two", noon(), soon(), 1).await.unwrap();
+    store
+        .claim_fanouts("one", noon(), soon(), 10)
+        .await
+        .unwrap();
+    store
+        .save_fanouts("one", soon(), &[(id(2), progress("m", 1, false))])
+        .await
+        .unwrap();
+
+    store.release_fanouts("one").await.unwrap();
+    store.release_fanouts("nobody").await.unwrap();
+
+    assert_eq!(store.fanout(id(2)).await.unwrap().unwrap().lease, None);
+    let claimed = store
+        .claim_fanouts("three", noon(), soon(), 10)
+        .await
+        .unwrap();
+    assert_eq!(
+        ids(&claimed),
+        [id(2), id(3)],
+        "what others hold stays theirs"
+    );
+    assert_eq!(claimed[0].progress, progress("m", 1, false));
+}
+
+pub async fn busy_days_are_those_with_pending_fan_outs(store: Fresh) {
+    let on = |n, back| Fanout {
+        day: today().back(back),
+        ..fanout(n)
+    };
+    store
+        .accept(&[on(1, 3), on(2, 0), on(3, 3), on(4, 5)])
+        .await
+        .unwrap();
+    store
+        .claim_fanouts("one", noon(), soon(), 10)
+        .await
+        .unwrap();
+    store
+        .save_fanouts(
+            "one",
+            soon(),
+            &[
+                (id(1), progress("z", 1, true)),
+                (id(4), progress("z", 1, true)),
+            ],
+        )
+        .await
+        .unwrap();
+
+    let mut busy = store.busy_days().await.unwrap();
+
+    busy.sort_unstable();
+    assert_eq!(busy, [today().back(3), today()], "each once");
+}
+
+pub async fn an_empty_journal_has_nothing_to_do(store: Fresh) {
+    assert!(store.accept(&[]).await.unwrap().is_empty());
+
+    assert!(
+        store
+            .claim_fanouts("one", noon(), soon(), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(store.busy_days().await.unwrap().is_empty());
+    assert_eq!(store.backlog().await.unwrap(), Backlog::default());
+}
+
+pub async fn many_are_accepted_at_once(store: Fresh) {
+    let fanouts: Vec<_> = (0..1_000).map(fanout).collect();
+
+    for expected in [1_000, 0] {
+        let answers = store.accept(&fanouts).await.unwrap();
+        let new = answers
+            .iter()
+            .filter(|answer| **answer == Accepted::New)
+            .count();
+        assert_eq!(new, expected);
+        for (answer, asked) in answers.iter().zip(&fanouts) {
+            if let Accepted::Known(known) = answer {
+                assert_eq!(**known, *asked);
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Laws of `Stacks::mark`: at the end, once, past the cap, and only where a stack stands.
+
+use tidings::domain::{Entry, Marker, StackId};
+use tidings::store::Mark;
+
+use crate::support::*;
+
+const ROOMY: usize = 1_000;
+
+fn marker(id: tidings::domain::Id, n: u32) -> Entry {
+    Entry::Marker(Marker {
+        id: Some(id),
+        n: Some(n),
+    })
+}
+
+pub async fn a_marker_stands_at_the_end_of_each_named_stack(store: Fresh) {
+    let ada = user("ada");
+    let days = [today().back(2), today().back(1), today()];
+    for day in days {
+        store
+            .push(day, ROOMY, &push_to(&ada, events(2, 1)))
+            .await
+            .unwrap();
+    }
+    let covers = vec![(StackId::of(days[0]), 2), (StackId::of(days[2]), 1)];
+
+    store
+        .mark(&[Mark {
+            user: ada.clone(),
+            marker: id(90),
+            covers,
+        }])
+        .await
+        .unwrap();
+
+    let plain = entries(events(2, 1));
+    let found = store.stacks_of(&ada).await;
+    assert_eq!(
+        found[0].entries,
+        [plain.clone(), vec![marker(id(90), 2)]].concat()
+    );
+    assert_eq!(found[1].entries, plain);
+    assert_eq!(found[2].entries, [plain, vec![marker(id(90), 1)]].concat());
+}
+
+pub async fn a_marker_written_twice_stands_once(store: Fresh) {
+    let ada = user("ada");
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .await
+        .unwrap();
+
+    let marks = [mark(&ada, today(), id(90), 2)];
+    store.mark(&marks).await.unwrap();
+    store.mark(&marks).await.unwrap();
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
+        .await
+        .unwrap();
+    store.mark(&marks).await.unwrap();
+
+    let found = store.entries_of(&ada, today()).await;
+    assert_eq!(found.len(), 4);
+    assert_eq!(found[2], marker(id(90), 2));
+}
+
+pub async fn concurrent_repeats_of_one_marker_stand_once(store: Fresh) {
+    let ada = user("ada");
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .await
+        .unwrap();
+
+    let repeat = |store: Fresh, _| async move {
+        store
+            .mark(&[mark(&user("ada"), today(), id(90), 2)])
+            .await
+            .unwrap();
+    };
+    store.at_once(16, repeat).await;
+
+    assert_eq!(store.entries_of(&ada, today()).await.len(), 3);
+}
+
+pub async fn markers_that_differ_in_id_or_reach_all_stand(store: Fresh) {
+    let ada = user("ada");
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .await
+        .unwrap();
+
+    store
+        .mark(&[
+            mark(&ada, today(), id(90), 1),
+            mark(&ada, today(), id(91), 1),
+        ])
+        .await
+        .unwrap();
+    store.mark(&[mark(&ada, today(), id(90), 2)]).await.unwrap();
+
+    let found = store.entries_of(&ada, today()).await;
+    assert_eq!(found.len(), 5);
+    for expected in [marker(id(90), 1), marker(id(91), 1), marker(id(90), 2)] {
+        assert!(found[2..].contains(&expected), "{expected:?}");
+    }
+}
+
+pub async fn a_marker_is_written_past_the_cap(store: Fresh) {
+    let ada = user("ada");
+    store
+        .push(today(), 3, &push_to(&ada, events(3, 1)))
+        .await
+        .unwrap();
+
+    store.mark(&[mark(&ada, today(), id(90), 3)]).await.unwrap();
+
+    let found = store.entries_of(&ada, today()).await;
+    assert_eq!(found.len(), 4);
+    assert_eq!(found[3], marker(id(90), 3));
+}
+
+pub async fn a_marker_makes_no_stack_and_no_day(store: Fresh) {
+    let (ada, eve) = (user("ada"), user("eve"));
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(1, 1)))
+        .await
+        .unwrap();
+
+    let absent = today().back(1);
+    store
+        .mark(&[
+            mark(&ada, absent, id(90), 1),
+            mark(&eve, today(), id(91), 1),
+        ])
+        .await
+        .unwrap();
+
+    assert_eq!(store.entries_of(&eve, today()).await, []);
+    assert_eq!(store.entries_of(&ada, absent).await, []);
+    let days = store.days().await.unwrap();
+    assert_eq!(days.len(), 1);
+    assert_eq!((days[0].day, days[0].stacks), (today(), 1));
+}
+
+pub async fn a_marker_for_a_dropped_day_is_no_error(store: Fresh) {
+    let ada = user("ada");
+    let gone = today().back(1);
+    store
+        .push(gone, ROOMY, &push_to(&ada, events(1, 1)))
+        .await
+        .unwrap();
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(1, 1)))
+        .await
+        .unwrap();
+    store.drop_day(gone).await.unwrap();
+
+    let covers = vec![(StackId::of(gone), 1), (StackId::of(today()), 1)];
+    store
+        .mark(&[Mark {
+            user: ada.clone(),
+            marker: id(90),
+            covers,
+        }])
+        .await
+        .unwrap();
+
+    assert_eq!(store.entries_of(&ada, gone).await, []);
+    assert_eq!(store.entries_of(&ada, today()).await.len(), 2);
+}
+
+pub async fn an_event_pushed_between_read_and_mark_stays_pending(store: Fresh) {
+    let ada = user("ada");
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .await
+        .unwrap();
+    let reach = store.everybody(None, 10).await[0].reach();
+
+    store
+        .push(today(), ROOMY, &push_to(&ada, vec![event("late", 2)]))
+        .await
+        .unwrap();
+    store
+        .mark(&[Mark {
+            user: ada,
+            marker: id(90),
+            covers: reach,
+        }])
+        .await
+        .unwrap();
+
+    let person = store.everybody(None, 10).await.remove(0);
+    let pending: Vec<_> = person.pending().iter().map(|p| p.event.clone()).collect();
+    assert_eq!(pending, [event("late", 2)]);
+}
+
+pub async fn marks_and_pushes_at_once_lose_nothing(store: Fresh) {
+    let ada = user("ada");
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(1, 0)))
+        .await
+        .unwrap();
+
+    let work = |store: Fresh, n: u32| async move {
+        let ada = user("ada");
+        if n.is_multiple_of(2) {
+            store
+                .push(today(), ROOMY, &push_to(&ada, vec![event("a", 1 + n)]))
+                .await
+                .unwrap();
+        } else {
+            store
+                .mark(&[mark(&ada, today(), id(90 + n), 1)])
+                .await
+                .unwrap();
+        }
+    };
+    store.at_once(16, work).await;
+
+    let found = store.entries_of(&ada, today()).await;
+    let markers = found
+        .iter()
+        .filter(|entry| matches!(entry, Entry::Marker(_)))
+        .count();
+    assert_eq!((found.len(), markers), (1 + 16, 8));
+}
+
+pub async fn each_of_many_people_gets_their_own_marker(store: Fresh) {
+    let everybody = people(2_500);
+    store
+        .push(today(), ROOMY, &push_to_all(&everybody, events(3, 1)))
+        .await
+        .unwrap();
+    let marks: Vec<_> = (0..)
+        .zip(&everybody)
+        .map(|(n, person)| mark(person, today(), id(100 + n), 1 + n % 3))
+        .collect();
+
+    for _ in 0..2 {
+        store.mark(&marks).await.unwrap();
+    }
+
+    let found = store.everybody(None, 500).await;
+    assert_eq!(found.len(), everybody.len());
+    for (n, person) in (0..).zip(&found) {
+        assert_eq!(
+            person.stacks[0].entries[3..],
+            [marker(id(100 + n), 1 + n % 3)]
+        );
+    }
+}
+
+pub async fn no_marks_are_no_error(store: Fresh) {
+    store.mark(&[]).await.unwrap();
+    let covers = Vec::new();
+    store
+        .mark(&[Mark {
+            user: user("ada"),
+            marker: id(90),
+            covers,
+        }])
+        .await
+        .unwrap();
+
+    assert!(store.days().await.unwrap().is_empty());
+}

@@ -1,0 +1,180 @@
+//! What the traits of `tidings::store` promise, a test for each promise, on every backend.
+//!
+//! The rule: a law is written once, listed once, and runs everywhere. A law that is not listed is dead code, which the
+//! linter refuses; a backend runs the whole list or does not compile. So the stores cannot drift apart.
+
+mod days;
+mod deliveries;
+mod directory;
+mod journal;
+mod leases;
+mod marks;
+mod objects;
+mod old_documents;
+mod people;
+mod scans;
+mod settling;
+mod stacks;
+
+/// Expands every law for every backend that is named here.
+macro_rules! laws {
+    ($($area:ident: $($law:ident)*;)*) => {
+    };
+    (@on $backend:ident: $($area:ident: $($law:ident)*;)*) => {
+        mod $backend {
+            $(mod $area {
+                $(
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn $law() {
+                        crate::support::$backend::run(crate::store_laws::$area::$law).await;
+                    }
+                )*
+            })*
+        }
+    };
+}
+
+laws! {
+    stacks:
+        entries_stand_in_the_order_they_were_pushed
+        a_push_of_nothing_is_no_error
+        days_are_kept_apart
+        a_repeated_push_adds_nothing
+        a_partly_repeated_push_adds_only_what_is_missing
+        an_entry_twice_in_one_list_stands_once
+        two_fan_outs_about_one_object_both_stand
+        one_fan_out_about_an_object_by_two_types_stands_twice
+        concurrent_writers_on_a_persons_first_event_of_the_day_lose_nothing
+        concurrent_repeats_of_one_push_double_nothing
+        a_push_reaches_each_of_many_people_with_their_list
+        a_long_list_is_pushed_whole
+        the_cap_is_honoured_exactly_and_reported_again_on_repeat
+        a_full_stack_takes_nothing_and_all_is_reported
+        what_fits_of_a_first_list_is_stored_in_list_order
+        entries_that_stand_already_take_no_room_again
+        the_capped_are_told_by_their_place_among_the_people
+        markers_take_room_under_the_cap
+        concurrent_pushes_never_grow_a_stack_past_its_cap
+        odd_names_are_kept_as_they_are;
+    marks:
+        a_marker_stands_at_the_end_of_each_named_stack
+        a_marker_written_twice_stands_once
+        concurrent_repeats_of_one_marker_stand_once
+        markers_that_differ_in_id_or_reach_all_stand
+        a_marker_is_written_past_the_cap
+        a_marker_makes_no_stack_and_no_day
+        a_marker_for_a_dropped_day_is_no_error
+        an_event_pushed_between_read_and_mark_stays_pending
+        marks_and_pushes_at_once_lose_nothing
+        each_of_many_people_gets_their_own_marker
+        no_marks_are_no_error;
+    scans:
+        a_scan_meets_everybody_once_in_ascending_order
+        a_scan_comes_in_chunks_and_the_chunks_join_without_a_seam
+        a_scan_brings_each_person_all_their_days_in_order
+        a_scan_goes_on_after_any_user
+        a_scan_leaves_out_what_is_not_in_the_window
+        a_scan_of_an_empty_window_is_empty
+        a_scan_while_others_push_meets_everybody_who_was_there
+        windows_come_in_the_order_asked
+        windows_hold_only_those_asked_for
+        windows_of_many_people_come_at_once
+        windows_of_nobody_are_none;
+    old_documents:
+        events_without_a_fan_out_are_read
+        a_bare_marker_covers_all_before_it
+        a_reach_of_any_number_type_is_read
+        a_document_under_an_object_id_belongs_to_its_hex_text
+        an_object_under_an_object_id_is_read_as_its_hex_text
+        both_forms_of_a_person_come_together
+        people_under_object_ids_are_met_in_the_order_of_their_text
+        a_marker_goes_to_the_form_it_names
+        a_marker_for_the_old_form_of_somebody_who_has_none_is_no_error
+        what_nobody_knows_holds_its_place
+        a_push_onto_an_old_document_keeps_what_stood_there;
+    days:
+        days_are_listed_oldest_first_with_exact_counts
+        a_dropped_day_is_gone_and_can_be_written_again
+        dropping_a_day_that_does_not_exist_is_no_error
+        an_export_shows_documents_as_they_stand_text_before_object_ids
+        an_export_of_many_documents_misses_none
+        what_was_exported_comes_back_exactly
+        a_restored_day_can_be_restored_again
+        a_document_that_differs_is_a_conflict_and_changes_nothing
+        what_cannot_be_a_document_is_refused;
+    people:
+        a_record_comes_back_with_every_field
+        every_cadence_weekday_and_route_comes_back
+        records_come_in_the_order_asked_and_the_unknown_are_none
+        putting_a_record_again_replaces_it_whole
+        many_records_are_put_and_read_at_once
+        odd_ids_have_records_like_any_other
+        a_deleted_record_is_gone_and_stacks_stay;
+    directory:
+        followers_are_paged_in_ascending_order
+        following_twice_is_following_once
+        many_follow_at_once
+        who_unfollows_is_gone_and_unfollowing_again_is_no_error
+        keys_that_look_alike_are_kept_apart
+        nobody_follows_an_unknown_key
+        whoever_is_deleted_follows_nothing_any_more
+        near_respects_the_distance
+        near_is_paged_in_ascending_order
+        near_crosses_the_antimeridian
+        near_a_pole_every_longitude_counts
+        near_anywhere_finds_everybody_who_has_a_place
+        whoever_moves_or_leaves_is_found_where_they_are;
+    objects:
+        a_record_comes_back_with_every_field
+        data_of_any_shape_comes_back
+        what_is_not_notifiable_comes_back_as_such
+        records_come_in_the_order_asked_and_the_unknown_are_none
+        many_records_are_put_and_read_at_once;
+    journal:
+        what_is_accepted_is_in_the_journal_with_every_field
+        a_key_is_accepted_once_and_answered_with_what_has_it
+        of_two_with_one_key_in_one_call_the_first_is_new
+        of_many_who_accept_one_key_at_once_one_is_new
+        a_known_answer_shows_how_far_it_is
+        fan_outs_are_claimed_oldest_first_up_to_the_limit
+        what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out
+        claimants_at_once_never_share
+        progress_is_saved_and_the_lease_goes_on
+        a_claimant_goes_on_where_the_last_one_stopped
+        a_save_is_refused_after_the_lease_is_lost
+        saves_are_answered_in_the_order_asked
+        what_is_done_leaves_the_backlog_and_gives_up_its_lease
+        what_is_released_can_be_claimed_at_once
+        busy_days_are_those_with_pending_fan_outs
+        an_empty_journal_has_nothing_to_do
+        many_are_accepted_at_once;
+    deliveries:
+        an_opened_row_comes_back_with_every_field
+        a_delivery_is_opened_once_an_id
+        a_slot_has_one_open_delivery
+        of_many_who_open_one_delivery_at_once_one_wins
+        only_rows_whose_lease_has_run_out_are_claimed
+        rows_are_claimed_by_slot_up_to_the_limit
+        claimants_at_once_never_share
+        what_is_released_can_be_claimed_at_once
+        a_persons_deliveries_come_newest_first
+        known_says_which_ids_have_a_row
+        nothing_asked_is_nothing_done;
+    settling:
+        sending_is_for_the_holder_and_counts_an_attempt
+        a_lost_lease_can_neither_send_nor_settle
+        a_settled_row_says_how_it_ended_and_stays_open
+        a_row_is_settled_once
+        a_settled_row_is_claimed_again_until_it_is_closed
+        closing_is_only_for_settled_rows_and_harmless_again
+        counts_are_exact_for_each_state
+        many_rows_go_all_the_way_at_once;
+    leases:
+        a_lease_is_exclusive
+        a_lease_that_has_run_out_is_free
+        a_holder_extends_their_lease
+        a_lease_given_up_is_free
+        of_many_who_ask_at_once_one_gets_it
+        of_many_who_ask_for_one_that_has_run_out_one_gets_it
+        odd_names_are_leased_like_any_other;
+}

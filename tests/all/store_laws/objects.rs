@@ -1,0 +1,155 @@
+//! Laws of `Objects`: records come back whole, whether notifiable or not.
+
+use chrono::TimeDelta;
+use serde_json::json;
+use tidings::domain::{Object, ObjectKey, Point};
+
+use crate::support::*;
+
+fn full(key: &str) -> Object {
+    Object {
+        key: ObjectKey::stored(key),
+        notifiable: true,
+        title: Some("Ophelia \"1851\"".into()),
+        url: Some("https://example.org/ophelia".into()),
+        image: Some("https://example.org/ophelia.jpg".into()),
+        by: Some("Sir John Everett Millais, Bt".into()),
+        at: Some(noon() + TimeDelta::milliseconds(250)),
+        place: Some(Point::new(-0.1275, 51.491).unwrap()),
+        data: json!({
+            "medium": "oil on canvas", "year": 1851, "big": 9_007_199_254_740_993_i64, "ratio": 1.5, "": "nameless",
+            "a.b": {"$ne": [1, "two", null, false, {"deep": ""}]}, "nothing": null, "zero": 0, "no": false, "list": []
+        }),
+    }
+}
+
+pub async fn a_record_comes_back_with_every_field(store: Fresh) {
+    let falsy = Object {
+        notifiable: false,
+        title: Some(String::new()),
+        by: Some(String::new()),
+        place: Some(Point::new(0.0, 0.0).unwrap()),
+        data: json!({}),
+        ..Object::bare(ObjectKey::stored("0"))
+    };
+    let objects = [
+        full("Artwork:N01506"),
+        falsy,
+        Object::bare(ObjectKey::stored("Show:1")),
+    ];
+
+    store.put_objects(&objects).await.unwrap();
+
+    let keys = objects.clone().map(|object| object.key);
+    assert_eq!(store.objects(&keys).await.unwrap(), objects.map(Some));
+}
+
+pub async fn data_of_any_shape_comes_back(store: Fresh) {
+    let shapes = [
+        json!(null),
+        json!(0),
+        json!(""),
+        json!(false),
+        json!([]),
+        json!({"a": {}}),
+        json!("text"),
+        json!(-1.5),
+    ];
+    let objects: Vec<_> = (0..)
+        .zip(shapes)
+        .map(|(n, data)| Object {
+            data,
+            ..Object::bare(ObjectKey::stored(format!("Artwork:{n}")))
+        })
+        .collect();
+
+    store.put_objects(&objects).await.unwrap();
+
+    let keys: Vec<_> = objects.iter().map(|object| object.key.clone()).collect();
+    let found: Vec<_> = store
+        .objects(&keys)
+        .await
+        .unwrap()
+        .into_iter()
+        .flatten()
+        .collect();
+    assert_eq!(found, objects);
+}
+
+pub async fn what_is_not_notifiable_comes_back_as_such(store: Fresh) {
+    let withdrawn = Object {
+        notifiable: false,
+        ..full("Artwork:1")
+    };
+
+    store
+        .put_objects(&[full("Artwork:1"), full("Artwork:2")])
+        .await
+        .unwrap();
+    store
+        .second()
+        .put_objects(std::slice::from_ref(&withdrawn))
+        .await
+        .unwrap();
+
+    let keys = ["Artwork:1", "Artwork:2"].map(ObjectKey::stored);
+    assert_eq!(
+        store.objects(&keys).await.unwrap(),
+        [Some(withdrawn), Some(full("Artwork:2"))]
+    );
+}
+
+pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fresh) {
+    let odd = [
+        "Artwork:2",
+        "0",
+        "Artwork:a:b",
+        "$ne",
+        "Ärger:ü",
+        "Artwork.x:1",
+    ];
+    store.put_objects(&odd.map(full)).await.unwrap();
+    store.put_objects(&[]).await.unwrap();
+
+    let asked = [
+        "Artwork:1",
+        "Ärger:ü",
+        "$ne",
+        "Artwork:a:b",
+        "0",
+        "artwork:2",
+        "0",
+    ]
+    .map(ObjectKey::stored);
+    let found = store.objects(&asked).await.unwrap();
+
+    let expected = [
+        None,
+        Some("Ärger:ü"),
+        Some("$ne"),
+        Some("Artwork:a:b"),
+        Some("0"),
+        None,
+        Some("0"),
+    ];
+    assert_eq!(found, expected.map(|key| key.map(full)));
+    assert!(store.objects(&[]).await.unwrap().is_empty());
+}
+
+pub async fn many_records_are_put_and_read_at_once(store: Fresh) {
+    let objects: Vec<_> = (0..2_500)
+        .map(|n| Object::bare(ObjectKey::stored(format!("Artwork:{n:05}"))))
+        .collect();
+
+    store.put_objects(&objects).await.unwrap();
+
+    let keys: Vec<_> = objects.iter().map(|object| object.key.clone()).collect();
+    let found: Vec<_> = store
+        .objects(&keys)
+        .await
+        .unwrap()
+        .into_iter()
+        .flatten()
+        .collect();
+    assert_eq!(found, objects);
+}

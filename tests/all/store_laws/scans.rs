@@ -1,0 +1,244 @@
+//! Laws of `Stacks::scan` and `Stacks::windows`: everybody once, in order, chunk by chunk, with all their days.
+
+use tidings::domain::{Day, StackId, UserId};
+use tidings::store::People;
+
+use crate::support::*;
+
+const ROOMY: usize = 1_000;
+
+/// Ids that sort oddly or look like something else, in the order of their bytes.
+fn odd_people() -> Vec<UserId> {
+    let long = "x".repeat(256);
+    let odd = [
+        "$ne", "-1", "0", "00", "1", "10", "2", "A", "Z", "a", "a b", "a.b", "ab", "false", "null",
+        &long, "z", "Ärger", "ß", "é", "ﬀ", "日本", "\u{ffff}", "𝄞",
+    ];
+    let mut people: Vec<_> = odd.iter().map(|id| user(id)).collect();
+    people.sort_unstable();
+    people
+}
+
+/// Each person on some days of the window: person n on the days whose bit is set in n + 1.
+async fn spread(store: &Fresh, people: &[UserId]) {
+    for back in 0..8 {
+        let there = |n: usize| (n + 1) & (1 << back) != 0;
+        let who: Vec<_> = (0..people.len())
+            .filter(|n| there(*n))
+            .map(|n| people[n].clone())
+            .collect();
+        store
+            .push(
+                today().back(back),
+                ROOMY,
+                &push_to_all(&who, events(2, back)),
+            )
+            .await
+            .unwrap();
+    }
+}
+
+fn days_of(n: usize) -> Vec<Day> {
+    (0..8)
+        .rev()
+        .filter(|back| (n + 1) & (1 << back) != 0)
+        .map(|back| today().back(back))
+        .collect()
+}
+
+pub async fn a_scan_meets_everybody_once_in_ascending_order(store: Fresh) {
+    let people = odd_people();
+    spread(&store, &people).await;
+
+    let found: Vec<_> = store
+        .everybody(None, 100)
+        .await
+        .into_iter()
+        .map(|p| p.user)
+        .collect();
+
+    assert_eq!(found, people);
+}
+
+pub async fn a_scan_comes_in_chunks_and_the_chunks_join_without_a_seam(store: Fresh) {
+    let people = odd_people();
+    spread(&store, &people).await;
+
+    for chunk in [1, 2, 3, 7, 1_000] {
+        let chunks = store.chunks(None, chunk).await;
+        assert!(
+            chunks.iter().all(|part| part.len() <= 2 * chunk),
+            "chunks of {chunk}"
+        );
+        let found: Vec<_> = chunks.concat().into_iter().map(|p| p.user).collect();
+        assert_eq!(found, people, "chunks of {chunk}");
+    }
+}
+
+pub async fn a_scan_brings_each_person_all_their_days_in_order(store: Fresh) {
+    let people = odd_people();
+    spread(&store, &people).await;
+
+    let found = store.everybody(None, 5).await;
+
+    for (n, person) in found.iter().enumerate() {
+        let days: Vec<_> = person.stacks.iter().map(|stack| stack.id).collect();
+        let expected: Vec<_> = days_of(n).into_iter().map(StackId::of).collect();
+        assert_eq!(days, expected, "{}", person.user);
+        for stack in &person.stacks {
+            let back = (0..8)
+                .find(|back| today().back(*back) == stack.id.day)
+                .unwrap();
+            assert_eq!(stack.entries, entries(events(2, back)));
+        }
+    }
+}
+
+pub async fn a_scan_goes_on_after_any_user(store: Fresh) {
+    let people = odd_people();
+    spread(&store, &people).await;
+
+    for (n, person) in people.iter().enumerate() {
+        let found = store.everybody(Some(person.clone()), 4).await;
+        let found: Vec<_> = found.into_iter().map(|p| p.user).collect();
+        assert_eq!(found, people[n + 1..], "after {person}");
+    }
+    let nobody = store.everybody(Some(user("a.a")), 4).await;
+    assert_eq!(
+        nobody[0].user,
+        user("a.b"),
+        "whoever is named need not have a stack"
+    );
+}
+
+pub async fn a_scan_leaves_out_what_is_not_in_the_window(store: Fresh) {
+    let (ada, bob) = (user("ada"), user("bob"));
+    for day in [today().back(8), today().back(7), today(), today().ahead(1)] {
+        store
+            .push(day, ROOMY, &push_to(&ada, events(1, 1)))
+            .await
+            .unwrap();
+    }
+    store
+        .push(today().back(8), ROOMY, &push_to(&bob, events(1, 1)))
+        .await
+        .unwrap();
+
+    let found = store.everybody(None, 10).await;
+
+    assert_eq!(found.len(), 1);
+    let days: Vec<_> = found[0].stacks.iter().map(|stack| stack.id.day).collect();
+    assert_eq!(days, [today().back(7), today()]);
+}
+
+pub async fn a_scan_of_an_empty_window_is_empty(store: Fresh) {
+    assert!(store.everybody(None, 10).await.is_empty());
+    assert!(store.everybody(Some(user("ada")), 10).await.is_empty());
+}
+
+pub async fn a_scan_while_others_push_meets_everybody_who_was_there(store: Fresh) {
+    let there = people(600);
+    store
+        .push(today(), ROOMY, &push_to_all(&there, events(1, 1)))
+        .await
+        .unwrap();
+
+    let work = |store: Fresh, n: u32| async move {
+        if n == 0 {
+            return store
+                .everybody(None, 50)
+                .await
+                .into_iter()
+                .map(|p| p.user)
+                .collect();
+        }
+        let more: Vec<_> = (0..600).map(|m| user(&format!("p{m:05}-{n}"))).collect();
+        store
+            .push(today(), ROOMY, &push_to_all(&more, events(1, n)))
+            .await
+            .unwrap();
+        Vec::new()
+    };
+    let found = store.at_once(4, work).await.swap_remove(0);
+
+    assert!(found.is_sorted_by(|a, b| a < b), "each once, ascending");
+    assert!(
+        there
+            .iter()
+            .all(|person| found.binary_search(person).is_ok())
+    );
+}
+
+pub async fn windows_come_in_the_order_asked(store: Fresh) {
+    let known = odd_people();
+    spread(&store, &known).await;
+    let mut asked = known.clone();
+    asked.extend([user("a.a"), user("nobody"), user("￿￿")]);
+    asked.sort_unstable();
+
+    for people in [People::Each(&asked), People::Between(&asked)] {
+        let found = store.windows(window(), people.clone()).await.unwrap();
+        let users: Vec<_> = found.iter().map(|person| person.user.clone()).collect();
+        assert_eq!(users, asked, "{people:?}");
+        for person in &found {
+            let days: Vec<_> = person.stacks.iter().map(|stack| stack.id.day).collect();
+            let expected = known
+                .iter()
+                .position(|id| *id == person.user)
+                .map_or(Vec::new(), days_of);
+            assert_eq!(days, expected, "{people:?}: {}", person.user);
+        }
+    }
+}
+
+pub async fn windows_hold_only_those_asked_for(store: Fresh) {
+    let known = people(30);
+    spread(&store, &known).await;
+    let asked: Vec<_> = known.iter().step_by(7).cloned().collect();
+
+    let each = store.windows(window(), People::Each(&asked)).await.unwrap();
+    let between = store
+        .windows(window(), People::Between(&asked))
+        .await
+        .unwrap();
+
+    assert_eq!(each.len(), asked.len());
+    assert_eq!(each, between);
+    let scanned = store.everybody(None, 10).await;
+    assert!(each.iter().all(|person| scanned.contains(person)));
+}
+
+pub async fn windows_of_many_people_come_at_once(store: Fresh) {
+    let known = people(2_500);
+    store
+        .push(today(), ROOMY, &push_to_all(&known, events(1, 1)))
+        .await
+        .unwrap();
+    store
+        .push(
+            today().back(3),
+            ROOMY,
+            &push_to_all(&known[1_000..], events(1, 2)),
+        )
+        .await
+        .unwrap();
+
+    for asked in [People::Each(&known), People::Between(&known)] {
+        let found = store.windows(window(), asked).await.unwrap();
+        assert_eq!(found.len(), known.len());
+        assert_eq!(found[999].stacks.len(), 1);
+        assert_eq!(found[1_000].stacks.len(), 2);
+        assert_eq!(found[2_499].stacks.len(), 2);
+    }
+}
+
+pub async fn windows_of_nobody_are_none(store: Fresh) {
+    store
+        .push(today(), ROOMY, &push_to(&user("ada"), events(1, 1)))
+        .await
+        .unwrap();
+
+    for asked in [People::Each(&[]), People::Between(&[])] {
+        assert!(store.windows(window(), asked).await.unwrap().is_empty());
+    }
+}

@@ -1,0 +1,138 @@
+//! Short names for values: people, events, pushes, fan-outs and deliveries of 22 April 2014.
+//!
+//! The rule: a builder fills in what a test does not care about, with values that are valid and tell each other apart.
+
+use chrono::{DateTime, TimeDelta, TimeZone, Utc};
+use tidings::domain::{
+    Audience, Cadence, Day, Delivery, DeliveryId, DeliveryState, Entry, Event, EventType, Fanout,
+    FollowKey, Id, Lease, ObjectId, StackId, UserId, Window,
+};
+use tidings::store::{Mark, Pushes};
+
+/// The day that tests call today.
+pub fn today() -> Day {
+    Day::from_ymd(2014, 4, 22).unwrap()
+}
+
+/// Today and the seven days before it.
+pub fn window() -> Window {
+    Window::ending(today(), Window::DEFAULT_BACK)
+}
+
+/// The moment that tests call now.
+pub fn noon() -> DateTime<Utc> {
+    Utc.with_ymd_and_hms(2014, 4, 22, 12, 0, 0).unwrap()
+}
+
+pub fn minutes(n: i64) -> TimeDelta {
+    TimeDelta::minutes(n)
+}
+
+/// The nth id of today; ids ascend with n.
+pub fn id(n: u32) -> Id {
+    let [a, b, c, d] = n.to_be_bytes();
+    Id::at(noon(), [0, 0, 0, 0, a, b, c, d])
+}
+
+/// A user id as it stands, however odd.
+pub fn user(text: &str) -> UserId {
+    UserId::stored(text)
+}
+
+/// `p00000`, `p00001`, …: ascending as text as well.
+pub fn people(count: usize) -> Vec<UserId> {
+    (0..count).map(|n| user(&format!("p{n:05}"))).collect()
+}
+
+pub fn kind(text: &str) -> EventType {
+    EventType::stored(text)
+}
+
+pub fn key(text: &str) -> FollowKey {
+    FollowKey::stored(text)
+}
+
+/// What the nth fan-out says about an object.
+pub fn event(object: &str, fanout: u32) -> Event {
+    Event {
+        t: kind("ArtworkPublished"),
+        o: ObjectId::stored(object),
+        i: Some(id(fanout)),
+    }
+}
+
+/// `count` events of one fan-out: objects `a0`, `a1`, ….
+pub fn events(count: usize, fanout: u32) -> Vec<Event> {
+    (0..count)
+        .map(|n| event(&format!("a{n}"), fanout))
+        .collect()
+}
+
+/// How events stand on a stack.
+pub fn entries(events: impl IntoIterator<Item = Event>) -> Vec<Entry> {
+    events.into_iter().map(Entry::Event).collect()
+}
+
+/// One list of events for one person.
+pub fn push_to(person: &UserId, events: Vec<Event>) -> Pushes {
+    push_to_all(std::slice::from_ref(person), events)
+}
+
+/// One list of events that all these people share.
+pub fn push_to_all(people: &[UserId], events: Vec<Event>) -> Pushes {
+    Pushes {
+        lists: vec![events],
+        people: people.iter().map(|person| (person.clone(), 0)).collect(),
+    }
+}
+
+/// A mark on the stack that tidings writes, of one day.
+pub fn mark(person: &UserId, day: Day, marker: Id, n: u32) -> Mark {
+    Mark {
+        user: person.clone(),
+        marker,
+        covers: vec![(StackId::of(day), n)],
+    }
+}
+
+/// The nth fan-out of today, for one person.
+pub fn fanout(n: u32) -> Fanout {
+    let audience = Audience::users([user("ada")]).unwrap();
+    let objects = vec![ObjectId::stored(format!("a{n}"))];
+    Fanout::new(
+        id(n),
+        Some(format!("key-{n}")),
+        kind("ArtworkPublished"),
+        objects,
+        audience,
+    )
+    .unwrap()
+}
+
+pub fn lease(owner: &str, until: DateTime<Utc>) -> Lease {
+    Lease {
+        owner: owner.into(),
+        until,
+    }
+}
+
+/// A new delivery of a person's daily digest of that date, leased to the owner for five minutes.
+pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
+    Delivery {
+        id: DeliveryId::stored(format!("digest:{person}:daily:{date}")),
+        user: user(person),
+        cadence: Cadence::Daily,
+        period: date.into(),
+        state: DeliveryState::Pending,
+        open: true,
+        covers: vec![(StackId::of(today().back(1)), 3), (StackId::of(today()), 2)],
+        marker: id(900),
+        lease: Some(lease(owner, noon() + minutes(5))),
+        attempts: 0,
+        items: 0,
+        created: noon(),
+        settled: None,
+        provider_id: None,
+        reason: None,
+    }
+}

@@ -1,0 +1,103 @@
+//! A store of its own for each test, and what tests ask of it again and again.
+//!
+//! The rule: it begins empty, and its backend does not show. [`super::sqlite`] and [`super::mongo`] make them.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use tidings::domain::{Day, Entry, PersonStacks, Stack, StackId, UserId, Window};
+use tidings::store::{People, Store};
+
+use super::window;
+
+/// A store of its own for one test, and a second handle on the same data, as another process would have it.
+#[derive(Clone)]
+pub struct Fresh {
+    store: Arc<dyn Store>,
+    second: Arc<dyn Store>,
+}
+
+impl Deref for Fresh {
+    type Target = dyn Store;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}
+
+impl Fresh {
+    /// A store, and the same data opened again.
+    pub fn new(store: Arc<dyn Store>, second: Arc<dyn Store>) -> Self {
+        Self { store, second }
+    }
+
+    /// The same data as another process would open it.
+    pub fn second(&self) -> Self {
+        Self {
+            store: self.second.clone(),
+            second: self.store.clone(),
+        }
+    }
+
+    /// Runs `count` tasks at once, every other one on the second handle; their answers come in order.
+    pub async fn at_once<T, F>(&self, count: u32, task: impl Fn(Fresh, u32) -> F) -> Vec<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let start = |n| {
+            let fresh = if n % 2 == 0 {
+                self.clone()
+            } else {
+                self.second()
+            };
+            tokio::spawn(task(fresh, n))
+        };
+        let running: Vec<_> = (0..count).map(start).collect();
+        let mut answers = Vec::with_capacity(running.len());
+        for task in running {
+            answers.push(task.await.unwrap());
+        }
+        answers
+    }
+
+    /// A person's stacks in the window.
+    pub async fn stacks_of(&self, person: &UserId) -> Vec<Stack> {
+        let asked = std::slice::from_ref(person);
+        let mut found = self.windows(window(), People::Each(asked)).await.unwrap();
+        assert_eq!(found.len(), 1, "one person asked, one answer");
+        found.remove(0).stacks
+    }
+
+    /// What stands on the stack that tidings writes, of one day; nothing if there is none.
+    pub async fn entries_of(&self, person: &UserId, day: Day) -> Vec<Entry> {
+        let asked = std::slice::from_ref(person);
+        let only = Window::ending(day, 0);
+        let mut found = self.windows(only, People::Each(asked)).await.unwrap();
+        let mut stacks = found.remove(0).stacks.into_iter();
+        let written = stacks.find(|stack| stack.id == StackId::of(day));
+        written.map_or(Vec::new(), |stack| stack.entries)
+    }
+
+    /// Everything a scan of the window gives, chunk by chunk.
+    pub async fn chunks(&self, after: Option<UserId>, chunk: usize) -> Vec<Vec<PersonStacks>> {
+        self.scan(window(), after, chunk)
+            .try_collect()
+            .await
+            .unwrap()
+    }
+
+    /// Everybody a scan of the window meets who has entries.
+    pub async fn everybody(&self, after: Option<UserId>, chunk: usize) -> Vec<PersonStacks> {
+        let mut all = self.chunks(after, chunk).await.concat();
+        all.retain(|person| person.stacks.iter().any(|stack| !stack.entries.is_empty()));
+        all
+    }
+
+    /// All documents of a day.
+    pub async fn exported(&self, day: Day) -> Vec<String> {
+        let chunks: Vec<_> = self.export_day(day).try_collect().await.unwrap();
+        chunks.concat()
+    }
+}
