@@ -5,9 +5,11 @@
     mongo_set.py docker IMAGE CMD [ARG…]
 
 What it keeps to: the command's exit code is ours; whatever ends us (the command's end, an error, Ctrl-C,
-TERM, even KILL on Linux), no server and no data stay behind; several of us may run at once.
+TERM), no process and no data stay behind; after a KILL the kernel ends the servers (on Linux), and the
+next run removes the data; several of us may run at once.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -25,6 +27,7 @@ from mongo_wire import CommandFailed, Connection
 
 START_LIMIT = 90  # seconds until a server must take writes; it needs about one on an idle machine
 GRACE = 10  # seconds the command has to end after a signal
+PARTING = 2  # seconds that what it left running has to end after a TERM
 SET = "rs0"
 FOLDER = "tidings-mongo."  # of the data, in $TMPDIR
 LINUX = sys.platform == "linux"
@@ -181,9 +184,12 @@ class Run:
             action()
         if left := descendants():
             say("ending what the command left running: " + ", ".join(f"{name} ({pid})" for pid, name in left))
+            kill(left, signal.SIGTERM)  # a chance to clear up for those who would, one of us above all
+            deadline = time.monotonic() + PARTING
+            while descendants() and time.monotonic() < deadline:
+                time.sleep(0.02)
         while left := descendants():  # more than once, for a process may be forking as we look
-            for pid, _ in left:
-                os.kill(pid, signal.SIGKILL)
+            kill(left, signal.SIGKILL)
             time.sleep(0.02)
         reap()
         if self._folder is not None:
@@ -233,6 +239,12 @@ def descendants():
         found = {pid for pid, parent in parents.items() if parent in ours and pid not in ours}
         ours |= found
     return [(pid, names[pid]) for pid in sorted(ours - {os.getpid()})]
+
+
+def kill(processes, number):
+    for pid, _ in processes:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, number)
 
 
 def reap():
