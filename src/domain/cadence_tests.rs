@@ -1,1 +1,172 @@
-//! Tests of this rule.
+//! Periods and due moments: time zones, clock changes, and zones that change between two digests.
+
+use chrono::{DateTime, TimeDelta, Utc, Weekday};
+use chrono_tz::Tz;
+use proptest::prelude::*;
+
+use super::*;
+
+fn utc(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap()
+}
+
+fn daily(hour: u8, tz: Tz) -> Schedule {
+    Schedule {
+        cadence: Cadence::Daily,
+        weekday: Weekday::Mon,
+        hour,
+        tz,
+    }
+}
+
+fn weekly(weekday: Weekday, hour: u8, tz: Tz) -> Schedule {
+    Schedule {
+        cadence: Cadence::Weekly,
+        weekday,
+        hour,
+        tz,
+    }
+}
+
+fn period(schedule: Schedule, now: &str) -> String {
+    schedule.last_due(utc(now)).unwrap().period.to_string()
+}
+
+#[test]
+fn a_daily_digest_falls_due_at_the_local_hour() {
+    let schedule = daily(9, Tz::America__New_York);
+    assert_eq!(period(schedule, "2014-04-22T12:59:59Z"), "2014-04-21");
+    assert_eq!(period(schedule, "2014-04-22T13:00:00Z"), "2014-04-22");
+}
+
+#[test]
+fn a_weekly_digest_falls_due_once_an_iso_week() {
+    let schedule = weekly(Weekday::Mon, 9, Tz::UTC);
+    assert_eq!(period(schedule, "2014-04-21T08:59:59Z"), "2014-W16");
+    assert_eq!(period(schedule, "2014-04-21T09:00:00Z"), "2014-W17");
+    assert_eq!(period(schedule, "2014-04-28T08:59:59Z"), "2014-W17");
+    assert_eq!(
+        schedule.next_due(utc("2014-04-21T09:00:00Z")).unwrap().at,
+        utc("2014-04-28T09:00:00Z")
+    );
+}
+
+#[test]
+fn the_week_of_new_year_is_named_by_iso() {
+    assert_eq!(
+        period(weekly(Weekday::Wed, 0, Tz::UTC), "2014-12-31T00:00:00Z"),
+        "2015-W01"
+    );
+}
+
+#[test]
+fn an_hour_that_spring_skips_falls_due_at_the_first_moment_after_it() {
+    let schedule = daily(2, Tz::Europe__Berlin);
+    let due = schedule.last_due(utc("2014-03-30T12:00:00Z")).unwrap();
+    assert_eq!(
+        (due.at, due.period.to_string()),
+        (utc("2014-03-30T01:00:00Z"), "2014-03-30".into())
+    );
+}
+
+#[test]
+fn an_hour_that_autumn_repeats_falls_due_once_at_the_first() {
+    let schedule = daily(2, Tz::Europe__Berlin);
+    assert_eq!(
+        schedule.last_due(utc("2014-10-26T00:30:00Z")).unwrap().at,
+        utc("2014-10-26T00:00:00Z")
+    );
+    assert_eq!(
+        period(schedule, "2014-10-26T00:30:00Z"),
+        period(schedule, "2014-10-26T01:30:00Z")
+    );
+}
+
+#[test]
+fn a_local_day_that_never_was_does_not_stop_the_digests() {
+    // Samoa went from 29 to 31 December 2011.
+    let schedule = daily(9, Tz::Pacific__Apia);
+    assert_eq!(period(schedule, "2011-12-30T19:30:00Z"), "2011-12-31");
+    assert_eq!(period(schedule, "2011-12-29T19:30:00Z"), "2011-12-29");
+}
+
+#[test]
+fn moving_west_between_two_digests_does_not_repeat_the_local_day() {
+    let (tokyo, angeles) = (
+        daily(9, Tz::Asia__Tokyo),
+        daily(9, Tz::America__Los_Angeles),
+    );
+    // Mailed in Tokyo at 09:00 on the 22nd; in Los Angeles the 22nd comes again, under the same name.
+    assert_eq!(period(tokyo, "2014-04-22T00:00:00Z"), "2014-04-22");
+    assert_eq!(period(angeles, "2014-04-22T16:00:00Z"), "2014-04-22");
+}
+
+#[test]
+fn changing_the_weekday_within_a_week_does_not_repeat_the_week() {
+    assert_eq!(
+        period(weekly(Weekday::Mon, 9, Tz::UTC), "2014-04-21T10:00:00Z"),
+        "2014-W17"
+    );
+    assert_eq!(
+        period(weekly(Weekday::Fri, 9, Tz::UTC), "2014-04-25T10:00:00Z"),
+        "2014-W17"
+    );
+}
+
+#[test]
+fn who_wants_none_is_never_due() {
+    let never = Schedule {
+        cadence: Cadence::Never,
+        ..daily(9, Tz::UTC)
+    };
+    assert_eq!(
+        (
+            never.last_due(utc("2014-04-22T12:00:00Z")),
+            never.next_due(utc("2014-04-22T12:00:00Z"))
+        ),
+        (None, None)
+    );
+}
+
+fn schedules() -> impl Strategy<Value = Schedule> {
+    let zones = prop::sample::select(chrono_tz::TZ_VARIANTS.to_vec());
+    let days = prop::sample::select(vec![Weekday::Mon, Weekday::Wed, Weekday::Sun]);
+    (any::<bool>(), days, 0u8..24, zones).prop_map(|(daily, weekday, hour, tz)| {
+        let cadence = if daily {
+            Cadence::Daily
+        } else {
+            Cadence::Weekly
+        };
+        Schedule {
+            cadence,
+            weekday,
+            hour,
+            tz,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn due_moments_bracket_now(schedule in schedules(), seconds in 0i64..2_000_000_000) {
+        let now = DateTime::from_timestamp(seconds, 0).unwrap();
+        let (last, next) = (schedule.last_due(now).unwrap(), schedule.next_due(now).unwrap());
+        prop_assert!(last.at <= now && now < next.at);
+        prop_assert_ne!(last.period, next.period);
+    }
+
+    #[test]
+    fn walking_through_a_year_every_period_comes_once_and_in_order(schedule in schedules(), year in 1990i32..2030) {
+        let mut now = chrono::NaiveDate::from_ymd_opt(year, 1, 10).unwrap().and_hms_opt(0, 0, 0).unwrap().and_utc();
+        let end = now + TimeDelta::days(370);
+        let mut seen = std::collections::HashSet::new();
+        while now < end {
+            let due = schedule.next_due(now).unwrap();
+            prop_assert!(seen.insert(due.period), "{} twice", due.period);
+            prop_assert_eq!(schedule.last_due(due.at).unwrap(), due);
+            now = due.at;
+        }
+        let expected = if schedule.cadence == Cadence::Daily { 365..=375 } else { 52..=55 };
+        prop_assert!(expected.contains(&seen.len()), "{} periods", seen.len());
+    }
+}

@@ -123,6 +123,15 @@ impl Window {
         Self { last, back }
     }
 
+    /// The window from one day to another; of the last alone where the first lies behind it.
+    pub fn between(first: Day, last: Day) -> Self {
+        let back = (last.0 - first.0).num_days().clamp(0, 100_000);
+        Self {
+            last,
+            back: back as u32,
+        }
+    }
+
     pub fn first(self) -> Day {
         self.last.back(self.back)
     }

@@ -133,7 +133,7 @@ pub fn assemble(
     for section in &mut sections {
         section
             .items
-            .sort_by(|a, b| (b.at, b.position).cmp(&(a.at, a.position)));
+            .sort_by_key(|item| std::cmp::Reverse((item.at, item.position)));
         let shown = section.items.len().min(caps.section).min(room);
         section.more = section.items.len() - shown;
         section.items.truncate(shown);

@@ -1,1 +1,152 @@
-//! Tests of this rule.
+//! Sections, order, caps and totals.
+
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{
+    Day, Entry, Id, Object, ObjectKey, PersonStacks, Policy, Stack, StackId, UserId,
+};
+
+fn day() -> Day {
+    Day::from_ymd(2014, 4, 22).unwrap()
+}
+
+fn stacks(events: &[(&str, String)]) -> PersonStacks {
+    let entry = |(index, (t, o)): (usize, &(&str, String))| {
+        let at = day().start() + TimeDelta::seconds(index as i64);
+        Entry::Event(Event {
+            t: EventType::stored(t),
+            o: ObjectId::stored(o),
+            i: Some(Id::at(at, [0; 8])),
+        })
+    };
+    let entries = events.iter().enumerate().map(entry).collect();
+    PersonStacks {
+        user: UserId::stored("ada"),
+        stacks: vec![Stack {
+            id: StackId::of(day()),
+            entries,
+        }],
+    }
+}
+
+fn works(count: usize) -> Vec<(&'static str, String)> {
+    (0..count).map(|n| ("Work", n.to_string())).collect()
+}
+
+fn policies() -> Policies {
+    let policy = |heading: &str| Policy {
+        heading: Some(heading.into()),
+        ..Policy::default()
+    };
+    Policies::new([
+        (EventType::stored("Show"), policy("Shows near you")),
+        (EventType::stored("Work"), policy("New works")),
+    ])
+}
+
+fn all(event: &Event) -> Option<Arc<Object>> {
+    Some(Arc::new(Object::bare(ObjectKey::stored(event.o.as_str()))))
+}
+
+#[test]
+fn sections_stand_in_the_configured_order_and_others_follow_by_name() {
+    let person = stacks(&[
+        ("Zebra", "1".into()),
+        ("Work", "2".into()),
+        ("Ant", "3".into()),
+        ("Show", "4".into()),
+    ]);
+    let digest = assemble(&person.pending(), &policies(), Caps::default(), all).unwrap();
+    let headings: Vec<_> = digest
+        .sections
+        .iter()
+        .map(|section| section.heading.as_str())
+        .collect();
+    assert_eq!(headings, ["Shows near you", "New works", "Ant", "Zebra"]);
+}
+
+#[test]
+fn a_capped_section_shows_the_newest_and_counts_the_rest() {
+    let person = stacks(&works(30));
+    let digest = assemble(
+        &person.pending(),
+        &policies(),
+        Caps {
+            section: 12,
+            total: 40,
+        },
+        all,
+    )
+    .unwrap();
+    let [section] = &digest.sections[..] else {
+        panic!("{digest:?}")
+    };
+    assert_eq!(
+        (section.items.len(), section.more, digest.total),
+        (12, 18, 30)
+    );
+    assert_eq!(section.items[0].id.as_str(), "29");
+}
+
+#[test]
+fn what_no_longer_applies_is_left_out_of_items_and_totals() {
+    let person = stacks(&works(5));
+    let applies = |event: &Event| {
+        if event.o.as_str() == "3" {
+            None
+        } else {
+            all(event)
+        }
+    };
+    let digest = assemble(&person.pending(), &policies(), Caps::default(), applies).unwrap();
+    assert_eq!(digest.total, 4);
+}
+
+#[test]
+fn nothing_left_is_no_digest() {
+    assert_eq!(
+        assemble(
+            &stacks(&works(5)).pending(),
+            &policies(),
+            Caps::default(),
+            |_| None
+        ),
+        None
+    );
+    assert_eq!(assemble(&[], &policies(), Caps::default(), all), None);
+}
+
+#[test]
+fn it_knows_when_its_oldest_event_happened() {
+    let digest = assemble(
+        &stacks(&works(3)).pending(),
+        &policies(),
+        Caps::default(),
+        all,
+    )
+    .unwrap();
+    assert_eq!(digest.oldest, day().start());
+}
+
+proptest! {
+    #[test]
+    fn totals_are_exact_under_any_caps(kinds in prop::collection::vec(0usize..4, 1..120), section in 1usize..20, total in 1usize..40) {
+        let names = ["Work", "Show", "Ant", "Zebra"];
+        let events: Vec<_> = kinds.iter().enumerate().map(|(n, kind)| (names[*kind], n.to_string())).collect();
+        let person = stacks(&events);
+        let digest = assemble(&person.pending(), &policies(), Caps { section, total }, all).unwrap();
+        prop_assert_eq!(digest.total, events.len());
+        prop_assert_eq!(digest.sections.iter().map(Section::total).sum::<usize>(), events.len());
+        prop_assert!(digest.shown() <= total);
+        prop_assert!(digest.sections.iter().all(|s| s.items.len() <= section));
+        for s in &digest.sections {
+            let of_kind = events.iter().filter(|(kind, _)| *kind == s.kind.as_str()).count();
+            prop_assert_eq!(s.total(), of_kind);
+            prop_assert!(s.items.is_sorted_by_key(|item| std::cmp::Reverse(item.position)));
+        }
+    }
+}

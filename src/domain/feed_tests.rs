@@ -1,1 +1,110 @@
-//! Tests of this rule.
+//! Pages that stay put, and cursors that miss nothing.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{Day, Entry, Event, ObjectId, Stack, UserId};
+
+fn event(o: &str) -> Entry {
+    Entry::Event(Event {
+        t: EventType::stored("T"),
+        o: ObjectId::stored(o),
+        i: None,
+    })
+}
+
+fn person(days: &[&[&str]]) -> PersonStacks {
+    let first = Day::from_ymd(2014, 4, 20).unwrap();
+    let stack = |(n, objects): (usize, &&[&str])| Stack {
+        id: StackId::of(first.ahead(n as u32)),
+        entries: objects.iter().map(|o| event(o)).collect(),
+    };
+    PersonStacks {
+        user: UserId::stored("ada"),
+        stacks: days.iter().enumerate().map(stack).collect(),
+    }
+}
+
+fn shown(person: &PersonStacks, query: &Query) -> Vec<String> {
+    select(person, query)
+        .iter()
+        .map(|item| item.event.o.to_string())
+        .collect()
+}
+
+#[test]
+fn the_feed_is_newest_first() {
+    assert_eq!(
+        shown(&person(&[&["a", "b"], &["c"]]), &Query::default()),
+        ["c", "b", "a"]
+    );
+}
+
+#[test]
+fn what_has_been_flushed_is_still_in_the_feed() {
+    let mut flushed = person(&[&["a"]]);
+    flushed.stacks[0]
+        .entries
+        .push(Entry::Marker(crate::domain::Marker {
+            id: None,
+            n: Some(1),
+        }));
+    assert_eq!(shown(&flushed, &Query::default()), ["a"]);
+}
+
+#[test]
+fn the_next_page_does_not_move_when_events_arrive() {
+    let before = person(&[&["a", "b"], &["c", "d"]]);
+    let third = select(&before, &Query::default())[1].position;
+    let query = Query {
+        before: Some(third),
+        ..Query::default()
+    };
+    let after = person(&[&["a", "b"], &["c", "d", "e", "f"]]);
+    assert_eq!(shown(&before, &query), shown(&after, &query));
+}
+
+#[test]
+fn a_cursor_shows_what_was_pushed_since_even_onto_yesterday() {
+    let cursor = Cursor::at_end_of(&person(&[&["a"], &["b"]]));
+    let query = Query {
+        after: Some(cursor),
+        ..Query::default()
+    };
+    assert_eq!(
+        shown(&person(&[&["a", "late"], &["b"], &["new"]]), &query),
+        ["new", "late"]
+    );
+}
+
+#[test]
+fn cursors_read_back_and_nonsense_does_not() {
+    let cursor = Cursor::at_end_of(&person(&[&["a"], &["b", "c"]]));
+    assert_eq!(cursor.to_string(), "c20140420.1-20140421.2");
+    assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
+    assert_eq!("c".parse::<Cursor>().unwrap(), Cursor::default());
+    for text in ["", "20140420.1", "cx", "c20140420", "c20140420.1-$ne"] {
+        assert!(text.parse::<Cursor>().is_err(), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn pages_put_together_are_the_whole_feed(counts in prop::collection::vec(0usize..20, 1..8), size in 1usize..7) {
+        let names: Vec<Vec<String>> =
+            counts.iter().enumerate().map(|(day, count)| (0..*count).map(|n| format!("{day}-{n}")).collect()).collect();
+        let borrowed: Vec<Vec<&str>> = names.iter().map(|day| day.iter().map(String::as_str).collect()).collect();
+        let days: Vec<&[&str]> = borrowed.iter().map(Vec::as_slice).collect();
+        let person = person(&days);
+        let mut query = Query::default();
+        let mut paged = Vec::new();
+        loop {
+            let rest = select(&person, &query);
+            let page = &rest[..rest.len().min(size)];
+            let Some(last) = page.last() else { break };
+            paged.extend(page.iter().map(|item| item.event.o.to_string()));
+            query.before = Some(last.position);
+        }
+        prop_assert_eq!(paged, shown(&person, &Query::default()));
+    }
+}

@@ -1,1 +1,248 @@
-//! Tests of this rule.
+//! Positions, markers and what is pending, against plain re-statements of the rules.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::Id;
+
+fn event(o: &str) -> Entry {
+    Entry::Event(Event {
+        t: EventType::stored("T"),
+        o: ObjectId::stored(o),
+        i: None,
+    })
+}
+
+fn marker(n: Option<u32>) -> Entry {
+    Entry::Marker(Marker { id: None, n })
+}
+
+fn stack(day: &str, entries: Vec<Entry>) -> Stack {
+    Stack {
+        id: StackId::of(day.parse().unwrap()),
+        entries,
+    }
+}
+
+fn person(stacks: Vec<Stack>) -> PersonStacks {
+    PersonStacks {
+        user: UserId::stored("ada"),
+        stacks,
+    }
+}
+
+fn objects(pending: &[Pending<'_>]) -> Vec<String> {
+    pending
+        .iter()
+        .map(|pending| pending.event.o.to_string())
+        .collect()
+}
+
+#[test]
+fn a_marker_covers_what_it_says_and_no_more() {
+    let arrived_between = stack(
+        "20140422",
+        vec![event("a"), event("b"), event("c"), marker(Some(2))],
+    );
+    assert_eq!(objects(&person(vec![arrived_between]).pending()), ["c"]);
+}
+
+#[test]
+fn a_bare_marker_covers_all_before_it() {
+    let old = stack(
+        "20140422",
+        vec![
+            event("a"),
+            marker(None),
+            event("b"),
+            marker(None),
+            event("c"),
+        ],
+    );
+    assert_eq!(objects(&person(vec![old]).pending()), ["c"]);
+}
+
+#[test]
+fn a_late_marker_that_reaches_less_far_uncovers_nothing() {
+    let raced = stack(
+        "20140422",
+        vec![event("a"), event("b"), marker(Some(2)), marker(Some(1))],
+    );
+    assert_eq!(raced.covered(), 2);
+}
+
+#[test]
+fn a_marker_cannot_cover_what_was_not_there() {
+    let broken = stack("20140422", vec![event("a"), marker(Some(99)), event("b")]);
+    assert_eq!(broken.covered(), 3);
+    assert_eq!(broken.uncovered().count(), 0);
+}
+
+#[test]
+fn what_nobody_knows_holds_its_place() {
+    let odd = stack("20140422", vec![event("a"), Entry::Other, event("b")]);
+    let positions: Vec<String> = odd
+        .uncovered()
+        .map(|(position, _)| position.to_string())
+        .collect();
+    assert_eq!(positions, ["20140422.0", "20140422.2"]);
+}
+
+#[test]
+fn the_same_event_on_two_days_is_pending_once_at_its_oldest_place() {
+    let days = person(vec![
+        stack("20140421", vec![event("a")]),
+        stack("20140422", vec![event("b"), event("a")]),
+    ]);
+    let positions: Vec<String> = days
+        .pending()
+        .iter()
+        .map(|p| p.position.to_string())
+        .collect();
+    assert_eq!(positions, ["20140421.0", "20140422.0"]);
+}
+
+#[test]
+fn an_event_that_was_mailed_and_happens_again_is_pending_again() {
+    let again = person(vec![
+        stack("20140421", vec![event("a"), marker(Some(1))]),
+        stack("20140422", vec![event("a")]),
+    ]);
+    assert_eq!(objects(&again.pending()), ["a"]);
+}
+
+#[test]
+fn a_mail_that_is_built_again_tells_what_its_row_covers() {
+    let first = person(vec![stack("20140422", vec![event("a")])]);
+    let covers = first.reach();
+    let later = person(vec![
+        stack("20140422", vec![event("a"), event("b")]),
+        stack("20140423", vec![event("c")]),
+    ]);
+    assert_eq!(objects(&later.pending_within(&covers)), ["a"]);
+}
+
+#[test]
+fn nothing_reaches_where_nothing_is_open() {
+    let flushed = person(vec![stack("20140422", vec![event("a"), marker(Some(1))])]);
+    assert!(flushed.reach().is_empty());
+}
+
+#[test]
+fn positions_read_back_and_nonsense_does_not() {
+    for text in ["20140422.17", "20140422o.0"] {
+        assert_eq!(text.parse::<Position>().unwrap().to_string(), text);
+    }
+    for text in [
+        "",
+        "20140422",
+        "20140422.",
+        "20140422.-1",
+        "20140422.+1",
+        "2014042.1",
+        "20140422.99999999999",
+    ] {
+        assert!(text.parse::<Position>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn an_events_time_is_its_fan_outs_or_else_its_days_first_moment() {
+    let day: Day = "20140422".parse().unwrap();
+    let at = day.start() + chrono::TimeDelta::hours(5);
+    let with = Event {
+        t: EventType::stored("T"),
+        o: ObjectId::stored("a"),
+        i: Some(Id::at(at, [0; 8])),
+    };
+    assert_eq!(with.at(day), at);
+    assert_eq!(Event { i: None, ..with }.at(day), day.start());
+}
+
+/// The rule of the original: what follows the last `flushed`, without markers, each once.
+fn original(entries: &[Entry]) -> Vec<String> {
+    let from = entries
+        .iter()
+        .rposition(|entry| matches!(entry, Entry::Marker(_)))
+        .map_or(0, |last| last + 1);
+    let mut kept: Vec<String> = Vec::new();
+    for entry in &entries[from..] {
+        if let Entry::Event(event) = entry
+            && !kept.contains(&event.o.to_string())
+        {
+            kept.push(event.o.to_string());
+        }
+    }
+    kept
+}
+
+/// What a writer does to a stack.
+#[derive(Debug, Clone)]
+enum Step {
+    Push(u8),
+    /// A reader notes the length, so many events arrive, and then the marker is written.
+    Flush(u8),
+}
+
+fn steps(between: std::ops::Range<u8>) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(
+        prop_oneof![4 => (0u8..40).prop_map(Step::Push), 1 => between.prop_map(Step::Flush)],
+        0..60,
+    )
+}
+
+fn play(steps: &[Step]) -> (Vec<Entry>, Vec<String>) {
+    let (mut entries, mut pending) = (Vec::new(), Vec::new());
+    for step in steps {
+        match step {
+            Step::Push(o) => {
+                entries.push(event(&o.to_string()));
+                pending.push(o.to_string());
+            }
+            Step::Flush(arrivals) => {
+                let n = entries.len() as u32;
+                pending.clear();
+                for arrival in 0..*arrivals {
+                    entries.push(event(&format!("late-{arrival}-{n}")));
+                    pending.push(format!("late-{arrival}-{n}"));
+                }
+                entries.push(marker(Some(n)));
+            }
+        }
+    }
+    let mut unique = Vec::new();
+    for o in pending {
+        if !unique.contains(&o) {
+            unique.push(o);
+        }
+    }
+    (entries, unique)
+}
+
+proptest! {
+    #[test]
+    fn nothing_falls_between_read_and_flush(steps in steps(0..4)) {
+        let (entries, expected) = play(&steps);
+        prop_assert_eq!(objects(&person(vec![stack("20140422", entries)]).pending()), expected);
+    }
+
+    #[test]
+    fn the_original_rule_sees_the_same_when_nothing_arrived_between(steps in steps(0..1)) {
+        let (entries, _) = play(&steps);
+        let expected = original(&entries);
+        prop_assert_eq!(objects(&person(vec![stack("20140422", entries)]).pending()), expected);
+    }
+
+    #[test]
+    fn what_is_covered_only_grows(
+        entries in prop::collection::vec(
+            prop_oneof![3 => (0u8..9).prop_map(|o| event(&o.to_string())), 1 => prop::option::of(0u32..70).prop_map(marker)], 0..60)
+    ) {
+        let mut before = 0;
+        for end in 0..=entries.len() {
+            let now = covered(&entries[..end]);
+            prop_assert!(now >= before && now <= end);
+            before = now;
+        }
+    }
+}

@@ -1,1 +1,180 @@
-//! Tests of this rule.
+//! Who may be mailed, and what a change of mind means for the past.
+
+use super::*;
+use crate::domain::Policy;
+
+fn at(hours: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_124_800 + hours * 3_600, 0).unwrap()
+}
+
+fn kind() -> EventType {
+    EventType::stored("Work")
+}
+
+fn policies() -> Policies {
+    Policies::new([(
+        EventType::stored("Quiet"),
+        Policy {
+            route: Route::Never,
+            ..Policy::default()
+        },
+    )])
+}
+
+fn schedule() -> Schedule {
+    Schedule {
+        cadence: Cadence::Weekly,
+        weekday: Weekday::Mon,
+        hour: 9,
+        tz: Tz::UTC,
+    }
+}
+
+fn ada() -> User {
+    User {
+        email: Address::new("ada@example.org").ok(),
+        confirmed: true,
+        ..User::new(UserId::stored("ada"))
+    }
+}
+
+fn with_route(route: Route) -> User {
+    let mut user = ada();
+    user.types.insert(
+        kind(),
+        TypePreference {
+            route,
+            since: DateTime::UNIX_EPOCH,
+        },
+    );
+    user
+}
+
+fn with_cadence(cadence: Cadence) -> User {
+    let mut user = ada();
+    user.digest.cadence = Some(cadence);
+    user
+}
+
+/// The record after these changes, an hour apart, the first being the first.
+fn after(changes: Vec<User>) -> User {
+    let mut hours = 0..;
+    changes
+        .into_iter()
+        .fold(None, |before: Option<User>, next| {
+            let now = at(hours.next().unwrap());
+            Some(next.replacing(before.as_ref(), &schedule(), &policies(), now))
+        })
+        .unwrap()
+}
+
+#[test]
+fn only_a_confirmed_address_that_is_not_suppressed_is_mailed() {
+    assert!(ada().mailable().is_ok());
+    assert_eq!(
+        User {
+            confirmed: false,
+            ..ada()
+        }
+        .mailable(),
+        Err(Unmailable::Unconfirmed)
+    );
+    assert_eq!(
+        User {
+            email: None,
+            ..ada()
+        }
+        .mailable(),
+        Err(Unmailable::NoAddress)
+    );
+    assert_eq!(
+        User {
+            suppressed: Some(at(0)),
+            ..ada()
+        }
+        .mailable(),
+        Err(Unmailable::Suppressed)
+    );
+}
+
+#[test]
+fn turning_a_type_off_and_on_again_mails_nothing_older() {
+    let user = after(vec![
+        ada(),
+        with_route(Route::Never),
+        with_route(Route::Digest),
+    ]);
+    assert!(!user.wants_in_digest(&kind(), at(1), &policies()));
+    assert!(user.wants_in_digest(&kind(), at(2), &policies()));
+}
+
+#[test]
+fn taking_a_choice_back_is_a_change_too() {
+    let user = after(vec![with_route(Route::Never), ada()]);
+    assert!(!user.wants_in_digest(&kind(), at(0), &policies()));
+    assert!(user.wants_in_digest(&kind(), at(1), &policies()));
+}
+
+#[test]
+fn saying_the_same_again_changes_nothing() {
+    let user = after(vec![
+        ada(),
+        with_route(Route::Digest),
+        with_route(Route::Digest),
+        ada(),
+    ]);
+    assert!(user.wants_in_digest(&kind(), at(-100), &policies()));
+}
+
+#[test]
+fn a_quiet_type_that_is_turned_on_starts_now() {
+    let mut loud = ada();
+    let quiet = EventType::stored("Quiet");
+    loud.types.insert(
+        quiet.clone(),
+        TypePreference {
+            route: Route::Digest,
+            since: DateTime::UNIX_EPOCH,
+        },
+    );
+    let user = after(vec![ada(), loud]);
+    assert!(!user.wants_in_digest(&quiet, at(0), &policies()));
+    assert!(user.wants_in_digest(&quiet, at(1), &policies()));
+}
+
+#[test]
+fn from_weekly_to_daily_to_never_to_weekly_nothing_older_is_mailed() {
+    let changes = [
+        Cadence::Weekly,
+        Cadence::Daily,
+        Cadence::Never,
+        Cadence::Weekly,
+    ];
+    let user = after(changes.map(with_cadence).to_vec());
+    assert!(!user.wants_in_digest(&kind(), at(2), &policies()));
+    assert!(user.wants_in_digest(&kind(), at(3), &policies()));
+}
+
+#[test]
+fn from_weekly_to_daily_nothing_is_forgotten() {
+    let user = after(vec![
+        with_cadence(Cadence::Weekly),
+        with_cadence(Cadence::Daily),
+    ]);
+    assert!(user.wants_in_digest(&kind(), at(-100), &policies()));
+}
+
+#[test]
+fn what_they_left_open_is_the_configurations() {
+    let mut user = ada();
+    user.tz = Some(Tz::Asia__Tokyo);
+    user.digest.hour = Some(7);
+    assert_eq!(
+        user.schedule(&schedule()),
+        Schedule {
+            hour: 7,
+            tz: Tz::Asia__Tokyo,
+            ..schedule()
+        }
+    );
+}

@@ -1,0 +1,242 @@
+//! The composition root: from a configuration to services that work.
+//!
+//! The rule: only here does anybody know which store, which mailer and which clock it is. Tests and the demo hand in their own
+//! ([`App::assemble`]); everything else asks [`App::open`].
+
+use std::sync::Arc;
+
+use crate::clock::{Clock, Ids, SystemClock};
+use crate::config::{Config, StoreUrl};
+use crate::domain::Policies;
+use crate::mail::{Mailer, Outbox, Sender};
+use crate::render::{Renderer, Site};
+use crate::services::archive::Archive;
+use crate::services::deliver::{self, Deliver};
+use crate::services::digest::Digests;
+use crate::services::explain::Explain;
+use crate::services::fanout::{self, Fanouts};
+use crate::services::feed::Feeds;
+use crate::services::flush::Flush;
+use crate::services::import::Import;
+use crate::services::notify::Notify;
+use crate::services::people::PeopleBook;
+use crate::services::worker::Worker;
+use crate::store::Store;
+use crate::store::mongo::{Mongo, MongoOptions};
+use crate::store::sqlite::Sqlite;
+
+/// Everything a face needs.
+#[derive(Clone)]
+pub struct App {
+    pub config: Arc<Config>,
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    ids: Arc<Ids>,
+    policies: Arc<Policies>,
+    mailer: Arc<dyn Mailer>,
+    renderer: Arc<Renderer>,
+    owner: String,
+}
+
+impl App {
+    /// Opens the configured store and mailer on this machine's clock.
+    pub async fn open(config: Config) -> anyhow::Result<Self> {
+        let store = open_store(&config).await?;
+        let mailer = Arc::new(outbox(&config));
+        Self::assemble(
+            config,
+            store,
+            mailer,
+            Arc::new(SystemClock),
+            Arc::new(Ids::random()),
+        )
+    }
+
+    /// Puts given parts together.
+    pub fn assemble(
+        config: Config,
+        store: Arc<dyn Store>,
+        mailer: Arc<dyn Mailer>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<Ids>,
+    ) -> anyhow::Result<Self> {
+        let site = Site {
+            name: config.site.name.clone(),
+            url: config.site.url.clone(),
+            postal_address: config.site.postal_address.clone(),
+            accent: config.site.accent.clone(),
+        };
+        let renderer = Arc::new(Renderer::new(site, config.mail.templates.clone())?);
+        let policies = Arc::new(config.policies.clone());
+        let owner = ids.owner();
+        Ok(Self {
+            config: Arc::new(config),
+            store,
+            clock,
+            ids,
+            policies,
+            mailer,
+            renderer,
+            owner,
+        })
+    }
+
+    pub fn notify(&self) -> Notify {
+        Notify {
+            journal: self.store.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+        }
+    }
+
+    pub fn fanouts(&self) -> Fanouts {
+        let config = &self.config.fanout;
+        Fanouts {
+            journal: self.store.clone(),
+            stacks: self.store.clone(),
+            directory: self.store.clone(),
+            clock: self.clock.clone(),
+            owner: self.owner.clone(),
+            settings: fanout::Settings {
+                day_cap: config.day_cap,
+                page: config.page,
+                merge: config.merge,
+                lease: config.lease,
+            },
+        }
+    }
+
+    pub fn feeds(&self) -> Feeds {
+        Feeds {
+            stacks: self.store.clone(),
+            objects: self.store.clone(),
+            policies: self.policies.clone(),
+            clock: self.clock.clone(),
+            window_back: self.config.window_back,
+        }
+    }
+
+    pub fn deliver(&self) -> Deliver {
+        Deliver {
+            deliveries: self.store.clone(),
+            stacks: self.store.clone(),
+            directory: self.store.clone(),
+            objects: self.store.clone(),
+            policies: self.policies.clone(),
+            mailer: self.mailer.clone(),
+            renderer: self.renderer.clone(),
+            clock: self.clock.clone(),
+            owner: self.owner.clone(),
+            settings: deliver::Settings {
+                chunk: self.config.delivery.chunk,
+                lease: self.config.delivery.lease,
+                retry_after: self.config.delivery.retry_after,
+                caps: self.config.digest.caps,
+                schedule: self.config.digest.schedule,
+            },
+        }
+    }
+
+    pub fn digests(&self) -> Digests {
+        Digests {
+            deliver: Arc::new(self.deliver()),
+            objects: self.store.clone(),
+            policies: self.policies.clone(),
+            ids: self.ids.clone(),
+            schedule: self.config.digest.schedule,
+            caps: self.config.digest.caps,
+            window_back: self.config.window_back,
+        }
+    }
+
+    pub fn flush(&self) -> Flush {
+        Flush {
+            stacks: self.store.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            window_back: self.config.window_back,
+        }
+    }
+
+    pub fn archive(&self) -> Archive {
+        Archive {
+            days: self.store.clone(),
+            stacks: self.store.clone(),
+            journal: self.store.clone(),
+            directory: self.store.clone(),
+            objects: self.store.clone(),
+            policies: self.policies.clone(),
+            clock: self.clock.clone(),
+            schedule: self.config.digest.schedule,
+            window_back: self.config.window_back,
+        }
+    }
+
+    pub fn explain(&self) -> Explain {
+        Explain {
+            stacks: self.store.clone(),
+            directory: self.store.clone(),
+            objects: self.store.clone(),
+            deliveries: self.store.clone(),
+            policies: self.policies.clone(),
+            clock: self.clock.clone(),
+            schedule: self.config.digest.schedule,
+            window_back: self.config.window_back,
+            day_cap: self.config.fanout.day_cap,
+        }
+    }
+
+    pub fn people(&self) -> PeopleBook {
+        PeopleBook {
+            directory: self.store.clone(),
+            clock: self.clock.clone(),
+            policies: self.policies.clone(),
+            schedule: self.config.digest.schedule,
+        }
+    }
+
+    pub fn import(&self) -> Import {
+        Import {
+            people: self.people(),
+            notify: self.notify(),
+            objects: self.store.clone(),
+        }
+    }
+
+    pub fn worker(&self) -> Worker {
+        Worker {
+            fanouts: self.fanouts(),
+            digests: self.digests(),
+            journal: self.store.clone(),
+            deliveries: self.store.clone(),
+            leases: self.store.clone(),
+            idle: self.config.worker_idle,
+        }
+    }
+}
+
+/// The mailer that writes `.eml` files.
+pub fn outbox(config: &Config) -> Outbox {
+    let mail = &config.mail;
+    let (from, reply_to) = (mail.from.clone(), mail.reply_to.clone());
+    Outbox::new(
+        &mail.outbox,
+        Sender {
+            from,
+            from_name: mail.from_name.clone(),
+            reply_to,
+        },
+    )
+}
+
+/// Connects to the configured store and brings its tables or indexes into being.
+pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    match &config.store {
+        StoreUrl::Sqlite(path) => Ok(Arc::new(Sqlite::open(path).await?)),
+        StoreUrl::Mongo(url) => {
+            let mongo = Mongo::connect(url, MongoOptions::of(&config.models)?).await?;
+            mongo.prepare().await?;
+            Ok(Arc::new(mongo))
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Do these objects still apply? One bulk look-up for many events, remembered across people.
+//!
+//! The rule (P6): an object applies if its record is notifiable, or if its type has no model and nobody ever put a record. A mail
+//! about to leave asks with a fresh catalogue, so that what was withdrawn a moment ago is not in it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::domain::{Event, EventType, Object, ObjectId, Policies};
+use crate::store::{Objects, Result};
+
+/// What is remembered is forgotten when it has grown to this many objects.
+const REMEMBERED: usize = 200_000;
+/// Objects asked for in one look-up.
+const AT_ONCE: usize = 1_000;
+
+pub struct Catalogue {
+    objects: Arc<dyn Objects>,
+    policies: Arc<Policies>,
+    known: HashMap<EventType, HashMap<ObjectId, Option<Arc<Object>>>>,
+    size: usize,
+}
+
+impl Catalogue {
+    pub fn new(objects: Arc<dyn Objects>, policies: Arc<Policies>) -> Self {
+        Self {
+            objects,
+            policies,
+            known: HashMap::new(),
+            size: 0,
+        }
+    }
+
+    /// Looks up the objects of these events that are not known yet.
+    pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
+        if self.size > REMEMBERED {
+            self.known.clear();
+            self.size = 0;
+        }
+        let mut asked: Vec<&Event> = Vec::new();
+        for event in events {
+            let missing = self
+                .known
+                .get(&event.t)
+                .is_none_or(|of_type| !of_type.contains_key(&event.o));
+            if missing {
+                self.known
+                    .entry(event.t.clone())
+                    .or_default()
+                    .insert(event.o.clone(), None);
+                asked.push(event);
+            }
+        }
+        self.size += asked.len();
+        for events in asked.chunks(AT_ONCE) {
+            let keys: Vec<_> = events
+                .iter()
+                .map(|event| self.policies.object_of(event))
+                .collect();
+            let found = self.objects.objects(&keys).await?;
+            for ((event, key), record) in events.iter().zip(keys).zip(found) {
+                let object = match record {
+                    Some(object) => object.notifiable.then_some(object),
+                    None if self.policies.of(&event.t).model.is_some() => None,
+                    None => Some(Object::bare(key)),
+                };
+                self.known
+                    .entry(event.t.clone())
+                    .or_default()
+                    .insert(event.o.clone(), object.map(Arc::new));
+            }
+        }
+        Ok(())
+    }
+
+    /// The event's object, if it still applies; the event must have been loaded.
+    pub fn applies(&self, event: &Event) -> Option<Arc<Object>> {
+        self.known.get(&event.t)?.get(&event.o)?.clone()
+    }
+}

@@ -1,0 +1,171 @@
+//! Why somebody did or did not get something: what is on their stacks, what each event's way was, what the ledger says.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::Result;
+use super::catalogue::Catalogue;
+use crate::clock::Clock;
+use crate::domain::{Day, Delivery, ObjectId, Policies, Position, Schedule, User, UserId, Window};
+use crate::store::{Deliveries, Directory, Objects, People, Stacks};
+
+pub struct Explain {
+    pub stacks: Arc<dyn Stacks>,
+    pub directory: Arc<dyn Directory>,
+    pub objects: Arc<dyn Objects>,
+    pub deliveries: Arc<dyn Deliveries>,
+    pub policies: Arc<Policies>,
+    pub clock: Arc<dyn Clock>,
+    pub schedule: Schedule,
+    pub window_back: u32,
+    pub day_cap: usize,
+}
+
+/// Everything that decides what a person gets.
+#[derive(Debug)]
+pub struct Explanation {
+    pub user: UserId,
+    pub record: Option<User>,
+    /// Why no mail leaves to them, if none does.
+    pub unmailable: Option<String>,
+    pub schedule: Option<Schedule>,
+    pub next_due: Option<DateTime<Utc>>,
+    pub events: Vec<Fate>,
+    /// Days on which their stack is full: later events of that day were not stored.
+    pub full_days: Vec<Day>,
+    pub deliveries: Vec<Delivery>,
+}
+
+/// What will become, or became, of one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fate {
+    pub position: Position,
+    pub kind: String,
+    pub object: ObjectId,
+    pub title: Option<String>,
+    pub at: DateTime<Utc>,
+    pub why: Why,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// A marker covers it: mailed, or flushed.
+    Covered,
+    /// The same event stands at an older place.
+    Repeated,
+    /// Its object is withdrawn or gone.
+    Withdrawn,
+    /// The person's or the type's route is not the digest, or was chosen after it happened.
+    NotForDigest,
+    /// It will be in the next digest.
+    NextDigest,
+}
+
+impl Why {
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Covered => "was mailed or flushed",
+            Self::Repeated => "is told once already",
+            Self::Withdrawn => "no longer applies",
+            Self::NotForDigest => "is not routed to the digest",
+            Self::NextDigest => "will be in the next digest",
+        }
+    }
+}
+
+impl Explain {
+    /// Explains one person, newest event first; `only` narrows it to one object or position.
+    pub async fn user(&self, user: &UserId, only: Option<&str>) -> Result<Explanation> {
+        let now = self.clock.now();
+        let window = Window::ending(Day::of(now), self.window_back);
+        let found = self
+            .stacks
+            .windows(window, People::Each(std::slice::from_ref(user)))
+            .await?;
+        let record = self
+            .directory
+            .users(std::slice::from_ref(user))
+            .await?
+            .pop()
+            .flatten();
+        let deliveries = self.deliveries.deliveries_of(user, 10).await?;
+        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let (mut events, mut full_days) = (Vec::new(), Vec::new());
+        for person in &found {
+            catalogue
+                .load(
+                    person
+                        .stacks
+                        .iter()
+                        .flat_map(|stack| stack.events())
+                        .map(|(_, event)| event),
+                )
+                .await?;
+            let pending: Vec<Position> = person
+                .pending()
+                .iter()
+                .map(|pending| pending.position)
+                .collect();
+            for stack in &person.stacks {
+                let covered = stack.covered();
+                full_days.extend((stack.entries.len() >= self.day_cap).then_some(stack.id.day));
+                for (position, event) in stack.events() {
+                    let at = event.at(stack.id.day);
+                    let object = catalogue.applies(event);
+                    let wanted = record
+                        .as_ref()
+                        .is_none_or(|user| user.wants_in_digest(&event.t, at, &self.policies));
+                    let why = if (position.index as usize) < covered {
+                        Why::Covered
+                    } else if !pending.contains(&position) {
+                        Why::Repeated
+                    } else if object.is_none() {
+                        Why::Withdrawn
+                    } else if !wanted {
+                        Why::NotForDigest
+                    } else {
+                        Why::NextDigest
+                    };
+                    let title = object.map(|object| object.label().to_owned());
+                    events.push(Fate {
+                        position,
+                        kind: event.t.to_string(),
+                        object: event.o.clone(),
+                        title,
+                        at,
+                        why,
+                    });
+                }
+            }
+        }
+        events.retain(|fate| {
+            only.is_none_or(|only| {
+                fate.object.as_str() == only || fate.position.to_string() == only
+            })
+        });
+        events.reverse();
+        let unmailable = match &record {
+            None => Some("there is no record of them".to_owned()),
+            Some(user) => user
+                .mailable()
+                .err()
+                .map(|why| format!("they are {}", why.as_str())),
+        };
+        let schedule = record.as_ref().map(|user| user.schedule(&self.schedule));
+        let next_due = schedule
+            .and_then(|schedule| schedule.next_due(now))
+            .map(|due| due.at);
+        Ok(Explanation {
+            user: user.clone(),
+            record,
+            unmailable,
+            schedule,
+            next_due,
+            events,
+            full_days,
+            deliveries,
+        })
+    }
+}

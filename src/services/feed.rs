@@ -1,0 +1,123 @@
+//! A person's feed: the window, newest first, objects filled in, what no longer applies left out.
+//!
+//! The rule: pages stay put while events arrive (see [`crate::domain::feed`]); a page costs one read of the window and one
+//! look-up of the objects it may show.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::Result;
+use super::catalogue::Catalogue;
+use crate::clock::Clock;
+use crate::domain::feed::{Cursor, Query, select};
+use crate::domain::{
+    Day, EventType, Invalid, Object, ObjectId, PersonStacks, Policies, Position, UserId, Window,
+};
+use crate::store::{Objects, People, Stacks};
+
+pub struct Feeds {
+    pub stacks: Arc<dyn Stacks>,
+    pub objects: Arc<dyn Objects>,
+    pub policies: Arc<Policies>,
+    pub clock: Arc<dyn Clock>,
+    pub window_back: u32,
+}
+
+/// Which page of whose feed.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub user: UserId,
+    pub query: Query,
+    /// Items on the page, 1 to 200.
+    pub limit: usize,
+    /// How many days to look back over, 1 to the window; all of the window if left out.
+    pub days: Option<u32>,
+}
+
+/// The most items on a page.
+pub const MAX_LIMIT: usize = 200;
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    pub id: Position,
+    pub kind: EventType,
+    pub object: ObjectId,
+    pub at: DateTime<Utc>,
+    pub about: Arc<Object>,
+}
+
+/// A page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    pub items: Vec<Item>,
+    /// Ask `before` this for the next page; `None` on the last one.
+    pub next: Option<Position>,
+    /// Ask `after` this, later, for what is new.
+    pub cursor: Cursor,
+}
+
+impl Feeds {
+    pub async fn page(&self, request: &Request) -> Result<Page> {
+        if !(1..=MAX_LIMIT).contains(&request.limit) {
+            return Err(Invalid::new(
+                "limit",
+                request.limit,
+                format!("is not a number from 1 to {MAX_LIMIT}"),
+            )
+            .into());
+        }
+        let back = match request.days {
+            None => self.window_back,
+            Some(days) if (1..=self.window_back + 1).contains(&days) => days - 1,
+            Some(days) => {
+                let why = format!(
+                    "is not a number from 1 to {}, the days in the window",
+                    self.window_back + 1
+                );
+                return Err(Invalid::new("days", days, why).into());
+            }
+        };
+        let window = Window::ending(Day::of(self.clock.now()), back);
+        let found = self
+            .stacks
+            .windows(window, People::Each(std::slice::from_ref(&request.user)))
+            .await?;
+        let person = found.into_iter().next().unwrap_or(PersonStacks {
+            user: request.user.clone(),
+            stacks: Vec::new(),
+        });
+        let selected = select(&person, &request.query);
+        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let mut items = Vec::new();
+        let mut rest = selected.as_slice();
+        // Looked up a page at a time: of most feeds only the first is ever read.
+        while items.len() <= request.limit && !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(request.limit + 1));
+            catalogue
+                .load(now.iter().map(|pending| pending.event))
+                .await?;
+            items.extend(now.iter().filter_map(|pending| {
+                let about = catalogue.applies(pending.event)?;
+                let (kind, object) = (pending.event.t.clone(), pending.event.o.clone());
+                Some(Item {
+                    id: pending.position,
+                    kind,
+                    object,
+                    at: pending.at,
+                    about,
+                })
+            }));
+            rest = later;
+        }
+        let more = items.len() > request.limit;
+        items.truncate(request.limit);
+        let next = items.last().filter(|_| more).map(|item| item.id);
+        Ok(Page {
+            items,
+            next,
+            cursor: Cursor::at_end_of(&person),
+        })
+    }
+}

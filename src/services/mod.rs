@@ -1,0 +1,54 @@
+//! Second floor: the program's sentences, one file a verb.
+//!
+//! The rule: each reads top to bottom like what it does; stores keep, the domain decides, and here they meet. Faces (`cli`,
+//! `api`) call these and nothing below. Start with [`notify`], then [`fanout`], [`digest`] and [`deliver`].
+
+pub mod archive;
+pub mod audience;
+pub mod catalogue;
+pub mod deliver;
+pub mod digest;
+pub mod explain;
+pub mod fanout;
+pub mod feed;
+pub mod flush;
+pub mod import;
+pub mod notify;
+pub mod people;
+pub mod progress;
+pub mod worker;
+
+pub use progress::{Progress, Silent};
+
+/// What a service answers when it cannot.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What was asked cannot be; nothing was changed.
+    #[error(transparent)]
+    Invalid(#[from] crate::domain::Invalid),
+    /// The request contradicts what stands already; nothing was changed.
+    #[error("{0}")]
+    Conflict(String),
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
+    #[error("{doing}")]
+    File {
+        doing: String,
+        #[source]
+        cause: std::io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{file}: {why}")]
+    Damaged { file: String, why: String },
+}
+
+impl Error {
+    pub fn file(doing: impl Into<String>, cause: std::io::Error) -> Self {
+        Self::File {
+            doing: doing.into(),
+            cause,
+        }
+    }
+}
+
+pub type Result<T> = std::result::Result<T, Error>;

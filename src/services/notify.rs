@@ -1,0 +1,185 @@
+//! Accepts events: checked as a whole, then one durable journal entry each.
+//!
+//! The rule (P1, P10): what was accepted is in the journal and will reach everybody; what is wrong is refused before anything
+//! is written. Accepting costs the same for one follower and for a million: resolving them is [`super::fanout`]'s work.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+
+use super::{Error, Result};
+use crate::clock::{Clock, Ids};
+use crate::domain::{Audience, EventType, Fanout, FollowKey, Id, Invalid, ObjectId, Point, UserId};
+use crate::store::{Accepted, Journal};
+
+/// An event as its writer hands it in.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub kind: EventType,
+    pub objects: Vec<ObjectId>,
+    pub audience: Audience,
+    /// The same key is the same event, however often it is handed in.
+    pub key: Option<String>,
+    /// When it happened, for events brought in later; now if left out. It decides the day.
+    pub at: Option<DateTime<Utc>>,
+}
+
+impl Request {
+    /// What the types of its fields cannot say: whether a fan-out can be made of it.
+    pub fn check(&self) -> std::result::Result<(), Invalid> {
+        let id = Id::at(self.at.unwrap_or(DateTime::UNIX_EPOCH), [0; 8]);
+        let (key, kind) = (self.key.clone(), self.kind.clone());
+        Fanout::new(id, key, kind, self.objects.clone(), self.audience.clone()).map(|_| ())
+    }
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Receipt {
+    /// The fan-out that carries the event.
+    pub id: Id,
+    /// Whether it had been accepted before, under the same key.
+    pub known: bool,
+}
+
+/// The most requests in one call.
+pub const MAX_REQUESTS: usize = 1_000;
+
+pub struct Notify {
+    pub journal: Arc<dyn Journal>,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<Ids>,
+}
+
+impl Notify {
+    /// Accepts all of these, or none where one cannot be. Answers in the order asked.
+    ///
+    /// A key that was used before for a different event is a conflict ([`Error::Conflict`]); the others of that call
+    /// stand all the same, and handing in the call again is harmless where they have keys.
+    pub async fn accept(&self, requests: Vec<Request>) -> Result<Vec<Receipt>> {
+        let now = self.clock.now();
+        let fanouts = requests
+            .into_iter()
+            .map(|r| {
+                Fanout::new(
+                    self.ids.next(r.at.unwrap_or(now)),
+                    r.key,
+                    r.kind,
+                    r.objects,
+                    r.audience,
+                )
+            })
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let answers = self.journal.accept(&fanouts).await?;
+        fanouts
+            .iter()
+            .zip(answers)
+            .map(|(fanout, answer)| receipt(fanout, answer))
+            .collect()
+    }
+}
+
+fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
+    match answer {
+        Accepted::New => Ok(Receipt {
+            id: fanout.id,
+            known: false,
+        }),
+        Accepted::Known(earlier) if earlier.same_request(fanout) => Ok(Receipt {
+            id: earlier.id,
+            known: true,
+        }),
+        Accepted::Known(earlier) => {
+            let (key, id) = (&fanout.key, earlier.id);
+            Err(Error::Conflict(format!(
+                "idempotency key {key:?} was used for a different event ({id}); use a new key for a new event"
+            )))
+        }
+    }
+}
+
+/// An event as JSON: `{"type": "ArtworkPublished", "objects": ["A00001"], "followers_of": ["artist:558"]}`.
+///
+/// Exactly one of `to`, `followers_of` and `near` says whom it concerns.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventInput {
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    #[serde(alias = "object", deserialize_with = "ids")]
+    pub objects: Vec<ObjectId>,
+    #[serde(default, deserialize_with = "ids")]
+    pub to: Vec<UserId>,
+    #[serde(default, deserialize_with = "ids")]
+    pub followers_of: Vec<FollowKey>,
+    pub near: Option<NearInput>,
+    /// Whom to leave out, usually whoever did it.
+    #[serde(default, alias = "actor", deserialize_with = "ids")]
+    pub except: Vec<UserId>,
+    pub key: Option<String>,
+    pub at: Option<DateTime<Utc>>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NearInput {
+    /// Longitude and latitude, in degrees.
+    pub point: Point,
+    pub km: f64,
+}
+
+impl EventInput {
+    pub fn into_request(self) -> std::result::Result<Request, Invalid> {
+        let audience = match (self.to.is_empty(), self.followers_of.is_empty(), self.near) {
+            (false, true, None) => Audience::users(self.to)?,
+            (true, false, None) => Audience::followers_of(self.followers_of)?,
+            (true, true, Some(near)) => Audience::near(near.point, near.km)?,
+            _ => {
+                let why = "must be named by exactly one of to, followers_of and near";
+                return Err(Invalid::new("audience of", &self.kind, why));
+            }
+        };
+        let (kind, objects, key, at) = (self.kind, self.objects, self.key, self.at);
+        Ok(Request {
+            kind,
+            objects,
+            audience: audience.except(self.except),
+            key,
+            at,
+        })
+    }
+}
+
+/// One name or a list of names; each may be written as a number.
+fn ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: std::str::FromStr<Err = Invalid>,
+{
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Names {
+        One(Name),
+        Many(Vec<Name>),
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Name {
+        Text(String),
+        Number(i64),
+    }
+    let names = match Names::deserialize(deserializer)? {
+        Names::One(name) => vec![name],
+        Names::Many(names) => names,
+    };
+    let parse = |name: Name| match name {
+        Name::Text(text) => text.parse(),
+        Name::Number(number) => number.to_string().parse(),
+    };
+    names
+        .into_iter()
+        .map(parse)
+        .collect::<std::result::Result<_, _>>()
+        .map_err(serde::de::Error::custom)
+}

@@ -1,0 +1,110 @@
+//! The loops that keep everything moving: fan-outs, deliveries that were left, digests that fall due.
+//!
+//! The rule: each round is a step that tests can drain without sleeping; the loop around it is thin, stops between steps when asked
+//! to, and gives up its leases when it does.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, DurationRound, TimeDelta, Utc};
+use tokio::sync::watch;
+
+use super::deliver::Tally;
+use super::digest::{Digests, Report, Request};
+use super::fanout::{Done, Fanouts};
+use super::{Result, Silent};
+use crate::domain::Lease;
+use crate::store::{Deliveries, Journal, Leases};
+
+pub struct Worker {
+    pub fanouts: Fanouts,
+    pub digests: Digests,
+    pub journal: Arc<dyn Journal>,
+    pub deliveries: Arc<dyn Deliveries>,
+    pub leases: Arc<dyn Leases>,
+    pub idle: TimeDelta,
+}
+
+/// What a round did.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct Round {
+    pub fanouts: Done,
+    pub left_over: Tally,
+    pub digests: Option<Report>,
+}
+
+impl Round {
+    pub fn idle(&self) -> bool {
+        self.fanouts.fanouts == 0 && self.left_over.settled() == 0 && self.digests.is_none()
+    }
+}
+
+/// Digests fall due on whole local hours, and time zones differ by quarters of an hour.
+const TICK: TimeDelta = TimeDelta::minutes(15);
+
+impl Worker {
+    /// Everything there is to do now, once. `scanned` is the last tick whose due digests this worker looked for.
+    pub async fn round(&self, scanned: &mut Option<DateTime<Utc>>) -> Result<Round> {
+        let fanouts = self.fanouts.drain().await?;
+        let left_over = self.digests.deliver.drain().await?;
+        let digests = self.due_digests(scanned).await?;
+        Ok(Round {
+            fanouts,
+            left_over,
+            digests,
+        })
+    }
+
+    /// Looks for due digests once a tick, whoever of all workers comes first. The lease only saves work: the ledger is what keeps
+    /// a digest from being mailed twice.
+    async fn due_digests(&self, scanned: &mut Option<DateTime<Utc>>) -> Result<Option<Report>> {
+        let now = self.digests.deliver.clock.now();
+        let tick = now.duration_trunc(TICK).unwrap_or(now);
+        if scanned.is_some_and(|last| last >= tick) {
+            return Ok(None);
+        }
+        let lease = Lease {
+            owner: self.fanouts.owner.clone(),
+            until: tick + TICK,
+        };
+        let report = if self.leases.lease("digest-scan", &lease, now).await? {
+            Some(self.digests.run(&Request::default(), &Silent).await?)
+        } else {
+            None
+        };
+        *scanned = Some(tick);
+        Ok(report)
+    }
+
+    /// Rounds until `stop` turns true; then gives up all leases. A round that fails is reported to `failed` and tried again after a rest.
+    pub async fn run(
+        &self,
+        mut stop: watch::Receiver<bool>,
+        on_round: impl Fn(Result<Round>),
+    ) -> Result<()> {
+        let mut scanned = None;
+        let rest = self
+            .idle
+            .to_std()
+            .unwrap_or(std::time::Duration::from_millis(500));
+        while !*stop.borrow() {
+            let round = self.round(&mut scanned).await;
+            let busy = round.as_ref().is_ok_and(|round| !round.idle());
+            on_round(round);
+            if !busy {
+                tokio::select! {
+                    () = tokio::time::sleep(rest) => {}
+                    changed = stop.changed() => if changed.is_err() { break },
+                }
+            }
+        }
+        self.release().await
+    }
+
+    /// Gives up all leases, so that others can go on at once.
+    pub async fn release(&self) -> Result<()> {
+        let owner = &self.fanouts.owner;
+        self.journal.release_fanouts(owner).await?;
+        self.deliveries.release(owner).await?;
+        Ok(self.leases.unlease("digest-scan", owner).await?)
+    }
+}
