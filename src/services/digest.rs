@@ -135,7 +135,7 @@ impl Digests {
             self.chunk(request, at, &people, &mut catalogue, &mut report)
                 .await?;
             progress.advance(people.len() as u64);
-            if report.limited {
+            if report.limited || progress.stopping() {
                 break;
             }
         }

@@ -51,7 +51,7 @@ impl std::ops::AddAssign for Done {
 
 impl Fanouts {
     /// Claims what is pending and finishes it; `None` if there was nothing to claim.
-    pub async fn step(&self) -> Result<Option<Done>> {
+    pub async fn step(&self, progress: &dyn super::Progress) -> Result<Option<Done>> {
         let now = self.clock.now();
         let claimed = self
             .journal
@@ -67,15 +67,17 @@ impl Fanouts {
         }
         let mut done = Done::default();
         for (day, group) in self.groups(claimed) {
-            done += self.carry(day, group).await?;
+            done += self.carry(day, group, progress).await?;
         }
         Ok(Some(done))
     }
 
-    /// Steps until nothing is left.
-    pub async fn drain(&self) -> Result<Done> {
+    /// Steps until nothing is left, or until somebody wants it to stop.
+    pub async fn drain(&self, progress: &dyn super::Progress) -> Result<Done> {
         let mut all = Done::default();
-        while let Some(done) = self.step().await? {
+        while !progress.stopping()
+            && let Some(done) = self.step(progress).await?
+        {
             all += done;
         }
         Ok(all)
@@ -104,18 +106,24 @@ impl Fanouts {
     }
 
     /// Walks these fan-outs' audiences side by side and pushes page by page.
-    async fn carry(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Done> {
+    async fn carry(
+        &self,
+        day: Day,
+        fanouts: Vec<Fanout>,
+        progress: &dyn super::Progress,
+    ) -> Result<Done> {
         let mut walks: Vec<Walk> = fanouts.into_iter().map(Walk::new).collect();
         let mut done = Done::default();
         let limit = (self.settings.page / walks.len()).max(500);
         self.fill(&mut walks, limit).await?;
-        while !walks.is_empty() {
+        while !walks.is_empty() && !progress.stopping() {
             let round = Round::cut(&mut walks);
             // The next pages are fetched while this one is pushed.
             let (pushed, ()) = futures::try_join!(
                 self.stacks.push(day, self.settings.day_cap, &round.pushes),
                 self.fill(&mut walks, limit)
             )?;
+            progress.advance(round.pushes.people.len() as u64);
             round.count(&mut walks, &pushed);
             done += self.save(&mut walks).await?;
         }

@@ -6,6 +6,10 @@ pub trait Progress: Send + Sync {
     fn advance(&self, by: u64);
     /// How much there is in all, once that is known.
     fn total(&self, total: u64);
+    /// Whether somebody wants the work to end: it then stops where it can be taken up again.
+    fn stopping(&self) -> bool {
+        false
+    }
 }
 
 /// Nobody listens.

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::deliver::Tally;
 use super::digest::{Digests, Report, Request};
 use super::fanout::{Done, Fanouts};
-use super::{Result, Silent};
+use super::{Progress, Result};
 use crate::domain::Lease;
 use crate::store::{Deliveries, Journal, Leases};
 
@@ -38,15 +38,30 @@ impl Round {
     }
 }
 
+/// Work that ends when the worker is asked to stop.
+struct UntilStopped<'a>(&'a watch::Receiver<bool>);
+
+impl Progress for UntilStopped<'_> {
+    fn advance(&self, _: u64) {}
+    fn total(&self, _: u64) {}
+    fn stopping(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
 /// Digests fall due on whole local hours, and time zones differ by quarters of an hour.
 const TICK: TimeDelta = TimeDelta::minutes(15);
 
 impl Worker {
     /// Everything there is to do now, once. `scanned` is the last tick whose due digests this worker looked for.
-    pub async fn round(&self, scanned: &mut Option<DateTime<Utc>>) -> Result<Round> {
-        let fanouts = self.fanouts.drain().await?;
+    pub async fn round(
+        &self,
+        scanned: &mut Option<DateTime<Utc>>,
+        progress: &dyn Progress,
+    ) -> Result<Round> {
+        let fanouts = self.fanouts.drain(progress).await?;
         let left_over = self.digests.deliver.drain().await?;
-        let digests = self.due_digests(scanned).await?;
+        let digests = self.due_digests(scanned, progress).await?;
         Ok(Round {
             fanouts,
             left_over,
@@ -56,7 +71,11 @@ impl Worker {
 
     /// Looks for due digests once a tick, whoever of all workers comes first. The lease only saves work: the ledger is what keeps
     /// a digest from being mailed twice.
-    async fn due_digests(&self, scanned: &mut Option<DateTime<Utc>>) -> Result<Option<Report>> {
+    async fn due_digests(
+        &self,
+        scanned: &mut Option<DateTime<Utc>>,
+        progress: &dyn Progress,
+    ) -> Result<Option<Report>> {
         let now = self.digests.deliver.clock.now();
         let tick = now.duration_trunc(TICK).unwrap_or(now);
         if scanned.is_some_and(|last| last >= tick) {
@@ -67,7 +86,7 @@ impl Worker {
             until: tick + TICK,
         };
         let report = if self.leases.lease("digest-scan", &lease, now).await? {
-            Some(self.digests.run(&Request::default(), &Silent).await?)
+            Some(self.digests.run(&Request::default(), progress).await?)
         } else {
             None
         };
@@ -87,7 +106,7 @@ impl Worker {
             .to_std()
             .unwrap_or(std::time::Duration::from_millis(500));
         while !*stop.borrow() {
-            let round = self.round(&mut scanned).await;
+            let round = self.round(&mut scanned, &UntilStopped(&stop)).await;
             let busy = round.as_ref().is_ok_and(|round| !round.idle());
             on_round(round);
             if !busy {
