@@ -3,8 +3,5 @@
 //! The rule: a test is a sentence, makes everything it needs, and leaves nothing behind. Begin with [`support`] for
 //! what tests are built from, and [`store_laws`] for what every store must keep.
 
-#![expect(dead_code, reason = "no store is there yet to be held to the laws")]
-#![expect(unused_macro_rules, reason = "the same")]
-
 mod store_laws;
 mod support;

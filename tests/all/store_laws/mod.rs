@@ -19,6 +19,7 @@ mod stacks;
 /// Expands every law for every backend that is named here.
 macro_rules! laws {
     ($($area:ident: $($law:ident)*;)*) => {
+        laws! { @on mongo: $($area: $($law)*;)* }
     };
     (@on $backend:ident: $($area:ident: $($law:ident)*;)*) => {
         mod $backend {

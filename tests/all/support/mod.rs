@@ -5,6 +5,7 @@
 
 mod build;
 mod fresh;
+pub mod mongo;
 
 pub use build::*;
 pub use fresh::Fresh;

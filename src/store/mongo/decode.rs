@@ -1,0 +1,247 @@
+//! Reads stacks from raw BSON: the client's main cost when a window of many people is read.
+//!
+//! The rule: every element of `events` becomes exactly one [`Entry`], whatever it is, because
+//! positions count them all. Nothing is copied but what is kept: `t`, `o`, `i`, `flushed` and `n`.
+//! The other direction is [`super::encode`].
+
+use crate::domain::{Entry, Event, EventType, Form, Id, Marker, ObjectId, UserId};
+
+/// The bytes are no BSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed BSON")]
+pub(super) struct Malformed;
+
+type Result<T> = std::result::Result<T, Malformed>;
+
+// Element types of the BSON specification, version 1.1.
+const DOUBLE: u8 = 0x01;
+const STRING: u8 = 0x02;
+const DOCUMENT: u8 = 0x03;
+const ARRAY: u8 = 0x04;
+const BINARY: u8 = 0x05;
+const UNDEFINED: u8 = 0x06;
+const OBJECT_ID: u8 = 0x07;
+const BOOLEAN: u8 = 0x08;
+const DATE: u8 = 0x09;
+const NULL: u8 = 0x0A;
+const REGEX: u8 = 0x0B;
+const DB_POINTER: u8 = 0x0C;
+const CODE: u8 = 0x0D;
+const SYMBOL: u8 = 0x0E;
+const CODE_WITH_SCOPE: u8 = 0x0F;
+const INT: u8 = 0x10;
+const TIMESTAMP: u8 = 0x11;
+const LONG: u8 = 0x12;
+const DECIMAL: u8 = 0x13;
+const MIN_KEY: u8 = 0xFF;
+const MAX_KEY: u8 = 0x7F;
+
+/// The fields of a document or array, each with its type and the bytes of its value.
+struct Fields<'a>(&'a [u8]);
+
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    kind: u8,
+    name: &'a [u8],
+    value: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn of(document: &'a [u8]) -> Result<Self> {
+        let length = usize::try_from(int(document)?).map_err(|_| Malformed)?;
+        match document.get(4..length) {
+            Some([fields @ .., 0]) if length == document.len() => Ok(Self(fields)),
+            _ => Err(Malformed),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<Field<'a>>> {
+        let [kind, rest @ ..] = self.0 else {
+            return Ok(None);
+        };
+        let end = cstring(rest)?;
+        let (name, rest) = (&rest[..end], &rest[end + 1..]);
+        let length = match *kind {
+            UNDEFINED | NULL | MIN_KEY | MAX_KEY => 0,
+            BOOLEAN => 1,
+            INT => 4,
+            DOUBLE | DATE | TIMESTAMP | LONG => 8,
+            OBJECT_ID => 12,
+            DECIMAL => 16,
+            STRING | CODE | SYMBOL => counted(rest, 4)?,
+            DOCUMENT | ARRAY | CODE_WITH_SCOPE => counted(rest, 0)?,
+            BINARY => counted(rest, 5)?,
+            DB_POINTER => counted(rest, 4 + 12)?,
+            REGEX => {
+                let pattern = cstring(rest)? + 1;
+                pattern + cstring(&rest[pattern..])? + 1
+            }
+            _ => return Err(Malformed),
+        };
+        let value = rest.get(..length).ok_or(Malformed)?;
+        self.0 = &rest[length..];
+        Ok(Some(Field {
+            kind: *kind,
+            name,
+            value,
+        }))
+    }
+}
+
+fn int(bytes: &[u8]) -> Result<i32> {
+    let bytes = bytes.first_chunk().ok_or(Malformed)?;
+    Ok(i32::from_le_bytes(*bytes))
+}
+
+/// The length of something that begins with a count of its bytes, to which `more` are added.
+fn counted(bytes: &[u8], more: usize) -> Result<usize> {
+    let count = usize::try_from(int(bytes)?).map_err(|_| Malformed)?;
+    count.checked_add(more).ok_or(Malformed)
+}
+
+/// Where the text ends that begins here and ends at a NUL.
+fn cstring(bytes: &[u8]) -> Result<usize> {
+    bytes.iter().position(|byte| *byte == 0).ok_or(Malformed)
+}
+
+impl<'a> Field<'a> {
+    /// `None` for anything but text, and for text that is not UTF-8: one bad document must not spoil everybody's digest.
+    fn text(self) -> Option<&'a str> {
+        match self.value {
+            [_, _, _, _, text @ .., 0] if self.kind == STRING => std::str::from_utf8(text).ok(),
+            _ => None,
+        }
+    }
+
+    fn id(self) -> Option<Id> {
+        let bytes = <[u8; 12]>::try_from(self.value).ok()?;
+        (self.kind == OBJECT_ID).then(|| Id::from_bytes(bytes))
+    }
+
+    /// A count, whichever number type a writer chose; what is below 0 is 0.
+    fn count(self) -> Option<u32> {
+        let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
+        match self.kind {
+            INT => int(self.value).ok().map(|n| clamp(n.into())),
+            LONG => self
+                .value
+                .first_chunk()
+                .map(|n| clamp(i64::from_le_bytes(*n))),
+            // `as` saturates, and takes what is no number for 0.
+            DOUBLE => self
+                .value
+                .first_chunk()
+                .map(|n| f64::from_le_bytes(*n) as u32),
+            _ => None,
+        }
+    }
+}
+
+/// A document of a day, of which only the `_id` has been looked at.
+pub(super) struct RawStack<'a> {
+    pub user: Owner<'a>,
+    document: &'a [u8],
+}
+
+/// Whose stack it is, as the document spells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner<'a> {
+    Text(&'a str),
+    Id(Id),
+}
+
+impl Owner<'_> {
+    pub fn form(self) -> Form {
+        match self {
+            Self::Text(_) => Form::Text,
+            Self::Id(_) => Form::ObjectId,
+        }
+    }
+
+    pub fn user(self) -> UserId {
+        match self {
+            Self::Text(text) => UserId::stored(text),
+            Self::Id(id) => UserId::stored(id.to_string()),
+        }
+    }
+}
+
+impl<'a> RawStack<'a> {
+    /// `None` if the `_id` is neither text nor an ObjectId: then it is nobody's.
+    pub fn read(document: &'a [u8]) -> Result<Option<Self>> {
+        let mut fields = Fields::of(document)?;
+        while let Some(field) = fields.next()? {
+            if field.name == b"_id" {
+                let text = field.text().map(Owner::Text);
+                let user = text.or_else(|| field.id().map(Owner::Id));
+                return Ok(user.map(|user| Self { user, document }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Everything in `events`, in its place.
+    pub fn entries(&self) -> Result<Vec<Entry>> {
+        let mut fields = Fields::of(self.document)?;
+        while let Some(field) = fields.next()? {
+            if field.name == b"events" && field.kind == ARRAY {
+                return entries(field.value);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The number in a field that a query put beside ours.
+    pub fn number(&self, name: &str) -> Result<Option<u32>> {
+        let mut fields = Fields::of(self.document)?;
+        while let Some(field) = fields.next()? {
+            if field.name == name.as_bytes() {
+                return Ok(field.count());
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// An event of ours takes about 70 bytes: a good first guess at how many there are.
+const EVENT_BYTES: usize = 70;
+
+fn entries(array: &[u8]) -> Result<Vec<Entry>> {
+    let mut entries = Vec::with_capacity(1 + array.len() / EVENT_BYTES);
+    let mut elements = Fields::of(array)?;
+    while let Some(element) = elements.next()? {
+        entries.push(match element.kind {
+            DOCUMENT => entry(element.value)?,
+            _ => Entry::Other,
+        });
+    }
+    Ok(entries)
+}
+
+fn entry(document: &[u8]) -> Result<Entry> {
+    let (mut t, mut o, mut i) = (None, None, None);
+    let (mut flushed, mut n) = (None, None);
+    let mut fields = Fields::of(document)?;
+    while let Some(field) = fields.next()? {
+        match field.name {
+            b"t" => t = field.text().map(EventType::stored),
+            b"o" => {
+                let text = field.text().map(ObjectId::stored);
+                o = text.or_else(|| field.id().map(|id| ObjectId::stored(id.to_string())));
+            }
+            b"i" => i = field.id(),
+            b"flushed" => flushed = Some(field.id()),
+            b"n" => n = field.count(),
+            _ => {}
+        }
+    }
+    Ok(match (flushed, t, o) {
+        (Some(id), ..) => Entry::Marker(Marker { id, n }),
+        (None, Some(t), Some(o)) => Entry::Event(Event { t, o, i }),
+        _ => Entry::Other,
+    })
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -1,0 +1,208 @@
+//! Stacks as older writers, other hands and broken disks may have left them.
+
+use bson::oid::ObjectId as Oid;
+use bson::{Bson, Document, doc};
+
+use super::*;
+
+fn bytes(document: &Document) -> Vec<u8> {
+    bson::serialize_to_vec(document).unwrap()
+}
+
+fn read(document: &Document) -> (UserId, Vec<Entry>) {
+    let bytes = bytes(document);
+    let stack = RawStack::read(&bytes).unwrap().unwrap();
+    (stack.user.user(), stack.entries().unwrap())
+}
+
+fn event(t: &str, o: &str, i: Option<Id>) -> Entry {
+    let (t, o) = (EventType::stored(t), ObjectId::stored(o));
+    Entry::Event(Event { t, o, i })
+}
+
+fn marker(id: Option<Id>, n: Option<u32>) -> Entry {
+    Entry::Marker(Marker { id, n })
+}
+
+const ID: Id = Id::from_bytes([
+    0x53, 0x34, 0x64, 0x7b, 0x13, 0x9b, 0x21, 0x65, 0x16, 0, 0, 0xd8,
+]);
+
+fn oid() -> Oid {
+    Oid::from_bytes(ID.bytes())
+}
+
+#[test]
+fn a_stack_of_ours_is_read() {
+    let (user, entries) = read(&doc! {"_id": "alice", "events": [
+        {"t": "NearbyShow", "o": "533998b1c9dc24c371000041", "i": oid()},
+        {"flushed": oid(), "n": 1},
+    ]});
+    assert_eq!(user.as_str(), "alice");
+    let show = event("NearbyShow", "533998b1c9dc24c371000041", Some(ID));
+    assert_eq!(entries, [show, marker(Some(ID), Some(1))]);
+}
+
+#[test]
+fn a_stack_of_an_older_writer_is_read() {
+    let (user, entries) = read(&doc! {"events": [
+        {"o": oid(), "t": "ArtworkPublished"},
+        {"flushed": Bson::DateTime(bson::DateTime::from_millis(0))},
+        {"flushed": Bson::Null},
+        {"flushed": false},
+    ], "_id": oid()});
+    assert_eq!(user.as_str(), "5334647b139b2165160000d8");
+    let published = event("ArtworkPublished", "5334647b139b2165160000d8", None);
+    let bare = marker(None, None);
+    assert_eq!(entries, [published, bare.clone(), bare.clone(), bare]);
+}
+
+#[test]
+fn a_count_may_be_any_number() {
+    let n = |n: Bson| match read(&doc! {"_id": "a", "events": [{"flushed": oid(), "n": n}]}).1[..] {
+        [Entry::Marker(Marker { n, .. })] => n,
+        _ => panic!("no marker"),
+    };
+    for three in [Bson::Int32(3), Bson::Int64(3), Bson::Double(3.9)] {
+        assert_eq!(n(three), Some(3));
+    }
+    for nothing in [
+        Bson::Int32(-3),
+        Bson::Int64(i64::MIN),
+        Bson::Double(f64::NAN),
+    ] {
+        assert_eq!(n(nothing), Some(0));
+    }
+    for everything in [Bson::Int64(i64::MAX), Bson::Double(f64::INFINITY)] {
+        assert_eq!(n(everything), Some(u32::MAX));
+    }
+    assert_eq!(n(Bson::String("3".into())), None);
+}
+
+#[test]
+fn whatever_else_stands_there_holds_its_place() {
+    let odd = vec![
+        Bson::Null,
+        Bson::Int32(1),
+        Bson::String("t".into()),
+        Bson::Array(vec![Bson::Document(doc! {"t": "T", "o": "1"})]),
+        Bson::Document(doc! {}),
+        Bson::Document(doc! {"t": "T"}),
+        Bson::Document(doc! {"t": 1, "o": "1"}),
+        Bson::Document(doc! {"t": "T", "o": {"$ne": 1}}),
+    ];
+    let count = odd.len();
+    let mut events = odd;
+    events.push(Bson::Document(
+        doc! {"t": "T", "o": "1", "i": "not an id", "x": [1, {"t": "U"}]},
+    ));
+    let (_, entries) = read(&doc! {"_id": "a", "events": events});
+    assert_eq!(entries.len(), count + 1);
+    assert!(entries[..count].iter().all(|entry| *entry == Entry::Other));
+    assert_eq!(entries[count], event("T", "1", None));
+}
+
+fn regex() -> bson::Regex {
+    bson::Regex {
+        pattern: "a.*".to_owned().try_into().unwrap(),
+        options: "i".to_owned().try_into().unwrap(),
+    }
+}
+
+#[test]
+fn fields_of_every_type_are_stepped_over() {
+    let every = doc! {
+        "double": 1.5, "text": "x", "document": {"_id": "not this"}, "array": [1, 2],
+        "binary": Bson::Binary(bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![0; 5] }),
+        "undefined": Bson::Undefined, "oid": oid(), "yes": true, "date": bson::DateTime::from_millis(1), "null": Bson::Null,
+        "regex": regex(), "code": Bson::JavaScriptCode("f()".into()),
+        "symbol": Bson::Symbol("s".into()),
+        "scoped": bson::JavaScriptCodeWithScope { code: "g()".into(), scope: doc! {"a": 1} },
+        "int": 1_i32, "timestamp": bson::Timestamp { time: 1, increment: 2 }, "long": 1_i64,
+        "decimal": "1.5".parse::<bson::Decimal128>().unwrap(), "min": Bson::MinKey, "max": Bson::MaxKey,
+    };
+    let mut stack = every.clone();
+    stack.insert("_id", "alice");
+    let mut event_with_all = every;
+    event_with_all.insert("t", "T");
+    event_with_all.insert("o", "1");
+    stack.insert("events", vec![Bson::Document(event_with_all)]);
+    let (user, entries) = read(&stack);
+    assert_eq!(user.as_str(), "alice");
+    assert_eq!(entries, [event("T", "1", None)]);
+}
+
+#[test]
+fn a_document_without_events_has_no_entries() {
+    for stack in [
+        doc! {"_id": "a"},
+        doc! {"_id": "a", "events": Bson::Null},
+        doc! {"_id": "a", "events": {"0": {}}},
+    ] {
+        assert_eq!(read(&stack).1, []);
+    }
+}
+
+#[test]
+fn a_document_that_is_nobodys_is_passed_over() {
+    for stack in [doc! {"_id": 1, "events": []}, doc! {"events": []}] {
+        assert!(RawStack::read(&bytes(&stack)).unwrap().is_none());
+    }
+}
+
+#[test]
+fn text_that_is_not_utf_8_spoils_nothing_else() {
+    let stack = doc! {"_id": "alice", "events": [{"t": "Q", "o": "1"}, {"t": "T", "o": "1"}]};
+    let mut bytes = bytes(&stack);
+    let q = bytes.iter().position(|byte| *byte == b'Q').unwrap();
+    bytes[q] = 0xff;
+    let entries = RawStack::read(&bytes).unwrap().unwrap().entries().unwrap();
+    assert_eq!(entries, [Entry::Other, event("T", "1", None)]);
+}
+
+#[test]
+fn bytes_that_are_no_bson_are_an_error_and_nothing_worse() {
+    let whole = bytes(
+        &doc! {"_id": "alice", "events": [{"t": "T", "o": "1", "i": oid()}, {"flushed": 1.0, "n": 2_i64}]},
+    );
+    let all = |bytes: &[u8]| {
+        RawStack::read(bytes).and_then(|stack| stack.map_or(Ok(vec![]), |s| s.entries()))
+    };
+    assert_eq!(all(&whole).unwrap().len(), 2);
+    for end in 0..whole.len() {
+        assert!(all(&whole[..end]).is_err(), "cut at {end}");
+    }
+    for at in 0..whole.len() {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut broken = whole.clone();
+            broken[at] = value;
+            // Any answer will do, as long as there is one.
+            drop(all(&broken));
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_answered(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        drop(RawStack::read(&bytes).and_then(|stack| stack.map_or(Ok(vec![]), |s| s.entries())));
+    }
+
+    #[test]
+    fn what_is_written_is_read(events in proptest::collection::vec((".{0,40}", ".{0,40}", proptest::array::uniform12(0u8..)), 0..20)) {
+        let events: Vec<Event> = events
+            .into_iter()
+            .map(|(t, o, i)| Event { t: EventType::stored(t), o: ObjectId::stored(o), i: Some(Id::from_bytes(i)) })
+            .collect();
+        let mut writer = crate::store::mongo::encode::Writer::new();
+        writer.text("_id", "alice");
+        writer.array("events");
+        for (index, event) in events.iter().enumerate() {
+            writer.event(index, event);
+        }
+        let document = writer.finish();
+        let stack = RawStack::read(document.as_bytes()).unwrap().unwrap();
+        let events: Vec<Entry> = events.into_iter().map(Entry::Event).collect();
+        proptest::prop_assert_eq!(stack.entries().unwrap(), events);
+    }
+}

@@ -1,0 +1,231 @@
+//! Writes BSON straight into bytes: for the statements of a push, of which there are thousands a
+//! command.
+//!
+//! The rule: fields stand in the order in which they are written, always. `$addToSet` takes `{t, o,
+//! i}` and `{i, o, t}` for different entries, so there is one function for an event and one for a
+//! marker. The other direction is [`super::decode`].
+
+use bson::RawDocumentBuf;
+use bson::spec::ElementType;
+
+use crate::domain::{Event, Id};
+
+/// The name of a field, or an array's index.
+pub(super) trait Key {
+    fn write(self, to: &mut Vec<u8>);
+}
+
+impl Key for &str {
+    fn write(self, to: &mut Vec<u8>) {
+        debug_assert!(!self.contains('\0'), "a field's name ends at its first NUL");
+        to.extend_from_slice(self.as_bytes());
+        to.push(0);
+    }
+}
+
+impl Key for usize {
+    fn write(self, to: &mut Vec<u8>) {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut rest = self;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        to.extend_from_slice(&digits[at..]);
+        to.push(0);
+    }
+}
+
+/// A document being written.
+#[derive(Debug)]
+pub(super) struct Writer {
+    bytes: Vec<u8>,
+    /// Where the documents begin that are not closed yet; the outermost first.
+    open: Vec<usize>,
+}
+
+impl Writer {
+    pub fn new() -> Self {
+        let mut writer = Self {
+            bytes: Vec::with_capacity(1024),
+            open: Vec::with_capacity(8),
+        };
+        writer.begin();
+        writer
+    }
+
+    fn begin(&mut self) {
+        self.open.push(self.bytes.len());
+        self.bytes.extend_from_slice(&[0; 4]);
+    }
+
+    fn field(&mut self, kind: ElementType, key: impl Key) {
+        self.bytes.push(kind as u8);
+        key.write(&mut self.bytes);
+    }
+
+    /// Opens a document; what follows belongs to it until [`Writer::close`].
+    pub fn document(&mut self, key: impl Key) {
+        self.field(ElementType::EmbeddedDocument, key);
+        self.begin();
+    }
+
+    /// Opens an array; its fields are named by their index.
+    pub fn array(&mut self, key: impl Key) {
+        self.field(ElementType::Array, key);
+        self.begin();
+    }
+
+    pub fn close(&mut self) {
+        let start = self.open.pop().expect("a document was opened");
+        self.bytes.push(0);
+        let length = (self.bytes.len() - start) as i32;
+        self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    pub fn text(&mut self, key: impl Key, value: &str) {
+        self.field(ElementType::String, key);
+        let length = value.len() as i32 + 1;
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        self.bytes.extend_from_slice(value.as_bytes());
+        self.bytes.push(0);
+    }
+
+    pub fn id(&mut self, key: impl Key, value: Id) {
+        self.field(ElementType::ObjectId, key);
+        self.bytes.extend_from_slice(&value.bytes());
+    }
+
+    pub fn int(&mut self, key: impl Key, value: i32) {
+        self.field(ElementType::Int32, key);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub fn flag(&mut self, key: impl Key, value: bool) {
+        self.field(ElementType::Boolean, key);
+        self.bytes.push(u8::from(value));
+    }
+
+    /// A whole document that is encoded already.
+    pub fn encoded(&mut self, key: impl Key, document: &[u8]) {
+        self.field(ElementType::EmbeddedDocument, key);
+        self.bytes.extend_from_slice(document);
+    }
+
+    /// The fields of a whole document, into the one that is open.
+    pub fn fields(&mut self, document: &[u8]) {
+        if let [_, _, _, _, fields @ .., 0] = document {
+            self.bytes.extend_from_slice(fields);
+        }
+    }
+
+    /// `{t, o, i}`, as every event of ours stands in the database.
+    pub fn event(&mut self, key: impl Key, event: &Event) {
+        self.document(key);
+        self.text("t", event.t.as_str());
+        self.text("o", event.o.as_str());
+        if let Some(i) = event.i {
+            self.id("i", i);
+        }
+        self.close();
+    }
+
+    /// `{flushed, n}`, as every marker of ours stands in the database.
+    pub fn marker(&mut self, key: impl Key, id: Id, n: u32) {
+        self.document(key);
+        self.id("flushed", id);
+        self.int("n", i32::try_from(n).unwrap_or(i32::MAX));
+        self.close();
+    }
+
+    /// How many bytes there are so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes back all that was written since there were `len` bytes; whatever was opened since must
+    /// be closed.
+    pub fn take_back_to(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
+    /// Closes whatever is open.
+    pub fn finish(mut self) -> RawDocumentBuf {
+        while !self.open.is_empty() {
+            self.close();
+        }
+        RawDocumentBuf::from_bytes(self.bytes).expect("lengths and ends were written by close")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Document, doc, oid::ObjectId};
+
+    use super::*;
+    use crate::domain::{EventType, ObjectId as Object};
+
+    fn event() -> Event {
+        Event {
+            t: EventType::stored("NearbyShow"),
+            o: Object::stored("0"),
+            i: Some(Id::from_bytes([7; 12])),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_the_document_that_the_library_writes() {
+        let mut writer = Writer::new();
+        writer.text("update", "ünïcode\0x");
+        writer.array("list");
+        for index in [0, 9, 10, 123_456] {
+            writer.document(index);
+            writer.int("n", -1);
+            writer.flag("yes", true);
+            writer.close();
+        }
+        writer.close();
+        writer.event("e", &event());
+        writer.marker("m", Id::from_bytes([1; 12]), 3);
+        writer.encoded("copy", &bson::serialize_to_vec(&doc! {"a": 1}).unwrap());
+
+        let written = Document::try_from(writer.finish()).unwrap();
+        let item = doc! {"n": -1, "yes": true};
+        let expected = doc! {
+            "update": "ünïcode\0x",
+            "list": [item.clone(), item.clone(), item.clone(), item],
+            "e": {"t": "NearbyShow", "o": "0", "i": ObjectId::from_bytes([7; 12])},
+            "m": {"flushed": ObjectId::from_bytes([1; 12]), "n": 3},
+            "copy": {"a": 1},
+        };
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn what_was_taken_back_leaves_no_trace() {
+        let mut writer = Writer::new();
+        writer.int("kept", 1);
+        let len = writer.len();
+        writer.event("dropped", &event());
+        writer.take_back_to(len);
+        assert_eq!(
+            Document::try_from(writer.finish()).unwrap(),
+            doc! {"kept": 1}
+        );
+    }
+
+    #[test]
+    fn the_same_event_is_always_the_same_bytes() {
+        let bytes = |event: &Event| {
+            let mut writer = Writer::new();
+            writer.event("e", event);
+            writer.finish()
+        };
+        assert_eq!(bytes(&event()), bytes(&event().clone()));
+    }
+}

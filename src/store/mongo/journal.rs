@@ -1,0 +1,338 @@
+//! The journal of accepted events.
+//!
+//! The rule: accepting is one durable insert, and the unique key decides who was first. Where a
+//! write is conditional, each statement stamps the document with the token of its call, so that
+//! after a lost answer a read tells what was done.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use bson::oid::ObjectId as Oid;
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+use mongodb::options::FindOptions;
+
+use super::bulk::Verb;
+use super::record::{Record, date, geo_json, oid, put};
+use super::{FANOUTS, Mongo};
+use crate::domain::{
+    Audience, Counts, Day, EventType, Fanout, FanoutState, FollowKey, Id, ObjectId, Progress,
+    Selector, UserId,
+};
+use crate::store::{Accepted, Backlog, Error, Journal, Result};
+
+#[async_trait]
+impl Journal for Mongo {
+    async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
+        let doing = "journalling events";
+        let mut keys = HashSet::new();
+        let first: Vec<usize> = (0..fanouts.len())
+            .filter(|item| keys.insert(fanouts[*item].key.as_str()))
+            .collect();
+        let mut taken: HashSet<usize> = (0..fanouts.len()).collect();
+        for item in &first {
+            taken.remove(item);
+        }
+        let encoded = encode(doing, fanouts.iter().map(record_of))?;
+        let targets = vec![(FANOUTS.to_owned(), first)];
+        let inserted = self.bulk(doing, Verb::Insert, targets, |writer, item| {
+            writer.fields(encoded[item].as_bytes());
+        });
+        let refused = inserted.await?.duplicates(doing)?;
+        // Refused when it was sent again: then it may be our own that is in the way.
+        let doubtful: HashSet<usize> = refused
+            .iter()
+            .filter(|refused| refused.resent)
+            .map(|refused| refused.item)
+            .collect();
+        taken.extend(refused.iter().map(|refused| refused.item));
+        let wanted: Vec<&str> = taken
+            .iter()
+            .map(|item| fanouts[*item].key.as_str())
+            .collect();
+        let standing = self.by_key(doing, &wanted).await?;
+        let answer = |(item, fanout): (usize, &Fanout)| {
+            if !taken.contains(&item) {
+                return Ok(Accepted::New);
+            }
+            match standing.get(&fanout.key) {
+                Some(known) if doubtful.contains(&item) && known.id == fanout.id => {
+                    Ok(Accepted::New)
+                }
+                Some(known) => Ok(Accepted::Known(Box::new(known.clone()))),
+                None => Err(Error::Conflict {
+                    what: format!("fan-out {}", fanout.id),
+                }),
+            }
+        };
+        fanouts.iter().enumerate().map(answer).collect()
+    }
+
+    async fn claim_fanouts(
+        &self,
+        owner: &str,
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<Vec<Fanout>> {
+        let doing = "claiming fan-outs";
+        let free = doc! {
+            "state": PENDING,
+            "$or": [{"lease.until": Bson::Null}, {"lease.until": {"$lte": date(now)}}],
+        };
+        let lease = doc! {"owner": owner, "until": date(until)};
+        let order = doc! {"_id": 1};
+        let claimed = self
+            .claim_records(doing, FANOUTS, &free, order, lease, limit)
+            .await?;
+        claimed.iter().map(fanout_of).collect()
+    }
+
+    async fn save_fanouts(
+        &self,
+        owner: &str,
+        until: DateTime<Utc>,
+        progress: &[(Id, Progress)],
+    ) -> Result<Vec<bool>> {
+        let statement = |(id, progress): &(Id, Progress), token: Oid| {
+            let mut set = doc! {"counts": counts_of(progress.counts), "stamp": token};
+            put(
+                &mut set,
+                "cursor",
+                progress.cursor.as_ref().map(UserId::as_str),
+            );
+            let update = match progress.done {
+                true => {
+                    set.insert("state", DONE);
+                    doc! {"$set": set, "$unset": {"lease": ""}}
+                }
+                false => {
+                    set.insert("lease.until", date(until));
+                    doc! {"$set": set}
+                }
+            };
+            let query = doc! {"_id": oid(*id), "state": PENDING, "lease.owner": owner};
+            (oid(*id), query, update)
+        };
+        self.stamped("saving fan-outs", FANOUTS, progress, statement)
+            .await
+    }
+
+    async fn release_fanouts(&self, owner: &str) -> Result<()> {
+        self.patiently("releasing fan-outs", || {
+            let fanouts = self.collection(FANOUTS);
+            let held = doc! {"state": PENDING, "lease.owner": owner};
+            let release = doc! {"$unset": {"lease": ""}};
+            async move { Ok(fanouts.update_many(held, release).await.map(drop)?) }
+        })
+        .await
+    }
+
+    async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
+        let found = self.patiently("reading a fan-out", || {
+            let fanouts = self.collection(FANOUTS);
+            async move { Ok(fanouts.find_one(doc! {"_id": oid(id)}).await?) }
+        });
+        found.await?.as_ref().map(fanout_of).transpose()
+    }
+
+    async fn busy_days(&self) -> Result<Vec<Day>> {
+        // All from the index: see `prepare`.
+        let pipeline = [
+            doc! {"$match": {"state": PENDING}},
+            doc! {"$project": {"_id": 0, "day": 1}},
+            doc! {"$group": {"_id": "$day"}},
+        ];
+        let found: Vec<Document> = self
+            .patiently("looking for busy days", || {
+                let (fanouts, pipeline) = (self.collection(FANOUTS), pipeline.clone());
+                async move { Ok(fanouts.aggregate(pipeline).await?.try_collect().await?) }
+            })
+            .await?;
+        let day = |found: &Document| {
+            let group = Record::new("a fan-out's day", found);
+            group.needs("_id", group.parsed("_id")?)
+        };
+        let mut days: Vec<Day> = found.iter().map(day).collect::<Result<_>>()?;
+        days.sort_unstable();
+        Ok(days)
+    }
+
+    async fn backlog(&self) -> Result<Backlog> {
+        let count = |state: &'static str| {
+            self.patiently("counting fan-outs", move || {
+                let fanouts = self.collection(FANOUTS);
+                async move { Ok(fanouts.count_documents(doc! {"state": state}).await?) }
+            })
+        };
+        let (pending, done) = futures::try_join!(count(PENDING), count(DONE))?;
+        Ok(Backlog { pending, done })
+    }
+}
+
+const PENDING: &str = "pending";
+const DONE: &str = "done";
+
+impl Mongo {
+    async fn by_key(&self, doing: &str, keys: &[&str]) -> Result<HashMap<String, Fanout>> {
+        if keys.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let filter = doc! {"key": {"$in": keys}};
+        let found = self
+            .find_all(doing, FANOUTS, &filter, FindOptions::default())
+            .await?;
+        let keyed = |record| {
+            let fanout = fanout_of(record)?;
+            Ok((fanout.key.clone(), fanout))
+        };
+        found.iter().map(keyed).collect()
+    }
+}
+
+/// Documents as bytes.
+pub(super) fn encode(
+    doing: &str,
+    records: impl Iterator<Item = Document>,
+) -> Result<Vec<RawDocumentBuf>> {
+    records
+        .map(|record| RawDocumentBuf::try_from(&record))
+        .collect::<bson::error::Result<_>>()
+        .map_err(|error| Error::Unsupported(format!("{doing}: {error}")))
+}
+
+fn counts_of(counts: Counts) -> Document {
+    // BSON's integers are signed; nobody counts that far.
+    let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    doc! {"people": count(counts.people), "pushed": count(counts.pushed), "capped": count(counts.capped)}
+}
+
+fn names<'a, T: 'a>(names: &'a [T], text: impl Fn(&'a T) -> &'a str) -> Vec<&'a str> {
+    names.iter().map(text).collect()
+}
+
+fn record_of(fanout: &Fanout) -> Document {
+    let audience = match &fanout.audience.to {
+        Selector::Users(users) => doc! {"users": names(users, UserId::as_str)},
+        Selector::FollowersOf(keys) => doc! {"followers_of": names(keys, FollowKey::as_str)},
+        Selector::Near { point, km } => doc! {"near": {"point": geo_json(*point), "km": km}},
+    };
+    let mut record = doc! {
+        "_id": oid(fanout.id),
+        "key": &fanout.key,
+        "type": fanout.kind.as_str(),
+        "objects": names(&fanout.objects, ObjectId::as_str),
+        "audience": audience,
+        "except": names(&fanout.audience.except, UserId::as_str),
+        "day": fanout.day.to_string(),
+        "at": date(fanout.at),
+        "state": match fanout.state {
+            FanoutState::Pending => PENDING,
+            FanoutState::Done => DONE,
+        },
+        "counts": counts_of(fanout.progress.counts),
+    };
+    put(
+        &mut record,
+        "cursor",
+        fanout.progress.cursor.as_ref().map(UserId::as_str),
+    );
+    if let Some(lease) = &fanout.lease {
+        record.insert("lease", super::record::lease(Some(lease)));
+    }
+    record
+}
+
+fn fanout_of(record: &Document) -> Result<Fanout> {
+    let fanout = Record::new("fan-out", record);
+    let state = match fanout.text("state")? {
+        Some(PENDING) => FanoutState::Pending,
+        Some(DONE) => FanoutState::Done,
+        _ => return Err(fanout.corrupt("state", "it is neither pending nor done")),
+    };
+    let counts = match fanout.record("counts")? {
+        None => Counts::default(),
+        Some(counts) => Counts {
+            people: counts.count("people")?.unwrap_or(0),
+            pushed: counts.count("pushed")?.unwrap_or(0),
+            capped: counts.count("capped")?.unwrap_or(0),
+        },
+    };
+    Ok(Fanout {
+        id: fanout.needs("_id", fanout.id("_id")?)?,
+        key: fanout.needs("key", fanout.text("key")?)?.to_owned(),
+        kind: EventType::stored(fanout.needs("type", fanout.text("type")?)?),
+        objects: fanout.needs("objects", fanout.texts("objects", ObjectId::stored)?)?,
+        audience: Audience {
+            to: selector_of(&fanout)?,
+            except: fanout.texts("except", UserId::stored)?.unwrap_or_default(),
+        },
+        day: fanout.needs("day", fanout.parsed("day")?)?,
+        at: fanout.needs("at", fanout.time("at")?)?,
+        state,
+        progress: Progress {
+            cursor: fanout.text("cursor")?.map(UserId::stored),
+            counts,
+            done: state == FanoutState::Done,
+        },
+        lease: fanout.lease("lease")?,
+    })
+}
+
+fn selector_of(fanout: &Record<'_>) -> Result<Selector> {
+    let audience = fanout.needs("audience", fanout.record("audience")?)?;
+    if let Some(users) = audience.texts("users", UserId::stored)? {
+        return Ok(Selector::Users(users));
+    }
+    if let Some(keys) = audience.texts("followers_of", FollowKey::stored)? {
+        return Ok(Selector::FollowersOf(keys));
+    }
+    let near = audience.needs("near", audience.record("near")?)?;
+    Ok(Selector::Near {
+        point: near.needs("point", near.place("point")?)?,
+        km: near.needs("km", near.number("km")?)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Lease, Point};
+
+    #[test]
+    fn a_fan_out_is_read_as_written() {
+        let at = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
+        let user = UserId::stored("$alice");
+        let audiences = [
+            Audience::users([user.clone(), UserId::stored("b")])
+                .unwrap()
+                .except([user.clone()]),
+            Audience::followers_of([FollowKey::stored("artist:558")]).unwrap(),
+            Audience::near(Point::new(13.4, 52.5).unwrap(), 0.5).unwrap(),
+        ];
+        for audience in audiences {
+            let objects = vec![ObjectId::stored("1"), ObjectId::stored("0")];
+            let id = Id::at(at, [1; 8]);
+            let new = Fanout::new(id, None, EventType::stored("T"), objects, audience).unwrap();
+            assert_eq!(fanout_of(&record_of(&new)).unwrap(), new);
+            let counts = Counts {
+                people: 3,
+                pushed: u64::from(u32::MAX) + 1,
+                capped: 1,
+            };
+            let owner = "me".to_owned();
+            let held = Fanout {
+                progress: Progress {
+                    cursor: Some(user.clone()),
+                    counts,
+                    done: true,
+                },
+                state: FanoutState::Done,
+                lease: Some(Lease { owner, until: at }),
+                ..new
+            };
+            assert_eq!(fanout_of(&record_of(&held)).unwrap(), held);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Leases: who works on what. Named ones, and those that fan-outs and deliveries carry.
+//!
+//! The rule: a lease is taken by a conditional write, so there is no moment between looking and
+//! taking. Whether a conditional write happened is told by the token it left, never by a count that
+//! a lost answer may have taken along.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use bson::oid::ObjectId as Oid;
+use bson::{Bson, Document, doc};
+use chrono::{DateTime, Utc};
+use mongodb::options::FindOptions;
+
+use super::bulk::{DUPLICATE, Verb};
+use super::journal::encode;
+use super::patience::Failure;
+use super::record::date;
+use super::{LEASES, Mongo};
+use crate::domain::Lease;
+use crate::store::{Leases, Result};
+
+#[async_trait]
+impl Leases for Mongo {
+    async fn lease(&self, name: &str, lease: &Lease, now: DateTime<Utc>) -> Result<bool> {
+        self.patiently("taking a lease", || {
+            let leases = self.collection(LEASES);
+            let free = doc! {
+                "_id": name,
+                "$or": [{"owner": &lease.owner}, {"until": {"$lte": date(now)}}],
+            };
+            let take = doc! {"$set": {"owner": &lease.owner, "until": date(lease.until)}};
+            async move {
+                match leases.update_one(free, take).upsert(true).await {
+                    Ok(_) => Ok(true),
+                    // It stands, and is somebody else's.
+                    Err(error) => match Failure::from(error) {
+                        failure if failure.code == Some(DUPLICATE) => Ok(false),
+                        failure => Err(failure),
+                    },
+                }
+            }
+        })
+        .await
+    }
+
+    async fn unlease(&self, name: &str, owner: &str) -> Result<()> {
+        self.patiently("giving up a lease", || {
+            let leases = self.collection(LEASES);
+            let own = doc! {"_id": name, "owner": owner};
+            async move { Ok(leases.delete_one(own).await.map(drop)?) }
+        })
+        .await
+    }
+}
+
+/// How often to look again when others were quicker to all that was free.
+const ROUNDS: usize = 5;
+
+impl Mongo {
+    /// Leases up to `limit` records that are free, in this order: finds some, takes them if they
+    /// are still free, and reads what was taken.
+    pub(super) async fn claim_records(
+        &self,
+        doing: &str,
+        collection: &str,
+        free: &Document,
+        order: Document,
+        lease: Document,
+        limit: usize,
+    ) -> Result<Vec<Document>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        for _ in 0..ROUNDS {
+            if limit == 0 {
+                break;
+            }
+            let ids = FindOptions::builder()
+                .sort(order.clone())
+                .limit(limit)
+                .projection(doc! {"_id": 1})
+                .build();
+            let found = self.find_all(doing, collection, free, ids).await?;
+            let ids: Vec<Bson> = found
+                .iter()
+                .filter_map(|record| record.get("_id").cloned())
+                .collect();
+            if ids.is_empty() {
+                break;
+            }
+            let statement = |id: &Bson, token: Oid| {
+                let mut query = doc! {"_id": id.clone()};
+                query.extend(free.clone());
+                let update = doc! {"$set": {"lease": lease.clone(), "stamp": token}};
+                (id.clone(), query, update)
+            };
+            let taken = self.stamped(doing, collection, &ids, statement).await?;
+            let ours: Vec<Bson> = ids
+                .into_iter()
+                .zip(taken)
+                .filter(|(_, taken)| *taken)
+                .map(|(id, _)| id)
+                .collect();
+            if !ours.is_empty() {
+                let filter = doc! {"_id": {"$in": ours}};
+                let options = FindOptions::builder().sort(order).build();
+                return self.find_all(doing, collection, &filter, options).await;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Conditional updates of records by `_id`; tells which were done, in order. Each statement has
+    /// to set `stamp` to the token it is given.
+    pub(super) async fn stamped<T: Sync>(
+        &self,
+        doing: &str,
+        collection: &str,
+        items: &[T],
+        statement: impl Fn(&T, Oid) -> (Bson, Document, Document),
+    ) -> Result<Vec<bool>> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let token = Oid::new();
+        let statements: Vec<_> = items.iter().map(|item| statement(item, token)).collect();
+        let queries = encode(doing, statements.iter().map(|(_, query, _)| query.clone()))?;
+        let updates = encode(doing, statements.iter().map(|(.., update)| update.clone()))?;
+        let targets = vec![(collection.to_owned(), (0..items.len()).collect())];
+        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
+            writer.encoded("q", queries[item].as_bytes());
+            writer.encoded("u", updates[item].as_bytes());
+        });
+        let outcome = outcome.await?.complete(doing)?;
+        if outcome.n == items.len() as u64 {
+            return Ok(vec![true; items.len()]);
+        }
+        // Some conditions did not hold, or an answer was lost: the tokens tell.
+        let ids: Vec<Bson> = statements.iter().map(|(id, ..)| id.clone()).collect();
+        let filter = doc! {"_id": {"$in": ids}, "stamp": token};
+        let options = FindOptions::builder().projection(doc! {"_id": 1}).build();
+        let done = self.find_all(doing, collection, &filter, options).await?;
+        let done: HashSet<String> = done
+            .iter()
+            .filter_map(|record| record.get("_id"))
+            .map(Bson::to_string)
+            .collect();
+        Ok(statements
+            .iter()
+            .map(|(id, ..)| done.contains(&id.to_string()))
+            .collect())
+    }
+}

@@ -1,0 +1,331 @@
+//! Models that live in the application's own collections: read there, never written.
+//!
+//! The rule: the application's filter says what is still notifiable, and the database evaluates it.
+//! An id from an event is only ever compared as a value (`$in`), as text, ObjectId or number, so it
+//! cannot become an operator.
+
+use std::collections::{HashMap, HashSet};
+
+use bson::oid::ObjectId as Oid;
+use bson::{Bson, Document, doc};
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+use mongodb::options::{FindOptions, ReadConcern};
+
+use super::Mongo;
+use super::record::place;
+use crate::domain::{Id, Object, ObjectKey};
+use crate::store::{Error, Result};
+
+/// Where a model's records are, and which of their fields say what. Fields may be paths
+/// (`artist.name`).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Mapping {
+    pub collection: String,
+    /// Another database than the store's.
+    pub database: Option<String>,
+    /// Which field holds the id that events name; `_id` unless given.
+    pub id: Option<String>,
+    /// What a record must match for people still to be told of it; empty: all do.
+    pub filter: Document,
+    pub title: Option<String>,
+    /// A field, or a template such as `https://example.org/artwork/{slug}` whose fields are
+    /// percent-encoded.
+    pub url: Option<String>,
+    /// A field, or a template as for `url`.
+    pub image: Option<String>,
+    pub by: Option<String>,
+    pub at: Option<String>,
+    /// A GeoJSON point or `[longitude, latitude]`.
+    pub place: Option<String>,
+}
+
+impl Mapping {
+    fn id(&self) -> &str {
+        self.id.as_deref().unwrap_or("_id")
+    }
+
+    /// The fields that must be read.
+    fn projection(&self) -> Document {
+        let links = [&self.url, &self.image].into_iter().flatten();
+        let links = links.flat_map(|link| match link.contains('{') {
+            true => placeholders(link).collect(),
+            false => vec![link.as_str()],
+        });
+        let plain = [&self.title, &self.by, &self.at, &self.place];
+        let plain = plain.into_iter().flatten().map(String::as_str);
+        let mut paths: Vec<&str> = links.chain(plain).chain([self.id(), "_id"]).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        // MongoDB refuses a path beside its own beginning.
+        let covered = |path: &str| {
+            let mut starts = path.match_indices('.').map(|(at, _)| &path[..at]);
+            starts.any(|start| paths.binary_search(&start).is_ok())
+        };
+        paths
+            .iter()
+            .filter(|path| !covered(path))
+            .map(|path| ((*path).to_owned(), Bson::Int32(1)))
+            .collect()
+    }
+
+    fn object(&self, key: ObjectKey, notifiable: bool, record: &Document) -> Object {
+        let text = |path: &Option<String>| at_path(record, path.as_deref()?).and_then(text_of);
+        let link = |link: &Option<String>| {
+            let link = link.as_deref()?;
+            let link = match link.contains('{') {
+                true => fill(link, record)?,
+                false => text_of(at_path(record, link)?)?,
+            };
+            // It ends up in mails: whatever else stands there is no link.
+            (link.starts_with("https://") || link.starts_with("http://")).then_some(link)
+        };
+        Object {
+            notifiable,
+            title: text(&self.title),
+            url: link(&self.url),
+            image: link(&self.image),
+            by: text(&self.by),
+            at: self
+                .at
+                .as_deref()
+                .and_then(|path| time_of(at_path(record, path)?)),
+            place: self
+                .place
+                .as_deref()
+                .and_then(|path| place(at_path(record, path)?)),
+            ..Object::bare(key)
+        }
+    }
+}
+
+impl Mongo {
+    /// The records under these keys, all of the mapping's model; those that are missing are left
+    /// out.
+    pub(super) async fn mapped(
+        &self,
+        mapping: &Mapping,
+        keys: &[&ObjectKey],
+    ) -> Result<Vec<Object>> {
+        let ids: Vec<Bson> = keys
+            .iter()
+            .filter_map(|key| key.parts())
+            .flat_map(|(_, id)| spellings(id))
+            .collect();
+        let named = doc! {mapping.id(): {"$in": ids}};
+        let records = self.application(mapping, named.clone(), mapping.projection());
+        let notifiable = async {
+            if mapping.filter.is_empty() {
+                return Ok(None);
+            }
+            let filter = doc! {"$and": [named.clone(), mapping.filter.clone()]};
+            let matching = self.application(mapping, filter, doc! {"_id": 1}).await?;
+            let ids = matching
+                .iter()
+                .filter_map(|record| record.get("_id"))
+                .map(Bson::to_string);
+            Ok::<_, Error>(Some(ids.collect::<HashSet<String>>()))
+        };
+        let (records, notifiable) = futures::try_join!(records, notifiable)?;
+        let by_id: HashMap<String, &Document> = records
+            .iter()
+            .filter_map(|record| Some((text_of(at_path(record, mapping.id())?)?, record)))
+            .collect();
+        let mut objects = Vec::with_capacity(records.len());
+        for key in keys {
+            let record = key.parts().and_then(|(_, id)| {
+                let oid = || by_id.get(&Id::from_hex(id)?.to_string());
+                by_id.get(id).or_else(oid)
+            });
+            if let Some(record) = record {
+                let matches = |ids: &HashSet<String>| {
+                    record
+                        .get("_id")
+                        .is_some_and(|id| ids.contains(&id.to_string()))
+                };
+                let notifiable = notifiable.as_ref().is_none_or(matches);
+                objects.push(mapping.object((*key).clone(), notifiable, record));
+            }
+        }
+        Ok(objects)
+    }
+
+    async fn application(
+        &self,
+        mapping: &Mapping,
+        filter: Document,
+        projection: Document,
+    ) -> Result<Vec<Document>> {
+        let database = match &mapping.database {
+            Some(name) => self.0.client.database(name),
+            None => self.0.db.clone(),
+        };
+        // The latest there is: a withdrawal counts from the moment it is written.
+        let options = FindOptions::builder()
+            .projection(projection)
+            .read_concern(ReadConcern::local())
+            .build();
+        let doing = format!("reading {} of the application", mapping.collection);
+        self.patiently(&doing, || {
+            let records = database.collection::<Document>(&mapping.collection);
+            let (filter, options) = (filter.clone(), options.clone());
+            async move {
+                let found = records.find(filter).with_options(options).await?;
+                Ok(found.try_collect().await?)
+            }
+        })
+        .await
+    }
+}
+
+/// The values that an id in an event may stand for.
+fn spellings(id: &str) -> impl Iterator<Item = Bson> {
+    let oid = Id::from_hex(id).map(|id| Bson::ObjectId(Oid::from_bytes(id.bytes())));
+    let number = id
+        .parse::<i64>()
+        .ok()
+        .filter(|number| number.to_string() == id);
+    [Bson::String(id.to_owned())]
+        .into_iter()
+        .chain(oid)
+        .chain(number.map(Bson::Int64))
+}
+
+/// The value at the end of a path; of a list on the way, the first element.
+fn at_path<'a>(record: &'a Document, path: &str) -> Option<&'a Bson> {
+    let (field, rest) = match path.split_once('.') {
+        Some((field, rest)) => (field, Some(rest)),
+        None => (path, None),
+    };
+    let mut value = record.get(field)?;
+    let Some(rest) = rest else {
+        return Some(value);
+    };
+    if let Bson::Array(values) = value {
+        value = values.first()?;
+    }
+    at_path(value.as_document()?, rest)
+}
+
+fn text_of(value: &Bson) -> Option<String> {
+    match value {
+        Bson::String(text) if text.is_empty() => None,
+        Bson::String(text) => Some(text.clone()),
+        Bson::ObjectId(id) => Some(id.to_hex()),
+        Bson::Int32(number) => Some(number.to_string()),
+        Bson::Int64(number) => Some(number.to_string()),
+        Bson::Double(number) => Some(number.to_string()),
+        Bson::Array(values) => values
+            .first()
+            .filter(|first| first.as_array().is_none())
+            .and_then(text_of),
+        _ => None,
+    }
+}
+
+fn time_of(value: &Bson) -> Option<DateTime<Utc>> {
+    match value {
+        Bson::DateTime(date) => DateTime::from_timestamp_millis(date.timestamp_millis()),
+        Bson::String(text) => DateTime::parse_from_rfc3339(text)
+            .ok()
+            .map(|time| time.to_utc()),
+        _ => None,
+    }
+}
+
+/// What stands in braces.
+fn placeholders(template: &str) -> impl Iterator<Item = &str> {
+    let parts = template.split('{').skip(1);
+    parts.filter_map(|part| part.split_once('}').map(|(field, _)| field))
+}
+
+/// The template with its fields filled in, percent-encoded; `None` if one is missing.
+fn fill(template: &str, record: &Document) -> Option<String> {
+    let (start, rest) = template.split_once('{')?;
+    let mut filled = start.to_owned();
+    for part in rest.split('{') {
+        let (field, literal) = part.split_once('}')?;
+        for byte in text_of(at_path(record, field)?)?.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    filled.push(char::from(byte));
+                }
+                other => filled.push_str(&format!("%{other:02X}")),
+            }
+        }
+        filled.push_str(literal);
+    }
+    Some(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping() -> Mapping {
+        Mapping {
+            collection: "artworks".into(),
+            title: Some("title".into()),
+            url: Some("https://example.org/{artist.slug}/{_id}?x".into()),
+            image: Some("images.large".into()),
+            by: Some("artist.name".into()),
+            at: Some("opens".into()),
+            place: Some("where".into()),
+            ..Mapping::default()
+        }
+    }
+
+    #[test]
+    fn a_record_becomes_an_object() {
+        let record = doc! {
+            "_id": 7, "title": "Dawn", "artist": [{"slug": "j/ö", "name": "Jö"}], "images": {"large": "https://x.org/1.jpg"},
+            "opens": "2014-04-22T00:00:00Z", "where": {"type": "Point", "coordinates": [1.0, 2.0]},
+        };
+        let object = mapping().object(ObjectKey::stored("Artwork:7"), true, &record);
+        assert_eq!(
+            object.url.as_deref(),
+            Some("https://example.org/j%2F%C3%B6/7?x")
+        );
+        assert_eq!(object.image.as_deref(), Some("https://x.org/1.jpg"));
+        assert_eq!(
+            (object.title.as_deref(), object.by.as_deref()),
+            (Some("Dawn"), Some("Jö"))
+        );
+        assert!(object.at.is_some() && object.place.is_some());
+        assert!(object.check().is_ok());
+    }
+
+    #[test]
+    fn what_is_missing_or_no_link_is_left_out() {
+        let record = doc! {"_id": 7, "title": "", "images": {"large": "javascript:alert(1)"}, "opens": "soon"};
+        let key = ObjectKey::stored("Artwork:7");
+        assert_eq!(
+            mapping().object(key.clone(), true, &record),
+            Object::bare(key)
+        );
+    }
+
+    #[test]
+    fn only_what_is_needed_is_read() {
+        let expected = doc! {"_id": 1, "artist.name": 1, "artist.slug": 1, "images.large": 1, "opens": 1, "title": 1, "where": 1};
+        assert_eq!(mapping().projection(), expected);
+        let both = Mapping {
+            title: Some("a".into()),
+            by: Some("a.b".into()),
+            ..Mapping::default()
+        };
+        assert_eq!(both.projection(), doc! {"_id": 1, "a": 1});
+    }
+
+    #[test]
+    fn an_id_is_compared_in_every_spelling_and_never_more() {
+        let hex = "5334647b139b2165160000d8";
+        assert_eq!(spellings(hex).count(), 2);
+        assert_eq!(spellings("558").count(), 2);
+        assert_eq!(spellings("0558").count(), 1);
+        assert_eq!(
+            spellings("{\"$ne\": 1}").collect::<Vec<_>>(),
+            [Bson::String("{\"$ne\": 1}".into())]
+        );
+    }
+}

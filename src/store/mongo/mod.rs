@@ -1,0 +1,260 @@
+//! MongoDB, the store for production: one collection a day for the stacks, one each for everything
+//! else.
+//!
+//! The rule: every write is acknowledged by a majority, every read that decides sees only what a
+//! majority has, and every verb can be repeated, so a lost connection or a change of primary is
+//! waited out here ([`patience`]). Many writes go as raw commands of a thousand statements
+//! ([`bulk`]); stacks are read by merging sorted cursors ([`scan`]). Start with [`stacks`].
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bson::{Document, doc};
+use futures::stream::FuturesUnordered;
+use futures::{StreamExt, TryStreamExt};
+use mongodb::options::{Acknowledgment, ClientOptions, IndexOptions, ReadConcern, WriteConcern};
+use mongodb::{Client, Collection, Database, IndexModel};
+
+use super::{Error, Result};
+use crate::domain::{Day, ModelName};
+
+mod bulk;
+mod days;
+mod decode;
+mod deliveries;
+mod directory;
+mod encode;
+mod extjson;
+mod journal;
+mod leases;
+mod mapped;
+mod objects;
+mod patience;
+mod record;
+mod scan;
+mod stacks;
+mod windows;
+
+pub use mapped::Mapping;
+
+/// The database when the connection string names none.
+pub const DEFAULT_DATABASE: &str = "tidings";
+
+/// What can be chosen beside the connection string.
+#[derive(Debug, Clone)]
+pub struct MongoOptions {
+    /// How long a verb goes on trying while the database is away or elects a primary, all in all.
+    pub patience: Duration,
+    /// How long one attempt may take before it is given up and made again.
+    pub attempt: Duration,
+    /// Models that are read from the application's own collections instead of `objects`.
+    pub mapped: HashMap<ModelName, Mapping>,
+}
+
+impl Default for MongoOptions {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(30),
+            attempt: Duration::from_secs(20),
+            mapped: HashMap::new(),
+        }
+    }
+}
+
+/// How long the driver looks for a server that can be asked, unless the connection string says
+/// otherwise.
+const SERVER_SELECTION: Duration = Duration::from_secs(10);
+/// How long a majority may take to acknowledge before the write is sent again.
+const MAJORITY: Duration = Duration::from_secs(10);
+/// Connections: a scan alone has two cursors a day, all reading ahead.
+const POOL: u32 = 64;
+
+/// The store in a MongoDB database. Clones share their connections.
+#[derive(Clone)]
+pub struct Mongo(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    db: Database,
+    options: MongoOptions,
+    /// Which day collections are known to stand, and whether `$in` on their `_id` is a look-up. A
+    /// hint: a day that was dropped or made anew behind our back is still written and read
+    /// correctly.
+    days: Mutex<HashMap<Day, Layout>>,
+}
+
+/// How a day collection is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// Documents stand in the order of `_id`: scans are sequential, but MongoDB 6.0 answers `$in`
+    /// by reading everything.
+    Clustered,
+    /// As older writers made them.
+    Ordinary,
+}
+
+impl Mongo {
+    /// Sets a client up for this connection string. The database is the one in its path, or
+    /// [`DEFAULT_DATABASE`]. Nothing is sent yet: see [`Mongo::prepare`].
+    pub async fn connect(url: &str, options: MongoOptions) -> Result<Self> {
+        let refused = |error: mongodb::error::Error| {
+            Error::database(
+                "reading the MongoDB connection string",
+                error.kind.to_string(),
+            )
+        };
+        let mut settings = ClientOptions::parse(url).await.map_err(refused)?;
+        settings
+            .app_name
+            .get_or_insert_with(|| "tidings".to_owned());
+        settings
+            .server_selection_timeout
+            .get_or_insert(SERVER_SELECTION);
+        settings.max_pool_size.get_or_insert(POOL);
+        settings.selection_criteria = None; // the primary
+        settings.write_concern = Some(
+            WriteConcern::builder()
+                .w(Acknowledgment::Majority)
+                .journal(true)
+                .w_timeout(MAJORITY)
+                .build(),
+        );
+        settings.read_concern = Some(ReadConcern::majority());
+        let name = settings
+            .default_database
+            .clone()
+            .unwrap_or_else(|| DEFAULT_DATABASE.to_owned());
+        let client = Client::with_options(settings).map_err(refused)?;
+        let db = client.database(&name);
+        let days = Mutex::default();
+        Ok(Self(Arc::new(Shared {
+            client,
+            db,
+            options,
+            days,
+        })))
+    }
+
+    /// Creates the indexes that are missing. Harmless again, and while others work.
+    pub async fn prepare(&self) -> Result<()> {
+        let unique = IndexOptions::builder().unique(true).build();
+        let unique_sparse = IndexOptions::builder().unique(true).sparse(true).build();
+        let sparse = IndexOptions::builder().sparse(true).build();
+        let plain = IndexOptions::default();
+        let wanted = [
+            (USERS, doc! {"loc": "2dsphere"}, &plain),
+            (FOLLOWS, doc! {"_id.u": 1}, &plain),
+            (FANOUTS, doc! {"key": 1}, &unique),
+            // With the day, so that the days which are still busy can be told from the index alone.
+            (FANOUTS, doc! {"state": 1, "_id": 1, "day": 1}, &plain),
+            (DELIVERIES, doc! {"slot": 1}, &unique_sparse),
+            // Only open rows have a lease.
+            (DELIVERIES, doc! {"lease.until": 1}, &sparse),
+            (DELIVERIES, doc! {"user": 1, "created": -1}, &plain),
+            (DELIVERIES, doc! {"state": 1}, &plain),
+        ];
+        for (collection, keys, options) in wanted {
+            let index = IndexModel::builder()
+                .keys(keys)
+                .options(options.clone())
+                .build();
+            let doing = format!("creating the indexes of {collection}");
+            self.patiently(&doing, || {
+                let collection = self.collection(collection);
+                let index = index.clone();
+                async move { Ok(collection.create_index(index).await.map(drop)?) }
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The database that holds everything.
+    pub fn database(&self) -> &Database {
+        &self.0.db
+    }
+
+    fn collection(&self, name: &str) -> Collection<Document> {
+        self.0.db.collection(name)
+    }
+
+    /// What a step comes to, see [`patience`].
+    async fn patiently<T, F>(&self, doing: &str, step: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = std::result::Result<T, patience::Failure>>,
+    {
+        let MongoOptions {
+            patience, attempt, ..
+        } = self.0.options;
+        patience::patiently(patience, attempt, doing, step).await
+    }
+
+    /// All documents a query finds. For answers that fit into memory.
+    async fn find_all(
+        &self,
+        doing: &str,
+        collection: &str,
+        filter: &Document,
+        options: mongodb::options::FindOptions,
+    ) -> Result<Vec<Document>> {
+        self.patiently(doing, || {
+            let collection = self.collection(collection);
+            let (filter, options) = (filter.clone(), options.clone());
+            async move {
+                let found = collection.find(filter).with_options(options).await?;
+                Ok(found.try_collect().await?)
+            }
+        })
+        .await
+    }
+
+    fn layout(&self, day: Day) -> Option<Layout> {
+        let days = self.0.days.lock().unwrap_or_else(PoisonError::into_inner);
+        days.get(&day).copied()
+    }
+
+    fn note_layout(&self, day: Day, layout: Option<Layout>) {
+        let mut days = self.0.days.lock().unwrap_or_else(PoisonError::into_inner);
+        match layout {
+            Some(layout) => days.insert(day, layout),
+            None => days.remove(&day),
+        };
+    }
+}
+
+/// Asks for each of these, so many at a time, and hands the answers on as they come.
+async fn at_once<T, F: Future<Output = Result<T>>>(
+    limit: usize,
+    items: impl IntoIterator<Item = usize>,
+    ask: impl Fn(usize) -> F,
+    mut answer: impl FnMut(T),
+) -> Result<()> {
+    let mut items = items.into_iter();
+    let mut asked = FuturesUnordered::new();
+    loop {
+        while asked.len() < limit
+            && let Some(item) = items.next()
+        {
+            asked.push(ask(item));
+        }
+        match asked.next().await {
+            Some(part) => answer(part?),
+            None => return Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Mongo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Mongo").field(&self.0.db.name()).finish()
+    }
+}
+
+const USERS: &str = "users";
+const FOLLOWS: &str = "follows";
+const OBJECTS: &str = "objects";
+const FANOUTS: &str = "fanouts";
+const DELIVERIES: &str = "deliveries";
+const LEASES: &str = "leases";

@@ -1,0 +1,234 @@
+//! Waiting out a database that is away: which failures pass, and how long to go on.
+//!
+//! The rule: only steps that may be repeated go through here, as a failed attempt may have been
+//! applied. What does not pass by itself is an error at once; what does is tried again with
+//! growing, jittered pauses until patience runs out.
+
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use mongodb::error::{Error as DriverError, ErrorKind, WriteFailure};
+
+use super::super::{Error, Result};
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub(super) struct Failure {
+    /// The server's code, where it answered.
+    pub code: Option<i32>,
+    pub why: String,
+    /// Whether trying again may help.
+    pub passing: bool,
+}
+
+impl Failure {
+    /// What the server said of a command, a statement or a write concern.
+    pub fn answered(code: i32, why: &str) -> Self {
+        Self {
+            code: Some(code),
+            why: format!("code {code}: {}", discreet(why)),
+            passing: PASSING.contains(&code),
+        }
+    }
+
+    pub fn silent(limit: Duration) -> Self {
+        Self {
+            code: None,
+            why: format!("no answer within {limit:?}"),
+            passing: true,
+        }
+    }
+}
+
+/// What a server answers while it stops, steps down, elects, or cannot reach the others: the
+/// driver's retryable codes, and a majority that did not acknowledge in time.
+const PASSING: [i32; 17] = [
+    6,     // HostUnreachable
+    7,     // HostNotFound
+    64,    // WriteConcernFailed: not acknowledged in time
+    89,    // NetworkTimeout
+    91,    // ShutdownInProgress
+    134,   // ReadConcernMajorityNotAvailableYet
+    189,   // PrimarySteppedDown
+    262,   // ExceededTimeLimit
+    9001,  // SocketException
+    10107, // NotWritablePrimary
+    11600, // InterruptedAtShutdown
+    11602, // InterruptedDueToReplStateChange
+    13388, // StaleConfig
+    13435, // NotPrimaryNoSecondaryOk
+    13436, // NotPrimaryOrSecondary
+    112,   // WriteConflict
+    133,   // FailedToSatisfyReadPreference: a router sees no primary
+];
+
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Self {
+        let answered = match &*error.kind {
+            ErrorKind::Command(command) => Some((command.code, &command.message)),
+            ErrorKind::Write(WriteFailure::WriteError(write)) => Some((write.code, &write.message)),
+            ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => {
+                Some((concern.code, &concern.message))
+            }
+            _ => None,
+        };
+        let labelled = ["RetryableWriteError", "RetryableError"]
+            .iter()
+            .any(|label| error.contains_label(label));
+        match answered {
+            Some((code, why)) => {
+                let failure = Self::answered(code, why);
+                Self {
+                    passing: failure.passing || labelled,
+                    ..failure
+                }
+            }
+            None => Self {
+                code: None,
+                why: discreet(&error.kind.to_string()),
+                passing: labelled
+                    || matches!(
+                        &*error.kind,
+                        ErrorKind::Io(_)
+                            | ErrorKind::ConnectionPoolCleared { .. }
+                            | ErrorKind::ServerSelection { .. }
+                    ),
+            },
+        }
+    }
+}
+
+/// The server quotes documents in some of its messages: whatever may be an address is masked.
+fn discreet(text: &str) -> String {
+    text.split_inclusive([' ', '"', '\'', ','])
+        .map(|word| match word.find('@') {
+            Some(at) => format!("…{}", &word[at..]),
+            None => word.to_owned(),
+        })
+        .collect()
+}
+
+/// Repeats a step until it succeeds, fails for good, or `patience` is over; each attempt has a
+/// limit of its own.
+pub(super) async fn patiently<T, F>(
+    patience: Duration,
+    attempt: Duration,
+    doing: &str,
+    mut step: impl FnMut() -> F,
+) -> Result<T>
+where
+    F: Future<Output = std::result::Result<T, Failure>>,
+{
+    let mut last = None;
+    let trying = async {
+        let mut pauses = Pauses::default();
+        loop {
+            let failure = match tokio::time::timeout(attempt, step()).await {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(failure)) if !failure.passing => return Err(failure),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::silent(attempt),
+            };
+            tracing::warn!(doing, why = %failure, "the database is away, trying again");
+            last = Some(failure);
+            tokio::time::sleep(pauses.next()).await;
+        }
+    };
+    let outcome = tokio::time::timeout(patience, trying).await;
+    outcome
+        .unwrap_or_else(|_| Err(last.unwrap_or_else(|| Failure::silent(patience))))
+        .map_err(|failure| Error::database(doing, failure))
+}
+
+/// Pauses between attempts: from 25 ms, doubling, to 2 s; each between half and the whole of that.
+#[derive(Debug, Default)]
+struct Pauses(u32);
+
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        let longest = Duration::from_millis(25 << self.0.min(7)).min(Duration::from_secs(2));
+        self.0 += 1;
+        // A hasher's random keys are all the randomness that jitter needs.
+        let share = RandomState::new().hash_one(self.0) % 512;
+        longest.mul_f64(0.5 + share as f64 / 1024.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn what_passes_is_tried_again_and_what_does_not_is_not() {
+        let mut attempts = 0;
+        let passing = patiently(LONG, LONG, "testing", || {
+            attempts += 1;
+            let outcome = match attempts {
+                3 => Ok(attempts),
+                _ => Err(Failure::answered(10107, "not primary")),
+            };
+            std::future::ready(outcome)
+        });
+        assert_eq!(passing.await.unwrap(), 3);
+
+        let mut attempts = 0;
+        let lasting = patiently(LONG, LONG, "testing", || {
+            attempts += 1;
+            std::future::ready(Err::<(), _>(Failure::answered(13, "not authorised")))
+        });
+        let error = lasting.await.unwrap_err();
+        assert_eq!(error.to_string(), "testing");
+        assert_eq!(attempts, 1);
+    }
+
+    #[tokio::test]
+    async fn patience_ends_with_the_last_reason() {
+        let brief = Duration::from_millis(120);
+        let failing = patiently(brief, LONG, "testing", || {
+            std::future::ready(Err::<(), _>(Failure::answered(91, "going down")))
+        });
+        let Error::Database { cause, .. } = failing.await.unwrap_err() else {
+            panic!("another error");
+        };
+        assert_eq!(cause.to_string(), "code 91: going down");
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_never_ends_is_made_again() {
+        let mut attempts = 0;
+        let answer = patiently(LONG, Duration::from_millis(5), "testing", || {
+            attempts += 1;
+            let hangs = attempts == 1;
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                Ok(())
+            }
+        });
+        answer.await.unwrap();
+        assert_eq!(attempts, 2);
+    }
+
+    #[test]
+    fn pauses_grow_and_end_at_two_seconds() {
+        let mut pauses = Pauses::default();
+        assert!(pauses.next() <= Duration::from_millis(25));
+        let last = (0..40).map(|_| pauses.next()).last().unwrap();
+        assert!(last >= Duration::from_secs(1) && last <= Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_reason_holds_no_address_in_full() {
+        let failure = Failure::answered(
+            16755,
+            "bad geo keys: { email: \"ada.lovelace@example.org\" }",
+        );
+        assert!(!failure.why.contains("lovelace"), "{failure}");
+        assert!(failure.why.contains("…@example.org"), "{failure}");
+    }
+}

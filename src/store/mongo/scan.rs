@@ -1,0 +1,406 @@
+//! Reading the window of many people: a merge of cursors, one for each day and form of `_id`, all
+//! in the order of user ids.
+//!
+//! The rule: memory is bounded by batches, not by people. Each cursor reads and decodes ahead in a
+//! task of its own while the merge takes from all of them, so server and client work at the same
+//! time. A cursor that is lost (a new primary, a reader who took his time) is opened again behind
+//! the last document it gave. Few people: see [`super::windows`].
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bson::oid::ObjectId as Oid;
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
+use tokio::sync::mpsc;
+
+use super::Mongo;
+use super::decode::{Malformed, RawStack};
+use super::patience::Failure;
+use crate::domain::{Form, Id, PersonStacks, Stack, StackId, UserId, Window};
+use crate::store::{Error, Result};
+
+/// Documents a batch; it ends at 16 MB in any case.
+const BATCH: u32 = 1_000;
+/// Batches decoded ahead of the merge, for each cursor.
+const AHEAD: usize = 1;
+/// How often a cursor is opened again without having given anything new.
+const REOPENED: u32 = 5;
+
+/// Which users, by the text of their ids.
+#[derive(Debug, Clone)]
+pub(super) struct Range {
+    pub from: Bound<UserId>,
+    pub to: Option<UserId>,
+}
+
+impl Range {
+    /// The filter for documents of this form; `None` if there can be none.
+    fn filter(&self, form: Form) -> Option<Document> {
+        let mut id = Document::new();
+        match form {
+            Form::Text => {
+                match &self.from {
+                    Bound::Unbounded => id.insert("$gte", ""),
+                    Bound::Included(user) => id.insert("$gte", user.as_str()),
+                    Bound::Excluded(user) => id.insert("$gt", user.as_str()),
+                };
+                if let Some(to) = &self.to {
+                    id.insert("$lte", to.as_str());
+                }
+            }
+            Form::ObjectId => {
+                let oid = |id: Id| Bson::ObjectId(Oid::from_bytes(id.bytes()));
+                let from = match &self.from {
+                    Bound::Unbounded => Some(Id::from_bytes([0; 12])),
+                    Bound::Included(user) => user.legacy().or_else(|| first_after(user)),
+                    Bound::Excluded(user) => first_after(user),
+                };
+                id.insert("$gte", oid(from?));
+                if let Some(end) = self.to.as_ref().and_then(first_after) {
+                    id.insert("$lt", oid(end));
+                }
+            }
+        }
+        Some(doc! {"_id": id})
+    }
+}
+
+/// The least ObjectId whose 24 digits stand after this text; `None` if there is none.
+fn first_after(text: &UserId) -> Option<Id> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [b'0'; 24];
+    let mut same = 0;
+    // As long as the text consists of digits, so does what we look for.
+    for byte in text.as_str().bytes().take(24) {
+        if !DIGITS.contains(&byte) {
+            if let Some(larger) = DIGITS.iter().find(|digit| **digit > byte) {
+                digits[same] = *larger;
+                return Id::from_hex(std::str::from_utf8(&digits).ok()?);
+            }
+            break;
+        }
+        digits[same] = byte;
+        same += 1;
+    }
+    if same == text.as_str().len() && same < 24 {
+        // The text itself with zeros behind it.
+        return Id::from_hex(std::str::from_utf8(&digits).ok()?);
+    }
+    // The least that is larger than the digits we have.
+    let last = digits[..same].iter().rposition(|digit| *digit != b'f')?;
+    let value = DIGITS.iter().position(|digit| *digit == digits[last])?;
+    digits[last] = DIGITS[value + 1];
+    digits[last + 1..].fill(b'0');
+    Id::from_hex(std::str::from_utf8(&digits).ok()?)
+}
+
+/// A person's document of one day.
+struct Found {
+    user: UserId,
+    stack: Stack,
+}
+
+impl Mongo {
+    pub(super) fn scan_window(
+        &self,
+        window: Window,
+        after: Option<UserId>,
+        chunk: usize,
+    ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
+        let range = Range {
+            from: after.map_or(Bound::Unbounded, Bound::Excluded),
+            to: None,
+        };
+        self.merge(window, range, None, chunk)
+    }
+
+    /// Everybody in the range, or only those wanted, ascending.
+    pub(super) fn merge(
+        &self,
+        window: Window,
+        range: Range,
+        wanted: Option<Arc<[UserId]>>,
+        chunk: usize,
+    ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
+        let start = move || {
+            let forms = [Form::ObjectId, Form::Text];
+            let stacks = window
+                .days()
+                .flat_map(move |day| forms.map(|form| StackId { day, form }));
+            stacks
+                .map(|id| Source::start(self.clone(), id, range.clone(), wanted.clone()))
+                .collect()
+        };
+        // Nothing is asked before somebody reads the stream.
+        let sources = stream::once(async move { Ok(start()) });
+        sources
+            .map_ok(move |sources: Vec<Source>| {
+                stream::try_unfold(sources, move |mut sources| async move {
+                    let people = take(&mut sources, chunk.max(1)).await?;
+                    Ok((!people.is_empty()).then_some((people, sources)))
+                })
+            })
+            .try_flatten()
+            .boxed()
+    }
+}
+
+/// The next people from all sources, at most `chunk`.
+async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>> {
+    let mut people = Vec::with_capacity(chunk.min(10_000));
+    while people.len() < chunk {
+        for source in &mut *sources {
+            source.fill().await?;
+        }
+        let Some(user) = sources.iter().filter_map(Source::user).min().cloned() else {
+            break;
+        };
+        let stacks = sources
+            .iter_mut()
+            .filter(|source| source.user() == Some(&user))
+            .filter_map(|source| source.ready.next())
+            .map(|found| found.stack)
+            .collect();
+        people.push(PersonStacks { user, stacks });
+    }
+    Ok(people)
+}
+
+/// One cursor's documents, in order.
+struct Source {
+    ready: std::vec::IntoIter<Found>,
+    /// What was read ahead; ends when everything was read.
+    ahead: mpsc::Receiver<Result<Vec<Found>>>,
+}
+
+impl Source {
+    fn start(store: Mongo, id: StackId, range: Range, wanted: Option<Arc<[UserId]>>) -> Self {
+        let (give, ahead) = mpsc::channel(AHEAD);
+        let reader = Reader {
+            doing: format!("reading the stacks of {}", id.day),
+            store,
+            id,
+            range,
+            wanted,
+            give,
+        };
+        // Ends by itself: at the end, at an error, or when nobody listens any more.
+        tokio::spawn(reader.run());
+        let ready = Vec::new().into_iter();
+        Self { ready, ahead }
+    }
+
+    /// Makes sure that something is ready, unless there is nothing any more.
+    async fn fill(&mut self) -> Result<()> {
+        while self.ready.as_slice().is_empty() {
+            match self.ahead.recv().await {
+                Some(batch) => self.ready = batch?.into_iter(),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn user(&self) -> Option<&UserId> {
+        self.ready.as_slice().first().map(|found| &found.user)
+    }
+}
+
+/// Reads one day's documents of one form ahead of the merge.
+struct Reader {
+    doing: String,
+    store: Mongo,
+    id: StackId,
+    range: Range,
+    wanted: Option<Arc<[UserId]>>,
+    give: mpsc::Sender<Result<Vec<Found>>>,
+}
+
+impl Reader {
+    async fn run(mut self) {
+        if let Err(error) = self.read().await {
+            // Nobody listens any more: then nobody needs to know.
+            drop(self.give.send(Err(error)).await);
+        }
+    }
+
+    async fn read(&mut self) -> Result<()> {
+        let mut reopened = 0;
+        while let Some(filter) = self.range.filter(self.id.form) {
+            let mut cursor = self.open(&filter).await?;
+            let failure = loop {
+                let limit = self.store.0.options.attempt;
+                let batch = match tokio::time::timeout(limit, cursor.next()).await {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(Ok(batch))) => batch,
+                    Ok(Some(Err(error))) => break Failure::from(error),
+                    Err(_) => break Failure::silent(limit),
+                };
+                let (found, last) = self.decode(&batch)?;
+                if let Some(last) = last {
+                    self.range.from = Bound::Excluded(last);
+                    reopened = 0;
+                }
+                if !found.is_empty() && self.give.send(Ok(found)).await.is_err() {
+                    return Ok(());
+                }
+            };
+            reopened += 1;
+            let lost = failure.passing || failure.code.is_some_and(|code| LOST.contains(&code));
+            if !lost || reopened > REOPENED {
+                return Err(Error::database(&self.doing, failure));
+            }
+        }
+        Ok(())
+    }
+
+    async fn open(&self, filter: &Document) -> Result<RawBatchCursor> {
+        let days = self
+            .store
+            .0
+            .db
+            .collection::<RawDocumentBuf>(&self.id.day.collection());
+        let open = self.store.patiently(&self.doing, || {
+            let find = days
+                .find(filter.clone())
+                .sort(doc! {"_id": 1})
+                .batch_size(BATCH);
+            async move { Ok(find.batch().await?) }
+        });
+        open.await
+    }
+
+    /// What a batch holds of those wanted, and the last user in it.
+    fn decode(&self, batch: &RawBatch) -> Result<(Vec<Found>, Option<UserId>)> {
+        let corrupt =
+            |error: Malformed| Error::corrupt(format!("a stack of {}", self.id.day), error);
+        let documents = batch
+            .doc_slices()
+            .map_err(|error| Error::database(&self.doing, Failure::from(error)))?;
+        let mut found = Vec::with_capacity(BATCH as usize);
+        let mut last = None;
+        let mut wanted = self.wanted.as_deref().map(Wanted::new);
+        for document in documents.iter_elements() {
+            let document = document.map_err(|_| corrupt(Malformed))?;
+            let Some(document) = document.value().ok().and_then(|value| value.as_document()) else {
+                return Err(corrupt(Malformed));
+            };
+            let Some(stack) = RawStack::read(document.as_bytes()).map_err(corrupt)? else {
+                continue;
+            };
+            let user = stack.user.user();
+            if wanted.as_mut().is_none_or(|wanted| wanted.has(&user)) {
+                let entries = stack.entries().map_err(corrupt)?;
+                let (id, user) = (self.id, user.clone());
+                found.push(Found {
+                    user,
+                    stack: Stack { id, entries },
+                });
+            }
+            last = Some(user);
+        }
+        Ok((found, last))
+    }
+}
+
+/// What says that a cursor is gone: it was idle for too long, killed, or its server is another now.
+const LOST: [i32; 3] = [43, 237, 175];
+
+/// Ascending users, asked about in ascending order.
+struct Wanted<'a>(&'a [UserId]);
+
+impl<'a> Wanted<'a> {
+    fn new(users: &'a [UserId]) -> Self {
+        Self(users)
+    }
+
+    fn has(&mut self, user: &UserId) -> bool {
+        // Galloping: the next one wanted is usually near.
+        let mut step = 1;
+        while self.0.get(step).is_some_and(|next| next < user) {
+            step *= 2;
+        }
+        let end = self.0.len().min(step + 1);
+        let skip = self.0[..end].partition_point(|next| next < user);
+        self.0 = &self.0[skip..];
+        self.0.first().map(|next| next.cmp(user)) == Some(Ordering::Equal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(text: &str) -> UserId {
+        UserId::stored(text)
+    }
+
+    #[test]
+    fn the_first_object_id_after_a_text_is_found() {
+        let cases = [
+            ("", Some("000000000000000000000000")),
+            ("0", Some("000000000000000000000000")),
+            ("5", Some("500000000000000000000000")),
+            ("alice", Some("b00000000000000000000000")),
+            ("AB", Some("a00000000000000000000000")),
+            ("f g", Some("f00000000000000000000000")),
+            ("bob", Some("c00000000000000000000000")),
+            ("fz", None),
+            ("zoe", None),
+            ("ffffffffffffffffffffffff", None),
+            ("ffffffffffffffffffffffe", Some("ffffffffffffffffffffffe0")),
+            ("fffffffffffffffffffffffe", Some("ffffffffffffffffffffffff")),
+            ("5334647b139b2165160000ff", Some("5334647b139b216516000100")),
+            (
+                "5334647b139b2165160000ff0",
+                Some("5334647b139b216516000100"),
+            ),
+            ("5334647b139b2165160000f/", Some("5334647b139b2165160000f0")),
+            ("5334647b139b2165160000fx", Some("5334647b139b216516000100")),
+        ];
+        for (text, expected) in cases {
+            let found = first_after(&user(text)).map(|id| id.to_string());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_stands_after_the_text_and_nothing_lies_between(text in "[0-9a-f/:g]{0,26}") {
+            match first_after(&user(&text)) {
+                None => proptest::prop_assert!("ffffffffffffffffffffffff" <= text.as_str()),
+                Some(id) => {
+                    proptest::prop_assert!(id.to_string() > text);
+                    let before = (u128::from_str_radix(&id.to_string(), 16).unwrap()).checked_sub(1);
+                    if let Some(before) = before {
+                        let before = format!("{before:024x}");
+                        proptest::prop_assert!(before <= text);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn only_those_wanted_are_had(all in proptest::collection::btree_set("[a-d]{1,3}", 0..40), pick in 0u64..) {
+            let all: Vec<UserId> = all.iter().map(user_of).collect();
+            let some: Vec<UserId> = all
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| pick >> (index % 64) & 1 == 1)
+                .map(|(_, user)| user.clone())
+                .collect();
+            let mut wanted = Wanted::new(&some);
+            for user in &all {
+                proptest::prop_assert_eq!(wanted.has(user), some.contains(user));
+            }
+        }
+    }
+
+    fn user_of(text: impl AsRef<str>) -> UserId {
+        user(text.as_ref())
+    }
+}

@@ -1,0 +1,223 @@
+//! Reading the window of people who are named: few of them by look-ups, most of a range by reading
+//! the range.
+//!
+//! The rule: `$in` on the `_id` of a clustered collection reads all of it (MongoDB 6.0), so there
+//! people are asked for by equality: one command a person unites their days. On ordinary
+//! collections, which older writers made, `$in` is the fastest there is.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bson::oid::ObjectId as Oid;
+use bson::{Bson, RawDocumentBuf, doc};
+use futures::TryStreamExt;
+
+use super::decode::RawStack;
+use super::scan::Range;
+use super::{Layout, Mongo, at_once};
+use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
+use crate::store::{Error, Result};
+
+/// From how many people on it pays to find out how the days are laid out.
+const MANY: usize = 16;
+/// How many people are asked about at the same time.
+const AT_ONCE: usize = 8;
+/// Ids in one `$in`.
+const IDS: usize = 1_000;
+/// People a chunk while a range is read.
+const CHUNK: usize = 1_000;
+
+impl Mongo {
+    pub(super) async fn windows_between(
+        &self,
+        window: Window,
+        people: &[UserId],
+    ) -> Result<Vec<PersonStacks>> {
+        let (Some(first), Some(last)) = (people.first(), people.last()) else {
+            return Ok(Vec::new());
+        };
+        let range = Range {
+            from: Bound::Included(first.clone()),
+            to: Some(last.clone()),
+        };
+        let mut found = Found::default();
+        let mut chunks = self.merge(window, range, Some(Arc::from(people)), CHUNK);
+        while let Some(chunk) = chunks.try_next().await? {
+            found
+                .0
+                .extend(chunk.into_iter().map(|person| (person.user, person.stacks)));
+        }
+        Ok(found.in_order(people))
+    }
+
+    pub(super) async fn windows_of_each(
+        &self,
+        window: Window,
+        people: &[UserId],
+    ) -> Result<Vec<PersonStacks>> {
+        let layouts = match people.len() {
+            ..MANY => HashMap::new(),
+            MANY.. => self.layouts(window).await?,
+        };
+        let (ordinary, other): (Vec<Day>, Vec<Day>) = window
+            .days()
+            .partition(|day| layouts.get(day) == Some(&Layout::Ordinary));
+        // With many people, days that are in no list do not exist.
+        let other: Vec<Day> = other
+            .into_iter()
+            .filter(|day| people.len() < MANY || layouts.contains_key(day))
+            .collect();
+        let mut found = Found::default();
+        if !other.is_empty() {
+            let look = |person: usize| self.look_up(&other, &people[person]);
+            at_once(AT_ONCE, 0..people.len(), look, |stacks| found.add(stacks)).await?;
+        }
+        for day in ordinary {
+            let chunks: Vec<&[UserId]> = people.chunks(IDS).collect();
+            let look = |chunk: usize| self.look_up_all(day, chunks[chunk]);
+            at_once(2, 0..chunks.len(), look, |stacks| found.add(stacks)).await?;
+        }
+        Ok(found.in_order(people))
+    }
+
+    /// One person's stacks of these days, by one command.
+    async fn look_up(&self, days: &[Day], user: &UserId) -> Result<Vec<(UserId, Stack)>> {
+        let mut branches = days.iter().enumerate().flat_map(|(index, day)| {
+            let branch = move |id: Bson| {
+                let own = doc! {"$match": {"_id": {"$eq": id}}};
+                (
+                    day.collection(),
+                    vec![own, doc! {"$set": {"day": index as i32}}],
+                )
+            };
+            spellings(user).map(branch)
+        });
+        let Some((first, mut pipeline)) = branches.next() else {
+            return Ok(Vec::new());
+        };
+        pipeline.extend(branches.map(|(coll, pipeline)| {
+            doc! {"$unionWith": {"coll": coll, "pipeline": pipeline}}
+        }));
+        let doing = "reading a person's stacks";
+        let documents: Vec<RawDocumentBuf> = self
+            .patiently(doing, || {
+                let first = self.0.db.collection::<RawDocumentBuf>(&first);
+                let pipeline = pipeline.clone();
+                async move {
+                    let found = first.aggregate(pipeline).with_type().await?;
+                    Ok(found.try_collect().await?)
+                }
+            })
+            .await?;
+        let day = |stack: &RawStack<'_>| {
+            let index = stack.number("day").ok().flatten()?;
+            days.get(index as usize).copied()
+        };
+        documents
+            .iter()
+            .filter_map(|document| read(document, day).transpose())
+            .collect()
+    }
+
+    /// Many people's stacks of one ordinary day.
+    async fn look_up_all(&self, day: Day, people: &[UserId]) -> Result<Vec<(UserId, Stack)>> {
+        let ids: Vec<Bson> = people.iter().flat_map(spellings).collect();
+        let filter = doc! {"_id": {"$in": ids}};
+        let doing = format!("reading stacks of {day}");
+        let documents: Vec<RawDocumentBuf> = self
+            .patiently(&doing, || {
+                let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
+                let filter = filter.clone();
+                async move { Ok(days.find(filter).await?.try_collect().await?) }
+            })
+            .await?;
+        documents
+            .iter()
+            .filter_map(|document| read(document, |_| Some(day)).transpose())
+            .collect()
+    }
+
+    /// How the days of a window are laid out, as far as they exist. Asked once for each day.
+    pub(super) async fn layouts(&self, window: Window) -> Result<HashMap<Day, Layout>> {
+        let unknown: Vec<String> = window
+            .days()
+            .filter(|day| self.layout(*day).is_none())
+            .map(Day::collection)
+            .collect();
+        if !unknown.is_empty() {
+            let filter = doc! {"name": {"$in": unknown}};
+            let listed: Vec<_> = self
+                .patiently("listing day collections", || {
+                    let filter = filter.clone();
+                    async move {
+                        let listed = self.0.db.list_collections().filter(filter).await?;
+                        Ok(listed.try_collect().await?)
+                    }
+                })
+                .await?;
+            for collection in listed {
+                if let Some(day) = Day::of_collection(&collection.name) {
+                    let layout = match collection.options.clustered_index {
+                        Some(_) => Layout::Clustered,
+                        None => Layout::Ordinary,
+                    };
+                    self.note_layout(day, Some(layout));
+                }
+            }
+        }
+        let known = |day| self.layout(day).map(|layout| (day, layout));
+        Ok(window.days().filter_map(known).collect())
+    }
+}
+
+/// How a person's `_id` may be spelt: as an ObjectId, where it can be one, and as text.
+fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
+    let legacy = user
+        .legacy()
+        .map(|id| Bson::ObjectId(Oid::from_bytes(id.bytes())));
+    legacy.into_iter().chain([Bson::String(user.to_string())])
+}
+
+fn read(
+    document: &RawDocumentBuf,
+    day: impl Fn(&RawStack<'_>) -> Option<Day>,
+) -> Result<Option<(UserId, Stack)>> {
+    let corrupt = |error| Error::corrupt("a stack", error);
+    let Some(stack) = RawStack::read(document.as_bytes()).map_err(corrupt)? else {
+        return Ok(None);
+    };
+    let Some(day) = day(&stack) else {
+        return Ok(None);
+    };
+    let id = StackId {
+        day,
+        form: stack.user.form(),
+    };
+    let entries = stack.entries().map_err(corrupt)?;
+    Ok(Some((stack.user.user(), Stack { id, entries })))
+}
+
+/// Stacks by person, in whatever order they come.
+#[derive(Default)]
+struct Found(HashMap<UserId, Vec<Stack>>);
+
+impl Found {
+    fn add(&mut self, stacks: Vec<(UserId, Stack)>) {
+        for (user, stack) in stacks {
+            self.0.entry(user).or_default().push(stack);
+        }
+    }
+
+    fn in_order(mut self, people: &[UserId]) -> Vec<PersonStacks> {
+        let person = |user: &UserId| {
+            let mut stacks = self.0.remove(user).unwrap_or_default();
+            stacks.sort_by_key(|stack| stack.id);
+            PersonStacks {
+                user: user.clone(),
+                stacks,
+            }
+        };
+        people.iter().map(person).collect()
+    }
+}
