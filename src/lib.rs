@@ -4,4 +4,5 @@ pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod mail;
+pub mod render;
 pub mod store;

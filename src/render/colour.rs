@@ -1,0 +1,125 @@
+//! The accent colour, made legible on both the light and the dark page.
+//!
+//! The rule: whatever colour a site chose, text in it has the contrast WCAG asks of text (4.5 to 1).
+
+use std::fmt;
+
+use crate::domain::name::Invalid;
+
+/// A colour written `#rrggbb`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Colour([u8; 3]);
+
+/// The ground of a mail on a light and on a dark screen, as `body.html` has them.
+pub const PAPER: Colour = Colour([0xff, 0xff, 0xff]);
+pub const NIGHT: Colour = Colour([0x1b, 0x1a, 0x19]);
+
+impl Colour {
+    const BLACK: Self = Self([0; 3]);
+    const WHITE: Self = Self([0xff; 3]);
+    const READABLE: f64 = 4.5;
+
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let refuse = || Invalid::new("accent colour", text, "is not written as #rrggbb");
+        let digits = text.strip_prefix('#').ok_or_else(refuse)?;
+        if digits.len() != 6 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(refuse());
+        }
+        let mut channels = [0; 3];
+        for (channel, at) in channels.iter_mut().zip([0, 2, 4]) {
+            *channel = u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| refuse())?;
+        }
+        Ok(Self(channels))
+    }
+
+    /// This colour, or the nearest shade of it that can be read on that ground.
+    pub fn readable_on(self, ground: Self) -> Self {
+        let towards = if ground.luminance() > 0.5 {
+            Self::BLACK
+        } else {
+            Self::WHITE
+        };
+        (0..=20)
+            .map(|step| self.mixed(towards, f64::from(step) / 20.0))
+            .find(|shade| shade.contrast(ground) >= Self::READABLE)
+            .unwrap_or(towards)
+    }
+
+    fn mixed(self, other: Self, share: f64) -> Self {
+        let mut channels = [0; 3];
+        for (channel, (a, b)) in channels.iter_mut().zip(self.0.into_iter().zip(other.0)) {
+            *channel = (f64::from(a) * (1.0 - share) + f64::from(b) * share).round() as u8;
+        }
+        Self(channels)
+    }
+
+    /// Relative luminance, as WCAG 2 defines it.
+    fn luminance(self) -> f64 {
+        let [r, g, b] = self.0.map(|channel| {
+            let c = f64::from(channel) / 255.0;
+            if c <= 0.04045 {
+                c / 12.92
+            } else {
+                ((c + 0.055) / 1.055).powf(2.4)
+            }
+        });
+        0.2126 * r + 0.7152 * g + 0.0722 * b
+    }
+
+    fn contrast(self, other: Self) -> f64 {
+        let (a, b) = (self.luminance(), other.luminance());
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+}
+
+impl fmt::Display for Colour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [r, g, b] = self.0;
+        write!(f, "#{r:02x}{g:02x}{b:02x}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_six_digits_after_a_hash_are_a_colour() {
+        assert_eq!(Colour::parse("#1F4e79").unwrap().to_string(), "#1f4e79");
+        for text in [
+            "",
+            "#",
+            "1f4e79",
+            "#fff",
+            "#1f4e7",
+            "#1f4e7g",
+            "red",
+            "#1f4e79;}",
+            "#é4e79",
+        ] {
+            assert!(Colour::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn any_accent_can_be_read_on_both_grounds() {
+        for text in [
+            "#1f4e79", "#000000", "#ffffff", "#ffff00", "#ff0000", "#808080", "#00ff88",
+        ] {
+            let accent = Colour::parse(text).unwrap();
+            for ground in [PAPER, NIGHT] {
+                let shade = accent.readable_on(ground);
+                assert!(
+                    shade.contrast(ground) >= 4.5,
+                    "{text} on {ground} is {shade}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_colour_that_can_be_read_stays_as_it_is() {
+        let accent = Colour::parse("#1f4e79").unwrap();
+        assert_eq!(accent.readable_on(PAPER), accent);
+    }
+}

@@ -1,0 +1,349 @@
+//! Styles are written once, in a style sheet, and stand in each element's `style` when the mail leaves: mail programs
+//! drop sheets.
+//!
+//! The rule: inlining happens to the *template*, once, as it costs as much as rendering does. Template tags are put behind
+//! masks that an HTML parser carries through: comments between elements, words within values. If an element's styles depend on
+//! the mail, or the parser had to mend the template, nothing is guessed: [`template`] says so, and each mail is inlined.
+
+use css_inline::{CSSInliner, InlineError};
+
+/// The inliner: no network, no files, `@media` stays in a sheet of its own.
+pub fn inliner() -> CSSInliner<'static> {
+    CSSInliner::options()
+        .load_remote_stylesheets(false)
+        .keep_at_rules(true)
+        .minify_css(true)
+        .build()
+}
+
+/// The template with its styles inlined; `None` if that can only be done to a finished mail.
+pub fn template(inliner: &CSSInliner<'_>, source: &str) -> Result<Option<String>, InlineError> {
+    let (masked, tags) = mask(source);
+    let inlined = mail(inliner, &masked)?;
+    let done = steady(&masked) && skeleton(&masked) == skeleton(&inlined);
+    Ok(done.then(|| unmask(inlined, &tags)))
+}
+
+/// A finished mail with its styles inlined.
+pub fn mail(inliner: &CSSInliner<'_>, html: &str) -> Result<String, InlineError> {
+    inliner.inline(html).map(sheet_last)
+}
+
+/// The inliner puts what must remain a sheet (`@media`) first in the head, where it pushes the declaration of the
+/// character set out of the first kilobyte, in which programs look for it. It goes to the head's end.
+fn sheet_last(html: String) -> String {
+    const END: &str = "</style>";
+    let moved = || {
+        let (before, rest) = html.split_once("<head>")?;
+        let sheet = rest.starts_with("<style>").then(|| rest.find(END))?? + END.len();
+        let (sheet, rest) = rest.split_at(sheet);
+        let (head, body) = rest.split_once("</head>")?;
+        let (head, body) = (head.trim(), body.trim_start());
+        Some(format!("{before}<head>\n{head}\n{sheet}\n</head>\n{body}"))
+    };
+    moved().unwrap_or(html)
+}
+
+/// What stands for the nth template tag. No mask begins another one.
+fn word(n: usize) -> String {
+    format!("{MASK}{n}-x")
+}
+
+const MASK: &str = "tidings-tag-";
+
+/// Puts masks in the place of `{{ }}`, `{% %}` and `{# #}`.
+fn mask(source: &str) -> (String, Vec<&str>) {
+    let mut tags = Vec::new();
+    let mut words = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        words.push_str(before);
+        let tag = &from[..tag_len(from)];
+        if tag.len() > 1 {
+            words.push_str(&word(tags.len()));
+            tags.push(tag);
+        } else {
+            words.push('{');
+        }
+        rest = &from[tag.len()..];
+    }
+    words.push_str(rest);
+    let mut masked = String::with_capacity(words.len());
+    let mut n = 0;
+    for piece in pieces(&words) {
+        match piece {
+            Piece::Text(text) => {
+                let mut rest = text;
+                while let Some((before, after)) = rest.split_once(&word(n)) {
+                    masked.push_str(&format!("{before}<!--{}-->", word(n)));
+                    rest = after;
+                    n += 1;
+                }
+                masked.push_str(rest);
+            }
+            Piece::Element(text) | Piece::Comment(text) | Piece::Raw(text) => {
+                masked.push_str(text);
+                n += text.matches(MASK).count();
+            }
+        }
+    }
+    (masked, tags)
+}
+
+fn unmask(mut html: String, tags: &[&str]) -> String {
+    for (n, tag) in tags.iter().enumerate() {
+        let word = word(n);
+        html = html
+            .replace(&format!("<!--{word}-->"), tag)
+            .replace(&word, tag);
+    }
+    html
+}
+
+/// How long the template tag is that this text begins with; 1 if it is but a brace.
+fn tag_len(text: &str) -> usize {
+    let end = match text.as_bytes().get(1) {
+        Some(b'{') => "}}",
+        Some(b'%') => "%}",
+        Some(b'#') => return text.find("#}").map_or(1, |at| at + 2),
+        _ => return 1,
+    };
+    let mut quote = None;
+    for (at, c) in text.char_indices().skip(2) {
+        match quote {
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None if text[at..].starts_with(end) => return at + end.len(),
+            None => {}
+        }
+    }
+    1
+}
+
+/// HTML cut into what a mask must know apart.
+enum Piece<'a> {
+    Text(&'a str),
+    /// A comment, a doctype.
+    Comment(&'a str),
+    /// `<name …>` or `</name>`.
+    Element(&'a str),
+    /// What stands in a title or a style sheet.
+    Raw(&'a str),
+}
+
+fn pieces(html: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = html;
+    let mut raw: Option<&str> = None;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (kind, len): (fn(_) -> _, _) = if let Some(name) = raw.take() {
+            (Piece::Raw, end_of_raw(rest, name))
+        } else if rest.starts_with("<!--") {
+            (
+                Piece::Comment,
+                rest.find("-->").map_or(rest.len(), |at| at + 3),
+            )
+        } else if rest.starts_with("<!") {
+            (
+                Piece::Comment,
+                rest.find('>').map_or(rest.len(), |at| at + 1),
+            )
+        } else if begins_element(rest) {
+            raw = raw_content(rest);
+            (Piece::Element, end_of_element(rest))
+        } else {
+            let next = rest.char_indices().skip(1).find(|(at, c)| {
+                *c == '<' && (rest[*at..].starts_with("<!") || begins_element(&rest[*at..]))
+            });
+            (Piece::Text, next.map_or(rest.len(), |(at, _)| at))
+        };
+        let (piece, after) = rest.split_at(len);
+        rest = after;
+        Some(kind(piece))
+    })
+}
+
+fn begins_element(text: &str) -> bool {
+    text.strip_prefix('<')
+        .map(|after| after.strip_prefix('/').unwrap_or(after))
+        .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
+}
+
+fn end_of_element(text: &str) -> usize {
+    let mut quote = None;
+    for (at, c) in text.char_indices() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None if c == '>' => return at + 1,
+            None => {}
+        }
+    }
+    text.len()
+}
+
+/// The name of the element that begins here, `/` first if it ends here.
+fn element_name(text: &str) -> &str {
+    let name = text.trim_start_matches('<');
+    let end = name
+        .char_indices()
+        .find(|(at, c)| *at > 0 && !c.is_ascii_alphanumeric())
+        .map_or(name.len(), |(at, _)| at);
+    &name[..end]
+}
+
+fn raw_content(text: &str) -> Option<&'static str> {
+    ["style", "title", "script", "textarea"]
+        .into_iter()
+        .find(|name| element_name(text).eq_ignore_ascii_case(name))
+}
+
+fn end_of_raw(text: &str, name: &str) -> usize {
+    let end = format!("</{name}");
+    (0..text.len())
+        .filter(|at| text.is_char_boundary(*at))
+        .find(|at| {
+            text[*at..]
+                .get(..end.len())
+                .is_some_and(|here| here.eq_ignore_ascii_case(&end))
+        })
+        .unwrap_or(text.len())
+}
+
+/// What must be the same before and after: elements and masks, in order. Style sheets go, and a parser may add what may
+/// be left out.
+fn skeleton(html: &str) -> Vec<String> {
+    const MAY_COME_OR_GO: [&str; 5] = ["html", "head", "body", "tbody", "style"];
+    let mut bones = Vec::new();
+    for piece in pieces(html) {
+        match piece {
+            Piece::Element(text) => {
+                let name = element_name(text).to_ascii_lowercase();
+                if !MAY_COME_OR_GO.contains(&name.trim_start_matches('/')) {
+                    bones.push(name);
+                }
+            }
+            Piece::Comment(text) if text.contains(MASK) => bones.push(text.to_owned()),
+            Piece::Text(_) | Piece::Comment(_) | Piece::Raw(_) => {}
+        }
+    }
+    bones
+}
+
+/// Whether every element is what it is without its masks: they stand in values only, and not in those that say which
+/// styles it has.
+fn steady(html: &str) -> bool {
+    const DECIDING: [&str; 3] = ["class", "id", "style"];
+    pieces(html).all(|piece| match piece {
+        Piece::Element(text) if text.contains(MASK) => {
+            let mut rest = text;
+            while let Some(open) = rest.find(['"', '\'']) {
+                let (before, from) = rest.split_at(open);
+                let Some(len) = from[1..].find(&from[..1]) else {
+                    break;
+                };
+                let value = &from[1..=len];
+                let name = before
+                    .trim_end_matches([' ', '='])
+                    .rsplit(char::is_whitespace)
+                    .next();
+                let deciding = name.is_some_and(|name| {
+                    DECIDING
+                        .iter()
+                        .any(|deciding| name.eq_ignore_ascii_case(deciding))
+                });
+                if before.contains(MASK) || (deciding && value.contains(MASK)) {
+                    return false;
+                }
+                rest = &from[len + 2..];
+            }
+            !rest.contains(MASK)
+        }
+        _ => true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inlined(source: &str) -> Option<String> {
+        template(&inliner(), source).unwrap()
+    }
+
+    #[test]
+    fn tags_come_through_wherever_they_stand() {
+        let source = r#"<!DOCTYPE html><html><head><title>{{ subject }}</title>
+<style>p { color: {{ site.accent }}; margin: 0 } @media (max-width: 600px) { p { color: {{ x }} } }</style>
+</head><body lang="{{ a }}">{# a > b #}
+<table>{% for item in items %}{% if item.n < 3 and item.s > "%}" %}
+<tr><td><p><a href="{{ item.url }}">{{ item.title }}</a> {&amp;}</p></td></tr>
+{%- endif %}{% endfor %}</table></body></html>"#;
+
+        let html = inlined(source).unwrap();
+
+        for part in [
+            "<head>\n<title>{{ subject }}</title>\n<style>@media",
+            "@media (max-width: 600px) { p { color: {{ x }} } }",
+            r#"<body lang="{{ a }}">{# a > b #}"#,
+            r#"<table>{% for item in items %}{% if item.n < 3 and item.s > "%}" %}"#,
+            r#"<p style="color:{{ site.accent }};margin:0"><a href="{{ item.url }}">{{ item.title }}</a> {&amp;}</p>"#,
+            "{%- endif %}{% endfor %}</tbody></table>",
+        ] {
+            assert!(html.contains(part), "{part}\nis not in\n{html}");
+        }
+        assert!(!html.contains("tidings-tag"), "{html}");
+    }
+
+    #[test]
+    fn a_tag_that_cuts_through_elements_is_left_to_each_mail() {
+        let source = "<style>b{color:red}</style>{% if x %}<a href='u'>{% else %}<b>{% endif %}t{% if x %}</a>{% else %}</b>{% endif %}";
+
+        assert_eq!(inlined(source), None);
+    }
+
+    #[test]
+    fn what_a_parser_would_move_is_left_to_each_mail() {
+        assert_eq!(inlined("<table><tr><p>{{ x }}</p></tr></table>"), None);
+        assert_eq!(inlined("<p><div>{{ x }}</div></p>"), None);
+    }
+
+    #[test]
+    fn an_element_whose_styles_depend_on_the_mail_is_left_to_each_mail() {
+        for source in [
+            "<h{{ n }}>x</h{{ n }}>",
+            "<p{% if x %} hidden{% endif %}>x</p>",
+            "<p class='a{% if x %} b{% endif %}'>x</p>",
+            "<p ID = \"{{ x }}\">x</p>",
+            "<p title='a' style=\"width:{{ x }}px\">x</p>",
+            "<p title={{ x }}>x</p>",
+        ] {
+            assert_eq!(inlined(source), None, "{source}");
+        }
+        assert!(inlined("<p title='{{ x }}' lang = \"{{ y }}\">x</p>").is_some());
+    }
+
+    #[test]
+    fn lone_braces_and_open_ends_do_no_harm() {
+        for source in [
+            "{",
+            "{{",
+            "{% if",
+            "a { b } c",
+            "<",
+            "<p",
+            "<!--",
+            "<style>",
+            "{#",
+            "<é>{{ é }}",
+        ] {
+            let (masked, tags) = mask(source);
+            assert_eq!(unmask(masked, &tags), source);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Templates become mails: subject, HTML and text.
+//!
+//! The rule: a mail that is rendered can be sent. Its HTML stays under 90 KB, as Gmail hides what comes after 102 KB; its
+//! subject is one line of at most 150 characters; nothing in an object can break out of its place. What a template can
+//! get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how styles get into the elements.
+
+mod colour;
+mod inline;
+mod sample;
+mod templates;
+mod text;
+mod view;
+
+use std::path::PathBuf;
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+
+use crate::domain::digest::{Digest, Section};
+use crate::domain::{Cadence, User};
+
+use colour::Colour;
+use templates::{HTML, SUBJECT, TEXT, Templates};
+use view::{DigestView, SiteView};
+
+pub use templates::{Error, Line};
+
+/// No part of a mail has this many bytes.
+pub const MAX_BYTES: usize = 90_000;
+/// The longest subject, in characters.
+pub const MAX_SUBJECT: usize = 150;
+
+/// More items than fit into any mail.
+const MAX_ITEMS: usize = 600;
+/// More sections than fit into any mail.
+const MAX_SECTIONS: usize = 200;
+
+/// Who writes, and how it looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    pub name: String,
+    /// Where the name and "+12 more" lead.
+    pub url: Option<String>,
+    /// Shown at the end, line by line.
+    pub postal_address: Option<String>,
+    /// The colour of links, as `#rrggbb`; shades that can be read are made of it.
+    pub accent: String,
+}
+
+/// A digest to be rendered.
+#[derive(Debug, Clone)]
+pub struct DigestMail<'a> {
+    pub user: &'a User,
+    pub digest: &'a Digest,
+    pub cadence: Cadence,
+    /// Such as `2014-W17`.
+    pub period: &'a str,
+    pub at: DateTime<Utc>,
+    /// The zone in which its days are named.
+    pub tz: Tz,
+    pub links: Links,
+}
+
+/// Links by which people slow or stop the mails; each is shown if it is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Links {
+    pub preferences: Option<String>,
+    pub unsubscribe: Option<String>,
+}
+
+/// A mail without its envelope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    pub subject: String,
+    pub html: String,
+    pub text: String,
+}
+
+/// Templates, compiled and tried out.
+pub struct Renderer {
+    templates: Templates,
+}
+
+impl Renderer {
+    /// Compiles the templates and tries them on sample mails. A template in `overrides` (`digest/subject.txt`,
+    /// `digest/body.txt`, `digest/body.html`) takes the place of the built-in one.
+    pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
+        let accent = Colour::parse(&site.accent)?;
+        let site = SiteView::new(
+            &site,
+            accent.readable_on(colour::PAPER).to_string(),
+            accent.readable_on(colour::NIGHT).to_string(),
+        );
+        let globals = vec![("site", Value::from(Serde(&site)))];
+        let mut renderer = Self {
+            templates: Templates::load(overrides.as_deref(), globals)?,
+        };
+        renderer.try_out()?;
+        renderer.templates.inline_styles()?;
+        renderer.try_out()?;
+        Ok(renderer)
+    }
+
+    /// Renders a digest. Where that would be too long, the longest sections show fewer items and count the rest.
+    pub fn digest(&self, mail: &DigestMail<'_>) -> Result<Rendered, Error> {
+        let mut shown: Vec<usize> = mail
+            .digest
+            .sections
+            .iter()
+            .take(MAX_SECTIONS)
+            .map(|section: &Section| section.items.len())
+            .collect();
+        level(&mut shown, MAX_ITEMS);
+        loop {
+            let rendered = self.fill_in(mail, &shown)?;
+            let bytes = rendered.html.len().max(rendered.text.len());
+            if bytes < MAX_BYTES {
+                return Ok(rendered);
+            }
+            let items: usize = shown.iter().sum();
+            if items > 0 {
+                // In proportion, and a little less: what is not items does not shrink with them.
+                level(
+                    &mut shown,
+                    (items * MAX_BYTES / bytes * 95 / 100).min(items - 1),
+                );
+            } else if shown.len() > 1 {
+                shown.truncate(shown.len() / 2);
+            } else {
+                let longer = if rendered.html.len() == bytes {
+                    HTML
+                } else {
+                    TEXT
+                };
+                return Err(Error::TooLong {
+                    file: self.templates.file(longer),
+                    bytes,
+                });
+            }
+        }
+    }
+
+    fn fill_in(&self, mail: &DigestMail<'_>, shown: &[usize]) -> Result<Rendered, Error> {
+        let view = Value::from(Serde(DigestView::new(mail, shown)));
+        let subject = self.templates.render(SUBJECT, view.clone())?;
+        let subject = text::clamp(&text::clean(&subject), MAX_SUBJECT).into_owned();
+        let view = context! { subject => &subject, ..view };
+        let html = self.templates.render(HTML, view.clone())?;
+        let text = self.templates.render(TEXT, view)?;
+        Ok(Rendered {
+            subject,
+            html,
+            text,
+        })
+    }
+
+    fn try_out(&self) -> Result<(), Error> {
+        sample::mails(|mail| self.digest(mail).map(drop))
+    }
+}
+
+/// Takes from the largest until all together are no more than `most`.
+fn level(counts: &mut [usize], most: usize) {
+    let sum_at = |counts: &[usize], height: usize| -> usize {
+        counts.iter().map(|count| (*count).min(height)).sum()
+    };
+    let highest = counts.iter().copied().max().unwrap_or(0);
+    // The greatest height at which all of it fits.
+    let (mut fits, mut too_high) = (0, highest + 1);
+    while too_high - fits > 1 {
+        let middle = fits + (too_high - fits) / 2;
+        if sum_at(counts, middle) <= most {
+            fits = middle;
+        } else {
+            too_high = middle;
+        }
+    }
+    let mut left = most.saturating_sub(sum_at(counts, fits));
+    for count in counts {
+        if *count > fits {
+            let one_more = left.min(1);
+            left -= one_more;
+            *count = fits + one_more;
+        }
+    }
+}
+
+#[cfg(test)]
+mod template_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The mails every template must be able to make: one event and many, with all that can be known of an object and with
+//! nothing. A template is tried on them before it meets a person.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use chrono_tz::Tz;
+
+use super::{DigestMail, Error, Links};
+use crate::domain::digest::{Digest, Item, Section};
+use crate::domain::{
+    Cadence, Day, EventType, Object, ObjectId, ObjectKey, Position, StackId, User, UserId,
+};
+
+/// Hands each sample to `try_out`, and stops at the first that fails.
+pub fn mails(mut try_out: impl FnMut(&DigestMail<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    let at = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
+    let nobody = User::new(UserId::stored("sample"));
+    let somebody = User {
+        name: Some("Ada".into()),
+        locale: Some("en-GB".into()),
+        ..nobody.clone()
+    };
+    let full = |n: u32| Object {
+        title: Some(format!("Sample {n}")),
+        url: Some("https://example.org/sample".into()),
+        image: Some("https://example.org/sample.jpg".into()),
+        by: Some(format!("Somebody {n}")),
+        at: Some(at),
+        ..bare(n)
+    };
+    let bares = digest(at, [("One", "One", vec![bare(0)], 0)]);
+    let one = digest(at, [("NewWork", "New works", vec![full(0)], 0)]);
+    let many = digest(
+        at,
+        [
+            ("NewWork", "New works", vec![full(0), full(1), bare(2)], 12),
+            ("NearbyShow", "Shows near you", vec![full(3)], 0),
+            ("Other", "Other", vec![], 3),
+        ],
+    );
+    let links = Links {
+        preferences: Some("https://example.org/preferences".into()),
+        unsubscribe: Some("https://example.org/unsubscribe".into()),
+    };
+    for (user, digest, cadence, links) in [
+        (&nobody, &bares, Cadence::Never, Links::default()),
+        (&somebody, &one, Cadence::Daily, links.clone()),
+        (&somebody, &many, Cadence::Weekly, links),
+    ] {
+        try_out(&DigestMail {
+            user,
+            digest,
+            cadence,
+            period: "2014-W17",
+            at,
+            tz: Tz::UTC,
+            links,
+        })?;
+    }
+    Ok(())
+}
+
+fn bare(n: u32) -> Object {
+    Object::bare(ObjectKey::stored(format!("Sample:{n}")))
+}
+
+/// A digest of sections given as type, heading, objects (newest first) and how many more there are.
+pub(super) fn digest<'a>(
+    at: DateTime<Utc>,
+    sections: impl IntoIterator<Item = (&'a str, &'a str, Vec<Object>, usize)>,
+) -> Digest {
+    let stack = StackId::of(Day::of(at));
+    let sections: Vec<Section> = sections
+        .into_iter()
+        .map(|(kind, heading, objects, more)| {
+            let kind = EventType::stored(kind);
+            let items = (0..).zip(objects).map(|(index, object)| {
+                let id = object.key.parts().map_or(object.key.as_str(), |(_, id)| id);
+                Item {
+                    position: Position { stack, index },
+                    kind: kind.clone(),
+                    id: ObjectId::stored(id),
+                    at: at - TimeDelta::hours(9 * i64::from(index % 16) + 8),
+                    object: Arc::new(object),
+                }
+            });
+            Section {
+                items: items.collect(),
+                kind: kind.clone(),
+                heading: heading.to_owned(),
+                more,
+            }
+        })
+        .collect();
+    Digest {
+        total: sections.iter().map(Section::total).sum(),
+        oldest: sections
+            .iter()
+            .flat_map(|section| &section.items)
+            .map(|item| item.at)
+            .min()
+            .unwrap_or(at),
+        sections,
+    }
+}

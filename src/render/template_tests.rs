@@ -1,0 +1,166 @@
+//! Tests of templates: an operator's own, broken ones, and how styles get into the elements.
+
+use std::path::Path;
+
+use super::tests::{at, mail, renderer, site, titled, works};
+use super::*;
+use crate::domain::UserId;
+use sample::digest;
+
+#[test]
+fn styles_inlined_once_are_those_inlined_for_each_mail() {
+    let once = renderer();
+    let mut each = renderer();
+    each.templates = Templates::load(None, vec![("site", site_value())]).unwrap();
+    let inliner = inline::inliner();
+    let user = User::new(UserId::stored("ada"));
+    for digest in [
+        digest(at(), [("A", "New works", works(0..1), 0)]),
+        digest(
+            at(),
+            [
+                ("A", "New works", works(0..5), 3),
+                ("B", "Shows", vec![titled("x")], 0),
+            ],
+        ),
+    ] {
+        let filled = each.digest(&mail(&user, &digest)).unwrap().html;
+
+        let html = once.digest(&mail(&user, &digest)).unwrap().html;
+
+        // A parser writes a hard space as an entity, and loses breaks after the end.
+        let plain = |html: &str| html.replace("&nbsp;", "\u{a0}").replace('\n', "");
+        assert!(plain(&html) == plain(&inline::mail(&inliner, &filled).unwrap()));
+    }
+}
+
+fn site_value() -> Value {
+    let accent = Colour::parse("#1f4e79").unwrap();
+    let shades =
+        [colour::PAPER, colour::NIGHT].map(|ground| accent.readable_on(ground).to_string());
+    let [light, dark] = shades;
+    Value::from(Serde(SiteView::new(&site(), light, dark)))
+}
+
+fn with_override(name: &str, template: &str) -> Result<Renderer, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(name);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, template).unwrap();
+    Renderer::new(site(), Some(folder.path().to_owned())).map_err(|error| {
+        let path = folder.path().display().to_string();
+        error.to_string().replace(&path, "templates")
+    })
+}
+
+#[test]
+fn a_template_of_ones_own_takes_the_place_of_the_built_in_one() {
+    let renderer = with_override(
+        "digest/subject.txt",
+        "{{ total }}\n  for\r\n{{ user.id }} {{ names }}",
+    )
+    .unwrap();
+    let user = User::new(UserId::stored("u".repeat(200)));
+    let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
+
+    let rendered = renderer.digest(&mail(&user, &digest)).unwrap();
+
+    assert!(
+        rendered.subject.starts_with("2 for uuu"),
+        "{}",
+        rendered.subject
+    );
+    assert_eq!(rendered.subject.chars().count(), MAX_SUBJECT);
+    assert!(rendered.html.contains("2 new works for you"));
+}
+
+#[test]
+fn a_template_that_cannot_be_inlined_beforehand_is_inlined_all_the_same() {
+    let template = "<style>p { margin: 0 } .a { color: red }</style><p class=\"{% if total > 1 %}a{% endif %}\">{{ subject }}</p>";
+    let renderer = with_override("digest/body.html", template).unwrap();
+    let user = User::new(UserId::stored("ada"));
+    let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
+
+    let html = renderer.digest(&mail(&user, &digest)).unwrap().html;
+
+    assert!(html.contains("style=\"margin:0;color:red\""), "{html}");
+}
+
+#[test]
+fn a_broken_template_is_named_with_its_line_before_any_mail_is_made() {
+    for (name, template, expected) in [
+        (
+            "digest/body.html",
+            "<p>\n{% if one %}\n</p>",
+            "templates/digest/body.html, line 3: syntax error",
+        ),
+        (
+            "digest/subject.txt",
+            "a\n{{ totl }}",
+            "templates/digest/subject.txt, line 2: undefined value",
+        ),
+        (
+            "digest/body.txt",
+            "\n\n\n{{ total|gruped }}",
+            "templates/digest/body.txt, line 4: unknown filter",
+        ),
+        (
+            "digest/body.html",
+            "<style>\np { color: red }\n</style>\n{{ sections[0].heding }}",
+            "templates/digest/body.html, line 4: undefined value",
+        ),
+        (
+            "digest/body.txt",
+            "{% for s in sections %}{% if s.more %}\n{{ s.totl }}{% endif %}{% endfor %}",
+            "templates/digest/body.txt, line 2: undefined value",
+        ),
+    ] {
+        let error = with_override(name, template).err().expect(template);
+
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_template_that_is_too_long_without_any_items_is_refused() {
+    let error = with_override("digest/body.html", &"x".repeat(100_000))
+        .err()
+        .unwrap();
+
+    assert!(
+        error.starts_with("templates/digest/body.html makes 1000"),
+        "{error}"
+    );
+}
+
+#[test]
+fn templates_that_cannot_be_read_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("templates");
+    let error = |path: &Path| Renderer::new(site(), Some(path.to_owned())).err().unwrap();
+    assert!(
+        error(&missing)
+            .to_string()
+            .contains("templates cannot be read")
+    );
+
+    std::fs::create_dir_all(missing.join("digest")).unwrap();
+    std::fs::write(missing.join("digest/body.txt"), b"\xff\xfe").unwrap();
+    assert!(
+        error(&missing)
+            .to_string()
+            .ends_with("digest/body.txt cannot be read")
+    );
+}
+
+#[test]
+fn an_accent_that_is_no_colour_is_refused() {
+    let site = Site {
+        accent: "red;} body { display: none".into(),
+        ..site()
+    };
+
+    let error = Renderer::new(site, None).err().unwrap().to_string();
+
+    assert!(error.contains("is not written as #rrggbb"), "{error}");
+}

@@ -1,0 +1,234 @@
+//! The templates: compiled in, or an operator's own, which take the place of the built-in ones file by file.
+//!
+//! The rule: whatever is wrong with a template is found when it is loaded, and named with file and line. HTML templates
+//! escape what they print; the others do not. A name that does not exist is an error, except in `{% if … %}`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use css_inline::CSSInliner;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, escape_formatter};
+
+use super::inline;
+use super::text::{clamp, grouped, wrap};
+
+/// A template: its name, and the text it has unless a folder holds another one.
+#[derive(Debug, Clone, Copy)]
+pub struct Template {
+    pub name: &'static str,
+    built_in: &'static str,
+}
+
+pub const SUBJECT: Template = Template {
+    name: "digest/subject.txt",
+    built_in: include_str!("../../templates/digest/subject.txt"),
+};
+pub const TEXT: Template = Template {
+    name: "digest/body.txt",
+    built_in: include_str!("../../templates/digest/body.txt"),
+};
+pub const HTML: Template = Template {
+    name: "digest/body.html",
+    built_in: include_str!("../../templates/digest/body.html"),
+};
+
+const ALL: [Template; 3] = [SUBJECT, TEXT, HTML];
+
+/// Why templates cannot be used, or a mail cannot be made of them.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A template is wrong: its file, the line if that is known, and what is wrong there.
+    #[error("{file}{line}: {why}")]
+    Template {
+        file: String,
+        line: Line,
+        why: String,
+    },
+    #[error("the folder of templates {path} cannot be read")]
+    Folder {
+        path: PathBuf,
+        #[source]
+        cause: std::io::Error,
+    },
+    #[error("the template {path} cannot be read")]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        cause: std::io::Error,
+    },
+    /// What the site is called or how it looks cannot stand in a mail.
+    #[error(transparent)]
+    Site(#[from] crate::domain::name::Invalid),
+    /// The templates make more than a mail may be even of nothing.
+    #[error("{file} makes {bytes} bytes of a mail without items; mail programs cut off at 102,000")]
+    TooLong { file: String, bytes: usize },
+}
+
+/// A line of a file, as it stands after its name; nothing if it is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line(pub Option<usize>);
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |line| write!(f, ", line {line}"))
+    }
+}
+
+/// The templates of one renderer, compiled.
+pub struct Templates {
+    env: Environment<'static>,
+    overrides: Option<PathBuf>,
+    /// For an HTML template that cannot be inlined before it is filled in.
+    each_mail: Option<CSSInliner<'static>>,
+}
+
+impl Templates {
+    /// Reads and compiles all templates, as they were written.
+    pub fn load(
+        overrides: Option<&Path>,
+        globals: Vec<(&'static str, Value)>,
+    ) -> Result<Self, Error> {
+        if let Some(folder) = overrides {
+            // A folder that is not there is a mistyped one, not one without templates.
+            std::fs::read_dir(folder).map_err(|cause| Error::Folder {
+                path: folder.to_owned(),
+                cause,
+            })?;
+        }
+        let mut templates = Self {
+            env: environment(globals),
+            overrides: overrides.map(Path::to_owned),
+            each_mail: None,
+        };
+        for template in ALL {
+            let source = templates.source(template)?;
+            let added = templates.env.add_template_owned(template.name, source);
+            added.map_err(|error| templates.error(template, &error))?;
+        }
+        Ok(templates)
+    }
+
+    /// Inlines the styles of the HTML template. Until then errors name the lines of the file as it was written.
+    pub fn inline_styles(&mut self) -> Result<(), Error> {
+        let inliner = inline::inliner();
+        let source = self.source(HTML)?;
+        let inlined = inline::template(&inliner, &source)
+            .map_err(|error| self.wrong(HTML, Line(None), error.to_string()))?;
+        match inlined {
+            Some(inlined) => self
+                .env
+                .add_template_owned(HTML.name, inlined)
+                .map_err(|error| self.error(HTML, &error))?,
+            None => self.each_mail = Some(inliner),
+        }
+        Ok(())
+    }
+
+    /// Fills a template in.
+    pub fn render(&self, template: Template, context: Value) -> Result<String, Error> {
+        let filled = self
+            .env
+            .get_template(template.name)
+            .and_then(|compiled| compiled.render(context))
+            .map_err(|error| self.error(template, &error))?;
+        match &self.each_mail {
+            Some(inliner) if template.name == HTML.name => inline::mail(inliner, &filled)
+                .map_err(|error| self.wrong(template, Line(None), error.to_string())),
+            _ => Ok(filled),
+        }
+    }
+
+    /// What a template is called where it can be mended.
+    pub fn file(&self, template: Template) -> String {
+        match self.own_file(template) {
+            Some(path) => path.display().to_string(),
+            None => format!("the built-in template {}", template.name),
+        }
+    }
+
+    fn own_file(&self, template: Template) -> Option<PathBuf> {
+        let path = self.overrides.as_ref()?.join(template.name);
+        path.exists().then_some(path)
+    }
+
+    fn source(&self, template: Template) -> Result<String, Error> {
+        match self.own_file(template) {
+            Some(path) => {
+                std::fs::read_to_string(&path).map_err(|cause| Error::Unreadable { path, cause })
+            }
+            None => Ok(template.built_in.to_owned()),
+        }
+    }
+
+    fn error(&self, template: Template, error: &minijinja::Error) -> Error {
+        let why = match error.detail() {
+            Some(detail) => format!("{}: {detail}", error.kind()),
+            None => error.kind().to_string(),
+        };
+        self.wrong(template, Line(error.line()), why)
+    }
+
+    fn wrong(&self, template: Template, line: Line, why: String) -> Error {
+        Error::Template {
+            file: self.file(template),
+            line,
+            why,
+        }
+    }
+}
+
+fn environment(globals: Vec<(&'static str, Value)>) -> Environment<'static> {
+    let mut env = Environment::new();
+    env.set_syntax(
+        SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()
+            .expect("the usual delimiters are not touched"),
+    );
+    env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    // Nothing prints as nothing, and links stay readable: a slash needs no escaping between quotes.
+    env.set_formatter(|out, state, value| {
+        if value.is_none() {
+            return Ok(());
+        }
+        match (state.auto_escape(), value.as_str()) {
+            (AutoEscape::Html, Some(text)) if !value.is_safe() => {
+                escape(text, |part| out.write_str(part)).map_err(minijinja::Error::from)
+            }
+            _ => escape_formatter(out, state, value),
+        }
+    });
+    env.add_filter("grouped", |n: usize| grouped(n));
+    env.add_filter("clamp", |text: String, max: usize| {
+        clamp(&text, max).into_owned()
+    });
+    env.add_filter(
+        "wrap",
+        |text: String, width: usize, indent: Option<usize>| wrap(&text, width, indent.unwrap_or(0)),
+    );
+    env.add_filter("ruled", |text: String, rule: String| {
+        format!("{text}\n{}", rule.repeat(text.chars().count().min(78)))
+    });
+    for (name, value) in globals {
+        env.add_global(name, value);
+    }
+    env
+}
+
+fn escape<E>(text: &str, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    let mut rest = text;
+    while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
+        write(&rest[..at])?;
+        write(match rest.as_bytes()[at] {
+            b'&' => "&amp;",
+            b'<' => "&lt;",
+            b'>' => "&gt;",
+            b'"' => "&quot;",
+            _ => "&#39;",
+        })?;
+        rest = &rest[at + 1..];
+    }
+    write(rest)
+}

@@ -1,0 +1,390 @@
+//! Tests of rendered mails: what they look like (the snapshots), and what holds of every one of them.
+
+use super::*;
+use crate::domain::{Object, ObjectKey, UserId};
+use sample::digest;
+
+pub(super) fn site() -> Site {
+    Site {
+        name: "Tate".into(),
+        url: Some("https://www.example.org".into()),
+        postal_address: Some("Gallery of Modern Things\n1 Millbank, London SW1P 4RG".into()),
+        accent: "#1f4e79".into(),
+    }
+}
+
+pub(super) fn renderer() -> Renderer {
+    Renderer::new(site(), None).unwrap()
+}
+
+/// 22 April 2014, 08:00 UTC.
+pub(super) fn at() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_153_600, 0).unwrap()
+}
+
+pub(super) fn mail<'a>(user: &'a User, digest: &'a Digest) -> DigestMail<'a> {
+    DigestMail {
+        user,
+        digest,
+        cadence: Cadence::Weekly,
+        period: "2014-W17",
+        at: at(),
+        tz: Tz::UTC,
+        links: Links {
+            preferences: Some("https://www.example.org/u/token".into()),
+            unsubscribe: Some("https://www.example.org/u/token?stop".into()),
+        },
+    }
+}
+
+fn render(digest: &Digest) -> Rendered {
+    let user = User::new(UserId::stored("ada"));
+    renderer().digest(&mail(&user, digest)).unwrap()
+}
+
+/// Works in an imagined museum, the same for the same number.
+pub(super) fn work(n: usize) -> Object {
+    const WORKS: [(&str, &str); 6] = [
+        (
+            "Moonlight over the Estuary, with Fishing Boats Coming Ashore",
+            "Eleanor Whitcombe",
+        ),
+        ("Standing Form (Walnut)", "Tomás Arquero"),
+        ("Study for ‘The Orchard at Evening’", "Eleanor Whitcombe"),
+        ("Untitled (Blue Interval)", "Ingrid Sæther"),
+        (
+            "Portrait of a Woman Reading, possibly the Artist’s Sister",
+            "Circle of Johann van der Meulen",
+        ),
+        ("Seven Variations on a Grey Square", "Mariko Tanabe"),
+    ];
+    let (title, by) = WORKS[n % WORKS.len()];
+    Object {
+        title: Some(title.into()),
+        by: Some(by.into()),
+        url: Some(format!("https://www.example.org/art/works/a{n:05}")),
+        image: Some(format!("https://www.example.org/art/images/a{n:05}_8.jpg")),
+        ..Object::bare(ObjectKey::stored(format!("Artwork:A{n:05}")))
+    }
+}
+
+pub(super) fn titled(title: &str) -> Object {
+    Object {
+        title: Some(title.into()),
+        ..Object::bare(ObjectKey::stored("Show:S1"))
+    }
+}
+
+pub(super) fn works(range: std::ops::Range<usize>) -> Vec<Object> {
+    range.map(work).collect()
+}
+
+/// Subject, text and HTML in one snapshot.
+fn whole(rendered: &Rendered) -> String {
+    let Rendered {
+        subject,
+        html,
+        text,
+    } = rendered;
+    format!("Subject: {subject}\n\n{text}\n\n{html}")
+}
+
+#[test]
+fn a_digest_of_one_event_shows_it_large() {
+    let digest = digest(at(), [("ArtworkPublished", "New works", works(0..1), 0)]);
+
+    insta::assert_snapshot!("one_event", whole(&render(&digest)));
+}
+
+#[test]
+fn a_digest_of_many_events_has_sections_with_totals() {
+    let mut without_picture = work(1);
+    without_picture.image = None;
+    let shows = vec![
+        titled("Late Whitcombe: Paintings 1835–1850"),
+        titled("Ruins and Rooms"),
+    ];
+    let digest = digest(
+        at(),
+        [
+            (
+                "ArtworkPublished",
+                "New works",
+                vec![work(0), without_picture, work(2)],
+                9,
+            ),
+            ("NearbyShow", "Shows near you", shows, 0),
+        ],
+    );
+
+    insta::assert_snapshot!("many_events", whole(&render(&digest)));
+}
+
+#[test]
+fn a_digest_of_odd_objects_keeps_its_shape() {
+    let nobody = Object::bare(ObjectKey::stored("Artwork:A00003"));
+    let mut right_to_left = titled("لوحة بدون عنوان: ضوء القمر فوق النهر");
+    right_to_left.by = Some("ليلى الحداد".into());
+    let long = "A View of the Harbour, with the Arrival of the Fleet and the Populace Assembled \
+                upon the Quay to Witness the Landing of the Ambassadors from the East";
+    let objects = vec![
+        titled(long),
+        right_to_left,
+        nobody,
+        titled("無題(静寂の中の青い間隔)"),
+    ];
+    let digest = digest(
+        at(),
+        [("artwork_published", "artwork_published", objects, 0)],
+    );
+
+    insta::assert_snapshot!("odd_objects", whole(&render(&digest)));
+}
+
+#[test]
+fn what_nobody_gave_is_not_shown() {
+    let site = Site {
+        url: None,
+        postal_address: None,
+        ..site()
+    };
+    let user = User::new(UserId::stored("ada"));
+    let digest = digest(
+        at(),
+        [("ArtworkPublished", "New works", vec![titled("Ruins")], 30)],
+    );
+    let mail = DigestMail {
+        cadence: Cadence::Never,
+        links: Links::default(),
+        ..mail(&user, &digest)
+    };
+
+    let rendered = Renderer::new(site, None).unwrap().digest(&mail).unwrap();
+
+    insta::assert_snapshot!("bare", whole(&rendered));
+    assert!(!rendered.html.contains("href"));
+}
+
+#[test]
+fn a_subject_tells_what_is_inside() {
+    let of = |heading: &str, objects: Vec<Object>, more: usize| {
+        render(&digest(at(), [("T", heading, objects, more)])).subject
+    };
+    let bare = || Object::bare(ObjectKey::stored("Artwork:A1"));
+    let one_artist = || vec![work(0), work(2)];
+
+    for (subject, expected) in [
+        (
+            of("New works", works(1..2), 0),
+            "New: Standing Form (Walnut) by Tomás Arquero",
+        ),
+        (of("New works", vec![bare()], 0), "New works: A1"),
+        (
+            of("New works", works(0..6), 39_383),
+            "Eleanor Whitcombe, Tomás Arquero and 39,387 more new works",
+        ),
+        (
+            of("New works", one_artist(), 0),
+            "2 new works by Eleanor Whitcombe",
+        ),
+        (
+            of("New works", works(2..4), 0),
+            "New works: Eleanor Whitcombe and Ingrid Sæther",
+        ),
+        (
+            of("New works", works(3..6), 0),
+            "New works: Ingrid Sæther, Circle of Johann van der Meulen and Mariko Tanabe",
+        ),
+        (
+            of("New works", works(0..3), 0),
+            "New works: Eleanor Whitcombe, Tomás Arquero and 1 more",
+        ),
+        (
+            of(
+                "Shows near you",
+                vec![titled("Late Whitcombe"), titled("Ruins"), titled("Rooms")],
+                3,
+            ),
+            "Shows near you: Late Whitcombe, Ruins and 4 more",
+        ),
+        (
+            of("New works", vec![bare(), bare()], 0),
+            "2 new works from Tate",
+        ),
+        (of("T", vec![bare(), bare()], 0), "2 new things from Tate"),
+    ] {
+        assert_eq!(subject, expected);
+    }
+    let several = digest(
+        at(),
+        [
+            ("A", "New works", works(0..6), 4),
+            ("B", "Shows near you", vec![titled("Ruins and Rooms")], 2),
+        ],
+    );
+    assert_eq!(
+        render(&several).subject,
+        "Eleanor Whitcombe, Ruins and Rooms and 11 more new things"
+    );
+}
+
+#[test]
+fn what_comes_from_outside_stays_in_its_place() {
+    let mut object = work(0);
+    object.title = Some("<script>alert(\"x\")</script> ' & {{ site.name }}".into());
+    object.by = Some("Eve\r\nBcc: eve@example.org\u{202e}".into());
+    object.url = Some("https://www.example.org/?a=1&b=\"><script>".into());
+    object.image = Some("javascript:alert(1)".into());
+    let digest = digest(
+        at(),
+        [("T", "<b>New\nworks", vec![object.clone(), object], 0)],
+    );
+    let user = User {
+        name: Some("<i>Ada\r\n".into()),
+        ..User::new(UserId::stored("<u>"))
+    };
+
+    let Rendered {
+        subject,
+        html,
+        text,
+    } = renderer().digest(&mail(&user, &digest)).unwrap();
+
+    for bad in [
+        "<script",
+        "<b>",
+        "<i>",
+        "<u>",
+        "javascript:",
+        "\r",
+        "\u{202e}",
+    ] {
+        assert!(!html.contains(bad), "{bad}\n{html}");
+    }
+    assert!(
+        html.contains(
+            "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; &#39; &amp; {{ site.name }}"
+        )
+    );
+    assert!(html.contains("href=\"https://www.example.org/?a=1&amp;b=&quot;&gt;&lt;script&gt;\""));
+    assert!(text.contains(
+        "* <script>alert(\"x\")</script> ' & {{ site.name }}\n  Eve Bcc: eve@example.org · 22 April"
+    ));
+    assert!(!subject.contains(['\r', '\n']), "{subject}");
+}
+
+#[test]
+fn a_mail_of_five_thousand_huge_items_stays_under_the_limit_and_counts_them_all() {
+    let huge = |n: usize| Object {
+        title: Some(format!("{n}{}", "&\"é".repeat(4_000))),
+        by: Some("<'ü>".repeat(4_000)),
+        url: Some(format!("https://www.example.org/{}", "&".repeat(2_000))),
+        ..work(n)
+    };
+    let digest = digest(
+        at(),
+        [
+            ("A", "New works", (0..4_990).map(huge).collect(), 7),
+            ("B", "Shows near you", (0..10).map(huge).collect(), 0),
+        ],
+    );
+
+    let Rendered {
+        html,
+        text,
+        subject,
+    } = render(&digest);
+
+    assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
+    assert!(subject.chars().count() <= MAX_SUBJECT, "{subject}");
+    // What is left out is counted where it is missing.
+    let shown = |part: &str| part.matches("\n* ").count();
+    let (new, shows) = text.split_once("Shows near you").unwrap();
+    assert!(new.contains("New works · 4,997") && shows.starts_with(" · 10"));
+    assert!(shown(new) > 0 && shown(shows) > 0);
+    assert!(shown(new).abs_diff(shown(shows)) <= 1);
+    assert!(new.contains(&format!("+{} more", text::grouped(4_997 - shown(new)))));
+    assert!(html.contains(&format!("+{} more", text::grouped(4_997 - shown(new)))));
+}
+
+#[test]
+fn a_mail_of_a_thousand_sections_stays_under_the_limit_and_counts_them_all() {
+    let names: Vec<String> = (0..1_000)
+        .map(|n| format!("{n} {}", "&".repeat(250)))
+        .collect();
+    let sections = names
+        .iter()
+        .map(|name| (name.as_str(), "&", works(0..2), 0));
+
+    let Rendered { html, text, .. } = render(&digest(at(), sections));
+
+    assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
+    let headings = text.matches("& · 2\n").count();
+    assert!(headings > 10);
+    assert!(text.contains(&format!(
+        "\n+{} more\n",
+        text::grouped(2_000 - 2 * headings)
+    )));
+}
+
+#[test]
+fn a_few_hundred_items_fill_the_mail() {
+    let Rendered { html, .. } = render(&digest(at(), [("A", "New works", works(0..200), 0)]));
+
+    assert!(
+        (MAX_BYTES * 3 / 4..MAX_BYTES).contains(&html.len()),
+        "{}",
+        html.len()
+    );
+}
+
+#[test]
+fn lines_of_text_are_short_but_for_links() {
+    let digest = digest(at(), [("A", "New works", works(0..6), 3)]);
+
+    for line in render(&digest).text.lines() {
+        assert!(
+            line.chars().count() <= 78 || line.contains("https://"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn days_are_named_in_the_persons_zone() {
+    let user = User::new(UserId::stored("ada"));
+    let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
+    let zoned = |tz| {
+        let mail = DigestMail {
+            tz,
+            ..mail(&user, &digest)
+        };
+        renderer().digest(&mail).unwrap().text
+    };
+
+    assert!(zoned(Tz::UTC).contains("TATE · 22 April 2014"));
+    assert!(zoned(Tz::America__Los_Angeles).contains("Eleanor Whitcombe · 21 April"));
+    assert!(zoned(Tz::Pacific__Kiritimati).contains("Eleanor Whitcombe · 22 April"));
+}
+
+#[test]
+fn the_largest_give_first() {
+    for (counts, most, expected) in [
+        (vec![5, 3, 1], 9, vec![5, 3, 1]),
+        (vec![5, 3, 1], 7, vec![3, 3, 1]),
+        (vec![5, 3, 1], 6, vec![3, 2, 1]),
+        (vec![4, 4, 4], 8, vec![3, 3, 2]),
+        (vec![5, 3], 0, vec![0, 0]),
+        (vec![], 5, vec![]),
+    ] {
+        let mut levelled = counts.clone();
+        level(&mut levelled, most);
+        assert_eq!(levelled, expected, "{counts:?} to {most}");
+    }
+}
+
+#[test]
+fn one_renderer_serves_all_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Renderer>();
+}
