@@ -15,6 +15,7 @@ use crate::domain::{
 };
 
 mod error;
+mod extjson;
 pub mod mongo;
 pub mod sqlite;
 

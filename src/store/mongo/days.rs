@@ -8,12 +8,12 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
+use super::Mongo;
 use super::bulk::Verb;
 use super::patience::Failure;
-use super::{Mongo, extjson};
 use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::store::{DayInfo, Days, Error, RawStack, Result};
+use crate::store::{DayInfo, Days, Error, RawStack, Result, extjson};
 
 /// Documents a chunk of an export.
 const CHUNK: u32 = 1_000;

@@ -26,7 +26,6 @@ mod decode;
 mod deliveries;
 mod directory;
 mod encode;
-mod extjson;
 mod journal;
 mod leases;
 mod mapped;

@@ -19,6 +19,7 @@ mod stacks;
 /// Expands every law for every backend that is named here.
 macro_rules! laws {
     ($($area:ident: $($law:ident)*;)*) => {
+        laws! { @on sqlite: $($area: $($law)*;)* }
         laws! { @on mongo: $($area: $($law)*;)* }
     };
     (@on $backend:ident: $($area:ident: $($law:ident)*;)*) => {
@@ -163,6 +164,7 @@ laws! {
         nothing_asked_is_nothing_done;
     settling:
         sending_is_for_the_holder_and_counts_an_attempt
+        what_is_deferred_is_pending_again_and_nobodys_before_its_time
         a_lost_lease_can_neither_send_nor_settle
         a_settled_row_says_how_it_ended_and_stays_open
         a_row_is_settled_once

@@ -34,6 +34,40 @@ pub async fn sending_is_for_the_holder_and_counts_an_attempt(store: Fresh) {
     assert_eq!(row(&store, &ids[1]).await.attempts, 1);
 }
 
+pub async fn what_is_deferred_is_pending_again_and_nobodys_before_its_time(store: Fresh) {
+    let ids = open(&store, &["ada", "bob"]).await;
+    let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
+    store.sending("one", later(20), &ids[..1]).await.unwrap();
+
+    let asked = [unknown, ids[0].clone(), ids[1].clone()];
+    let other = store
+        .second()
+        .defer("two", later(15), &asked)
+        .await
+        .unwrap();
+    let own = store.defer("one", later(15), &asked).await.unwrap();
+
+    assert_eq!(other, [false; 3]);
+    assert_eq!(
+        own,
+        [false, true, false],
+        "only what was about to be sent is deferred"
+    );
+    let ada = row(&store, &ids[0]).await;
+    assert_eq!(
+        (ada.state, ada.attempts, ada.open),
+        (DeliveryState::Pending, 1, true)
+    );
+    store.release("one").await.unwrap();
+    assert_eq!(
+        store.sending("one", later(20), &ids[..1]).await.unwrap(),
+        [false]
+    );
+    let early = store.claim("two", later(14), later(30), 10).await.unwrap();
+    let due = store.claim("two", later(16), later(30), 10).await.unwrap();
+    assert_eq!((users(&early), users(&due)), (vec!["bob"], vec!["ada"]));
+}
+
 pub async fn a_lost_lease_can_neither_send_nor_settle(store: Fresh) {
     let ids = open(&store, &["ada"]).await;
     store.claim("two", later(10), later(20), 10).await.unwrap();

@@ -6,6 +6,7 @@
 mod build;
 mod fresh;
 pub mod mongo;
+pub mod sqlite;
 
 pub use build::*;
 pub use fresh::Fresh;

@@ -10,6 +10,6 @@ use super::Fresh;
 pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tidings.db");
-    let open = || Arc::new(Sqlite::open(&path).unwrap());
-    test(Fresh::new(open(), open())).await;
+    let open = async || Arc::new(Sqlite::open(&path).await.unwrap());
+    test(Fresh::new(open().await, open().await)).await;
 }

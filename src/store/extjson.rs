@@ -43,7 +43,8 @@ fn write_json(line: &mut String, value: &(impl serde::Serialize + ?Sized)) -> Re
     Ok(())
 }
 
-fn write_value(line: &mut String, value: RawBsonRef<'_>) -> Result<()> {
+/// One value, as it stands in the line of its document.
+pub(super) fn write_value(line: &mut String, value: RawBsonRef<'_>) -> Result<()> {
     let wrapped = |name: &str, number: String| format!("{{\"{name}\":\"{number}\"}}");
     match value {
         RawBsonRef::String(text) => write_json(line, text)?,

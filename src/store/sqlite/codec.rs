@@ -1,0 +1,142 @@
+//! How values stand in columns: times, ids, JSON; and what is said of a value that cannot be read.
+//!
+//! The rule: what is not there is `NULL` and `None`; what is there and cannot be read is [`Error::Corrupt`], never a default.
+
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
+use rusqlite::{Row, ToSql};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::connections::Answer;
+use crate::domain::{Form, Id, Lease, Point, UserId};
+use crate::store::Error;
+
+/// A time as it is kept: whole milliseconds.
+pub(super) fn millis(time: DateTime<Utc>) -> i64 {
+    time.timestamp_millis()
+}
+
+/// JSON text of a value of ours.
+pub(super) fn to_json(value: &impl Serialize) -> Answer<String> {
+    serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause).into())
+}
+
+/// How a stack's row is found: by text or, where an older writer used an ObjectId, by its twelve bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RowId {
+    Text(UserId),
+    ObjectId(Id),
+}
+
+impl RowId {
+    /// The row of that form of the person; `None` for an ObjectId that the person's id cannot be.
+    pub fn of(user: &UserId, form: Form) -> Option<Self> {
+        match form {
+            Form::Text => Some(Self::Text(user.clone())),
+            Form::ObjectId => user.legacy().map(Self::ObjectId),
+        }
+    }
+
+    pub fn into_user(self) -> UserId {
+        match self {
+            Self::Text(user) => user,
+            Self::ObjectId(id) => UserId::stored(id.to_string()),
+        }
+    }
+}
+
+impl ToSql for RowId {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Self::Text(user) => user.as_str().to_sql(),
+            Self::ObjectId(id) => Ok(ToSqlOutput::from(id.bytes().to_vec())),
+        }
+    }
+}
+
+/// A row whose columns are read by name, the first being its id, with what to call it in an error.
+pub(super) struct Record<'a> {
+    pub what: &'static str,
+    pub row: &'a Row<'a>,
+}
+
+impl<'a> Record<'a> {
+    pub fn get<T: FromSql>(&self, column: &'static str) -> Answer<T> {
+        Ok(self.row.get(column)?)
+    }
+
+    pub fn text(&self, column: &'static str) -> Answer<&'a str> {
+        match self.row.get_ref(column)? {
+            ValueRef::Text(text) => {
+                std::str::from_utf8(text).or_else(|why| self.corrupt(column, why))
+            }
+            other => self.corrupt(column, format!("it is {}", other.data_type())),
+        }
+    }
+
+    /// Text that is parsed.
+    pub fn parsed<T: FromStr<Err: ToString>>(&self, column: &'static str) -> Answer<T> {
+        self.text(column)?
+            .parse()
+            .or_else(|why: T::Err| self.corrupt(column, why.to_string()))
+    }
+
+    /// Text that is parsed, if there is any.
+    pub fn maybe_parsed<T: FromStr<Err: ToString>>(
+        &self,
+        column: &'static str,
+    ) -> Answer<Option<T>> {
+        match self.row.get_ref(column)? {
+            ValueRef::Null => Ok(None),
+            _ => self.parsed(column).map(Some),
+        }
+    }
+
+    /// The value that a piece of JSON says.
+    pub fn json<T: DeserializeOwned>(&self, column: &'static str) -> Answer<T> {
+        serde_json::from_str(self.text(column)?).or_else(|why| self.corrupt(column, why))
+    }
+
+    pub fn time(&self, column: &'static str) -> Answer<DateTime<Utc>> {
+        let millis = self.get(column)?;
+        match DateTime::from_timestamp_millis(millis) {
+            Some(time) => Ok(time),
+            None => self.corrupt(column, format!("{millis} ms are no time")),
+        }
+    }
+
+    pub fn maybe_time(&self, column: &'static str) -> Answer<Option<DateTime<Utc>>> {
+        match self.row.get_ref(column)? {
+            ValueRef::Null => Ok(None),
+            _ => self.time(column).map(Some),
+        }
+    }
+
+    /// The place in the columns `lng` and `lat`, if there is one.
+    pub fn place(&self) -> Answer<Option<Point>> {
+        match (self.get("lng")?, self.get("lat")?) {
+            (Some(lng), Some(lat)) => Point::new(lng, lat)
+                .map(Some)
+                .or_else(|why| self.corrupt("place", why)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The lease in the columns `owner` and `until`, if there is one.
+    pub fn lease(&self) -> Answer<Option<Lease>> {
+        let owner: Option<String> = self.get("owner")?;
+        let Some(owner) = owner else { return Ok(None) };
+        Ok(Some(Lease {
+            owner,
+            until: self.time("until")?,
+        }))
+    }
+
+    pub fn corrupt<T>(&self, column: &str, why: impl ToString) -> Answer<T> {
+        let id = self.row.get::<_, String>(0).unwrap_or_default();
+        Err(Error::corrupt(format!("{column} of {} {id}", self.what), why).into())
+    }
+}

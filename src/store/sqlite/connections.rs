@@ -1,0 +1,169 @@
+//! Connections to the file: one that writes, a few that read, all of them used on blocking threads only.
+//!
+//! The rule: within a process writers queue here, in order, and not at the file's lock, which is unfair; between
+//! processes they wait for that lock up to [`PATIENCE`]. Readers wait for nobody (WAL).
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+
+use super::schema;
+use crate::store::{Error, Result};
+
+/// How long to wait for another process's transaction.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many reads run at once. More would only take memory from each other: they all wait for one disk.
+const READERS: usize = 4;
+/// Statements kept prepared by each connection: some for each day of a window, and one or two for every verb.
+const STATEMENTS: usize = 128;
+
+/// Why a piece of work on a connection stopped.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Sqlite(rusqlite::Error),
+    Store(Error),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(cause: rusqlite::Error) -> Self {
+        Self::Sqlite(cause)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Failure {
+    pub fn while_doing(self, doing: impl Into<String>) -> Error {
+        match self {
+            Self::Sqlite(cause) => Error::database(doing, cause),
+            Self::Store(error) => error,
+        }
+    }
+}
+
+/// What a piece of work on a connection gives.
+pub(super) type Answer<T> = std::result::Result<T, Failure>;
+
+#[derive(Debug)]
+pub(super) struct Connections {
+    path: PathBuf,
+    writer: Arc<AsyncMutex<Connection>>,
+    turns: Arc<Semaphore>,
+    readers: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Connections {
+    pub async fn open(path: PathBuf) -> Result<Self> {
+        let doing = format!("opening {}", path.display());
+        let place = path.clone();
+        let writer = blocking(doing, move || open_writer(&place)).await?;
+        Ok(Self {
+            path,
+            writer: Arc::new(AsyncMutex::new(writer)),
+            turns: Arc::new(Semaphore::new(READERS)),
+            readers: Arc::default(),
+        })
+    }
+
+    /// Does the work in a transaction of its own, which stands, durably, if the work succeeds, and never was if it does not.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        doing: impl Into<String>,
+        work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
+    ) -> Result<T> {
+        let mut writer = self.writer.clone().lock_owned().await;
+        blocking(doing, move || {
+            let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let answer = work(&transaction)?;
+            transaction.commit()?;
+            Ok(answer)
+        })
+        .await
+    }
+
+    /// Does the work on one snapshot of the store.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        doing: impl Into<String>,
+        work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
+    ) -> Result<T> {
+        let turn = self
+            .turns
+            .clone()
+            .acquire_owned()
+            .await
+            .expect("nobody closes this semaphore");
+        let (readers, path) = (self.readers.clone(), self.path.clone());
+        blocking(doing, move || {
+            let idle = readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut reader = match idle {
+                Some(reader) => reader,
+                None => open_reader(&path)?,
+            };
+            let answer = work(&reader.transaction()?)?;
+            readers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(reader);
+            drop(turn);
+            Ok(answer)
+        })
+        .await
+    }
+}
+
+/// Runs it where it may block. It runs to its end even if nobody waits for the answer any more.
+async fn blocking<T: Send + 'static>(
+    doing: impl Into<String>,
+    work: impl FnOnce() -> Answer<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(answer) => answer.map_err(|failure| failure.while_doing(doing)),
+        Err(panicked) => Err(Error::database(doing, panicked)),
+    }
+}
+
+fn open_writer(path: &Path) -> Answer<Connection> {
+    let mut connection = connect(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+    )?;
+    schema::prepare(&mut connection, path)?;
+    // Every commit is on the disk before it is acknowledged (P1), not only every checkpoint.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "cache_size", kibibytes(64))?;
+    // What a long read kept from being checkpointed is given back to the disk afterwards.
+    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    Ok(connection)
+}
+
+fn open_reader(path: &Path) -> Answer<Connection> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "query_only", true)?;
+    connection.pragma_update(None, "cache_size", kibibytes(16))?;
+    Ok(connection)
+}
+
+/// A path is a path: no URI, no name that means memory.
+fn connect(path: &Path, how: OpenFlags) -> Answer<Connection> {
+    let path = std::path::absolute(path).map_err(|cause| {
+        let doing = format!("finding {}", path.display());
+        Error::database(doing, cause)
+    })?;
+    let connection = Connection::open_with_flags(path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// How SQLite spells a cache's size in kibibytes.
+fn kibibytes(mebibytes: i64) -> i64 {
+    -1024 * mebibytes
+}

@@ -1,0 +1,299 @@
+//! Days as wholes: listing, dropping, exporting and restoring them.
+//!
+//! The rule: a day leaves and comes back exactly as it stands. A document that holds more than `_id` and `events`, which
+//! only a MongoDB can keep, is refused rather than shortened.
+
+use async_trait::async_trait;
+use bson::{Bson, RawArrayBuf};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use rusqlite::Transaction;
+use rusqlite::types::ValueRef;
+
+use super::codec::RowId;
+use super::connections::Answer;
+use super::{Sqlite, entries, schema};
+use crate::domain::day::COLLECTION_PREFIX;
+use crate::domain::{Day, Id, UserId};
+use crate::store::{DayInfo, Days, Error, RawStack, Result, extjson};
+
+/// Documents a chunk of an export.
+const CHUNK: usize = 1_000;
+
+#[async_trait]
+impl Days for Sqlite {
+    async fn days(&self) -> Result<Vec<DayInfo>> {
+        let work = |transaction: &Transaction<'_>| {
+            let count = |day: Day| {
+                let sql = format!("SELECT count(*) FROM {}", day.collection());
+                let stacks: i64 = transaction.query_row(&sql, [], |row| row.get(0))?;
+                Ok(DayInfo {
+                    day,
+                    stacks: stacks.unsigned_abs(),
+                })
+            };
+            days(transaction)?.into_iter().map(count).collect()
+        };
+        self.connections
+            .read("counting the stacks of every day", work)
+            .await
+    }
+
+    async fn drop_day(&self, day: Day) -> Result<()> {
+        let drop = move |transaction: &Transaction<'_>| {
+            transaction.execute_batch(&format!("DROP TABLE IF EXISTS {}", day.collection()))?;
+            Ok(())
+        };
+        self.connections
+            .write(format!("dropping {day}"), drop)
+            .await
+    }
+
+    fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
+        let next = move |position: Position| async move {
+            let from = match position {
+                Position::Start => None,
+                Position::After(last) => Some(last),
+                Position::End => return Ok(None),
+            };
+            let work = move |transaction: &Transaction<'_>| export(transaction, day, from);
+            self.connections
+                .read(format!("exporting {day}"), work)
+                .await
+        };
+        stream::try_unfold(Position::Start, next).boxed()
+    }
+
+    async fn restore_day(&self, day: Day, stacks: &[RawStack]) -> Result<()> {
+        if stacks.is_empty() {
+            return Ok(());
+        }
+        let lines = stacks.to_vec();
+        let work = move |transaction: &Transaction<'_>| {
+            create_day(transaction, day)?;
+            for line in &lines {
+                restore(transaction, day, line)?;
+            }
+            Ok(())
+        };
+        self.connections
+            .write(format!("restoring {day}"), work)
+            .await
+    }
+}
+
+/// How far an export has come.
+enum Position {
+    Start,
+    After(RowId),
+    End,
+}
+
+/// All days that have a table, oldest first.
+pub(super) fn days(transaction: &Transaction<'_>) -> Answer<Vec<Day>> {
+    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name";
+    let mut tables = transaction.prepare_cached(sql)?;
+    let mut rows = tables.query([format!("{COLLECTION_PREFIX}*")])?;
+    let mut days = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(0)?;
+        days.extend(Day::of_collection(&name));
+    }
+    Ok(days)
+}
+
+pub(super) fn has_day(transaction: &Transaction<'_>, day: Day) -> Answer<bool> {
+    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    Ok(transaction
+        .prepare_cached(sql)?
+        .exists([day.collection()])?)
+}
+
+/// Creates the day's table, unless it stands already.
+pub(super) fn create_day(transaction: &Transaction<'_>, day: Day) -> Answer<()> {
+    if !has_day(transaction, day)? {
+        transaction.execute_batch(&schema::day_table(day))?;
+    }
+    Ok(())
+}
+
+/// The id in a row's first column.
+pub(super) fn row_id(value: ValueRef<'_>, day: Day) -> Answer<RowId> {
+    let corrupt =
+        |why: &str| Err(Error::corrupt(format!("the id of a stack of {day}"), why).into());
+    match value {
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => Ok(RowId::Text(UserId::stored(text))),
+            Err(_) => corrupt("it is not UTF-8"),
+        },
+        ValueRef::Blob(bytes) => match bytes.try_into() {
+            Ok(bytes) => Ok(RowId::ObjectId(Id::from_bytes(bytes))),
+            Err(_) => corrupt("it is bytes, but not twelve"),
+        },
+        _ => corrupt("it is neither text nor bytes"),
+    }
+}
+
+/// The next chunk of lines, and how far it reaches; none if the day ends here.
+fn export(
+    transaction: &Transaction<'_>,
+    day: Day,
+    after: Option<RowId>,
+) -> Answer<Option<(Vec<RawStack>, Position)>> {
+    if after.is_none() && !has_day(transaction, day)? {
+        return Ok(None);
+    }
+    let first = RowId::Text(UserId::stored(""));
+    let (bound, after) = if let Some(after) = after {
+        (">", after)
+    } else {
+        (">=", first)
+    };
+    let sql = format!(
+        "SELECT id, events FROM {} WHERE id {bound} ?1 ORDER BY id LIMIT ?2",
+        day.collection()
+    );
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let mut rows = statement.query((after, CHUNK as i64))?;
+    let (mut lines, mut last) = (Vec::new(), None);
+    while let Some(row) = rows.next()? {
+        let id = row_id(row.get_ref(0)?, day)?;
+        let events = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        lines.push(document(&id, events));
+        last = Some(id);
+    }
+    Ok(match last {
+        None => None,
+        Some(_) if lines.len() < CHUNK => Some((lines, Position::End)),
+        Some(last) => Some((lines, Position::After(last))),
+    })
+}
+
+/// The document that a row stands for.
+fn document(id: &RowId, events: &str) -> String {
+    let mut line = String::with_capacity(events.len() + 64);
+    line.push_str("{\"_id\":");
+    match id {
+        RowId::Text(user) => entries::write_text(&mut line, user.as_str()),
+        RowId::ObjectId(id) => line.push_str(&format!("{{\"$oid\":\"{id}\"}}")),
+    }
+    line.push_str(",\"events\":[");
+    for (index, entry) in events.lines().enumerate() {
+        if index > 0 {
+            line.push(',');
+        }
+        line.push_str(entry);
+    }
+    line.push_str("]}");
+    line
+}
+
+/// A document as a row keeps it.
+struct Stored {
+    id: RowId,
+    n: i64,
+    events: String,
+}
+
+fn restore(transaction: &Transaction<'_>, day: Day, line: &str) -> Answer<()> {
+    let stored = read(day, line)?;
+    let table = day.collection();
+    let insert =
+        format!("INSERT INTO {table} (id, n, events) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING");
+    let mut insert = transaction.prepare_cached(&insert)?;
+    if insert.execute((&stored.id, stored.n, &stored.events))? == 1 {
+        return Ok(());
+    }
+    let same = format!("SELECT events = ?2 FROM {table} WHERE id = ?1");
+    let same: bool = transaction
+        .prepare_cached(&same)?
+        .query_row((&stored.id, &stored.events), |row| row.get(0))?;
+    if same {
+        return Ok(());
+    }
+    let user = stored.id.into_user();
+    Err(Error::Conflict {
+        what: format!("the stack of {user} on {day}"),
+    }
+    .into())
+}
+
+/// Reads a line of an export, and writes its entries anew, so that however it is spelled it is one and the same here.
+fn read(day: Day, line: &str) -> Result<Stored> {
+    let corrupt = |why: extjson::Unreadable| Error::corrupt(format!("a line of {day}"), why);
+    let mut document = extjson::from_line(line).map_err(corrupt)?;
+    let id = match document.remove("_id") {
+        Some(Bson::String(text)) => RowId::Text(UserId::stored(text)),
+        Some(Bson::ObjectId(id)) => RowId::ObjectId(Id::from_bytes(id.bytes())),
+        Some(other) => {
+            let why = format!(
+                "a stack of {day} cannot be kept in SQLite: its _id is {other}, not text or ObjectId"
+            );
+            return Err(Error::Unsupported(why));
+        }
+        None => return Err(corrupt("it has no _id".into())),
+    };
+    let Some(Bson::Array(array)) = document.remove("events") else {
+        return Err(corrupt(
+            format!("{} has no array of events", id.into_user()).into(),
+        ));
+    };
+    if !document.is_empty() {
+        let more: Vec<_> = document.keys().map(String::as_str).collect();
+        let (user, more) = (id.into_user(), more.join(", "));
+        let why = format!(
+            "the stack of {user} on {day} cannot be kept in SQLite: it has more than events: {more}"
+        );
+        return Err(Error::Unsupported(why));
+    }
+    let n = array.len() as i64;
+    let array = RawArrayBuf::try_from(array).map_err(|why| corrupt(why.into()))?;
+    let mut events = String::with_capacity(line.len());
+    for entry in &array {
+        extjson::write_value(&mut events, entry.map_err(|why| corrupt(why.into()))?)
+            .map_err(corrupt)?;
+        events.push('\n');
+    }
+    Ok(Stored { id, n, events })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Stored> {
+        super::read(Day::from_ymd(2014, 4, 22).unwrap(), line)
+    }
+
+    #[test]
+    fn a_document_is_one_and_the_same_however_it_is_spelled() {
+        let line = r#"{"_id":"ada","events":[{"t":"T","o":"1"},{"flushed":{"$oid":"5334647b139b2165160000d8"},"n":{"$numberInt":"1"}}]}"#;
+        let loose = r#" { "events" : [ {"t":"\u0054", "o" : "1"}, {"flushed": {"$oid": "5334647B139B2165160000D8"}, "n": 1} ], "_id": "ada"} "#;
+
+        for spelled in [line, loose] {
+            let stored = read(spelled).unwrap();
+            assert_eq!(stored.n, 2);
+            assert_eq!(document(&stored.id, &stored.events), line);
+        }
+    }
+
+    #[test]
+    fn what_only_a_mongodb_can_keep_is_refused_by_name() {
+        for (line, why) in [
+            (
+                r#"{"_id":"ada","events":[],"seen":{"$numberInt":"1"},"a":null}"#,
+                "it has more than events: seen, a",
+            ),
+            (
+                r#"{"_id":{"$numberInt":"5"},"events":[]}"#,
+                "its _id is 5, not text or ObjectId",
+            ),
+            (r#"{"_id":"ada"}"#, "ada has no array of events"),
+            (r#"{"_id":"ada","events":{}}"#, "ada has no array of events"),
+            (r#"{"events":[]}"#, "it has no _id"),
+        ] {
+            let error = read(line).map(|stored| stored.n).unwrap_err().to_string();
+            assert!(error.ends_with(why), "{error}");
+        }
+    }
+}

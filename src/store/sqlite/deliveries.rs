@@ -1,0 +1,278 @@
+//! The ledger: a row for each mail. A partial unique index keeps one open row a slot.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use rusqlite::{Row, Transaction, params};
+
+use super::Sqlite;
+use super::codec::{Record, millis, to_json};
+use super::connections::Answer;
+use crate::domain::delivery::Settlement;
+use crate::domain::{Delivery, DeliveryId, DeliveryState, StackId, UserId};
+use crate::store::{Deliveries, Result};
+
+#[async_trait]
+impl Deliveries for Sqlite {
+    async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
+        self.change_each("opening deliveries", rows, open).await
+    }
+
+    async fn claim(
+        &self,
+        owner: &str,
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let owner = owner.to_owned();
+        let claim = move |transaction: &Transaction<'_>| {
+            let sql = "SELECT id FROM deliveries WHERE open AND (until IS NULL OR until <= ?1) ORDER BY slot LIMIT ?2";
+            let mut free = transaction.prepare_cached(sql)?;
+            let free =
+                free.query_map((millis(now), limit as i64), |row| row.get::<_, String>(0))?;
+            let free: Vec<_> = free.collect::<rusqlite::Result<_>>()?;
+            let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
+            let mut take = transaction.prepare_cached(sql)?;
+            let mut claimed = Vec::with_capacity(free.len());
+            for id in free {
+                take.execute((&id, &owner, millis(until)))?;
+                claimed.extend(rows(transaction, "id = ?1", [id])?);
+            }
+            Ok(claimed)
+        };
+        self.connections.write("claiming deliveries", claim).await
+    }
+
+    async fn sending(
+        &self,
+        owner: &str,
+        until: DateTime<Utc>,
+        ids: &[DeliveryId],
+    ) -> Result<Vec<bool>> {
+        let owner = owner.to_owned();
+        let move_on = move |transaction: &Transaction<'_>, id: &DeliveryId| {
+            let sql = "UPDATE deliveries SET state = 'sending', attempts = attempts + 1, until = ?3
+                       WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
+            Ok(transaction
+                .prepare_cached(sql)?
+                .execute((id.as_str(), &owner, millis(until)))?
+                == 1)
+        };
+        self.change_each("noting what is about to be sent", ids, move_on)
+            .await
+    }
+
+    async fn defer(
+        &self,
+        owner: &str,
+        not_before: DateTime<Utc>,
+        ids: &[DeliveryId],
+    ) -> Result<Vec<bool>> {
+        let owner = owner.to_owned();
+        let defer = move |transaction: &Transaction<'_>, id: &DeliveryId| {
+            // A lease that is nobody's: it keeps everybody off until then, and no release ends it early.
+            let sql = "UPDATE deliveries SET state = 'pending', owner = NULL, until = ?3
+                       WHERE id = ?1 AND owner = ?2 AND open AND state = 'sending'";
+            Ok(transaction.prepare_cached(sql)?.execute((
+                id.as_str(),
+                &owner,
+                millis(not_before),
+            ))? == 1)
+        };
+        self.change_each("deferring deliveries", ids, defer).await
+    }
+
+    async fn settle(
+        &self,
+        owner: &str,
+        now: DateTime<Utc>,
+        settlements: &[Settlement],
+    ) -> Result<Vec<bool>> {
+        let owner = owner.to_owned();
+        let settle = move |transaction: &Transaction<'_>, end: &Settlement| {
+            let sql = "UPDATE deliveries SET state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7
+                       WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
+            let state = end.state.as_str();
+            let changed = transaction.prepare_cached(sql)?.execute(params![
+                end.id.as_str(),
+                owner,
+                state,
+                end.items,
+                end.provider_id,
+                end.reason,
+                millis(now),
+            ])?;
+            Ok(changed == 1)
+        };
+        self.change_each("settling deliveries", settlements, settle)
+            .await
+    }
+
+    async fn close(&self, ids: &[DeliveryId]) -> Result<()> {
+        let close = |transaction: &Transaction<'_>, id: &DeliveryId| {
+            let sql = "UPDATE deliveries SET open = 0, owner = NULL, until = NULL
+                       WHERE id = ?1 AND open AND state NOT IN ('pending', 'sending')";
+            Ok(transaction.prepare_cached(sql)?.execute([id.as_str()])? == 1)
+        };
+        self.change_each("closing deliveries", ids, close).await?;
+        Ok(())
+    }
+
+    async fn release(&self, owner: &str) -> Result<()> {
+        let owner = owner.to_owned();
+        let release = move |transaction: &Transaction<'_>| {
+            let sql = "UPDATE deliveries SET owner = NULL, until = NULL WHERE owner = ?1 AND open";
+            transaction.prepare_cached(sql)?.execute([owner])?;
+            Ok(())
+        };
+        self.connections
+            .write("releasing deliveries", release)
+            .await
+    }
+
+    async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
+        let id = id.as_str().to_owned();
+        let look =
+            move |transaction: &Transaction<'_>| Ok(rows(transaction, "id = ?1", [id])?.pop());
+        self.connections.read("reading a delivery", look).await
+    }
+
+    async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>> {
+        let asked = (user.as_str().to_owned(), limit as i64);
+        let look = move |transaction: &Transaction<'_>| {
+            rows(
+                transaction,
+                "user = ?1 ORDER BY created DESC, id DESC LIMIT ?2",
+                asked,
+            )
+        };
+        self.connections
+            .read("reading a person's deliveries", look)
+            .await
+    }
+
+    async fn known(&self, ids: &[DeliveryId]) -> Result<Vec<bool>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = ids.to_vec();
+        let look = move |transaction: &Transaction<'_>| {
+            let mut statement =
+                transaction.prepare_cached("SELECT 1 FROM deliveries WHERE id = ?1")?;
+            ids.iter()
+                .map(|id| Ok(statement.exists([id.as_str()])?))
+                .collect()
+        };
+        self.connections.read("looking for deliveries", look).await
+    }
+
+    async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>> {
+        let count = |transaction: &Transaction<'_>| {
+            let count = |state: DeliveryState| {
+                let sql = "SELECT count(*) FROM deliveries WHERE state = ?1";
+                let count = |row: &Row<'_>| row.get::<_, i64>(0);
+                let n = transaction
+                    .prepare_cached(sql)?
+                    .query_row([state.as_str()], count)?;
+                Ok((state, n.unsigned_abs()))
+            };
+            DeliveryState::ALL.into_iter().map(count).collect()
+        };
+        self.connections.read("counting deliveries", count).await
+    }
+}
+
+impl Sqlite {
+    /// One change for each of these, in one transaction; the answers say which were made, in their order.
+    async fn change_each<T: Clone + Send + Sync + 'static>(
+        &self,
+        doing: &str,
+        items: &[T],
+        change: impl Fn(&Transaction<'_>, &T) -> Answer<bool> + Send + 'static,
+    ) -> Result<Vec<bool>> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let items = items.to_vec();
+        let work = move |transaction: &Transaction<'_>| {
+            items.iter().map(|item| change(transaction, item)).collect()
+        };
+        self.connections.write(doing, work).await
+    }
+}
+
+fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
+    let sql = "INSERT INTO deliveries (id, user, cadence, period, state, open, slot, covers, marker, owner, until,
+                   attempts, items, created, settled, provider_id, reason)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+               ON CONFLICT DO NOTHING";
+    let covers: Vec<_> = row
+        .covers
+        .iter()
+        .map(|(stack, n)| (stack.to_string(), n))
+        .collect();
+    let inserted = transaction.prepare_cached(sql)?.execute(params![
+        row.id.as_str(),
+        row.user.as_str(),
+        row.cadence.as_str(),
+        row.period,
+        row.state.as_str(),
+        row.open,
+        row.slot(),
+        to_json(&covers)?,
+        row.marker.to_string(),
+        row.lease.as_ref().map(|lease| &lease.owner),
+        row.lease.as_ref().map(|lease| millis(lease.until)),
+        row.attempts,
+        row.items,
+        millis(row.created),
+        row.settled.map(millis),
+        row.provider_id,
+        row.reason,
+    ])?;
+    Ok(inserted == 1)
+}
+
+/// The rows that meet a condition.
+fn rows(
+    transaction: &Transaction<'_>,
+    condition: &str,
+    values: impl rusqlite::Params,
+) -> Answer<Vec<Delivery>> {
+    let mut statement =
+        transaction.prepare_cached(&format!("SELECT * FROM deliveries WHERE {condition}"))?;
+    let (mut rows, mut found) = (statement.query(values)?, Vec::new());
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+fn read(row: &Row<'_>) -> Answer<Delivery> {
+    let record = Record {
+        what: "delivery",
+        row,
+    };
+    let covers: Vec<(String, u32)> = record.json("covers")?;
+    let stack = |(stack, n): (String, u32)| match stack.parse::<StackId>() {
+        Ok(stack) => Ok((stack, n)),
+        Err(why) => record.corrupt("covers", why),
+    };
+    Ok(Delivery {
+        id: DeliveryId::stored(record.text("id")?),
+        user: UserId::stored(record.text("user")?),
+        cadence: record.parsed("cadence")?,
+        period: record.get("period")?,
+        state: record.parsed("state")?,
+        open: record.get("open")?,
+        covers: covers.into_iter().map(stack).collect::<Answer<_>>()?,
+        marker: record.parsed("marker")?,
+        lease: record.lease()?,
+        attempts: record.get("attempts")?,
+        items: record.get("items")?,
+        created: record.time("created")?,
+        settled: record.maybe_time("settled")?,
+        provider_id: record.get("provider_id")?,
+        reason: record.get("reason")?,
+    })
+}

@@ -1,0 +1,198 @@
+//! People and what they follow. Who lives where is asked in [`super::near`].
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use chrono::DateTime;
+use rusqlite::{Row, Transaction, params};
+
+use super::codec::{Record, millis, to_json};
+use super::connections::Answer;
+use super::{Sqlite, near};
+use crate::domain::user::{DigestPreference, TypePreference};
+use crate::domain::{Address, Cadence, EventType, FollowKey, Point, Route, User, UserId};
+use crate::store::{Directory, Result};
+
+#[async_trait]
+impl Directory for Sqlite {
+    async fn put_users(&self, users: &[User]) -> Result<()> {
+        if users.is_empty() {
+            return Ok(());
+        }
+        let users = users.to_vec();
+        let put = move |transaction: &Transaction<'_>| {
+            users.iter().try_for_each(|user| put(transaction, user))
+        };
+        self.connections.write("putting users", put).await
+    }
+
+    async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = ids.to_vec();
+        let find = move |transaction: &Transaction<'_>| {
+            ids.iter().map(|id| find(transaction, id)).collect()
+        };
+        self.connections.read("reading users", find).await
+    }
+
+    async fn delete_user(&self, id: &UserId) -> Result<bool> {
+        let id = id.as_str().to_owned();
+        let delete = move |transaction: &Transaction<'_>| {
+            transaction
+                .prepare_cached("DELETE FROM follows WHERE u = ?1")?
+                .execute([&id])?;
+            Ok(transaction
+                .prepare_cached("DELETE FROM users WHERE id = ?1")?
+                .execute([&id])?
+                == 1)
+        };
+        self.connections.write("deleting a user", delete).await
+    }
+
+    async fn follow(&self, follows: &[(FollowKey, UserId)]) -> Result<()> {
+        let sql = "INSERT INTO follows (k, u) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        self.change_follows("following", sql, follows).await
+    }
+
+    async fn unfollow(&self, follows: &[(FollowKey, UserId)]) -> Result<()> {
+        let sql = "DELETE FROM follows WHERE k = ?1 AND u = ?2";
+        self.change_follows("unfollowing", sql, follows).await
+    }
+
+    async fn followers(
+        &self,
+        key: &FollowKey,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>> {
+        let (key, after, limit) = (key.as_str().to_owned(), after.cloned(), limit as i64);
+        let look = move |transaction: &Transaction<'_>| {
+            let bound = if after.is_some() { ">" } else { ">=" };
+            let sql =
+                format!("SELECT u FROM follows WHERE k = ?1 AND u {bound} ?2 ORDER BY u LIMIT ?3");
+            let mut statement = transaction.prepare_cached(&sql)?;
+            let from = after.as_ref().map_or("", UserId::as_str);
+            let mut rows = statement.query((key, from, limit))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(UserId::stored(
+                    Record {
+                        what: "follower",
+                        row,
+                    }
+                    .text("u")?,
+                ));
+            }
+            Ok(found)
+        };
+        self.connections.read("reading followers", look).await
+    }
+
+    async fn near(
+        &self,
+        point: Point,
+        km: f64,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>> {
+        let after = after.cloned();
+        let look =
+            move |transaction: &Transaction<'_>| near::find(transaction, point, km, after, limit);
+        self.connections
+            .read("looking for people near a point", look)
+            .await
+    }
+}
+
+impl Sqlite {
+    async fn change_follows(
+        &self,
+        doing: &str,
+        sql: &'static str,
+        follows: &[(FollowKey, UserId)],
+    ) -> Result<()> {
+        if follows.is_empty() {
+            return Ok(());
+        }
+        let follows = follows.to_vec();
+        let change = move |transaction: &Transaction<'_>| {
+            let mut statement = transaction.prepare_cached(sql)?;
+            for (key, user) in &follows {
+                statement.execute((key.as_str(), user.as_str()))?;
+            }
+            Ok(())
+        };
+        self.connections.write(doing, change).await
+    }
+}
+
+fn put(transaction: &Transaction<'_>, user: &User) -> Answer<()> {
+    let sql = "INSERT OR REPLACE INTO users (id, email, name, confirmed, tz, locale, lng, lat, cell, cadence, weekday,
+                   hour, digest_since, types, suppressed)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+    let types: BTreeMap<_, _> = user
+        .types
+        .iter()
+        .map(|(kind, chosen)| (kind.as_str(), (chosen.route, millis(chosen.since))))
+        .collect();
+    transaction.prepare_cached(sql)?.execute(params![
+        user.id.as_str(),
+        user.email.as_ref().map(Address::reveal),
+        user.name,
+        user.confirmed,
+        user.tz.map(|tz| tz.name()),
+        user.locale,
+        user.loc.map(Point::lng),
+        user.loc.map(Point::lat),
+        user.loc.map(near::cell),
+        user.digest.cadence.map(Cadence::as_str),
+        user.digest.weekday.map(|weekday| weekday.to_string()),
+        user.digest.hour,
+        user.digest.since.map(millis),
+        to_json(&types)?,
+        user.suppressed.map(millis),
+    ])?;
+    Ok(())
+}
+
+fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {
+    let mut statement = transaction.prepare_cached("SELECT * FROM users WHERE id = ?1")?;
+    let mut rows = statement.query([id.as_str()])?;
+    rows.next()?.map(read).transpose()
+}
+
+fn read(row: &Row<'_>) -> Answer<User> {
+    let record = Record { what: "user", row };
+    let email: Option<String> = record.get("email")?;
+    let email = email
+        .map(Address::new)
+        .transpose()
+        .or_else(|why| record.corrupt("email", why))?;
+    let types: BTreeMap<String, (Route, i64)> = record.json("types")?;
+    let preference =
+        |(kind, (route, since)): (String, (Route, i64))| match DateTime::from_timestamp_millis(
+            since,
+        ) {
+            Some(since) => Ok((EventType::stored(kind), TypePreference { route, since })),
+            None => record.corrupt("types", format!("{since} ms are no time")),
+        };
+    Ok(User {
+        id: UserId::stored(record.text("id")?),
+        email,
+        name: record.get("name")?,
+        confirmed: record.get("confirmed")?,
+        tz: record.maybe_parsed("tz")?,
+        locale: record.get("locale")?,
+        loc: record.place()?,
+        digest: DigestPreference {
+            cadence: record.maybe_parsed("cadence")?,
+            weekday: record.maybe_parsed("weekday")?,
+            hour: record.get("hour")?,
+            since: record.maybe_time("digest_since")?,
+        },
+        types: types.into_iter().map(preference).collect::<Answer<_>>()?,
+        suppressed: record.maybe_time("suppressed")?,
+    })
+}

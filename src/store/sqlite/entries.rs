@@ -1,0 +1,235 @@
+//! How entries stand in a day table: one a line, each as canonical Extended JSON, so that appending is appending text.
+//!
+//! The rule: every line is exactly one [`Entry`], whatever it is, because positions count them all. What we write ourselves
+//! is read by hand; anything else by a JSON parser, with the same meaning as on MongoDB.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::domain::{Entry, Event, EventType, Id, Marker, ObjectId};
+
+/// Appends the event's line.
+pub(super) fn write_event(lines: &mut String, event: &Event) {
+    lines.push_str("{\"t\":");
+    write_text(lines, event.t.as_str());
+    lines.push_str(",\"o\":");
+    write_text(lines, event.o.as_str());
+    if let Some(id) = event.i {
+        write!(lines, ",\"i\":{{\"$oid\":\"{id}\"}}").expect("writing to a string does not fail");
+    }
+    lines.push_str("}\n");
+}
+
+/// The marker's line.
+pub(super) fn marker_line(id: Id, n: u32) -> String {
+    let kind = if i32::try_from(n).is_ok() {
+        "$numberInt"
+    } else {
+        "$numberLong"
+    };
+    format!("{{\"flushed\":{{\"$oid\":\"{id}\"}},\"n\":{{\"{kind}\":\"{n}\"}}}}\n")
+}
+
+/// Appends text as JSON has it: control characters are escaped, so it stays on its line.
+pub(super) fn write_text(lines: &mut String, text: &str) {
+    lines.push_str(&serde_json::to_string(text).expect("text is JSON"));
+}
+
+/// The entries of these lines, in order.
+pub(super) fn read(lines: &str) -> Vec<Entry> {
+    // A line of ours takes about 75 bytes.
+    let mut entries = Vec::with_capacity(1 + lines.len() / 75);
+    entries.extend(lines.lines().map(read_line));
+    entries
+}
+
+/// What one line says.
+pub(super) fn read_line(line: &str) -> Entry {
+    match our_event(line) {
+        Some(event) => Entry::Event(event),
+        None => match serde_json::from_str(line) {
+            Ok(Value::Object(fields)) => read_fields(&fields),
+            // Whatever it is, it is no event, and one bad line must not spoil everybody's digest.
+            Ok(_) | Err(_) => Entry::Other,
+        },
+    }
+}
+
+/// The `i` of an event as we write it, without reading the rest. `None` says nothing: the line has to be read.
+pub(super) fn our_id(line: &str) -> Option<Id> {
+    const ID: &str = "\"i\":{\"$oid\":\"";
+    let end = line.strip_suffix("\"}}")?;
+    let (start, hex) = end.split_at_checked(end.len().checked_sub(24)?)?;
+    if start.ends_with(ID) {
+        Id::from_hex(hex)
+    } else {
+        None
+    }
+}
+
+/// An event spelled as we spell them, without escapes in its names.
+fn our_event(line: &str) -> Option<Event> {
+    let (t, rest) = plain_text(line.strip_prefix("{\"t\":\"")?)?;
+    let (o, rest) = plain_text(rest.strip_prefix(",\"o\":\"")?)?;
+    let i = match rest {
+        "}" => None,
+        _ => Some(Id::from_hex(
+            rest.strip_prefix(",\"i\":{\"$oid\":\"")?
+                .strip_suffix("\"}}")?,
+        )?),
+    };
+    Some(Event {
+        t: EventType::stored(t),
+        o: ObjectId::stored(o),
+        i,
+    })
+}
+
+/// The text up to the next quotation mark, and what follows that; `None` if it holds an escape.
+fn plain_text(text: &str) -> Option<(&str, &str)> {
+    let end = text
+        .bytes()
+        .position(|byte| byte == b'"' || byte == b'\\')?;
+    let rest = text[end..].strip_prefix('"')?;
+    Some((&text[..end], rest))
+}
+
+fn read_fields(fields: &serde_json::Map<String, Value>) -> Entry {
+    let text = |name: &str| fields.get(name).and_then(Value::as_str);
+    let id = |name: &str| fields.get(name).and_then(object_id);
+    if fields.contains_key("flushed") {
+        return Entry::Marker(Marker {
+            id: id("flushed"),
+            n: fields.get("n").and_then(count),
+        });
+    }
+    let object = text("o")
+        .map(ObjectId::stored)
+        .or_else(|| id("o").map(|id| ObjectId::stored(id.to_string())));
+    match (text("t"), object) {
+        (Some(t), Some(o)) => Entry::Event(Event {
+            t: EventType::stored(t),
+            o,
+            i: id("i"),
+        }),
+        _ => Entry::Other,
+    }
+}
+
+fn object_id(value: &Value) -> Option<Id> {
+    Id::from_hex(value.get("$oid")?.as_str()?)
+}
+
+/// A count, whichever number type a writer chose; what is below 0 is 0.
+fn count(value: &Value) -> Option<u32> {
+    let number = |name: &str| value.get(name).and_then(Value::as_str);
+    let whole = || {
+        number("$numberInt")
+            .or_else(|| number("$numberLong"))?
+            .parse::<i64>()
+            .ok()
+    };
+    let double = || number("$numberDouble")?.parse::<f64>().ok();
+    match whole() {
+        Some(n) => Some(u32::try_from(n.max(0)).unwrap_or(u32::MAX)),
+        // `as` saturates, and takes what is no number for 0.
+        None => double().map(|n| n as u32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "5334647b139b2165160000d8";
+
+    fn event(t: &str, o: &str, i: Option<Id>) -> Event {
+        Event {
+            t: EventType::stored(t),
+            o: ObjectId::stored(o),
+            i,
+        }
+    }
+
+    #[test]
+    fn an_event_is_written_as_the_archive_shows_it() {
+        let mut lines = String::new();
+        write_event(&mut lines, &event("T", "a\"\n", Id::from_hex(HEX)));
+        write_event(&mut lines, &event("T", "b", None));
+        let first = r#"{"t":"T","o":"a\"\n","i":{"$oid":"5334647b139b2165160000d8"}}"#;
+        assert_eq!(lines, format!("{first}\n{}\n", r#"{"t":"T","o":"b"}"#));
+    }
+
+    #[test]
+    fn a_reach_past_32_bits_with_a_sign_is_written_as_a_long() {
+        let id = Id::from_hex(HEX).unwrap();
+        assert!(marker_line(id, 7).ends_with("\"n\":{\"$numberInt\":\"7\"}}\n"));
+        assert!(marker_line(id, u32::MAX).ends_with("\"n\":{\"$numberLong\":\"4294967295\"}}\n"));
+        for n in [0, 7, u32::MAX] {
+            assert_eq!(
+                read(&marker_line(id, n)),
+                [Entry::Marker(Marker {
+                    id: Some(id),
+                    n: Some(n)
+                })]
+            );
+        }
+    }
+
+    #[test]
+    fn lines_of_others_mean_what_they_mean_on_mongodb() {
+        let id = Id::from_hex(HEX);
+        let marker = |id, n| Entry::Marker(Marker { id, n });
+        for (line, expected) in [
+            (r#"{"o":"b","t":"T"}"#, Entry::Event(event("T", "b", None))),
+            (
+                r#"{"t":"T","o":"b","x":null}"#,
+                Entry::Event(event("T", "b", None)),
+            ),
+            (
+                r#"{"t":"T","o":"b","i":"no id"}"#,
+                Entry::Event(event("T", "b", None)),
+            ),
+            (
+                r#"{"t":"T","o":{"$oid":"5334647b139b2165160000d8"}}"#,
+                Entry::Event(event("T", HEX, None)),
+            ),
+            (
+                r#"{"flushed":{"$oid":"5334647b139b2165160000d8"}}"#,
+                marker(id, None),
+            ),
+            (
+                r#"{"flushed":true,"n":{"$numberLong":"-3"}}"#,
+                marker(None, Some(0)),
+            ),
+            (
+                r#"{"flushed":null,"n":{"$numberDouble":"2.9"}}"#,
+                marker(None, Some(2)),
+            ),
+            (
+                r#"{"flushed":null,"n":{"$numberDouble":"NaN"}}"#,
+                marker(None, Some(0)),
+            ),
+            (r#"{"flushed":null,"n":"5"}"#, marker(None, None)),
+            (r#"{"t":"T"}"#, Entry::Other),
+            (r#"{"t":{"$numberInt":"1"},"o":"b"}"#, Entry::Other),
+            ("null", Entry::Other),
+            ("[]", Entry::Other),
+        ] {
+            assert_eq!(read_line(line), expected, "{line}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_event_reads_back_and_shows_its_id(t in ".*", o in ".*", bytes: Option<[u8; 12]>) {
+            let event = event(&t, &o, bytes.map(Id::from_bytes));
+            let mut lines = String::new();
+            write_event(&mut lines, &event);
+            proptest::prop_assert_eq!(lines.matches('\n').count(), 1);
+            proptest::prop_assert_eq!(our_id(lines.trim_end_matches('\n')), event.i);
+            proptest::prop_assert_eq!(read(&lines), [Entry::Event(event)]);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Reads the day tables of a window side by side, in the order of user ids.
+//!
+//! The rule: every table is read in its own order, so the disk is read in sequence, and what is in memory is one row of each
+//! table and the people asked for. Where a day holds both text ids and ObjectIds it is read as two, as the latter sort by
+//! themselves.
+
+use rusqlite::{CachedStatement, Rows, Transaction};
+
+use super::codec::RowId;
+use super::connections::Answer;
+use super::{days, entries};
+use crate::domain::{Day, Form, Id, PersonStacks, Stack, StackId, UserId, Window};
+
+/// Which people to read.
+#[derive(Debug, Clone)]
+pub(super) enum Range {
+    All,
+    /// Whoever comes after this one.
+    After(UserId),
+    /// Only these, ascending, and reading everybody between the first and the last of them.
+    Among(Vec<UserId>),
+}
+
+impl Range {
+    /// Nobody before this one is wanted; whether that one itself is.
+    fn start(&self) -> Option<(&UserId, bool)> {
+        match self {
+            Self::All => None,
+            Self::After(user) => Some((user, false)),
+            Self::Among(people) => people.first().map(|user| (user, true)),
+        }
+    }
+
+    fn end(&self) -> Option<&UserId> {
+        match self {
+            Self::All | Self::After(_) => None,
+            Self::Among(people) => people.last(),
+        }
+    }
+
+    fn holds(&self, user: &UserId) -> bool {
+        match self {
+            Self::All => true,
+            Self::After(last) => user > last,
+            Self::Among(people) => people.binary_search(user).is_ok(),
+        }
+    }
+}
+
+/// The first people of the range who have a stack in the window, ascending, at most `limit`.
+pub(super) fn read(
+    transaction: &Transaction<'_>,
+    window: Window,
+    range: &Range,
+    limit: usize,
+) -> Answer<Vec<PersonStacks>> {
+    let mut open = Vec::new();
+    for day in days::days(transaction)?
+        .into_iter()
+        .filter(|day| window.contains(*day))
+    {
+        // In this order a person's stacks come out in the order of their ids.
+        for form in [Form::ObjectId, Form::Text] {
+            let stack = StackId { day, form };
+            let Some((sql, start)) = query(transaction, stack, range)? else {
+                continue;
+            };
+            open.push((stack, transaction.prepare_cached(&sql)?, start));
+        }
+    }
+    let mut sources = Vec::with_capacity(open.len());
+    for (stack, statement, start) in &mut open {
+        let mut source = Source::open(*stack, statement, start)?;
+        source.advance(range)?;
+        sources.push(source);
+    }
+    let mut found = Vec::with_capacity(limit.min(4_096));
+    while found.len() < limit {
+        let heads = sources.iter().filter_map(|source| source.head.as_ref());
+        let Some(user) = heads.map(|(user, _)| user).min().cloned() else {
+            break;
+        };
+        let mut stacks = Vec::with_capacity(sources.len());
+        for source in &mut sources {
+            if let Some((_, stack)) = source.head.take_if(|(whose, _)| *whose == user) {
+                stacks.push(stack);
+                source.advance(range)?;
+            }
+        }
+        found.push(PersonStacks { user, stacks });
+    }
+    Ok(found)
+}
+
+/// One day's rows of one form, with the next of them in hand.
+struct Source<'a> {
+    stack: StackId,
+    rows: Rows<'a>,
+    head: Option<(UserId, Stack)>,
+}
+
+impl<'a> Source<'a> {
+    fn open(
+        stack: StackId,
+        statement: &'a mut CachedStatement<'_>,
+        bounds: &Bounds,
+    ) -> Answer<Self> {
+        let rows = match bounds {
+            (start, None) => statement.query([start])?,
+            (start, Some(end)) => statement.query([start, end])?,
+        };
+        Ok(Self {
+            stack,
+            rows,
+            head: None,
+        })
+    }
+
+    /// Takes the next row of the range in hand.
+    fn advance(&mut self, range: &Range) -> Answer<()> {
+        while let Some(row) = self.rows.next()? {
+            let user = days::row_id(row.get_ref(0)?, self.stack.day)?.into_user();
+            if range.holds(&user) {
+                let lines = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+                let entries = entries::read(lines);
+                self.head = Some((
+                    user,
+                    Stack {
+                        id: self.stack,
+                        entries,
+                    },
+                ));
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a source begins and, where that is known, ends.
+type Bounds = (RowId, Option<RowId>);
+
+/// How to read one day's rows of one form; `None` where there are none in the range.
+fn query(
+    transaction: &Transaction<'_>,
+    stack: StackId,
+    range: &Range,
+) -> Answer<Option<(String, Bounds)>> {
+    let table = stack.day.collection();
+    let ordered =
+        |condition: &str| format!("SELECT id, events FROM {table} WHERE {condition} ORDER BY id");
+    Ok(match stack.form {
+        Form::Text => {
+            let nobody = UserId::stored("");
+            let (start, with_it) = range.start().unwrap_or((&nobody, true));
+            let from = if with_it { "id >= ?1" } else { "id > ?1" };
+            let start = RowId::Text(start.clone());
+            match range.end() {
+                // Any text is below any bytes.
+                None => Some((ordered(&format!("{from} AND id < x''")), (start, None))),
+                Some(end) => {
+                    let end = RowId::Text(end.clone());
+                    Some((ordered(&format!("{from} AND id <= ?2")), (start, Some(end))))
+                }
+            }
+        }
+        Form::ObjectId => {
+            let start = match range.start() {
+                None => Some(Id::from_bytes([0; 12])),
+                Some((user, _)) => first_id_from(user),
+            };
+            let Some(start) = start else { return Ok(None) };
+            if !has_object_ids(transaction, stack.day)? {
+                return Ok(None);
+            }
+            let start = RowId::ObjectId(start);
+            match range.end().and_then(first_id_from) {
+                None => Some((ordered("id >= ?1"), (start, None))),
+                Some(end) => Some((
+                    ordered("id >= ?1 AND id <= ?2"),
+                    (start, Some(RowId::ObjectId(end))),
+                )),
+            }
+        }
+    })
+}
+
+/// Whether older writers left documents under ObjectIds: one look at the end of the table.
+fn has_object_ids(transaction: &Transaction<'_>, day: Day) -> Answer<bool> {
+    let sql = format!("SELECT 1 FROM {} WHERE id >= x'' LIMIT 1", day.collection());
+    Ok(transaction.prepare_cached(&sql)?.exists([])?)
+}
+
+/// The first ObjectId whose hexadecimal text is not before this text; `None` if all are before it.
+fn first_id_from(text: &UserId) -> Option<Id> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut hex = [b'0'; 24];
+    for (place, byte) in text.as_str().bytes().take(24).enumerate() {
+        if DIGITS.contains(&byte) {
+            hex[place] = byte;
+            continue;
+        }
+        // From here on only the first digit above this character matters; if there is none, one more before it.
+        return match DIGITS.iter().find(|digit| **digit > byte) {
+            Some(digit) => {
+                hex[place] = *digit;
+                Id::from_hex(std::str::from_utf8(&hex).ok()?)
+            }
+            None => {
+                hex[place..].fill(b'f');
+                let last = Id::from_hex(std::str::from_utf8(&hex).ok()?)?;
+                after(last)
+            }
+        };
+    }
+    let id = Id::from_hex(std::str::from_utf8(&hex).ok()?)?;
+    if text.as_str().len() > 24 {
+        after(id)
+    } else {
+        Some(id)
+    }
+}
+
+/// The id after this one, if there is any.
+fn after(id: Id) -> Option<Id> {
+    let mut bytes = id.bytes();
+    for byte in bytes.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return Some(Id::from_bytes(bytes));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_id_from_a_text_is_the_first_whose_hex_is_not_before_it() {
+        for (text, expected) in [
+            ("", Some("000000000000000000000000")),
+            ("$ne", Some("000000000000000000000000")),
+            ("5", Some("500000000000000000000000")),
+            ("5A", Some("5a0000000000000000000000")),
+            ("5g", Some("600000000000000000000000")),
+            ("ag", Some("b00000000000000000000000")),
+            ("af~", Some("b00000000000000000000000")),
+            ("ffg", None),
+            ("g", None),
+            ("ü", None),
+            ("533998b1c9dc24c371000041", Some("533998b1c9dc24c371000041")),
+            (
+                "533998b1c9dc24c3710000ff0",
+                Some("533998b1c9dc24c371000100"),
+            ),
+            ("ffffffffffffffffffffffff", Some("ffffffffffffffffffffffff")),
+            ("ffffffffffffffffffffffff!", None),
+        ] {
+            let found = first_id_from(&UserId::stored(text)).map(|id| id.to_string());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_id_is_skipped_and_none_comes_too_early(text in "[0-9a-g]{0,3}|[ -~]{0,26}|[0-9a-f]{23,26}", bytes: [u8; 12]) {
+            let (from, id) = (first_id_from(&UserId::stored(&text)), Id::from_bytes(bytes));
+            let not_before = id.to_string().as_str() >= text.as_str();
+            proptest::prop_assert_eq!(not_before, from.is_some_and(|from| id >= from));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! SQLite: the embedded store, for one machine. A real store, not a mock: durable, and shared by several processes.
+//!
+//! The rule: every write is one `BEGIN IMMEDIATE` transaction, or a few that may each be repeated; every read is one
+//! snapshot; none is held over an await. Begin with [`stacks`] for the day tables; [`schema`] shows all the others, and
+//! [`connections`] how they are reached.
+
+mod codec;
+mod connections;
+mod days;
+mod deliveries;
+mod directory;
+mod entries;
+mod journal;
+mod leases;
+mod merge;
+mod near;
+mod objects;
+mod schema;
+mod stacks;
+
+use std::path::Path;
+
+use connections::Connections;
+
+use super::Result;
+
+/// A store in one file (and two beside it while it is open: the write-ahead log and its index).
+#[derive(Debug)]
+pub struct Sqlite {
+    connections: Connections,
+}
+
+impl Sqlite {
+    /// Opens the file, and creates it and its tables as needed. A file of another program, or of a newer tidings, is
+    /// refused and left as it is.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let connections = Connections::open(path.as_ref().to_owned()).await?;
+        Ok(Self { connections })
+    }
+}

@@ -1,0 +1,183 @@
+//! Who lives near a point: a grid over the Earth, and the exact distance for whoever is in its squares.
+//!
+//! The rule: squares only narrow the search, [`Point::distance_km`] decides. Each square lists its people by id, so a page
+//! is a merge of those lists and costs what it returns, as long as the squares fit the circle; where they would be too
+//! many, all people are read in order.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rusqlite::{CachedStatement, Row, Rows, Transaction};
+
+use super::codec::Record;
+use super::connections::Answer;
+use crate::domain::audience::EARTH_RADIUS_KM;
+use crate::domain::{Point, UserId};
+
+/// Squares a degree: half a degree is 56 km from south to north.
+const PER_DEGREE: f64 = 2.0;
+/// Squares around the Earth.
+const COLUMNS: i64 = 720;
+/// More squares than this are not merged: each is a cursor of its own.
+const MOST: usize = 200;
+/// What rounding may cost the outline of a circle, in degrees: a tenth of a millimetre.
+const SLACK: f64 = 1e-9;
+
+/// The square that a place lies in.
+pub(super) fn cell(place: Point) -> i64 {
+    row(place.lat()) * COLUMNS + column(place.lng()).rem_euclid(COLUMNS)
+}
+
+fn row(lat: f64) -> i64 {
+    ((lat + 90.0) * PER_DEGREE).floor() as i64
+}
+
+fn column(lng: f64) -> i64 {
+    ((lng + 180.0) * PER_DEGREE).floor() as i64
+}
+
+/// All squares that a circle touches, and perhaps some more; `None` if they are too many.
+fn cells(centre: Point, km: f64) -> Option<Vec<i64>> {
+    let angle = km / EARTH_RADIUS_KM;
+    let reach = angle.to_degrees() + SLACK;
+    let (south, north) = (
+        (centre.lat() - reach).max(-90.0),
+        (centre.lat() + reach).min(90.0),
+    );
+    // Where the circle is widest; a circle that holds a pole has all longitudes.
+    let width = if south > -90.0 && north < 90.0 {
+        (angle.sin() / centre.lat().to_radians().cos())
+            .min(1.0)
+            .asin()
+            .to_degrees()
+            + SLACK
+    } else {
+        180.0
+    };
+    let (west, mut east) = (column(centre.lng() - width), column(centre.lng() + width));
+    east = east.min(west + COLUMNS - 1);
+    let (south, north) = (row(south), row(north));
+    let count = (north - south + 1) * (east - west + 1);
+    if usize::try_from(count).ok()? > MOST {
+        return None;
+    }
+    let squares = |row| (west..=east).map(move |column| row * COLUMNS + column.rem_euclid(COLUMNS));
+    Some((south..=north).flat_map(squares).collect())
+}
+
+/// Who lives within the circle, ascending, after this user, at most `limit`.
+pub(super) fn find(
+    transaction: &Transaction<'_>,
+    centre: Point,
+    km: f64,
+    after: Option<UserId>,
+    limit: usize,
+) -> Answer<Vec<UserId>> {
+    let bound = if after.is_some() { ">" } else { ">=" };
+    let from = after.as_ref().map_or("", UserId::as_str);
+    let mut statements = Vec::new();
+    match cells(centre, km) {
+        Some(cells) => {
+            let sql = format!(
+                "SELECT id, lng, lat FROM users WHERE cell = ?2 AND id {bound} ?1 ORDER BY id"
+            );
+            for cell in cells {
+                statements.push((transaction.prepare_cached(&sql)?, cell));
+            }
+        }
+        None => {
+            let sql = format!(
+                "SELECT id, lng, lat FROM users WHERE id {bound} ?1 AND cell >= ?2 ORDER BY id"
+            );
+            statements.push((transaction.prepare_cached(&sql)?, 0));
+        }
+    }
+    let inside = |place: Point| centre.distance_km(place) <= km;
+    let mut lists = Vec::with_capacity(statements.len());
+    for (statement, cell) in &mut statements {
+        lists.push(List::open(statement, from, *cell)?);
+    }
+    let mut heads = Vec::with_capacity(lists.len());
+    for (n, list) in lists.iter_mut().enumerate() {
+        heads.extend(list.next(inside)?.map(|user| Reverse((user, n))));
+    }
+    let mut heads = BinaryHeap::from(heads);
+    let mut found = Vec::new();
+    while found.len() < limit
+        && let Some(Reverse((user, n))) = heads.pop()
+    {
+        found.push(user);
+        heads.extend(lists[n].next(inside)?.map(|user| Reverse((user, n))));
+    }
+    Ok(found)
+}
+
+/// The people of a square, by id.
+struct List<'a>(Rows<'a>);
+
+impl<'a> List<'a> {
+    fn open(statement: &'a mut CachedStatement<'_>, from: &str, cell: i64) -> Answer<Self> {
+        Ok(Self(statement.query((from, cell))?))
+    }
+
+    /// The next of them who lives inside.
+    fn next(&mut self, inside: impl Fn(Point) -> bool) -> Answer<Option<UserId>> {
+        while let Some(row) = self.0.next()? {
+            if place(row)?.is_some_and(&inside) {
+                return Ok(Some(UserId::stored(
+                    Record { what: "user", row }.text("id")?,
+                )));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn place(row: &Row<'_>) -> Answer<Option<Point>> {
+    Record { what: "user", row }.place()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(lng: f64, lat: f64) -> Point {
+        Point::new(lng, lat).unwrap()
+    }
+
+    #[test]
+    fn the_two_sides_of_the_antimeridian_are_one_square() {
+        assert_eq!(cell(at(180.0, 10.2)), cell(at(-180.0, 10.2)));
+        assert_eq!(cell(at(180.0, 10.2)), cell(at(-179.6, 10.2)));
+    }
+
+    #[test]
+    fn a_city_is_a_few_squares_and_a_continent_too_many() {
+        let berlin = at(13.4, 52.5);
+        assert!(cells(berlin, 10.0).unwrap().len() <= 4);
+        assert!(cells(berlin, 50.0).unwrap().len() <= 16);
+        assert_eq!(cells(berlin, 3_000.0), None);
+        assert_eq!(cells(at(0.0, 90.0), 1.0), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whoever_is_within_the_circle_is_in_one_of_its_squares(
+            lng in -180.0..=180.0_f64,
+            lat in -90.0..=90.0_f64,
+            km in 0.001..400.0_f64,
+            bearing in 0.0..std::f64::consts::TAU,
+            share in 0.0..=1.0_f64,
+        ) {
+            // A point at a share of the distance, in that direction (the direct problem on a sphere).
+            let (angle, from) = (share * km / EARTH_RADIUS_KM, lat.to_radians());
+            let to = (from.sin() * angle.cos() + from.cos() * angle.sin() * bearing.cos()).clamp(-1.0, 1.0).asin();
+            let turn = (bearing.sin() * angle.sin() * from.cos()).atan2(angle.cos() - from.sin() * to.sin());
+            let there = at((lng + turn.to_degrees() + 540.0).rem_euclid(360.0) - 180.0, to.to_degrees().clamp(-90.0, 90.0));
+            let centre = at(lng, lat);
+            if let Some(cells) = cells(centre, km) && centre.distance_km(there) <= km {
+                proptest::prop_assert!(cells.contains(&cell(there)), "{there:?}");
+            }
+        }
+    }
+}

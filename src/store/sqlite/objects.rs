@@ -1,0 +1,90 @@
+//! What events are about: one row a record. Mapped models live in the application's MongoDB, and so only there.
+
+use async_trait::async_trait;
+use rusqlite::{Row, Transaction};
+use serde_json::Value;
+
+use super::Sqlite;
+use super::codec::{Record, millis, to_json};
+use super::connections::Answer;
+use crate::domain::{Object, ObjectKey};
+use crate::store::{Objects, Result};
+
+#[async_trait]
+impl Objects for Sqlite {
+    async fn put_objects(&self, objects: &[Object]) -> Result<()> {
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let objects = objects.to_vec();
+        let put = move |transaction: &Transaction<'_>| {
+            objects
+                .iter()
+                .try_for_each(|object| put(transaction, object))
+        };
+        self.connections.write("putting objects", put).await
+    }
+
+    async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = keys.to_vec();
+        let find = move |transaction: &Transaction<'_>| {
+            keys.iter().map(|key| find(transaction, key)).collect()
+        };
+        self.connections.read("reading objects", find).await
+    }
+}
+
+fn put(transaction: &Transaction<'_>, object: &Object) -> Answer<()> {
+    let sql =
+        "INSERT OR REPLACE INTO objects (id, notifiable, title, url, image, by, at, lng, lat, data)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    let data = match &object.data {
+        Value::Null => None,
+        data => Some(to_json(data)?),
+    };
+    transaction.prepare_cached(sql)?.execute((
+        object.key.as_str(),
+        object.notifiable,
+        &object.title,
+        &object.url,
+        &object.image,
+        &object.by,
+        object.at.map(millis),
+        object.place.map(|place| place.lng()),
+        object.place.map(|place| place.lat()),
+        data,
+    ))?;
+    Ok(())
+}
+
+fn find(transaction: &Transaction<'_>, key: &ObjectKey) -> Answer<Option<Object>> {
+    let mut statement = transaction.prepare_cached("SELECT * FROM objects WHERE id = ?1")?;
+    let mut rows = statement.query([key.as_str()])?;
+    rows.next()?.map(read).transpose()
+}
+
+fn read(row: &Row<'_>) -> Answer<Object> {
+    let record = Record {
+        what: "object",
+        row,
+    };
+    let data: Option<String> = record.get("data")?;
+    Ok(Object {
+        key: ObjectKey::stored(record.text("id")?),
+        notifiable: record.get("notifiable")?,
+        title: record.get("title")?,
+        url: record.get("url")?,
+        image: record.get("image")?,
+        by: record.get("by")?,
+        at: record.maybe_time("at")?,
+        place: record.place()?,
+        data: if data.is_some() {
+            record.json("data")?
+        } else {
+            Value::Null
+        },
+    })
+}

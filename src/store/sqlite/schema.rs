@@ -1,0 +1,260 @@
+//! The tables, and how a file becomes ours.
+//!
+//! The rule: names are those of the MongoDB collections. Times are milliseconds since 1970, as MongoDB keeps them; ids of
+//! fan-outs and markers are their 24 hexadecimal digits. Day tables come and go with their days: see [`day_table`].
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::connections::Answer;
+use crate::domain::Day;
+use crate::store::Error;
+
+/// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
+const APPLICATION: i32 = 0x7464_6E67;
+/// The schema that this code reads and writes.
+const VERSION: i32 = 1;
+
+/// Pages of 16 KiB: a person's day of 100 events still lies in its leaf, and reading a day in order is half as fast
+/// again as with the default of 4 KiB.
+const PAGE_BYTES: i32 = 16 * 1024;
+
+const TABLES: &str = "
+CREATE TABLE users (
+    id           TEXT PRIMARY KEY NOT NULL,
+    email        TEXT,
+    name         TEXT,
+    confirmed    INTEGER NOT NULL,
+    tz           TEXT,
+    locale       TEXT,
+    lng          REAL,
+    lat          REAL,
+    cell         INTEGER,           -- the square of the grid that holds (lng, lat): see near.rs
+    cadence      TEXT,
+    weekday      TEXT,
+    hour         INTEGER,
+    digest_since INTEGER,
+    types        TEXT NOT NULL,     -- {type: [route, since]}
+    suppressed   INTEGER
+) WITHOUT ROWID;
+CREATE INDEX users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
+
+CREATE TABLE follows (
+    k TEXT NOT NULL,
+    u TEXT NOT NULL,
+    PRIMARY KEY (k, u)
+) WITHOUT ROWID;
+CREATE INDEX follows_by_user ON follows (u);
+
+CREATE TABLE objects (
+    id         TEXT PRIMARY KEY NOT NULL,
+    notifiable INTEGER NOT NULL,
+    title      TEXT,
+    url        TEXT,
+    image      TEXT,
+    by         TEXT,
+    at         INTEGER,
+    lng        REAL,
+    lat        REAL,
+    data       TEXT                 -- JSON
+) WITHOUT ROWID;
+
+CREATE TABLE fanouts (
+    id     TEXT PRIMARY KEY NOT NULL,
+    key    TEXT NOT NULL UNIQUE,
+    type   TEXT NOT NULL,
+    day    TEXT NOT NULL,
+    at     INTEGER NOT NULL,
+    state  TEXT NOT NULL,
+    cursor TEXT,
+    people INTEGER NOT NULL,
+    pushed INTEGER NOT NULL,
+    capped INTEGER NOT NULL,
+    owner  TEXT,
+    until  INTEGER
+) WITHOUT ROWID;
+CREATE INDEX fanouts_pending ON fanouts (at, id, until, day) WHERE state = 'pending';
+CREATE INDEX fanouts_held ON fanouts (owner) WHERE owner IS NOT NULL;
+
+-- Apart, as it may name 100,000 people, and saving a fan-out's progress rewrites its row.
+CREATE TABLE audiences (
+    fanout   TEXT PRIMARY KEY NOT NULL,
+    objects  TEXT NOT NULL,         -- JSON
+    audience TEXT NOT NULL          -- JSON
+);
+
+CREATE TABLE deliveries (
+    id          TEXT PRIMARY KEY NOT NULL,
+    user        TEXT NOT NULL,
+    cadence     TEXT NOT NULL,
+    period      TEXT NOT NULL,
+    state       TEXT NOT NULL,
+    open        INTEGER NOT NULL,
+    slot        TEXT NOT NULL,
+    covers      TEXT NOT NULL,      -- [[stack, n], …]
+    marker      TEXT NOT NULL,
+    owner       TEXT,
+    until       INTEGER,
+    attempts    INTEGER NOT NULL,
+    items       INTEGER NOT NULL,
+    created     INTEGER NOT NULL,
+    settled     INTEGER,
+    provider_id TEXT,
+    reason      TEXT
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX deliveries_open ON deliveries (slot) WHERE open;
+CREATE INDEX deliveries_by_user ON deliveries (user, created);
+CREATE INDEX deliveries_by_state ON deliveries (state);
+CREATE INDEX deliveries_held ON deliveries (owner) WHERE open AND owner IS NOT NULL;
+
+CREATE TABLE leases (
+    name  TEXT PRIMARY KEY NOT NULL,
+    owner TEXT NOT NULL,
+    until INTEGER NOT NULL
+) WITHOUT ROWID;
+";
+
+/// The table of one day. `id` is text, or twelve bytes where an older writer used an ObjectId; SQLite sorts text before
+/// bytes as BSON sorts text before ObjectIds. `events` holds an entry a line (see [`super::entries`]), `n` how many.
+///
+/// It is kept in the order of ids (`WITHOUT ROWID`), as digests read it: that is half as fast again as by an index, and
+/// sequential on the disk.
+pub(super) fn day_table(day: Day) -> String {
+    format!(
+        "CREATE TABLE {} (id PRIMARY KEY NOT NULL, n INTEGER NOT NULL, events TEXT NOT NULL) WITHOUT ROWID",
+        day.collection()
+    )
+}
+
+/// Makes the file ours: creates what is missing, and refuses what belongs to somebody else.
+pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
+    if !is_ours(connection, path)? {
+        // The size of pages can only be chosen before there are any.
+        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    }
+    // It is written into the file: whoever opens it later has it. Asked for again, it costs nothing.
+    connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    if !is_ours(connection, path)? {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Another process may have been faster.
+        if !is_ours(&transaction, path)? {
+            transaction.execute_batch(TABLES)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+            transaction.commit()?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the file has our tables; an empty one has not. Anything else is an error.
+fn is_ours(connection: &Connection, path: &Path) -> Answer<bool> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (application, version) = (number("application_id")?, number("user_version")?);
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let refuse = |why: String| Err(Error::Unsupported(format!("{} {why}", path.display())).into());
+    match (application, version) {
+        (APPLICATION, VERSION) => Ok(true),
+        (APPLICATION, _) => refuse(format!(
+            "was written by another version of tidings: its schema is number {version}, and this one knows {VERSION}"
+        )),
+        (0, 0) if tables == 0 => Ok(false),
+        _ => refuse("is a database of another program".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    fn open(path: &Path) -> Answer<Connection> {
+        let mut connection = Connection::open(path)?;
+        connection.busy_timeout(std::time::Duration::from_secs(30))?;
+        prepare(&mut connection, path)?;
+        Ok(connection)
+    }
+
+    fn refusal(path: &Path) -> String {
+        open(path).unwrap_err().while_doing("opening").to_string()
+    }
+
+    #[test]
+    fn a_new_file_gets_its_tables_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new.db");
+        for _ in 0..2 {
+            let connection = open(&path).unwrap();
+            let text = |sql| {
+                connection
+                    .query_row(sql, [], |row| row.get::<_, String>(0))
+                    .unwrap()
+            };
+            assert_eq!(text("PRAGMA journal_mode"), "wal");
+            assert_eq!(
+                text("SELECT CAST(page_size AS TEXT) FROM pragma_page_size"),
+                "16384"
+            );
+        }
+    }
+
+    #[test]
+    fn many_may_open_a_new_file_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new.db");
+        let together = Barrier::new(8);
+        let open_together = || {
+            together.wait();
+            open(&path).map(drop)
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open_together)).collect();
+            for thread in threads {
+                thread.join().unwrap().unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn a_file_of_a_newer_tidings_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("newer.db");
+        open(&path)
+            .unwrap()
+            .pragma_update(None, "user_version", VERSION + 1)
+            .unwrap();
+
+        let error = refusal(&path);
+
+        assert!(
+            error.ends_with("its schema is number 2, and this one knows 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_belongs_to_another_program_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, text) = (
+            folder.path().join("other.db"),
+            folder.path().join("notes.txt"),
+        );
+        let other = Connection::open(&path).unwrap();
+        other.execute_batch("CREATE TABLE theirs (x)").unwrap();
+        drop(other);
+        std::fs::write(
+            &text,
+            "a shopping list, long enough to be no header of a database at all",
+        )
+        .unwrap();
+        let before = std::fs::read(&path).unwrap();
+
+        assert!(refusal(&path).ends_with("is a database of another program"));
+        assert!(open(&text).is_err());
+
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+}

@@ -1,0 +1,364 @@
+//! The heart: a person's stack of a day is one row, and pushing appends to it.
+//!
+//! The rule: what stands is looked at in the transaction that appends, so repeating is harmless and the cap is exact. All
+//! people of a day are written in the order of their ids, which is the order of the table.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use rusqlite::{CachedStatement, Transaction};
+
+use super::codec::RowId;
+use super::connections::Answer;
+use super::merge::{self, Range};
+use super::{Sqlite, days, entries};
+use crate::domain::{
+    Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId, UserId, Window,
+};
+use crate::store::{Mark, People, Pushed, Pushes, Result, Stacks};
+
+/// People or marks a transaction: below a tenth of a second, so that others get their turn.
+const AT_ONCE: usize = 10_000;
+
+#[async_trait]
+impl Stacks for Sqlite {
+    async fn push(&self, day: Day, cap: usize, pushes: &Pushes) -> Result<Pushed> {
+        let mut pushed = Pushed::default();
+        let lists: Arc<[List]> = pushes.lists.iter().map(|list| List::new(list)).collect();
+        for (part, people) in pushes.people.chunks(AT_ONCE).enumerate() {
+            let (lists, first, people) = (lists.clone(), part * AT_ONCE, people.to_vec());
+            let work =
+                move |transaction: &Transaction<'_>| push(transaction, day, cap, &lists, &people);
+            let capped = self
+                .connections
+                .write(format!("pushing onto stacks of {day}"), work)
+                .await?;
+            pushed
+                .capped
+                .extend(capped.into_iter().map(|(n, which)| (first + n, which)));
+        }
+        Ok(pushed)
+    }
+
+    fn scan(
+        &self,
+        window: Window,
+        after: Option<UserId>,
+        chunk: usize,
+    ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
+        let chunk = chunk.max(1);
+        let next = move |range: Option<Range>| async move {
+            let Some(range) = range else { return Ok(None) };
+            let work = move |transaction: &Transaction<'_>| {
+                merge::read(transaction, window, &range, chunk)
+            };
+            let doing = format!(
+                "reading the stacks of {} to {}",
+                window.first(),
+                window.last()
+            );
+            let people = self.connections.read(doing, work).await?;
+            Ok(people.last().map(|person| person.user.clone()).map(|last| {
+                let more = (people.len() == chunk).then_some(Range::After(last));
+                (people, more)
+            }))
+        };
+        stream::try_unfold(Some(after.map_or(Range::All, Range::After)), next).boxed()
+    }
+
+    async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>> {
+        let doing = format!("reading stacks of {} to {}", window.first(), window.last());
+        match people {
+            People::Each(people) => {
+                let people = people.to_vec();
+                self.connections
+                    .read(doing, move |transaction| each(transaction, window, people))
+                    .await
+            }
+            People::Between(people) => {
+                let people = people.to_vec();
+                self.connections
+                    .read(doing, move |transaction| {
+                        between(transaction, window, people)
+                    })
+                    .await
+            }
+        }
+    }
+
+    async fn mark(&self, marks: &[Mark]) -> Result<()> {
+        let mut todo: Vec<_> = marks.iter().flat_map(Todo::of).collect();
+        // By day and then by id: that is how the tables lie on the disk.
+        todo.sort_by(|a, b| (a.day, &a.row).cmp(&(b.day, &b.row)));
+        for part in todo.chunks(AT_ONCE) {
+            let part = part.to_vec();
+            self.connections
+                .write("writing markers", move |transaction| {
+                    mark(transaction, &part)
+                })
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+/// A list of entries, ready to be written.
+struct List {
+    events: Vec<Event>,
+    lines: Vec<String>,
+    /// The places of its entries, of equal ones only the first.
+    distinct: Vec<usize>,
+    /// All distinct lines in a row: what a new stack gets.
+    whole: String,
+    ids: HashSet<Option<Id>>,
+}
+
+impl List {
+    fn new(events: &[Event]) -> Self {
+        let line = |event| {
+            let mut line = String::new();
+            entries::write_event(&mut line, event);
+            line
+        };
+        let lines: Vec<_> = events.iter().map(line).collect();
+        let mut seen = HashSet::with_capacity(events.len());
+        let distinct: Vec<_> = (0..events.len())
+            .filter(|n| seen.insert(&events[*n]))
+            .collect();
+        let whole = distinct.iter().map(|n| lines[*n].as_str()).collect();
+        let ids = events.iter().map(|event| event.i).collect();
+        Self {
+            events: events.to_vec(),
+            lines,
+            distinct,
+            whole,
+            ids,
+        }
+    }
+
+    /// Those of its entries that do not stand among these lines.
+    fn missing_in(&self, standing: &str) -> Vec<usize> {
+        let mut missing = self.distinct.clone();
+        for line in standing.lines() {
+            // Nearly every line is an event of another fan-out, and shows that at its end.
+            if entries::our_id(line).is_some_and(|id| !self.ids.contains(&Some(id))) {
+                continue;
+            }
+            if let Entry::Event(event) = entries::read_line(line) {
+                missing.retain(|n| self.events[*n] != event);
+            }
+        }
+        missing
+    }
+
+    /// Where all entries stand in the list that are equal to one of these.
+    fn places_of(&self, distinct: &[usize]) -> Vec<usize> {
+        let among = |event: &Event| distinct.iter().any(|n| self.events[*n] == *event);
+        (0..self.events.len())
+            .filter(|n| among(&self.events[*n]))
+            .collect()
+    }
+}
+
+/// The statements that change the rows of one day.
+struct DayRows<'a> {
+    insert: CachedStatement<'a>,
+    find: CachedStatement<'a>,
+    append: CachedStatement<'a>,
+}
+
+impl<'a> DayRows<'a> {
+    fn of(transaction: &'a Transaction<'_>, day: Day) -> Answer<Self> {
+        let table = day.collection();
+        Ok(Self {
+            insert: transaction.prepare_cached(&format!(
+                "INSERT INTO {table} (id, n, events) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"
+            ))?,
+            find: transaction
+                .prepare_cached(&format!("SELECT n, events FROM {table} WHERE id = ?1"))?,
+            append: transaction.prepare_cached(&format!(
+                "UPDATE {table} SET n = n + ?2, events = events || ?3 WHERE id = ?1"
+            ))?,
+        })
+    }
+
+    /// Whether this person had no row and has one now, with these lines.
+    fn insert(&mut self, id: &RowId, count: usize, lines: &str) -> Answer<bool> {
+        Ok(self.insert.execute((id, count as i64, lines))? == 1)
+    }
+
+    /// What `look` sees in a row: how many entries it has, and their lines.
+    fn find<T>(&mut self, id: &RowId, look: impl FnOnce(usize, &str) -> T) -> Answer<Option<T>> {
+        let mut rows = self.find.query([id])?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        let n: i64 = row.get(0)?;
+        let lines = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        Ok(Some(look(usize::try_from(n).unwrap_or(0), lines)))
+    }
+
+    fn append(&mut self, id: &RowId, count: usize, lines: &str) -> Answer<()> {
+        self.append.execute((id, count as i64, lines))?;
+        Ok(())
+    }
+}
+
+/// Pushes, and tells what did not fit: the person's place and the places in their list.
+fn push(
+    transaction: &Transaction<'_>,
+    day: Day,
+    cap: usize,
+    lists: &[List],
+    people: &[(UserId, usize)],
+) -> Answer<Vec<(usize, Vec<usize>)>> {
+    let mut capped = Vec::new();
+    if people
+        .iter()
+        .all(|(_, list)| lists[*list].events.is_empty())
+    {
+        return Ok(capped);
+    }
+    days::create_day(transaction, day)?;
+    let mut rows = DayRows::of(transaction, day)?;
+    // People who have a stack, and people who have none, come in runs: what the last one was, the next one is tried as.
+    let mut fresh = true;
+    for (place, (user, list)) in people.iter().enumerate() {
+        let (id, list) = (RowId::Text(user.clone()), &lists[*list]);
+        let whole = list.distinct.len() <= cap && !list.distinct.is_empty();
+        if fresh && whole && rows.insert(&id, list.distinct.len(), &list.whole)? {
+            continue;
+        }
+        let standing = rows.find(&id, |n, lines| (n, list.missing_in(lines)))?;
+        fresh = standing.is_none();
+        let (n, mut missing) = standing.unwrap_or_else(|| (0, list.distinct.clone()));
+        let over = missing.split_off(missing.len().min(cap.saturating_sub(n)));
+        if !missing.is_empty() {
+            let lines: String = missing.iter().map(|n| list.lines[*n].as_str()).collect();
+            if fresh {
+                rows.insert(&id, missing.len(), &lines)?;
+            } else {
+                rows.append(&id, missing.len(), &lines)?;
+            }
+        }
+        if !over.is_empty() {
+            capped.push((place, list.places_of(&over)));
+        }
+    }
+    Ok(capped)
+}
+
+/// One look-up for each person, day and form.
+fn each(
+    transaction: &Transaction<'_>,
+    window: Window,
+    people: Vec<UserId>,
+) -> Answer<Vec<PersonStacks>> {
+    let mut found: Vec<_> = people
+        .into_iter()
+        .map(|user| PersonStacks {
+            user,
+            stacks: Vec::new(),
+        })
+        .collect();
+    for day in days::days(transaction)?
+        .into_iter()
+        .filter(|day| window.contains(*day))
+    {
+        let mut rows = DayRows::of(transaction, day)?;
+        for person in &mut found {
+            for form in [Form::ObjectId, Form::Text] {
+                let Some(id) = RowId::of(&person.user, form) else {
+                    continue;
+                };
+                let entries = rows.find(&id, |_, lines| entries::read(lines))?;
+                let stack = |entries| Stack {
+                    id: StackId { day, form },
+                    entries,
+                };
+                person.stacks.extend(entries.map(stack));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// One reading of everything from the first to the last of them.
+fn between(
+    transaction: &Transaction<'_>,
+    window: Window,
+    people: Vec<UserId>,
+) -> Answer<Vec<PersonStacks>> {
+    if people.is_empty() {
+        return Ok(Vec::new());
+    }
+    let range = Range::Among(people.clone());
+    let mut found = merge::read(transaction, window, &range, people.len())?
+        .into_iter()
+        .peekable();
+    let answer = |user: UserId| {
+        let stacks = found
+            .next_if(|person| person.user == user)
+            .map(|person| person.stacks);
+        PersonStacks {
+            user,
+            stacks: stacks.unwrap_or_default(),
+        }
+    };
+    Ok(people.into_iter().map(answer).collect())
+}
+
+/// One marker on one row.
+#[derive(Debug, Clone)]
+struct Todo {
+    day: Day,
+    row: RowId,
+    marker: Id,
+    n: u32,
+}
+
+impl Todo {
+    /// An ObjectId that the person's id cannot be has no row, so there is nothing to mark.
+    fn of(mark: &Mark) -> impl Iterator<Item = Self> {
+        mark.covers.iter().filter_map(|(stack, n)| {
+            let row = RowId::of(&mark.user, stack.form)?;
+            Some(Self {
+                day: stack.day,
+                row,
+                marker: mark.marker,
+                n: *n,
+            })
+        })
+    }
+
+    fn stands_in(&self, lines: &str) -> bool {
+        let same = Entry::Marker(Marker {
+            id: Some(self.marker),
+            n: Some(self.n),
+        });
+        // Nearly every line is an event, and shows that at its end.
+        lines
+            .lines()
+            .any(|line| entries::our_id(line).is_none() && entries::read_line(line) == same)
+    }
+}
+
+fn mark(transaction: &Transaction<'_>, marks: &[Todo]) -> Answer<()> {
+    for of_a_day in marks.chunk_by(|a, b| a.day == b.day) {
+        let day = of_a_day[0].day;
+        if !days::has_day(transaction, day)? {
+            continue;
+        }
+        let mut rows = DayRows::of(transaction, day)?;
+        for mark in of_a_day {
+            let stands = rows.find(&mark.row, |_, lines| mark.stands_in(lines))?;
+            if stands == Some(false) {
+                rows.append(&mark.row, 1, &entries::marker_line(mark.marker, mark.n))?;
+            }
+        }
+    }
+    Ok(())
+}
