@@ -3,11 +3,14 @@
 //! The rule: only here does anybody know which store, which mailer and which clock it is. Tests and the demo hand in their own
 //! ([`App::assemble`]); everything else asks [`App::open`].
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use anyhow::Context;
 
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
-use crate::domain::Policies;
+use crate::domain::{ModelName, Policies};
 use crate::mail::{Mailer, Outbox, Sender};
 use crate::render::{Renderer, Site};
 use crate::services::archive::Archive;
@@ -22,7 +25,7 @@ use crate::services::notify::Notify;
 use crate::services::people::PeopleBook;
 use crate::services::worker::Worker;
 use crate::store::Store;
-use crate::store::mongo::{Mongo, MongoOptions};
+use crate::store::mongo::{Mapping, Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
 
 /// Everything a face needs.
@@ -234,9 +237,35 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     match &config.store {
         StoreUrl::Sqlite(path) => Ok(Arc::new(Sqlite::open(path).await?)),
         StoreUrl::Mongo(url) => {
-            let mongo = Mongo::connect(url, MongoOptions::of(&config.models)?).await?;
+            let options = MongoOptions {
+                mapped: mapped(config)?,
+                ..MongoOptions::default()
+            };
+            let mongo = Mongo::connect(url, options).await?;
             mongo.prepare().await?;
             Ok(Arc::new(mongo))
         }
     }
+}
+
+/// The models that are read from the application's own collections.
+fn mapped(config: &Config) -> anyhow::Result<HashMap<ModelName, Mapping>> {
+    let mapping = |(name, model): (&ModelName, &crate::config::Model)| {
+        let filter = bson::serialize_to_document(&model.filter)
+            .with_context(|| format!("models.{name}.filter cannot be a MongoDB filter"))?;
+        let mapping = Mapping {
+            collection: model.collection.clone(),
+            database: model.database.clone(),
+            id: Some(model.id.clone()),
+            filter,
+            title: model.title.clone(),
+            url: model.url.clone(),
+            image: model.image.clone(),
+            by: model.by.clone(),
+            at: model.at.clone(),
+            place: model.place.clone(),
+        };
+        Ok((name.clone(), mapping))
+    };
+    config.models.iter().map(mapping).collect()
 }

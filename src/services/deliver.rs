@@ -19,7 +19,7 @@ use crate::domain::{
     Window,
 };
 use crate::mail::{Mailer, Message, Outcome};
-use crate::render::{DigestMail, Renderer};
+use crate::render::{DigestMail, Links, Renderer};
 use crate::store::{Deliveries, Directory, Mark, Objects, People, Stacks};
 
 /// How mails are cut and held.
@@ -306,6 +306,8 @@ impl Deliver {
             cadence: row.cadence,
             period: &row.period,
             at: now,
+            tz: user.schedule(&self.settings.schedule).tz,
+            links: Links::default(),
         };
         let rendered = self
             .renderer
