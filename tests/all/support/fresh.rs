@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
+use futures::future::BoxFuture;
 use tidings::domain::{Day, Entry, PersonStacks, Stack, StackId, UserId, Window};
 use tidings::store::{People, Store};
 
@@ -16,7 +17,11 @@ use super::window;
 pub struct Fresh {
     store: Arc<dyn Store>,
     second: Arc<dyn Store>,
+    clear: Clear,
 }
+
+/// Takes everything out of a store, behind its back.
+pub type Clear = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Deref for Fresh {
     type Target = dyn Store;
@@ -27,9 +32,23 @@ impl Deref for Fresh {
 }
 
 impl Fresh {
-    /// A store, and the same data opened again.
-    pub fn new(store: Arc<dyn Store>, second: Arc<dyn Store>) -> Self {
-        Self { store, second }
+    /// A store, the same data opened again, and how to empty it.
+    pub fn new(store: Arc<dyn Store>, second: Arc<dyn Store>, clear: Clear) -> Self {
+        Self {
+            store,
+            second,
+            clear,
+        }
+    }
+
+    /// The store, for those who keep it.
+    pub fn handle(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    /// Empties the store, for tests that play the same thing again and again.
+    pub async fn clear(&self) {
+        (self.clear)().await;
     }
 
     /// The same data as another process would open it.
@@ -37,6 +56,7 @@ impl Fresh {
         Self {
             store: self.second.clone(),
             second: self.store.clone(),
+            clear: self.clear.clone(),
         }
     }
 

@@ -7,6 +7,7 @@ mod build;
 mod fresh;
 pub mod mongo;
 pub mod sqlite;
+pub mod town;
 
 pub use build::*;
 pub use fresh::Fresh;

@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tidings::store::mongo::{Mongo, MongoOptions};
 
 use super::Fresh;
@@ -17,14 +18,31 @@ const URL: &str = "TIDINGS_TEST_MONGO";
 pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
     let name = format!("tidings_test_{}", bson::oid::ObjectId::new());
     let url = with_database(&server(), &name);
-    let fresh = Fresh::new(open(&url).await, open(&url).await);
+    let database = mongodb::Client::with_uri_str(&url)
+        .await
+        .unwrap()
+        .database(&name);
+    let cleared = database.clone();
+    let clear = Arc::new(move || -> BoxFuture<'static, ()> { Box::pin(empty(cleared.clone())) });
+    let fresh = Fresh::new(open(&url).await, open(&url).await, clear);
 
     let outcome = AssertUnwindSafe(test(fresh)).catch_unwind().await;
 
-    let client = mongodb::Client::with_uri_str(&url).await.unwrap();
-    client.database(&name).drop().await.unwrap();
+    database.drop().await.unwrap();
     if let Err(panic) = outcome {
         std::panic::resume_unwind(panic);
+    }
+}
+
+/// Drops the days and deletes the documents of all other collections; their indexes stay.
+async fn empty(database: mongodb::Database) {
+    for name in database.list_collection_names().await.unwrap() {
+        let collection = database.collection::<bson::Document>(&name);
+        if name.starts_with("notifications_") {
+            collection.drop().await.unwrap();
+        } else {
+            collection.delete_many(bson::doc! {}).await.unwrap();
+        }
     }
 }
 

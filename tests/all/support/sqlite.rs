@@ -1,7 +1,10 @@
 //! Fresh SQLite stores: a real file in a folder of its own, opened twice as two processes would.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tidings::store::sqlite::Sqlite;
 
 use super::Fresh;
@@ -11,5 +14,28 @@ pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tidings.db");
     let open = async || Arc::new(Sqlite::open(&path).await.unwrap());
-    test(Fresh::new(open().await, open().await)).await;
+    let file = path.clone();
+    let clear = Arc::new(move || -> BoxFuture<'static, ()> {
+        empty(&file);
+        Box::pin(async {})
+    });
+    test(Fresh::new(open().await, open().await, clear)).await;
+}
+
+/// Drops the days and deletes the rows of all other tables.
+fn empty(file: &Path) {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    connection.busy_timeout(Duration::from_secs(30)).unwrap();
+    let listed = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let mut query = connection.prepare(listed).unwrap();
+    let names = query.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let names: Vec<String> = names.collect::<Result<_, _>>().unwrap();
+    for name in names {
+        let statement = if name.starts_with("notifications_") {
+            format!("DROP TABLE \"{name}\"")
+        } else {
+            format!("DELETE FROM \"{name}\"")
+        };
+        connection.execute(&statement, []).unwrap();
+    }
 }

@@ -1,0 +1,242 @@
+//! P9: archiving cannot hurt.
+
+use std::path::Path;
+
+use chrono::TimeDelta;
+use tidings::domain::Day;
+use tidings::services::Silent;
+use tidings::services::archive::{DayReport, Effect, Fate, Protection, Request};
+
+use crate::support::Fresh;
+use crate::support::town::{Town, monday, on_both_stores, saturday, to};
+
+on_both_stores! {
+    days_in_the_window_and_young_days_stay_whatever_is_asked
+    a_day_with_undigested_people_is_not_dropped_without_force
+    a_day_that_was_digested_is_dropped
+    a_day_that_a_fan_out_still_writes_to_stays
+    a_rehearsal_drops_nothing
+    an_exported_day_comes_back_exactly
+    a_damaged_export_restores_nothing
+    another_export_in_the_way_drops_nothing
+}
+
+fn request(export: Option<&Path>) -> Request {
+    Request {
+        keep: TimeDelta::days(30),
+        export: export.map(Path::to_owned),
+        effect: Effect::Drop,
+        protection: Protection::Keep,
+    }
+}
+
+async fn archive(town: &Town, request: &Request) -> Vec<DayReport> {
+    town.process()
+        .archive()
+        .run(request, &Silent)
+        .await
+        .unwrap()
+}
+
+async fn days(town: &Town) -> Vec<Day> {
+    town.store
+        .days()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|info| info.day)
+        .collect()
+}
+
+fn first_day() -> Day {
+    Day::of(saturday())
+}
+
+/// Something happened on Saturday and was mailed on Monday; five weeks later.
+async fn with_an_old_day(town: &Town) {
+    town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
+    town.digests_at(monday(0)).await;
+    town.clock.set(monday(5));
+}
+
+async fn days_in_the_window_and_young_days_stay_whatever_is_asked(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    town.happens(&["a3"], to(&["ada"])).await;
+    let force = Request {
+        keep: TimeDelta::days(1),
+        protection: Protection::Force,
+        ..request(None)
+    };
+    let young = Request {
+        keep: TimeDelta::days(300),
+        ..force.clone()
+    };
+
+    assert_eq!(archive(&town, &young).await[0].fate, Fate::Young);
+    let fates = archive(&town, &force).await;
+
+    assert_eq!(fates[0].fate, Fate::Dropped { file: None });
+    assert_eq!(fates[1].fate, Fate::InWindow);
+    assert_eq!(days(&town).await, [Day::of(monday(5))]);
+}
+
+async fn a_day_with_undigested_people_is_not_dropped_without_force(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben", "dee"]))
+        .await;
+    town.clock.set(monday(5));
+
+    let kept = archive(&town, &request(None)).await;
+    assert_eq!(
+        kept[0].fate,
+        Fate::Unmailed {
+            people: 2,
+            events: 4
+        }
+    );
+    assert_eq!(days(&town).await, [first_day()]);
+
+    let forced = archive(
+        &town,
+        &Request {
+            protection: Protection::Force,
+            ..request(None)
+        },
+    )
+    .await;
+    assert_eq!(forced[0].fate, Fate::Dropped { file: None });
+    assert!(days(&town).await.is_empty());
+}
+
+async fn a_day_that_was_digested_is_dropped(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+
+    let dropped = archive(&town, &request(None)).await;
+
+    assert_eq!(
+        dropped,
+        [DayReport {
+            day: first_day(),
+            stacks: 2,
+            fate: Fate::Dropped { file: None }
+        }]
+    );
+    assert!(days(&town).await.is_empty());
+}
+
+async fn a_day_that_a_fan_out_still_writes_to_stays(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    let mut old = crate::support::town::request(&["a3"], to(&["ada"]), None);
+    old.at = Some(saturday());
+    town.process().notify().accept(vec![old]).await.unwrap();
+
+    assert_eq!(archive(&town, &request(None)).await[0].fate, Fate::Busy);
+    assert_eq!(days(&town).await, [first_day()]);
+}
+
+async fn a_rehearsal_drops_nothing(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    let folder = tempfile::tempdir().unwrap();
+    let rehearsal = Request {
+        effect: Effect::Rehearse,
+        ..request(Some(folder.path()))
+    };
+
+    let report = archive(&town, &rehearsal).await;
+
+    assert!(matches!(report[0].fate, Fate::Dropped { file: Some(_) }));
+    assert_eq!(days(&town).await, [first_day()]);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+/// Archives into this folder; the file that holds the first day.
+async fn exported(town: &Town, folder: &Path) -> std::path::PathBuf {
+    match archive(town, &request(Some(folder))).await.remove(0).fate {
+        Fate::Dropped { file: Some(file) } => file,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn an_exported_day_comes_back_exactly(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    let before = fresh.exported(first_day()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = exported(&town, folder.path()).await;
+    assert!(days(&town).await.is_empty());
+
+    let summary = town
+        .process()
+        .archive()
+        .restore(&file, &Silent)
+        .await
+        .unwrap();
+
+    assert_eq!((summary.day, summary.stacks), (first_day(), 2));
+    assert_eq!(fresh.exported(first_day()).await, before);
+    // The same export once more finds its file in place, identical.
+    assert_eq!(exported(&town, folder.path()).await, file);
+}
+
+async fn a_damaged_export_restores_nothing(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = exported(&town, folder.path()).await;
+    let whole = std::fs::read(&file).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    let other = zstd::encode_all(&b"{\"_id\":\"ada\",\"events\":[]}\n"[..], 1).unwrap();
+
+    for damaged in [
+        &flipped[..],
+        &whole[..whole.len() - 9],
+        &other,
+        b"",
+        b"not an export",
+    ] {
+        std::fs::write(&file, damaged).unwrap();
+        let error = town
+            .process()
+            .archive()
+            .restore(&file, &Silent)
+            .await
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("notifications_20140419.ndjson.zst"),
+            "{error}"
+        );
+        assert!(days(&town).await.is_empty());
+    }
+}
+
+async fn another_export_in_the_way_drops_nothing(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = exported(&town, folder.path()).await;
+    let mut old = crate::support::town::request(&["a3"], to(&["cem"]), None);
+    old.at = Some(saturday());
+    let app = town.process();
+    app.notify().accept(vec![old]).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    let force = Request {
+        protection: Protection::Force,
+        ..request(Some(folder.path()))
+    };
+    let error = app.archive().run(&force, &Silent).await.unwrap_err();
+
+    assert!(
+        error.to_string().contains("another export of that day"),
+        "{error}"
+    );
+    assert_eq!(days(&town).await, [first_day()]);
+    assert!(file.exists());
+}

@@ -1,0 +1,430 @@
+//! Digests: due once a period, of what applies, of what people want, and never the same event twice.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tidings::clock::Clock;
+use tidings::domain::policy::Route;
+use tidings::domain::user::TypePreference;
+use tidings::domain::{Cadence, DeliveryState};
+use tidings::mail::Outcome;
+use tidings::services::Silent;
+use tidings::services::digest::{Effect, Request, Timing};
+
+use crate::support::town::{Town, followers_of, monday, on_both_stores, request, saturday, to};
+use crate::support::{Fresh, kind, user};
+
+on_both_stores! {
+    a_digest_tells_what_happened_and_a_second_run_sends_nothing
+    an_event_after_the_hour_waits_for_the_next_period
+    now_mails_without_waiting_for_the_hour_but_once_a_period
+    a_rehearsal_says_what_would_be_sent_and_writes_nothing
+    an_event_between_read_and_flush_is_in_the_next_mail
+    a_withdrawn_work_is_left_out
+    what_is_withdrawn_before_the_mail_leaves_cancels_it_and_flushes_nothing
+    who_turns_it_off_before_the_mail_leaves_gets_none
+    unconfirmed_and_suppressed_people_get_no_mail_and_are_counted
+    a_refused_mail_is_told_in_the_next_period
+    a_mail_the_provider_would_not_take_now_leaves_later
+    an_unknown_outcome_is_not_mailed_again_and_its_events_neither
+    two_schedulers_in_the_same_minute_mail_once
+    from_weekly_to_daily_nothing_is_mailed_twice
+    an_event_older_than_its_route_is_never_mailed
+    a_template_that_fails_is_a_failed_delivery_and_others_get_theirs
+    a_limit_ends_the_run_and_the_next_one_goes_on
+    a_sending_row_whose_worker_died_is_sent_again_only_where_that_is_harmless
+}
+
+async fn a_digest_tells_what_happened_and_a_second_run_sends_nothing(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a2"], followers_of("artist:1")).await;
+
+    let first = town.digests_at(monday(0)).await;
+    let second = town.digests_at(monday(0)).await;
+
+    assert_eq!((first.due, first.mails.sent, first.mails.events), (2, 2, 4));
+    assert_eq!((second.due, second.mails.sent), (0, 0));
+    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+    let rows = town.deliveries_of("ada").await;
+    assert_eq!(rows[0].id.as_str(), "digest:ada:weekly:2014-W17");
+    assert_eq!((rows[0].state, rows[0].items), (DeliveryState::Sent, 2));
+}
+
+async fn an_event_after_the_hour_waits_for_the_next_period(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.clock.set(monday(0));
+    town.happens(&["a1"], to(&["ada"])).await;
+
+    let today = town.digests_at(monday(0) + TimeDelta::hours(2)).await;
+    let next = town.digests_at(monday(1)).await;
+
+    assert_eq!((today.due, today.waiting), (0, 1));
+    assert_eq!(
+        today.next_due,
+        Some("2014-04-28T09:00:00Z".parse::<DateTime<Utc>>().unwrap())
+    );
+    assert_eq!(next.mails.sent, 1);
+}
+
+async fn now_mails_without_waiting_for_the_hour_but_once_a_period(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    let now = Request {
+        timing: Timing::Now,
+        ..Request::default()
+    };
+
+    let first = town.process().digests().run(&now, &Silent).await.unwrap();
+    town.happens(&["a2"], to(&["ada"])).await;
+    let second = town.process().digests().run(&now, &Silent).await.unwrap();
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(
+        (first.mails.sent, second.mails.sent, second.mailed_already),
+        (1, 0, 1)
+    );
+    let told: Vec<_> = town
+        .mails()
+        .iter()
+        .map(|mail| mail.delivery.to_string())
+        .collect();
+    assert_eq!(
+        told,
+        ["digest:ada:weekly:2014-W16", "digest:ada:weekly:2014-W17"]
+    );
+}
+
+async fn a_rehearsal_says_what_would_be_sent_and_writes_nothing(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], followers_of("artist:1")).await;
+    town.clock.set(monday(0));
+    let request = Request {
+        effect: Effect::Rehearse,
+        ..Request::default()
+    };
+
+    let report = town
+        .process()
+        .digests()
+        .run(&request, &Silent)
+        .await
+        .unwrap();
+
+    assert_eq!((report.due, report.events, report.mails.sent), (2, 2, 0));
+    assert!(town.mails().is_empty() && town.deliveries_of("ada").await.is_empty());
+    assert_eq!(town.digests_at(monday(0)).await.mails.sent, 2);
+}
+
+async fn an_event_between_read_and_flush_is_in_the_next_mail(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    let bystander = town.process();
+    town.meanwhile(move || {
+        Box::pin(async move {
+            bystander
+                .notify()
+                .accept(vec![request(&["a2"], to(&["ada"]), None)])
+                .await
+                .unwrap();
+            bystander.fanouts().drain(&Silent).await.unwrap();
+        })
+    });
+
+    town.digests_at(monday(0)).await;
+    assert_eq!(town.told_to("ada"), ["a1"]);
+    town.digests_at(monday(1)).await;
+
+    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+    assert!(town.told().values().all(|times| *times == 1));
+}
+
+async fn a_withdrawn_work_is_left_out(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a9"], to(&["ada"])).await;
+    town.happens(&["a9"], to(&["ben"])).await;
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!(
+        (report.mails.sent, report.mails.events, report.withdrawn),
+        (1, 1, 1)
+    );
+    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert!(town.deliveries_of("ben").await.is_empty());
+}
+
+/// Leaves ada's delivery waiting in the ledger.
+async fn with_a_mail_that_waits(town: &Town) {
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([Outcome::TryLater {
+        reason: "busy".into(),
+    }]);
+    let report = town.digests_at(monday(0)).await;
+    assert_eq!((report.mails.deferred, report.mails.sent), (1, 0));
+    town.clock.advance(TimeDelta::minutes(10));
+}
+
+async fn what_is_withdrawn_before_the_mail_leaves_cancels_it_and_flushes_nothing(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_a_mail_that_waits(&town).await;
+    town.put_works(&["a1"], |_| false).await;
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!((report.mails.canceled, report.mails.sent), (1, 0));
+    assert_eq!(
+        town.deliveries_of("ada").await[0].state,
+        DeliveryState::Canceled
+    );
+    town.put_works(&["a1"], |_| true).await;
+    assert_eq!(
+        town.digests_at("2014-04-26T09:00:00Z".parse().unwrap())
+            .await
+            .mails
+            .sent,
+        0
+    );
+    town.clock.set("2014-04-26T12:00:00Z".parse().unwrap());
+    town.happens(&["a2"], to(&["ada"])).await;
+    town.digests_at(monday(1)).await;
+    // a1 happened nine days before: it has left the window, but was never marked as mailed.
+    assert_eq!(town.told_to("ada"), ["a2"]);
+}
+
+async fn who_turns_it_off_before_the_mail_leaves_gets_none(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_a_mail_that_waits(&town).await;
+    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Never))
+        .await;
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!((report.mails.canceled, report.mails.sent), (1, 0));
+    assert!(town.mails().is_empty());
+}
+
+async fn unconfirmed_and_suppressed_people_get_no_mail_and_are_counted(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.change("ben", |ben| ben.suppressed = Some(saturday()))
+        .await;
+    town.happens(&["a1"], to(&["ada", "ben", "dee", "zoe"]))
+        .await;
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!(report.mails.sent, 1);
+    let counted: Vec<_> = report.unmailable.into_iter().collect();
+    assert_eq!(
+        counted,
+        [("suppressed", 1), ("unconfirmed", 1), ("unknown", 1)]
+    );
+}
+
+async fn a_refused_mail_is_told_in_the_next_period(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.clock.set(monday(0) - TimeDelta::hours(1));
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([Outcome::Refused {
+        reason: "no such mailbox".into(),
+    }]);
+
+    let first = town.digests_at(monday(0)).await;
+    let again = town.digests_at(monday(0)).await;
+    let next = town.digests_at(monday(1)).await;
+
+    assert_eq!(
+        (first.mails.failed, again.mails.settled(), next.mails.sent),
+        (1, 0, 1)
+    );
+    assert_eq!(first.mails.reasons, [("no such mailbox".to_owned(), 1)]);
+    assert_eq!(town.told_to("ada"), ["a1"]);
+}
+
+async fn a_mail_the_provider_would_not_take_now_leaves_later(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_a_mail_that_waits(&town).await;
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!(report.mails.sent, 1);
+    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.deliveries_of("ada").await[0].attempts, 2);
+}
+
+async fn an_unknown_outcome_is_not_mailed_again_and_its_events_neither(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    town.clock.set(monday(0) - TimeDelta::hours(1));
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([Outcome::Unknown {
+        reason: "no answer in 30 s".into(),
+    }]);
+
+    let first = town.digests_at(monday(0)).await;
+    town.clock.advance(TimeDelta::hours(1));
+    let again = town.digests_at(monday(0)).await;
+    let next = town.digests_at(monday(1)).await;
+
+    assert_eq!(
+        (
+            first.mails.unknown,
+            again.mails.settled(),
+            next.mails.settled()
+        ),
+        (1, 0, 0)
+    );
+    assert_eq!(town.mails().len(), 1);
+}
+
+async fn two_schedulers_in_the_same_minute_mail_once(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    town.happens(&["a1", "a2"], followers_of("artist:1")).await;
+    town.happens(&["a3"], followers_of("artist:2")).await;
+    town.clock.set(monday(0));
+
+    let request = Request::default();
+    let (a, b, c) = (
+        town.process(),
+        town.process_on(&fresh.second().handle()),
+        town.process(),
+    );
+    let (a, b, c) = (a.digests(), b.digests(), c.digests());
+    let reports = futures::try_join!(
+        a.run(&request, &Silent),
+        b.run(&request, &Silent),
+        c.run(&request, &Silent)
+    )
+    .unwrap();
+
+    assert_eq!(
+        reports.0.mails.sent + reports.1.mails.sent + reports.2.mails.sent,
+        3
+    );
+    assert_eq!(town.mails().len(), 3);
+    assert!(
+        town.told().values().all(|times| *times == 1),
+        "{:?}",
+        town.told()
+    );
+}
+
+async fn from_weekly_to_daily_nothing_is_mailed_twice(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.digests_at(monday(0)).await;
+    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily))
+        .await;
+
+    let same_day = town.digests_at(monday(0) + TimeDelta::hours(1)).await;
+    town.happens(&["a2"], to(&["ada"])).await;
+    let next_day = town.digests_at(monday(0) + TimeDelta::days(1)).await;
+
+    assert_eq!((same_day.mails.sent, next_day.mails.sent), (0, 1));
+    let told: Vec<_> = town.told().into_values().collect();
+    assert_eq!(
+        (town.told_to("ada"), told),
+        (vec!["a1".to_owned(), "a2".to_owned()], vec![1, 1])
+    );
+}
+
+async fn an_event_older_than_its_route_is_never_mailed(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    let since = saturday() + TimeDelta::hours(1);
+    let chosen = TypePreference {
+        route: Route::Digest,
+        since,
+    };
+    town.change("ada", |ada| {
+        ada.types.insert(kind("ArtworkPublished"), chosen);
+    })
+    .await;
+    town.clock.set(since);
+    town.happens(&["a2"], to(&["ada"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(town.told_to("ada"), ["a2"]);
+}
+
+async fn a_template_that_fails_is_a_failed_delivery_and_others_get_theirs(fresh: Fresh) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("digest")).unwrap();
+    let poison = "{% if user.name == 'Poison' %}{{ 1 // 0 }}{% endif %}Hello";
+    std::fs::write(folder.path().join("digest/subject.txt"), poison).unwrap();
+    let config = format!("mail.templates = {:?}", folder.path());
+    let town = Town::found(&fresh, true, &config).await;
+    town.change("ben", |ben| ben.name = Some("Poison".into()))
+        .await;
+    town.happens(&["a1"], followers_of("artist:1")).await;
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!((report.mails.sent, report.mails.failed), (1, 1));
+    let row = town.deliveries_of("ben").await.remove(0);
+    assert!(
+        row.reason.as_ref().unwrap().contains("subject.txt"),
+        "{row:?}"
+    );
+}
+
+async fn a_limit_ends_the_run_and_the_next_one_goes_on(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.clock.set(monday(0));
+    let request = Request {
+        limit: Some(2),
+        ..Request::default()
+    };
+
+    let first = town
+        .process()
+        .digests()
+        .run(&request, &Silent)
+        .await
+        .unwrap();
+    let second = town
+        .process()
+        .digests()
+        .run(&request, &Silent)
+        .await
+        .unwrap();
+
+    assert_eq!(
+        (
+            first.mails.sent,
+            first.limited,
+            second.mails.sent,
+            second.limited
+        ),
+        (2, true, 1, false)
+    );
+}
+
+async fn a_sending_row_whose_worker_died_is_sent_again_only_where_that_is_harmless(fresh: Fresh) {
+    for safe in [true, false] {
+        fresh.clear().await;
+        let town = Town::found(&fresh, safe, "").await;
+        with_a_mail_that_waits(&town).await;
+        let until = town.clock.now() + TimeDelta::minutes(5);
+        let rows = town
+            .store
+            .claim("dead", town.clock.now(), until, 10)
+            .await
+            .unwrap();
+        town.store
+            .sending("dead", until, &[rows[0].id.clone()])
+            .await
+            .unwrap();
+
+        let early = town.digests_at(monday(0)).await;
+        town.clock.advance(TimeDelta::minutes(6));
+        let late = town.digests_at(monday(0)).await;
+
+        assert_eq!(
+            early.mails.settled(),
+            0,
+            "the lease of the dead has not run out"
+        );
+        let expected = if safe { (1, 0) } else { (0, 1) };
+        assert_eq!((late.mails.sent, late.mails.unknown), expected);
+        assert_eq!(town.store.users(&[user("ada")]).await.unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,302 @@
+//! Fan-outs: everybody once, merged, resumable, capped and counted.
+
+use chrono::TimeDelta;
+use tidings::domain::{Audience, FanoutState, FollowKey, Point, User, UserId};
+use tidings::services::Silent;
+
+use crate::support::town::{Town, followers_of, on_both_stores, request, to};
+use crate::support::{Fresh, people, user};
+
+on_both_stores! {
+    every_member_of_every_audience_gets_it_once
+    whoever_follows_several_keys_gets_it_once
+    whoever_did_it_is_left_out
+    people_near_a_point_get_it
+    the_same_key_is_the_same_event_and_a_different_event_is_a_conflict
+    many_fan_outs_to_overlapping_audiences_are_merged_in_the_order_accepted
+    a_fan_out_is_taken_up_where_a_dead_worker_left_it
+    a_worker_that_lost_its_lease_counts_nothing
+    what_does_not_fit_a_persons_day_is_counted
+    a_fan_out_that_spans_midnight_stays_in_its_day
+}
+
+async fn objects_of(town: &Town, person: &UserId) -> Vec<String> {
+    let query = tidings::services::feed::Request {
+        user: person.clone(),
+        query: Default::default(),
+        limit: 200,
+        days: None,
+    };
+    let page = town.process().feeds().page(&query).await.unwrap();
+    page.items
+        .into_iter()
+        .rev()
+        .map(|item| item.object.to_string())
+        .collect()
+}
+
+async fn every_member_of_every_audience_gets_it_once(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let crowd = people(1_234);
+    let follows: Vec<_> = crowd
+        .iter()
+        .map(|person| (FollowKey::stored("artist:7"), person.clone()))
+        .collect();
+    town.store.follow(&follows).await.unwrap();
+
+    let receipt = town.happens(&["a1"], followers_of("artist:7")).await;
+
+    let fanout = town.store.fanout(receipt.id).await.unwrap().unwrap();
+    assert_eq!(
+        (
+            fanout.state,
+            fanout.progress.counts.people,
+            fanout.progress.counts.pushed
+        ),
+        (FanoutState::Done, 1_234, 1_234)
+    );
+    for person in &crowd {
+        assert_eq!(
+            fresh.entries_of(person, fanout.day).await.len(),
+            1,
+            "{person}"
+        );
+    }
+}
+
+async fn whoever_follows_several_keys_gets_it_once(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let keys = ["artist:1", "artist:2"].map(FollowKey::stored);
+
+    let receipt = town
+        .happens(&["a1"], Audience::followers_of(keys).unwrap())
+        .await;
+
+    let fanout = town.store.fanout(receipt.id).await.unwrap().unwrap();
+    assert_eq!(fanout.progress.counts.people, 4);
+    assert_eq!(fresh.entries_of(&user("ada"), fanout.day).await.len(), 1);
+}
+
+async fn whoever_did_it_is_left_out(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], followers_of("artist:1").except([user("ada")]))
+        .await;
+    town.happens(&["a2"], to(&["ada"]).except([user("ada")]))
+        .await;
+
+    assert_eq!(objects_of(&town, &user("ada")).await, Vec::<String>::new());
+    assert_eq!(objects_of(&town, &user("ben")).await, ["a1"]);
+}
+
+async fn people_near_a_point_get_it(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let place = |id: &str, lng, lat| User {
+        loc: Point::new(lng, lat).ok(),
+        ..User::new(user(id))
+    };
+    town.store
+        .put_users(&[place("potsdam", 13.06, 52.4), place("paris", 2.35, 48.86)])
+        .await
+        .unwrap();
+
+    let berlin = Point::new(13.405, 52.52).unwrap();
+    town.happens(&["a1"], Audience::near(berlin, 50.0).unwrap())
+        .await;
+
+    assert_eq!(objects_of(&town, &user("potsdam")).await, ["a1"]);
+    assert_eq!(
+        objects_of(&town, &user("paris")).await,
+        Vec::<String>::new()
+    );
+}
+
+async fn the_same_key_is_the_same_event_and_a_different_event_is_a_conflict(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let notify = town.process().notify();
+    let first = notify
+        .accept(vec![request(&["a1"], to(&["ada"]), Some("k"))])
+        .await
+        .unwrap()[0];
+
+    let again = town
+        .process()
+        .notify()
+        .accept(vec![request(&["a1"], to(&["ada"]), Some("k"))])
+        .await
+        .unwrap()[0];
+    let other = town
+        .process()
+        .notify()
+        .accept(vec![request(&["a2"], to(&["ada"]), Some("k"))])
+        .await;
+
+    assert_eq!(
+        (again.id, again.known, first.known),
+        (first.id, true, false)
+    );
+    assert!(
+        other
+            .unwrap_err()
+            .to_string()
+            .contains("\"k\" was used for a different event")
+    );
+}
+
+async fn many_fan_outs_to_overlapping_audiences_are_merged_in_the_order_accepted(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let app = town.process();
+    let requests = vec![
+        request(&["a1", "a2"], followers_of("artist:1"), None),
+        request(&["a3"], followers_of("artist:2"), None),
+        request(&["a4"], to(&["ada", "zoe"]), None),
+    ];
+    app.notify().accept(requests).await.unwrap();
+
+    let done = app.fanouts().drain(&Silent).await.unwrap();
+
+    assert_eq!(
+        (done.fanouts, done.counts.people, done.counts.pushed),
+        (3, 7, 10)
+    );
+    assert_eq!(
+        objects_of(&town, &user("ada")).await,
+        ["a1", "a2", "a3", "a4"]
+    );
+    assert_eq!(objects_of(&town, &user("cem")).await, ["a3"]);
+    assert_eq!(objects_of(&town, &user("zoe")).await, ["a4"]);
+}
+
+async fn a_fan_out_is_taken_up_where_a_dead_worker_left_it(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let crowd = people(450);
+    let app = town.process();
+    let audience = Audience::users(crowd.clone()).unwrap();
+    app.notify()
+        .accept(vec![request(&["a1"], audience, None)])
+        .await
+        .unwrap();
+    let now = tidings::clock::Clock::now(town.clock.as_ref());
+    let claimed = town
+        .store
+        .claim_fanouts("dead", now, now + TimeDelta::minutes(1), 10)
+        .await
+        .unwrap();
+    let half = tidings::domain::Progress {
+        cursor: Some(crowd[199].clone()),
+        counts: tidings::domain::Counts {
+            people: 200,
+            pushed: 200,
+            capped: 0,
+        },
+        done: false,
+    };
+    town.store
+        .save_fanouts(
+            "dead",
+            now + TimeDelta::minutes(1),
+            &[(claimed[0].id, half)],
+        )
+        .await
+        .unwrap();
+
+    assert_eq!(
+        app.fanouts().drain(&Silent).await.unwrap().fanouts,
+        0,
+        "the lease of the dead has not run out"
+    );
+    town.clock.advance(TimeDelta::minutes(2));
+    let done = app.fanouts().drain(&Silent).await.unwrap();
+
+    assert_eq!((done.fanouts, done.counts.people), (1, 250));
+    let fanout = town.store.fanout(claimed[0].id).await.unwrap().unwrap();
+    assert_eq!(fanout.progress.counts.people, 450);
+    assert!(
+        fresh.entries_of(&crowd[199], fanout.day).await.is_empty(),
+        "what the cursor says is done is not done again"
+    );
+    assert_eq!(fresh.entries_of(&crowd[200], fanout.day).await.len(), 1);
+}
+
+async fn a_worker_that_lost_its_lease_counts_nothing(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let app = town.process();
+    app.notify()
+        .accept(vec![request(&["a1"], to(&["ada"]), None)])
+        .await
+        .unwrap();
+    let now = tidings::clock::Clock::now(town.clock.as_ref());
+    let slow = town
+        .store
+        .claim_fanouts("slow", now, now + TimeDelta::minutes(1), 10)
+        .await
+        .unwrap();
+    town.clock.advance(TimeDelta::minutes(2));
+
+    let done = app.fanouts().drain(&Silent).await.unwrap();
+    let late = tidings::domain::Progress {
+        done: true,
+        ..Default::default()
+    };
+    let saved = town
+        .store
+        .save_fanouts("slow", now + TimeDelta::minutes(9), &[(slow[0].id, late)])
+        .await
+        .unwrap();
+
+    assert_eq!((done.fanouts, saved), (1, vec![false]));
+    let fanout = town.store.fanout(slow[0].id).await.unwrap().unwrap();
+    assert_eq!(fanout.progress.counts.people, 1);
+}
+
+async fn what_does_not_fit_a_persons_day_is_counted(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "fanout.day_cap = 10").await;
+    let (app, saturday) = (town.process(), "20140419".parse().unwrap());
+    let many: Vec<String> = (0..8).map(|n| format!("n{n}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let first = town.happens(&many, to(&["ada", "ben"])).await;
+    let second = app
+        .notify()
+        .accept(vec![request(
+            &["x1", "x2", "x3"],
+            to(&["ada", "cem"]),
+            None,
+        )])
+        .await
+        .unwrap()[0];
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    let (first, second) = (
+        counts(&town, first.id).await,
+        counts(&town, second.id).await,
+    );
+    assert_eq!((first.pushed, first.capped), (16, 0));
+    assert_eq!((second.people, second.pushed, second.capped), (2, 5, 1));
+    assert_eq!(fresh.entries_of(&user("ada"), saturday).await.len(), 10);
+}
+
+async fn counts(town: &Town, id: tidings::domain::Id) -> tidings::domain::Counts {
+    town.store
+        .fanout(id)
+        .await
+        .unwrap()
+        .unwrap()
+        .progress
+        .counts
+}
+
+async fn a_fan_out_that_spans_midnight_stays_in_its_day(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.clock.set("2014-04-19T23:59:59Z".parse().unwrap());
+    let app = town.process();
+    let receipt = app
+        .notify()
+        .accept(vec![request(&["a1"], to(&["ada"]), None)])
+        .await
+        .unwrap()[0];
+    town.clock.set("2014-04-20T00:00:05Z".parse().unwrap());
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    let day = town.store.fanout(receipt.id).await.unwrap().unwrap().day;
+    assert_eq!(day.to_string(), "20140419");
+    assert_eq!(fresh.entries_of(&user("ada"), day).await.len(), 1);
+}

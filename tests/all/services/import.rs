@@ -1,0 +1,175 @@
+//! P10 for files: good lines are kept, bad ones are told with their number, and nothing is half done.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use tidings::services::Silent;
+use tidings::services::import::{BadLine, Kind, Mapping, Report};
+
+use crate::support::town::{Town, on_both_stores};
+use crate::support::{Fresh, key, user};
+
+on_both_stores! {
+    people_come_in_and_bad_lines_are_told_by_number
+    compressed_files_are_read_as_they_are
+    an_applications_objects_are_mapped
+    events_brought_in_twice_are_accepted_once
+    follows_may_name_people_by_number
+}
+
+fn file(folder: &Path, lines: &str) -> PathBuf {
+    let path = folder.join("lines.ndjson");
+    std::fs::write(&path, lines).unwrap();
+    path
+}
+
+async fn import(town: &Town, kind: Kind, path: &Path) -> Report {
+    town.process()
+        .import()
+        .file(&kind, path, &Silent)
+        .await
+        .unwrap()
+}
+
+async fn people_come_in_and_bad_lines_are_told_by_number(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(
+        folder.path(),
+        r#"{"id": "eve", "email": "eve@example.org", "confirmed": true, "tz": "Europe/Paris", "loc": [2.35, 48.86], "digest": {"cadence": "daily", "hour": 7}, "types": {"A.b$": {"route": "never"}}}
+{"id": "bad", "email": "nonsense"}
+
+{"id": "worse", "colour": "red"}
+{"id": {"$ne": ""}, "email": "x@example.org"}
+{"email": "nobody@example.org"}
+{"id": "late", "digest": {"hour": 24}}
+{"id": 0, "name": "Zero"}
+not json
+"#,
+    );
+
+    let report = import(&town, Kind::Users, &path).await;
+
+    assert_eq!((report.taken, report.bad), (2, 6));
+    let told: Vec<_> = report
+        .bad_lines
+        .iter()
+        .map(|BadLine { line, .. }| *line)
+        .collect();
+    assert_eq!(told, [2, 4, 5, 6, 7, 9]);
+    assert!(
+        report.bad_lines[0].why.contains("has no @"),
+        "{:?}",
+        report.bad_lines[0]
+    );
+    assert!(!report.bad_lines[0].why.contains("nonsense@"));
+    let found = fresh
+        .users(&["eve", "0", "bad", "worse"].map(user))
+        .await
+        .unwrap();
+    assert_eq!(
+        found.iter().map(Option::is_some).collect::<Vec<_>>(),
+        [true, true, false, false]
+    );
+    let eve = found[0].as_ref().unwrap();
+    assert_eq!(
+        (eve.digest.hour, eve.types.len(), eve.confirmed),
+        (Some(7), 1, true)
+    );
+}
+
+async fn compressed_files_are_read_as_they_are(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..5_000)
+        .map(|n| format!("{{\"id\": \"z{n}\"}}\n"))
+        .collect();
+    let (gz, zst) = (
+        folder.path().join("users.gz"),
+        folder.path().join("users.ndjson.zst"),
+    );
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(lines.as_bytes()).unwrap();
+    std::fs::write(&gz, encoder.finish().unwrap()).unwrap();
+    std::fs::write(&zst, zstd::encode_all(lines.as_bytes(), 1).unwrap()).unwrap();
+
+    for path in [&gz, &zst] {
+        let report = import(&town, Kind::Users, path).await;
+        assert_eq!((report.taken, report.bad), (5_000, 0), "{}", path.display());
+    }
+    assert!(fresh.users(&[user("z4999")]).await.unwrap()[0].is_some());
+}
+
+async fn an_applications_objects_are_mapped(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(
+        folder.path(),
+        r#"{"id": "A1", "title": "Snow & Storm", "artist": "M. Vale", "acquired": 1922, "image": null, "url": "https://example.org/a1"}
+{"id": 7, "title": 1914, "artist": null}
+{"id": "A3", "url": "javascript:alert(1)"}
+{"title": "No id"}
+"#,
+    );
+    let mapping = Mapping {
+        model: Some("Artwork".parse().unwrap()),
+        fields: vec![("by".into(), "artist".into())],
+    };
+
+    let report = import(&town, Kind::Objects(mapping), &path).await;
+
+    assert_eq!((report.taken, report.bad), (2, 2));
+    let keys = ["Artwork:A1", "Artwork:7", "Artwork:A3"].map(|text| text.parse().unwrap());
+    let found = fresh.objects(&keys).await.unwrap();
+    let first = found[0].as_ref().unwrap();
+    assert_eq!(
+        (
+            first.title.as_deref(),
+            first.by.as_deref(),
+            first.notifiable
+        ),
+        (Some("Snow & Storm"), Some("M. Vale"), true)
+    );
+    assert_eq!(first.data, serde_json::json!({"acquired": 1922}));
+    assert_eq!(found[1].as_ref().unwrap().title.as_deref(), Some("1914"));
+    assert!(found[2].is_none());
+}
+
+async fn events_brought_in_twice_are_accepted_once(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(
+        folder.path(),
+        r#"{"type": "ArtworkPublished", "object": "a1", "followers_of": "artist:1", "at": "2014-04-18T10:00:00Z"}
+{"type": "ArtworkPublished", "objects": ["a2", 3], "to": ["ada", 0]}
+{"type": "ArtworkPublished", "object": "a3"}
+{"type": "ArtworkPublished", "object": "a3", "to": "ada", "followers_of": "artist:1"}
+{"type": "ArtworkPublished", "object": "a3", "near": {"point": [999, 0], "km": 5}}
+{"type": "ArtworkPublished", "objects": [], "to": "ada"}
+"#,
+    );
+
+    let first = import(&town, Kind::Events, &path).await;
+    let second = import(&town, Kind::Events, &path).await;
+
+    assert_eq!((first.taken, first.bad), (2, 4));
+    assert_eq!(second.taken, 2);
+    assert_eq!(fresh.backlog().await.unwrap().pending, 2);
+}
+
+async fn follows_may_name_people_by_number(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(
+        folder.path(),
+        "{\"user\": 0, \"key\": \"artist:0\"}\n{\"user\": \"x\"}\n",
+    );
+
+    let report = import(&town, Kind::Follows, &path).await;
+
+    assert_eq!((report.taken, report.bad), (1, 1));
+    assert_eq!(
+        fresh.followers(&key("artist:0"), None, 10).await.unwrap(),
+        [user("0")]
+    );
+}

@@ -1,0 +1,8 @@
+//! The program's sentences, told on both stores.
+
+mod archive;
+mod digest;
+mod fanout;
+mod import;
+mod old_writers;
+mod worker;

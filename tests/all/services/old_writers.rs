@@ -1,0 +1,170 @@
+//! Documents exactly as older writers wrote them, through the whole program; and ours, read by the original's rule.
+
+use serde_json::Value;
+use tidings::domain::{Day, User};
+use tidings::services::feed::Request;
+
+use crate::support::town::{Town, monday, on_both_stores, saturday, to};
+use crate::support::{Fresh, user};
+
+on_both_stores! {
+    documents_of_older_writers_give_the_right_feed
+    documents_of_older_writers_give_the_right_digest
+    what_tidings_flushed_looks_flushed_to_the_original
+}
+
+/// The person whose old documents stand under an ObjectId.
+const MARA: &str = "533998b1c9dc24c371000041";
+
+/// Three days as the original left them: bare events, bare markers, ObjectIds as `_id` and as `o`.
+async fn as_the_original_left_it(town: &Town) {
+    let friday = Day::of(saturday()).back(1);
+    let thursday = friday.back(1);
+    let days = [
+        (
+            thursday,
+            vec![
+                r#"{"_id":"ada","events":[{"t":"ArtworkPublished","o":"a1"},{"flushed":{"$oid":"5334647b139b2165160000d8"}},{"t":"ArtworkPublished","o":"a2"},{"t":"ArtworkPublished","o":"a2"}]}"#.to_owned(),
+                format!(r#"{{"_id":{{"$oid":"{MARA}"}},"events":[{{"t":"ArtworkPublished","o":"a1"}}]}}"#),
+            ],
+        ),
+        (
+            friday,
+            vec![
+                r#"{"_id":"ada","events":[{"t":"ArtworkPublished","o":"a2"},{"t":"ArtworkPublished","o":{"$oid":"5334647b139b2165160000d8"}},{"t":"NearbyShow","o":"a9"}]}"#.to_owned(),
+                format!(r#"{{"_id":{{"$oid":"{MARA}"}},"events":[{{"t":"ArtworkPublished","o":"a3"}},{{"flushed":{{"$oid":"5334647b139b2165160000d8"}}}}]}}"#),
+            ],
+        ),
+    ];
+    for (day, documents) in days {
+        town.store.restore_day(day, &documents).await.unwrap();
+    }
+    let mara = User {
+        confirmed: true,
+        email: tidings::domain::Address::new("mara@example.org").ok(),
+        ..User::new(user(MARA))
+    };
+    town.store.put_users(&[mara]).await.unwrap();
+}
+
+async fn feed(town: &Town, person: &str) -> Vec<(String, String)> {
+    let request = Request {
+        user: user(person),
+        query: Default::default(),
+        limit: 50,
+        days: None,
+    };
+    let page = town.process().feeds().page(&request).await.unwrap();
+    page.items
+        .iter()
+        .map(|item| (item.id.to_string(), item.object.to_string()))
+        .collect()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected
+        .iter()
+        .map(|(id, object)| ((*id).to_owned(), (*object).to_owned()))
+        .collect()
+}
+
+async fn documents_of_older_writers_give_the_right_feed(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    as_the_original_left_it(&town).await;
+    town.happens(&["a4"], to(&["ada", MARA])).await;
+
+    let ada = [
+        ("20140419.0", "a4"),
+        ("20140418.1", "5334647b139b2165160000d8"),
+        ("20140417.2", "a2"),
+        ("20140417.0", "a1"),
+    ];
+    assert_eq!(feed(&town, "ada").await, pairs(&ada));
+    let mara = [
+        ("20140419.0", "a4"),
+        ("20140418o.0", "a3"),
+        ("20140417o.0", "a1"),
+    ];
+    assert_eq!(feed(&town, MARA).await, pairs(&mara));
+}
+
+async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    as_the_original_left_it(&town).await;
+    town.happens(&["a4"], to(&["ada", MARA])).await;
+
+    let report = town.digests_at(monday(0)).await;
+    let again = town
+        .digests_at(monday(0) + chrono::TimeDelta::days(1))
+        .await;
+
+    assert_eq!(
+        (report.mails.sent, report.mails.events, again.mails.sent),
+        (2, 5, 0)
+    );
+    assert_eq!(town.told_to("ada"), ["a2", "a4"]);
+    assert!(
+        town.mails()[1].text.contains("5334647b139b2165160000d8"),
+        "an object without a record is named by its id"
+    );
+    assert_eq!(
+        town.told_to(MARA),
+        ["a1", "a4"],
+        "a marker on Friday covers Friday, not Thursday"
+    );
+    town.digests_at(monday(1)).await;
+    assert_eq!(
+        town.mails().len(),
+        2,
+        "the markers stand in the documents of the older writers"
+    );
+}
+
+/// The original's rule: what follows the last `flushed`, without markers, each once.
+fn original(document: &Value) -> Vec<String> {
+    let events = document["events"].as_array().unwrap();
+    let from = events
+        .iter()
+        .rposition(|entry| entry.get("flushed").is_some())
+        .map_or(0, |last| last + 1);
+    let mut kept: Vec<String> = Vec::new();
+    for entry in &events[from..] {
+        let name = format!(
+            "{}/{}",
+            entry["t"].as_str().unwrap(),
+            entry["o"].as_str().unwrap()
+        );
+        if !kept.contains(&name) {
+            kept.push(name);
+        }
+    }
+    kept
+}
+
+async fn what_tidings_flushed_looks_flushed_to_the_original(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let read = async |day: Day| -> Vec<String> {
+        let documents = fresh.exported(day).await;
+        let ada = documents
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .find(|d| d["_id"] == "ada");
+        ada.map_or(Vec::new(), |ada| original(&ada))
+    };
+    let (first, second) = (Day::of(saturday()), Day::of(monday(0)));
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    assert_eq!(
+        read(first).await,
+        ["ArtworkPublished/a1", "ArtworkPublished/a2"]
+    );
+
+    town.digests_at(monday(0)).await;
+    assert_eq!(read(first).await, Vec::<String>::new());
+    town.happens(&["a3"], to(&["ada"])).await;
+    assert_eq!(
+        (read(first).await, read(second).await),
+        (vec![], vec!["ArtworkPublished/a3".to_owned()])
+    );
+    town.digests_at(monday(1)).await;
+    assert_eq!(read(second).await, Vec::<String>::new());
+}

@@ -1,0 +1,79 @@
+//! The worker: everything moves without anybody asking, and it stops when asked to.
+
+use chrono::TimeDelta;
+use tidings::services::Silent;
+use tidings::services::notify::Request;
+use tokio::sync::watch;
+
+use crate::support::town::{Town, followers_of, monday, on_both_stores, request, to};
+use crate::support::{Fresh, user};
+
+on_both_stores! {
+    a_round_carries_fan_outs_and_mails_what_is_due
+    due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker
+    a_worker_that_is_asked_to_stop_gives_up_its_leases
+}
+
+async fn accept(town: &Town, what: Request) {
+    town.process().notify().accept(vec![what]).await.unwrap();
+}
+
+async fn a_round_carries_fan_outs_and_mails_what_is_due(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let (worker, mut scanned) = (town.process().worker(), None);
+    accept(&town, request(&["a1"], followers_of("artist:1"), None)).await;
+
+    let saturday = worker.round(&mut scanned, &Silent).await.unwrap();
+    town.clock.set(monday(0));
+    let monday = worker.round(&mut scanned, &Silent).await.unwrap();
+    let idle = worker.round(&mut scanned, &Silent).await.unwrap();
+
+    assert_eq!(
+        (saturday.fanouts.fanouts, monday.digests.unwrap().mails.sent),
+        (1, 2)
+    );
+    assert!(idle.idle());
+}
+
+async fn due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.clock.set(monday(0));
+    let (first, second) = (town.process().worker(), town.process().worker());
+    let (mut seen_by_first, mut seen_by_second) = (None, None);
+
+    let a = first.round(&mut seen_by_first, &Silent).await.unwrap();
+    let b = second.round(&mut seen_by_second, &Silent).await.unwrap();
+    town.clock.advance(TimeDelta::minutes(15));
+    let c = second.round(&mut seen_by_second, &Silent).await.unwrap();
+
+    assert!(a.digests.is_some() && b.digests.is_none() && c.digests.is_some());
+}
+
+async fn a_worker_that_is_asked_to_stop_gives_up_its_leases(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    accept(&town, request(&["a1"], to(&["ada"]), None)).await;
+    let app = town.process();
+    let now = tidings::clock::Clock::now(town.clock.as_ref());
+    let worker = app.worker();
+    fresh
+        .claim_fanouts(&worker.fanouts.owner, now, now + TimeDelta::minutes(9), 1)
+        .await
+        .unwrap();
+    let (stop, stopped) = watch::channel(true);
+
+    worker.run(stopped, |_| {}).await.unwrap();
+
+    drop(stop);
+    let done = town.process().fanouts().drain(&Silent).await.unwrap();
+    assert_eq!(
+        done.fanouts, 1,
+        "the next worker need not wait for the lease to run out"
+    );
+    assert_eq!(
+        fresh
+            .entries_of(&user("ada"), tidings::domain::Day::of(now))
+            .await
+            .len(),
+        1
+    );
+}

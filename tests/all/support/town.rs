@@ -1,0 +1,287 @@
+//! A small town for tests of services: a few people, what they follow, some works, and a postbox that remembers.
+//!
+//! The rule: the town begins on Saturday 19 April 2014 and everybody's weekly digest falls due on Mondays at 09:00 UTC.
+//! A worker that meets an error is dead; [`Town::process`] gives a new one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::future::BoxFuture;
+use tidings::app::App;
+use tidings::clock::{Clock, Ids, ManualClock};
+use tidings::config::Config;
+use tidings::domain::{Address, Audience, Delivery, FollowKey, Object, ObjectId, User, UserId};
+use tidings::mail::{Mailer, Message, Outcome};
+use tidings::services::Silent;
+use tidings::services::digest::Report;
+use tidings::services::notify::{Receipt, Request};
+use tidings::store::Store;
+
+use super::{Fresh, key, kind, user};
+
+/// Saturday morning, two days before the weekly digests.
+pub fn saturday() -> DateTime<Utc> {
+    "2014-04-19T10:00:00Z".parse().unwrap()
+}
+
+/// Half an hour after the weekly digests of Monday 21 April fall due, and of so many weeks later.
+pub fn monday(week: i64) -> DateTime<Utc> {
+    "2014-04-21T09:30:00Z".parse::<DateTime<Utc>>().unwrap() + TimeDelta::weeks(week)
+}
+
+/// Works the town knows; `a9` is withdrawn.
+pub const WORKS: [&str; 7] = ["a1", "a2", "a3", "a4", "a5", "a6", "a9"];
+/// People of the town; `dee` has not confirmed her address.
+pub const PEOPLE: [&str; 4] = ["ada", "ben", "cem", "dee"];
+
+type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
+
+/// Remembers what it was given; says yes unless told otherwise.
+#[derive(Default)]
+pub struct Postbox {
+    safe: bool,
+    mails: Mutex<Vec<Message>>,
+    answers: Mutex<VecDeque<Outcome>>,
+    meanwhile: Mutex<Option<Meanwhile>>,
+}
+
+#[async_trait::async_trait]
+impl Mailer for Postbox {
+    async fn send(&self, messages: &[Message]) -> Vec<Outcome> {
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile().await;
+        }
+        let mut outcomes = Vec::with_capacity(messages.len());
+        for message in messages {
+            let accepted = Outcome::Accepted {
+                provider_id: format!("p:{}", message.delivery),
+            };
+            let outcome = self.answers.lock().unwrap().pop_front().unwrap_or(accepted);
+            if matches!(outcome, Outcome::Accepted { .. } | Outcome::Unknown { .. }) {
+                self.mails.lock().unwrap().push(message.clone());
+            }
+            outcomes.push(outcome);
+        }
+        outcomes
+    }
+
+    fn repeats_safely(&self) -> bool {
+        self.safe
+    }
+
+    fn name(&self) -> &str {
+        "postbox"
+    }
+}
+
+/// The town, its clock and its postbox.
+pub struct Town {
+    /// The store without faults.
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<ManualClock>,
+    pub postbox: Arc<Postbox>,
+    config: Config,
+    processes: Mutex<u8>,
+}
+
+impl Town {
+    /// A town whose postbox says whether sending twice is harmless.
+    pub async fn found(fresh: &Fresh, safe: bool, config: &str) -> Self {
+        let store = fresh.handle();
+        let people = PEOPLE.map(|id| User {
+            email: Address::new(format!("{id}@example.org")).ok(),
+            confirmed: id != "dee",
+            ..User::new(user(id))
+        });
+        store.put_users(&people).await.unwrap();
+        let follows = [
+            ("artist:1", "ada"),
+            ("artist:1", "ben"),
+            ("artist:1", "dee"),
+            ("artist:2", "ada"),
+            ("artist:2", "cem"),
+        ];
+        store
+            .follow(&follows.map(|(what, who)| (key(what), user(who))))
+            .await
+            .unwrap();
+        let town = Self {
+            store,
+            clock: Arc::new(ManualClock::at(saturday())),
+            postbox: Arc::new(Postbox {
+                safe,
+                ..Postbox::default()
+            }),
+            config: Config::parse(&format!("fanout.page = 100\ndelivery.chunk = 2\n{config}"))
+                .unwrap(),
+            processes: Mutex::new(0),
+        };
+        town.put_works(&WORKS, |id| id != "a9").await;
+        town
+    }
+
+    /// A town of this store with nothing configured.
+    pub async fn of(fresh: &Fresh) -> Self {
+        Self::found(fresh, true, "").await
+    }
+
+    /// Puts works, titled `Work a1.`, that apply or do not.
+    pub async fn put_works(&self, ids: &[&str], notifiable: impl Fn(&str) -> bool) {
+        let object = |id: &&str| Object {
+            title: Some(format!("Work {id}.")),
+            notifiable: notifiable(id),
+            ..Object::bare(id.parse().unwrap())
+        };
+        self.store
+            .put_objects(&ids.iter().map(object).collect::<Vec<_>>())
+            .await
+            .unwrap();
+    }
+
+    /// A new process on the town's store.
+    pub fn process(&self) -> App {
+        self.process_on(&self.store)
+    }
+
+    /// A new process on another view of the store, perhaps one with faults.
+    pub fn process_on(&self, store: &Arc<dyn Store>) -> App {
+        let mut processes = self.processes.lock().unwrap();
+        *processes += 1;
+        let ids = Arc::new(Ids::counting(*processes));
+        App::assemble(
+            self.config.clone(),
+            store.clone(),
+            self.postbox.clone(),
+            self.clock.clone(),
+            ids,
+        )
+        .unwrap()
+    }
+
+    /// Accepts an event now and carries it to its audience.
+    pub async fn happens(&self, objects: &[&str], audience: Audience) -> Receipt {
+        let app = self.process();
+        let receipts = app
+            .notify()
+            .accept(vec![request(objects, audience, None)])
+            .await
+            .unwrap();
+        app.fanouts().drain(&Silent).await.unwrap();
+        receipts[0]
+    }
+
+    /// Turns the clock to this moment (never back) and mails what is due.
+    pub async fn digests_at(&self, at: DateTime<Utc>) -> Report {
+        self.clock.set(at.max(self.clock.now()));
+        self.process()
+            .digests()
+            .run(&Default::default(), &Silent)
+            .await
+            .unwrap()
+    }
+
+    /// What happens just before the next mails are taken: between read and flush.
+    pub fn meanwhile(&self, what: impl FnOnce() -> BoxFuture<'static, ()> + Send + 'static) {
+        *self.postbox.meanwhile.lock().unwrap() = Some(Box::new(what));
+    }
+
+    /// What the postbox answers next, instead of yes.
+    pub fn answer(&self, outcomes: impl IntoIterator<Item = Outcome>) {
+        self.postbox.answers.lock().unwrap().extend(outcomes);
+    }
+
+    /// All mails that were taken, in order.
+    pub fn mails(&self) -> Vec<Message> {
+        self.postbox.mails.lock().unwrap().clone()
+    }
+
+    /// Which works each person was told of, and how often. Where sending twice is harmless, a mail counts once.
+    pub fn told(&self) -> BTreeMap<(String, String), usize> {
+        let mut mails: Vec<_> = self
+            .mails()
+            .into_iter()
+            .map(|mail| (mail.delivery.to_string(), mail.text))
+            .collect();
+        if self.postbox.safe {
+            mails.sort();
+            mails.dedup_by(|a, b| a.0 == b.0);
+        }
+        let mut told = BTreeMap::new();
+        for (delivery, text) in mails {
+            let person = delivery.split(':').nth(1).unwrap().to_owned();
+            for work in WORKS
+                .iter()
+                .filter(|work| text.contains(&format!("Work {work}.")))
+            {
+                *told
+                    .entry((person.clone(), (*work).to_owned()))
+                    .or_default() += 1;
+            }
+        }
+        told
+    }
+
+    /// The works one person was told of, in all mails.
+    pub fn told_to(&self, person: &str) -> Vec<String> {
+        self.told()
+            .into_keys()
+            .filter(|(who, _)| who == person)
+            .map(|(_, work)| work)
+            .collect()
+    }
+
+    pub async fn deliveries_of(&self, person: &str) -> Vec<Delivery> {
+        self.store.deliveries_of(&user(person), 100).await.unwrap()
+    }
+
+    /// Changes a person's record as it is.
+    pub async fn change(&self, person: &str, change: impl FnOnce(&mut User)) {
+        let mut record = self
+            .store
+            .users(&[user(person)])
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
+        change(&mut record);
+        self.store.put_users(&[record]).await.unwrap();
+    }
+}
+
+/// An event about these objects.
+pub fn request(objects: &[&str], audience: Audience, name: Option<&str>) -> Request {
+    Request {
+        kind: kind("ArtworkPublished"),
+        objects: objects.iter().map(ObjectId::stored).collect(),
+        audience,
+        key: name.map(str::to_owned),
+        at: None,
+    }
+}
+
+pub fn to(people: &[&str]) -> Audience {
+    Audience::users(people.iter().map(UserId::stored)).unwrap()
+}
+
+pub fn followers_of(what: &str) -> Audience {
+    Audience::followers_of([FollowKey::stored(what)]).unwrap()
+}
+
+/// Expands tests for both stores: each is an `async fn(Fresh)`.
+macro_rules! on_both_stores {
+    ($($test:ident)*) => { on_both_stores!(@ sqlite: $($test)*); on_both_stores!(@ mongo: $($test)*); };
+    (@ $backend:ident: $($test:ident)*) => {
+        mod $backend {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    crate::support::$backend::run(super::$test).await;
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) use on_both_stores;
