@@ -12,6 +12,7 @@ mod marks;
 mod objects;
 mod old_documents;
 mod people;
+mod repeats;
 mod scans;
 mod settling;
 mod stacks;
@@ -180,4 +181,9 @@ laws! {
         of_many_who_ask_at_once_one_gets_it
         of_many_who_ask_for_one_that_has_run_out_one_gets_it
         odd_names_are_leased_like_any_other;
+    repeats:
+        what_was_refused_can_be_done_again
+        what_was_done_unheard_can_be_done_again
+        whoever_dies_before_a_verb_is_replaced
+        whoever_dies_after_a_verb_is_replaced;
 }

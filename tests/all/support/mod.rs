@@ -4,10 +4,12 @@
 //! 22 April 2014, so that tests differ only in what they are about.
 
 mod build;
+mod failing;
 mod fresh;
 pub mod mongo;
 pub mod sqlite;
 pub mod town;
 
 pub use build::*;
+pub use failing::{FailingStore, Fault, Then};
 pub use fresh::Fresh;

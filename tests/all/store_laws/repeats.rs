@@ -1,0 +1,207 @@
+//! The law above all: whatever fails, at whichever verb, applied or not, can be done again, and all is as if nothing had
+//! failed (P1, P2, P4).
+//!
+//! A short story from event to flush is told over and over, failing at its first verb, its second, and so on to its end.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use tidings::domain::delivery::Settlement;
+use tidings::domain::{
+    Audience, Day, Delivery, DeliveryId, DeliveryState, Entry, Fanout, FollowKey, Marker, Progress,
+    User, UserId,
+};
+use tidings::store::{Mark, Result, Store};
+
+use crate::support::{FailingStore, Fault, Then, *};
+
+/// One telling: people, keys and days of its own, so that tellings do not meet.
+struct Story {
+    follow: FollowKey,
+    people: Vec<UserId>,
+    fanout: Fanout,
+}
+
+impl Story {
+    fn new(n: u32) -> Self {
+        let people = ["ada", "bob"]
+            .map(|name| user(&format!("{name}{n}")))
+            .to_vec();
+        let follow = key(&format!("artist:{n}"));
+        let audience = Audience::followers_of([follow.clone()]).unwrap();
+        let fanout = Fanout {
+            audience,
+            day: today().back(n),
+            ..fanout(n)
+        };
+        Self {
+            follow,
+            people,
+            fanout,
+        }
+    }
+
+    fn day(&self) -> Day {
+        self.fanout.day
+    }
+
+    fn deliveries(&self) -> Vec<DeliveryId> {
+        self.people
+            .iter()
+            .map(|person| delivery(person.as_str(), "2014-04-22", "x").id)
+            .collect()
+    }
+
+    /// All of it, from the start; whoever tells it again is another worker, at a later time.
+    async fn tell(&self, store: &dyn Store, owner: &str, now: DateTime<Utc>) -> Result<()> {
+        let until = now + minutes(5);
+        let users: Vec<_> = self.people.iter().cloned().map(User::new).collect();
+        store.put_users(&users).await?;
+        let follows: Vec<_> = self
+            .people
+            .iter()
+            .map(|who| (self.follow.clone(), who.clone()))
+            .collect();
+        store.follow(&follows).await?;
+        store.accept(std::slice::from_ref(&self.fanout)).await?;
+        for fanout in store.claim_fanouts(owner, now, until, 10).await? {
+            self.fan_out(store, owner, until, &fanout).await?;
+        }
+        let rows: Vec<_> = self
+            .people
+            .iter()
+            .map(|person| self.delivery(person, owner, until))
+            .collect();
+        store.open(&rows).await?;
+        store.claim(owner, now, until, 10).await?;
+        store.sending(owner, until, &self.deliveries()).await?;
+        let sent = |id| Settlement {
+            id,
+            state: DeliveryState::Sent,
+            items: 1,
+            provider_id: None,
+            reason: None,
+        };
+        let sent: Vec<_> = self.deliveries().into_iter().map(sent).collect();
+        store.settle(owner, now, &sent).await?;
+        let mark = |row: &Delivery| Mark {
+            user: row.user.clone(),
+            marker: row.marker,
+            covers: row.covers.clone(),
+        };
+        store
+            .mark(&rows.iter().map(mark).collect::<Vec<_>>())
+            .await?;
+        store.close(&self.deliveries()).await
+    }
+
+    async fn fan_out(
+        &self,
+        store: &dyn Store,
+        owner: &str,
+        until: DateTime<Utc>,
+        fanout: &Fanout,
+    ) -> Result<()> {
+        let mut progress = fanout.progress.clone();
+        // A page of one person, so that it fails between pages as well.
+        while let [next] = &store
+            .followers(&self.follow, progress.cursor.as_ref(), 1)
+            .await?[..]
+        {
+            store
+                .push(fanout.day, 10, &push_to(next, fanout.events().collect()))
+                .await?;
+            progress.counts.people += 1;
+            progress.cursor = Some(next.clone());
+            store
+                .save_fanouts(owner, until, &[(fanout.id, progress.clone())])
+                .await?;
+        }
+        let done = Progress {
+            done: true,
+            ..progress
+        };
+        store
+            .save_fanouts(owner, until, &[(fanout.id, done)])
+            .await?;
+        Ok(())
+    }
+
+    fn delivery(&self, person: &UserId, owner: &str, until: DateTime<Utc>) -> Delivery {
+        Delivery {
+            covers: mark(person, self.day(), id(0), 1).covers,
+            lease: Some(lease(owner, until)),
+            ..delivery(person.as_str(), "2014-04-22", owner)
+        }
+    }
+
+    /// Everybody has the event once and its marker once; the fan-out is done; the deliveries are sent and closed.
+    async fn check(&self, store: &Fresh, at: &str) {
+        let event = Entry::Event(self.fanout.events().next().unwrap());
+        let marker = Entry::Marker(Marker {
+            id: Some(id(900)),
+            n: Some(1),
+        });
+        for person in &self.people {
+            let found = store.entries_of(person, self.day()).await;
+            assert_eq!(found, [event.clone(), marker.clone()], "{at}: {person}");
+        }
+        let fanout = store.fanout(self.fanout.id).await.unwrap().unwrap();
+        assert!(
+            fanout.progress.done && fanout.lease.is_none(),
+            "{at}: {fanout:?}"
+        );
+        for id in self.deliveries() {
+            let row = store.delivery(&id).await.unwrap().unwrap();
+            assert_eq!(
+                (row.state, row.open),
+                (DeliveryState::Sent, false),
+                "{at}: {id}"
+            );
+        }
+    }
+}
+
+async fn whatever_fails(store: Fresh, fault: Fault, then: Then) {
+    let counting = FailingStore::counting(store.handle());
+    Story::new(0)
+        .tell(&*counting, "counter", noon())
+        .await
+        .unwrap();
+    Story::new(0).check(&store, "without a fault").await;
+
+    for nth in 0..counting.calls() {
+        let story = Story::new(1 + nth as u32);
+        let failing = FailingStore::new(store.handle(), nth, fault, then);
+        let told = story.tell(&*failing, "first", noon()).await;
+        let at = format!("call {nth}, {}, {fault:?}", failing.struck().unwrap());
+        assert!(told.is_err(), "{at}");
+
+        let next: Arc<dyn Store> = match then {
+            Then::Recovers => failing,
+            Then::StaysDown => store.second().handle(),
+        };
+        story
+            .tell(&*next, "second", noon() + minutes(10))
+            .await
+            .unwrap();
+
+        story.check(&store, &at).await;
+    }
+}
+
+pub async fn what_was_refused_can_be_done_again(store: Fresh) {
+    whatever_fails(store, Fault::Refused, Then::Recovers).await;
+}
+
+pub async fn what_was_done_unheard_can_be_done_again(store: Fresh) {
+    whatever_fails(store, Fault::Unheard, Then::Recovers).await;
+}
+
+pub async fn whoever_dies_before_a_verb_is_replaced(store: Fresh) {
+    whatever_fails(store, Fault::Refused, Then::StaysDown).await;
+}
+
+pub async fn whoever_dies_after_a_verb_is_replaced(store: Fresh) {
+    whatever_fails(store, Fault::Unheard, Then::StaysDown).await;
+}

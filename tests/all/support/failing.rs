@@ -1,0 +1,230 @@
+//! A store whose nth call fails: refused before anything is done, or done and reported as failed all the same.
+//!
+//! The rule: every verb of every trait counts as one call, reading ones as well, in the order in which they are made. So a
+//! test that walks through all n, with both [`Fault`]s and both [`Then`]s, has failed and crashed at every step there is.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use tidings::domain::delivery::Settlement;
+use tidings::domain::{
+    Day, Delivery, DeliveryId, DeliveryState, Fanout, FollowKey, Id, Lease, Object, ObjectKey,
+    PersonStacks, Point, Progress, User, UserId, Window,
+};
+use tidings::store::{
+    Accepted, Backlog, DayInfo, Days, Deliveries, Directory, Error, Journal, Leases, Mark, Objects,
+    People, Pushed, Pushes, RawStack, Result, Stacks, Store,
+};
+
+/// How the nth call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is done.
+    Refused,
+    /// It is done, and nobody hears of it. A stream gives its first chunk and breaks off.
+    Unheard,
+}
+
+/// What becomes of the calls after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// They work: the network hiccuped.
+    Recovers,
+    /// They are refused: whoever called is as good as dead. Whoever takes over needs another handle.
+    StaysDown,
+}
+
+/// A store around another one.
+pub struct FailingStore {
+    inner: Arc<dyn Store>,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Default)]
+struct Plan {
+    calls: usize,
+    fails: Option<(usize, Fault, Then)>,
+    struck: Option<&'static str>,
+}
+
+impl FailingStore {
+    /// A store whose call number `nth` fails; 0 is the first.
+    pub fn new(inner: Arc<dyn Store>, nth: usize, fault: Fault, then: Then) -> Arc<Self> {
+        let fails = Some((nth, fault, then));
+        let plan = Mutex::new(Plan {
+            fails,
+            ..Plan::default()
+        });
+        Arc::new(Self { inner, plan })
+    }
+
+    /// A store that only counts.
+    pub fn counting(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            plan: Mutex::default(),
+        })
+    }
+
+    /// How many calls there were, those that failed among them.
+    pub fn calls(&self) -> usize {
+        self.plan.lock().unwrap().calls
+    }
+
+    /// Which verb was struck, if the story came that far.
+    pub fn struck(&self) -> Option<&'static str> {
+        self.plan.lock().unwrap().struck
+    }
+
+    /// Counts a call, and says whether it fails.
+    fn next(&self, verb: &'static str) -> Option<Fault> {
+        let mut plan = self.plan.lock().unwrap();
+        let call = plan.calls;
+        plan.calls += 1;
+        let (nth, fault, then) = plan.fails?;
+        if call == nth {
+            plan.struck = Some(verb);
+            return Some(fault);
+        }
+        (call > nth && then == Then::StaysDown).then_some(Fault::Refused)
+    }
+
+    async fn call<T>(
+        &self,
+        verb: &'static str,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        match self.next(verb) {
+            None => work.await,
+            Some(Fault::Refused) => Err(failure(verb)),
+            Some(Fault::Unheard) => {
+                work.await?;
+                Err(failure(verb))
+            }
+        }
+    }
+
+    fn stream<'a, T: Send + 'a>(
+        &self,
+        verb: &'static str,
+        chunks: BoxStream<'a, Result<T>>,
+    ) -> BoxStream<'a, Result<T>> {
+        let broken = stream::once(async move { Err(failure(verb)) });
+        match self.next(verb) {
+            None => chunks,
+            Some(Fault::Refused) => broken.boxed(),
+            Some(Fault::Unheard) => chunks.take(1).chain(broken).boxed(),
+        }
+    }
+}
+
+fn failure(verb: &str) -> Error {
+    Error::database(format!("calling {verb}"), "the test wanted it to fail")
+}
+
+/// Implements a trait by handing each verb on, as one call.
+macro_rules! hand_on {
+    ($of:ident: $($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl $of for FailingStore {
+            $(
+                async fn $verb(&self, $($name: $kind),*) -> Result<$answer> {
+                    self.call(stringify!($verb), self.inner.$verb($($name),*)).await
+                }
+            )*
+        }
+    };
+}
+
+#[async_trait]
+impl Stacks for FailingStore {
+    async fn push(&self, day: Day, cap: usize, pushes: &Pushes) -> Result<Pushed> {
+        self.call("push", self.inner.push(day, cap, pushes)).await
+    }
+
+    fn scan(
+        &self,
+        window: Window,
+        after: Option<UserId>,
+        chunk: usize,
+    ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
+        self.stream("scan", self.inner.scan(window, after, chunk))
+    }
+
+    async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>> {
+        self.call("windows", self.inner.windows(window, people))
+            .await
+    }
+
+    async fn mark(&self, marks: &[Mark]) -> Result<()> {
+        self.call("mark", self.inner.mark(marks)).await
+    }
+}
+
+#[async_trait]
+impl Days for FailingStore {
+    async fn days(&self) -> Result<Vec<DayInfo>> {
+        self.call("days", self.inner.days()).await
+    }
+
+    async fn drop_day(&self, day: Day) -> Result<()> {
+        self.call("drop_day", self.inner.drop_day(day)).await
+    }
+
+    fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
+        self.stream("export_day", self.inner.export_day(day))
+    }
+
+    async fn restore_day(&self, day: Day, stacks: &[RawStack]) -> Result<()> {
+        self.call("restore_day", self.inner.restore_day(day, stacks))
+            .await
+    }
+}
+
+hand_on! { Directory:
+    put_users(users: &[User]) -> ();
+    users(ids: &[UserId]) -> Vec<Option<User>>;
+    delete_user(id: &UserId) -> bool;
+    follow(follows: &[(FollowKey, UserId)]) -> ();
+    unfollow(follows: &[(FollowKey, UserId)]) -> ();
+    followers(key: &FollowKey, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
+    near(point: Point, km: f64, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
+}
+
+hand_on! { Objects:
+    put_objects(objects: &[Object]) -> ();
+    objects(keys: &[ObjectKey]) -> Vec<Option<Object>>;
+}
+
+hand_on! { Journal:
+    accept(fanouts: &[Fanout]) -> Vec<Accepted>;
+    claim_fanouts(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Vec<Fanout>;
+    save_fanouts(owner: &str, until: DateTime<Utc>, progress: &[(Id, Progress)]) -> Vec<bool>;
+    release_fanouts(owner: &str) -> ();
+    fanout(id: Id) -> Option<Fanout>;
+    busy_days() -> Vec<Day>;
+    backlog() -> Backlog;
+}
+
+hand_on! { Deliveries:
+    open(rows: &[Delivery]) -> Vec<bool>;
+    claim(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Vec<Delivery>;
+    sending(owner: &str, until: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool>;
+    defer(owner: &str, not_before: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool>;
+    settle(owner: &str, now: DateTime<Utc>, settlements: &[Settlement]) -> Vec<bool>;
+    close(ids: &[DeliveryId]) -> ();
+    release(owner: &str) -> ();
+    delivery(id: &DeliveryId) -> Option<Delivery>;
+    deliveries_of(user: &UserId, limit: usize) -> Vec<Delivery>;
+    known(ids: &[DeliveryId]) -> Vec<bool>;
+    delivery_counts() -> Vec<(DeliveryState, u64)>;
+}
+
+hand_on! { Leases:
+    lease(name: &str, lease: &Lease, now: DateTime<Utc>) -> bool;
+    unlease(name: &str, owner: &str) -> ();
+}
