@@ -51,11 +51,6 @@ impl Fresh {
         (self.clear)().await;
     }
 
-    /// The store itself, to be wrapped.
-    pub fn handle(&self) -> Arc<dyn Store> {
-        self.store.clone()
-    }
-
     /// The same data as another process would open it.
     pub fn second(&self) -> Self {
         Self {

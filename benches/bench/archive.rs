@@ -1,0 +1,83 @@
+//! Forgetting a day: dropping its collection against deleting its rows from one big collection.
+
+use std::future::IntoFuture;
+
+use bson::{Document, doc};
+use mongodb::IndexModel;
+
+use tidings::domain::Day;
+
+use crate::measure::{Rounds, Table, against, number, rounds, scaled, timed};
+use crate::world::{World, bare, now, people};
+
+/// Fills the naive scheme: one row a person and event, four secondary indexes.
+async fn naive(world: &World, ids: &[String], day: &str) {
+    let rows = bare(&world.db, "notifications");
+    for keys in [
+        doc! {"user": 1, "at": -1},
+        doc! {"user": 1, "read": 1},
+        doc! {"type": 1, "object": 1},
+        doc! {"day": 1},
+    ] {
+        rows.create_index(IndexModel::builder().keys(keys).build())
+            .await
+            .expect("an index");
+    }
+    for chunk in ids.chunks(10_000) {
+        let documents = chunk.iter().enumerate().map(|(n, user)| -> Document {
+            doc! {"user": user, "type": "ArtworkPublished", "object": format!("A{n:05}"), "at": n as i64, "read": false, "day": day}
+        });
+        rows.insert_many(documents)
+            .ordered(false)
+            .await
+            .expect("rows");
+    }
+}
+
+pub async fn archive() {
+    let world = World::fresh("bench_archive").await;
+    let (mut small, mut large, mut rows) =
+        (Rounds::default(), Rounds::default(), Rounds::default());
+    let ids = people(scaled(1_000_000));
+    naive(&world, &ids, "kept").await;
+    for _ in 0..rounds(3) {
+        for (count, rounds) in [(ids.len() / 10, &mut small), (ids.len(), &mut large)] {
+            world.fill(&ids[..count], 1, 1).await;
+            let day = Day::of(now());
+            rounds.note(1, timed(world.store.drop_day(day)).await.1);
+        }
+        naive(&world, &ids, "old").await;
+        let deleted = timed(
+            bare(&world.db, "notifications")
+                .delete_many(doc! {"day": "old"})
+                .into_future(),
+        )
+        .await;
+        assert_eq!(deleted.0.expect("deleted").deleted_count, ids.len() as u64);
+        rows.note(1, deleted.1);
+    }
+    let ms = |rounds: &Rounds| 1e3 / rounds.median();
+    let table = Table::begin("Forgetting a day", &["way", "ms (median)", "ratio"]);
+    table.row(&[
+        format!(
+            "deleting {} rows from one collection with four indexes",
+            number(ids.len() as f64)
+        ),
+        number(ms(&rows)),
+        "1×".into(),
+    ]);
+    table.row(&[
+        format!("dropping a day of {} people", number(ids.len() as f64)),
+        number(ms(&large)),
+        against(ms(&rows) / ms(&large), 500.0),
+    ]);
+    table.row(&[
+        format!(
+            "dropping a day of {} people",
+            number(ids.len() as f64 / 10.0)
+        ),
+        number(ms(&small)),
+        String::new(),
+    ]);
+    world.end().await;
+}

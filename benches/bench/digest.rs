@@ -1,0 +1,188 @@
+//! Digest assembly and flushing for everybody, against the original's loops; and what a small server cache does to reading.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use tidings::domain::digest::{Caps, assemble, wanted};
+use tidings::domain::{Address, Day, Id, PersonStacks, Policies, User, UserId, Window};
+use tidings::services::Silent;
+use tidings::services::catalogue::Catalogue;
+use tidings::services::digest::{Effect, Request, Timing};
+use tidings::store::{Mark, Objects};
+
+use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
+use crate::rivals;
+use crate::world::{World, day_names, now, people};
+
+const DAYS: u32 = 8;
+const EVENTS: usize = 5;
+
+/// Reads the window of everybody, slices, checks what applies and assembles: a digest run without rendering.
+async fn assemble_all(world: &World) -> (u64, usize) {
+    let (objects, policies): (Arc<dyn Objects>, _) =
+        (world.store.clone(), Arc::new(Policies::default()));
+    let mut catalogue = Catalogue::new(objects, policies.clone());
+    let person = User {
+        email: Address::new("a@example.org").ok(),
+        confirmed: true,
+        ..User::new(UserId::stored("a"))
+    };
+    let mut chunks = world
+        .store
+        .scan(Window::ending(Day::of(now()), DAYS - 1), None, 1_000);
+    let (mut read, mut told) = (0, 0);
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.expect("a chunk");
+        let pending: Vec<_> = chunk.iter().map(PersonStacks::pending).collect();
+        catalogue
+            .load(pending.iter().flatten().map(|pending| pending.event))
+            .await
+            .expect("objects");
+        for pending in &pending {
+            let wanted = wanted(pending, &person, &policies);
+            told += assemble(&wanted, &policies, Caps::default(), |event| {
+                catalogue.applies(event)
+            })
+            .map_or(0, |digest| digest.total);
+        }
+        read += chunk.len() as u64;
+    }
+    (read, told)
+}
+
+pub async fn assembly_and_flush() {
+    let world = World::fresh("bench_digest").await;
+    let ids = people(scaled(50_000));
+    world.users(&ids).await;
+    world.fill(&ids, DAYS, EVENTS).await;
+    let days = day_names(DAYS);
+    let sample = &ids[..ids.len().min(scaled(1_000))];
+    let (mut ours, mut rehearsal, mut original) =
+        (Rounds::default(), Rounds::default(), Rounds::default());
+    for _ in 0..rounds(5) {
+        let ((read, told), took) = timed(assemble_all(&world)).await;
+        assert_eq!(read, ids.len() as u64);
+        assert!(told > 0);
+        ours.note(read, took);
+        let request = Request {
+            timing: Timing::Now,
+            effect: Effect::Rehearse,
+            ..Request::default()
+        };
+        let digests = world.app.digests();
+        let (report, took) = timed(digests.run(&request, &Silent)).await;
+        assert_eq!(report.expect("a rehearsal").due, ids.len() as u64);
+        rehearsal.note(read, took);
+        original.note(
+            sample.len() as u64,
+            timed(rivals::read_loop(&world.db, &days, sample)).await.1,
+        );
+    }
+    let title = format!(
+        "Digest assembly: {} people, {DAYS} collections, {} events",
+        number(ids.len() as f64),
+        number((ids.len() * DAYS as usize * EVENTS) as f64)
+    );
+    let table = Table::begin(&title, &["way", "people/s (slowest–fastest)", "ratio"]);
+    table.row(&[
+        "original: eight finds a person".into(),
+        spread(&original),
+        "1×".into(),
+    ]);
+    table.row(&[
+        "read, slice, applicability, assemble".into(),
+        spread(&ours),
+        against(ours.median() / original.median(), 100.0),
+    ]);
+    let whole = number(rehearsal.median() / original.median());
+    table.row(&[
+        "`tidings digest --dry-run`: with people and ledger looked up".into(),
+        spread(&rehearsal),
+        format!("{whole}×"),
+    ]);
+
+    flush(&world, &ids, &days).await;
+    world.end().await;
+}
+
+async fn flush(world: &World, ids: &[String], days: &[String]) {
+    let few = &ids[..ids.len().min(scaled(500))];
+    let window = Window::ending(Day::of(now()), DAYS - 1);
+    let (mut ours, mut original) = (Rounds::default(), Rounds::default());
+    for round in 0..rounds(3) as u8 {
+        let mut sorted: Vec<&String> = ids.iter().collect();
+        sorted.sort_unstable();
+        let marks: Vec<Mark> = sorted
+            .iter()
+            .enumerate()
+            .map(|(n, user)| {
+                let covers = window
+                    .days()
+                    .map(|day| (tidings::domain::StackId::of(day), EVENTS as u32))
+                    .collect();
+                let [a, b, c, d] = (n as u32).to_be_bytes();
+                Mark {
+                    user: UserId::stored(user),
+                    marker: Id::at(now(), [round, 0, 0, 0, a, b, c, d]),
+                    covers,
+                }
+            })
+            .collect();
+        let mark_all = async {
+            for chunk in marks.chunks(1_000) {
+                world.store.mark(chunk).await.expect("marked");
+            }
+        };
+        ours.note(marks.len() as u64, timed(mark_all).await.1);
+        original.note(
+            few.len() as u64,
+            timed(rivals::flush_loop(&world.db, days, few)).await.1,
+        );
+    }
+    let table = Table::begin(
+        "Flushing these people",
+        &["way", "people/s (slowest–fastest)", "ratio"],
+    );
+    table.row(&[
+        "original: eight updates a person, majority".into(),
+        spread(&original),
+        "1×".into(),
+    ]);
+    table.row(&[
+        "markers in bulk".into(),
+        spread(&ours),
+        against(ours.median() / original.median(), 50.0),
+    ]);
+}
+
+/// Reads the window of 500,000 people on a server whose cache is too small for it; the part that compares is run twice, on a server
+/// with a large cache and on one with a small one (scripts/bench does both).
+pub async fn cache(label: &str) {
+    let world = World::fresh("bench_cache").await;
+    let ids = people(scaled(500_000));
+    world.fill(&ids, DAYS, EVENTS * 2).await;
+    let mut ours = Rounds::default();
+    for _ in 0..rounds(3) {
+        let ((read, _), took) = timed(assemble_all(&world)).await;
+        ours.note(read, took);
+    }
+    let stats = world
+        .db
+        .run_command(bson::doc! {"dbStats": 1})
+        .await
+        .expect("statistics");
+    let bytes = stats
+        .get_f64("dataSize")
+        .or_else(|_| stats.get_i64("dataSize").map(|n| n as f64))
+        .or_else(|_| stats.get_i32("dataSize").map(f64::from))
+        .unwrap_or(0.0);
+    let table = Table::begin(
+        &format!(
+            "Digest assembly, {} people, {label}",
+            number(ids.len() as f64)
+        ),
+        &["data, MB", "people/s (slowest–fastest)"],
+    );
+    table.row(&[number(bytes / 1e6), spread(&ours)]);
+    world.end().await;
+}

@@ -1,0 +1,35 @@
+//! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
+//!
+//! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `accept`, `digest`, `cache-large`, `cache-small`, `archive`.
+
+mod archive;
+mod digest;
+mod fanout;
+mod measure;
+mod rivals;
+mod world;
+
+#[tokio::main]
+async fn main() {
+    let parts: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
+    assert!(
+        !parts.is_empty(),
+        "name the parts to run; scripts/bench does"
+    );
+    for part in &parts {
+        match part.as_str() {
+            "fanout" => fanout::fan_out(false).await,
+            "fanout-standalone" => fanout::fan_out(true).await,
+            "merge" => fanout::merge().await,
+            "accept" => fanout::accept().await,
+            "digest" => digest::assembly_and_flush().await,
+            "cache-large" => digest::cache("the window in the server's cache").await,
+            "cache-small" => digest::cache("the server's cache far too small for the window").await,
+            "archive" => archive::archive().await,
+            other => panic!("there is no part {other:?}"),
+        }
+    }
+}

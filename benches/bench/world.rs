@@ -1,0 +1,196 @@
+//! What the benchmarks work on: a database of their own, people, follows, and filled days.
+
+use std::sync::Arc;
+
+use bson::oid::ObjectId;
+use bson::raw::{RawArrayBuf, RawBson, RawDocumentBuf};
+use bson::{Document, doc, rawdoc};
+use chrono::{DateTime, TimeDelta, Utc};
+use mongodb::options::{ClientOptions, WriteConcern};
+use mongodb::{Client, Database};
+
+use tidings::app::App;
+use tidings::clock::{Ids, ManualClock};
+use tidings::config::Config;
+use tidings::domain::{Address, Day, FollowKey, User, UserId};
+use tidings::mail::{Mailer, Message, Outcome};
+use tidings::store::mongo::{Mongo, MongoOptions};
+use tidings::store::{Directory, Store};
+
+/// The connection string of the throw-away server.
+pub fn url() -> String {
+    std::env::var("TIDINGS_TEST_MONGO")
+        .expect("run this through scripts/bench: it starts a MongoDB")
+}
+
+/// A fresh database and tidings on it.
+pub struct World {
+    pub app: App,
+    pub store: Arc<dyn Store>,
+    /// The bare driver, majority writes.
+    pub db: Database,
+}
+
+/// The moment at which every benchmark plays.
+pub fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_171_600, 0).expect("a moment in 2014")
+}
+
+impl World {
+    pub async fn fresh(name: &str) -> Self {
+        let url = url().replacen("/?", &format!("/{name}?"), 1);
+        let db = driver(&url, Some("majority")).await.database(name);
+        db.drop().await.expect("a fresh database");
+        let mongo = Mongo::connect(&url, MongoOptions::default())
+            .await
+            .expect("MongoDB answers");
+        mongo.prepare().await.expect("indexes");
+        let store: Arc<dyn Store> = Arc::new(mongo);
+        let clock = Arc::new(ManualClock::at(now()));
+        let app = App::assemble(
+            Config::standard(),
+            store.clone(),
+            Arc::new(Nowhere),
+            clock,
+            Arc::new(Ids::random()),
+        )
+        .expect("an app");
+        Self { app, store, db }
+    }
+
+    pub async fn end(self) {
+        self.db.drop().await.expect("the database goes away");
+    }
+
+    /// Fills the window: every person has `events` events on each of `days` days, in clustered collections as tidings makes them.
+    pub async fn fill(&self, people: &[String], days: u32, events: usize) {
+        for back in (0..days).rev() {
+            let day = Day::of(now()).back(back);
+            fill_day(&self.db, day, people, events).await;
+        }
+    }
+
+    pub async fn users(&self, ids: &[String]) {
+        for chunk in ids.chunks(5_000) {
+            let users: Vec<User> = chunk
+                .iter()
+                .map(|id| User {
+                    email: Address::new(format!("{id}@example.org")).ok(),
+                    confirmed: true,
+                    ..User::new(UserId::stored(id))
+                })
+                .collect();
+            self.store.put_users(&users).await.expect("users");
+        }
+    }
+
+    pub async fn follows(&self, key: &str, ids: &[String]) {
+        let key = FollowKey::stored(key);
+        for chunk in ids.chunks(20_000) {
+            let pairs: Vec<_> = chunk
+                .iter()
+                .map(|id| (key.clone(), UserId::stored(id)))
+                .collect();
+            Directory::follow(self.store.as_ref(), &pairs)
+                .await
+                .expect("follows");
+        }
+    }
+}
+
+/// A client of its own with this write concern.
+pub async fn driver(url: &str, write_concern: Option<&str>) -> Client {
+    let mut options = ClientOptions::parse(url)
+        .await
+        .expect("a connection string");
+    options.write_concern = Some(match write_concern {
+        Some("majority") => WriteConcern::majority(),
+        _ => WriteConcern::nodes(1),
+    });
+    Client::with_options(options).expect("a client")
+}
+
+/// Ids as applications have them: 24 hexadecimal digits, shuffled in time.
+pub fn people(count: usize) -> Vec<String> {
+    (0..count as u64)
+        .map(|n| {
+            let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            format!("{mixed:016x}{n:08x}")
+        })
+        .collect()
+}
+
+/// Inserts a clustered day in which everybody has so many events.
+async fn fill_day(db: &Database, day: Day, people: &[String], events: usize) {
+    let name = day.collection();
+    let create = doc! {"create": &name, "clusteredIndex": {"key": {"_id": 1}, "unique": true}};
+    db.run_command(create)
+        .await
+        .expect("a clustered collection");
+    let collection = db.collection::<RawDocumentBuf>(&name);
+    let fanout = fanout_id(day);
+    let mut sorted: Vec<&String> = people.iter().collect();
+    sorted.sort_unstable();
+    for (number, chunk) in sorted.chunks(5_000).enumerate() {
+        let documents = chunk.iter().enumerate().map(|(index, user)| {
+            let mut array = RawArrayBuf::new();
+            for event in 0..events {
+                // Objects repeat across people as they do where people follow the same artists.
+                let o = format!(
+                    "5334647b139b2165{:08x}",
+                    (number * 31 + index * 7 + event * 13) % 4_000
+                );
+                array.push(rawdoc! {"t": "ArtworkPublished", "o": o, "i": fanout});
+            }
+            let mut document = rawdoc! {"_id": user.as_str()};
+            document.append(bson::raw::cstr!("events"), RawBson::Array(array));
+            document
+        });
+        collection
+            .insert_many(documents)
+            .ordered(false)
+            .await
+            .expect("documents");
+    }
+}
+
+fn fanout_id(day: Day) -> ObjectId {
+    let id = tidings::domain::Id::at(day.start() + TimeDelta::hours(1), [7; 8]);
+    ObjectId::from_bytes(id.bytes())
+}
+
+/// The bare collections of the window, oldest first.
+pub fn day_names(days: u32) -> Vec<String> {
+    (0..days)
+        .rev()
+        .map(|back| Day::of(now()).back(back).collection())
+        .collect()
+}
+
+/// Takes every mail and forgets it.
+pub struct Nowhere;
+
+#[async_trait::async_trait]
+impl Mailer for Nowhere {
+    async fn send(&self, messages: &[Message]) -> Vec<Outcome> {
+        messages
+            .iter()
+            .map(|message| Outcome::Accepted {
+                provider_id: message.delivery.to_string(),
+            })
+            .collect()
+    }
+
+    fn repeats_safely(&self) -> bool {
+        true
+    }
+
+    fn name(&self) -> &str {
+        "nowhere"
+    }
+}
+
+/// A plain collection of the driver's.
+pub fn bare(db: &Database, name: &str) -> mongodb::Collection<Document> {
+    db.collection(name)
+}
