@@ -81,19 +81,24 @@ async fn sending_a_delivery_again_overwrites_its_file() {
 #[tokio::test]
 async fn outcomes_stand_in_the_order_of_the_messages() {
     let root = tempfile::tempdir().unwrap();
-    let mut refused = message("b");
-    refused
+    let outbox = outbox(root.path());
+    let mut messages: Vec<Message> = (0..50).map(|n| message(&n.to_string())).collect();
+    messages[20]
         .headers
         .push(("From".into(), "eve@example.org".into()));
 
-    let outcomes = outbox(root.path())
-        .send(&[message("a"), refused, message("c")])
-        .await;
+    let outcomes = outbox.send(&messages).await;
 
-    assert!(matches!(outcomes[0], Outcome::Accepted { .. }));
-    assert!(matches!(&outcomes[1], Outcome::Refused { reason } if reason.contains("From")));
-    assert!(matches!(outcomes[2], Outcome::Accepted { .. }));
-    assert_eq!(files(root.path()).len(), 2);
+    for (n, (message, outcome)) in messages.iter().zip(&outcomes).enumerate() {
+        match outcome {
+            Outcome::Refused { reason } if n == 20 => assert!(reason.contains("From"), "{reason}"),
+            Outcome::Accepted { provider_id } => {
+                assert_eq!(*provider_id, file_name(&message.delivery));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((outcomes.len(), files(root.path()).len()), (50, 49));
 }
 
 #[tokio::test]

@@ -264,9 +264,16 @@ fn steady(html: &str) -> bool {
             }
             !rest.contains(MASK)
         }
+        // Which element is the first, only each mail knows.
+        Piece::Raw(text) => !PLACED.iter().any(|placed| text.contains(placed)),
         _ => true,
     })
 }
+
+/// What makes a selector depend on where among its siblings an element stands.
+const PLACED: [&str; 8] = [
+    ":first", ":last", ":nth", ":only", ":empty", ":has", "+", "~",
+];
 
 #[cfg(test)]
 mod tests {
@@ -326,6 +333,16 @@ mod tests {
             assert_eq!(inlined(source), None, "{source}");
         }
         assert!(inlined("<p title='{{ x }}' lang = \"{{ y }}\">x</p>").is_some());
+    }
+
+    #[test]
+    fn a_style_that_depends_on_an_elements_place_is_left_to_each_mail() {
+        for selector in ["li:first-child", "li + li", "li ~ li", "li:nth-of-type(2)"] {
+            let source = format!(
+                "<style>{selector} {{ color: red }}</style>{{% for x in y %}}<li>{{{{ x }}}}</li>{{% endfor %}}"
+            );
+            assert_eq!(inlined(&source), None, "{source}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use sample::digest;
 #[test]
 fn styles_inlined_once_are_those_inlined_for_each_mail() {
     let once = renderer();
+    assert!(!once.templates.inlines_each_mail());
     let mut each = renderer();
     each.templates = Templates::load(None, vec![("site", site_value())]).unwrap();
     let inliner = inline::inliner();

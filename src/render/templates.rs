@@ -4,6 +4,7 @@
 //! escape what they print; the others do not. A name that does not exist is an error, except in `{% if … %}`.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use css_inline::CSSInliner;
@@ -79,6 +80,8 @@ impl fmt::Display for Line {
 pub struct Templates {
     env: Environment<'static>,
     overrides: Option<PathBuf>,
+    /// The HTML template as it was written.
+    html: String,
     /// For an HTML template that cannot be inlined before it is filled in.
     each_mail: Option<CSSInliner<'static>>,
 }
@@ -99,10 +102,14 @@ impl Templates {
         let mut templates = Self {
             env: environment(globals),
             overrides: overrides.map(Path::to_owned),
+            html: String::new(),
             each_mail: None,
         };
         for template in ALL {
             let source = templates.source(template)?;
+            if template.name == HTML.name {
+                templates.html.clone_from(&source);
+            }
             let added = templates.env.add_template_owned(template.name, source);
             added.map_err(|error| templates.error(template, &error))?;
         }
@@ -112,8 +119,7 @@ impl Templates {
     /// Inlines the styles of the HTML template. Until then errors name the lines of the file as it was written.
     pub fn inline_styles(&mut self) -> Result<(), Error> {
         let inliner = inline::inliner();
-        let source = self.source(HTML)?;
-        let inlined = inline::template(&inliner, &source)
+        let inlined = inline::template(&inliner, &self.html)
             .map_err(|error| self.wrong(HTML, Line(None), error.to_string()))?;
         match inlined {
             Some(inlined) => self
@@ -123,6 +129,12 @@ impl Templates {
             None => self.each_mail = Some(inliner),
         }
         Ok(())
+    }
+
+    /// Whether each mail's styles are inlined anew.
+    #[cfg(test)]
+    pub fn inlines_each_mail(&self) -> bool {
+        self.each_mail.is_some()
     }
 
     /// Fills a template in.
@@ -142,22 +154,25 @@ impl Templates {
     /// What a template is called where it can be mended.
     pub fn file(&self, template: Template) -> String {
         match self.own_file(template) {
-            Some(path) => path.display().to_string(),
-            None => format!("the built-in template {}", template.name),
+            Some(path) if path.exists() => path.display().to_string(),
+            _ => format!("the built-in template {}", template.name),
         }
     }
 
     fn own_file(&self, template: Template) -> Option<PathBuf> {
-        let path = self.overrides.as_ref()?.join(template.name);
-        path.exists().then_some(path)
+        self.overrides
+            .as_ref()
+            .map(|folder| folder.join(template.name))
     }
 
     fn source(&self, template: Template) -> Result<String, Error> {
-        match self.own_file(template) {
-            Some(path) => {
-                std::fs::read_to_string(&path).map_err(|cause| Error::Unreadable { path, cause })
-            }
-            None => Ok(template.built_in.to_owned()),
+        let built_in = || template.built_in.to_owned();
+        let Some(path) = self.own_file(template) else {
+            return Ok(built_in());
+        };
+        match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(built_in()),
+            read => read.map_err(|cause| Error::Unreadable { path, cause }),
         }
     }
 
