@@ -20,8 +20,10 @@ use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
 use crate::services::feed::Feeds;
 use crate::services::flush::Flush;
+use crate::services::health::Health;
 use crate::services::import::Import;
 use crate::services::notify::Notify;
+use crate::services::objects::ObjectBook;
 use crate::services::people::PeopleBook;
 use crate::services::worker::Worker;
 use crate::store::Store;
@@ -195,6 +197,19 @@ impl App {
             clock: self.clock.clone(),
             policies: self.policies.clone(),
             schedule: self.config.digest.schedule,
+        }
+    }
+
+    pub fn objects(&self) -> ObjectBook {
+        ObjectBook {
+            objects: self.store.clone(),
+            mapped: self.config.models.keys().cloned().collect(),
+        }
+    }
+
+    pub fn health(&self) -> Health {
+        Health {
+            journal: self.store.clone(),
         }
     }
 

@@ -17,6 +17,9 @@ impl Address {
     pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
         let text = text.into();
         let refuse = |why: &str| Err(Invalid::new("e-mail address", mask(&text), why));
+        if text.contains('…') {
+            return refuse("is masked, as it was shown; give the address itself");
+        }
         let Some((local, domain)) = text.rsplit_once('@') else {
             return refuse("has no @");
         };
@@ -83,6 +86,13 @@ mod tests {
             "a…@example.org a…@example.org"
         );
         assert_eq!(address.reveal(), "ada.lovelace@example.org");
+    }
+
+    #[test]
+    fn a_masked_address_is_not_taken_for_one() {
+        let shown = Address::new("ada@example.org").unwrap().to_string();
+        let error = Address::new(shown).unwrap_err();
+        assert!(error.to_string().contains("is masked"), "{error}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
 use super::notify::{EventInput, Notify, Request};
+use super::objects::last_of_each;
 use super::people::{FollowInput, PeopleBook, UserInput};
 use super::{Error, Progress, Result};
 use crate::domain::{ModelName, Object};
@@ -123,18 +124,6 @@ impl Import {
         }
         Ok(())
     }
-}
-
-/// Where one key occurs twice in a batch, the last counts.
-fn last_of_each(objects: Vec<Object>) -> Vec<Object> {
-    let mut seen = std::collections::HashSet::new();
-    let mut kept: Vec<Object> = objects
-        .into_iter()
-        .rev()
-        .filter(|object| seen.insert(object.key.clone()))
-        .collect();
-    kept.reverse();
-    kept
 }
 
 /// Reads, decompresses and parses; sends batches until the file or the listener ends.

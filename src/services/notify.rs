@@ -78,6 +78,11 @@ impl Notify {
             .map(|(fanout, answer)| receipt(fanout, answer))
             .collect()
     }
+
+    /// The fan-out that carries an event, with how far it has come.
+    pub async fn find(&self, id: Id) -> Result<Option<Fanout>> {
+        Ok(self.journal.fanout(id).await?)
+    }
 }
 
 fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
@@ -158,13 +163,13 @@ where
     T: std::str::FromStr<Err = Invalid>,
 {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "expected a name, or a list of names")]
     enum Names {
         One(Name),
         Many(Vec<Name>),
     }
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "expected a name as text or a whole number")]
     enum Name {
         Text(String),
         Number(i64),

@@ -1,7 +1,8 @@
 //! Keeps people and what they follow up to date, as the application says.
 //!
-//! The rule (P7): a record replaces the one before, but what a change of route or cadence means for the past is worked out here: turning
-//! something on again mails nothing older.
+//! The rule (P7): a record replaces the one before, except for what people choose themselves (digest, types) and for a suppression: these
+//! stay unless the record names them. What a change of route or cadence means for the past is worked out here: turning something on again
+//! mails nothing older.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -35,12 +36,12 @@ pub struct UserInput {
     pub tz: Option<chrono_tz::Tz>,
     pub locale: Option<String>,
     pub loc: Option<Point>,
-    #[serde(default)]
-    pub digest: DigestInput,
-    #[serde(default)]
-    pub types: BTreeMap<EventType, TypeInput>,
-    #[serde(default)]
-    pub suppressed: bool,
+    /// Replaces what they chose; left out, it stays.
+    pub digest: Option<DigestInput>,
+    /// The same.
+    pub types: Option<BTreeMap<EventType, TypeInput>>,
+    /// Suppresses them or lifts it; left out, it stays.
+    pub suppressed: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -57,12 +58,44 @@ pub struct TypeInput {
     pub route: Route,
 }
 
+/// What a person changes of their choices: what is left out stays, `null` takes a choice back.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreferencesInput {
+    #[serde(default)]
+    pub digest: DigestChange,
+    #[serde(default, deserialize_with = "change")]
+    pub tz: Change<chrono_tz::Tz>,
+    #[serde(default)]
+    pub types: BTreeMap<EventType, Option<TypeInput>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DigestChange {
+    #[serde(default, deserialize_with = "change")]
+    pub cadence: Change<Cadence>,
+    #[serde(default, deserialize_with = "change")]
+    pub weekday: Change<chrono::Weekday>,
+    #[serde(default, deserialize_with = "change")]
+    pub hour: Change<u8>,
+}
+
+/// Left out, taken back, or chosen.
+pub type Change<T> = Option<Option<T>>;
+
+fn change<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> std::result::Result<Change<T>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
 /// An id that may be written as a number.
 fn id<'de, D: serde::Deserializer<'de>, T: std::str::FromStr<Err = Invalid>>(
     deserializer: D,
 ) -> std::result::Result<T, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "expected a name as text or a whole number")]
     enum Id {
         Text(String),
         Number(i64),
@@ -84,20 +117,27 @@ fn optional_id<'de, D: serde::Deserializer<'de>, T: std::str::FromStr<Err = Inva
 impl UserInput {
     /// What the types of its fields cannot say.
     pub fn check(&self) -> std::result::Result<&UserId, Invalid> {
-        if let Some(hour) = self.digest.hour.filter(|hour| *hour > 23) {
-            return Err(Invalid::new(
-                "digest hour",
-                hour,
-                "is not an hour from 0 to 23",
-            ));
-        }
+        check_hour(self.digest.as_ref().and_then(|digest| digest.hour))?;
         self.id
             .as_ref()
             .ok_or_else(|| Invalid::new("user", "", "has no id"))
     }
 
-    fn into_user(self, id: UserId, now: DateTime<Utc>) -> User {
-        let types = self.types.into_iter();
+    fn into_user(self, id: UserId, before: Option<&User>, now: DateTime<Utc>) -> User {
+        let digest = match self.digest {
+            Some(digest) => DigestPreference {
+                cadence: digest.cadence,
+                weekday: digest.weekday,
+                hour: digest.hour,
+                since: None,
+            },
+            None => before.map(|user| user.digest).unwrap_or_default(),
+        };
+        let types = match self.types {
+            Some(types) => types.into_iter().map(chosen).collect(),
+            None => before.map(|user| user.types.clone()).unwrap_or_default(),
+        };
+        let suppressed_before = before.and_then(|user| user.suppressed);
         User {
             email: self.email,
             name: self.name.filter(|name| !name.trim().is_empty()),
@@ -105,29 +145,56 @@ impl UserInput {
             tz: self.tz,
             locale: self.locale,
             loc: self.loc,
-            digest: DigestPreference {
-                cadence: self.digest.cadence,
-                weekday: self.digest.weekday,
-                hour: self.digest.hour,
-                since: None,
+            digest,
+            types,
+            suppressed: match self.suppressed {
+                Some(true) => suppressed_before.or(Some(now)),
+                Some(false) => None,
+                None => suppressed_before,
             },
-            types: types
-                .map(|(kind, chosen)| {
-                    // A first record says how things are, not that they changed just now.
-                    let since = DateTime::UNIX_EPOCH;
-                    (
-                        kind,
-                        TypePreference {
-                            route: chosen.route,
-                            since,
-                        },
-                    )
-                })
-                .collect(),
-            suppressed: self.suppressed.then_some(now),
             ..User::new(id)
         }
     }
+}
+
+impl PreferencesInput {
+    /// What the types of its fields cannot say.
+    pub fn check(&self) -> std::result::Result<(), Invalid> {
+        check_hour(self.digest.hour.flatten())
+    }
+
+    fn apply(self, user: &mut User) {
+        let digest = &mut user.digest;
+        digest.cadence = self.digest.cadence.unwrap_or(digest.cadence);
+        digest.weekday = self.digest.weekday.unwrap_or(digest.weekday);
+        digest.hour = self.digest.hour.unwrap_or(digest.hour);
+        user.tz = self.tz.unwrap_or(user.tz);
+        for (kind, input) in self.types {
+            match input {
+                Some(input) => user.types.extend([chosen((kind, input))]),
+                None => {
+                    user.types.remove(&kind);
+                }
+            }
+        }
+    }
+}
+
+fn check_hour(hour: Option<u8>) -> std::result::Result<(), Invalid> {
+    match hour {
+        Some(hour) if hour > 23 => Err(Invalid::new(
+            "digest hour",
+            hour,
+            "is not an hour from 0 to 23",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A route chosen for a type. A first record says how things are, not that they changed just now; [`User::replacing`] dates changes.
+fn chosen((kind, input): (EventType, TypeInput)) -> (EventType, TypePreference) {
+    let (route, since) = (input.route, DateTime::UNIX_EPOCH);
+    (kind, TypePreference { route, since })
 }
 
 /// That somebody follows something.
@@ -150,23 +217,50 @@ impl PeopleBook {
     /// Creates or replaces these people's records. Where one id occurs twice, the last counts.
     pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
         let now = self.clock.now();
-        let mut users: HashMap<UserId, User> = HashMap::with_capacity(inputs.len());
+        let mut people: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
         for input in inputs {
-            let id = input.check()?.clone();
-            users.insert(id.clone(), input.into_user(id, now));
+            people.insert(input.check()?.clone(), input);
         }
-        let mut ids: Vec<UserId> = users.keys().cloned().collect();
+        let mut ids: Vec<UserId> = people.keys().cloned().collect();
         ids.sort_unstable();
         let before = self.directory.users(&ids).await?;
         let records: Vec<User> = ids
             .iter()
             .zip(before)
             .filter_map(|(id, before)| {
-                let user = users.remove(id)?;
-                Some(user.replacing(before.as_ref(), &self.schedule, &self.policies, now))
+                let before = before.as_ref();
+                let user = people.remove(id)?.into_user(id.clone(), before, now);
+                Some(user.replacing(before, &self.schedule, &self.policies, now))
             })
             .collect();
         Ok(self.directory.put_users(&records).await?)
+    }
+
+    /// Somebody's record.
+    pub async fn get(&self, id: &UserId) -> Result<Option<User>> {
+        let found = self.directory.users(std::slice::from_ref(id)).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    /// Removes somebody's record and what they follow; says whether there was one.
+    pub async fn delete(&self, id: &UserId) -> Result<bool> {
+        Ok(self.directory.delete_user(id).await?)
+    }
+
+    /// Changes what somebody chose; their record as it is now, or nothing where there is none.
+    pub async fn prefer(&self, id: &UserId, change: PreferencesInput) -> Result<Option<User>> {
+        change.check()?;
+        let now = self.clock.now();
+        let Some(before) = self.get(id).await? else {
+            return Ok(None);
+        };
+        let mut user = before.clone();
+        change.apply(&mut user);
+        let user = user.replacing(Some(&before), &self.schedule, &self.policies, now);
+        self.directory
+            .put_users(std::slice::from_ref(&user))
+            .await?;
+        Ok(Some(user))
     }
 
     pub async fn follow(&self, follows: Vec<FollowInput>) -> Result<()> {

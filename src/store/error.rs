@@ -35,6 +35,11 @@ impl Error {
         }
     }
 
+    /// Whether the database could not be asked or refused, rather than having something in it that cannot be.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Database { .. })
+    }
+
     pub fn corrupt(what: impl Into<String>, why: impl ToString) -> Self {
         Self::Corrupt {
             what: what.into(),
