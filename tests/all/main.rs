@@ -3,6 +3,7 @@
 //! The rule: a test is a sentence, makes everything it needs, and leaves nothing behind. Begin with [`support`] for
 //! what tests are built from, and [`store_laws`] for what every store must keep.
 
+mod api;
 mod cycle;
 mod failover;
 mod services;

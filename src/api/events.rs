@@ -1,0 +1,160 @@
+//! Events come in here, and tell how far they have come.
+//!
+//! The rule (P1, P10): a call is parsed and checked whole before [`crate::services::notify`] hears of it; 202 means that what it holds is in the
+//! journal.
+
+use actix_web::http::header;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::body;
+use super::problem::{Code, Problem};
+use super::uri::{NoQuery, segment};
+use crate::app::App;
+use crate::domain::{Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId};
+use crate::services::notify::{EventInput, Receipt, Request};
+
+const FIELD: &str = "events";
+
+#[derive(Serialize)]
+struct Receipts {
+    events: Vec<Receipt>,
+}
+
+/// How far an event has come. The cursor is a user's id, and not shown.
+#[derive(Serialize)]
+struct Progress {
+    id: Id,
+    #[serde(rename = "type")]
+    kind: EventType,
+    objects: Vec<ObjectId>,
+    at: DateTime<Utc>,
+    day: Day,
+    state: FanoutState,
+    counts: Counts,
+}
+
+/// `POST /v1/events`
+pub async fn post(
+    _: NoQuery,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let key = idempotency_key(&req)?;
+    let body = body::read(&req, payload, body::BULK_LIMIT).await?;
+    if body::is_many(&body, FIELD) {
+        if key.is_some() {
+            let why = "is for one event; give the events of a list a field `key` each";
+            return Err(Problem::parameter(KEY_LOCATION, why));
+        }
+        let events: Vec<EventInput> = body::many(&body, FIELD)?;
+        let requests = events.into_iter().enumerate().map(|(index, event)| {
+            checked(event).map_err(|invalid| body::of_record(FIELD, index, invalid))
+        });
+        let requests = requests.collect::<Result<Vec<_>, _>>()?;
+        let events = app.notify().accept(requests).await?;
+        return Ok(HttpResponse::Accepted().json(Receipts { events }));
+    }
+    let mut event: EventInput = body::one(&body)?;
+    if let Some(key) = key {
+        if event.key.as_ref().is_some_and(|other| *other != key) {
+            let why = "differs from the field `key`; give one of them";
+            return Err(Problem::parameter(KEY_LOCATION, why));
+        }
+        event.key = Some(key);
+    }
+    let mut receipts = app.notify().accept(vec![checked(event)?]).await?;
+    let receipt = receipts.remove(0);
+    Ok(HttpResponse::Accepted()
+        .insert_header((header::LOCATION, format!("/v1/events/{}", receipt.id)))
+        .json(receipt))
+}
+
+fn checked(event: EventInput) -> Result<Request, crate::domain::Invalid> {
+    let request = event.into_request()?;
+    request.check()?;
+    Ok(request)
+}
+
+/// `GET /v1/events/{id}`
+pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let id: Id = segment(&req, "id")?;
+    let Some(fanout) = app.notify().find(id).await? else {
+        let detail = format!("there is no event {id}; ids are those that accepting gave");
+        return Err(Problem::new(Code::UnknownEvent, detail));
+    };
+    Ok(HttpResponse::Ok().json(progress(fanout)))
+}
+
+fn progress(fanout: Fanout) -> Progress {
+    Progress {
+        id: fanout.id,
+        kind: fanout.kind,
+        objects: fanout.objects,
+        at: fanout.at,
+        day: fanout.day,
+        state: fanout.state,
+        counts: fanout.progress.counts,
+    }
+}
+
+const KEY_LOCATION: &str = "header Idempotency-Key";
+
+/// The header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a quoted string, as the draft has it, or the bare key, as
+/// many clients send it.
+fn idempotency_key(req: &HttpRequest) -> Result<Option<String>, Problem> {
+    let mut values = req.headers().get_all("Idempotency-Key");
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(Problem::parameter(
+            KEY_LOCATION,
+            "is given twice; give it once",
+        ));
+    }
+    let key = value.to_str().ok().and_then(unquoted);
+    key.map(Some).ok_or_else(|| {
+        let why = "is not a key of visible ASCII characters, with or without quotes around it";
+        Problem::parameter(KEY_LOCATION, why)
+    })
+}
+
+/// A string of structured fields (RFC 8941, 3.3.3), or what stands there without quotes.
+fn unquoted(text: &str) -> Option<String> {
+    let text = text.trim();
+    let Some(rest) = text.strip_prefix('"') else {
+        return (!text.is_empty() && !text.contains('"')).then(|| text.to_owned());
+    };
+    let mut key = String::with_capacity(rest.len());
+    let mut chars = rest.chars();
+    loop {
+        match chars.next()? {
+            '"' => break,
+            '\\' => key.push(chars.next().filter(|c| matches!(c, '"' | '\\'))?),
+            c => key.push(c),
+        }
+    }
+    (!key.is_empty() && chars.as_str().is_empty()).then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_same_with_and_without_quotes() {
+        assert_eq!(unquoted("8e03978e-40d5").as_deref(), Some("8e03978e-40d5"));
+        assert_eq!(
+            unquoted("\"8e03978e-40d5\"").as_deref(),
+            Some("8e03978e-40d5")
+        );
+        assert_eq!(unquoted(r#""a\"b\\""#).as_deref(), Some(r#"a"b\"#));
+        for garbled in ["", "\"\"", "\"a", "a\"", "\"a\" b", r#""a\n""#] {
+            assert_eq!(unquoted(garbled), None, "{garbled}");
+        }
+    }
+}

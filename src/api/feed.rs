@@ -1,0 +1,115 @@
+//! A person's feed, made for polling.
+//!
+//! The rule: an unchanged page costs the reader an empty 304. The tag is the page's own digest, so that a withdrawn or renamed object is a
+//! change like any other.
+
+use actix_web::http::header::{self, EntityTag, Header, IfNoneMatch};
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::objects::ObjectView;
+use super::problem::Problem;
+use super::uri::{Query, refuse, segment};
+use crate::app::App;
+use crate::domain::{EventType, feed};
+use crate::services::Error;
+use crate::services::feed::{Item, Page, Request};
+
+/// Items on a page unless asked otherwise.
+const LIMIT: u32 = 20;
+/// How long readers are asked to wait between two polls, in seconds.
+const POLL_INTERVAL: u32 = 30;
+
+#[derive(Serialize)]
+struct PageView<'a> {
+    items: Vec<ItemView<'a>>,
+    next: Option<String>,
+    cursor: String,
+}
+
+#[derive(Serialize)]
+struct ItemView<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'a EventType,
+    object: ObjectView<'a>,
+    at: DateTime<Utc>,
+}
+
+impl<'a> From<&'a Page> for PageView<'a> {
+    fn from(page: &'a Page) -> Self {
+        let item = |item: &'a Item| ItemView {
+            id: item.id.to_string(),
+            kind: &item.kind,
+            object: ObjectView::from(&*item.about),
+            at: item.at,
+        };
+        Self {
+            items: page.items.iter().map(item).collect(),
+            next: page.next.map(|position| position.to_string()),
+            cursor: page.cursor.to_string(),
+        }
+    }
+}
+
+/// `GET /v1/users/{id}/feed`
+pub async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let query = Query::of(&req, &["after", "before", "limit", "type", "days"])?;
+    let request = Request {
+        user: segment(&req, "id")?,
+        query: feed::Query {
+            after: query.get("after")?,
+            before: query.get("before")?,
+            kind: query.get("type")?,
+        },
+        limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
+        days: query.number("days")?,
+    };
+    let page = app
+        .feeds()
+        .page(&request)
+        .await
+        .map_err(|error| match error {
+            Error::Invalid(invalid) => refuse(invalid.what, &invalid),
+            other => other.into(),
+        })?;
+    let body = serde_json::to_vec(&PageView::from(&page)).expect("a page is always JSON");
+    let tag = tag(&body);
+    let known = is_known(&req, &tag);
+    let mut response = if known {
+        HttpResponse::NotModified()
+    } else {
+        HttpResponse::Ok()
+    };
+    response
+        .insert_header(header::ETag(tag))
+        .insert_header((header::CACHE_CONTROL, "private, no-cache"))
+        .insert_header(("X-Poll-Interval", POLL_INTERVAL));
+    Ok(if known {
+        response.finish()
+    } else {
+        response.content_type("application/json").body(body)
+    })
+}
+
+fn tag(body: &[u8]) -> EntityTag {
+    let digest = Sha256::digest(body);
+    EntityTag::new_strong(
+        digest[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
+    )
+}
+
+/// Whether the reader has this page already (RFC 9110, 13.1.2). A header that cannot be read names no page.
+fn is_known(req: &HttpRequest, tag: &EntityTag) -> bool {
+    match IfNoneMatch::parse(req) {
+        Ok(IfNoneMatch::Any) => true,
+        Ok(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(tag)),
+        Err(_) => false,
+    }
+}

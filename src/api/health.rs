@@ -1,0 +1,36 @@
+//! Whether this process is alive, and whether it can work: for load balancers and supervisors, without a key.
+
+use std::time::Duration;
+
+use actix_web::web::Data;
+use actix_web::{HttpResponse, http::header};
+use serde_json::json;
+
+use super::problem::{Code, Problem};
+use crate::app::App;
+
+/// How long the store may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// `GET /healthz`
+pub async fn alive() -> HttpResponse {
+    fine()
+}
+
+/// `GET /readyz`
+pub async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
+    match tokio::time::timeout(PATIENCE, app.health().ready()).await {
+        Ok(Ok(())) => Ok(fine()),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => {
+            let detail = format!("the store did not answer within {PATIENCE:?}");
+            Err(Problem::new(Code::StoreUnavailable, detail))
+        }
+    }
+}
+
+fn fine() -> HttpResponse {
+    HttpResponse::Ok()
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .json(json!({"status": "ok"}))
+}

@@ -1,0 +1,239 @@
+//! Third floor: the HTTP face.
+//!
+//! The rule: handlers parse ([`uri`], [`body`]), call one service, and show what it answers; whatever is wrong ends as a [`problem`]. The table
+//! of routes below is all there is; `openapi.json` describes each of them, and a test compares the two. Begin with [`events`] and [`feed`].
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::guard::{self, Guard};
+use actix_web::http::header;
+use actix_web::middleware::{Next, from_fn};
+use actix_web::web::{self, Data, ServiceConfig};
+use actix_web::{Error, HttpRequest, HttpResponse, HttpServer};
+use anyhow::Context;
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::app::App;
+
+mod auth;
+mod body;
+mod events;
+mod feed;
+mod health;
+mod objects;
+pub mod problem;
+mod uri;
+mod users;
+
+use problem::{Code, Problem};
+
+/// What the API is, for programs: OpenAPI 3.1.
+pub const OPENAPI: &str = include_str!("openapi.json");
+
+/// How long the head of a request may take to arrive.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection is kept open for a next request.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long a request may take in all.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
+/// How long requests in hand may take to end when the server is asked to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1_024;
+/// More threads than this do not help: the work is the store's.
+const MAX_THREADS: usize = 16;
+
+/// Paths with their methods: how they are registered, and what there is.
+macro_rules! routes {
+    ($register:ident, $list:ident under $prefix:literal:
+     $($path:literal => {$($method:ident: $handler:path),*})*) => {
+        /// Method and path of these routes.
+        pub const $list: &[(&str, &str)] = &[$($((stringify!($method), concat!($prefix, $path)),)*)*];
+
+        fn $register(config: &mut ServiceConfig) {
+            $(config.service(
+                web::resource($path)
+                    $(.route(web::route().guard(methods::$method()).to($handler)))*
+                    .default_service(web::to(|req: HttpRequest| async move {
+                        wrong_method(&req, &[$(stringify!($method)),*])
+                    })),
+            );)*
+        }
+    };
+}
+
+routes! {v1, V1_ROUTES under "/v1":
+    "/events" => {post: events::post}
+    "/events/{id}" => {get: events::get}
+    "/users" => {post: users::post}
+    "/users/{id}" => {put: users::put, get: users::get, delete: users::delete}
+    "/users/{id}/preferences" => {put: users::prefer}
+    "/users/{id}/follows/{key}" => {put: users::follow, delete: users::unfollow}
+    "/users/{id}/feed" => {get: feed::page}
+    "/follows" => {post: users::follow_many}
+    "/objects" => {post: objects::post}
+    "/objects/{model}/{id}" => {put: objects::put, get: objects::get, delete: objects::delete}
+}
+
+routes! {open, OPEN_ROUTES under "":
+    "/healthz" => {get: health::alive}
+    "/readyz" => {get: health::ready}
+    "/openapi.json" => {get: openapi}
+}
+
+mod methods {
+    //! Which requests a method's name in the table of routes stands for.
+
+    use super::{Guard, guard};
+
+    /// Whoever can get can ask for the head alone (RFC 9110, 9.3.2).
+    pub fn get() -> impl Guard {
+        guard::Any(guard::Get()).or(guard::Head())
+    }
+
+    pub fn put() -> impl Guard {
+        guard::Put()
+    }
+
+    pub fn post() -> impl Guard {
+        guard::Post()
+    }
+
+    pub fn delete() -> impl Guard {
+        guard::Delete()
+    }
+}
+
+/// A server that has its address and does not serve yet.
+pub struct Bound {
+    /// Where it will be found; with the port that was chosen, where port 0 was asked for.
+    pub addr: SocketAddr,
+    listener: TcpListener,
+    app: App,
+    key: auth::Key,
+}
+
+/// Takes the configured address. From then on connections wait until [`Bound::run`]. Needs a Tokio runtime.
+pub fn bind(app: App, key: &str) -> anyhow::Result<Bound> {
+    anyhow::ensure!(
+        !key.trim().is_empty(),
+        "the server key is empty, and would let everybody in"
+    );
+    let wanted = app.config.server.listen;
+    let listener = listen(wanted).with_context(|| format!("listening on {wanted}"))?;
+    Ok(Bound {
+        addr: listener
+            .local_addr()
+            .context("asking for the own address")?,
+        listener,
+        app,
+        key: auth::Key::new(key.trim()),
+    })
+}
+
+fn listen(wanted: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match wanted {
+        SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
+    };
+    // A restart need not wait until the old process's connections are forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(wanted)?;
+    socket.listen(BACKLOG)?.into_std()
+}
+
+impl Bound {
+    /// Serves until `stop` turns true (or nobody is left who could turn it); then accepts no more, finishes what is in hand, and returns.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+        let (app, key) = (Data::new(self.app), Data::new(self.key));
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let server = HttpServer::new(move || {
+            actix_web::App::new()
+                .app_data(app.clone())
+                .app_data(key.clone())
+                .wrap(from_fn(watch_over))
+                .service(
+                    web::scope("/v1")
+                        .wrap(from_fn(auth::require))
+                        .configure(v1)
+                        .default_service(web::to(not_found)),
+                )
+                .configure(open)
+                .default_service(web::to(not_found))
+        })
+        .workers(threads.min(MAX_THREADS))
+        .client_request_timeout(HEAD_PATIENCE)
+        .keep_alive(KEEP_ALIVE)
+        .shutdown_timeout(STOP_PATIENCE.as_secs())
+        .shutdown_signal(async move {
+            // An error says that the sender is gone: a reason to stop as well.
+            let _told = stop.wait_for(|stop| *stop).await;
+        })
+        .listen(self.listener)
+        .context("listening")?
+        .run();
+        server.await.context("serving HTTP")
+    }
+}
+
+/// Takes the configured address and serves until `stop` turns true.
+pub async fn serve(app: App, key: &str, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+    bind(app, key)?.run(stop).await
+}
+
+/// Ends what takes too long, and logs how requests end: by their route, as paths and queries name people.
+async fn watch_over(
+    req: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let method = req.method().clone();
+    let route = req.match_pattern().unwrap_or_else(|| "(none)".into());
+    let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req)).await;
+    let answer = answer.unwrap_or_else(|_| {
+        let detail = format!(
+            "the request took longer than {REQUEST_PATIENCE:?}; whether something was changed is not known, and it can be repeated"
+        );
+        Err(Problem::new(Code::TimedOut, detail).into())
+    });
+    let (status, error) = match &answer {
+        Ok(response) => (response.status(), response.response().error()),
+        Err(error) => (error.as_response_error().status_code(), Some(error)),
+    };
+    let status = status.as_u16();
+    let problem = error.and_then(|error| error.as_error::<Problem>());
+    let code = problem.map_or("", |problem| problem.code.as_str());
+    if status >= 500 {
+        let cause = problem.and_then(|problem| problem.cause.as_deref());
+        let cause = cause.unwrap_or("nothing more is known");
+        tracing::error!(%method, route, status, code, cause, "a request failed");
+    } else {
+        tracing::debug!(%method, route, status, code, "a request was answered");
+    }
+    answer
+}
+
+async fn openapi() -> HttpResponse {
+    HttpResponse::Ok()
+        .content_type("application/json")
+        .insert_header((header::CACHE_CONTROL, "no-cache"))
+        .body(OPENAPI)
+}
+
+async fn not_found() -> Result<HttpResponse, Problem> {
+    let detail = "there is nothing here; /openapi.json lists what there is";
+    Err(Problem::new(Code::NotFound, detail))
+}
+
+fn wrong_method(req: &HttpRequest, methods: &[&str]) -> Result<HttpResponse, Problem> {
+    let allow = methods.join(", ").to_uppercase();
+    Err(Problem::method_not_allowed(req.method().as_str(), allow))
+}
+
+/// The answer to many records that were taken.
+fn taken(count: usize) -> HttpResponse {
+    HttpResponse::Ok().json(json!({"taken": count}))
+}

@@ -1,0 +1,141 @@
+//! What events are about.
+//!
+//! The rule (P6): `DELETE` leaves a record that no longer applies, so that the object disappears from feeds and mails at once and for good.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::problem::{Code, Problem};
+use super::uri::{NoQuery, segment};
+use super::{body, taken};
+use crate::app::App;
+use crate::domain::{ModelName, Object, ObjectId, ObjectKey, Point};
+use crate::services::objects::key_of;
+
+/// An object whose key is in the path.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ObjectInput {
+    #[serde(rename = "_id", alias = "id")]
+    key: Option<ObjectKey>,
+    #[serde(default = "yes")]
+    notifiable: bool,
+    title: Option<String>,
+    url: Option<String>,
+    image: Option<String>,
+    by: Option<String>,
+    at: Option<DateTime<Utc>>,
+    place: Option<Point>,
+    #[serde(default)]
+    data: serde_json::Value,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl ObjectInput {
+    fn with_key(self, key: ObjectKey) -> Object {
+        Object {
+            key,
+            notifiable: self.notifiable,
+            title: self.title,
+            url: self.url,
+            image: self.image,
+            by: self.by,
+            at: self.at,
+            place: self.place,
+            data: self.data,
+        }
+    }
+}
+
+/// An object as it is shown, here and in feeds.
+#[derive(Serialize)]
+pub struct ObjectView<'a> {
+    id: &'a ObjectKey,
+    notifiable: bool,
+    title: Option<&'a str>,
+    url: Option<&'a str>,
+    image: Option<&'a str>,
+    by: Option<&'a str>,
+    at: Option<DateTime<Utc>>,
+    place: Option<Point>,
+    data: &'a serde_json::Value,
+}
+
+impl<'a> From<&'a Object> for ObjectView<'a> {
+    fn from(object: &'a Object) -> Self {
+        Self {
+            id: &object.key,
+            notifiable: object.notifiable,
+            title: object.title.as_deref(),
+            url: object.url.as_deref(),
+            image: object.image.as_deref(),
+            by: object.by.as_deref(),
+            at: object.at,
+            place: object.place,
+            data: &object.data,
+        }
+    }
+}
+
+fn key(req: &HttpRequest) -> Result<ObjectKey, Problem> {
+    let (model, id): (ModelName, ObjectId) = (segment(req, "model")?, segment(req, "id")?);
+    key_of(&model, &id).map_err(|why| Problem::parameter("path", why.to_string()))
+}
+
+/// `PUT /v1/objects/{model}/{id}`
+pub async fn put(
+    _: NoQuery,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let key = key(&req)?;
+    let object: ObjectInput = body::one(&body::read(&req, payload, body::LIMIT).await?)?;
+    if let Some(other) = object.key.as_ref().filter(|other| **other != key) {
+        return Err(Problem::body(format!(
+            "id {other:?} is not the object of the path, {key:?}; leave it out"
+        )));
+    }
+    app.objects().put(vec![object.with_key(key)]).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// `POST /v1/objects`
+pub async fn post(
+    _: NoQuery,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let body = body::read(&req, payload, body::BULK_LIMIT).await?;
+    let objects: Vec<Object> = body::many(&body, "objects")?;
+    let book = app.objects();
+    for (index, object) in objects.iter().enumerate() {
+        book.check(object)
+            .map_err(|why| body::of_record("objects", index, why))?;
+    }
+    let count = objects.len();
+    book.put(objects).await?;
+    Ok(taken(count))
+}
+
+/// `GET /v1/objects/{model}/{id}`
+pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let key = key(&req)?;
+    let Some(object) = app.objects().get(&key).await? else {
+        let detail = format!("there is no record of object {key:?}");
+        return Err(Problem::new(Code::UnknownObject, detail));
+    };
+    Ok(HttpResponse::Ok().json(ObjectView::from(&object)))
+}
+
+/// `DELETE /v1/objects/{model}/{id}`
+pub async fn delete(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    app.objects().withdraw(key(&req)?).await?;
+    Ok(HttpResponse::NoContent().finish())
+}

@@ -1,0 +1,189 @@
+//! What goes wrong, as RFC 9457 problem details: what, which value, what to do, and a code for programs.
+//!
+//! The rule (P10): a code never changes its meaning; `docs/api.md` explains each, and a test compares. What goes wrong inside is logged with
+//! its causes and told to nobody outside.
+
+use std::fmt;
+
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpResponse, ResponseError};
+use serde::Serialize;
+
+use crate::domain::Invalid;
+use crate::services;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $code:ident = $name:literal, $status:ident;)*) => {
+        /// Why a request was not done.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code {$($(#[$doc])* $code,)*}
+
+        impl Code {
+            pub const ALL: &[Self] = &[$(Self::$code,)*];
+
+            pub fn as_str(self) -> &'static str {
+                match self {$(Self::$code => $name,)*}
+            }
+
+            pub fn status(self) -> StatusCode {
+                match self {$(Self::$code => StatusCode::$status,)*}
+            }
+        }
+    };
+}
+
+codes! {
+    /// The body is not JSON, or not what is asked for.
+    InvalidBody = "invalid_body", BAD_REQUEST;
+    /// A query parameter, a part of the path or a header is not known or not what is asked for.
+    InvalidParameter = "invalid_parameter", BAD_REQUEST;
+    Unauthorized = "unauthorized", UNAUTHORIZED;
+    NotFound = "not_found", NOT_FOUND;
+    UnknownEvent = "unknown_event", NOT_FOUND;
+    UnknownUser = "unknown_user", NOT_FOUND;
+    UnknownObject = "unknown_object", NOT_FOUND;
+    MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED;
+    /// The body did not come in time.
+    BodyTimeout = "body_timeout", REQUEST_TIMEOUT;
+    IdempotencyKeyReused = "idempotency_key_reused", CONFLICT;
+    BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE;
+    UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
+    Internal = "internal", INTERNAL_SERVER_ERROR;
+    StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE;
+    TimedOut = "timed_out", SERVICE_UNAVAILABLE;
+}
+
+/// A request that was not done, and why.
+#[derive(Debug)]
+pub struct Problem {
+    pub code: Code,
+    detail: String,
+    /// Where in the request, such as `query parameter limit` or `events[12].at (line 3, column 7)`.
+    location: Option<String>,
+    /// What the path can be asked with, for a wrong method.
+    allow: Option<String>,
+    /// What went wrong inside, for the log alone.
+    pub cause: Option<String>,
+}
+
+impl Problem {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            detail: detail.into(),
+            location: None,
+            allow: None,
+            cause: None,
+        }
+    }
+
+    pub fn at(self, location: impl Into<String>) -> Self {
+        Self {
+            location: Some(location.into()),
+            ..self
+        }
+    }
+
+    pub fn body(detail: impl Into<String>) -> Self {
+        Self::new(Code::InvalidBody, detail)
+    }
+
+    /// Something in a query parameter, the path or a header.
+    pub fn parameter(location: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(Code::InvalidParameter, detail).at(location)
+    }
+
+    pub fn method_not_allowed(method: &str, allow: String) -> Self {
+        let detail = format!("{method} does not work here; use {allow}");
+        Self {
+            allow: Some(allow),
+            ..Self::new(Code::MethodNotAllowed, detail)
+        }
+    }
+
+    fn inside(code: Code, detail: &str, cause: &(dyn std::error::Error + 'static)) -> Self {
+        let chain = std::iter::successors(Some(cause), |error| error.source());
+        let chain: Vec<String> = chain.map(ToString::to_string).collect();
+        Self {
+            cause: Some(chain.join(": ")),
+            ..Self::new(code, detail)
+        }
+    }
+}
+
+/// Values reach services out of bodies unless a handler says otherwise.
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Self {
+        Self::body(invalid.to_string())
+    }
+}
+
+impl From<services::Error> for Problem {
+    fn from(error: services::Error) -> Self {
+        match error {
+            services::Error::Invalid(invalid) => invalid.into(),
+            services::Error::Conflict(why) => Self::new(Code::IdempotencyKeyReused, why),
+            services::Error::Store(error) if error.is_outage() => Self::inside(
+                Code::StoreUnavailable,
+                "the store does not answer; whether something was changed is not known, and the request can be repeated",
+                &error,
+            ),
+            error => Self::inside(
+                Code::Internal,
+                "something went wrong inside; the log says what",
+                &error,
+            ),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    r#type: &'static str,
+    title: &'a str,
+    status: u16,
+    code: &'static str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    location: Option<&'a str>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.as_str(), self.detail)
+    }
+}
+
+impl ResponseError for Problem {
+    fn status_code(&self) -> StatusCode {
+        self.code.status()
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let status = self.status_code();
+        let details = Details {
+            // "about:blank" says that the title is the status's own phrase (RFC 9457, 4.2.1); programs read the code.
+            r#type: "about:blank",
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            code: self.code.as_str(),
+            detail: &self.detail,
+            location: self.location.as_deref(),
+        };
+        let mut response = HttpResponse::build(status);
+        response.content_type("application/problem+json");
+        if let Some(allow) = &self.allow {
+            response.insert_header((header::ALLOW, allow.as_str()));
+        }
+        match self.code {
+            Code::Unauthorized => {
+                response.insert_header((header::WWW_AUTHENTICATE, "Bearer"));
+            }
+            Code::StoreUnavailable | Code::TimedOut => {
+                response.insert_header((header::RETRY_AFTER, "1"));
+            }
+            _ => {}
+        }
+        response.body(serde_json::to_vec(&details).expect("text and numbers are always JSON"))
+    }
+}

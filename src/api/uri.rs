@@ -1,0 +1,143 @@
+//! What a request's URI says: names in the path, parameters in the query.
+//!
+//! The rule (P8, P10): a value is decoded once, strictly, and is a plain value ever after; `limit[$ne]=1` is a parameter nobody knows, not
+//! a condition. What is not known, given twice or not well-formed is refused by its name.
+
+use std::future::{Ready, ready};
+use std::str::FromStr;
+
+use actix_web::dev::Payload;
+use actix_web::{FromRequest, HttpRequest};
+
+use super::problem::Problem;
+use crate::domain::Invalid;
+
+/// The part of the path that the route calls `{name}`. It may hold any character that was percent-encoded, slashes too.
+pub fn segment<T: FromStr<Err = Invalid>>(req: &HttpRequest, name: &str) -> Result<T, Problem> {
+    let location = || format!("path segment {name}");
+    let text = raw_segment(req, name)
+        .and_then(|raw| decode(raw, false))
+        .ok_or_else(|| Problem::parameter(location(), "is not percent-encoded UTF-8"))?;
+    text.parse()
+        .map_err(|invalid: Invalid| Problem::parameter(location(), invalid.to_string()))
+}
+
+/// As it came, for the router's own decoding takes what is not UTF-8 for something else.
+fn raw_segment<'a>(req: &'a HttpRequest, name: &str) -> Option<&'a str> {
+    let pattern = req.match_pattern()?;
+    let wanted = format!("{{{name}}}");
+    let index = pattern.split('/').position(|part| part == wanted)?;
+    req.uri().path().split('/').nth(index)
+}
+
+/// Percent-decoded UTF-8, if that is what it is.
+fn decode(raw: &str, plus_is_space: bool) -> Option<String> {
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut rest = raw.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
+                (high * 16 + low) as u8
+            }
+            b'+' if plus_is_space => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The parameters of a query, all of them known.
+#[derive(Debug)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads the query; only these parameters are known, each at most once.
+    pub fn of(req: &HttpRequest, known: &[&str]) -> Result<Self, Problem> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for pair in req
+            .query_string()
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+        {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let garbled = || Problem::parameter("query", "is not percent-encoded UTF-8");
+            let name = decode(name, true).ok_or_else(garbled)?;
+            let value = decode(value, true).ok_or_else(garbled)?;
+            let location = format!("query parameter {name}");
+            if !known.contains(&name.as_str()) {
+                let known = match known {
+                    [] => "there are none here".to_owned(),
+                    known => format!("there are {}", known.join(", ")),
+                };
+                let name = Invalid::new("parameter", name, format!("is not known; {known}"));
+                return Err(Problem::parameter(location, name.to_string()));
+            }
+            if pairs.iter().any(|(earlier, _)| *earlier == name) {
+                let twice = format!("parameter {name:?} is given twice; give it once");
+                return Err(Problem::parameter(location, twice));
+            }
+            pairs.push((name, value));
+        }
+        Ok(Self(pairs))
+    }
+
+    /// A parameter's value, if it was given.
+    pub fn get<T: FromStr<Err = Invalid>>(&self, name: &'static str) -> Result<Option<T>, Problem> {
+        self.text(name)
+            .map(|text| text.parse().map_err(|invalid| refuse(name, &invalid)))
+            .transpose()
+    }
+
+    /// A number, written in digits.
+    pub fn number(&self, name: &'static str) -> Result<Option<u32>, Problem> {
+        let read = |text: &str| {
+            let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+            match text.parse() {
+                Ok(number) if digits => Ok(number),
+                _ => Err(refuse(
+                    name,
+                    &Invalid::new(name, text, "is not a whole number"),
+                )),
+            }
+        };
+        self.text(name).map(read).transpose()
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// A parameter's value that will not do.
+pub fn refuse(name: &str, invalid: &Invalid) -> Problem {
+    Problem::parameter(format!("query parameter {name}"), invalid.to_string())
+}
+
+/// For routes that take no parameters: any is refused.
+pub struct NoQuery;
+
+impl FromRequest for NoQuery {
+    type Error = Problem;
+    type Future = Ready<Result<Self, Problem>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(Query::of(req, &[]).map(|_| Self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_decoded_once() {
+        assert_eq!(decode("a%2Fb%2541+", false).unwrap(), "a/b%41+");
+        assert_eq!(decode("%C3%A9+%2B", true).unwrap(), "é +");
+        for garbled in ["%", "%4", "%zz", "%+1", "%FF", "100%"] {
+            assert_eq!(decode(garbled, true), None, "{garbled}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the API says of itself is what it does.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use tidings::api;
+use tidings::api::problem::Code;
+
+use super::{Api, answer};
+use crate::support::Fresh;
+
+on_sqlite! {
+    the_description_is_served_without_a_key
+}
+
+const DOCS: &str = include_str!("../../../docs/api.md");
+
+fn described() -> Value {
+    serde_json::from_str(api::OPENAPI).unwrap()
+}
+
+fn routes() -> BTreeSet<(String, String)> {
+    let routes = api::V1_ROUTES.iter().chain(api::OPEN_ROUTES);
+    routes
+        .map(|(method, path)| ((*method).to_owned(), (*path).to_owned()))
+        .collect()
+}
+
+async fn the_description_is_served_without_a_key(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let served = answer(api.anonymous("GET", "/openapi.json")).await;
+
+    assert_eq!(
+        (served.status, served.header("Content-Type")),
+        (200, "application/json")
+    );
+    assert_eq!(served.body, described());
+    api.stop().await;
+}
+
+#[test]
+fn every_route_is_described_and_every_description_has_a_route() {
+    let description = described();
+    let paths = description["paths"].as_object().unwrap();
+
+    let described: BTreeSet<(String, String)> = paths
+        .iter()
+        .flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().keys();
+            methods
+                .filter(|method| *method != "parameters")
+                .map(|method| (method.clone(), path.clone()))
+        })
+        .collect();
+
+    assert_eq!(described, routes());
+}
+
+#[test]
+fn every_name_in_a_path_is_described() {
+    let description = described();
+
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        let named = path
+            .split('/')
+            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let empty = Vec::new();
+        let parameters = methods["parameters"].as_array().unwrap_or(&empty);
+        let described = parameters.iter().map(|parameter| {
+            let parameter = match parameter["$ref"].as_str() {
+                Some(place) => description.pointer(place.trim_start_matches('#')).unwrap(),
+                None => parameter,
+            };
+            parameter["name"].as_str().unwrap()
+        });
+        assert_eq!(
+            named.collect::<Vec<_>>(),
+            described.collect::<Vec<_>>(),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match value.as_str().filter(|_| name == "$ref") {
+                        Some(place) => {
+                            found.insert(place.to_owned());
+                        }
+                        None => references(value, found),
+                    }
+                }
+            }
+            Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+    let description = described();
+    let mut found = BTreeSet::new();
+    references(&description, &mut found);
+
+    for place in &found {
+        let pointer = place.strip_prefix('#').unwrap();
+        assert!(description.pointer(pointer).is_some(), "{place}");
+    }
+    for kind in ["schemas", "responses", "parameters", "headers"] {
+        for name in description["components"][kind].as_object().unwrap().keys() {
+            let place = format!("#/components/{kind}/{name}");
+            assert!(found.contains(&place), "nobody refers to {place}");
+        }
+    }
+}
+
+#[test]
+fn every_code_is_described_and_documented_with_its_status() {
+    let description = described();
+    let problem = &description["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];
+    let described: Vec<&str> = problem
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c.as_str().unwrap())
+        .collect();
+    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+
+    assert_eq!(described, codes);
+    for code in Code::ALL {
+        let row = format!("| `{}` | {} |", code.as_str(), code.status().as_u16());
+        assert!(DOCS.contains(&row), "docs/api.md has no row {row}");
+    }
+}
+
+#[test]
+fn every_route_is_documented_with_an_example() {
+    for (method, path) in routes() {
+        let heading = format!("`{} {path}", method.to_uppercase());
+        let section = DOCS
+            .split("\n### ")
+            .find(|section| section.starts_with(&heading));
+        let section = section.unwrap_or_else(|| panic!("docs/api.md has no section {heading}`"));
+        assert!(section.contains("    curl "), "{heading}` has no example");
+    }
+}

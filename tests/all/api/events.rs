@@ -1,0 +1,213 @@
+//! Events come in once, whole, and tell how far they have come.
+
+use serde_json::{Value, json};
+use tidings::domain::Id;
+
+use super::{Api, answer};
+use crate::support::Fresh;
+use crate::support::town::on_both_stores;
+
+on_both_stores! {
+    an_accepted_event_reaches_the_feeds_of_its_audience
+    the_same_key_is_the_same_event
+    a_key_used_for_another_event_is_a_conflict_and_changes_nothing
+    a_list_is_accepted_in_order
+}
+
+on_sqlite! {
+    one_bad_event_in_a_list_and_nothing_is_accepted
+    a_list_has_1_to_1000_events
+    the_header_is_for_one_event
+    an_event_that_nobody_posted_is_unknown
+}
+
+fn loan() -> Value {
+    json!({"type": "Loan", "objects": ["o1", "o2"], "followers_of": "artist:2"})
+}
+
+async fn backlog(api: &Api) -> u64 {
+    let backlog = api.town.store.backlog().await.unwrap();
+    backlog.pending + backlog.done
+}
+
+async fn an_accepted_event_reaches_the_feeds_of_its_audience(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let receipt = api.post("/v1/events", loan()).await;
+
+    assert_eq!(
+        (receipt.status, &receipt.body["known"]),
+        (202, &json!(false))
+    );
+    let path = receipt.header("Location").to_owned();
+    assert_eq!(
+        path,
+        format!("/v1/events/{}", receipt.body["id"].as_str().unwrap())
+    );
+    let waiting = api.get(&path).await;
+    assert_eq!(waiting.body["state"], "pending");
+    api.carry().await;
+    let done = api.get(&path).await;
+    assert_eq!(
+        done.body,
+        json!({
+            "id": receipt.body["id"], "type": "Loan", "objects": ["o1", "o2"], "at": "2014-04-19T10:00:00Z", "day": "20140419",
+            "state": "done", "counts": {"people": 2, "pushed": 4, "capped": 0},
+        })
+    );
+    assert_eq!(api.feed("/v1/users/cem/feed").await, ["o2", "o1"]);
+    assert_eq!(api.feed("/v1/users/ben/feed").await, [""; 0]);
+    api.stop().await;
+}
+
+async fn the_same_key_is_the_same_event(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let with_key = |key: &str| {
+        let request = api.ask("POST", "/v1/events").json(&loan());
+        answer(request.header("Idempotency-Key", key))
+    };
+    let mut in_body = loan();
+    in_body["key"] = json!("k-1");
+
+    let first = with_key("\"k-1\"").await;
+    let bare = with_key("k-1").await;
+    let field = api.post("/v1/events", in_body).await;
+
+    assert_eq!(first.body["known"], false);
+    for again in [bare, field] {
+        assert_eq!((again.status, &again.body["known"]), (202, &json!(true)));
+        assert_eq!(again.body["id"], first.body["id"]);
+    }
+    assert_eq!(backlog(&api).await, 1);
+    api.stop().await;
+}
+
+async fn a_key_used_for_another_event_is_a_conflict_and_changes_nothing(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let with_key = |body: Value| {
+        let request = api.ask("POST", "/v1/events").json(&body);
+        answer(request.header("Idempotency-Key", "k-1"))
+    };
+
+    let first = with_key(loan()).await;
+    let other = with_key(json!({"type": "Loan", "objects": ["o3"], "to": ["ben"]})).await;
+
+    assert_eq!(
+        (other.status, other.code()),
+        (409, "idempotency_key_reused")
+    );
+    let detail = other.body["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("k-1") && detail.contains(first.body["id"].as_str().unwrap()),
+        "{detail}"
+    );
+    assert_eq!(backlog(&api).await, 1);
+    api.carry().await;
+    assert_eq!(api.feed("/v1/users/ben/feed").await, [""; 0]);
+    api.stop().await;
+}
+
+async fn a_list_is_accepted_in_order(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let events: Vec<Value> = (0..1_000)
+        .map(|n| json!({"type": "Loan", "objects": [n], "to": ["ada"], "key": format!("k-{n}")}))
+        .collect();
+
+    let named = api.post("/v1/events", json!({"events": events})).await;
+    let bare = api.post("/v1/events", json!(events)).await;
+
+    assert_eq!((named.status, bare.status), (202, 202));
+    let receipts = named.body["events"].as_array().unwrap();
+    assert_eq!(receipts.len(), 1_000);
+    let ids = |receipts: &Vec<Value>| receipts.iter().map(|r| r["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(receipts), ids(bare.body["events"].as_array().unwrap()));
+    let last: Id = receipts[999]["id"].as_str().unwrap().parse().unwrap();
+    let last = api.town.store.fanout(last).await.unwrap().unwrap();
+    assert_eq!(last.objects[0].as_str(), "999");
+    api.stop().await;
+}
+
+async fn one_bad_event_in_a_list_and_nothing_is_accepted(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    for bad in [
+        json!({"type": "Loan", "objects": ["o1"]}),
+        json!({"type": "Loan", "objects": [], "to": ["ada"]}),
+        json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "typo": 1}),
+        json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "followers_of": ["artist:1"]}),
+        json!({"type": "Loan", "objects": ["o1"], "near": {"point": [181, 0], "km": 1}}),
+        json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "key": ""}),
+        json!("Loan"),
+    ] {
+        let refused = api
+            .post("/v1/events", json!({"events": [loan(), bad]}))
+            .await;
+
+        assert_eq!(
+            (refused.status, refused.code()),
+            (400, "invalid_body"),
+            "{bad}"
+        );
+        assert!(
+            refused.body.to_string().contains("events[1]"),
+            "{}",
+            refused.body
+        );
+    }
+
+    assert_eq!(backlog(&api).await, 0);
+    api.stop().await;
+}
+
+async fn a_list_has_1_to_1000_events(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    for count in [0, 1_001] {
+        let refused = api.post("/v1/events", json!(vec![loan(); count])).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (400, "invalid_body"),
+            "{count}"
+        );
+    }
+
+    assert_eq!(backlog(&api).await, 0);
+    api.stop().await;
+}
+
+async fn the_header_is_for_one_event(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let mut keyed = loan();
+    keyed["key"] = json!("other");
+
+    for (body, keys) in [
+        (json!([loan()]), vec!["k"]),
+        (keyed, vec!["k"]),
+        (loan(), vec!["k", "k"]),
+        (loan(), vec![""]),
+        (loan(), vec!["\"k"]),
+    ] {
+        let mut request = api.ask("POST", "/v1/events").json(&body);
+        for key in keys {
+            request = request.header("Idempotency-Key", key);
+        }
+        let refused = answer(request).await;
+
+        assert_eq!((refused.status, refused.code()), (400, "invalid_parameter"));
+        assert_eq!(refused.body["location"], "header Idempotency-Key");
+    }
+
+    assert_eq!(backlog(&api).await, 0);
+    api.stop().await;
+}
+
+async fn an_event_that_nobody_posted_is_unknown(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let unknown = api.get("/v1/events/535254000000000000000001").await;
+    let garbled = api.get("/v1/events/1").await;
+
+    assert_eq!((unknown.status, unknown.code()), (404, "unknown_event"));
+    assert_eq!((garbled.status, garbled.code()), (400, "invalid_parameter"));
+    api.stop().await;
+}

@@ -1,0 +1,264 @@
+//! A feed's pages: they stay put, cost nothing when unchanged, and no parameter is more than a value.
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use super::{Answer, Api, answer, objects};
+use crate::support::Fresh;
+use crate::support::town::on_both_stores;
+
+on_both_stores! {
+    pages_join_without_a_seam_while_events_arrive
+    after_a_cursor_comes_exactly_what_is_new
+    an_unchanged_page_is_a_304
+    a_type_and_days_narrow_a_feed
+    an_item_shows_its_object
+}
+
+on_sqlite! {
+    somebody_without_a_record_has_an_empty_feed
+    whoever_can_get_can_ask_for_the_head_alone
+    what_is_not_a_feeds_parameter_is_refused_by_its_name
+}
+
+async fn happen(api: &Api, kind: &str, ids: &[String]) {
+    let event = json!({"type": kind, "objects": ids, "to": ["ada"]});
+    assert_eq!(api.post("/v1/events", event).await.status, 202);
+    api.carry().await;
+}
+
+fn works(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|n| format!("o{n}")).collect()
+}
+
+fn text<'a>(page: &'a Answer, field: &str) -> &'a str {
+    page.body[field].as_str().unwrap()
+}
+
+async fn pages_join_without_a_seam_while_events_arrive(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    happen(&api, "Loan", &works(0..25)).await;
+    let mut seen = Vec::new();
+    let mut path = "/v1/users/ada/feed?limit=10".to_owned();
+
+    for arriving in 100.. {
+        let page = api.get(&path).await;
+        seen.extend(objects(&page));
+        happen(&api, "Loan", &works(arriving..arriving + 1)).await;
+        let Some(next) = page.body["next"].as_str() else {
+            break;
+        };
+        path = format!("/v1/users/ada/feed?limit=10&before={next}");
+    }
+
+    let mut all = works(0..25);
+    all.reverse();
+    assert_eq!(seen, all);
+    api.stop().await;
+}
+
+async fn after_a_cursor_comes_exactly_what_is_new(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    happen(&api, "Loan", &works(0..3)).await;
+    let first = api.get("/v1/users/ada/feed").await;
+    api.town.clock.advance(TimeDelta::days(1));
+    happen(&api, "Loan", &works(3..5)).await;
+
+    let since = format!("/v1/users/ada/feed?after={}", text(&first, "cursor"));
+    let second = api.get(&since).await;
+    let nothing = format!("/v1/users/ada/feed?after={}", text(&second, "cursor"));
+
+    assert_eq!(objects(&second), ["o4", "o3"]);
+    assert_eq!(api.feed(&nothing).await, [""; 0]);
+    api.stop().await;
+}
+
+async fn an_unchanged_page_is_a_304(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    api.put("/v1/objects/Artwork/A1", json!({"title": "Nocturne"}))
+        .await;
+    happen(&api, "Loan", &["Artwork:A1".into()]).await;
+    let asked = |tags: String| {
+        let request = api.ask("GET", "/v1/users/ada/feed");
+        answer(request.header("If-None-Match", tags))
+    };
+    let first = api.get("/v1/users/ada/feed").await;
+    let tag = first.header("ETag").to_owned();
+
+    for tags in [
+        tag.clone(),
+        format!("W/{tag}"),
+        format!("\"other\", {tag}"),
+        "*".into(),
+    ] {
+        let unchanged = asked(tags).await;
+        assert_eq!(
+            (unchanged.status, &unchanged.body),
+            (304, &serde_json::Value::Null)
+        );
+        assert_eq!(
+            (
+                unchanged.header("ETag"),
+                unchanged.header("X-Poll-Interval")
+            ),
+            (&*tag, "30")
+        );
+    }
+    assert_eq!(
+        (
+            first.header("X-Poll-Interval"),
+            first.header("Cache-Control")
+        ),
+        ("30", "private, no-cache")
+    );
+    assert_eq!(asked("garbled".into()).await.status, 200);
+
+    api.put(
+        "/v1/objects/Artwork/A1",
+        json!({"title": "Nocturne in Blue"}),
+    )
+    .await;
+    let renamed = asked(tag).await;
+    happen(&api, "Loan", &works(0..1)).await;
+    let grown = asked(renamed.header("ETag").to_owned()).await;
+    api.delete("/v1/objects/Artwork/A1").await;
+    let withdrawn = asked(grown.header("ETag").to_owned()).await;
+
+    assert_eq!(
+        (renamed.status, grown.status, withdrawn.status),
+        (200, 200, 200)
+    );
+    assert_eq!(objects(&withdrawn), ["o0"]);
+    api.stop().await;
+}
+
+async fn a_type_and_days_narrow_a_feed(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    happen(&api, "Loan", &works(0..1)).await;
+    api.town.clock.advance(TimeDelta::days(2));
+    happen(&api, "Show & Tell+", &works(1..2)).await;
+    happen(&api, "Loan", &works(2..3)).await;
+
+    assert_eq!(api.feed("/v1/users/ada/feed").await, ["o2", "o1", "o0"]);
+    assert_eq!(api.feed("/v1/users/ada/feed?type=Loan").await, ["o2", "o0"]);
+    assert_eq!(
+        api.feed("/v1/users/ada/feed?type=Show+%26%20Tell%2B").await,
+        ["o1"]
+    );
+    assert_eq!(api.feed("/v1/users/ada/feed?days=2").await, ["o2", "o1"]);
+    assert_eq!(
+        api.feed("/v1/users/ada/feed?days=3&type=Loan&limit=1")
+            .await,
+        ["o2"]
+    );
+    assert_eq!(api.feed("/v1/users/ada/feed?type=$ne").await, [""; 0]);
+    api.stop().await;
+}
+
+async fn an_item_shows_its_object(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let work = json!({"title": "Nocturne", "by": "J. Whistler", "data": {"year": 1875}});
+    api.put("/v1/objects/Artwork/A1", work).await;
+    happen(&api, "Loan", &["Artwork:A1".into()]).await;
+
+    let page = api.get("/v1/users/ada/feed").await;
+
+    assert_eq!(
+        page.body,
+        json!({
+            "items": [{
+                "id": "20140419.0", "type": "Loan", "at": "2014-04-19T10:00:00Z",
+                "object": {
+                    "id": "Artwork:A1", "notifiable": true, "title": "Nocturne", "url": null, "image": null, "by": "J. Whistler",
+                    "at": null, "place": null, "data": {"year": 1875},
+                },
+            }],
+            "next": null,
+            "cursor": "c20140419.1",
+        })
+    );
+    api.stop().await;
+}
+
+async fn somebody_without_a_record_has_an_empty_feed(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let page = api.get("/v1/users/nobody/feed").await;
+
+    assert_eq!(page.body, json!({"items": [], "next": null, "cursor": "c"}));
+    assert_eq!(api.feed("/v1/users/nobody/feed?after=c").await, [""; 0]);
+    api.stop().await;
+}
+
+async fn whoever_can_get_can_ask_for_the_head_alone(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let page = api.get("/v1/users/ada/feed").await;
+
+    let head = answer(api.ask("HEAD", "/v1/users/ada/feed")).await;
+
+    assert_eq!((head.status, head.body), (200, serde_json::Value::Null));
+    assert_eq!(head.headers.get("ETag"), page.headers.get("ETag"));
+    api.stop().await;
+}
+
+async fn what_is_not_a_feeds_parameter_is_refused_by_its_name(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    happen(&api, "Loan", &works(0..3)).await;
+
+    for (query, name) in [
+        ("limit[$ne]=1", "limit[$ne]"),
+        ("limit%5B%24ne%5D=1", "limit[$ne]"),
+        ("type[$regex]=.*", "type[$regex]"),
+        ("$where=1", "$where"),
+        ("colour=red", "colour"),
+        ("state=unread", "state"),
+        ("Limit=1", "Limit"),
+        ("limit=1&limit=2", "limit"),
+        ("limit=", "limit"),
+        ("limit", "limit"),
+        ("limit=0", "limit"),
+        ("limit=201", "limit"),
+        ("limit=-1", "limit"),
+        ("limit=+1", "limit"),
+        ("limit=%2B1", "limit"),
+        ("limit=1e1", "limit"),
+        ("limit=0x1", "limit"),
+        ("limit=99999999999999999999", "limit"),
+        ("limit={\"$gt\":0}", "limit"),
+        ("days=0", "days"),
+        ("days=9", "days"),
+        ("days=1.5", "days"),
+        ("before=", "before"),
+        ("before=20140419", "before"),
+        ("before=20140499.1", "before"),
+        ("before[$gt]=20140419.1", "before[$gt]"),
+        ("after=20140419.1", "after"),
+        ("after=c20140419.x", "after"),
+        ("after=c20140419.1-{$ne:1}", "after"),
+        ("type=", "type"),
+        ("type=a%00b", "type"),
+    ] {
+        let refused = api.get(&format!("/v1/users/ada/feed?{query}")).await;
+
+        assert_eq!(
+            (refused.status, refused.code()),
+            (400, "invalid_parameter"),
+            "{query}"
+        );
+        assert_eq!(
+            refused.body["location"],
+            format!("query parameter {name}"),
+            "{query}"
+        );
+    }
+    for query in ["limit=%FF", "limit=%zz", "%E0%80=1"] {
+        let refused = api.get(&format!("/v1/users/ada/feed?{query}")).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (400, "invalid_parameter"),
+            "{query}"
+        );
+    }
+
+    api.stop().await;
+}

@@ -1,0 +1,168 @@
+//! The HTTP face, over real HTTP, on a town of its own.
+//!
+//! The rule: a test asks as an application would, and looks at the store only to see what changed. Bad input must not reach the
+//! store at all, so those tests count its calls.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use reqwest::header::HeaderMap;
+use reqwest::{Method, RequestBuilder};
+use serde_json::Value;
+use tidings::api;
+use tidings::services::Silent;
+use tidings::store::Store;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::support::Fresh;
+use crate::support::town::Town;
+
+/// Expands tests for what does not depend on the store: each is an `async fn(Fresh)`.
+macro_rules! on_sqlite {
+    ($($test:ident)*) => {
+        mod alone {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    crate::support::sqlite::run(super::$test).await;
+                }
+            )*
+        }
+    };
+}
+
+mod description;
+mod errors;
+mod events;
+mod feed;
+mod health;
+mod key;
+mod objects;
+mod stop;
+mod users;
+
+/// The server key of all tests.
+const KEY: &str = "the-key-of-the-tests";
+
+/// A server on a port of its own, and the town it serves.
+struct Api {
+    town: Town,
+    addr: SocketAddr,
+    client: reqwest::Client,
+    stop: watch::Sender<bool>,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+/// An answer, read to its end.
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    /// `Null` where there is none.
+    body: Value,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+
+    fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or("")
+    }
+}
+
+impl Api {
+    async fn on(fresh: &Fresh) -> Self {
+        Self::of(Town::found(fresh, true, "server.listen = \"127.0.0.1:0\"").await)
+    }
+
+    /// Serves a town whose configuration has a port of 0.
+    fn of(town: Town) -> Self {
+        let store = town.store.clone();
+        Self::with_store(town, &store)
+    }
+
+    /// The same through another view of its store.
+    fn with_store(town: Town, store: &Arc<dyn Store>) -> Self {
+        let bound = api::bind(town.process_on(store), KEY).unwrap();
+        let addr = bound.addr;
+        let (stop, stopped) = watch::channel(false);
+        Self {
+            town,
+            addr,
+            client: reqwest::Client::new(),
+            stop,
+            running: tokio::spawn(bound.run(stopped)),
+        }
+    }
+
+    /// A request with the key.
+    fn ask(&self, method: &str, path: &str) -> RequestBuilder {
+        self.anonymous(method, path).bearer_auth(KEY)
+    }
+
+    fn anonymous(&self, method: &str, path: &str) -> RequestBuilder {
+        let method: Method = method.to_uppercase().parse().unwrap();
+        self.client
+            .request(method, format!("http://{}{path}", self.addr))
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        answer(self.ask("GET", path)).await
+    }
+
+    async fn delete(&self, path: &str) -> Answer {
+        answer(self.ask("DELETE", path)).await
+    }
+
+    async fn put(&self, path: &str, body: Value) -> Answer {
+        answer(self.ask("PUT", path).json(&body)).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Answer {
+        answer(self.ask("POST", path).json(&body)).await
+    }
+
+    /// Carries everything that was accepted to its audience.
+    async fn carry(&self) {
+        self.town.process().fanouts().drain(&Silent).await.unwrap();
+    }
+
+    /// The ids of the objects on a feed's page, newest first.
+    async fn feed(&self, path: &str) -> Vec<String> {
+        let page = self.get(path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.body);
+        objects(&page)
+    }
+
+    /// Stops the server, which must end well.
+    async fn stop(self) {
+        self.stop.send(true).unwrap();
+        self.running.await.unwrap().unwrap();
+    }
+}
+
+/// The ids of the objects on a page.
+fn objects(page: &Answer) -> Vec<String> {
+    let items = page.body["items"].as_array().unwrap().iter();
+    items
+        .map(|item| item["object"]["id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn answer(request: RequestBuilder) -> Answer {
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let text = response.text().await.unwrap();
+    let body = match text.as_str() {
+        "" => Value::Null,
+        text => serde_json::from_str(text).unwrap(),
+    };
+    Answer {
+        status,
+        headers,
+        body,
+    }
+}

@@ -1,0 +1,148 @@
+//! Objects over HTTP, and that what is withdrawn disappears.
+
+use serde_json::{Value, json};
+
+use super::Api;
+use crate::support::Fresh;
+use crate::support::town::{Town, on_both_stores};
+
+on_both_stores! {
+    an_object_comes_back_as_it_was_put
+    what_is_withdrawn_leaves_every_feed_at_once
+    what_nobody_put_can_be_withdrawn
+    many_are_put_at_once_and_the_last_of_each_counts
+}
+
+on_sqlite! {
+    a_model_has_no_colon
+    what_lives_elsewhere_is_changed_there
+    a_link_that_is_no_web_address_is_refused
+}
+
+async fn an_object_comes_back_as_it_was_put(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let mut work = json!({
+        "title": "Nocturne", "url": "https://example.org/n", "image": "https://example.org/n.jpg", "by": "J. Whistler",
+        "at": "2014-04-01T00:00:00Z", "place": [-0.13, 51.5], "data": {"$where": 1, "year": 1875},
+    });
+
+    let put = api.put("/v1/objects/Artwork/A%2F1:2", work.clone()).await;
+    let shown = api.get("/v1/objects/Artwork/A%2F1:2").await;
+    let back = api
+        .put("/v1/objects/Artwork/A%2F1:2", shown.body.clone())
+        .await;
+
+    assert_eq!((put.status, back.status), (204, 204));
+    work["id"] = json!("Artwork:A/1:2");
+    work["notifiable"] = json!(true);
+    assert_eq!(shown.body, work);
+    let unknown = api.get("/v1/objects/Artwork/A2").await;
+    assert_eq!((unknown.status, unknown.code()), (404, "unknown_object"));
+    api.stop().await;
+}
+
+async fn what_is_withdrawn_leaves_every_feed_at_once(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    api.put("/v1/objects/Artwork/A1", json!({"title": "Nocturne"}))
+        .await;
+    let event = json!({"type": "Loan", "objects": ["Artwork:A1", "o2"], "to": ["ada"]});
+    api.post("/v1/events", event).await;
+    api.carry().await;
+    assert_eq!(api.feed("/v1/users/ada/feed").await, ["o2", "Artwork:A1"]);
+
+    let gone = api.delete("/v1/objects/Artwork/A1").await;
+
+    assert_eq!(gone.status, 204);
+    assert_eq!(api.feed("/v1/users/ada/feed").await, ["o2"]);
+    let record = api.get("/v1/objects/Artwork/A1").await.body;
+    assert_eq!(
+        (&record["notifiable"], &record["title"]),
+        (&json!(false), &Value::Null)
+    );
+    api.stop().await;
+}
+
+async fn what_nobody_put_can_be_withdrawn(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let event = json!({"type": "Loan", "objects": "Artwork:A7", "to": "ada"});
+    api.post("/v1/events", event).await;
+    api.carry().await;
+    assert_eq!(api.feed("/v1/users/ada/feed").await, ["Artwork:A7"]);
+
+    let gone = api.delete("/v1/objects/Artwork/A7").await;
+    let again = api.delete("/v1/objects/Artwork/A7").await;
+
+    assert_eq!((gone.status, again.status), (204, 204));
+    assert_eq!(api.feed("/v1/users/ada/feed").await, [""; 0]);
+    api.stop().await;
+}
+
+async fn many_are_put_at_once_and_the_last_of_each_counts(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let objects: Vec<Value> = (0..1_000)
+        .map(|n| json!({"id": format!("Artwork:{}", n % 999), "title": format!("W{n}")}))
+        .collect();
+
+    let taken = api.post("/v1/objects", json!({"objects": objects})).await;
+
+    assert_eq!((taken.status, taken.body), (200, json!({"taken": 1_000})));
+    assert_eq!(api.get("/v1/objects/Artwork/0").await.body["title"], "W999");
+    assert_eq!(
+        api.get("/v1/objects/Artwork/998").await.body["title"],
+        "W998"
+    );
+    api.stop().await;
+}
+
+async fn a_model_has_no_colon(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let refused = api.put("/v1/objects/Art:work/1", json!({})).await;
+
+    assert_eq!((refused.status, refused.code()), (400, "invalid_parameter"));
+    api.stop().await;
+}
+
+async fn what_lives_elsewhere_is_changed_there(fresh: Fresh) {
+    let config = "server.listen = \"127.0.0.1:0\"\nstore = \"mongodb://localhost/gallery\"\nmodels.Show.collection = \"shows\"";
+    let api = Api::of(Town::found(&fresh, true, config).await);
+
+    let put = api.put("/v1/objects/Show/1", json!({"title": "T"})).await;
+    let gone = api.delete("/v1/objects/Show/1").await;
+    let listed = api
+        .post(
+            "/v1/objects",
+            json!([{"id": "Artwork:1"}, {"id": "Show:1"}]),
+        )
+        .await;
+
+    for refused in [put, gone, listed] {
+        assert_eq!((refused.status, refused.code()), (400, "invalid_body"));
+        assert!(
+            refused.body["detail"]
+                .as_str()
+                .unwrap()
+                .contains("own collection")
+        );
+    }
+    assert_eq!(api.get("/v1/objects/Artwork/1").await.status, 404);
+    api.stop().await;
+}
+
+async fn a_link_that_is_no_web_address_is_refused(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let put = api
+        .put(
+            "/v1/objects/Artwork/1",
+            json!({"url": "javascript:alert(1)"}),
+        )
+        .await;
+    let listed = json!([{"id": "Artwork:1"}, {"id": "Artwork:2", "image": "data:text/html,x"}]);
+    let listed = api.post("/v1/objects", listed).await;
+
+    assert_eq!((put.status, listed.status), (400, 400));
+    assert_eq!(listed.body["location"], "objects[1]");
+    assert_eq!(api.get("/v1/objects/Artwork/1").await.status, 404);
+    api.stop().await;
+}

@@ -1,0 +1,330 @@
+//! People: records, choices and follows over HTTP.
+
+use chrono::{DateTime, TimeDelta};
+use serde_json::{Value, json};
+use tidings::clock::Clock;
+use tidings::domain::{Cadence, User};
+
+use super::Api;
+use crate::support::town::on_both_stores;
+use crate::support::{Fresh, key, kind, user};
+
+on_both_stores! {
+    a_record_is_shown_with_its_address_masked
+    a_record_again_keeps_what_the_person_chose
+    only_a_record_that_says_so_lifts_a_suppression
+    a_changed_preference_keeps_the_rest
+    turning_a_type_on_again_begins_now
+    a_deleted_person_is_gone_with_what_they_follow
+    names_of_any_characters_have_records_follows_and_feeds
+    many_are_put_at_once
+}
+
+on_sqlite! {
+    a_shown_address_is_not_taken_back
+    the_id_in_a_body_is_that_of_the_path
+    one_bad_record_in_a_list_and_nothing_is_put
+    a_preference_that_cannot_be_changes_nothing
+}
+
+async fn stored(api: &Api, id: &str) -> User {
+    let found = api.town.store.users(&[user(id)]).await.unwrap();
+    found.into_iter().next().unwrap().unwrap()
+}
+
+fn eve() -> Value {
+    json!({
+        "email": "eve@example.org", "name": "Eve", "confirmed": true, "tz": "Europe/Paris", "locale": "fr", "loc": [2.35, 48.85],
+        "digest": {"cadence": "daily", "hour": 7}, "types": {"Loan": {"route": "never"}},
+    })
+}
+
+async fn a_record_is_shown_with_its_address_masked(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let put = api.put("/v1/users/eve", eve()).await;
+    let shown = api.get("/v1/users/eve").await;
+
+    assert_eq!((put.status, put.body), (204, Value::Null));
+    assert_eq!(
+        shown.body,
+        json!({
+            "id": "eve", "email": "e…@example.org", "name": "Eve", "confirmed": true, "tz": "Europe/Paris", "locale": "fr",
+            "loc": [2.35, 48.85], "digest": {"cadence": "daily", "weekday": null, "hour": 7},
+            "types": {"Loan": {"route": "never"}}, "suppressed": false,
+        })
+    );
+    assert_eq!(api.get("/v1/users/nobody").await.code(), "unknown_user");
+    api.stop().await;
+}
+
+async fn a_record_again_keeps_what_the_person_chose(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    api.put("/v1/users/eve", eve()).await;
+
+    api.put(
+        "/v1/users/eve",
+        json!({"email": "eve@example.com", "confirmed": true}),
+    )
+    .await;
+
+    let record = stored(&api, "eve").await;
+    assert_eq!(record.email.unwrap().to_string(), "e…@example.com");
+    assert_eq!((record.name, record.tz), (None, None));
+    assert_eq!(
+        (record.digest.cadence, record.digest.hour),
+        (Some(Cadence::Daily), Some(7))
+    );
+    assert_eq!(record.types[&kind("Loan")].since, DateTime::UNIX_EPOCH);
+    api.stop().await;
+}
+
+async fn only_a_record_that_says_so_lifts_a_suppression(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let since = api.town.clock.now();
+    api.put("/v1/users/eve", json!({"suppressed": true})).await;
+    api.town.clock.advance(TimeDelta::hours(1));
+
+    api.put("/v1/users/eve", json!({"name": "Eve"})).await;
+    assert_eq!(stored(&api, "eve").await.suppressed, Some(since));
+    api.put("/v1/users/eve", json!({"suppressed": true})).await;
+    assert_eq!(stored(&api, "eve").await.suppressed, Some(since));
+    api.put("/v1/users/eve", json!({"suppressed": false})).await;
+    assert_eq!(stored(&api, "eve").await.suppressed, None);
+
+    api.stop().await;
+}
+
+async fn a_changed_preference_keeps_the_rest(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    api.put("/v1/users/eve", eve()).await;
+    let path = "/v1/users/eve/preferences";
+
+    let change = json!({"digest": {"cadence": "weekly", "weekday": "fri"}, "types": {"Show": {"route": "never"}}});
+    let changed = api.put(path, change).await;
+    let taken_back = api
+        .put(
+            path,
+            json!({"digest": {"hour": null}, "tz": null, "types": {"Show": null}}),
+        )
+        .await;
+
+    assert_eq!(changed.status, 200);
+    assert_eq!(
+        changed.body["digest"],
+        json!({"cadence": "weekly", "weekday": "fri", "hour": 7})
+    );
+    assert_eq!(changed.body["tz"], "Europe/Paris");
+    assert_eq!(
+        changed.body["types"],
+        json!({"Loan": {"route": "never"}, "Show": {"route": "never"}})
+    );
+    let digest = json!({"cadence": "weekly", "weekday": "fri", "hour": null});
+    assert_eq!(
+        (&taken_back.body["digest"], &taken_back.body["tz"]),
+        (&digest, &Value::Null)
+    );
+    assert_eq!(taken_back.body["types"]["Show"], json!({"route": "digest"}));
+    let record = stored(&api, "eve").await;
+    assert_eq!(
+        (record.email.is_some(), record.confirmed, record.name),
+        (true, true, Some("Eve".into()))
+    );
+    let nobody = api.put("/v1/users/nobody/preferences", json!({})).await;
+    assert_eq!((nobody.status, nobody.code()), (404, "unknown_user"));
+    api.stop().await;
+}
+
+async fn turning_a_type_on_again_begins_now(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let path = "/v1/users/ada/preferences";
+    let route = |route: &str| json!({"types": {"ArtworkPublished": {"route": route}}});
+    api.put(path, route("never")).await;
+    api.town.clock.advance(TimeDelta::hours(1));
+    let now = api.town.clock.now();
+
+    api.put(path, route("digest")).await;
+    api.town.clock.advance(TimeDelta::hours(1));
+    api.put(path, route("digest")).await;
+
+    let record = stored(&api, "ada").await;
+    assert_eq!(record.types[&kind("ArtworkPublished")].since, now);
+    api.stop().await;
+}
+
+async fn a_deleted_person_is_gone_with_what_they_follow(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let gone = api.delete("/v1/users/ada").await;
+    let again = api.delete("/v1/users/ada").await;
+
+    assert_eq!(gone.status, 204);
+    assert_eq!((again.status, again.code()), (404, "unknown_user"));
+    assert_eq!(api.get("/v1/users/ada").await.status, 404);
+    let followers = fresh.followers(&key("artist:1"), None, 10).await.unwrap();
+    assert_eq!(followers, [user("ben"), user("dee")]);
+    api.stop().await;
+}
+
+async fn names_of_any_characters_have_records_follows_and_feeds(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let names = [
+        ("artist:558", "artist:558"),
+        ("a%2Fb", "a/b"),
+        ("100%25", "100%"),
+        ("%2541", "%41"),
+        ("a+b", "a+b"),
+        ("%2B", "+"),
+        ("%C3%A9ve%E2%80%94%F0%9F%8E%A8", "éve—🎨"),
+        ("$where", "$where"),
+        ("%7B%22$ne%22:%20%22%22%7D", "{\"$ne\": \"\"}"),
+        ("a;b,c=d&e@f", "a;b,c=d&e@f"),
+        ("0", "0"),
+        ("feed", "feed"),
+    ];
+
+    for (encoded, name) in names {
+        let put = api
+            .put(&format!("/v1/users/{encoded}"), json!({"name": "N"}))
+            .await;
+        assert_eq!(put.status, 204, "{name}");
+        let shown = api.get(&format!("/v1/users/{encoded}")).await;
+        assert_eq!(shown.body["id"], name);
+        assert_eq!(stored(&api, name).await.id.as_str(), name);
+
+        let path = format!("/v1/users/{encoded}/follows/{encoded}");
+        assert_eq!(api.put(&path, Value::Null).await.status, 204);
+        let event = json!({"type": name, "objects": [name], "followers_of": name});
+        assert_eq!(api.post("/v1/events", event).await.status, 202);
+        api.carry().await;
+        assert_eq!(api.feed(&format!("/v1/users/{encoded}/feed")).await, [name]);
+        assert_eq!(api.delete(&path).await.status, 204);
+        assert_eq!(api.delete(&path).await.status, 204);
+        let followers = fresh.followers(&key(name), None, 10).await.unwrap();
+        assert!(followers.is_empty(), "{name}");
+    }
+
+    api.stop().await;
+}
+
+async fn many_are_put_at_once(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let users: Vec<Value> = (0..1_000)
+        .map(|n| json!({"id": n, "name": format!("P{n}")}))
+        .collect();
+    let follows: Vec<Value> = (0..1_000)
+        .map(|n| json!({"user": n, "key": "artist:9"}))
+        .collect();
+
+    let named = api.post("/v1/users", json!({"users": users})).await;
+    let listed = api.post("/v1/users", json!(users)).await;
+    let followed = api.post("/v1/follows", json!({"follows": follows})).await;
+
+    for taken in [named, listed, followed] {
+        assert_eq!((taken.status, taken.body), (200, json!({"taken": 1_000})));
+    }
+    assert_eq!(stored(&api, "999").await.name.as_deref(), Some("P999"));
+    let followers = fresh
+        .followers(&key("artist:9"), None, 2_000)
+        .await
+        .unwrap();
+    assert_eq!(followers.len(), 1_000);
+    api.stop().await;
+}
+
+async fn a_shown_address_is_not_taken_back(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let mut shown = api.get("/v1/users/ada").await.body;
+
+    let masked = api.put("/v1/users/ada", shown.clone()).await;
+    shown["email"] = json!("ada@example.net");
+    let whole = api.put("/v1/users/ada", shown).await;
+
+    assert_eq!((masked.status, masked.code()), (400, "invalid_body"));
+    assert!(
+        masked.body["detail"]
+            .as_str()
+            .unwrap()
+            .contains("is masked")
+    );
+    assert_eq!(whole.status, 204, "{}", whole.body);
+    api.stop().await;
+}
+
+async fn the_id_in_a_body_is_that_of_the_path(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let same = api.put("/v1/users/eve", json!({"id": "eve"})).await;
+    let other = api.put("/v1/users/eve", json!({"id": "ada"})).await;
+
+    assert_eq!(same.status, 204);
+    assert_eq!((other.status, other.code()), (400, "invalid_body"));
+    api.stop().await;
+}
+
+async fn one_bad_record_in_a_list_and_nothing_is_put(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    for bad in [
+        json!({"name": "no id"}),
+        json!({"id": "x", "digest": {"hour": 24}}),
+        json!({"id": "x", "tz": "Mars/Base"}),
+        json!({"id": {"$ne": ""}}),
+        json!({"id": ""}),
+    ] {
+        let refused = api.post("/v1/users", json!([{"id": "eve"}, bad])).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (400, "invalid_body"),
+            "{bad}"
+        );
+        assert!(
+            refused.body.to_string().contains("users[1]"),
+            "{}",
+            refused.body
+        );
+    }
+    let follows = json!([{"user": "eve", "key": "artist:9"}, {"user": "eve"}]);
+    let refused = api.post("/v1/follows", follows).await;
+    assert!(
+        refused.body.to_string().contains("follows[1]"),
+        "{}",
+        refused.body
+    );
+
+    assert_eq!(fresh.users(&[user("eve")]).await.unwrap(), [None]);
+    assert!(
+        fresh
+            .followers(&key("artist:9"), None, 1)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    api.stop().await;
+}
+
+async fn a_preference_that_cannot_be_changes_nothing(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let before = stored(&api, "ada").await;
+
+    for bad in [
+        json!({"cadence": "daily"}),
+        json!({"digest": {"cadence": "hourly"}}),
+        json!({"digest": {"hour": 24}}),
+        json!({"digest": null}),
+        json!({"tz": "Mars/Base"}),
+        json!({"types": {"Loan": {"route": "pigeon"}}}),
+        json!({"types": {"": {"route": "never"}}}),
+        json!({"confirmed": true}),
+    ] {
+        let refused = api.put("/v1/users/ada/preferences", bad.clone()).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (400, "invalid_body"),
+            "{bad}"
+        );
+    }
+
+    assert_eq!(stored(&api, "ada").await, before);
+    api.stop().await;
+}
