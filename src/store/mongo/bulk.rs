@@ -18,7 +18,7 @@ use super::patience::Failure;
 use super::{MAJORITY, Mongo};
 
 /// More statements a command are no faster.
-const STATEMENTS: usize = 1_000;
+pub(super) const STATEMENTS: usize = 1_000;
 /// Commands end here unless a single statement is longer; beyond 16 MB the server would hang up.
 const BYTES: usize = 8 << 20;
 /// What a command can hold at most: MongoDB's largest document.
@@ -58,6 +58,8 @@ pub(super) type Targets = Vec<(String, Vec<usize>)>;
 pub(super) struct Outcome {
     /// How many documents were matched, inserted or deleted, by the last attempt of each command.
     pub n: u64,
+    /// How many of them an upsert created.
+    pub created: usize,
     /// Whether any command was sent more than once.
     pub resent: bool,
     /// What the server refused.
@@ -127,6 +129,7 @@ impl Mongo {
                 Some(part) => {
                     let part = part?;
                     outcome.n += part.n;
+                    outcome.created += part.created;
                     outcome.resent |= part.resent;
                     outcome.refused.extend(part.refused);
                 }
@@ -136,36 +139,45 @@ impl Mongo {
 
     async fn send(&self, doing: &str, command: Command) -> Result<Outcome> {
         let mut attempts = 0;
-        let (n, refused) = self
-            .patiently(doing, || {
-                attempts += 1;
-                let run = self.0.db.run_raw_command(command.body.clone());
-                async move { read(&run.await?) }
-            })
-            .await?;
+        let answer = self.patiently(doing, || {
+            attempts += 1;
+            let run = self.0.db.run_raw_command(command.body.clone());
+            async move { Answer::read(&run.await?) }
+        });
+        let answer = answer.await?;
         let resent = attempts > 1;
-        let refused = refused
-            .into_iter()
-            .map(|(index, failure)| Refused {
-                item: command.items[index],
-                resent,
-                failure,
-            })
-            .collect();
-        Ok(Outcome { n, resent, refused })
+        let refused = answer.refused.into_iter().map(|(index, failure)| Refused {
+            item: command.items[index],
+            resent,
+            failure,
+        });
+        Ok(Outcome {
+            n: answer.n,
+            created: answer.created,
+            resent,
+            refused: refused.collect(),
+        })
     }
 }
 
-/// What a command answered: how many, and which statements failed. A failure that passes is one of
-/// the whole command.
-fn read(reply: &Document) -> std::result::Result<(u64, Vec<(usize, Failure)>), Failure> {
-    let failure = |document: &Document| {
-        let code = document.get_i32("code").unwrap_or_default();
-        Failure::answered(code, document.get_str("errmsg").unwrap_or_default())
-    };
-    let mut refused = Vec::new();
-    if let Ok(errors) = reply.get_array("writeErrors") {
-        for error in errors.iter().filter_map(|error| error.as_document()) {
+/// What a command answered, by the index of its statements.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    n: u64,
+    created: usize,
+    refused: Vec<(usize, Failure)>,
+}
+
+impl Answer {
+    /// A failure that passes is one of the whole command.
+    fn read(reply: &Document) -> std::result::Result<Self, Failure> {
+        let failure = |document: &Document| {
+            let code = document.get_i32("code").unwrap_or_default();
+            Failure::answered(code, document.get_str("errmsg").unwrap_or_default())
+        };
+        let mut refused = Vec::new();
+        let errors = reply.get_array("writeErrors").into_iter().flatten();
+        for error in errors.filter_map(|error| error.as_document()) {
             let failure = failure(error);
             if failure.passing {
                 return Err(failure);
@@ -173,12 +185,16 @@ fn read(reply: &Document) -> std::result::Result<(u64, Vec<(usize, Failure)>), F
             let index = error.get_i32("index").unwrap_or_default();
             refused.push((index as usize, failure));
         }
+        if let Ok(error) = reply.get_document("writeConcernError") {
+            return Err(failure(error));
+        }
+        let n = reply.get_i32("n").unwrap_or_default();
+        Ok(Self {
+            n: n as u64,
+            created: reply.get_array("upserted").map_or(0, Vec::len),
+            refused,
+        })
     }
-    if let Ok(error) = reply.get_document("writeConcernError") {
-        return Err(failure(error));
-    }
-    let n = reply.get_i32("n").unwrap_or_default();
-    Ok((n as u64, refused))
 }
 
 struct Command {
@@ -297,18 +313,18 @@ mod tests {
 
     #[test]
     fn a_reply_is_read_in_all_its_parts() {
-        let fine = read(&doc! {"ok": 1.0, "n": 3, "nModified": 1}).unwrap();
-        assert_eq!(fine, (3, vec![]));
-        let taken =
-            doc! {"ok": 1.0, "n": 1, "writeErrors": [{"index": 4, "code": 11000, "errmsg": "dup"}]};
-        let (n, refused) = read(&taken).unwrap();
-        assert_eq!((n, refused.len(), refused[0].0), (1, 1, 4));
+        let ours = |reply: Document| Answer::read(&reply).unwrap();
+        let fine = ours(doc! {"ok": 1.0, "n": 3, "upserted": [{"index": 0, "_id": "a"}]});
+        assert_eq!((fine.n, fine.created, fine.refused.len()), (3, 1, 0));
+        let error = doc! {"index": 4, "code": 11000, "errmsg": "dup"};
+        let taken = ours(doc! {"ok": 1.0, "n": 1, "writeErrors": [error]});
+        assert_eq!((taken.n, taken.refused[0].0), (1, 4));
         let stepping_down =
             doc! {"ok": 1.0, "n": 1, "writeErrors": [{"index": 4, "code": 10107, "errmsg": ""}]};
-        assert!(read(&stepping_down).unwrap_err().passing);
+        assert!(Answer::read(&stepping_down).unwrap_err().passing);
         let alone = doc! {"ok": 1.0, "n": 1, "writeConcernError": {"code": 64, "errmsg": "waiting timed out"}};
-        assert!(read(&alone).unwrap_err().passing);
+        assert!(Answer::read(&alone).unwrap_err().passing);
         let never = doc! {"ok": 1.0, "n": 1, "writeConcernError": {"code": 100, "errmsg": "not enough members"}};
-        assert!(!read(&never).unwrap_err().passing);
+        assert!(!Answer::read(&never).unwrap_err().passing);
     }
 }

@@ -43,7 +43,7 @@ impl Days for Mongo {
     }
 
     async fn drop_day(&self, day: Day) -> Result<()> {
-        self.note_layout(day, None);
+        self.forget(day);
         let name = day.collection();
         self.patiently(&format!("dropping {name}"), || {
             let collection = self.collection(&name);

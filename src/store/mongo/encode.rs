@@ -117,6 +117,12 @@ impl Writer {
         self.bytes.extend_from_slice(document);
     }
 
+    /// A whole array that is encoded already.
+    pub fn encoded_array(&mut self, key: impl Key, array: &[u8]) {
+        self.field(ElementType::Array, key);
+        self.bytes.extend_from_slice(array);
+    }
+
     /// The fields of a whole document, into the one that is open.
     pub fn fields(&mut self, document: &[u8]) {
         if let [_, _, _, _, fields @ .., 0] = document {

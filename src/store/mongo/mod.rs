@@ -31,6 +31,7 @@ mod leases;
 mod mapped;
 mod objects;
 mod patience;
+mod push;
 mod record;
 mod scan;
 mod stacks;
@@ -78,10 +79,17 @@ struct Shared {
     client: Client,
     db: Database,
     options: MongoOptions,
-    /// Which day collections are known to stand, and whether `$in` on their `_id` is a look-up. A
-    /// hint: a day that was dropped or made anew behind our back is still written and read
-    /// correctly.
-    days: Mutex<HashMap<Day, Layout>>,
+    /// What is known of day collections. Hints only: a day that was dropped or made anew behind our
+    /// back is still written and read correctly.
+    days: Mutex<HashMap<Day, Known>>,
+}
+
+/// What is known of a day collection that stands.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    layout: Layout,
+    /// Whether most people pushed to last had no stack there yet.
+    fresh: bool,
 }
 
 /// How a day collection is laid out.
@@ -138,32 +146,41 @@ impl Mongo {
 
     /// Creates the indexes that are missing. Harmless again, and while others work.
     pub async fn prepare(&self) -> Result<()> {
-        let unique = IndexOptions::builder().unique(true).build();
-        let unique_sparse = IndexOptions::builder().unique(true).sparse(true).build();
-        let sparse = IndexOptions::builder().sparse(true).build();
-        let plain = IndexOptions::default();
+        let index = |keys: Document, options: IndexOptions| {
+            IndexModel::builder().keys(keys).options(options).build()
+        };
+        let plain = IndexOptions::default;
+        let unique = || IndexOptions::builder().unique(true).build();
+        let sparse = || IndexOptions::builder().sparse(true).build();
+        let unique_sparse = || IndexOptions::builder().unique(true).sparse(true).build();
         let wanted = [
-            (USERS, doc! {"loc": "2dsphere"}, &plain),
-            (FOLLOWS, doc! {"_id.u": 1}, &plain),
-            (FANOUTS, doc! {"key": 1}, &unique),
-            // With the day, so that the days which are still busy can be told from the index alone.
-            (FANOUTS, doc! {"state": 1, "_id": 1, "day": 1}, &plain),
-            (DELIVERIES, doc! {"slot": 1}, &unique_sparse),
-            // Only open rows have a lease.
-            (DELIVERIES, doc! {"lease.until": 1}, &sparse),
-            (DELIVERIES, doc! {"user": 1, "created": -1}, &plain),
-            (DELIVERIES, doc! {"state": 1}, &plain),
+            (USERS, vec![index(doc! {"loc": "2dsphere"}, plain())]),
+            (FOLLOWS, vec![index(doc! {"_id.u": 1}, plain())]),
+            (
+                FANOUTS,
+                vec![
+                    index(doc! {"key": 1}, unique()),
+                    // With the day, so that busy days can be told from the index alone.
+                    index(doc! {"state": 1, "_id": 1, "day": 1}, plain()),
+                ],
+            ),
+            (
+                DELIVERIES,
+                vec![
+                    index(doc! {"slot": 1}, unique_sparse()),
+                    // Only open rows have a lease.
+                    index(doc! {"lease.until": 1}, sparse()),
+                    index(doc! {"user": 1, "created": -1}, plain()),
+                    index(doc! {"state": 1}, plain()),
+                ],
+            ),
         ];
-        for (collection, keys, options) in wanted {
-            let index = IndexModel::builder()
-                .keys(keys)
-                .options(options.clone())
-                .build();
+        for (collection, indexes) in wanted {
             let doing = format!("creating the indexes of {collection}");
             self.patiently(&doing, || {
                 let collection = self.collection(collection);
-                let index = index.clone();
-                async move { Ok(collection.create_index(index).await.map(drop)?) }
+                let indexes = indexes.clone();
+                async move { Ok(collection.create_indexes(indexes).await.map(drop)?) }
             })
             .await?;
         }
@@ -209,17 +226,19 @@ impl Mongo {
         .await
     }
 
-    fn layout(&self, day: Day) -> Option<Layout> {
+    fn known(&self, day: Day) -> Option<Known> {
         let days = self.0.days.lock().unwrap_or_else(PoisonError::into_inner);
         days.get(&day).copied()
     }
 
-    fn note_layout(&self, day: Day, layout: Option<Layout>) {
+    fn note(&self, day: Day, known: Known) {
         let mut days = self.0.days.lock().unwrap_or_else(PoisonError::into_inner);
-        match layout {
-            Some(layout) => days.insert(day, layout),
-            None => days.remove(&day),
-        };
+        days.insert(day, known);
+    }
+
+    fn forget(&self, day: Day) {
+        let mut days = self.0.days.lock().unwrap_or_else(PoisonError::into_inner);
+        days.remove(&day);
     }
 }
 

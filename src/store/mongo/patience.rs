@@ -42,16 +42,22 @@ impl Failure {
     }
 }
 
-/// What a server answers while it stops, steps down, elects, or cannot reach the others: the
-/// driver's retryable codes, and a majority that did not acknowledge in time.
-const PASSING: [i32; 17] = [
+/// What a server answers while it stops, steps down, elects, or cannot reach the others (the
+/// driver's retryable codes); that a majority did not acknowledge in time; and that a cursor is
+/// gone, because its reader took his time or its server is another now.
+const PASSING: [i32; 20] = [
     6,     // HostUnreachable
     7,     // HostNotFound
+    43,    // CursorNotFound
     64,    // WriteConcernFailed: not acknowledged in time
     89,    // NetworkTimeout
     91,    // ShutdownInProgress
+    112,   // WriteConflict
+    133,   // FailedToSatisfyReadPreference: a router sees no primary
     134,   // ReadConcernMajorityNotAvailableYet
+    175,   // QueryPlanKilled
     189,   // PrimarySteppedDown
+    237,   // CursorKilled
     262,   // ExceededTimeLimit
     9001,  // SocketException
     10107, // NotWritablePrimary
@@ -60,8 +66,6 @@ const PASSING: [i32; 17] = [
     13388, // StaleConfig
     13435, // NotPrimaryNoSecondaryOk
     13436, // NotPrimaryOrSecondary
-    112,   // WriteConflict
-    133,   // FailedToSatisfyReadPreference: a router sees no primary
 ];
 
 impl From<DriverError> for Failure {

@@ -250,8 +250,7 @@ impl Reader {
                 }
             };
             reopened += 1;
-            let lost = failure.passing || failure.code.is_some_and(|code| LOST.contains(&code));
-            if !lost || reopened > REOPENED {
+            if !failure.passing || reopened > REOPENED {
                 return Err(Error::database(&self.doing, failure));
             }
         }
@@ -306,9 +305,6 @@ impl Reader {
         Ok((found, last))
     }
 }
-
-/// What says that a cursor is gone: it was idle for too long, killed, or its server is another now.
-const LOST: [i32; 3] = [43, 237, 175];
 
 /// Ascending users, asked about in ascending order.
 struct Wanted<'a>(&'a [UserId]);

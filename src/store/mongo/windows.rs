@@ -15,7 +15,7 @@ use futures::TryStreamExt;
 
 use super::decode::RawStack;
 use super::scan::Range;
-use super::{Layout, Mongo, at_once};
+use super::{Known, Layout, Mongo, at_once};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{Error, Result};
 
@@ -142,7 +142,7 @@ impl Mongo {
     pub(super) async fn layouts(&self, window: Window) -> Result<HashMap<Day, Layout>> {
         let unknown: Vec<String> = window
             .days()
-            .filter(|day| self.layout(*day).is_none())
+            .filter(|day| self.known(*day).is_none())
             .map(Day::collection)
             .collect();
         if !unknown.is_empty() {
@@ -162,11 +162,12 @@ impl Mongo {
                         Some(_) => Layout::Clustered,
                         None => Layout::Ordinary,
                     };
-                    self.note_layout(day, Some(layout));
+                    let fresh = false;
+                    self.note(day, Known { layout, fresh });
                 }
             }
         }
-        let known = |day| self.layout(day).map(|layout| (day, layout));
+        let known = |day| self.known(day).map(|known| (day, known.layout));
         Ok(window.days().filter_map(known).collect())
     }
 }

@@ -1,0 +1,326 @@
+//! Pushing: entries onto the stacks of one day, as many people a command as the server likes.
+//!
+//! The rule: entries are added as whole values with `$addToSet`, so any statement may be sent
+//! again, by anybody. The cap is a filter: a stack that is too full for a whole list does not match
+//! it, and only those few are then looked at one by one. While most people have no stack yet,
+//! stacks are inserted, which costs the server a tenth of an upsert; whoever has one is then pushed
+//! to.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bson::{RawDocumentBuf, doc};
+
+use super::bulk::{Outcome, STATEMENTS, Verb};
+use super::decode::RawStack;
+use super::encode::Writer;
+use super::{Known, Mongo, at_once};
+use crate::domain::{Day, Entry, Event, UserId};
+use crate::store::{Error, Pushed, Pushes, Result};
+
+/// How many stacks are looked at one by one at the same time.
+const LOOKS: usize = 8;
+/// How many waves are on their way at the same time.
+const WAVES: usize = 2;
+
+/// One push on its way.
+pub(super) struct Push<'a> {
+    doing: String,
+    store: &'a Mongo,
+    day: Day,
+    cap: usize,
+    pushes: &'a Pushes,
+    /// Adding each of the lists.
+    lists: Vec<Statement>,
+    /// Whether most people had no stack yet, when we last saw.
+    fresh: AtomicBool,
+}
+
+impl<'a> Push<'a> {
+    /// Makes everything ready, the day as well.
+    pub async fn new(store: &'a Mongo, day: Day, cap: usize, pushes: &'a Pushes) -> Result<Self> {
+        store.create_day(day).await?;
+        let lists = pushes.lists.iter().map(|list| Statement::new(list, cap));
+        let fresh = store.known(day).is_some_and(|known| known.fresh);
+        Ok(Self {
+            doing: format!("pushing onto the stacks of {day}"),
+            store,
+            day,
+            cap,
+            pushes,
+            lists: lists.collect(),
+            fresh: AtomicBool::new(fresh),
+        })
+    }
+
+    pub async fn run(&self) -> Result<Pushed> {
+        let everybody = (0..self.pushes.people.len())
+            .filter(|item| !self.pushes.lists[self.pushes.people[*item].1].is_empty());
+        let (whole, mut left): (Vec<usize>, Vec<usize>) =
+            everybody.partition(|item| self.list(*item).fits);
+        let mut refused = Vec::new();
+        let waves: Vec<&[usize]> = whole.chunks(STATEMENTS).collect();
+        let wave = |wave: usize| self.wave(waves[wave]);
+        at_once(WAVES, 0..waves.len(), wave, |part| refused.extend(part)).await?;
+        if !refused.is_empty() {
+            // Most of these met somebody who was creating the same stack: that is over now.
+            refused.sort_unstable();
+            left.extend(self.add(&refused, |item| self.list(item)).await?.0);
+        }
+        if let Some(known) = self.store.known(self.day) {
+            let fresh = self.fresh.load(Ordering::Relaxed);
+            self.store.note(self.day, Known { fresh, ..known });
+        }
+        left.sort_unstable();
+        self.one_by_one(left).await
+    }
+
+    fn list(&self, item: usize) -> &Statement {
+        &self.lists[self.pushes.people[item].1]
+    }
+
+    /// Pushes these people's whole lists, and tells for whom that could not be done: somebody else
+    /// created the stack at the same moment, or it has no room for the whole list.
+    async fn wave(&self, people: &[usize]) -> Result<Vec<usize>> {
+        let inserted;
+        let standing = if self.fresh.load(Ordering::Relaxed) {
+            inserted = self.insert(people).await?;
+            // Up to a third: beyond that, finding out is dearer than what it saves.
+            let fresh = inserted.len() * 3 <= people.len();
+            self.fresh.store(fresh, Ordering::Relaxed);
+            &inserted[..]
+        } else {
+            people
+        };
+        if standing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (refused, created) = self.add(standing, |item| self.list(item)).await?;
+        if standing.len() == people.len() {
+            let fresh = created * 3 >= people.len() * 2;
+            self.fresh.store(fresh, Ordering::Relaxed);
+        }
+        Ok(refused)
+    }
+
+    /// Gives these people a stack that holds their list, and tells who had one.
+    async fn insert(&self, people: &[usize]) -> Result<Vec<usize>> {
+        let encode = |writer: &mut Writer, item: usize| {
+            writer.text("_id", self.pushes.people[item].0.as_str());
+            writer.encoded_array("events", &self.list(item).entries);
+        };
+        self.refused(self.send(Verb::Insert, people, encode).await?)
+    }
+
+    /// Adds to these people's stacks, creating them as needed; tells whose have no room, or were
+    /// being created by somebody else, and how many were created.
+    async fn add<'s>(
+        &self,
+        people: &[usize],
+        statement: impl Fn(usize) -> &'s Statement + Send + Sync,
+    ) -> Result<(Vec<usize>, usize)> {
+        let encode = |writer: &mut Writer, item: usize| {
+            let statement = statement(item);
+            writer.document("q");
+            writer.text("_id", self.pushes.people[item].0.as_str());
+            writer.document(statement.room.as_str());
+            writer.flag("$exists", false);
+            writer.close();
+            writer.close();
+            writer.encoded("u", &statement.update);
+            writer.flag("upsert", true);
+        };
+        let outcome = self.send(Verb::Update, people, encode).await?;
+        let created = outcome.created;
+        Ok((self.refused(outcome)?, created))
+    }
+
+    async fn send(
+        &self,
+        verb: Verb,
+        people: &[usize],
+        encode: impl Fn(&mut Writer, usize) + Send,
+    ) -> Result<Outcome> {
+        let targets = vec![(self.day.collection(), people.to_vec())];
+        self.store.bulk(&self.doing, verb, targets, encode).await
+    }
+
+    /// Whose statements met a stack that stands.
+    fn refused(&self, outcome: Outcome) -> Result<Vec<usize>> {
+        let refused = outcome.duplicates(&self.doing)?;
+        Ok(refused.into_iter().map(|refused| refused.item).collect())
+    }
+
+    /// Looks at each of these stacks, adds what is missing as far as there is room, and looks again
+    /// until nothing is left to add. Others may push meanwhile: then a look more is needed, and as
+    /// a stack can only grow up to the cap, it ends.
+    async fn one_by_one(&self, mut people: Vec<usize>) -> Result<Pushed> {
+        let mut capped = Vec::new();
+        while !people.is_empty() {
+            let look = |item: usize| self.look(item);
+            let mut additions = Vec::new();
+            at_once(LOOKS, people, look, |(item, plan)| {
+                if !plan.add.is_empty() {
+                    additions.push((item, Statement::new(&plan.add, self.cap)));
+                } else if !plan.capped.is_empty() {
+                    capped.push((item, plan.capped));
+                }
+            })
+            .await?;
+            additions.sort_unstable_by_key(|(item, _)| *item);
+            people = additions.iter().map(|(item, _)| *item).collect();
+            let addition = |item| {
+                let place = additions.binary_search_by_key(&item, |(item, _)| *item);
+                &additions[place.expect("every item has an addition")].1
+            };
+            // A duplicate here is a stack that filled up since we looked: the next look tells.
+            self.add(&people, addition).await?;
+        }
+        capped.sort_unstable();
+        Ok(Pushed { capped })
+    }
+
+    /// Finds out what is still to be done for one person.
+    async fn look(&self, item: usize) -> Result<(usize, Plan)> {
+        let (user, list) = &self.pushes.people[item];
+        let entries = self.store.stack(self.day, user).await?;
+        Ok((
+            item,
+            Plan::of(&self.pushes.lists[*list], &entries, self.cap),
+        ))
+    }
+}
+
+/// Adding a list: the same for everybody who gets it, so it is encoded once.
+struct Statement {
+    /// The element that must not exist for the list to fit under the cap.
+    room: String,
+    /// Whether it fits at all.
+    fits: bool,
+    update: Vec<u8>,
+    /// The entries alone, as an array.
+    entries: Vec<u8>,
+}
+
+impl Statement {
+    fn new(list: &[Event], cap: usize) -> Self {
+        let mut once = HashSet::with_capacity(list.len());
+        let list = list.iter().filter(|event| once.insert(*event));
+        let mut entries = Writer::new();
+        let mut count = 0;
+        for event in list {
+            entries.event(count, event);
+            count += 1;
+        }
+        let entries = entries.finish().into_bytes();
+        let mut update = Writer::new();
+        update.document("$addToSet");
+        update.document("events");
+        update.encoded_array("$each", &entries);
+        Self {
+            room: format!("events.{}", cap.saturating_sub(count)),
+            fits: count <= cap,
+            update: update.finish().into_bytes(),
+            entries,
+        }
+    }
+}
+
+/// What is still to be done for one person.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    /// What is missing and fits.
+    add: Vec<Event>,
+    /// What is missing and does not fit, by its place in the list.
+    capped: Vec<usize>,
+}
+
+impl Plan {
+    fn of(list: &[Event], entries: &[Entry], cap: usize) -> Self {
+        let mut standing: HashSet<&Event> = entries
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Event(event) => Some(event),
+                _ => None,
+            })
+            .collect();
+        let mut missing = list
+            .iter()
+            .enumerate()
+            .filter(|(_, event)| standing.insert(event));
+        let room = cap.saturating_sub(entries.len());
+        let add = missing
+            .by_ref()
+            .take(room)
+            .map(|(_, event)| event.clone())
+            .collect();
+        let capped = missing.map(|(index, _)| index).collect();
+        Self { add, capped }
+    }
+}
+
+impl Mongo {
+    /// What stands on the stack that we write to.
+    async fn stack(&self, day: Day, user: &UserId) -> Result<Vec<Entry>> {
+        let doing = format!("reading a stack of {day}");
+        let found = self.patiently(&doing, || {
+            let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
+            let find = doc! {"_id": user.as_str()};
+            async move { Ok(days.find_one(find).await?) }
+        });
+        match found.await? {
+            None => Ok(Vec::new()),
+            Some(document) => RawStack::read(document.as_bytes())
+                .and_then(|stack| stack.map_or(Ok(Vec::new()), |stack| stack.entries()))
+                .map_err(|error| Error::corrupt(format!("a stack of {day}"), error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{EventType, Id, ObjectId};
+
+    fn event(o: &str) -> Event {
+        Event {
+            t: EventType::stored("T"),
+            o: ObjectId::stored(o),
+            i: Some(Id::from_bytes([1; 12])),
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_added_in_list_order_as_far_as_there_is_room() {
+        let list = ["a", "b", "c", "d"].map(event);
+        let standing = [Entry::Other, Entry::Event(event("b"))];
+        let plan = Plan::of(&list, &standing, 4);
+        assert_eq!(plan.add, [event("a"), event("c")]);
+        assert_eq!(plan.capped, [3]);
+        let full = Plan::of(&list, &standing, 2);
+        assert_eq!((full.add.len(), full.capped), (0, vec![0, 2, 3]));
+    }
+
+    #[test]
+    fn an_entry_named_twice_is_added_once() {
+        let list = [event("a"), event("a")];
+        let plan = Plan::of(&list, &[], 1);
+        assert_eq!(
+            plan,
+            Plan {
+                add: vec![event("a")],
+                capped: vec![]
+            }
+        );
+    }
+
+    #[test]
+    fn a_statement_needs_room_for_its_whole_list() {
+        let list = ["a", "b", "c"].map(event);
+        assert_eq!(Statement::new(&list, 1_000).room, "events.997");
+        assert_eq!(Statement::new(&list, 3).room, "events.0");
+        assert!(Statement::new(&list, 3).fits && !Statement::new(&list, 2).fits);
+        let twice = [event("a"), event("b"), event("a")];
+        assert_eq!(Statement::new(&twice, 1_000).room, "events.998");
+    }
+}
