@@ -6,6 +6,7 @@
 mod api;
 mod cycle;
 mod failover;
+mod mongo_faults;
 mod services;
 mod store_laws;
 mod support;

@@ -2,9 +2,11 @@
 //!
 //! The rule: no test is skipped silently. Without a server it fails, and says how to give it one.
 
+use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use bson::doc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tidings::store::mongo::{Mongo, MongoOptions};
@@ -16,17 +18,71 @@ const URL: &str = "TIDINGS_TEST_MONGO";
 
 /// Runs a test on a fresh database and drops it when the test ends, however it ends.
 pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
+    on_fresh_database(MongoOptions::default(), |fresh, _, _| test(fresh)).await;
+}
+
+/// A fresh store whose server can be made to misbehave towards it.
+pub struct Faulty {
+    fresh: Fresh,
+    admin: mongodb::Database,
+    name: String,
+}
+
+impl Deref for Faulty {
+    type Target = Fresh;
+
+    fn deref(&self) -> &Fresh {
+        &self.fresh
+    }
+}
+
+impl Faulty {
+    /// The next so many commands of this store meet this fault: the `data` of the server's `failCommand`.
+    pub async fn fails(&self, times: i32, mut fault: bson::Document) {
+        fault.insert("appName", &self.name);
+        self.fail_point(doc! {"times": times}.into(), fault).await;
+    }
+
+    async fn fail_point(&self, mode: bson::Bson, data: bson::Document) {
+        let command = doc! {"configureFailPoint": "failCommand", "mode": mode, "data": data};
+        self.admin.run_command(command).await.unwrap();
+    }
+}
+
+/// Runs a test on a fresh database of a server that misbehaves. One at a time: a server has one such fail point.
+pub async fn faulty(options: MongoOptions, test: impl AsyncFnOnce(&Faulty)) {
+    static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let alone = ALONE.lock().await;
+    on_fresh_database(options, async |fresh, client: mongodb::Client, name| {
+        let admin = client.database("admin");
+        let faulty = Faulty { fresh, admin, name };
+        test(&faulty).await;
+        faulty.fail_point("off".into(), doc! {}).await;
+    })
+    .await;
+    drop(alone);
+}
+
+/// Stores name themselves to the server as their database is called.
+async fn on_fresh_database(
+    options: MongoOptions,
+    test: impl AsyncFnOnce(Fresh, mongodb::Client, String),
+) {
     let name = format!("tidings_test_{}", bson::oid::ObjectId::new());
     let url = with_database(&server(), &name);
-    let database = mongodb::Client::with_uri_str(&url)
-        .await
-        .unwrap()
-        .database(&name);
+    let client = mongodb::Client::with_uri_str(&url).await.unwrap();
+    let database = client.database(&name);
     let cleared = database.clone();
     let clear = Arc::new(move || -> BoxFuture<'static, ()> { Box::pin(empty(cleared.clone())) });
-    let fresh = Fresh::new(open(&url).await, open(&url).await, clear);
+    let and = if url.ends_with('?') { "" } else { "&" };
+    // Where a fault only pretends that the primary changed, the driver waits for its next heartbeat.
+    let url = format!("{url}{and}appName={name}&heartbeatFrequencyMS=500");
+    let (store, second) = (open(&url, &options).await, open(&url, &options).await);
+    let fresh = Fresh::new(store, second, clear);
 
-    let outcome = AssertUnwindSafe(test(fresh)).catch_unwind().await;
+    let outcome = AssertUnwindSafe(test(fresh, client, name))
+        .catch_unwind()
+        .await;
 
     database.drop().await.unwrap();
     if let Err(panic) = outcome {
@@ -41,7 +97,7 @@ async fn empty(database: mongodb::Database) {
         if name.starts_with("notifications_") {
             collection.drop().await.unwrap();
         } else {
-            collection.delete_many(bson::doc! {}).await.unwrap();
+            collection.delete_many(doc! {}).await.unwrap();
         }
     }
 }
@@ -63,8 +119,8 @@ fn server() -> String {
     url
 }
 
-async fn open(url: &str) -> Arc<Mongo> {
-    let store = Mongo::connect(url, MongoOptions::default()).await.unwrap();
+async fn open(url: &str, options: &MongoOptions) -> Arc<Mongo> {
+    let store = Mongo::connect(url, options.clone()).await.unwrap();
     store.prepare().await.unwrap();
     Arc::new(store)
 }

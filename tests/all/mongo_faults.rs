@@ -1,0 +1,285 @@
+//! What only a database over a network does: answers that get lost, primaries that step down,
+//! cursors that vanish.
+//!
+//! The rule: the server itself misbehaves, by its fail points, on the connections of one test. A
+//! write concern error comes after the write was applied: so the store hears of a failure where
+//! there was none, sends the command again, and must still tell the truth.
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use tidings::domain::delivery::Settlement;
+use tidings::domain::{DeliveryState, Progress};
+use tidings::store::mongo::MongoOptions;
+use tidings::store::{Accepted, Error};
+
+use crate::support::mongo::{Faulty, faulty};
+use crate::support::*;
+
+const ROOMY: usize = 1_000;
+
+/// Pushes insert or update, as they see fit.
+const PUSH: &str = "insert update";
+
+fn commands(names: &str) -> Vec<&str> {
+    names.split(' ').collect()
+}
+
+/// Applied, and then reported as failed because the primary is on its way down.
+fn unheard(command: &str) -> Document {
+    doc! {"failCommands": commands(command), "writeConcernError": {"code": 91, "errmsg": "shutting down"}}
+}
+
+/// Refused with this code before anything is done.
+fn refused(command: &str, code: i32) -> Document {
+    doc! {"failCommands": commands(command), "errorCode": code}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_was_applied_and_reported_as_failed_stands_once() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let everybody = people(1_500);
+        store.fails(1, unheard(PUSH)).await;
+
+        let pushed = store
+            .push(today(), ROOMY, &push_to_all(&everybody, events(3, 1)))
+            .await;
+
+        assert_eq!(pushed.unwrap().capped, []);
+        let found = store.everybody(None, 100).await;
+        assert_eq!(found.len(), everybody.len());
+        for person in found {
+            assert_eq!(person.stacks[0].entries, entries(events(3, 1)));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_did_not_fit_is_told_though_the_answer_was_lost() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let ada = user("ada");
+        store
+            .push(today(), 4, &push_to(&ada, events(3, 1)))
+            .await
+            .unwrap();
+        store.fails(3, unheard(PUSH)).await;
+
+        let pushed = store
+            .push(today(), 4, &push_to(&ada, events(3, 2)))
+            .await
+            .unwrap();
+
+        assert_eq!(pushed.capped, [(0, vec![1, 2])]);
+        assert_eq!(store.entries_of(&ada, today()).await.len(), 4);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_outlives_lost_connections_and_elections() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let ada = user("ada");
+        let lost = doc! {"failCommands": ["create", "insert"], "closeConnection": true};
+        let faults = [
+            lost,
+            refused(PUSH, 10107),
+            refused(PUSH, 11602),
+            refused("create", 91),
+        ];
+        for (n, fault) in (1..).zip(faults) {
+            store.fails(2, fault).await;
+            store
+                .push(today().back(n), ROOMY, &push_to(&ada, events(2, n)))
+                .await
+                .unwrap();
+        }
+
+        let stacks = store.stacks_of(&ada).await;
+        assert_eq!(stacks.len(), 4);
+        assert!(stacks.iter().all(|stack| stack.entries.len() == 2));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_marker_that_was_written_and_reported_as_failed_stands_once() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let ada = user("ada");
+        store
+            .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+            .await
+            .unwrap();
+        store.fails(1, unheard("update")).await;
+
+        store.mark(&[mark(&ada, today(), id(90), 2)]).await.unwrap();
+
+        assert_eq!(store.entries_of(&ada, today()).await.len(), 3);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_whose_acceptance_was_not_heard_is_new_and_stands_once() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        store.accept(&[fanout(1)]).await.unwrap();
+        store.fails(1, unheard("insert")).await;
+
+        let again = tidings::domain::Fanout {
+            key: fanout(1).key,
+            ..fanout(3)
+        };
+        let answers = store.accept(&[fanout(2), again]).await.unwrap();
+
+        let known = Accepted::Known(Box::new(fanout(1)));
+        assert_eq!(answers, [Accepted::New, known]);
+        assert_eq!(store.backlog().await.unwrap().pending, 2);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_and_a_save_that_were_not_heard_are_told_as_done() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let (now, until) = (noon(), noon() + minutes(1));
+        store.accept(&[fanout(1), fanout(2)]).await.unwrap();
+
+        store.fails(1, unheard("update")).await;
+        let claimed = store.claim_fanouts("one", now, until, 10).await.unwrap();
+        store.fails(1, unheard("update")).await;
+        let done = Progress {
+            done: true,
+            ..Progress::default()
+        };
+        let asked = [(id(1), done.clone()), (id(9), done)];
+        let saved = store.save_fanouts("one", until, &asked).await.unwrap();
+
+        assert_eq!(claimed.len(), 2);
+        assert_eq!(saved, [true, false]);
+        assert_eq!(store.backlog().await.unwrap().done, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_whose_opening_was_not_heard_counts_as_opened() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let (mine, other) = (
+            delivery("ada", "2014-04-22", "one"),
+            delivery("bob", "2014-04-22", "two"),
+        );
+        store.open(&[other]).await.unwrap();
+        store.fails(1, unheard("insert")).await;
+
+        let taken = delivery("bob", "2014-04-22", "one");
+        let opened = store.open(&[mine, taken]).await.unwrap();
+
+        assert_eq!(opened, [true, false]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mail_that_is_sent_once_is_counted_once_though_the_answer_was_lost() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let row = delivery("ada", "2014-04-22", "one");
+        store.open(std::slice::from_ref(&row)).await.unwrap();
+        let until = noon() + minutes(9);
+
+        store.fails(1, unheard("update")).await;
+        let sending = store
+            .sending("one", until, std::slice::from_ref(&row.id))
+            .await
+            .unwrap();
+        store.fails(1, unheard("update")).await;
+        let sent = Settlement {
+            id: row.id.clone(),
+            state: DeliveryState::Sent,
+            items: 1,
+            provider_id: None,
+            reason: None,
+        };
+        let settled = store.settle("one", noon(), &[sent]).await.unwrap();
+
+        assert_eq!((sending, settled), (vec![true], vec![true]));
+        assert_eq!(store.delivery(&row.id).await.unwrap().unwrap().attempts, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_whose_taking_was_not_heard_is_taken() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        store.fails(2, unheard("update")).await;
+
+        let until = lease("one", noon() + minutes(1));
+        let taken = store.lease("digest", &until, noon()).await.unwrap();
+        let other = store
+            .second()
+            .lease("digest", &lease("two", until.until), noon())
+            .await
+            .unwrap();
+
+        assert_eq!((taken, other), (true, false));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scan_goes_on_where_its_cursors_were_lost() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let everybody = people(3_500);
+        for back in 0..2 {
+            let pushes = push_to_all(&everybody, events(1, 1));
+            store
+                .push(today().back(back), ROOMY, &pushes)
+                .await
+                .unwrap();
+        }
+        for fault in [
+            refused("getMore", 43),
+            refused("find", 11600),
+            refused("getMore", 10107),
+        ] {
+            store.fails(3, fault).await;
+
+            let found = store.everybody(None, 300).await;
+
+            let users: Vec<_> = found.iter().map(|person| person.user.clone()).collect();
+            assert_eq!(users, everybody);
+            assert!(found.iter().all(|person| person.stacks.len() == 2));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_pass_is_an_error_at_once_and_patience_has_an_end() {
+    let brief = MongoOptions {
+        patience: Duration::from_secs(2),
+        ..MongoOptions::default()
+    };
+    faulty(brief, async |store: &Faulty| {
+        let cause = async |fault: Document, times: i32| {
+            store.fails(times, fault).await;
+            let pushes = push_to(&user("ada"), events(1, 1));
+            match store.push(today(), ROOMY, &pushes).await.unwrap_err() {
+                Error::Database { doing, cause } => format!("{doing}: {cause}"),
+                other => panic!("{other}"),
+            }
+        };
+
+        let unauthorised = cause(refused(PUSH, 13), 1).await;
+        let away = cause(refused(PUSH, 91), 1_000).await;
+
+        assert!(
+            unauthorised.starts_with("pushing onto the stacks of 20140422: code 13:"),
+            "{unauthorised}"
+        );
+        assert!(
+            away.starts_with("pushing onto the stacks of 20140422: code 91:"),
+            "{away}"
+        );
+    })
+    .await;
+}
