@@ -129,7 +129,7 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
             })
             .collect();
         let mark_all = async {
-            for chunk in marks.chunks(1_000) {
+            for chunk in marks.chunks(10_000) {
                 world.store.mark(chunk).await.expect("marked");
             }
         };

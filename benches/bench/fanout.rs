@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use tidings::domain::{Audience, EventType, FollowKey, ObjectId, UserId};
+use tidings::domain::{Audience, Day, Event, EventType, FollowKey, Id, ObjectId, UserId};
 use tidings::services::Silent;
 use tidings::services::notify::Request;
+use tidings::store::{Pushes, Stacks};
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
 use crate::rivals;
-use crate::world::{World, bare, driver, people, url};
+use crate::world::{World, bare, driver, now, people, url};
 
 fn request(audience: Audience, object: &str) -> Request {
     let (kind, objects) = (
@@ -46,14 +47,24 @@ async fn carry(world: &World, audience: Audience) -> Duration {
     took
 }
 
-/// A day nobody has written to.
+/// A day to which nobody in the audience has been written; its collection stands, as it does from a day's first event on.
 async fn fresh_day(world: &World) {
-    tidings::store::Days::drop_day(
-        world.store.as_ref(),
-        tidings::domain::Day::of(crate::world::now()),
-    )
-    .await
-    .expect("a fresh day");
+    let day = Day::of(now());
+    world.store.drop_day(day).await.expect("a fresh day");
+    let event = Event {
+        t: EventType::stored("T"),
+        o: ObjectId::stored("first"),
+        i: Some(Id::at(now(), [1; 8])),
+    };
+    let first = Pushes {
+        lists: vec![vec![event]],
+        people: vec![(UserId::stored("first"), 0)],
+    };
+    world
+        .store
+        .push(day, 1_000, &first)
+        .await
+        .expect("the day's first event");
 }
 
 pub async fn fan_out(standalone: bool) {
