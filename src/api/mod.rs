@@ -1,7 +1,7 @@
 //! Third floor: the HTTP face.
 //!
-//! The rule: handlers parse ([`uri`], [`body`]), call one service, and show what it answers; whatever is wrong ends as a [`problem`]. The table
-//! of routes below is all there is; `openapi.json` describes each of them, and a test compares the two. Begin with [`events`] and [`feed`].
+//! The rule: handlers parse (`uri`, `body`), call one service, and show what it answers; whatever is wrong ends as a [`problem`]. The table
+//! of routes below is all there is; `openapi.json` describes each of them, and a test compares the two. Begin with `events` and `feed`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -118,9 +118,10 @@ pub struct Bound {
 }
 
 /// Takes the configured address. From then on connections wait until [`Bound::run`]. Needs a Tokio runtime.
-pub fn bind(app: App, key: &str) -> anyhow::Result<Bound> {
+pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
+    let key = key.as_ref().trim();
     anyhow::ensure!(
-        !key.trim().is_empty(),
+        !key.is_empty(),
         "the server key is empty, and would let everybody in"
     );
     let wanted = app.config.server.listen;
@@ -131,7 +132,7 @@ pub fn bind(app: App, key: &str) -> anyhow::Result<Bound> {
             .context("asking for the own address")?,
         listener,
         app,
-        key: auth::Key::new(key.trim()),
+        key: auth::Key::new(key),
     })
 }
 
@@ -181,7 +182,11 @@ impl Bound {
 }
 
 /// Takes the configured address and serves until `stop` turns true.
-pub async fn serve(app: App, key: &str, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+pub async fn serve(
+    app: App,
+    key: impl AsRef<str>,
+    stop: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
     bind(app, key)?.run(stop).await
 }
 

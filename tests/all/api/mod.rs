@@ -38,6 +38,7 @@ mod events;
 mod feed;
 mod health;
 mod key;
+mod logs;
 mod objects;
 mod stop;
 mod users;

@@ -1,0 +1,90 @@
+//! P8: what is logged tells how requests end, and names nobody.
+
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use serde_json::json;
+use tracing_subscriber::EnvFilter;
+
+use super::{Api, KEY, answer};
+use crate::support::town::Town;
+use crate::support::{FailingStore, Fault, Fresh, Then};
+
+on_sqlite! {
+    a_log_tells_how_requests_end_and_names_nobody
+}
+
+/// Everything that this process logs from now on.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+static LOG: LazyLock<Log> = LazyLock::new(|| {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new("warn,tidings=trace"))
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    log
+});
+
+/// Names that nothing else in this process uses.
+const PERSON: &str = "who.is.this@private.example";
+
+async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
+    let log = LazyLock::force(&LOG);
+    let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
+    let down = FailingStore::new(town.store.clone(), 3, Fault::Refused, Then::StaysDown);
+    let api = Api::with_store(town, &(down as _));
+    let (user, feed) = (
+        format!("/v1/users/{PERSON}"),
+        format!("/v1/users/{PERSON}/feed?type={PERSON}"),
+    );
+    let record = json!({"email": PERSON, "name": PERSON, "confirmed": true});
+
+    let statuses = [
+        api.put(&user, record.clone()).await.status,
+        api.put(&user, json!({"email": [PERSON]})).await.status,
+        api.get(&format!("{user}?{PERSON}=1")).await.status,
+        answer(
+            api.anonymous("GET", &user)
+                .bearer_auth(format!("{KEY}{PERSON}")),
+        )
+        .await
+        .status,
+        api.get(&format!("/{PERSON}")).await.status,
+        api.get(&feed).await.status,
+        api.get(&feed).await.status,
+        api.put(&user, record).await.status,
+    ];
+
+    assert_eq!(statuses, [204, 400, 400, 401, 404, 200, 503, 503]);
+    let told = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(
+        told.contains("route=\"/v1/users/{id}/feed\" status=503 code=\"store_unavailable\""),
+        "{told}"
+    );
+    assert!(
+        told.contains("calling windows: the test wanted it to fail"),
+        "{told}"
+    );
+    assert!(told.contains("status=400 code=\"invalid_body\""), "{told}");
+    for secret in ["who.is", "private", KEY] {
+        let line = told.lines().find(|line| line.contains(secret));
+        assert_eq!(line, None, "{secret} is in the log");
+    }
+    api.stop().await;
+}
