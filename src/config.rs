@@ -14,6 +14,7 @@ use toml::{Table, Value};
 use crate::domain::digest::Caps;
 use crate::domain::{Address, Cadence, EventType, ModelName, Policies, Policy, Route, Schedule};
 
+mod paths;
 mod reader;
 
 use reader::Reader;
@@ -157,6 +158,7 @@ impl Config {
                 Ok(table) => overlay(&mut merged, table),
                 Err(problem) => problems.push(problem),
             }
+            paths::begin_at(&mut merged, file.parent().unwrap_or(Path::new("")));
         }
         for (name, text) in &sources.environment {
             match option_of_variable(name) {

@@ -64,6 +64,28 @@ fn the_environment_lies_over_the_file_and_flags_over_both() {
 }
 
 #[test]
+fn relative_paths_begin_at_the_folder_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidings.toml");
+    std::fs::write(&file, "[mail]\ntemplates = \"/srv/templates\"").unwrap();
+    let flag = ("mail.outbox".to_owned(), "here".to_owned());
+
+    let config = Config::load(&Sources {
+        file: Some(file),
+        flags: vec![flag],
+        ..Sources::default()
+    })
+    .unwrap();
+
+    assert_eq!(
+        config.store,
+        StoreUrl::Sqlite(folder.path().join("tidings.db"))
+    );
+    assert_eq!(config.mail.templates, Some("/srv/templates".into()));
+    assert_eq!(config.mail.outbox, PathBuf::from("here"));
+}
+
+#[test]
 fn a_variable_that_sets_nothing_is_an_error() {
     let environment = vec![("TIDINGS_DIGEST_HUOR".to_owned(), "7".to_owned())];
     let problems = Config::load(&Sources {

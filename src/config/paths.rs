@@ -1,0 +1,32 @@
+//! Where relative paths begin.
+//!
+//! The rule: those of a file, and the defaults beside it, begin at the file's folder, so that a command means the same wherever it is started.
+//! Those of the environment and of flags begin where the command is started, as whoever types them expects.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::StoreUrl;
+
+/// Lets the relative paths of this table begin at this folder.
+pub fn begin_at(table: &mut Table, folder: &Path) {
+    for (section, key) in [
+        ("mail", "outbox"),
+        ("mail", "templates"),
+        ("server", "key_file"),
+    ] {
+        if let Some(Value::String(path)) = table
+            .get_mut(section)
+            .and_then(|section| section.get_mut(key))
+            && !path.is_empty()
+        {
+            *path = folder.join(&*path).display().to_string();
+        }
+    }
+    if let Some(Value::String(store)) = table.get_mut("store")
+        && let Some(StoreUrl::Sqlite(path)) = StoreUrl::parse(store)
+    {
+        *store = format!("sqlite:{}", folder.join(path).display());
+    }
+}
