@@ -7,7 +7,9 @@ use chrono::{DateTime, Utc};
 use super::Result;
 use super::catalogue::Catalogue;
 use crate::clock::Clock;
-use crate::domain::{Day, Delivery, ObjectId, Policies, Position, Schedule, User, UserId, Window};
+use crate::domain::{
+    Cadence, Day, Delivery, ObjectId, Policies, Position, Schedule, User, UserId, Window,
+};
 use crate::store::{Deliveries, Directory, Objects, People, Stacks};
 
 pub struct Explain {
@@ -59,6 +61,8 @@ pub enum Why {
     Withdrawn,
     /// The person's or the type's route is not the digest, or was chosen after it happened.
     NotForDigest,
+    /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and `schedule`.
+    NoDigest,
     /// It will be in the next digest.
     NextDigest,
 }
@@ -70,6 +74,7 @@ impl Why {
             Self::Repeated => "is told once already",
             Self::Withdrawn => "no longer applies",
             Self::NotForDigest => "is not routed to the digest",
+            Self::NoDigest => "waits: no digest goes to them",
             Self::NextDigest => "will be in the next digest",
         }
     }
@@ -93,6 +98,9 @@ impl Explain {
         let deliveries = self.deliveries.deliveries_of(user, 10).await?;
         let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
+        let gets_digests = record.as_ref().is_some_and(|user| {
+            user.mailable().is_ok() && user.schedule(&self.schedule).cadence != Cadence::Never
+        });
         for person in &found {
             catalogue
                 .load(
@@ -125,6 +133,8 @@ impl Explain {
                         Why::Withdrawn
                     } else if !wanted {
                         Why::NotForDigest
+                    } else if !gets_digests {
+                        Why::NoDigest
                     } else {
                         Why::NextDigest
                     };

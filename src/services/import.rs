@@ -207,7 +207,7 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
 
 fn parse(kind: &Kind, line: &[u8]) -> std::result::Result<Record, String> {
     fn from<'a, T: Deserialize<'a>>(line: &'a [u8]) -> std::result::Result<T, String> {
-        serde_json::from_slice(line).map_err(|error| error.to_string())
+        serde_json::from_slice(line).map_err(|error| without_line(&error))
     }
     match kind {
         Kind::Users => {
@@ -243,6 +243,17 @@ fn parse(kind: &Kind, line: &[u8]) -> std::result::Result<Record, String> {
             request.check().map_err(|error| error.to_string())?;
             Ok(Record::Event(Box::new(request)))
         }
+    }
+}
+
+/// What JSON's reader says of one line: it calls every line the first.
+fn without_line(error: &serde_json::Error) -> String {
+    let told = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match told.strip_suffix(&place) {
+        Some(what) if error.is_data() => what.to_owned(),
+        Some(what) => format!("{what} at column {}", error.column()),
+        None => told,
     }
 }
 
