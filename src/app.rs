@@ -4,6 +4,7 @@
 //! ([`App::assemble`]); everything else asks [`App::open`].
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -84,6 +85,11 @@ impl App {
             renderer,
             owner,
         })
+    }
+
+    /// The folder mails are written to, if that is what becomes of them.
+    pub fn outbox(&self) -> Option<&Path> {
+        (self.mailer.name() == "outbox").then_some(self.config.mail.outbox.as_path())
     }
 
     pub fn notify(&self) -> Notify {

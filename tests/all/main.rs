@@ -4,6 +4,7 @@
 //! what tests are built from, and [`store_laws`] for what every store must keep.
 
 mod api;
+mod cli;
 mod cycle;
 mod failover;
 mod mongo_faults;

@@ -1,0 +1,135 @@
+//! `tidings archive`: drops old days, after exporting them where that is asked for.
+
+use std::path::PathBuf;
+
+use clap::Args as Arguments;
+
+use super::exit::Exit;
+use super::progress::Bar;
+use super::screen::{Ink, Screen};
+use super::words;
+use crate::app::App;
+use crate::services::archive::{DayReport, Effect, Fate, Protection, Request};
+
+/// Drop old days whole, exporting them first if you like
+///
+/// Days in the window stay whatever you say. An older day stays too while a fan-out writes to it, or while it holds what somebody
+/// should have been mailed, unless forced; then the exit code is 3.
+#[derive(Debug, Arguments)]
+pub struct Args {
+    /// How old a day must be to go [default: archive.keep, 30d]
+    #[arg(long, value_name = "DURATION")]
+    keep: Option<String>,
+    /// Write each day to a file in this folder first, verified before the day goes
+    #[arg(long, value_name = "DIR")]
+    export: Option<PathBuf>,
+    /// Say what would go, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Drop what is protected as well; nothing in the window
+    #[arg(long)]
+    force: bool,
+    /// Answer in JSON, one line a day
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub fn options(&self) -> Vec<(String, String)> {
+        let keep = self.keep.clone();
+        keep.map(|keep| ("archive.keep".to_owned(), keep))
+            .into_iter()
+            .collect()
+    }
+
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let request = Request {
+            keep: app.config.archive_keep,
+            export: self.export.clone(),
+            effect: if self.dry_run {
+                Effect::Rehearse
+            } else {
+                Effect::Drop
+            },
+            protection: if self.force {
+                Protection::Force
+            } else {
+                Protection::Keep
+            },
+        };
+        let days = app
+            .archive()
+            .run(&request, &Bar::new("days looked at"))
+            .await?;
+        for day in &days {
+            if self.json {
+                screen.json(day)?;
+            } else if let Some(what) = self.fate(screen, day) {
+                screen.line(format!("{}  {what}", day.day.start().date_naive()))?;
+            }
+        }
+        if !self.json {
+            screen.line(self.summary(&days))?;
+        }
+        let kept = days.iter().any(|day| protected(&day.fate));
+        Ok(if kept { Exit::Partly } else { Exit::Done })
+    }
+
+    /// What became of a day; days that are too young are only counted.
+    fn fate(&self, screen: &Screen, report: &DayReport) -> Option<String> {
+        let stacks = words::count(report.stacks, "stack", "stacks");
+        let kept = screen.ink(Ink::Warning, "kept:");
+        Some(match &report.fate {
+            Fate::InWindow | Fate::Young => return None,
+            Fate::Busy => {
+                format!("{kept} a fan-out still writes to it (tidings worker --once finishes it)")
+            }
+            Fate::Unmailed { people, events } => {
+                let who = words::count(*people, "person", "people");
+                let what = words::count(*events, "event", "events");
+                format!(
+                    "{kept} {who} should have been mailed {what} (--force drops it all the same)"
+                )
+            }
+            Fate::Dropped { file } => {
+                let dropped = if self.dry_run { "would go" } else { "dropped" };
+                let file = file.as_ref().map(|file| {
+                    let to = if self.dry_run { "to" } else { "kept in" };
+                    format!(", {to} {}", file.display())
+                });
+                format!("{dropped}, {stacks}{}", file.unwrap_or_default())
+            }
+        })
+    }
+
+    fn summary(&self, days: &[DayReport]) -> String {
+        let count =
+            |which: fn(&Fate) -> bool| days.iter().filter(|day| which(&day.fate)).count() as u64;
+        let dropped = count(|fate| matches!(fate, Fate::Dropped { .. }));
+        let stacks: u64 = days
+            .iter()
+            .filter(|day| matches!(day.fate, Fate::Dropped { .. }))
+            .map(|day| day.stacks)
+            .sum();
+        let what = format!(
+            "{} with {}",
+            words::count(dropped, "day", "days"),
+            words::count(stacks, "stack", "stacks")
+        );
+        let head = match (dropped, self.dry_run) {
+            (0, _) => "nothing to drop".to_owned(),
+            (_, true) => format!("{what} would go"),
+            (_, false) => format!("{what} dropped"),
+        };
+        words::list([
+            Some(format!("archive: {head}")),
+            words::some(count(protected), "protected"),
+            words::some(count(|fate| *fate == Fate::Young), "not old enough"),
+            words::some(count(|fate| *fate == Fate::InWindow), "in the window"),
+        ])
+    }
+}
+
+fn protected(fate: &Fate) -> bool {
+    matches!(fate, Fate::Busy | Fate::Unmailed { .. })
+}

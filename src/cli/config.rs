@@ -1,0 +1,36 @@
+//! `tidings config`: what is configured, or what can be.
+
+use clap::Args as Arguments;
+
+use super::exit::Exit;
+use super::global::Global;
+use super::screen::Screen;
+use crate::config::DEFAULTS;
+
+/// Show the configuration that counts, with secrets hidden
+///
+/// Later wins: the defaults, then tidings.toml, then the environment (TIDINGS_DIGEST_HOUR sets digest.hour), then flags.
+#[derive(Debug, Arguments)]
+pub struct Args {
+    /// Show every option with its default and what it means, fit to begin a tidings.toml with
+    #[arg(long)]
+    defaults: bool,
+}
+
+impl Args {
+    pub fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+        if self.defaults {
+            screen.line(DEFAULTS.trim_end())?;
+            return Ok(Exit::Done);
+        }
+        let config = global.load(Vec::new())?;
+        let file = global
+            .file()
+            .map_or("no file".to_owned(), |file| file.display().to_string());
+        screen.line(format!(
+            "# From the defaults, {file}, the environment and flags."
+        ))?;
+        screen.line(config.redacted().trim_end())?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,245 @@
+//! `tidings digest`: mails the digests that are due; made for a cron line.
+//!
+//! The rule: one line says what came of it, fit for the mail that cron sends; what went wrong is told on standard error, with how often.
+
+use std::path::Path;
+
+use chrono::{DateTime, Utc};
+use clap::{Args as Arguments, ValueEnum};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::progress::Bar;
+use super::screen::Screen;
+use super::stop::Stop;
+use super::{time, words};
+use crate::app::App;
+use crate::domain::{Cadence, UserId};
+use crate::services::deliver::Tally;
+use crate::services::digest::{Effect, Report, Request, Timing};
+
+/// Mail the digests that are due
+///
+/// Carries out pending fan-outs first, finishes what an earlier run left, and mails whoever is due once a period, however often
+/// it runs. So an hourly cron line is all that digests need:  0 * * * *  tidings digest
+#[derive(Debug, Arguments)]
+pub struct Args {
+    /// Only people on this cadence
+    #[arg(long, value_enum)]
+    cadence: Option<Often>,
+    /// Say how many would be mailed, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Only these people
+    #[arg(long, value_name = "USER", num_args = 1..)]
+    user: Vec<UserId>,
+    /// As if it were this time
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    at: Option<DateTime<Utc>>,
+    /// At most so many mails
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Do not wait for people's hours: everybody who has something pending and had no mail this period
+    #[arg(long)]
+    now: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Often {
+    Weekly,
+    Daily,
+}
+
+impl From<Often> for Cadence {
+    fn from(often: Often) -> Self {
+        match often {
+            Often::Weekly => Self::Weekly,
+            Often::Daily => Self::Daily,
+        }
+    }
+}
+
+/// What a script is told.
+#[derive(Serialize)]
+struct Answer<'a> {
+    at: DateTime<Utc>,
+    dry_run: bool,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
+        let request = self.request();
+        if !self.dry_run {
+            let bar = Bar::new("people reached").until(stop.clone());
+            app.fanouts().drain(&bar).await?;
+        }
+        let bar = Bar::new("people looked at").until(stop.clone());
+        let report = app.digests().run(&request, &bar).await?;
+        drop(bar);
+        let stopped = *stop.borrow();
+        if stopped {
+            app.worker().release().await?;
+        }
+        let at = request.at.unwrap_or_else(|| app.clock.now());
+        if self.json {
+            screen.json(&Answer {
+                at,
+                dry_run: self.dry_run,
+                report: &report,
+            })?;
+        } else {
+            screen.line(format!(
+                "digest {} UTC: {}",
+                words::minute(at),
+                sentence(&report, &request, app.outbox())
+            ))?;
+        }
+        reasons(&report.mails, screen)?;
+        if stopped {
+            screen.warning(
+                "stopped before everybody was looked at; the next run goes on from there",
+            )?;
+            return Ok(Exit::Partly);
+        }
+        Ok(exit(&report.mails))
+    }
+
+    fn request(&self) -> Request {
+        Request {
+            at: self.at,
+            cadence: self.cadence.map(Cadence::from),
+            users: Some(self.user.clone()).filter(|users| !users.is_empty()),
+            limit: self.limit,
+            timing: if self.now {
+                Timing::Now
+            } else {
+                Timing::WhenDue
+            },
+            effect: if self.dry_run {
+                Effect::Rehearse
+            } else {
+                Effect::Send
+            },
+        }
+    }
+}
+
+/// 3 if some left and some did not, 1 if none did.
+pub fn exit(mails: &Tally) -> Exit {
+    Exit::of(mails.sent, mails.failed + mails.unknown + mails.deferred)
+}
+
+/// Why mails did not leave, with how often.
+pub fn reasons(mails: &Tally, screen: &mut Screen) -> std::io::Result<()> {
+    for (reason, times) in &mails.reasons {
+        screen.warning(format!(
+            "{}: {reason}",
+            words::count(*times, "mail", "mails")
+        ))?;
+    }
+    Ok(())
+}
+
+/// `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00), 12 unconfirmed`.
+fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String {
+    let done = if request.effect == Effect::Rehearse {
+        rehearsed(report)
+    } else {
+        words::list([
+            Some(due(report)),
+            sent(&report.mails, outbox),
+            report.limited.then(|| "stopped at the limit".to_owned()),
+        ])
+    };
+    let left = left(report, request);
+    if left.is_empty() {
+        done
+    } else {
+        format!("{done}; {left}")
+    }
+}
+
+fn due(report: &Report) -> String {
+    match report.due {
+        0 if report.people == 0 => "nobody has anything new".into(),
+        0 => "nobody due".into(),
+        due => format!("{} due", words::number(due)),
+    }
+}
+
+fn rehearsed(report: &Report) -> String {
+    match report.due {
+        0 => format!("{} (dry run)", due(report)),
+        due => format!(
+            "{} due, would be mailed {} (dry run{})",
+            words::number(due),
+            words::count(report.events, "event", "events"),
+            if report.limited {
+                ", up to the limit"
+            } else {
+                ""
+            }
+        ),
+    }
+}
+
+/// What became of mails, and where they lie if they were only written; nothing if there were none.
+pub fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
+    let sent = words::some(mails.sent, "sent").map(|sent| {
+        let events = words::count(mails.events, "event", "events");
+        let folder = outbox.map_or(String::new(), |folder| {
+            format!(" into {}", folder.display())
+        });
+        format!("{sent}{folder} ({events})")
+    });
+    let parts = words::list([
+        sent,
+        words::some(mails.failed, "failed"),
+        words::some(mails.unknown, "unknown"),
+        words::some(mails.canceled, "canceled"),
+        words::some(mails.deferred, "to be tried again"),
+    ]);
+    (!parts.is_empty()).then_some(parts)
+}
+
+/// Who was not mailed, and why.
+fn left(report: &Report, request: &Request) -> String {
+    let waiting = words::some(report.waiting, "waiting").map(|waiting| match report.next_due {
+        Some(next) => {
+            let hint = if report.due == 0 && request.timing == Timing::WhenDue {
+                "; --now does not wait"
+            } else {
+                ""
+            };
+            format!("{waiting} (next due {}{hint})", words::minute(next))
+        }
+        None => waiting,
+    });
+    let unmailable = report.unmailable.iter().map(|(why, count)| {
+        let why = if *why == "unknown" {
+            "without a record"
+        } else {
+            why
+        };
+        words::some(*count, why)
+    });
+    words::list(
+        [
+            waiting,
+            words::some(report.mailed_already, "mailed this period already"),
+            words::some(report.withdrawn, "with nothing left that applies"),
+            words::some(report.busy, "in another worker's hands"),
+        ]
+        .into_iter()
+        .chain(unmailable),
+    )
+}
+
+#[cfg(test)]
+#[path = "digest_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! The line that cron mails: every count that matters, and no zeros.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeZone;
+
+use super::*;
+
+fn report() -> Report {
+    Report {
+        people: 1_600,
+        pending: 1_556,
+        due: 1_234,
+        events: 9_000,
+        waiting: 310,
+        next_due: Some(Utc.with_ymd_and_hms(2014, 4, 29, 9, 0, 0).unwrap()),
+        unmailable: BTreeMap::from([("unconfirmed", 12)]),
+        mails: Tally {
+            sent: 1_230,
+            events: 8_990,
+            failed: 2,
+            canceled: 1,
+            unknown: 1,
+            ..Tally::default()
+        },
+        ..Report::default()
+    }
+}
+
+#[test]
+fn a_run_is_told_in_one_line_without_zeros() {
+    assert_eq!(
+        sentence(&report(), &Request::default(), None),
+        "1,234 due, 1,230 sent (8,990 events), 2 failed, 1 unknown, 1 canceled; \
+         310 waiting (next due 2014-04-29 09:00), 12 unconfirmed"
+    );
+    assert_eq!(exit(&report().mails), Exit::Partly);
+}
+
+#[test]
+fn when_nobody_is_due_the_line_says_when_somebody_is_and_how_not_to_wait() {
+    let waiting = Report {
+        due: 0,
+        events: 0,
+        mails: Tally::default(),
+        unmailable: BTreeMap::new(),
+        ..report()
+    };
+
+    assert_eq!(
+        sentence(&waiting, &Request::default(), None),
+        "nobody due; 310 waiting (next due 2014-04-29 09:00; --now does not wait)"
+    );
+    assert_eq!(exit(&waiting.mails), Exit::Done);
+}
+
+#[test]
+fn a_rehearsal_says_what_would_be_mailed() {
+    let request = Request {
+        effect: Effect::Rehearse,
+        ..Request::default()
+    };
+    let rehearsed = Report {
+        mails: Tally::default(),
+        ..report()
+    };
+
+    let line = sentence(&rehearsed, &request, None);
+
+    assert!(
+        line.starts_with("1,234 due, would be mailed 9,000 events (dry run); 310"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_run_in_which_no_mail_left_has_failed() {
+    let mails = Tally {
+        failed: 3,
+        ..Tally::default()
+    };
+    assert_eq!(exit(&mails), Exit::Failed);
+}
+
+#[test]
+fn mails_that_were_only_written_say_where_they_lie() {
+    let line = sentence(&report(), &Request::default(), Some(Path::new("outbox")));
+
+    assert!(
+        line.starts_with("1,234 due, 1,230 sent into outbox (8,990 events), 2 failed"),
+        "{line}"
+    );
+}

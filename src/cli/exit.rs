@@ -1,0 +1,181 @@
+//! How a command ends: its exit code, and how a failure is told.
+//!
+//! The rule: 0 is only for what was done. What was wrong with the request itself, before anything was changed, is 2; what went
+//! wrong on the way is 1; what went wrong for some is 3. A failure is one line of causes, and then what to do, where that is known.
+
+use std::process::ExitCode;
+
+use crate::config::Problems;
+use crate::domain::Invalid;
+use crate::{services, store};
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Done,
+    Failed,
+    /// Wrong usage, configuration or values: nothing was changed.
+    Usage,
+    /// Some of it was done, and some failed.
+    Partly,
+}
+
+impl Exit {
+    /// How it ended where so many things went well and so many did not.
+    pub(super) fn of(good: u64, bad: u64) -> Self {
+        match (good, bad) {
+            (_, 0) => Self::Done,
+            (0, _) => Self::Failed,
+            _ => Self::Partly,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Partly => 3,
+        })
+    }
+}
+
+/// The request itself makes no sense; clap could not see it.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(super) struct Usage {
+    what: String,
+    next: Option<String>,
+}
+
+impl Usage {
+    pub fn new(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            next: None,
+        }
+    }
+
+    /// With what to do instead.
+    pub fn instead(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+}
+
+/// Which exit code a failure is.
+pub fn of_failure(failure: &anyhow::Error) -> Exit {
+    let asked_wrong = failure.chain().any(|cause| {
+        cause.is::<Usage>()
+            || cause.is::<Problems>()
+            || cause.is::<Invalid>()
+            || matches!(
+                cause.downcast_ref(),
+                Some(services::Error::Invalid(_) | services::Error::Conflict(_))
+            )
+    });
+    if asked_wrong {
+        Exit::Usage
+    } else {
+        Exit::Failed
+    }
+}
+
+/// A failure as it is printed: what was being done, each cause, and what to do next where that is known.
+pub fn explain_failure(failure: &anyhow::Error) -> String {
+    let mut causes: Vec<String> = Vec::new();
+    for cause in failure.chain().map(ToString::to_string) {
+        // Some errors repeat what their cause says.
+        if causes.last().is_none_or(|before| !before.contains(&cause)) {
+            causes.push(cause);
+        }
+    }
+    let mut told = format!("error: {}\n", causes.join(": "));
+    if let Some(next) = advice(failure) {
+        told.push_str(&format!("  try: {next}\n"));
+    }
+    told
+}
+
+fn advice(failure: &anyhow::Error) -> Option<String> {
+    for cause in failure.chain() {
+        if let Some(usage) = cause.downcast_ref::<Usage>() {
+            return usage.next.clone();
+        }
+        if cause.is::<Problems>() {
+            return Some("tidings config --defaults, which shows every option".into());
+        }
+        if let Some(error) = cause.downcast_ref::<std::io::Error>()
+            && error.kind() == std::io::ErrorKind::AddrInUse
+        {
+            return Some("--listen 127.0.0.1:0, which takes a free port".into());
+        }
+        let of_store = match cause.downcast_ref() {
+            Some(services::Error::Store(error)) => Some(error),
+            _ => cause.downcast_ref::<store::Error>(),
+        };
+        match of_store {
+            Some(store::Error::Database { .. }) => {
+                return Some(
+                    "again, once the store can be reached; whatever was begun can be repeated"
+                        .into(),
+                );
+            }
+            Some(store::Error::Conflict { .. }) => {
+                return Some("moving one of the two away; nothing was overwritten".into());
+            }
+            Some(store::Error::Corrupt { .. } | store::Error::Unsupported(_)) | None => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_is_2_and_a_store_that_is_away_is_1() {
+        let value: anyhow::Error =
+            services::Error::from(Invalid::new("limit", 0, "is too small")).into();
+        let store: anyhow::Error =
+            services::Error::from(store::Error::database("reading", "gone")).into();
+
+        assert_eq!(of_failure(&value), Exit::Usage);
+        assert_eq!(of_failure(&value.context("feed")), Exit::Usage);
+        assert_eq!(of_failure(&store), Exit::Failed);
+    }
+
+    #[test]
+    fn a_failure_names_every_cause_once_and_what_to_do() {
+        let failure = Err::<(), _>(services::Error::from(store::Error::database(
+            "reading days",
+            "connection refused",
+        )))
+        .context("opening sqlite:x")
+        .unwrap_err();
+
+        assert_eq!(
+            explain_failure(&failure),
+            "error: opening sqlite:x: reading days: connection refused\n  \
+             try: again, once the store can be reached; whatever was begun can be repeated\n"
+        );
+    }
+
+    #[test]
+    fn all_good_is_done_all_bad_is_failed_and_a_mixture_is_partly() {
+        assert_eq!(
+            [
+                Exit::of(2, 0),
+                Exit::of(0, 2),
+                Exit::of(1, 1),
+                Exit::of(0, 0)
+            ],
+            [Exit::Done, Exit::Failed, Exit::Partly, Exit::Done]
+        );
+    }
+}

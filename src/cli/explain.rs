@@ -1,0 +1,252 @@
+//! `tidings explain`: why somebody did or did not get something.
+
+use chrono::{DateTime, Utc};
+use clap::Args as Arguments;
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::screen::{Ink, Screen};
+use super::table::{Column, Table};
+use super::words;
+use crate::app::App;
+use crate::domain::{Cadence, Delivery, Schedule, UserId};
+use crate::services::explain::{Explanation, Fate, Why};
+
+/// Explain why a person does or does not get something
+///
+/// Shows their record, every event of the window and what becomes of it, and their latest mails.
+#[derive(Debug, Arguments)]
+pub struct Args {
+    user: UserId,
+    /// Only this event: an object's id, or an item such as 20140422.17
+    event: Option<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a script is told.
+#[derive(Serialize)]
+struct Answer<'a> {
+    user: &'a UserId,
+    known: bool,
+    email: Option<String>,
+    unmailable: Option<&'a str>,
+    digest: Option<Digest>,
+    events: Vec<Event<'a>>,
+    full_days: Vec<String>,
+    deliveries: Vec<Mail<'a>>,
+}
+
+#[derive(Serialize)]
+struct Digest {
+    cadence: Cadence,
+    weekday: String,
+    hour: u8,
+    tz: &'static str,
+    next_due: Option<DateTime<Utc>>,
+}
+
+#[derive(Serialize)]
+struct Event<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    object: &'a str,
+    title: Option<&'a str>,
+    at: DateTime<Utc>,
+    why: Why,
+}
+
+#[derive(Serialize)]
+struct Mail<'a> {
+    id: &'a str,
+    state: &'static str,
+    items: u32,
+    attempts: u32,
+    created: DateTime<Utc>,
+    settled: Option<DateTime<Utc>>,
+    provider_id: Option<&'a str>,
+    reason: Option<&'a str>,
+}
+
+impl<'a> From<&'a Explanation> for Answer<'a> {
+    fn from(e: &'a Explanation) -> Self {
+        let record = e.record.as_ref();
+        Self {
+            user: &e.user,
+            known: record.is_some(),
+            email: record
+                .and_then(|user| user.email.as_ref())
+                .map(ToString::to_string),
+            unmailable: e.unmailable.as_deref(),
+            digest: e.schedule.map(|schedule| Digest {
+                cadence: schedule.cadence,
+                weekday: schedule.weekday.to_string().to_lowercase(),
+                hour: schedule.hour,
+                tz: schedule.tz.name(),
+                next_due: e.next_due,
+            }),
+            events: e.events.iter().map(event).collect(),
+            full_days: e.full_days.iter().map(ToString::to_string).collect(),
+            deliveries: e.deliveries.iter().map(mail).collect(),
+        }
+    }
+}
+
+fn event(fate: &Fate) -> Event<'_> {
+    Event {
+        id: fate.position.to_string(),
+        kind: &fate.kind,
+        object: fate.object.as_str(),
+        title: fate.title.as_deref(),
+        at: fate.at,
+        why: fate.why,
+    }
+}
+
+fn mail(delivery: &Delivery) -> Mail<'_> {
+    Mail {
+        id: delivery.id.as_str(),
+        state: delivery.state.as_str(),
+        items: delivery.items,
+        attempts: delivery.attempts,
+        created: delivery.created,
+        settled: delivery.settled,
+        provider_id: delivery.provider_id.as_deref(),
+        reason: delivery.reason.as_deref(),
+    }
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let explained = app
+            .explain()
+            .user(&self.user, self.event.as_deref())
+            .await?;
+        if self.json {
+            screen.json(&Answer::from(&explained))?;
+            return Ok(Exit::Done);
+        }
+        person(&explained, screen)?;
+        if explained.events.is_empty() {
+            screen.line("")?;
+            screen.line(self.nothing(app.config.window_back + 1))?;
+        } else {
+            screen.line("")?;
+            screen.table(&events(&explained))?;
+        }
+        for day in &explained.full_days {
+            let date = day.start().date_naive();
+            screen.line(format!(
+                "{date}: their stack is full; what came later that day was not stored"
+            ))?;
+        }
+        if !explained.deliveries.is_empty() && self.event.is_none() {
+            screen.line("")?;
+            screen.table(&deliveries(&explained))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn nothing(&self, days: u32) -> String {
+        let days = words::count(u64::from(days), "day", "days");
+        match &self.event {
+            Some(event) => format!(
+                "{event} is not on their stacks of the last {days}: it never concerned them, is older, or its fan-out is \
+                 still to be carried out (tidings status)"
+            ),
+            None => format!("nothing happened that concerns them in the last {days}"),
+        }
+    }
+}
+
+fn person(explained: &Explanation, screen: &mut Screen) -> anyhow::Result<()> {
+    let mut head = screen.ink(Ink::Strong, &explained.user);
+    if let Some(user) = &explained.record {
+        let address = user.email.as_ref().map(ToString::to_string);
+        let about = words::list([user.name.clone(), address]);
+        if !about.is_empty() {
+            head = format!("{head}  {about}");
+        }
+    }
+    screen.line(head)?;
+    if let Some(schedule) = &explained.schedule {
+        screen.line(format!("  digest  {}", when(schedule, explained.next_due)))?;
+    }
+    if let Some(why) = &explained.unmailable {
+        screen.line(format!(
+            "  {}",
+            screen.ink(Ink::Warning, format!("no mail leaves: {why}"))
+        ))?;
+    }
+    Ok(())
+}
+
+/// `weekly, Mondays at 09:00 Europe/Lisbon; next 2014-04-28 08:00 UTC`.
+fn when(schedule: &Schedule, next: Option<DateTime<Utc>>) -> String {
+    let (hour, tz) = (schedule.hour, schedule.tz.name());
+    let day = match schedule.cadence {
+        Cadence::Never => return "never".into(),
+        Cadence::Daily => "daily".to_owned(),
+        Cadence::Weekly => format!("weekly, {}s", weekday(schedule.weekday)),
+    };
+    let next = next.map_or(String::new(), |next| {
+        format!("; next {} UTC", words::minute(next))
+    });
+    format!("{day} at {hour:02}:00 {tz}{next}")
+}
+
+fn weekday(weekday: chrono::Weekday) -> &'static str {
+    [
+        "Monday",
+        "Tuesday",
+        "Wednesday",
+        "Thursday",
+        "Friday",
+        "Saturday",
+        "Sunday",
+    ][weekday.num_days_from_monday() as usize]
+}
+
+fn events(explained: &Explanation) -> Table {
+    let mut table = Table::new([
+        Column::new("when (UTC)").ink(Ink::Faint),
+        Column::new("event").ink(Ink::Strong).gives_way(),
+        Column::new("type").gives_way(),
+        Column::new("it …"),
+        Column::new("item").ink(Ink::Faint),
+    ]);
+    for fate in &explained.events {
+        table.row([
+            words::minute(fate.at),
+            fate.title
+                .clone()
+                .unwrap_or_else(|| fate.object.to_string()),
+            fate.kind.clone(),
+            fate.why.sentence().to_owned(),
+            fate.position.to_string(),
+        ]);
+    }
+    table
+}
+
+fn deliveries(explained: &Explanation) -> Table {
+    let mut table = Table::new([
+        Column::new("mails (UTC)").ink(Ink::Faint),
+        Column::new("state").ink(Ink::Strong),
+        Column::new("events").right(),
+        Column::new("delivery"),
+        Column::new("because").gives_way(),
+    ]);
+    for delivery in &explained.deliveries {
+        table.row([
+            words::minute(delivery.settled.unwrap_or(delivery.created)),
+            delivery.state.as_str().to_owned(),
+            words::number(u64::from(delivery.items)),
+            delivery.id.to_string(),
+            delivery.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}

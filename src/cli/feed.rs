@@ -1,0 +1,158 @@
+//! `tidings feed`: what a person sees, newest first.
+
+use chrono::{DateTime, Utc};
+use clap::Args as Arguments;
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::screen::{Ink, Screen};
+use super::table::{Column, Table};
+use super::words;
+use crate::app::App;
+use crate::domain::feed::{Cursor, Query};
+use crate::domain::{EventType, ObjectKey, Point, Position, UserId};
+use crate::services::feed::{Item, Page, Request};
+
+/// Show a person's feed, newest first
+#[derive(Debug, Arguments)]
+pub struct Args {
+    user: UserId,
+    /// How many items, 1 to 200
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// Only what came since an earlier answer gave this cursor
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<Cursor>,
+    /// Only what is older than this item, such as 20140422.17: the next page
+    #[arg(long, value_name = "ITEM")]
+    before: Option<Position>,
+    /// Only events of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<EventType>,
+    /// How many days to look back over, today included; the whole window if left out
+    #[arg(long, value_name = "N")]
+    days: Option<u32>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a script is told: the same as GET /v1/users/{id}/feed answers.
+#[derive(Serialize)]
+struct Answer<'a> {
+    items: Vec<Told<'a>>,
+    next: Option<String>,
+    cursor: String,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'a EventType,
+    object: About<'a>,
+    at: DateTime<Utc>,
+}
+
+#[derive(Serialize)]
+struct About<'a> {
+    id: &'a ObjectKey,
+    notifiable: bool,
+    title: Option<&'a str>,
+    url: Option<&'a str>,
+    image: Option<&'a str>,
+    by: Option<&'a str>,
+    at: Option<DateTime<Utc>>,
+    place: Option<Point>,
+    data: &'a serde_json::Value,
+}
+
+impl<'a> From<&'a Item> for Told<'a> {
+    fn from(item: &'a Item) -> Self {
+        let object = &*item.about;
+        Self {
+            id: item.id.to_string(),
+            kind: &item.kind,
+            object: About {
+                id: &object.key,
+                notifiable: object.notifiable,
+                title: object.title.as_deref(),
+                url: object.url.as_deref(),
+                image: object.image.as_deref(),
+                by: object.by.as_deref(),
+                at: object.at,
+                place: object.place,
+                data: &object.data,
+            },
+            at: item.at,
+        }
+    }
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let request = Request {
+            user: self.user.clone(),
+            query: Query {
+                after: self.after.clone(),
+                before: self.before,
+                kind: self.kind.clone(),
+            },
+            limit: self.limit,
+            days: self.days,
+        };
+        let page = app.feeds().page(&request).await?;
+        if self.json {
+            screen.json(&Answer {
+                items: page.items.iter().map(Told::from).collect(),
+                next: page.next.map(|item| item.to_string()),
+                cursor: page.cursor.to_string(),
+            })?;
+        } else if page.items.is_empty() {
+            screen.line(self.nothing(app.config.window_back))?;
+        } else {
+            screen.table(&table(&page))?;
+            if let Some(before) = page.next {
+                let older = format!("older: --before {before}");
+                screen.line(screen.ink(Ink::Faint, older))?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    fn nothing(&self, window_back: u32) -> String {
+        let narrowed = self.after.is_some() || self.before.is_some() || self.kind.is_some();
+        let user = &self.user;
+        match narrowed {
+            true => format!("nothing of that kind in {user}'s feed"),
+            false => {
+                let days = words::count(
+                    u64::from(self.days.unwrap_or(window_back + 1)),
+                    "day",
+                    "days",
+                );
+                format!("nothing in {user}'s feed in the last {days}")
+            }
+        }
+    }
+}
+
+fn table(page: &Page) -> Table {
+    let mut table = Table::new([
+        Column::new("when (UTC)").ink(Ink::Faint),
+        Column::new("title").ink(Ink::Strong).gives_way(),
+        Column::new("by").gives_way(),
+        Column::new("type").gives_way(),
+        Column::new("item").ink(Ink::Faint),
+    ]);
+    for item in &page.items {
+        table.row([
+            words::minute(item.at),
+            item.about.label().to_owned(),
+            item.about.by.clone().unwrap_or_default(),
+            item.kind.to_string(),
+            item.id.to_string(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,38 @@
+//! `tidings flush`: marks what a person has pending as dealt with, without mailing it.
+
+use clap::Args as Arguments;
+
+use super::exit::Exit;
+use super::screen::Screen;
+use super::words;
+use crate::app::App;
+use crate::domain::UserId;
+
+/// Mark what a person has pending as dealt with: no digest tells of it
+///
+/// What arrives afterwards is mailed as usual, and the feed keeps showing everything.
+#[derive(Debug, Arguments)]
+pub struct Args {
+    user: UserId,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let user = &self.user;
+        let flushed = app.flush().user(user).await?;
+        if self.json {
+            screen.json(&serde_json::json!({ "user": user, "flushed": flushed }))?;
+        } else if flushed == 0 {
+            screen.line(format!("nothing is pending for {user}"))?;
+        } else {
+            let events = words::count(flushed, "event", "events");
+            screen.line(format!(
+                "flushed {events} pending for {user}: no digest tells of them"
+            ))?;
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,81 @@
+//! The flags every command takes, and the configuration they lead to.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use crate::config::{Config, Problems, Sources};
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "For every command")]
+pub struct Global {
+    /// The configuration file; tidings.toml in this folder if there is one
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "TIDINGS_CONFIG",
+        hide_env_values = true
+    )]
+    config: Option<PathBuf>,
+    /// Where everything is kept: sqlite:PATH, or mongodb://HOST/DATABASE
+    #[arg(long, global = true, value_name = "URL")]
+    store: Option<String>,
+    /// How much is logged, to standard error; warn, and info for serve and worker
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        env = "TIDINGS_LOG",
+        hide_env_values = true
+    )]
+    log: Option<Level>,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// The file that is read where none is named.
+const FILE: &str = "tidings.toml";
+
+impl Global {
+    pub fn level(&self, quiet_by_default: bool) -> Level {
+        self.log.unwrap_or(if quiet_by_default {
+            Level::Warn
+        } else {
+            Level::Info
+        })
+    }
+
+    /// The file that is read, if any is.
+    pub fn file(&self) -> Option<PathBuf> {
+        self.config
+            .clone()
+            .or_else(|| Path::new(FILE).exists().then(|| FILE.into()))
+    }
+
+    /// The configuration from all its sources; `options` are what a command's own flags set.
+    pub fn load(&self, options: Vec<(String, String)>) -> Result<Config, Problems> {
+        let mut flags = options;
+        flags.extend(self.store.clone().map(|store| ("store".to_owned(), store)));
+        Config::load(&Sources {
+            file: self.file(),
+            environment: std::env::vars_os()
+                .filter_map(|(name, value)| {
+                    let name = name.into_string().ok()?;
+                    Some((name, value.to_string_lossy().into_owned()))
+                })
+                .filter(|(name, _)| name.starts_with("TIDINGS_"))
+                .collect(),
+            flags,
+        })
+    }
+}

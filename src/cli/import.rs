@@ -1,0 +1,158 @@
+//! `tidings import`: brings in what an application has already, from NDJSON.
+
+use std::path::PathBuf;
+
+use clap::{Args as Arguments, ValueEnum};
+use serde::Serialize;
+
+use super::carry::Carry;
+use super::exit::{Exit, Usage};
+use super::progress::Bar;
+use super::screen::Screen;
+use super::words;
+use crate::app::App;
+use crate::domain::ModelName;
+use crate::services::fanout::Done;
+use crate::services::import::{Kind, Mapping, Report, SHOWN};
+
+/// Bring in users, follows, objects or events from NDJSON
+///
+/// One JSON object a line; gzip and Zstandard are recognised. A bad line is told with its number and left out. Bringing the same file in
+/// again changes nothing.
+#[derive(Debug, Arguments)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// What the lines are
+    #[arg(value_enum, value_name = "WHAT")]
+    what: What,
+    /// The file; - is standard input
+    file: PathBuf,
+    /// Objects: put this model before their ids, and what tidings does not know into `data`
+    #[arg(long)]
+    model: Option<ModelName>,
+    /// Objects: which of their fields is ours, such as by=artist
+    #[arg(long, value_name = "OURS=THEIRS", value_parser = pair, num_args = 1..)]
+    map: Vec<(String, String)>,
+    #[command(flatten)]
+    carry: Carry,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = r#"Lines:
+  users    {"id": "mara", "email": "mara@example.org", "confirmed": true, "tz": "Europe/Lisbon",
+            "digest": {"cadence": "weekly", "weekday": "mon", "hour": 9}}
+  follows  {"user": "mara", "key": "artist:558"}
+  objects  {"id": "Artwork:A00001", "title": "Night Ferry", "by": "Ines Tavoro", "url": "https://…"}
+  events   {"type": "ArtworkPublished", "objects": ["A00001"], "followers_of": ["artist:558"]}
+
+Examples:
+  tidings import users users.ndjson.gz
+  tidings import objects artworks.ndjson --model Artwork --map by=artist at=published_at
+  zcat events.gz | tidings import events -"#;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    Users,
+    Follows,
+    Objects,
+    Events,
+}
+
+impl What {
+    /// What one line holds, and what many do.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Users => ("user", "users"),
+            Self::Follows => ("follow", "follows"),
+            Self::Objects => ("object", "objects"),
+            Self::Events => ("event", "events"),
+        }
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((ours, theirs)) if !ours.is_empty() && !theirs.is_empty() => {
+            Ok((ours.to_owned(), theirs.to_owned()))
+        }
+        _ => Err("not two names with = between, such as by=artist".into()),
+    }
+}
+
+/// What a script is told.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    carried: Option<Done>,
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let kind = self.kind()?;
+        let bar = Bar::new("lines");
+        let report = app.import().file(&kind, &self.file, &bar).await?;
+        drop(bar);
+        let carried = if kind == Kind::Events && report.taken > 0 && self.carry.wanted(app) {
+            Some(app.fanouts().drain(&Bar::new("people reached")).await?)
+        } else {
+            None
+        };
+        for bad in &report.bad_lines {
+            screen.note(format!("line {}: {}", bad.line, bad.why))?;
+        }
+        if report.bad > SHOWN as u64 {
+            let more = words::number(report.bad - SHOWN as u64);
+            screen.note(format!("and {more} more bad lines"))?;
+        }
+        if self.json {
+            screen.json(&Answer {
+                report: &report,
+                carried,
+            })?;
+        } else {
+            screen.line(self.sentence(&report, carried))?;
+        }
+        Ok(Exit::of(report.taken, report.bad))
+    }
+
+    fn kind(&self) -> Result<Kind, Usage> {
+        if self.what != What::Objects && (self.model.is_some() || !self.map.is_empty()) {
+            return Err(Usage::new("--model and --map are for objects")
+                .instead("leaving them out; every other line says itself what it is about"));
+        }
+        Ok(match self.what {
+            What::Users => Kind::Users,
+            What::Follows => Kind::Follows,
+            What::Objects => Kind::Objects(Mapping {
+                model: self.model.clone(),
+                fields: self.map.clone(),
+            }),
+            What::Events => Kind::Events,
+        })
+    }
+
+    fn sentence(&self, report: &Report, carried: Option<Done>) -> String {
+        let (one, many) = self.what.names();
+        let taken = words::count(report.taken, one, many);
+        let bad = (report.bad > 0).then(|| {
+            let lines = words::count(report.bad, "bad line", "bad lines");
+            format!("{lines} left out")
+        });
+        let carried = match carried {
+            Some(done) => Some(format!(
+                "{} reached {}",
+                words::count(done.fanouts, "fan-out", "fan-outs"),
+                words::count(done.counts.people, "person", "people")
+            )),
+            None if self.what == What::Events && report.taken > 0 => {
+                Some("a worker carries them out (tidings worker --once)".into())
+            }
+            None => None,
+        };
+        words::list([Some(format!("import: {taken}")), bad, carried])
+    }
+}

@@ -1,0 +1,169 @@
+//! The command line: one file a verb, and here what they share.
+//!
+//! The rule: a verb reads its arguments into valid values, says one sentence to a service and tells what came of it; nothing is
+//! decided here. What a script wants goes to standard output, what a person should notice to standard error, and the exit
+//! code is never 0 on failure ([`exit`]). Start with [`notify`]; [`demo`] tells the whole story.
+
+use std::ffi::OsString;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+
+use crate::app::App;
+use crate::config::{Config, StoreUrl};
+
+mod archive;
+mod carry;
+mod config;
+mod digest;
+mod exit;
+mod explain;
+mod feed;
+mod flush;
+mod global;
+mod import;
+mod log;
+mod notify;
+mod progress;
+mod restore;
+mod screen;
+mod serve;
+mod status;
+mod stop;
+mod table;
+mod time;
+mod words;
+mod worker;
+
+use exit::Usage;
+pub use exit::{Exit, explain_failure, of_failure};
+use global::Global;
+use screen::Screen;
+use stop::Stop;
+
+/// Notification feeds and e-mail digests, one collection a day.
+#[derive(Debug, Parser)]
+#[command(name = "tidings", version, about, after_help = AFTER_HELP, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, 1 failed, 2 wrong usage, configuration or values, 3 partly failed.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Args),
+    Notify(notify::Args),
+    Feed(feed::Args),
+    Explain(explain::Args),
+    Flush(flush::Args),
+    Digest(digest::Args),
+    Worker(worker::Args),
+    Archive(archive::Args),
+    Restore(restore::Args),
+    Import(import::Args),
+    Status(status::Args),
+    Config(config::Args),
+}
+
+impl Command {
+    /// What its flags set in the configuration.
+    fn options(&self) -> Vec<(String, String)> {
+        match self {
+            Self::Serve(args) => args.options(),
+            Self::Archive(args) => args.options(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a signal lets it finish what is in hand. The others are short, or can be cut anywhere.
+    fn ends_gently(&self) -> bool {
+        matches!(self, Self::Serve(_) | Self::Digest(_) | Self::Worker(_))
+    }
+
+    /// How much is logged where nobody said: long-running commands tell what they do.
+    fn quiet_by_default(&self) -> bool {
+        !matches!(self, Self::Serve(_) | Self::Worker(_))
+    }
+}
+
+/// Reads the command line and does what it says.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors, and go to standard output.
+            error.print()?;
+            return Ok(if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Done
+            });
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(cli.run(&mut Screen::standard()))
+}
+
+impl Cli {
+    async fn run(self, screen: &mut Screen) -> anyhow::Result<Exit> {
+        log::start(self.global.level(self.command.quiet_by_default()));
+        if let Command::Config(args) = &self.command {
+            return args.run(&self.global, screen);
+        }
+        let config = self.global.load(self.command.options())?;
+        let app = open(config).await?;
+        let stop = if self.command.ends_gently() {
+            stop::on_signal()?
+        } else {
+            stop::never()
+        };
+        self.command.run(&app, screen, &stop).await
+    }
+}
+
+impl Command {
+    /// Does what the command says, with these services.
+    async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
+        match self {
+            Self::Serve(args) => args.run(app, screen, stop).await,
+            Self::Notify(args) => args.run(app, screen).await,
+            Self::Feed(args) => args.run(app, screen).await,
+            Self::Explain(args) => args.run(app, screen).await,
+            Self::Flush(args) => args.run(app, screen).await,
+            Self::Digest(args) => args.run(app, screen, stop).await,
+            Self::Worker(args) => args.run(app, screen, stop).await,
+            Self::Archive(args) => args.run(app, screen).await,
+            Self::Restore(args) => args.run(app, screen).await,
+            Self::Import(args) => args.run(app, screen).await,
+            Self::Status(args) => args.run(app, screen).await,
+            Self::Config(_) => {
+                unreachable!("it needs no store, and was done before one was opened")
+            }
+        }
+    }
+}
+
+async fn open(config: Config) -> anyhow::Result<App> {
+    if let StoreUrl::Sqlite(path) = &config.store
+        && let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        && !folder.is_dir()
+    {
+        let folder = folder.display();
+        return Err(
+            Usage::new(format!("store: the folder {folder} does not exist"))
+                .instead(format!("mkdir -p {folder}"))
+                .into(),
+        );
+    }
+    let store = format!("opening {:?}", config.store);
+    App::open(config).await.context(store)
+}

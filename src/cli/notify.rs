@@ -1,0 +1,211 @@
+//! `tidings notify`: accepts an event, and on one machine carries it to everybody at once.
+
+use chrono::{DateTime, Utc};
+use clap::{ArgGroup, Args as Arguments};
+use serde::Serialize;
+
+use super::carry::Carry;
+use super::exit::Exit;
+use super::progress::Bar;
+use super::screen::{Ink, Screen};
+use super::{time, words};
+use crate::app::App;
+use crate::domain::{
+    Audience, Counts, Day, Event, EventType, FanoutState, FollowKey, Id, Invalid, ObjectId, Point,
+    Selector, UserId, Window,
+};
+use crate::services::catalogue::Catalogue;
+use crate::services::notify::{Receipt, Request};
+
+/// Tell people that something happened
+///
+/// Accepts an event, as an application would with POST /v1/events. With a key it can be repeated safely.
+#[derive(Debug, Arguments)]
+#[command(
+    group = ArgGroup::new("audience").required(true).args(["to", "followers_of", "near"]),
+    override_usage = "tidings notify [OPTIONS] <TYPE> <OBJECT>... \
+        <--to <USER>...|--followers-of <KEY>...|--near <LNG,LAT,KM>>",
+    after_help = AFTER_HELP
+)]
+pub struct Args {
+    /// What happened, such as ArtworkPublished
+    #[arg(value_name = "TYPE")]
+    kind: EventType,
+    /// To what it happened: one or more object ids
+    #[arg(value_name = "OBJECT", required = true)]
+    objects: Vec<ObjectId>,
+    /// Whom it concerns: these people
+    #[arg(long, value_name = "USER", num_args = 1..)]
+    to: Vec<UserId>,
+    /// Whom it concerns: whoever follows any of these keys, such as artist:558
+    #[arg(long, value_name = "KEY", num_args = 1..)]
+    followers_of: Vec<FollowKey>,
+    /// Whom it concerns: whoever lives within KM kilometres of a place, in degrees
+    #[arg(long, value_name = "LNG,LAT,KM", value_parser = near, allow_hyphen_values = true)]
+    near: Option<Near>,
+    /// Whom to leave out, usually whoever did it
+    #[arg(long, value_name = "USER", num_args = 1..)]
+    except: Vec<UserId>,
+    /// Idempotency key: an event with a key that was accepted before is not accepted again
+    #[arg(long)]
+    key: Option<String>,
+    /// When it happened, which decides the day it goes to; now if left out
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    at: Option<DateTime<Utc>>,
+    #[command(flatten)]
+    carry: Carry,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  tidings notify ArtworkPublished A00001 A00002 --followers-of artist:558 --key publish-A00001
+  tidings notify NearbyShow S17 --near -9.14,38.72,25 --except mara
+  tidings notify Invited S17 --to mara ben --at \"2014-04-22 09:00\"";
+
+#[derive(Debug, Clone, Copy)]
+struct Near {
+    point: Point,
+    km: f64,
+}
+
+fn near(text: &str) -> Result<Near, String> {
+    let numbers: Option<Vec<f64>> = text
+        .split(',')
+        .map(|part| part.trim().parse().ok())
+        .collect();
+    let Some([lng, lat, km]) = numbers.as_deref() else {
+        return Err("not longitude, latitude and kilometres, such as -9.14,38.72,25".into());
+    };
+    let point = Point::new(*lng, *lat).map_err(|error| error.to_string())?;
+    Ok(Near { point, km: *km })
+}
+
+/// What a script is told.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    receipt: Receipt,
+    state: FanoutState,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let request = self.request()?;
+        let receipts = app.notify().accept(vec![request.clone()]).await?;
+        let receipt = receipts[0];
+        if self.carry.wanted(app) {
+            app.fanouts().drain(&Bar::new("people reached")).await?;
+        }
+        let found = app.notify().find(receipt.id).await?;
+        let (state, counts) = found.map_or((FanoutState::Pending, Counts::default()), |fanout| {
+            (fanout.state, fanout.progress.counts)
+        });
+        if self.json {
+            screen.json(&Answer {
+                receipt,
+                state,
+                counts,
+            })?;
+            return Ok(Exit::Done);
+        }
+        screen.line(self.sentence(screen, receipt, state, counts))?;
+        self.notes(app, &request, receipt.id, screen).await?;
+        Ok(Exit::Done)
+    }
+
+    fn request(&self) -> Result<Request, Invalid> {
+        let audience = match self.near {
+            Some(near) => Audience::near(near.point, near.km)?,
+            None if self.to.is_empty() => Audience::followers_of(self.followers_of.clone())?,
+            None => Audience::users(self.to.clone())?,
+        };
+        Ok(Request {
+            kind: self.kind.clone(),
+            objects: self.objects.clone(),
+            audience: audience.except(self.except.clone()),
+            key: self.key.clone(),
+            at: self.at,
+        })
+    }
+
+    fn sentence(
+        &self,
+        screen: &Screen,
+        receipt: Receipt,
+        state: FanoutState,
+        counts: Counts,
+    ) -> String {
+        let accepted = if receipt.known {
+            "accepted before under this key"
+        } else {
+            "accepted"
+        };
+        let id = screen.ink(Ink::Faint, format!("fan-out {}", receipt.id));
+        let what = match (state, counts.people) {
+            (FanoutState::Pending, _) => {
+                let next = screen.ink(Ink::Accent, "tidings worker --once");
+                format!("a worker carries it out ({next})")
+            }
+            (FanoutState::Done, 0) => "reached nobody".to_owned(),
+            (FanoutState::Done, people) => {
+                let people = words::count(people, "person", "people");
+                let capped = words::some(counts.capped, "entries did not fit into full days");
+                words::list([Some(format!("reached {people}")), capped])
+            }
+        };
+        format!("{accepted}: {what}  {id}")
+    }
+
+    /// What explains that people will not see it.
+    async fn notes(
+        &self,
+        app: &App,
+        request: &Request,
+        id: Id,
+        screen: &mut Screen,
+    ) -> anyhow::Result<()> {
+        let window = Window::ending(Day::of(app.clock.now()), app.config.window_back);
+        let day = Day::of(id.time());
+        if !window.contains(day) {
+            screen.warning(format!(
+                "{} is not in the window, {} to {}: it is neither shown nor mailed",
+                day.start().date_naive(),
+                window.first().start().date_naive(),
+                window.last().start().date_naive()
+            ))?;
+        }
+        let mut catalogue = Catalogue::new(app.store.clone(), app.config.policies.clone().into());
+        let events: Vec<Event> = request
+            .objects
+            .iter()
+            .map(|o| Event {
+                t: request.kind.clone(),
+                o: o.clone(),
+                i: None,
+            })
+            .collect();
+        catalogue.load(events.iter()).await?;
+        for event in events
+            .iter()
+            .filter(|event| catalogue.applies(event).is_none())
+        {
+            let key = app.config.policies.object_of(event);
+            screen.warning(format!(
+                "{key} has no record, or is withdrawn: until it has one, nobody is shown or mailed this \
+                 (tidings import objects)"
+            ))?;
+        }
+        if let Selector::FollowersOf(keys) = &request.audience.to
+            && app.store.followers(&keys[0], None, 1).await?.is_empty()
+            && keys.len() == 1
+        {
+            screen.warning(format!("nobody follows {}", keys[0]))?;
+        }
+        Ok(())
+    }
+}

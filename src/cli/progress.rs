@@ -1,0 +1,60 @@
+//! How far long work has come, drawn on standard error, and only where somebody looks at it.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::stop::Stop;
+use crate::services::Progress;
+
+/// A bar, or a count where nobody knows how much there is; it leaves nothing behind.
+pub struct Bar {
+    bar: ProgressBar,
+    stop: Option<Stop>,
+}
+
+const COUNT: &str = "{spinner} {msg}: {human_pos}, {per_sec} {elapsed}";
+const OF_TOTAL: &str =
+    "{spinner} {msg}: {bar:30} {human_pos} of {human_len}, {per_sec}, {eta} left";
+
+impl Bar {
+    /// `what` says what is counted, such as "people looked at".
+    pub fn new(what: &'static str) -> Self {
+        // Draws nothing where standard error is no terminal.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(style(COUNT));
+        bar.set_message(what);
+        Self { bar, stop: None }
+    }
+
+    /// The work ends early, where it can be taken up again, once `stop` turns true.
+    pub fn until(mut self, stop: Stop) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .expect("the templates above are valid; every bar is drawn with one")
+        .progress_chars("━╸ ")
+}
+
+impl Progress for Bar {
+    fn advance(&self, by: u64) {
+        self.bar.inc(by);
+    }
+
+    fn total(&self, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_style(style(OF_TOTAL));
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| *stop.borrow())
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,126 @@
+//! What a command writes to: lines on standard output, notes on standard error, in colour where that can be seen.
+//!
+//! The rule: colour only on a terminal, and never with `NO_COLOR` (no-color.org). A reader who has gone away (`tidings feed … |
+//! head`) ends the writing, not the work. The demo hands in its own screen, so that its commands print what they always print.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use super::table::Table;
+
+/// How a piece of text looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ink {
+    /// What a reader looks for first.
+    Strong,
+    /// What can be passed over.
+    Faint,
+    Warning,
+    /// What can be typed or opened.
+    Accent,
+}
+
+impl Ink {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Strong => "1",
+            Self::Faint => "2",
+            Self::Warning => "33",
+            Self::Accent => "36",
+        }
+    }
+}
+
+pub struct Screen {
+    out: Box<dyn Write + Send>,
+    notes: Box<dyn Write + Send>,
+    colour: bool,
+    note_colour: bool,
+    /// Columns of a terminal; lines go on for ever where none is.
+    width: Option<usize>,
+    indent: &'static str,
+    /// Whether the reader of standard output has gone.
+    closed: bool,
+}
+
+/// Whether colour can be seen there.
+pub fn colourful(stream: &impl IsTerminal) -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    stream.is_terminal() && !unwanted
+}
+
+impl Screen {
+    /// This process's own output.
+    pub fn standard() -> Self {
+        let out = io::stdout();
+        let width = terminal_size::terminal_size_of(&out)
+            .map(|(terminal_size::Width(columns), _)| usize::from(columns));
+        Self {
+            colour: colourful(&out),
+            note_colour: colourful(&io::stderr()),
+            out: Box::new(out),
+            notes: Box::new(io::stderr()),
+            width,
+            indent: "",
+            closed: false,
+        }
+    }
+
+    /// Columns a line may take.
+    pub fn width(&self) -> Option<usize> {
+        self.width
+            .map(|width| width.saturating_sub(self.indent.len()).max(40))
+    }
+
+    pub fn ink(&self, ink: Ink, text: impl Display) -> String {
+        paint(self.colour, ink, text)
+    }
+
+    /// A line on standard output.
+    pub fn line(&mut self, text: impl Display) -> io::Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        let text = text.to_string();
+        let indent = if text.is_empty() { "" } else { self.indent };
+        match writeln!(self.out, "{indent}{text}") {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    pub fn table(&mut self, table: &Table) -> io::Result<()> {
+        let lines = table.lines(self.width(), |ink, text| paint(self.colour, ink, text));
+        lines.iter().try_for_each(|line| self.line(line))
+    }
+
+    /// One value on one line, for scripts.
+    pub fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+        Ok(self.line(serde_json::to_string(value)?)?)
+    }
+
+    /// A line on standard error: what a person should notice beside the answer.
+    pub fn note(&mut self, text: impl Display) -> io::Result<()> {
+        writeln!(self.notes, "{}{text}", self.indent)
+    }
+
+    /// The same, where something went wrong or may.
+    pub fn warning(&mut self, text: impl Display) -> io::Result<()> {
+        let mark = paint(self.note_colour, Ink::Warning, "note:");
+        self.note(format!("{mark} {text}"))
+    }
+}
+
+fn paint(colour: bool, ink: Ink, text: impl Display) -> String {
+    if colour {
+        format!("\x1b[{}m{text}\x1b[0m", ink.code())
+    } else {
+        text.to_string()
+    }
+}

@@ -1,0 +1,131 @@
+//! `tidings status`: what is waiting, what was mailed, which days there are.
+
+use clap::Args as Arguments;
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::screen::{Ink, Screen};
+use super::table::{Column, Table};
+use super::words;
+use crate::app::App;
+use crate::domain::{Day, DeliveryState, Window};
+use crate::store::{Backlog, DayInfo};
+
+/// Show what is waiting, what became of mails, and which days there are
+#[derive(Debug, Arguments)]
+pub struct Args {
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a script is told.
+#[derive(Serialize)]
+struct Answer {
+    store: String,
+    fanouts: Backlog,
+    oldest_pending_day: Option<Day>,
+    deliveries: std::collections::BTreeMap<&'static str, u64>,
+    days: Vec<DayAnswer>,
+}
+
+#[derive(Serialize)]
+struct DayAnswer {
+    day: Day,
+    stacks: u64,
+    in_window: bool,
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let store = &app.store;
+        let backlog = store.backlog().await?;
+        let oldest = store.busy_days().await?.into_iter().min();
+        let deliveries = store.delivery_counts().await?;
+        let days = store.days().await?;
+        let window = Window::ending(Day::of(app.clock.now()), app.config.window_back);
+        if self.json {
+            screen.json(&Answer {
+                store: format!("{:?}", app.config.store),
+                fanouts: backlog,
+                oldest_pending_day: oldest,
+                deliveries: deliveries
+                    .iter()
+                    .map(|(state, count)| (state.as_str(), *count))
+                    .collect(),
+                days: days.iter().map(|day| told(day, window)).collect(),
+            })?;
+            return Ok(Exit::Done);
+        }
+        let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
+        table.row(["store".into(), format!("{:?}", app.config.store)]);
+        table.row(["fan-outs".into(), fanouts(backlog, oldest)]);
+        table.row(["mails".into(), mails(&deliveries)]);
+        if days.is_empty() {
+            table.row(["days".into(), "none".into()]);
+        }
+        screen.table(&table)?;
+        if !days.is_empty() {
+            screen.line("")?;
+            screen.table(&days_table(&days, window))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn told(day: &DayInfo, window: Window) -> DayAnswer {
+    DayAnswer {
+        day: day.day,
+        stacks: day.stacks,
+        in_window: window.contains(day.day),
+    }
+}
+
+fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
+    let done = format!("{} done", words::number(backlog.done));
+    match (backlog.pending, oldest) {
+        (0, _) => format!("none pending, {done}"),
+        (pending, oldest) => {
+            let oldest = oldest.map_or(String::new(), |day| {
+                format!(" (oldest of {})", day.start().date_naive())
+            });
+            format!("{} pending{oldest}, {done}", words::number(pending))
+        }
+    }
+}
+
+fn mails(deliveries: &[(DeliveryState, u64)]) -> String {
+    let parts = words::list(
+        deliveries
+            .iter()
+            .map(|(state, count)| words::some(*count, state.as_str())),
+    );
+    if parts.is_empty() {
+        "none yet".into()
+    } else {
+        parts
+    }
+}
+
+fn days_table(days: &[DayInfo], window: Window) -> Table {
+    let mut table = Table::new([
+        Column::new("day"),
+        Column::new("stacks").right(),
+        Column::new("").ink(Ink::Faint),
+    ]);
+    for day in days {
+        let place = if window.contains(day.day) {
+            "in the window"
+        } else if day.day > window.last() {
+            "ahead of today"
+        } else {
+            ""
+        };
+        table.row([
+            day.day.start().date_naive().to_string(),
+            words::number(day.stacks),
+            place.to_owned(),
+        ]);
+    }
+    table
+}

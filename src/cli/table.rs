@@ -1,0 +1,208 @@
+//! Rows in columns: as wide as what stands in them, and one column gives way where the terminal is too narrow.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::screen::Ink;
+
+/// A column: its heading, and how its cells look.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    heading: &'static str,
+    ink: Option<Ink>,
+    /// Whether it is cut where there is no room.
+    gives_way: bool,
+    right: bool,
+}
+
+impl Column {
+    pub const fn new(heading: &'static str) -> Self {
+        Self {
+            heading,
+            ink: None,
+            gives_way: false,
+            right: false,
+        }
+    }
+
+    pub const fn ink(mut self, ink: Ink) -> Self {
+        self.ink = Some(ink);
+        self
+    }
+
+    /// It is cut where there is no room, the widest first.
+    pub const fn gives_way(mut self) -> Self {
+        self.gives_way = true;
+        self
+    }
+
+    /// For numbers.
+    pub const fn right(mut self) -> Self {
+        self.right = true;
+        self
+    }
+}
+
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Between columns.
+const GAP: &str = "  ";
+/// A column that gives way keeps at least this.
+const NARROWEST: usize = 8;
+
+impl Table {
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        Self {
+            columns: columns.into_iter().collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// A row: one cell a column. Control characters cannot be let onto a terminal.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let shown = |cell: String| {
+            cell.chars()
+                .map(|c| if c.is_control() { ' ' } else { c })
+                .collect()
+        };
+        self.rows.push(cells.into_iter().map(shown).collect());
+    }
+
+    /// The lines, headings first where there are any. A column in which nothing stands is left out.
+    pub fn lines(&self, width: Option<usize>, paint: impl Fn(Ink, &str) -> String) -> Vec<String> {
+        let widths = self.widths(width);
+        let headings = self.columns.iter().any(|column| !column.heading.is_empty());
+        let heading = headings.then(|| {
+            let cells = self.columns.iter().map(|column| column.heading);
+            self.put(cells, &widths, |_, text| paint(Ink::Faint, text))
+        });
+        let rows = self.rows.iter().map(|row| {
+            self.put(row.iter().map(String::as_str), &widths, |column, text| {
+                column.ink.map_or(text.to_owned(), |ink| paint(ink, text))
+            })
+        });
+        heading.into_iter().chain(rows).collect()
+    }
+
+    fn widths(&self, room: Option<usize>) -> Vec<usize> {
+        let widest = |index: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(index));
+            match cells.map(|cell| cell.width()).max().unwrap_or(0) {
+                0 => 0,
+                width => width.max(self.columns[index].heading.width()),
+            }
+        };
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
+        let shown = widths.iter().filter(|width| **width > 0).count();
+        let taken =
+            |widths: &[usize]| widths.iter().sum::<usize>() + GAP.len() * shown.saturating_sub(1);
+        while room.is_some_and(|room| taken(&widths) > room) {
+            let giving = (0..widths.len())
+                .filter(|index| self.columns[*index].gives_way && widths[*index] > NARROWEST)
+                .max_by_key(|index| widths[*index]);
+            match giving {
+                Some(index) => widths[index] -= 1,
+                None => break,
+            }
+        }
+        widths
+    }
+
+    fn put<'a>(
+        &self,
+        cells: impl Iterator<Item = &'a str>,
+        widths: &[usize],
+        paint: impl Fn(&Column, &str) -> String,
+    ) -> String {
+        let mut line = String::new();
+        for ((cell, width), column) in cells.zip(widths).zip(&self.columns) {
+            if *width == 0 {
+                continue;
+            }
+            if !line.is_empty() {
+                line.push_str(GAP);
+            }
+            let cell = cut(cell, *width);
+            let room = " ".repeat(width - cell.width());
+            let painted = if cell.is_empty() {
+                String::new()
+            } else {
+                paint(column, &cell)
+            };
+            line.push_str(&if column.right {
+                room + &painted
+            } else {
+                painted + &room
+            });
+        }
+        line.trim_end().to_owned()
+    }
+}
+
+/// Text of at most so many columns, with … where something was cut.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut left = width.saturating_sub(1);
+    for c in text.chars() {
+        let columns = c.width().unwrap_or(0);
+        if columns > left {
+            break;
+        }
+        left -= columns;
+        kept.push(c);
+    }
+    kept.truncate(kept.trim_end().len());
+    kept + "…"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(width: Option<usize>) -> Vec<String> {
+        let mut table = Table::new([
+            Column::new("when"),
+            Column::new("title").gives_way(),
+            Column::new("n").right(),
+        ]);
+        table.row(["09:00".into(), "Night Ferry".into(), "7".into()]);
+        table.row([
+            "10:30".into(),
+            "夜の渡し船 in the Harbour".into(),
+            "12".into(),
+        ]);
+        table.lines(width, |_, text| text.to_owned())
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_what_stands_in_them() {
+        assert_eq!(
+            table(None),
+            [
+                "when   title                       n",
+                "09:00  Night Ferry                 7",
+                "10:30  夜の渡し船 in the Harbour  12",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_what_gives_way() {
+        let lines = table(Some(24));
+        assert_eq!(lines[2], "10:30  夜の渡し船 i…  12");
+        assert!(lines.iter().all(|line| line.width() <= 24), "{lines:?}");
+    }
+
+    #[test]
+    fn what_a_title_holds_cannot_move_the_cursor() {
+        let mut table = Table::new([Column::new("")]);
+        table.row(["a\x1b[2Jb\nc".to_owned()]);
+        assert_eq!(table.lines(None, |_, text| text.to_owned()), ["a [2Jb c"]);
+    }
+}

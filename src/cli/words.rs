@@ -1,0 +1,47 @@
+//! How counts and times are written for people.
+
+use chrono::{DateTime, Utc};
+
+/// `1,234`.
+pub fn number(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 event`, `2 events`.
+pub fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", number(n), if n == 1 { one } else { many })
+}
+
+/// `2014-04-28 09:00`.
+pub fn minute(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%d %H:%M").to_string()
+}
+
+/// The parts that are there, with commas between.
+pub fn list(parts: impl IntoIterator<Item = Option<String>>) -> String {
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// A part that is only there if something was counted.
+pub fn some(n: u64, what: &str) -> Option<String> {
+    (n > 0).then(|| format!("{} {what}", number(n)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let written = [0, 12, 999, 1_000, 12_345, 1_234_567].map(number);
+        assert_eq!(written, ["0", "12", "999", "1,000", "12,345", "1,234,567"]);
+    }
+}

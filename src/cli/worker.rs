@@ -1,0 +1,120 @@
+//! `tidings worker`: carries out fan-outs and mails digests as they fall due, until it is told to stop.
+//!
+//! The rule: SIGTERM and Ctrl-C finish what is in hand and give up every lease, so that another worker can go on at once.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use clap::Args as Arguments;
+
+use super::digest::{reasons, sent};
+use super::exit::{Exit, explain_failure};
+use super::screen::Screen;
+use super::stop::Stop;
+use super::words;
+use crate::app::App;
+use crate::services::deliver::Tally;
+use crate::services::worker::Round;
+use crate::services::{self, Silent};
+
+/// Carry out fan-outs and mail digests as they fall due
+///
+/// Several workers share the work. Ctrl-C or SIGTERM finishes what is in hand and ends.
+#[derive(Debug, Arguments)]
+pub struct Args {
+    /// Do what there is to do now, and end
+    #[arg(long)]
+    once: bool,
+    /// With --once: answer in JSON
+    #[arg(long, requires = "once")]
+    json: bool,
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
+        if self.once {
+            return self.once(app, screen).await;
+        }
+        tracing::info!("worker: started; Ctrl-C or SIGTERM finishes what is in hand and ends");
+        run(app, stop.clone()).await?;
+        tracing::info!("worker: stopped");
+        Ok(Exit::Done)
+    }
+
+    async fn once(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let worker = app.worker();
+        let round = worker.round(&mut None, &Silent).await;
+        worker.release().await?;
+        let round = round?;
+        let mails = mails(&round);
+        if self.json {
+            screen.json(&round)?;
+        } else {
+            let done = sentence(&round, app.outbox()).unwrap_or_else(|| "nothing to do".into());
+            screen.line(format!("worker: {done}"))?;
+        }
+        reasons(&mails, screen)?;
+        Ok(super::digest::exit(&mails))
+    }
+}
+
+/// Rounds until `stop` turns true; a line is logged for each that did something, and for each new kind of failure.
+pub async fn run(app: &App, stop: Stop) -> services::Result<()> {
+    let failing: Mutex<Option<String>> = Mutex::new(None);
+    app.worker()
+        .run(stop, |round| {
+            let mut failing = failing
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            match round {
+                Ok(round) => {
+                    if failing.take().is_some() {
+                        tracing::info!("worker: works again");
+                    }
+                    if let Some(done) = sentence(&round, app.outbox()) {
+                        tracing::info!("worker: {done}");
+                    }
+                    for (reason, times) in mails(&round).reasons {
+                        let mails = words::count(times, "mail", "mails");
+                        tracing::warn!("worker: {mails}: {reason}");
+                    }
+                }
+                Err(error) => {
+                    let told = explain_failure(&error.into());
+                    // It is tried again and again; the log need not say so each time.
+                    if failing.as_ref() != Some(&told) {
+                        tracing::error!("worker: {}", told.lines().next().unwrap_or_default());
+                        *failing = Some(told);
+                    }
+                }
+            }
+        })
+        .await
+}
+
+fn mails(round: &Round) -> Tally {
+    let mut mails = round.left_over.clone();
+    if let Some(report) = &round.digests {
+        mails += report.mails.clone();
+    }
+    mails
+}
+
+/// What a round did; nothing if that was nothing.
+fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
+    let fanouts = round.fanouts;
+    let carried = (fanouts.fanouts > 0).then(|| {
+        let reached = words::count(fanouts.counts.people, "person", "people");
+        let capped = words::some(fanouts.counts.capped, "entries did not fit into full days");
+        words::list([
+            Some(format!(
+                "{} reached {reached}",
+                words::count(fanouts.fanouts, "fan-out", "fan-outs")
+            )),
+            capped,
+        ])
+    });
+    let mailed = sent(&mails(round), outbox).map(|sent| format!("digests: {sent}"));
+    let parts: Vec<String> = [carried, mailed].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}

@@ -1,0 +1,114 @@
+//! Old days: `archive` and `restore`.
+
+use super::{Desk, days_ago};
+
+/// With events of 60, 50 and 9 days ago and of today; only ada's of 50 days ago should have been mailed.
+fn aged() -> Desk {
+    let desk = Desk::with_people();
+    for (days, person) in [(60, "ben"), (50, "ada"), (9, "ben"), (0, "ben")] {
+        let at = days_ago(days);
+        desk.run(&["notify", "Published", "a1", "--to", person, "--at", &at]);
+    }
+    desk
+}
+
+/// What the store holds of each day.
+fn days(desk: &Desk) -> Vec<String> {
+    let status = desk.run(&["status", "--json"]).json();
+    let days = status["days"].as_array().unwrap().iter();
+    days.map(|day| day["day"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn old_days_go_and_what_should_have_been_mailed_stays() {
+    let desk = aged();
+
+    let ran = desk.run(&["archive"]);
+
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (3, ""),
+        "a protected day is told to cron"
+    );
+    assert_eq!(
+        ran.out,
+        format!(
+            "{}  dropped, 1 stack\n{}  kept: 1 person should have been mailed 1 event (--force drops it all the same)\n\
+             archive: 1 day with 1 stack dropped, 1 protected, 1 not old enough, 1 in the window\n",
+            days_ago(60),
+            days_ago(50)
+        )
+    );
+    assert_eq!(days(&desk).len(), 3);
+}
+
+#[test]
+fn a_dry_run_drops_nothing() {
+    let desk = aged();
+
+    let ran = desk.run(&[
+        "archive",
+        "--dry-run",
+        "--force",
+        "--keep",
+        "9d",
+        "--export",
+        "old",
+    ]);
+
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.out.contains(&format!(
+            "{}  would go, 1 stack, to old/notifications_",
+            days_ago(60)
+        )),
+        "{}",
+        ran.out
+    );
+    assert_eq!(days(&desk).len(), 4);
+}
+
+#[test]
+fn an_exported_day_comes_back_as_it_was() {
+    let desk = aged();
+    let before = days(&desk);
+
+    let ran = desk.run(&["archive", "--force", "--export", "old", "--json"]);
+
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let lines: Vec<serde_json::Value> = ran
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let fates: Vec<_> = lines
+        .iter()
+        .map(|line| line["fate"].as_str().unwrap())
+        .collect();
+    assert_eq!(fates, ["dropped", "dropped", "young", "in_window"]);
+    let files: Vec<_> = lines
+        .iter()
+        .filter_map(|line| line["file"].as_str())
+        .collect();
+    let restored = desk.run(&["restore", files[0], files[1]]).done();
+    assert!(
+        restored.starts_with(&format!("{}  restored, 1 stack\n", days_ago(60))),
+        "{restored}"
+    );
+    assert_eq!(days(&desk), before);
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_the_others_are_restored() {
+    let desk = aged();
+    let ran = desk.run(&["archive", "--force", "--export", "old", "--json"]);
+    let first: serde_json::Value = serde_json::from_str(ran.out.lines().next().unwrap()).unwrap();
+    desk.write("broken.zst", "no Zstandard at all");
+
+    let ran = desk.run(&["restore", "broken.zst", first["file"].as_str().unwrap()]);
+
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.starts_with("error: broken.zst"), "{}", ran.err);
+    assert_eq!(days(&desk).len(), 3);
+}

@@ -1,0 +1,251 @@
+//! Events from `notify` to `feed`, `explain` and `flush`.
+
+use serde_json::json;
+
+use super::{Desk, days_ago};
+
+#[test]
+fn a_newcomer_sees_an_event_in_the_feed_at_once() {
+    let desk = Desk::with_people();
+
+    let told = desk
+        .run(&["notify", "Published", "a1", "--followers-of", "artist:1"])
+        .done();
+
+    assert!(
+        told.starts_with("accepted: reached 3 people  fan-out "),
+        "{told}"
+    );
+    let feed = desk.run(&["feed", "ada"]).done();
+    assert!(feed.contains("a1") && feed.contains("Published"), "{feed}");
+}
+
+#[test]
+fn an_event_that_is_only_accepted_waits_for_a_worker() {
+    let desk = Desk::with_people();
+
+    let told = desk
+        .run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
+        .done();
+
+    assert!(
+        told.starts_with("accepted: a worker carries it out (tidings worker --once)"),
+        "{told}"
+    );
+    assert_eq!(
+        desk.run(&["feed", "ada"]).done(),
+        "nothing in ada's feed in the last 8 days\n"
+    );
+    assert!(
+        desk.run(&["status"])
+            .done()
+            .contains("1 pending (oldest of ")
+    );
+    assert_eq!(
+        desk.run(&["worker", "--once"]).done(),
+        "worker: 1 fan-out reached 1 person\n"
+    );
+    assert!(desk.run(&["feed", "ada"]).done().contains("a1"));
+}
+
+#[test]
+fn an_event_goes_to_whom_it_concerns_and_nobody_else() {
+    let desk = Desk::with_people();
+    let reached = |arguments: &[&str]| {
+        let mut all = vec!["notify", "Published", "a1", "--json"];
+        all.extend(arguments);
+        desk.run(&all).json()["people"].clone()
+    };
+
+    assert_eq!(reached(&["--to", "ada", "zoe"]), 2);
+    assert_eq!(
+        reached(&["--followers-of", "artist:1", "--except", "ada"]),
+        2
+    );
+    assert_eq!(reached(&["--near", "-9.1,38.7,25"]), 1);
+    assert_eq!(reached(&["--near", "0,0,25"]), 0);
+}
+
+#[test]
+fn the_same_key_is_the_same_event_and_never_another() {
+    let desk = Desk::with_people();
+    let notify = |object| {
+        desk.run(&[
+            "notify",
+            "Published",
+            object,
+            "--to",
+            "ada",
+            "--key",
+            "k",
+            "--json",
+        ])
+    };
+
+    let (first, again) = (notify("a1").json(), notify("a1").json());
+
+    assert_eq!(
+        (&first["known"], &again["known"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(first["id"], again["id"]);
+    let other = notify("a2");
+    assert_eq!(other.code, 2);
+    assert!(
+        other
+            .err
+            .contains("idempotency key \"k\" was used for a different event"),
+        "{}",
+        other.err
+    );
+    assert_eq!(
+        desk.run(&["feed", "ada", "--json"]).json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn what_nobody_will_see_is_noted() {
+    let desk = Desk::with_people();
+    desk.write("tidings.toml", "[types.Published]\nmodel = \"Artwork\"");
+
+    let nobody = desk.run(&["notify", "Met", "a1", "--followers-of", "artist:2"]);
+    let unknown = desk.run(&["notify", "Published", "a1", "--to", "ada"]);
+    let old = desk.run(&["notify", "Met", "a1", "--to", "ada", "--at", "2014-04-22"]);
+
+    assert_eq!(
+        (nobody.code, nobody.err.as_str()),
+        (0, "note: nobody follows artist:2\n")
+    );
+    assert!(
+        unknown
+            .err
+            .contains("Artwork:a1 has no record, or is withdrawn"),
+        "{}",
+        unknown.err
+    );
+    assert!(
+        old.err
+            .starts_with("note: 2014-04-22 is not in the window, "),
+        "{}",
+        old.err
+    );
+}
+
+#[test]
+fn a_feed_can_be_paged_narrowed_and_followed() {
+    let desk = Desk::with_people();
+    for object in ["a1", "a2", "a3"] {
+        desk.run(&["notify", "Published", object, "--to", "ada"])
+            .done();
+    }
+    desk.run(&["notify", "Met", "a4", "--to", "ada"]).done();
+    let feed = |arguments: &[&str]| {
+        let mut all = vec!["feed", "ada", "--json"];
+        all.extend(arguments);
+        desk.run(&all).json()
+    };
+    let objects = |page: &serde_json::Value| -> Vec<String> {
+        let items = page["items"].as_array().unwrap();
+        items
+            .iter()
+            .map(|item| item["object"]["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+
+    let first = feed(&["--limit", "2"]);
+    let second = feed(&["--limit", "2", "--before", first["next"].as_str().unwrap()]);
+
+    assert_eq!(
+        (objects(&first), objects(&second)),
+        (
+            vec!["a4".into(), "a3".into()],
+            vec!["a2".into(), "a1".into()]
+        )
+    );
+    assert!(second["next"].is_null());
+    assert_eq!(objects(&feed(&["--type", "Met"])), ["a4"]);
+    let cursor = first["cursor"].as_str().unwrap();
+    assert!(objects(&feed(&["--after", cursor])).is_empty());
+    desk.run(&["notify", "Met", "a5", "--to", "ada"]).done();
+    assert_eq!(objects(&feed(&["--after", cursor])), ["a5"]);
+}
+
+#[test]
+fn a_feed_knows_days_that_have_passed() {
+    let desk = Desk::with_people();
+    desk.run(&[
+        "notify",
+        "Published",
+        "a1",
+        "--to",
+        "ada",
+        "--at",
+        &days_ago(3),
+    ])
+    .done();
+
+    let (narrow, wide) = (
+        desk.run(&["feed", "ada", "--days", "2"]),
+        desk.run(&["feed", "ada"]),
+    );
+
+    assert_eq!(narrow.done(), "nothing in ada's feed in the last 2 days\n");
+    assert!(wide.done().contains(&days_ago(3)));
+}
+
+#[test]
+fn explain_says_what_becomes_of_each_event_and_why() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--followers-of", "artist:1"])
+        .done();
+
+    let ada = desk.run(&["explain", "ada"]).done();
+    let ben = desk.run(&["explain", "ben", "a1", "--json"]).json();
+    let zoe = desk.run(&["explain", "zoe"]).done();
+
+    assert!(
+        ada.starts_with("ada  a…@example.org\n  digest  weekly, Mondays at 09:00 UTC; next "),
+        "{ada}"
+    );
+    assert!(ada.contains("will be in the next digest"), "{ada}");
+    assert_eq!(ben["unmailable"], "they are unconfirmed");
+    assert_eq!(ben["events"][0]["why"], "no_digest");
+    assert!(
+        zoe.contains("no mail leaves: there is no record of them"),
+        "{zoe}"
+    );
+    let other = desk.run(&["explain", "ada", "a7"]).done();
+    assert!(
+        other.contains("a7 is not on their stacks of the last 8 days"),
+        "{other}"
+    );
+}
+
+#[test]
+fn what_is_flushed_is_in_no_digest_but_stays_in_the_feed() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada"])
+        .done();
+
+    let flushed = desk.run(&["flush", "ada"]).done();
+
+    assert_eq!(
+        flushed,
+        "flushed 1 event pending for ada: no digest tells of them\n"
+    );
+    assert_eq!(
+        desk.run(&["flush", "ada", "--json"]).json(),
+        json!({"user": "ada", "flushed": 0})
+    );
+    assert!(desk.run(&["digest", "--now"]).done().contains("nobody due"));
+    assert!(desk.run(&["feed", "ada"]).done().contains("a1"));
+    assert!(
+        desk.run(&["explain", "ada"])
+            .done()
+            .contains("was mailed or flushed")
+    );
+}

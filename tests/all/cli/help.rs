@@ -1,0 +1,23 @@
+//! The help texts, as snapshots: they are documentation, and change only on purpose.
+
+use super::Desk;
+
+fn help(verb: &str) -> String {
+    Desk::new().run(&[verb, "--help"]).done()
+}
+
+#[test]
+fn the_list_of_commands() {
+    insta::assert_snapshot!("tidings", Desk::new().run(&["--help"]).done());
+}
+
+macro_rules! helps {
+    ($($verb:ident)*) => {$(
+        #[test]
+        fn $verb() {
+            insta::assert_snapshot!(stringify!($verb), help(stringify!($verb)));
+        }
+    )*};
+}
+
+helps!(serve notify feed explain flush digest worker archive restore import status config);

@@ -1,0 +1,123 @@
+//! `import`: good lines are kept, bad ones are told with their number.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use super::Desk;
+
+const USERS: &str = r#"{"id": "ada", "email": "ada@example.org"}
+{"id": "ben", "email": "nowhere"}
+
+{"id": "cem"
+{"id": 7, "digest": {"hour": 24}}
+{"id": 8}
+"#;
+
+#[test]
+fn bad_lines_are_told_with_their_number_and_the_good_ones_kept() {
+    let desk = Desk::new();
+    desk.write("users.ndjson", USERS);
+
+    let ran = desk.run(&["import", "users", "users.ndjson"]);
+
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (3, "import: 2 users, 3 bad lines left out\n")
+    );
+    let lines: Vec<_> = ran.err.lines().collect();
+    assert!(
+        lines[0].starts_with("line 2: e-mail address \"n…@\" has no @"),
+        "{}",
+        ran.err
+    );
+    assert!(
+        lines[1].starts_with("line 4: EOF while parsing an object"),
+        "{}",
+        ran.err
+    );
+    assert!(
+        lines[2].starts_with("line 5: digest hour \"24\""),
+        "{}",
+        ran.err
+    );
+    assert!(
+        desk.run(&["explain", "8", "--json"]).json()["known"]
+            .as_bool()
+            .unwrap()
+    );
+}
+
+#[test]
+fn a_file_of_nothing_but_bad_lines_has_failed() {
+    let desk = Desk::new();
+    desk.write("follows", "{}\n[]\n");
+
+    let ran = desk.run(&["import", "follows", "follows", "--json"]);
+
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert_eq!(
+        (&ran.json()["taken"], &ran.json()["bad"]),
+        (&0.into(), &2.into())
+    );
+}
+
+#[test]
+fn objects_are_taken_as_the_application_has_them() {
+    let desk = Desk::with_people();
+    desk.write("tidings.toml", "[types.Published]\nmodel = \"Artwork\"");
+    desk.write(
+        "works",
+        r#"{"acno": "A1", "title": "Night Ferry", "artist": "Ines Tavoro", "year": 1931}"#,
+    );
+
+    desk.run(&[
+        "import",
+        "objects",
+        "works",
+        "--model",
+        "Artwork",
+        "--map",
+        "id=acno",
+        "by=artist",
+    ])
+    .done();
+
+    desk.run(&["notify", "Published", "A1", "--to", "ada"])
+        .done();
+    let item = desk.run(&["feed", "ada", "--json"]).json()["items"][0].clone();
+    assert_eq!(
+        (
+            &item["object"]["title"],
+            &item["object"]["by"],
+            &item["object"]["data"]["year"]
+        ),
+        (&"Night Ferry".into(), &"Ines Tavoro".into(), &1931.into())
+    );
+}
+
+#[test]
+fn events_from_standard_input_reach_people_and_twice_changes_nothing() {
+    let desk = Desk::with_people();
+    let import = || {
+        let mut child = desk
+            .command(&["import", "events", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let line = br#"{"type": "Published", "objects": ["a1"], "followers_of": "artist:1"}"#;
+        child.stdin.take().unwrap().write_all(line).unwrap();
+        super::Ran::from(child.wait_with_output().unwrap()).done()
+    };
+
+    assert_eq!(import(), "import: 1 event, 1 fan-out reached 3 people\n");
+    assert_eq!(import(), "import: 1 event, 0 fan-outs reached 0 people\n");
+    assert_eq!(
+        desk.run(&["feed", "ada", "--json"]).json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}

@@ -1,0 +1,116 @@
+//! The command line, as it is typed: the real binary in a folder of its own, on the embedded store.
+//!
+//! The rule: what a script relies on is asserted (exit codes, JSON, where a line goes), and what people read as far as
+//! they rely on it. Nothing of this machine's environment reaches the commands.
+
+mod codes;
+mod days;
+mod digests;
+mod events;
+mod help;
+mod imports;
+mod serving;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::Value;
+use tempfile::TempDir;
+use tidings::clock::{Clock, SystemClock};
+
+/// A folder to work in.
+struct Desk {
+    folder: TempDir,
+}
+
+/// What a command came to.
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// With ada (confirmed, weekly), ben (unconfirmed) and cem (confirmed, daily), who follow `artist:1`.
+    fn with_people() -> Self {
+        let desk = Self::new();
+        desk.write(
+            "users",
+            r#"{"id": "ada", "email": "ada@example.org", "confirmed": true, "loc": [-9.14, 38.72]}
+               {"id": "ben", "email": "ben@example.org"}
+               {"id": "cem", "email": "cem@example.org", "confirmed": true, "digest": {"cadence": "daily"}}"#,
+        );
+        desk.write(
+            "follows",
+            r#"{"user": "ada", "key": "artist:1"}
+               {"user": "ben", "key": "artist:1"}
+               {"user": "cem", "key": "artist:1"}"#,
+        );
+        for what in ["users", "follows"] {
+            desk.run(&["import", what, what]).done();
+        }
+        desk
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env_clear()
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.command(arguments).output().unwrap().into()
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    /// That it is done and nobody has to be told anything; answers what it printed.
+    fn done(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
+        self.out
+    }
+
+    /// The one line of JSON it printed.
+    fn json(&self) -> Value {
+        assert_eq!(self.out.lines().count(), 1, "{}{}", self.out, self.err);
+        serde_json::from_str(&self.out).unwrap()
+    }
+}
+
+fn now() -> DateTime<Utc> {
+    SystemClock.now()
+}
+
+/// A date so many days ago.
+fn days_ago(days: i64) -> String {
+    (now() - TimeDelta::days(days)).date_naive().to_string()
+}

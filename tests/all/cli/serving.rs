@@ -1,0 +1,124 @@
+//! `serve`: where it listens, with which key, and how it ends.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use super::Desk;
+
+/// A server that has said where it listens.
+struct Serving {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+    url: String,
+    key: String,
+}
+
+impl Serving {
+    fn start(desk: &Desk, arguments: &[&str]) -> Self {
+        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
+        all.extend(arguments);
+        let mut child = desk
+            .command(&all)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let (mut url, mut key) = (String::new(), String::new());
+        while key.is_empty() {
+            let mut line = String::new();
+            assert!(
+                out.read_line(&mut line).unwrap() > 0,
+                "it ended before it listened"
+            );
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                ["tidings", _, "listens", "on", at] => url = (*at).to_owned(),
+                ["key", made_up, ..] => key = made_up.trim_end_matches(',').to_owned(),
+                _ => {}
+            }
+        }
+        Self {
+            child,
+            out,
+            url,
+            key,
+        }
+    }
+
+    /// Asks it to end; answers its exit code and what it logged.
+    fn end(mut self) -> (Option<i32>, String) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        let mut log = String::new();
+        self.out.read_to_string(&mut log).unwrap();
+        let mut err = self.child.stderr.take().unwrap();
+        err.read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code(), log)
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn it_serves_what_the_commands_wrote_until_it_is_asked_to_end() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
+        .done();
+    desk.run(&["worker", "--once"]).done();
+    let serving = Serving::start(&desk, &["--no-worker"]);
+    let feed = format!("{}/v1/users/ada/feed", serving.url);
+    let client = reqwest::Client::new();
+
+    let stranger = client.get(&feed).send().await.unwrap();
+    let known = client
+        .get(&feed)
+        .bearer_auth(&serving.key)
+        .send()
+        .await
+        .unwrap();
+
+    assert_eq!(
+        (stranger.status().as_u16(), known.status().as_u16()),
+        (401, 200)
+    );
+    let served: serde_json::Value = known.json().await.unwrap();
+    assert_eq!(
+        served,
+        desk.run(&["feed", "ada", "--json"]).json(),
+        "both faces answer alike"
+    );
+    assert_eq!(serving.key.len(), 48);
+    let (code, log) = serving.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.ends_with("stopped\n"), "{log}");
+}
+
+#[test]
+fn an_address_that_is_taken_is_a_failure_that_says_what_to_do() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+
+    let ran = Desk::new().run(&["serve", "--listen", &address]);
+
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(
+        ran.err
+            .contains(&format!("error: listening on {address}: ")),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("try: --listen 127.0.0.1:0"), "{}", ran.err);
+}
+
+#[test]
+fn a_wrong_address_is_refused() {
+    let ran = Desk::new().run(&["serve", "--listen", "here"]);
+
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.err
+            .contains("server.listen: \"here\" is not an address"),
+        "{}",
+        ran.err
+    );
+}
