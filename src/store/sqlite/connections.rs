@@ -163,7 +163,7 @@ fn connect(path: &Path, how: OpenFlags) -> Answer<Connection> {
     Ok(connection)
 }
 
-/// How SQLite spells a cache's size in kibibytes.
+/// A cache's size as SQLite wants it: kibibytes, below zero, as above zero it would be pages.
 fn kibibytes(mebibytes: i64) -> i64 {
     -1024 * mebibytes
 }

@@ -17,6 +17,8 @@ mod near;
 mod objects;
 mod schema;
 mod stacks;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 

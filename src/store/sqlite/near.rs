@@ -18,8 +18,9 @@ use crate::domain::{Point, UserId};
 const PER_DEGREE: f64 = 2.0;
 /// Squares around the Earth.
 const COLUMNS: i64 = 720;
-/// More squares than this are not merged: each is a cursor of its own.
-const MOST: usize = 200;
+/// More squares than this are not merged: each is a cursor of its own, and opening it costs as much as reading some 30
+/// people.
+const MOST: usize = 1_000;
 /// What rounding may cost the outline of a circle, in degrees: a tenth of a millimetre.
 const SLACK: f64 = 1e-9;
 

@@ -40,7 +40,11 @@ pub async fn what_is_accepted_is_in_the_journal_with_every_field(store: Fresh) {
         .except([user("0")]);
     followed.objects = ["0", "false", "a.b", "ü"].map(ObjectId::stored).to_vec();
     let mut around = fanout(3);
-    around.audience = Audience::near(Point::new(-0.0, 51.5).unwrap(), 12.5).unwrap();
+    around.audience = Audience::near(
+        Point::new(121.48791951161945, 31.245270191439438).unwrap(),
+        0.1 + 0.2,
+    )
+    .unwrap();
 
     let all = [named, followed, around];
     let answers = store.accept(&all).await.unwrap();

@@ -87,6 +87,7 @@ laws! {
         events_without_a_fan_out_are_read
         a_bare_marker_covers_all_before_it
         a_reach_of_any_number_type_is_read
+        a_marker_without_an_id_is_a_marker_all_the_same
         a_document_under_an_object_id_belongs_to_its_hex_text
         an_object_under_an_object_id_is_read_as_its_hex_text
         both_forms_of_a_person_come_together
@@ -130,6 +131,7 @@ laws! {
     objects:
         a_record_comes_back_with_every_field
         data_of_any_shape_comes_back
+        numbers_come_back_as_they_were
         what_is_not_notifiable_comes_back_as_such
         records_come_in_the_order_asked_and_the_unknown_are_none
         many_records_are_put_and_read_at_once;

@@ -76,6 +76,38 @@ pub async fn data_of_any_shape_comes_back(store: Fresh) {
     assert_eq!(found, objects);
 }
 
+pub async fn numbers_come_back_as_they_were(store: Fresh) {
+    // Numbers whose nearest double a careless reader of decimals misses by one.
+    let numbers = [
+        31.245270191439438,
+        121.48791951161945,
+        0.1 + 0.2,
+        f64::MIN_POSITIVE,
+        1e300,
+        -0.0,
+    ];
+    let objects: Vec<_> = (0..)
+        .zip(numbers)
+        .map(|(n, number)| Object {
+            place: Some(Point::new(number % 180.0, number % 90.0).unwrap()),
+            data: json!([number, {"deep": number}]),
+            ..Object::bare(ObjectKey::stored(format!("Artwork:{n}")))
+        })
+        .collect();
+
+    store.put_objects(&objects).await.unwrap();
+
+    let keys: Vec<_> = objects.iter().map(|object| object.key.clone()).collect();
+    let found: Vec<_> = store
+        .objects(&keys)
+        .await
+        .unwrap()
+        .into_iter()
+        .flatten()
+        .collect();
+    assert_eq!(found, objects);
+}
+
 pub async fn what_is_not_notifiable_comes_back_as_such(store: Fresh) {
     let withdrawn = Object {
         notifiable: false,

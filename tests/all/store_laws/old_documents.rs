@@ -100,6 +100,21 @@ pub async fn a_reach_of_any_number_type_is_read(store: Fresh) {
     assert_eq!(found, expected);
 }
 
+pub async fn a_marker_without_an_id_is_a_marker_all_the_same(store: Fresh) {
+    let bare = [
+        r#"{"flushed":true}"#,
+        r#"{"flushed":null,"n":{"$numberInt":"-1"}}"#,
+        r#"{"flushed":"x","n":"2"}"#,
+        r#"{"flushed":null,"n":{"$numberDouble":"2.9"},"t":"T","o":"a"}"#,
+    ];
+    put(&store, r#""ada""#, &bare).await;
+
+    let found = store.entries_of(&user("ada"), today()).await;
+
+    let expected = [None, Some(0), None, Some(2)].map(|n| Entry::Marker(Marker { id: None, n }));
+    assert_eq!(found, expected);
+}
+
 pub async fn a_document_under_an_object_id_belongs_to_its_hex_text(store: Fresh) {
     put(
         &store,

@@ -1,0 +1,207 @@
+//! What only SQLite has to stand: a full disk, a caller who does not wait, a file that somebody tampered with.
+//!
+//! What every store promises is tested by the laws (`tests/all/store_laws`).
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::Sqlite;
+use crate::domain::{Day, Entry, Event, EventType, Id, ObjectId, User, UserId, Window};
+use crate::store::{Directory, Error, People, Pushes, Stacks};
+
+fn today() -> Day {
+    Day::from_ymd(2014, 4, 22).unwrap()
+}
+
+fn people(count: usize) -> Vec<UserId> {
+    (0..count)
+        .map(|n| UserId::stored(format!("p{n:05}")))
+        .collect()
+}
+
+fn events(count: usize) -> Vec<Event> {
+    let event = |n: usize| Event {
+        t: EventType::stored("ArtworkPublished"),
+        o: ObjectId::stored(format!("a{n}")),
+        i: Some(Id::from_bytes([7; 12])),
+    };
+    (0..count).map(event).collect()
+}
+
+fn pushes(people: &[UserId], events: Vec<Event>) -> Pushes {
+    Pushes {
+        lists: vec![events],
+        people: people.iter().map(|person| (person.clone(), 0)).collect(),
+    }
+}
+
+async fn open(folder: &Path) -> Sqlite {
+    Sqlite::open(folder.join("tidings.db")).await.unwrap()
+}
+
+/// How many entries each of these people has today.
+async fn counts(store: &Sqlite, people: &[UserId]) -> Vec<usize> {
+    let found = store
+        .windows(Window::ending(today(), 0), People::Each(people))
+        .await
+        .unwrap();
+    found
+        .iter()
+        .map(|person| person.stacks.iter().map(|stack| stack.entries.len()).sum())
+        .collect()
+}
+
+/// Runs SQL on the connection that writes.
+async fn execute(store: &Sqlite, sql: &'static str) {
+    let run = move |transaction: &rusqlite::Transaction<'_>| Ok(transaction.execute_batch(sql)?);
+    store.connections.write("tampering", run).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_changes_nothing_and_the_store_goes_on_when_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, people) = (open(folder.path()).await, people(2_000));
+    store
+        .push(today(), 1_000, &pushes(&people[..1], events(1)))
+        .await
+        .unwrap();
+
+    // SQLite's own limit answers as a full disk does.
+    execute(&store, "PRAGMA max_page_count = 40").await;
+    let error = store
+        .push(today(), 1_000, &pushes(&people, events(50)))
+        .await
+        .unwrap_err();
+    let after_failure = counts(&store, &people).await;
+    execute(&store, "PRAGMA max_page_count = 4294967294").await;
+    store
+        .push(today(), 1_000, &pushes(&people, events(50)))
+        .await
+        .unwrap();
+
+    let Error::Database { doing, cause } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(doing, "pushing onto stacks of 20140422");
+    assert!(cause.to_string().contains("full"), "{cause}");
+    assert_eq!((after_failure[0], after_failure[1..].iter().sum()), (1, 0));
+    assert!(
+        counts(&store, &people)
+            .await
+            .iter()
+            .all(|count| *count == 50)
+    );
+}
+
+#[tokio::test]
+async fn a_push_nobody_waits_for_is_whole_or_never_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, people) = (open(folder.path()).await, people(500));
+    {
+        let list = pushes(&people, events(3));
+        let mut forgotten = pin!(store.push(today(), 1_000, &list));
+        let first = forgotten
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(first, Poll::Pending), "it runs elsewhere");
+    }
+
+    // Whoever writes next, writes after it.
+    store
+        .push(today(), 1_000, &pushes(&people[..1], events(1)))
+        .await
+        .unwrap();
+
+    let counts = counts(&store, &people).await;
+    assert!(
+        counts[1..].iter().all(|count| *count == counts[1]),
+        "{counts:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_there_and_cannot_be_read_is_said_and_not_guessed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let ada = UserId::stored("ada");
+    for (tampering, complaint) in [
+        (
+            "UPDATE users SET tz = 'Mars/Phobos'",
+            "tz of user ada in the store cannot be read",
+        ),
+        (
+            "UPDATE users SET cadence = 'hourly'",
+            "cadence of user ada in the store cannot be read",
+        ),
+        (
+            "UPDATE users SET types = '{'",
+            "types of user ada in the store cannot be read",
+        ),
+        (
+            "UPDATE users SET email = 'secret'",
+            "email of user ada in the store cannot be read",
+        ),
+        (
+            "UPDATE users SET suppressed = 9223372036854775807",
+            "suppressed of user ada in the store",
+        ),
+        (
+            "UPDATE users SET lng = 181, lat = 0",
+            "place of user ada in the store cannot be read",
+        ),
+        ("UPDATE users SET confirmed = 'maybe'", "reading users"),
+    ] {
+        store.put_users(&[User::new(ada.clone())]).await.unwrap();
+        execute(&store, tampering).await;
+
+        let error = store
+            .users(std::slice::from_ref(&ada))
+            .await
+            .unwrap_err()
+            .to_string();
+
+        assert!(error.starts_with(complaint), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_is_not_even_json_holds_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, ada) = (open(folder.path()).await, people(1));
+    store
+        .push(today(), 1_000, &pushes(&ada, events(1)))
+        .await
+        .unwrap();
+    execute(
+        &store,
+        "UPDATE notifications_20140422 SET n = 2, events = '{]' || char(10) || events",
+    )
+    .await;
+
+    let found = store
+        .windows(Window::ending(today(), 0), People::Each(&ada))
+        .await
+        .unwrap();
+
+    let entries = &found[0].stacks[0].entries;
+    assert_eq!(
+        entries[..],
+        [Entry::Other, Entry::Event(events(1).remove(0))]
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_opened_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("no such folder").join("tidings.db");
+
+    let error = Sqlite::open(&nowhere).await.unwrap_err();
+
+    assert!(
+        error.to_string().contains(&nowhere.display().to_string()),
+        "{error}"
+    );
+}
