@@ -5,11 +5,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{Api, KEY};
-use crate::support::Fresh;
 use crate::support::town::on_both_stores;
+use crate::support::{Fresh, user};
 
 on_both_stores! {
     a_request_in_hand_is_finished_when_the_server_stops
+    the_store_works_on_when_the_servers_threads_are_gone
 }
 
 on_sqlite! {
@@ -49,6 +50,22 @@ async fn a_request_in_hand_is_finished_when_the_server_stops(fresh: Fresh) {
     running.await.unwrap().unwrap();
     assert_eq!(fresh.backlog().await.unwrap().pending, 1);
     assert!(TcpStream::connect(addr).await.is_err(), "it still listens");
+}
+
+/// Connections to a database must not die with the thread that happened to open them.
+async fn the_store_works_on_when_the_servers_threads_are_gone(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let polls = (0..100).map(|_| api.get("/v1/users/ada/feed"));
+    let polls = futures::future::join_all(polls).await;
+    assert!(polls.iter().all(|page| page.status == 200));
+
+    api.stop().await;
+
+    let ids = [user("ada")];
+    let reads = (0..100).map(|_| fresh.users(&ids));
+    for read in futures::future::join_all(reads).await {
+        assert!(read.unwrap()[0].is_some());
+    }
 }
 
 async fn an_idle_connection_holds_nobody_up(fresh: Fresh) {
