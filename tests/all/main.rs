@@ -7,6 +7,7 @@ mod api;
 mod cli;
 mod cycle;
 mod failover;
+mod house;
 mod mongo_faults;
 mod services;
 mod store_laws;

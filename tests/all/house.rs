@@ -1,0 +1,296 @@
+//! The rules of the house that a compiler does not know: who may know whom, and how files are written.
+//!
+//! The rule: a rule that stands in `CONTRIBUTING.md` or `docs/architecture.md` and can be read off the source is read off here. What is found
+//! is listed whole, so that one run tells all there is to mend.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Each part of the crate, and what of ours it may know. Imports point down.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("clock", &["domain"]),
+    ("config", &["domain"]),
+    ("store", &["domain"]),
+    ("mail", &["domain"]),
+    ("render", &["domain"]),
+    ("services", &["domain", "clock", "store", "mail", "render"]),
+    (
+        "app",
+        &[
+            "domain", "clock", "config", "store", "mail", "render", "services",
+        ],
+    ),
+    ("api", &["domain", "clock", "services", "app"]),
+    (
+        "cli",
+        &[
+            "domain", "clock", "config", "store", "mail", "render", "services", "app", "api",
+        ],
+    ),
+    ("main", &["cli"]),
+    ("lib", &[]),
+];
+
+/// Libraries that only one part may know, so that another can take their place there.
+const LIBRARIES: &[(&str, &[&str])] = &[
+    ("actix_web", &["api"]),
+    ("clap", &["cli"]),
+    ("indicatif", &["cli"]),
+    ("lettre", &["mail"]),
+    ("minijinja", &["render"]),
+    ("mongodb", &["store/mongo"]),
+    ("rusqlite", &["store/sqlite"]),
+];
+
+/// Where an address may be shown in full.
+const REVEALING: &[&str] = &["src/mail", "src/store", "src/domain/address.rs"];
+
+/// The most lines of a file that does not say why it is longer.
+const LONG: usize = 500;
+
+/// A file: its place below the repository, and its text.
+struct File {
+    place: String,
+    text: String,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All files below these folders.
+fn files(folders: &[&str]) -> Vec<File> {
+    let mut open: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let place = path.strip_prefix(root()).unwrap().to_str().unwrap();
+            if path.is_dir() {
+                if !place.ends_with("__pycache__") {
+                    open.push(path);
+                }
+            } else {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let place = place.to_owned();
+                files.push(File { place, text });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.place.cmp(&b.place));
+    assert!(!files.is_empty());
+    files
+}
+
+fn rust(folders: &[&str]) -> Vec<File> {
+    let mut files = files(folders);
+    files.retain(|file| file.place.ends_with(".rs"));
+    files
+}
+
+impl File {
+    /// The text without comments: what is only spoken of is not known.
+    fn code(&self) -> String {
+        let before = |line: &str| line.split("//").next().unwrap_or("").to_owned();
+        self.text.lines().map(before).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Where its module stands: `["store", "mongo", "days"]`.
+    fn module(&self) -> Vec<&str> {
+        let place = self.place.strip_prefix("src/").unwrap();
+        let place = place.strip_suffix(".rs").unwrap();
+        place.split('/').filter(|part| *part != "mod").collect()
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The first names of all paths that begin like this: `b` and `c` of `crate::{b::x, c}`.
+fn names(code: &str, start: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, _) in code.match_indices(start) {
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|c| is_word(c) || c == ':') {
+            continue;
+        }
+        let rest = &code[at + start.len()..];
+        match rest.strip_prefix('{') {
+            Some(group) => names.extend(first_names(group)),
+            None => names.extend([rest.chars().take_while(|c| is_word(*c)).collect()]),
+        }
+    }
+    names.remove("");
+    names
+}
+
+/// The names at the outermost level of a group, up to its closing brace.
+fn first_names(group: &str) -> Vec<String> {
+    let (mut depth, mut names, mut fresh) = (0, vec![String::new()], true);
+    for c in group.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                names.push(String::new());
+                fresh = true;
+            }
+            c if depth == 0 && fresh && is_word(c) => names.last_mut().unwrap().push(c),
+            c if c.is_whitespace() => {}
+            _ => fresh = false,
+        }
+    }
+    names
+}
+
+/// What of ours a file knows, by the names of the crate's parts.
+fn known(file: &File) -> BTreeSet<String> {
+    let code = file.code();
+    let up = "super::".repeat(file.module().len());
+    let mut known = names(&code, "crate::");
+    known.extend(names(&code, "tidings::"));
+    known.extend(names(&code, &up));
+    known.retain(|name| FLOORS.iter().any(|(part, _)| part == name));
+    known
+}
+
+fn assert_none(what: &str, found: &[String]) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn paths_are_read_wherever_they_stand() {
+    let code = "use crate::{mail::{A, store}, render}; fn f() { crate::clock::x(); a::crate::b() } use super::super::api::Y;";
+
+    let list = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(" ");
+
+    assert_eq!(list(names(code, "crate::")), "clock mail render");
+    assert_eq!(list(names(code, "super::super::")), "api");
+}
+
+#[test]
+fn imports_point_down() {
+    let mut found = Vec::new();
+    for file in rust(&["src"]) {
+        let part = file.module()[0].to_owned();
+        let Some((_, allowed)) = FLOORS.iter().find(|(name, _)| *name == part) else {
+            found.push(format!(
+                "{}: {part} has no floor in tests/all/house.rs",
+                file.place
+            ));
+            continue;
+        };
+        let strangers = known(&file).into_iter();
+        let strangers = strangers.filter(|name| *name != part && !allowed.contains(&name.as_str()));
+        found.extend(strangers.map(|name| format!("{} knows {name}", file.place)));
+    }
+    assert_none("imports that do not point down", &found);
+}
+
+#[test]
+fn the_stores_do_not_know_each_other() {
+    let mut found = Vec::new();
+    for (store, other) in [("mongo", "sqlite"), ("sqlite", "mongo")] {
+        for file in rust(&[&format!("src/store/{store}")]) {
+            let code = file.code();
+            let paths = ["crate::store::", "super::", "super::super::"];
+            if paths.iter().any(|path| names(&code, path).contains(other)) {
+                found.push(file.place);
+            }
+        }
+    }
+    assert_none("stores that know each other", &found);
+}
+
+#[test]
+fn libraries_stay_where_they_belong() {
+    let mut found = Vec::new();
+    for file in rust(&["src"]) {
+        let module = file.module().join("/");
+        let code = file.code();
+        for (library, homes) in LIBRARIES {
+            let at_home = homes.iter().any(|home| {
+                let rest = module.strip_prefix(home);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            });
+            if !at_home && !names(&code, &format!("{library}::")).is_empty() {
+                found.push(format!("{} knows {library}", file.place));
+            }
+        }
+    }
+    assert_none("libraries away from home", &found);
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let mut files = rust(&["src", "tests", "benches"]);
+    files.retain(|file| !file.text.starts_with("//! "));
+    let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
+    assert_none("files that do not begin with `//!`", &found);
+}
+
+#[test]
+fn a_long_file_says_why() {
+    let mut found = Vec::new();
+    for file in rust(&["src", "tests"]) {
+        let lines = file.text.lines().count();
+        if lines > LONG
+            && !file
+                .text
+                .lines()
+                .any(|line| line.starts_with("//! Long because "))
+        {
+            found.push(format!("{} has {lines} lines", file.place));
+        }
+    }
+    assert_none(
+        "files of more than 500 lines without a `//! Long because …`",
+        &found,
+    );
+}
+
+#[test]
+fn addresses_are_revealed_only_where_they_are_stored_or_sent() {
+    let mut files = rust(&["src"]);
+    files.retain(|file| {
+        let allowed = REVEALING.iter().any(|place| file.place.starts_with(place));
+        !allowed
+            && file
+                .code()
+                .split(|c: char| !is_word(c))
+                .any(|word| word == "reveal")
+    });
+    let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
+    assert_none("files that reveal addresses", &found);
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // In halves, or this file would find itself.
+    let words = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("#[ig", "nore"),
+        concat!("thread::", "sleep"),
+    ];
+    let mut found = Vec::new();
+    for file in files(&["src", "tests", "scripts"]) {
+        for (number, line) in file.text.lines().enumerate() {
+            if words.iter().any(|word| line.contains(word)) {
+                found.push(format!("{}:{}: {}", file.place, number + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("left for later, or slept through", &found);
+}
+
+#[test]
+fn no_test_sleeps() {
+    let mut files = rust(&["tests"]);
+    files.retain(|file| file.code().contains(concat!("sleep", "(")));
+    let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
+    assert_none("tests that sleep", &found);
+}
