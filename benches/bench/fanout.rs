@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tidings::domain::{Audience, Day, Event, EventType, FollowKey, Id, ObjectId, UserId};
 use tidings::services::Silent;
 use tidings::services::notify::Request;
-use tidings::store::{Pushes, Stacks};
+use tidings::store::Pushes;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
 use crate::rivals;
