@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 
 use super::exit::Exit;
-use super::progress::Bar;
 use super::screen::{Ink, Screen};
 use super::words;
 use crate::app::App;
@@ -59,7 +58,7 @@ impl Args {
         };
         let days = app
             .archive()
-            .run(&request, &Bar::new("days looked at"))
+            .run(&request, &screen.bar("days looked at"))
             .await?;
         for day in &days {
             if self.json {
@@ -94,7 +93,7 @@ impl Args {
             Fate::Dropped { file } => {
                 let dropped = if self.dry_run { "would go" } else { "dropped" };
                 let file = file.as_ref().map(|file| {
-                    let to = if self.dry_run { "to" } else { "kept in" };
+                    let to = if self.dry_run { "to" } else { "in" };
                     format!(", {to} {}", file.display())
                 });
                 format!("{dropped}, {stacks}{}", file.unwrap_or_default())

@@ -9,7 +9,6 @@ use clap::{Args as Arguments, ValueEnum};
 use serde::Serialize;
 
 use super::exit::Exit;
-use super::progress::Bar;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::{time, words};
@@ -75,10 +74,10 @@ impl Args {
     pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
         let request = self.request();
         if !self.dry_run {
-            let bar = Bar::new("people reached").until(stop.clone());
+            let bar = screen.bar("people reached").until(stop.clone());
             app.fanouts().drain(&bar).await?;
         }
-        let bar = Bar::new("people looked at").until(stop.clone());
+        let bar = screen.bar("people looked at").until(stop.clone());
         let report = app.digests().run(&request, &bar).await?;
         drop(bar);
         let stopped = *stop.borrow();

@@ -215,7 +215,7 @@ fn events(explained: &Explanation) -> Table {
         Column::new("event").ink(Ink::Strong).gives_way(),
         Column::new("type").gives_way(),
         Column::new("it …"),
-        Column::new("item").ink(Ink::Faint),
+        Column::new("item").ink(Ink::Faint).spare(),
     ]);
     for fate in &explained.events {
         table.row([

@@ -143,7 +143,7 @@ fn table(page: &Page) -> Table {
         Column::new("title").ink(Ink::Strong).gives_way(),
         Column::new("by").gives_way(),
         Column::new("type").gives_way(),
-        Column::new("item").ink(Ink::Faint),
+        Column::new("item").ink(Ink::Faint).spare(),
     ]);
     for item in &page.items {
         table.row([

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::exit::Usage;
 use crate::config::{Config, Problems, Sources};
 
 #[derive(Debug, Clone, Args)]
@@ -60,6 +61,14 @@ impl Global {
         self.config
             .clone()
             .or_else(|| Path::new(FILE).exists().then(|| FILE.into()))
+    }
+
+    /// For commands that have a store of their own.
+    pub fn refuse_store(&self, why: &str) -> Result<(), Usage> {
+        match self.store {
+            Some(_) => Err(Usage::new(why).instead("leaving out --store")),
+            None => Ok(()),
+        }
     }
 
     /// The configuration from all its sources; `options` are what a command's own flags set.

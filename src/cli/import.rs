@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::carry::Carry;
 use super::exit::{Exit, Usage};
-use super::progress::Bar;
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
@@ -93,11 +92,11 @@ struct Answer<'a> {
 impl Args {
     pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let kind = self.kind()?;
-        let bar = Bar::new("lines");
+        let bar = screen.bar("lines");
         let report = app.import().file(&kind, &self.file, &bar).await?;
         drop(bar);
         let carried = if kind == Kind::Events && report.taken > 0 && self.carry.wanted(app) {
-            Some(app.fanouts().drain(&Bar::new("people reached")).await?)
+            Some(app.fanouts().drain(&screen.bar("people reached")).await?)
         } else {
             None
         };

@@ -15,6 +15,7 @@ use crate::config::{Config, StoreUrl};
 mod archive;
 mod carry;
 mod config;
+mod demo;
 mod digest;
 mod exit;
 mod explain;
@@ -57,6 +58,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, configuration or values, 3 partly f
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Demo(demo::Args),
     Notify(notify::Args),
     Feed(feed::Args),
     Explain(explain::Args),
@@ -117,6 +119,10 @@ impl Cli {
         if let Command::Config(args) = &self.command {
             return args.run(&self.global, screen);
         }
+        if let Command::Demo(args) = &self.command {
+            self.global.refuse_store("a demo has a store of its own")?;
+            return args.run(screen).await;
+        }
         let config = self.global.load(self.command.options())?;
         let app = open(config).await?;
         let stop = if self.command.ends_gently() {
@@ -143,8 +149,8 @@ impl Command {
             Self::Restore(args) => args.run(app, screen).await,
             Self::Import(args) => args.run(app, screen).await,
             Self::Status(args) => args.run(app, screen).await,
-            Self::Config(_) => {
-                unreachable!("it needs no store, and was done before one was opened")
+            Self::Demo(_) | Self::Config(_) => {
+                unreachable!("they open no store here, and were done before")
             }
         }
     }

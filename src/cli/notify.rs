@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::carry::Carry;
 use super::exit::Exit;
-use super::progress::Bar;
 use super::screen::{Ink, Screen};
 use super::{time, words};
 use crate::app::App;
@@ -99,7 +98,7 @@ impl Args {
         let receipts = app.notify().accept(vec![request.clone()]).await?;
         let receipt = receipts[0];
         if self.carry.wanted(app) {
-            app.fanouts().drain(&Bar::new("people reached")).await?;
+            app.fanouts().drain(&screen.bar("people reached")).await?;
         }
         let found = app.notify().find(receipt.id).await?;
         let (state, counts) = found.map_or((FanoutState::Pending, Counts::default()), |fanout| {

@@ -17,9 +17,18 @@ const OF_TOTAL: &str =
 
 impl Bar {
     /// `what` says what is counted, such as "people looked at".
+    /// It draws nothing where standard error is no terminal.
     pub fn new(what: &'static str) -> Self {
-        // Draws nothing where standard error is no terminal.
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        Self::on(ProgressDrawTarget::stderr(), what)
+    }
+
+    /// One that nobody sees.
+    pub fn hidden(what: &'static str) -> Self {
+        Self::on(ProgressDrawTarget::hidden(), what)
+    }
+
+    fn on(target: ProgressDrawTarget, what: &'static str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(style(COUNT));
         bar.set_message(what);
         Self { bar, stop: None }

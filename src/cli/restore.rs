@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 
 use super::exit::{Exit, explain_failure};
-use super::progress::Bar;
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
@@ -28,7 +27,7 @@ impl Args {
         let archive = app.archive();
         let (mut good, mut bad) = (0, 0);
         for file in &self.files {
-            let restored = archive.restore(file, &Bar::new("stacks restored")).await;
+            let restored = archive.restore(file, &screen.bar("stacks restored")).await;
             match restored {
                 Ok(summary) if self.json => {
                     good += 1;

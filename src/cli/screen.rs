@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+use super::progress::Bar;
 use super::table::Table;
 
 /// How a piece of text looks.
@@ -40,7 +41,9 @@ pub struct Screen {
     note_colour: bool,
     /// Columns of a terminal; lines go on for ever where none is.
     width: Option<usize>,
-    indent: &'static str,
+    indent: String,
+    /// Whether bars are drawn beside it.
+    bars: bool,
     /// Whether the reader of standard output has gone.
     closed: bool,
 }
@@ -64,9 +67,43 @@ impl Screen {
             out: Box::new(out),
             notes: Box::new(io::stderr()),
             width,
-            indent: "",
+            indent: String::new(),
+            bars: true,
             closed: false,
         }
+    }
+
+    /// A screen nobody sees.
+    pub fn nowhere() -> Self {
+        Self {
+            out: Box::new(io::sink()),
+            notes: Box::new(io::sink()),
+            colour: false,
+            note_colour: false,
+            width: None,
+            indent: String::new(),
+            bars: false,
+            closed: false,
+        }
+    }
+
+    /// A bar for long work; `what` says what is counted.
+    pub fn bar(&self, what: &'static str) -> Bar {
+        if self.bars {
+            Bar::new(what)
+        } else {
+            Bar::hidden(what)
+        }
+    }
+
+    /// From now on no bars are drawn: a story is told that they would disturb.
+    pub fn without_bars(&mut self) {
+        self.bars = false;
+    }
+
+    /// From now on lines begin so far in; answers how far they did.
+    pub fn indent(&mut self, indent: String) -> String {
+        std::mem::replace(&mut self.indent, indent)
     }
 
     /// Columns a line may take.
@@ -85,7 +122,7 @@ impl Screen {
             return Ok(());
         }
         let text = text.to_string();
-        let indent = if text.is_empty() { "" } else { self.indent };
+        let indent = if text.is_empty() { "" } else { &self.indent };
         match writeln!(self.out, "{indent}{text}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;

@@ -12,6 +12,8 @@ pub struct Column {
     /// Whether it is cut where there is no room.
     gives_way: bool,
     right: bool,
+    /// Whether it is left out where there is no room.
+    spare: bool,
 }
 
 impl Column {
@@ -21,6 +23,7 @@ impl Column {
             ink: None,
             gives_way: false,
             right: false,
+            spare: false,
         }
     }
 
@@ -32,6 +35,12 @@ impl Column {
     /// It is cut where there is no room, the widest first.
     pub const fn gives_way(mut self) -> Self {
         self.gives_way = true;
+        self
+    }
+
+    /// It is left out before any other is cut.
+    pub const fn spare(mut self) -> Self {
+        self.spare = true;
         self
     }
 
@@ -96,9 +105,15 @@ impl Table {
             }
         };
         let mut widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
-        let shown = widths.iter().filter(|width| **width > 0).count();
-        let taken =
-            |widths: &[usize]| widths.iter().sum::<usize>() + GAP.len() * shown.saturating_sub(1);
+        let taken = |widths: &[usize]| {
+            let shown = widths.iter().filter(|width| **width > 0).count();
+            widths.iter().sum::<usize>() + GAP.len() * shown.saturating_sub(1)
+        };
+        for index in 0..widths.len() {
+            if self.columns[index].spare && room.is_some_and(|room| taken(&widths) > room) {
+                widths[index] = 0;
+            }
+        }
         while room.is_some_and(|room| taken(&widths) > room) {
             let giving = (0..widths.len())
                 .filter(|index| self.columns[*index].gives_way && widths[*index] > NARROWEST)
@@ -170,13 +185,11 @@ mod tests {
             Column::new("when"),
             Column::new("title").gives_way(),
             Column::new("n").right(),
+            Column::new("id").spare(),
         ]);
-        table.row(["09:00".into(), "Night Ferry".into(), "7".into()]);
-        table.row([
-            "10:30".into(),
-            "夜の渡し船 in the Harbour".into(),
-            "12".into(),
-        ]);
+        let row = |cells: [&str; 4]| cells.map(str::to_owned);
+        table.row(row(["09:00", "Night Ferry", "7", "x1"]));
+        table.row(row(["10:30", "夜の渡し船 in the Harbour", "12", "x2"]));
         table.lines(width, |_, text| text.to_owned())
     }
 
@@ -185,15 +198,15 @@ mod tests {
         assert_eq!(
             table(None),
             [
-                "when   title                       n",
-                "09:00  Night Ferry                 7",
-                "10:30  夜の渡し船 in the Harbour  12",
+                "when   title                       n  id",
+                "09:00  Night Ferry                 7  x1",
+                "10:30  夜の渡し船 in the Harbour  12  x2",
             ]
         );
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_what_gives_way() {
+    fn a_narrow_terminal_leaves_out_what_can_be_spared_and_cuts_what_gives_way() {
         let lines = table(Some(24));
         assert_eq!(lines[2], "10:30  夜の渡し船 i…  12");
         assert!(lines.iter().all(|line| line.width() <= 24), "{lines:?}");

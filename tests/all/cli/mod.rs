@@ -5,6 +5,7 @@
 
 mod codes;
 mod days;
+mod demo;
 mod digests;
 mod events;
 mod help;

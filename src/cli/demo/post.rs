@@ -1,0 +1,97 @@
+//! Who takes the demo's mails: the outbox, with a page beside each that a browser opens.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use crate::mail::{Mailer, Message, Outbox, Outcome};
+
+/// A mail that left, as the story tells of it.
+#[derive(Debug, Clone)]
+pub struct Posted {
+    pub user: String,
+    pub at: DateTime<Utc>,
+    pub subject: String,
+    pub text: String,
+    /// The page a browser opens.
+    pub page: PathBuf,
+}
+
+/// The mails that left so far, in their order.
+#[derive(Debug, Default)]
+pub struct Book(Mutex<Vec<Posted>>);
+
+impl Book {
+    pub fn all(&self) -> Vec<Posted> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn note(&self, posted: Posted) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(posted);
+    }
+}
+
+pub struct Post {
+    pub outbox: Outbox,
+    pub folder: PathBuf,
+    pub book: Arc<Book>,
+}
+
+#[async_trait]
+impl Mailer for Post {
+    async fn send(&self, messages: &[Message]) -> Vec<Outcome> {
+        let outcomes = self.outbox.send(messages).await;
+        messages
+            .iter()
+            .zip(outcomes)
+            .map(|(message, outcome)| match outcome {
+                Outcome::Accepted { .. } => self.page(message).map_or_else(
+                    |error| Outcome::TryLater {
+                        reason: format!("writing the page of {}: {error}", message.delivery),
+                    },
+                    |()| outcome,
+                ),
+                other => other,
+            })
+            .collect()
+    }
+
+    fn repeats_safely(&self) -> bool {
+        true
+    }
+
+    fn name(&self) -> &str {
+        self.outbox.name()
+    }
+}
+
+impl Post {
+    /// Writes the mail's HTML to `mara-weekly-2026-W47.html`, and notes the mail.
+    fn page(&self, message: &Message) -> std::io::Result<()> {
+        let name = message.delivery.as_str().replacen("digest:", "", 1);
+        let page = self.folder.join(name.replace(':', "-") + ".html");
+        fs::write(&page, &message.html)?;
+        let user = name.split(':').next().unwrap_or_default().to_owned();
+        self.book.note(Posted {
+            user,
+            at: message.at,
+            subject: message.subject.clone(),
+            text: message.text.clone(),
+            page: shown(&page),
+        });
+        Ok(())
+    }
+}
+
+fn shown(page: &Path) -> PathBuf {
+    page.strip_prefix(".").unwrap_or(page).to_owned()
+}

@@ -1,0 +1,222 @@
+//! Where the story plays: an embedded store, a clock that is turned by hand, and a cron that never misses an hour.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use chrono::{DateTime, Datelike, Days, TimeDelta, Utc};
+use clap::Parser;
+
+use super::post::{Book, Post, Posted};
+use crate::app::{self, App};
+use crate::cli::screen::{Ink, Screen};
+use crate::cli::{Cli, Exit, stop};
+use crate::clock::{Clock, Ids, ManualClock};
+use crate::config::{Config, Sources};
+use crate::domain::{Schedule, UserId};
+use crate::services::Silent;
+use crate::services::digest::{Report, Request};
+
+pub struct Stage<'a> {
+    pub screen: &'a mut Screen,
+    app: App,
+    clock: Arc<ManualClock>,
+    book: Arc<Book>,
+    /// Midnight of the Monday on which the story's third week begins: the latest that lies before today.
+    monday: DateTime<Utc>,
+    /// The moment it ends.
+    now: DateTime<Utc>,
+}
+
+/// How far commands and their answers stand in.
+const INDENT: &str = "    ";
+
+impl<'a> Stage<'a> {
+    pub async fn open(screen: &'a mut Screen, now: DateTime<Utc>) -> anyhow::Result<Self> {
+        // The demo is its own folder's: what the environment says is for the reader's own tidings.
+        let config = Config::load(&Sources {
+            file: Some(super::CONFIG.into()),
+            ..Sources::default()
+        })?;
+        let today = now.date_naive();
+        let since = match today.weekday().num_days_from_monday() {
+            0 => 7,
+            days => days,
+        };
+        let monday = today
+            .checked_sub_days(Days::new(u64::from(since)))
+            .unwrap_or(today)
+            .and_time(chrono::NaiveTime::MIN)
+            .and_utc();
+        screen.without_bars();
+        let clock = Arc::new(ManualClock::at(monday - TimeDelta::days(13)));
+        let book = Arc::new(Book::default());
+        let post = Post {
+            outbox: app::outbox(&config),
+            folder: config.mail.outbox.clone(),
+            book: book.clone(),
+        };
+        let store = app::open_store(&config).await?;
+        let ids = Arc::new(Ids::counting(1));
+        let app = App::assemble(config, store, Arc::new(post), clock.clone(), ids)?;
+        Ok(Self {
+            screen,
+            app,
+            clock,
+            book,
+            monday,
+            now,
+        })
+    }
+
+    /// A chapter begins.
+    pub fn chapter(&mut self, number: u32, title: &str) -> anyhow::Result<()> {
+        self.screen.line("")?;
+        let number = self.screen.ink(Ink::Faint, number);
+        let title = self.screen.ink(Ink::Strong, title);
+        Ok(self.screen.line(format!("{number}  {title}"))?)
+    }
+
+    /// A sentence or two of the story, a line each.
+    pub fn say(&mut self, lines: &[&str]) -> anyhow::Result<()> {
+        for line in lines {
+            let indent = if line.is_empty() { "" } else { "   " };
+            self.screen.line(format!("{indent}{line}"))?;
+        }
+        Ok(())
+    }
+
+    /// Shows a command, runs it as if it had been typed, and shows what it answers.
+    pub async fn type_in(&mut self, command: &str) -> anyhow::Result<()> {
+        let prompt = self.screen.ink(Ink::Faint, "$");
+        let typed = self.screen.ink(Ink::Accent, command);
+        self.screen.line(format!("   {prompt} {typed}"))?;
+        let indent = self.screen.indent(INDENT.to_owned() + " ");
+        let ended = self.run(command).await;
+        self.screen.indent(indent);
+        ended
+    }
+
+    /// Runs a command that need not be seen.
+    pub async fn quietly(&mut self, command: &str) -> anyhow::Result<()> {
+        let mut nowhere = Screen::nowhere();
+        std::mem::swap(self.screen, &mut nowhere);
+        let ended = self.run(command).await;
+        std::mem::swap(self.screen, &mut nowhere);
+        ended
+    }
+
+    async fn run(&mut self, command: &str) -> anyhow::Result<()> {
+        let cli = Cli::try_parse_from(words(command))?;
+        let exit = cli
+            .command
+            .run(&self.app, self.screen, &stop::never())
+            .await?;
+        ensure!(exit == Exit::Done, "{command} ended with {exit:?}");
+        Ok(())
+    }
+
+    /// Lets time pass until so many days after the story's Monday, at this hour, UTC. Meanwhile cron runs `tidings digest`
+    /// every hour; the hours at which nobody's digest falls due are passed over.
+    pub async fn until(&mut self, day: i64, hour: i64) -> anyhow::Result<()> {
+        self.pass_until(self.monday + TimeDelta::days(day) + TimeDelta::hours(hour))
+            .await
+    }
+
+    /// Lets time pass until the story ends. No digest is sent meanwhile: that is left to the reader.
+    pub fn until_now(&mut self) {
+        self.clock.set(self.now);
+    }
+
+    async fn pass_until(&mut self, target: DateTime<Utc>) -> anyhow::Result<()> {
+        let schedules = self.schedules().await?;
+        loop {
+            let now = self.clock.now();
+            let due = schedules
+                .iter()
+                .filter_map(|schedule| schedule.next_due(now))
+                .map(|due| due.at)
+                .min();
+            let Some(due) = due.filter(|due| *due <= target) else {
+                break;
+            };
+            self.clock.set(due);
+            let report: Report = self.app.digests().run(&Request::default(), &Silent).await?;
+            ensure!(!report.mails.troubled(), "{:?}", report.mails.reasons);
+        }
+        self.clock.set(target);
+        Ok(())
+    }
+
+    async fn schedules(&self) -> anyhow::Result<Vec<Schedule>> {
+        let ids: Vec<UserId> = PEOPLE
+            .iter()
+            .map(|id| id.parse())
+            .collect::<Result<_, _>>()?;
+        let users = self.app.store.users(&ids).await?;
+        let default = self.app.config.digest.schedule;
+        Ok(users
+            .iter()
+            .flatten()
+            .map(|user| user.schedule(&default))
+            .collect())
+    }
+
+    /// When a mail came, where its reader lives.
+    pub async fn there(&self, mail: &Posted) -> anyhow::Result<Moment> {
+        let users = self.app.store.users(&[mail.user.parse()?]).await?;
+        let default = self.app.config.digest.schedule;
+        let tz = users
+            .first()
+            .and_then(Option::as_ref)
+            .map_or(default.tz, |user| user.schedule(&default).tz);
+        let place = tz.name().rsplit('/').next().unwrap_or_default();
+        Ok(Moment {
+            local: mail.at.with_timezone(&tz).naive_local(),
+            place: place.replace('_', " "),
+        })
+    }
+
+    /// The mails that have left so far.
+    pub fn mails(&self) -> Vec<Posted> {
+        self.book.all()
+    }
+
+    /// Where a file of the folder lies, from where the demo was started.
+    pub fn page_of(&self, user: &str) -> Option<PathBuf> {
+        let mails = self.book.all();
+        let last = mails.into_iter().rev().find(|mail| mail.user == user);
+        last.map(|mail| mail.page)
+    }
+}
+
+/// A local time and the place it is of.
+pub struct Moment {
+    pub local: chrono::NaiveDateTime,
+    pub place: String,
+}
+
+/// Everybody in `people.ndjson`; a test compares.
+const PEOPLE: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia", "otto", "uma"];
+
+/// A command line's words; quotes hold words together.
+fn words(command: &str) -> Vec<String> {
+    command.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_turned_for_everybody() {
+        let known: Vec<String> = include_str!("data/people.ndjson")
+            .lines()
+            .map(|line| {
+                let person: serde_json::Value = serde_json::from_str(line).unwrap();
+                person["id"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(known, PEOPLE);
+    }
+}
