@@ -10,5 +10,6 @@ mod failover;
 mod house;
 mod mongo_faults;
 mod services;
+mod sqlite_processes;
 mod store_laws;
 mod support;

@@ -15,6 +15,8 @@ use crate::store::{Error, Result};
 
 /// How long to wait for another process's transaction.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait before a file is opened again that another process is just making, or closing.
+const MOMENT: Duration = Duration::from_millis(20);
 /// How many reads run at once. More would only take memory from each other: they all wait for one disk.
 const READERS: usize = 4;
 /// Statements kept prepared by each connection: some for each day of a window, and one or two for every verb.
@@ -40,6 +42,11 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
+    /// Whether another process was in the way.
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Sqlite(cause) if cause.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy))
+    }
+
     pub fn while_doing(self, doing: impl Into<String>) -> Error {
         match self {
             Self::Sqlite(cause) => Error::database(doing, cause),
@@ -61,9 +68,7 @@ pub(super) struct Connections {
 
 impl Connections {
     pub async fn open(path: PathBuf) -> Result<Self> {
-        let doing = format!("opening {}", path.display());
-        let place = path.clone();
-        let writer = blocking(doing, move || open_writer(&place)).await?;
+        let writer = open_patiently(&path).await?;
         Ok(Self {
             path,
             writer: Arc::new(AsyncMutex::new(writer)),
@@ -127,6 +132,27 @@ async fn blocking<T: Send + 'static>(
     match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer.map_err(|failure| failure.while_doing(doing)),
         Err(panicked) => Err(Error::database(doing, panicked)),
+    }
+}
+
+/// A file changes to write-ahead logging, and its last user tidies up, under a lock that SQLite itself does not wait for.
+async fn open_patiently(path: &Path) -> Result<Connection> {
+    let mut waited = Duration::ZERO;
+    loop {
+        let place = path.to_owned();
+        let attempt = move || match open_writer(&place) {
+            Err(failure) if failure.is_busy() => Ok(None),
+            opened => opened.map(Some),
+        };
+        let doing = format!("opening {}", path.display());
+        if let Some(connection) = blocking(&doing, attempt).await? {
+            return Ok(connection);
+        }
+        if waited >= PATIENCE {
+            return Err(Error::database(doing, "another process keeps it locked"));
+        }
+        tokio::time::sleep(MOMENT).await;
+        waited += MOMENT;
     }
 }
 

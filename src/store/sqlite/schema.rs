@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::connections::Answer;
 use crate::domain::Day;
@@ -129,31 +129,33 @@ pub(super) fn day_table(day: Day) -> String {
 
 /// Makes the file ours: creates what is missing, and refuses what belongs to somebody else.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
-    if !is_ours(connection, path)? {
-        // The size of pages can only be chosen before there are any.
+    let ours = is_ours(&connection.transaction()?, path)?;
+    if !ours {
+        // It can only be chosen before there are any pages, and not within a transaction.
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     }
-    // It is written into the file: whoever opens it later has it. Asked for again, it costs nothing.
+    // The file remembers it, but a copy that somebody made of it need not.
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-    if !is_ours(connection, path)? {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have been faster.
-        if !is_ours(&transaction, path)? {
-            transaction.execute_batch(TABLES)?;
-            transaction.pragma_update(None, "application_id", APPLICATION)?;
-            transaction.pragma_update(None, "user_version", VERSION)?;
-            transaction.commit()?;
-        }
+    if ours {
+        return Ok(());
     }
-    Ok(())
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have been faster.
+    if !is_ours(&transaction, path)? {
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    Ok(transaction.commit()?)
 }
 
-/// Whether the file has our tables; an empty one has not. Anything else is an error.
-fn is_ours(connection: &Connection, path: &Path) -> Answer<bool> {
-    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+/// Whether the file has our tables; an empty one has not. Anything else is an error. In a transaction, as all that is asked
+/// here must be of one moment.
+fn is_ours(transaction: &Transaction<'_>, path: &Path) -> Answer<bool> {
+    let number = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);
     let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let refuse = |why: String| Err(Error::Unsupported(format!("{} {why}", path.display())).into());
     match (application, version) {
         (APPLICATION, VERSION) => Ok(true),
@@ -167,8 +169,6 @@ fn is_ours(connection: &Connection, path: &Path) -> Answer<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
-
     use super::*;
 
     fn open(path: &Path) -> Answer<Connection> {
@@ -202,20 +202,22 @@ mod tests {
     }
 
     #[test]
-    fn many_may_open_a_new_file_at_once() {
+    fn a_copy_that_lost_its_journal_mode_gets_it_back() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new.db");
-        let together = Barrier::new(8);
-        let open_together = || {
-            together.wait();
-            open(&path).map(drop)
+        let (path, copy) = (folder.path().join("new.db"), folder.path().join("copy.db"));
+        let into = copy.to_str().unwrap();
+        open(&path)
+            .unwrap()
+            .execute("VACUUM INTO ?1", [into])
+            .unwrap();
+        let mode = |connection: Connection| {
+            let mode =
+                connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
+            mode.unwrap()
         };
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open_together)).collect();
-            for thread in threads {
-                thread.join().unwrap().unwrap();
-            }
-        });
+        assert_eq!(mode(Connection::open(&copy).unwrap()), "delete");
+
+        assert_eq!(mode(open(&copy).unwrap()), "wal");
     }
 
     #[test]

@@ -193,6 +193,23 @@ async fn an_entry_that_is_not_even_json_holds_its_place() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_may_open_a_new_file_at_once() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let opening: Vec<_> = (0..8)
+            .map(|_| tokio::spawn(Sqlite::open(folder.path().join("new.db"))))
+            .collect();
+        for store in opening {
+            let store = store.await.unwrap().unwrap();
+            store
+                .put_users(&[User::new(people(1).remove(0))])
+                .await
+                .unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_cannot_be_opened_is_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,69 @@
+//! One SQLite file, several processes at once: the real binary, started many times over, on a file that is not there yet.
+
+use std::process::{Command, Stdio};
+
+use tidings::domain::{Day, Entry};
+use tidings::store::sqlite::Sqlite;
+use tidings::store::{People, Stacks};
+
+use crate::support::*;
+
+const PROCESSES: usize = 8;
+
+#[tokio::test]
+async fn many_processes_share_a_file_and_lose_and_double_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let notify = |object: &str, key: &str| {
+        Command::new(env!("CARGO_BIN_EXE_tidings"))
+            .args(["notify", "ArtworkPublished", object, "--to", "ada", "ben"])
+            .args(["--at", "2014-04-22T12:00:00Z", "--key", key])
+            .current_dir(folder.path())
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+
+    // Each tells of an object of its own, and every two of the same event.
+    let mut running = Vec::new();
+    for n in 0..PROCESSES {
+        running.push(notify(&format!("own{n}"), &format!("own {n}")));
+        running.push(notify(
+            &format!("shared{}", n / 2),
+            &format!("shared {}", n / 2),
+        ));
+    }
+    for process in running {
+        let ended = process.wait_with_output().unwrap();
+        assert!(
+            ended.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
+    }
+
+    let store = Sqlite::open(folder.path().join("tidings.db"))
+        .await
+        .unwrap();
+    let only = tidings::domain::Window::ending(Day::of(noon()), 0);
+    let found = store
+        .windows(only, People::Each(&[user("ada"), user("ben")]))
+        .await
+        .unwrap();
+    let mut expected: Vec<_> = (0..PROCESSES).map(|n| format!("own{n}")).collect();
+    expected.extend((0..PROCESSES / 2).map(|n| format!("shared{n}")));
+    for person in found {
+        let mut objects: Vec<_> = person.stacks[0].entries.iter().map(object).collect();
+        objects.sort_unstable();
+        assert_eq!(objects, expected, "{}", person.user);
+    }
+}
+
+fn object(entry: &Entry) -> &str {
+    match entry {
+        Entry::Event(event) => event.o.as_str(),
+        Entry::Marker(_) | Entry::Other => "no event",
+    }
+}
