@@ -1,6 +1,9 @@
 //! How far long work has come, drawn on standard error, and only where somebody looks at it.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt::Write;
+use std::time::Duration;
+
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::stop::Stop;
 use crate::services::Progress;
@@ -11,9 +14,8 @@ pub struct Bar {
     stop: Option<Stop>,
 }
 
-const COUNT: &str = "{spinner} {msg}: {human_pos}, {per_sec} {elapsed}";
-const OF_TOTAL: &str =
-    "{spinner} {msg}: {bar:30} {human_pos} of {human_len}, {per_sec}, {eta} left";
+const COUNT: &str = "{spinner} {msg}: {human_pos}, {rate}, {elapsed}";
+const OF_TOTAL: &str = "{spinner} {msg}: {bar:30} {human_pos} of {human_len}, {rate}, {eta} left";
 
 impl Bar {
     /// `what` says what is counted, such as "people looked at".
@@ -31,6 +33,9 @@ impl Bar {
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(style(COUNT));
         bar.set_message(what);
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
         Self { bar, stop: None }
     }
 
@@ -44,6 +49,10 @@ impl Bar {
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .expect("the templates above are valid; every bar is drawn with one")
+        .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+            // Where it cannot be written there is nobody to read it.
+            let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+        })
         .progress_chars("━╸ ")
 }
 
