@@ -56,6 +56,27 @@ async fn a_push_that_was_applied_and_reported_as_failed_stands_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_that_cannot_take_entries_spoils_its_owners_day_only() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let everybody = people(3);
+        let broken = r#"{"_id":"p00001","events":"none"}"#.to_owned();
+        store.restore_day(today(), &[broken]).await.unwrap();
+
+        for _ in 0..2 {
+            let pushes = push_to_all(&everybody, events(2, 1));
+            let pushed = store.push(today(), ROOMY, &pushes).await.unwrap();
+
+            assert_eq!(pushed.capped, [(1, vec![0, 1])]);
+            let lengths = everybody
+                .iter()
+                .map(async |person| store.entries_of(person, today()).await.len());
+            assert_eq!(futures::future::join_all(lengths).await, [2, 0, 2]);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_did_not_fit_is_told_though_the_answer_was_lost() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let ada = user("ada");

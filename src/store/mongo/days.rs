@@ -8,15 +8,17 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-use super::Mongo;
 use super::bulk::Verb;
 use super::patience::Failure;
+use super::{Mongo, at_once};
 use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::store::{DayInfo, Days, Error, RawStack, Result, extjson};
 
 /// Documents a chunk of an export.
 const CHUNK: u32 = 1_000;
+/// Documents that are compared at the same time.
+const CHECKED: usize = 8;
 /// Days that are counted at the same time.
 const COUNTED: usize = 2;
 
@@ -108,28 +110,10 @@ impl Days for Mongo {
         let inserted = self.bulk(&doing, Verb::Insert, targets, |writer, item| {
             writer.fields(encoded[item].as_bytes());
         });
-        for taken in inserted.await?.duplicates(&doing)? {
-            let id = documents[taken.item]
-                .get("_id")
-                .cloned()
-                .unwrap_or(Bson::Null);
-            let standing = self.standing(&doing, day, &id).await?;
-            // Compared as lines: these tell apart all that documents can differ in.
-            let line = |raw: &RawDocumentBuf| extjson::to_line(raw).map_err(unreadable);
-            let same = match standing {
-                Some(standing) => line(&standing)? == line(&encoded[taken.item])?,
-                None => false,
-            };
-            if !same {
-                let user = match &id {
-                    Bson::String(text) => text.clone(),
-                    other => other.to_string(),
-                };
-                let what = format!("the stack of {user} on {day}");
-                return Err(Error::Conflict { what });
-            }
-        }
-        Ok(())
+        let refused = inserted.await?.duplicates(&doing)?;
+        let taken: Vec<usize> = refused.into_iter().map(|refused| refused.item).collect();
+        let check = |item: usize| self.same(day, &documents[item], &encoded[item]);
+        at_once(CHECKED, taken, check, drop).await
     }
 }
 
@@ -145,12 +129,32 @@ impl Mongo {
         Ok(DayInfo { day, stacks })
     }
 
-    async fn standing(&self, doing: &str, day: Day, id: &Bson) -> Result<Option<RawDocumentBuf>> {
-        self.patiently(doing, || {
+    /// An error unless the document that stands in the day is the same as this one.
+    async fn same(&self, day: Day, document: &Document, encoded: &RawDocumentBuf) -> Result<()> {
+        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+        let doing = format!("comparing with what stands in {day}");
+        let standing = self.patiently(&doing, || {
             let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
             let find = doc! {"_id": {"$eq": id.clone()}};
             async move { Ok(days.find_one(find).await?) }
-        })
-        .await
+        });
+        // Compared as lines: these tell apart all that documents can differ in.
+        let line = |raw: &RawDocumentBuf| {
+            let corrupt = |error| Error::corrupt(format!("a stack of {day}"), error);
+            extjson::to_line(raw).map_err(corrupt)
+        };
+        let same = match standing.await? {
+            Some(standing) => line(&standing)? == line(encoded)?,
+            None => false,
+        };
+        if same {
+            return Ok(());
+        }
+        let user = match &id {
+            Bson::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let what = format!("the stack of {user} on {day}");
+        Err(Error::Conflict { what })
     }
 }

@@ -35,6 +35,7 @@ mod push;
 mod record;
 mod scan;
 mod stacks;
+mod user_record;
 mod windows;
 
 pub use mapped::Mapping;

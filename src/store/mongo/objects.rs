@@ -79,26 +79,28 @@ fn record_of(object: &Object) -> Document {
     record
 }
 
+/// What cannot be read is left out, so that one bad record does not spoil everybody's mail; whether
+/// it is notifiable cannot be left out, and is then denied.
 fn object_of(record: &Document) -> Result<Object> {
     let object = Record::new("object", record);
     let key = ObjectKey::stored(object.needs("_id", object.text("_id")?)?);
-    let text = |field| Ok(object.text(field)?.map(str::to_owned));
-    let data = match (record.get("data"), object.text("data_json")?) {
-        (_, Some(json)) => {
-            serde_json::from_str(json).map_err(|error| object.corrupt("data_json", error))?
-        }
+    let text = |field| object.text(field).ok().flatten().map(str::to_owned);
+    let data = match (record.get("data"), text("data_json")) {
+        (_, Some(json)) => serde_json::from_str(&json).unwrap_or(Value::String(json)),
         (Some(data), None) => json_of(data),
         (None, None) => Value::Null,
     };
     Ok(Object {
         key,
-        notifiable: object.flag("notifiable")?.unwrap_or(true),
-        title: text("title")?,
-        url: text("url")?,
-        image: text("image")?,
-        by: text("by")?,
-        at: object.time("at")?,
-        place: object.place("place")?,
+        notifiable: object
+            .flag("notifiable")
+            .is_ok_and(|flag| flag.unwrap_or(true)),
+        title: text("title"),
+        url: text("url"),
+        image: text("image"),
+        by: text("by"),
+        at: object.time("at").ok().flatten(),
+        place: object.place("place").ok().flatten(),
         data,
     })
 }
@@ -191,6 +193,18 @@ mod tests {
             assert!(record.contains_key("data_json"), "{record}");
             assert_eq!(object_of(&record).unwrap(), object);
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out_and_never_notified() {
+        let record =
+            doc! {"_id": "Show:1", "notifiable": "yes", "title": 5, "at": "soon", "place": []};
+        let object = object_of(&record).unwrap();
+        let withdrawn = Object {
+            notifiable: false,
+            ..Object::bare(ObjectKey::stored("Show:1"))
+        };
+        assert_eq!(object, withdrawn);
     }
 
     #[test]

@@ -6,14 +6,16 @@
 //! stacks are inserted, which costs the server a tenth of an upsert; whoever has one is then pushed
 //! to.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use bson::{RawDocumentBuf, doc};
 
 use super::bulk::{Outcome, STATEMENTS, Verb};
 use super::decode::RawStack;
 use super::encode::Writer;
+use super::patience::Failure;
 use super::{Known, Mongo, at_once};
 use crate::domain::{Day, Entry, Event, UserId};
 use crate::store::{Error, Pushed, Pushes, Result};
@@ -34,6 +36,8 @@ pub(super) struct Push<'a> {
     lists: Vec<Statement>,
     /// Whether most people had no stack yet, when we last saw.
     fresh: AtomicBool,
+    /// Whose document cannot take entries, whatever we do.
+    unfit: Mutex<BTreeSet<usize>>,
 }
 
 impl<'a> Push<'a> {
@@ -50,6 +54,7 @@ impl<'a> Push<'a> {
             pushes,
             lists: lists.collect(),
             fresh: AtomicBool::new(fresh),
+            unfit: Mutex::default(),
         })
     }
 
@@ -145,10 +150,28 @@ impl<'a> Push<'a> {
         self.store.bulk(&self.doing, verb, targets, encode).await
     }
 
-    /// Whose statements met a stack that stands.
-    fn refused(&self, outcome: Outcome) -> Result<Vec<usize>> {
+    /// Whose statements met a stack that stands. A document that cannot take entries spoils its
+    /// owner's day only: it is noted, and reported as full.
+    fn refused(&self, mut outcome: Outcome) -> Result<Vec<usize>> {
+        let mut unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.refused.retain(|refused| {
+            let spoilt = unfit_for_entries(&refused.failure);
+            if spoilt {
+                let (day, user) = (self.day, &self.pushes.people[refused.item].0);
+                tracing::warn!(%day, %user, why = %refused.failure, "a stack cannot take entries");
+                unfit.insert(refused.item);
+            }
+            !spoilt
+        });
+        drop(unfit);
         let refused = outcome.duplicates(&self.doing)?;
         Ok(refused.into_iter().map(|refused| refused.item).collect())
+    }
+
+    /// Takes out those whose documents cannot take entries.
+    fn without_unfit(&self, people: &mut Vec<usize>) {
+        let unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
+        people.retain(|item| !unfit.contains(item));
     }
 
     /// Looks at each of these stacks, adds what is missing as far as there is room, and looks again
@@ -175,7 +198,11 @@ impl<'a> Push<'a> {
             };
             // A duplicate here is a stack that filled up since we looked: the next look tells.
             self.add(&people, addition).await?;
+            self.without_unfit(&mut people);
         }
+        let unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = |item: usize| (0..self.pushes.lists[self.pushes.people[item].1].len()).collect();
+        capped.extend(unfit.iter().map(|item| (*item, all(*item))));
         capped.sort_unstable();
         Ok(Pushed { capped })
     }
@@ -188,6 +215,16 @@ impl<'a> Push<'a> {
             item,
             Plan::of(&self.pushes.lists[*list], &entries, self.cap),
         ))
+    }
+}
+
+/// Whether it is the document that is to blame: its `events` is no list, it would be larger than
+/// 16 MB, or a validator of somebody else's forbids it.
+fn unfit_for_entries(failure: &Failure) -> bool {
+    match failure.code {
+        Some(2) => failure.why.contains("non-array"),
+        Some(code) => [121, 10334, 17419].contains(&code),
+        None => false,
     }
 }
 

@@ -23,6 +23,13 @@ impl<'a> Record<'a> {
         Self { what, fields }
     }
 
+    /// All fields with their names.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a str, &'a Bson)> + use<'a> {
+        self.fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value))
+    }
+
     pub fn corrupt(&self, field: &str, why: impl ToString) -> Error {
         let id = self
             .fields
