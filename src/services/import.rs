@@ -33,7 +33,8 @@ pub enum Kind {
 pub struct Mapping {
     /// Their ids get this model in front, and fields we do not know go into `data`.
     pub model: Option<ModelName>,
-    /// (our field, their field), such as ("by", "artist").
+    /// (our field, their field), such as ("by", "artist"). A name that is none of our fields is one in `data`: so a field
+    /// of theirs that means something else than ours of that name is moved out of the way.
     pub fields: Vec<(String, String)>,
 }
 
@@ -257,15 +258,20 @@ fn without_line(error: &serde_json::Error) -> String {
     }
 }
 
+/// What an object has besides its id and data.
+const FIELDS: [&str; 7] = ["notifiable", "title", "url", "image", "by", "at", "place"];
+
 impl Mapping {
     fn object(&self, mut theirs: Map<String, Value>) -> std::result::Result<Object, String> {
-        let mut ours = Map::new();
+        let (mut ours, mut data) = (Map::new(), Map::new());
         for (to, from) in &self.fields {
             if let Some(value) = theirs.remove(from) {
-                ours.insert(to.clone(), value);
+                let ours_too = to == "id" || FIELDS.contains(&to.as_str());
+                let place = if ours_too { &mut ours } else { &mut data };
+                place.insert(to.clone(), value);
             }
         }
-        for field in ["notifiable", "title", "url", "image", "by", "at", "place"] {
+        for field in FIELDS {
             if let Some(value) = theirs.remove(field) {
                 ours.entry(field).or_insert(value);
             }
@@ -291,8 +297,9 @@ impl Mapping {
                 *value = Value::String(value.to_string());
             }
         }
-        if !theirs.is_empty() {
-            ours.insert("data".into(), Value::Object(theirs));
+        data.append(&mut theirs);
+        if !data.is_empty() {
+            ours.insert("data".into(), Value::Object(data));
         }
         serde_json::from_value(Value::Object(ours)).map_err(|error| error.to_string())
     }

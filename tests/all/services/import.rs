@@ -106,14 +106,17 @@ async fn an_applications_objects_are_mapped(fresh: Fresh) {
     let path = file(
         folder.path(),
         r#"{"id": "A1", "title": "Snow & Storm", "artist": "M. Vale", "acquired": 1922, "image": null, "url": "https://example.org/a1"}
-{"id": 7, "title": 1914, "artist": null}
+{"id": 7, "title": 1914, "artist": null, "place": "Genève"}
 {"id": "A3", "url": "javascript:alert(1)"}
 {"title": "No id"}
 "#,
     );
     let mapping = Mapping {
         model: Some("Artwork".parse().unwrap()),
-        fields: vec![("by".into(), "artist".into())],
+        fields: vec![
+            ("by".into(), "artist".into()),
+            ("birthplace".into(), "place".into()),
+        ],
     };
 
     let report = import(&town, Kind::Objects(mapping), &path).await;
@@ -132,6 +135,10 @@ async fn an_applications_objects_are_mapped(fresh: Fresh) {
     );
     assert_eq!(first.data, serde_json::json!({"acquired": 1922}));
     assert_eq!(found[1].as_ref().unwrap().title.as_deref(), Some("1914"));
+    assert_eq!(
+        found[1].as_ref().unwrap().data,
+        serde_json::json!({"birthplace": "Genève"})
+    );
     assert!(found[2].is_none());
 }
 
