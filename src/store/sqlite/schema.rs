@@ -16,8 +16,8 @@ const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
 const VERSION: i32 = 1;
 
-/// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter of that, and costs five
-/// times as much from then on: here that is a day of 88 events, with the default of 4 KiB one of 11.
+/// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter of that, and costs three
+/// to five times as much from then on: here that is a day of 88 events, with the default of 4 KiB one of 11.
 const PAGE_BYTES: i32 = 32 * 1024;
 
 const TABLES: &str = "
