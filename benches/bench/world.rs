@@ -13,7 +13,7 @@ use tidings::app::App;
 use tidings::clock::{Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Address, Day, FollowKey, User, UserId};
-use tidings::mail::{Mailer, Message, Outcome};
+use tidings::mail::{Certainty, Mailer, Message, Outcome};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{Directory, Store};
 
@@ -172,7 +172,11 @@ pub struct Nowhere;
 
 #[async_trait::async_trait]
 impl Mailer for Nowhere {
-    async fn send(&self, messages: &[Message]) -> Vec<Outcome> {
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        vec![(0..messages.len()).collect()]
+    }
+
+    async fn send(&self, _reference: &str, messages: &[Message]) -> Vec<Outcome> {
         messages
             .iter()
             .map(|message| Outcome::Accepted {
@@ -181,8 +185,12 @@ impl Mailer for Nowhere {
             .collect()
     }
 
-    fn repeats_safely(&self) -> bool {
-        true
+    fn certainty(&self) -> Certainty {
+        Certainty::Repeat { within: None }
+    }
+
+    async fn check(&self) -> Result<String, String> {
+        Ok("takes every mail".into())
     }
 
     fn name(&self) -> &str {

@@ -26,6 +26,7 @@ pub(super) fn fingerprint(delivery: &DeliveryId) -> String {
 /// The mail as bytes, or why it cannot be one; the reason holds no address.
 pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, String> {
     let fingerprint = fingerprint(&message.delivery);
+    let content = message.filled();
     let (_, domain) = sender
         .from
         .reveal()
@@ -34,19 +35,19 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
     let mut builder = lettre::Message::builder()
         .from(mailbox(&sender.from, Some(&sender.from_name))?)
         .to(mailbox(&message.to, message.to_name.as_deref())?)
-        .subject(one_line(&message.subject))
+        .subject(one_line(&content.subject))
         .date(date(message.at))
         .message_id(Some(format!("<{fingerprint}@{domain}>")));
     if let Some(reply_to) = &sender.reply_to {
         builder = builder.reply_to(mailbox(reply_to, None)?);
     }
-    for (name, value) in &message.headers {
+    for (name, value) in &message.headers() {
         builder = builder.raw_header(further(name, value)?);
     }
     let parts = MultiPart::alternative()
         .boundary(format!("tidings-{fingerprint}"))
-        .singlepart(part(ContentType::TEXT_PLAIN, &message.text))
-        .singlepart(part(ContentType::TEXT_HTML, &message.html));
+        .singlepart(part(ContentType::TEXT_PLAIN, &content.text))
+        .singlepart(part(ContentType::TEXT_HTML, &content.html));
     let mail = builder
         .multipart(parts)
         .map_err(|error| error.to_string())?;

@@ -1,8 +1,11 @@
 //! Tests of what a mail looks like on the wire: written here, read back by another parser.
 
+use std::sync::Arc;
+
 use chrono::{TimeZone, Utc};
 use mail_parser::{MessageParser, MimeHeaders};
 
+use super::super::{Content, Personal};
 use super::*;
 
 fn sender() -> Sender {
@@ -18,13 +21,16 @@ fn message() -> Message {
         delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
         to: Address::new("ada@example.org").unwrap(),
         to_name: Some("Ádá Lovelace".into()),
-        subject: "Barbara Hepworth, Joan Miró and 12 more new works — for you".into(),
-        html: "<p>Sculpture with Colour (Deep Blue and Red) é</p>\n".repeat(40),
-        text: "Sculpture with Colour é\n.\nFrom here on\n".into(),
-        headers: vec![(
-            "List-Unsubscribe".into(),
-            "<https://tate.example/u/token>, <mailto:stop@tate.example>".into(),
-        )],
+        content: Arc::new(Content {
+            subject: "Barbara Hepworth, Joan Miró and 12 more new works — for you".into(),
+            html: "<p>Sculpture with Colour (Deep Blue and Red) é</p>\n".repeat(40),
+            text: "Sculpture with Colour é\n.\nFrom here on\n".into(),
+        }),
+        personal: Some(Personal {
+            unsubscribe: "https://tate.example/u/token".into(),
+            preferences: "https://tate.example/u/token/preferences".into(),
+        }),
+        further: vec![("Feedback-ID".into(), "digest:weekly:tate:tidings".into())],
         at: Utc.with_ymd_and_hms(2014, 4, 22, 6, 0, 0).unwrap(),
     }
 }
@@ -42,7 +48,7 @@ fn both_parts_and_all_headers_are_read_back_as_they_were() {
     let bytes = compose(&message, &sender()).unwrap();
 
     let mail = MessageParser::new().parse(&bytes).unwrap();
-    assert_eq!(mail.subject(), Some(message.subject.as_str()));
+    assert_eq!(mail.subject(), Some(message.content.subject.as_str()));
     let from = mail.from().unwrap().first().unwrap();
     assert_eq!(from.name(), Some("Tate, Süd & Nord"));
     assert_eq!(from.address(), Some("news@tate.example"));
@@ -67,11 +73,11 @@ fn both_parts_and_all_headers_are_read_back_as_they_were() {
     assert_eq!(parts, ["plain", "html"]);
     assert_eq!(
         mail.body_text(0).unwrap().replace("\r\n", "\n").trim_end(),
-        message.text.trim_end()
+        message.content.text.trim_end()
     );
     assert_eq!(
         mail.body_html(0).unwrap().replace("\r\n", "\n").trim_end(),
-        message.html.trim_end()
+        message.content.html.trim_end()
     );
 }
 
@@ -102,9 +108,9 @@ fn a_delivery_has_one_message_id_and_always_the_same_bytes() {
 #[test]
 fn every_line_is_ascii_and_short_enough_for_any_server() {
     let mut message = message();
-    message.html = "é".repeat(50_000);
-    message.text = "x".repeat(50_000);
-    message.subject = "ü".repeat(2_000);
+    Arc::make_mut(&mut message.content).html = "é".repeat(50_000);
+    Arc::make_mut(&mut message.content).text = "x".repeat(50_000);
+    Arc::make_mut(&mut message.content).subject = "ü".repeat(2_000);
     message.to_name = Some("n".repeat(2_000));
 
     let mail = String::from_utf8(compose(&message, &sender()).unwrap()).unwrap();
@@ -118,7 +124,8 @@ fn every_line_is_ascii_and_short_enough_for_any_server() {
 #[test]
 fn a_line_break_in_a_name_or_subject_adds_no_header() {
     let mut message = message();
-    message.subject = "Hello\r\nBcc: eve@example.org\r\n\r\n<p>owned".into();
+    Arc::make_mut(&mut message.content).subject =
+        "Hello\r\nBcc: eve@example.org\r\n\r\n<p>owned".into();
     message.to_name = Some("Ada\r\nBcc: eve@example.org\n\u{0}x".into());
     let mut sender = sender();
     sender.from_name = "Tate\nBcc: eve@example.org".into();
@@ -139,7 +146,7 @@ fn a_line_break_in_a_name_or_subject_adds_no_header() {
 #[test]
 fn a_subject_that_poses_as_an_encoded_word_is_shown_as_it_stands() {
     let mut message = message();
-    message.subject = "=?utf-8?q?Bcc=3A_eve?= sends this".into();
+    Arc::make_mut(&mut message.content).subject = "=?utf-8?q?Bcc=3A_eve?= sends this".into();
 
     let bytes = compose(&message, &sender()).unwrap();
 
@@ -153,8 +160,16 @@ fn further_headers_stand_as_they_were_given() {
 
     let unfolded = mail.replace("\r\n ", " ");
     assert_eq!(
+        header(&unfolded, "Feedback-ID"),
+        Some("digest:weekly:tate:tidings")
+    );
+    assert_eq!(
+        header(&unfolded, "List-Unsubscribe-Post"),
+        Some("List-Unsubscribe=One-Click")
+    );
+    assert_eq!(
         header(&unfolded, "List-Unsubscribe"),
-        Some("<https://tate.example/u/token>, <mailto:stop@tate.example>")
+        Some("<https://tate.example/u/token>")
     );
 }
 
@@ -175,7 +190,7 @@ fn a_header_that_the_mail_has_anyway_or_that_cannot_be_one_is_refused() {
         ("X-A", &long),
     ] {
         let mut message = message();
-        message.headers = vec![(name.into(), value.into())];
+        message.further = vec![(name.into(), value.into())];
 
         let refused = compose(&message, &sender()).unwrap_err();
 

@@ -7,6 +7,9 @@
 mod mime;
 pub mod outbox;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
@@ -14,24 +17,84 @@ use crate::domain::{Address, DeliveryId};
 
 pub use outbox::Outbox;
 
-/// One mail to one person.
+/// What a mail says, without whom it is for: people whose content is the same can share a call to the provider.
 ///
-/// Names, subject and bodies may hold anything: line breaks and control characters in what becomes a header are turned
-/// into spaces. `Debug` shows neither the address nor the bodies.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Message {
-    /// Which delivery it is: the mail's `Message-ID`, and a provider's idempotency key, are derived from it.
-    pub delivery: DeliveryId,
-    pub to: Address,
-    pub to_name: Option<String>,
+/// It may hold places ([`UNSUBSCRIBE_PLACE`], [`PREFERENCES_PLACE`]) that each message fills in with its own links. Subject and
+/// bodies may hold anything: line breaks and control characters in what becomes a header are turned into spaces.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Content {
     pub subject: String,
     pub html: String,
     pub text: String,
-    /// Further headers, such as `List-Unsubscribe`. One that a mail has anyway, or that cannot stand in one, makes the
-    /// message refused.
-    pub headers: Vec<(String, String)>,
+}
+
+/// Stands in a content where the recipient's unsubscribe link belongs. A name under `.invalid` leads nowhere (RFC 2606), so a
+/// place that is not filled in harms nobody.
+pub const UNSUBSCRIBE_PLACE: &str = "https://tidings.invalid/unsubscribe";
+/// Stands where the link to the recipient's preferences belongs.
+pub const PREFERENCES_PLACE: &str = "https://tidings.invalid/preferences";
+
+/// A recipient's own links. They are plain `https` or `http` URLs, so they need no escaping in HTML.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Personal {
+    /// One click ends the mails (RFC 8058).
+    pub unsubscribe: String,
+    pub preferences: String,
+}
+
+/// One mail to one person. `Debug` shows neither the address nor the content nor the links.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Which delivery it is: the mail's `Message-ID`, and what a provider knows it by, are derived from it.
+    pub delivery: DeliveryId,
+    pub to: Address,
+    pub to_name: Option<String>,
+    pub content: Arc<Content>,
+    /// What fills the places of the content. Without it the content has none.
+    pub personal: Option<Personal>,
+    /// Further headers that are the same for everybody, such as `Feedback-ID`. `List-Unsubscribe` is not among them: mailers derive
+    /// it from the personal links ([`Message::headers`]). One that a mail has anyway, or that cannot stand in one, makes the message
+    /// refused.
+    pub further: Vec<(String, String)>,
     /// The moment the mail is of: its `Date`, the same each time it is sent.
     pub at: DateTime<Utc>,
+}
+
+impl Message {
+    /// The content with this person's links in it.
+    pub fn filled(&self) -> Content {
+        let Some(personal) = &self.personal else {
+            return Content::clone(&self.content);
+        };
+        let fill = |text: &str| {
+            text.replace(UNSUBSCRIBE_PLACE, &personal.unsubscribe)
+                .replace(PREFERENCES_PLACE, &personal.preferences)
+        };
+        Content {
+            subject: self.content.subject.clone(),
+            html: fill(&self.content.html),
+            text: fill(&self.content.text),
+        }
+    }
+
+    /// All headers beside those every mail has: the further ones, and the one-click unsubscribe of RFC 8058, section 3.1, which
+    /// asks for an HTTPS link.
+    pub fn headers(&self) -> Vec<(String, String)> {
+        let mut headers = self.further.clone();
+        if let Some(personal) = &self.personal
+            && personal.unsubscribe.starts_with("https://")
+        {
+            headers.push((
+                "List-Unsubscribe".into(),
+                format!("<{}>", personal.unsubscribe),
+            ));
+            headers.push((
+                "List-Unsubscribe-Post".into(),
+                "List-Unsubscribe=One-Click".into(),
+            ));
+        }
+        headers
+    }
 }
 
 impl std::fmt::Debug for Message {
@@ -63,23 +126,71 @@ pub enum Outcome {
     },
     /// It will never be taken as it is: the delivery is `failed`, and its events go into the next mail.
     Refused { reason: String },
+    /// The provider takes nothing for this address any more: the delivery is `failed`, and the address is suppressed.
+    Undeliverable { reason: String },
     /// It was surely not taken, and may be later: no connection, too many at once, a full disk.
-    TryLater { reason: String },
-    /// It may have been taken: the request was written and no answer came. Sent again only if
-    /// [`Mailer::repeats_safely`].
+    TryLater {
+        reason: String,
+        /// How long to wait at least, where the provider said so.
+        after: Option<Duration>,
+    },
+    /// It was surely not taken, and neither will any other be until somebody mends it: a bad key, a suspended account.
+    Stop { reason: String },
+    /// It may have been taken: the request was written and no answer came, or one that cannot be read.
     Unknown { reason: String },
+}
+
+/// What can be done about an outcome nobody saw (P5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Certainty {
+    /// Sending the same call again, under the same reference, mails nothing twice: for so long, or for ever.
+    Repeat { within: Option<Duration> },
+    /// The provider can be asked what it took ([`Mailer::ask`]).
+    Ask,
+    /// Nobody can tell: it stays unknown.
+    Never,
+}
+
+/// What a provider says of a message when it is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Taken {
+        provider_id: String,
+    },
+    /// It does not know the message. Providers index what they take a little later, so soon after sending it proves nothing.
+    NotTaken,
+    /// The answer could not be got or read now.
+    Silent {
+        reason: String,
+    },
 }
 
 /// Whoever takes mails: a provider, an SMTP server, a folder.
 #[async_trait]
 pub trait Mailer: Send + Sync {
-    /// Hands messages over and answers for each, in their order.
+    /// How these messages are cut into calls: each message once, by its place, in calls no longer than the provider takes. Messages of one
+    /// call are sent, and fail, together; where a provider takes many recipients only with the same content, they have it.
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>>;
+
+    /// Makes one call, of messages that [`Mailer::calls`] put together, and answers for each, in their order. `reference` names the call
+    /// in the ledger (printable ASCII, at most 100 characters): it is the provider's idempotency key, or what it can be asked by.
     ///
     /// Dropping the future leaves the outcome of all of them unknown.
-    async fn send(&self, messages: &[Message]) -> Vec<Outcome>;
+    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome>;
 
-    /// Whether sending the same delivery again cannot mail it twice.
-    fn repeats_safely(&self) -> bool;
+    /// What can be done about an unknown outcome.
+    fn certainty(&self) -> Certainty;
+
+    /// What became of the messages of a call whose answer was not seen, in order. Only asked where [`Certainty::Ask`].
+    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
+        let _ = reference;
+        let reason = format!("{} cannot be asked", self.name());
+        vec![Answer::Silent { reason }; deliveries.len()]
+    }
+
+    /// Whether it would take mails, as far as can be told without sending one: the key is asked for, a folder is written to. Says what
+    /// was found, or what is wrong and what to do.
+    async fn check(&self) -> Result<String, String>;
 
     /// What it is called in configuration, logs and metrics.
     fn name(&self) -> &str;
@@ -89,27 +200,94 @@ pub trait Mailer: Send + Sync {
 mod tests {
     use super::*;
 
+    fn personal() -> Personal {
+        Personal {
+            unsubscribe: "https://x.example/u/token".into(),
+            preferences: "https://x.example/u/token/preferences".into(),
+        }
+    }
+
     #[test]
     fn a_message_prints_neither_its_address_nor_its_body() {
         let message = Message {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
             to: Address::new("ada.lovelace@example.org").unwrap(),
             to_name: Some("Ada Lovelace".into()),
-            subject: "14 new works".into(),
-            html: "<p>secret".into(),
-            text: "secret".into(),
-            headers: vec![(
-                "List-Unsubscribe".into(),
-                "<https://x.example/token>".into(),
-            )],
+            content: Arc::new(Content {
+                subject: "14 new works".into(),
+                html: "<p>secret".into(),
+                text: "secret".into(),
+            }),
+            personal: Some(personal()),
+            further: vec![("Feedback-ID".into(), "hidden-id".into())],
             at: DateTime::UNIX_EPOCH,
         };
 
         let printed = format!("{message:?}");
 
         assert!(printed.contains("a…@example.org"), "{printed}");
-        for hidden in ["lovelace", "Lovelace", "secret", "token"] {
+        for hidden in ["lovelace", "Lovelace", "secret", "token", "hidden-id"] {
             assert!(!printed.contains(hidden), "{printed}");
         }
+    }
+
+    #[test]
+    fn each_persons_links_fill_the_places_of_the_content_they_share() {
+        let message = Message {
+            delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
+            to: Address::new("ada@example.org").unwrap(),
+            to_name: None,
+            content: Arc::new(Content {
+                subject: "One new work".into(),
+                html: format!("<a href=\"{PREFERENCES_PLACE}\">choose</a>"),
+                text: format!("stop: {UNSUBSCRIBE_PLACE}\n"),
+            }),
+            personal: Some(personal()),
+            further: Vec::new(),
+            at: DateTime::UNIX_EPOCH,
+        };
+
+        let filled = message.filled();
+
+        assert_eq!(
+            filled.html,
+            "<a href=\"https://x.example/u/token/preferences\">choose</a>"
+        );
+        assert_eq!(filled.text, "stop: https://x.example/u/token\n");
+        assert_eq!(
+            message.headers(),
+            [
+                (
+                    "List-Unsubscribe".into(),
+                    "<https://x.example/u/token>".into()
+                ),
+                (
+                    "List-Unsubscribe-Post".into(),
+                    "List-Unsubscribe=One-Click".into()
+                ),
+            ] as [(String, String); 2]
+        );
+    }
+
+    #[test]
+    fn one_click_is_not_offered_where_the_link_is_not_https() {
+        let plain = Message {
+            delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
+            to: Address::new("ada@example.org").unwrap(),
+            to_name: None,
+            content: Arc::new(Content {
+                subject: String::new(),
+                html: String::new(),
+                text: String::new(),
+            }),
+            personal: Some(Personal {
+                unsubscribe: "http://127.0.0.1:8080/u/token".into(),
+                preferences: "http://127.0.0.1:8080/u/token".into(),
+            }),
+            further: Vec::new(),
+            at: DateTime::UNIX_EPOCH,
+        };
+
+        assert_eq!(plain.headers(), []);
     }
 }

@@ -13,7 +13,7 @@ use std::thread;
 use async_trait::async_trait;
 
 use super::mime::{compose, fingerprint};
-use super::{Mailer, Message, Outcome, Sender};
+use super::{Certainty, Mailer, Message, Outcome, Sender};
 use crate::domain::DeliveryId;
 
 /// A folder of `.eml` files, one a delivery.
@@ -95,7 +95,12 @@ impl Outbox {
 
 #[async_trait]
 impl Mailer for Outbox {
-    async fn send(&self, messages: &[Message]) -> Vec<Outcome> {
+    /// All at once: there is nobody to be asked for anything.
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        vec![(0..messages.len()).collect()]
+    }
+
+    async fn send(&self, _reference: &str, messages: &[Message]) -> Vec<Outcome> {
         let outbox = self.clone();
         let owned = messages.to_vec();
         let written = tokio::task::spawn_blocking(move || outbox.write_all(&owned)).await;
@@ -105,8 +110,26 @@ impl Mailer for Outbox {
         })
     }
 
-    fn repeats_safely(&self) -> bool {
-        true
+    fn certainty(&self) -> Certainty {
+        Certainty::Repeat { within: None }
+    }
+
+    async fn check(&self) -> Result<String, String> {
+        let outbox = self.clone();
+        let checked = tokio::task::spawn_blocking(move || {
+            fs::create_dir_all(&outbox.folder)?;
+            let (file, draft) = draft(&outbox.folder, "check")?;
+            drop(file);
+            fs::remove_file(draft)
+        });
+        let folder = self.folder.display();
+        match checked.await {
+            Ok(Ok(())) => Ok(format!("mails are written to {folder}; nobody is sent any")),
+            Ok(Err(error)) => Err(format!(
+                "{folder} cannot be written to: {error}; choose another folder as mail.outbox"
+            )),
+            Err(stopped) => Err(format!("{folder} could not be checked: {stopped}")),
+        }
     }
 
     fn name(&self) -> &str {
@@ -117,6 +140,7 @@ impl Mailer for Outbox {
 fn try_later(doing: &str, path: &Path, error: &io::Error) -> Outcome {
     Outcome::TryLater {
         reason: format!("{doing} {}: {error}", path.display()),
+        after: None,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Tests of the outbox on a real folder.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use chrono::DateTime;
 use mail_parser::MessageParser;
 
+use super::super::Content;
 use super::*;
 use crate::domain::Address;
 
@@ -22,10 +24,13 @@ fn message(delivery: &str) -> Message {
         delivery: DeliveryId::stored(delivery),
         to: Address::new("ada@example.org").unwrap(),
         to_name: None,
-        subject: "14 new works".into(),
-        html: "<p>Norham Castle, Sunrise</p>".into(),
-        text: "Norham Castle, Sunrise".into(),
-        headers: Vec::new(),
+        content: Arc::new(Content {
+            subject: "14 new works".into(),
+            html: "<p>Norham Castle, Sunrise</p>".into(),
+            text: "Norham Castle, Sunrise".into(),
+        }),
+        personal: None,
+        further: Vec::new(),
         at: DateTime::from_timestamp(1_398_124_800, 0).unwrap(),
     }
 }
@@ -46,7 +51,7 @@ async fn a_mail_becomes_a_file_in_a_folder_made_for_it() {
     let outbox = outbox(&folder);
     let message = message("digest:ada:weekly:2014-W17");
 
-    let outcomes = outbox.send(std::slice::from_ref(&message)).await;
+    let outcomes = outbox.send("call", std::slice::from_ref(&message)).await;
 
     let name = &files(&folder)[0];
     assert!(name.starts_with("digest-ada-weekly-2014-w17-"), "{name}");
@@ -67,12 +72,12 @@ async fn sending_a_delivery_again_overwrites_its_file() {
     let outbox = outbox(root.path());
     let first = message("digest:ada:weekly:2014-W17");
     let mut second = first.clone();
-    second.subject = "13 new works".into();
+    Arc::make_mut(&mut second.content).subject = "13 new works".into();
 
-    outbox.send(&[first.clone(), first.clone()]).await;
-    outbox.send(&[second]).await;
+    outbox.send("call", &[first.clone(), first.clone()]).await;
+    outbox.send("call", &[second]).await;
 
-    assert!(outbox.repeats_safely());
+    assert_eq!(outbox.certainty(), Certainty::Repeat { within: None });
     assert_eq!(files(root.path()).len(), 1);
     let written = fs::read_to_string(outbox.path(&first.delivery)).unwrap();
     assert!(written.contains("Subject: 13 new works"), "{written}");
@@ -84,10 +89,10 @@ async fn outcomes_stand_in_the_order_of_the_messages() {
     let outbox = outbox(root.path());
     let mut messages: Vec<Message> = (0..50).map(|n| message(&n.to_string())).collect();
     messages[20]
-        .headers
+        .further
         .push(("From".into(), "eve@example.org".into()));
 
-    let outcomes = outbox.send(&messages).await;
+    let outcomes = outbox.send("call", &messages).await;
 
     for (n, (message, outcome)) in messages.iter().zip(&outcomes).enumerate() {
         match outcome {
@@ -106,7 +111,7 @@ async fn nothing_to_send_touches_nothing() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("outbox");
 
-    assert!(outbox(&folder).send(&[]).await.is_empty());
+    assert!(outbox(&folder).send("call", &[]).await.is_empty());
 
     assert!(!folder.exists());
 }
@@ -118,12 +123,12 @@ async fn a_folder_that_cannot_be_is_tried_later_with_the_reason() {
     fs::write(&file, "in the way").unwrap();
 
     let outcomes = outbox(file.join("outbox"))
-        .send(&[message("a"), message("b")])
+        .send("call", &[message("a"), message("b")])
         .await;
 
     assert_eq!(outcomes.len(), 2);
     for outcome in outcomes {
-        let Outcome::TryLater { reason } = outcome else {
+        let Outcome::TryLater { reason, .. } = outcome else {
             panic!("{outcome:?}");
         };
         assert!(reason.contains("file/outbox"), "{reason}");
@@ -138,9 +143,9 @@ async fn a_file_that_cannot_be_put_in_place_leaves_nothing_half_written() {
     // A folder in the file's place: writing succeeds, the last step does not.
     fs::create_dir(outbox.path(&message.delivery)).unwrap();
 
-    let outcomes = outbox.send(std::slice::from_ref(&message)).await;
+    let outcomes = outbox.send("call", std::slice::from_ref(&message)).await;
 
-    assert!(matches!(&outcomes[0], Outcome::TryLater { reason } if reason.contains("writing")));
+    assert!(matches!(&outcomes[0], Outcome::TryLater { reason, .. } if reason.contains("writing")));
     assert_eq!(files(root.path()), [file_name(&message.delivery)]);
 }
 
@@ -152,7 +157,7 @@ fn a_full_disk_is_tried_later_with_the_reason() {
 
     let outcome = try_later("writing", Path::new("outbox/a.eml"), &error);
 
-    let Outcome::TryLater { reason } = outcome else {
+    let Outcome::TryLater { reason, .. } = outcome else {
         panic!("{outcome:?}");
     };
     assert!(reason.contains("No space left on device"), "{reason}");

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use sha2::{Digest as _, Sha256};
 
 use super::Result;
 use super::catalogue::Catalogue;
@@ -18,7 +19,7 @@ use crate::domain::{
     Cadence, Delivery, DeliveryId, DeliveryState, PersonStacks, Policies, Schedule, User, UserId,
     Window,
 };
-use crate::mail::{Mailer, Message, Outcome};
+use crate::mail::{Certainty, Content, Mailer, Message, Outcome};
 use crate::render::{DigestMail, Links, Renderer};
 use crate::store::{Deliveries, Directory, Mark, Objects, People, Stacks};
 
@@ -159,7 +160,7 @@ impl Deliver {
             rows.into_iter().partition(|row| row.state.settled());
         let (lost, mut rows): (Vec<_>, Vec<_>) = rows
             .into_iter()
-            .partition(|row| row.state == DeliveryState::Sending && !self.mailer.repeats_safely());
+            .partition(|row| row.state == DeliveryState::Sending && !self.repeats_safely());
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
 
         let (mails, mut settlements) = self.build(&rows, spread, now).await?;
@@ -317,12 +318,20 @@ impl Deliver {
             delivery: row.id.clone(),
             to,
             to_name: user.name.clone(),
-            subject: rendered.subject,
-            html: rendered.html,
-            text: rendered.text,
-            headers: Vec::new(),
+            content: Arc::new(Content {
+                subject: rendered.subject,
+                html: rendered.html,
+                text: rendered.text,
+            }),
+            personal: None,
+            further: Vec::new(),
             at: now,
         })
+    }
+
+    /// Whether a mail whose outcome nobody saw can be sent again.
+    fn repeats_safely(&self) -> bool {
+        matches!(self.mailer.certainty(), Certainty::Repeat { .. })
     }
 
     /// Notes `sending`, then hands over; says how each mail ended that did.
@@ -341,10 +350,8 @@ impl Deliver {
             .filter_map(|(mail, ours)| ours.then_some(mail))
             .collect();
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
-        let outcomes = self.mailer.send(&messages).await;
-
         let (mut settlements, mut later) = (Vec::new(), Vec::new());
-        for (mail, outcome) in mails.iter().zip(outcomes) {
+        for (mail, outcome) in mails.iter().zip(self.hand_over(&messages).await) {
             let ended =
                 |state, reason: Option<&str>| settlement(&mail.row, state, mail.items, reason);
             match outcome {
@@ -354,13 +361,13 @@ impl Deliver {
                         ..ended(DeliveryState::Sent, None)
                     });
                 }
-                Outcome::Refused { reason } => {
+                Outcome::Refused { reason } | Outcome::Undeliverable { reason } => {
                     settlements.push(ended(DeliveryState::Failed, Some(&reason)))
                 }
                 Outcome::Unknown { reason } => {
                     settlements.push(ended(DeliveryState::Unknown, Some(&reason)))
                 }
-                Outcome::TryLater { reason } => {
+                Outcome::TryLater { reason, .. } | Outcome::Stop { reason } => {
                     tally.deferred += 1;
                     tally.note(&reason, 1);
                     later.push(mail.row.id.clone());
@@ -373,6 +380,23 @@ impl Deliver {
                 .await?;
         }
         Ok(settlements)
+    }
+
+    /// Makes the calls; the outcomes are in the messages' order.
+    async fn hand_over(&self, messages: &[Message]) -> Vec<Outcome> {
+        let nobody = || Outcome::Unknown {
+            reason: "the mailer did not answer for it".into(),
+        };
+        let mut outcomes: Vec<Outcome> = messages.iter().map(|_| nobody()).collect();
+        for call in self.mailer.calls(messages) {
+            let together: Vec<Message> =
+                call.iter().map(|place| messages[*place].clone()).collect();
+            let answers = self.mailer.send(&reference(&together), &together).await;
+            for (place, answer) in call.into_iter().zip(answers) {
+                outcomes[place] = answer;
+            }
+        }
+        outcomes
     }
 
     /// Writes the markers of what was mailed, or may have been, and closes the rows.
@@ -403,6 +427,19 @@ impl Deliver {
         }
         Ok(())
     }
+}
+
+/// What a call is known by: forty hexadecimal digits that stand for its deliveries.
+fn reference(messages: &[Message]) -> String {
+    let mut hash = Sha256::new();
+    for message in messages {
+        hash.update(message.delivery.as_str().as_bytes());
+        hash.update([0]);
+    }
+    hash.finalize()[..20]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// A mail that is ready to leave.

@@ -22,8 +22,11 @@ pub mod sqlite;
 pub use error::{Error, Result};
 
 /// Everything that is kept, by meaning. One backend implements all of it.
-pub trait Store: Stacks + Days + Directory + Objects + Journal + Deliveries + Leases {}
-impl<T: Stacks + Days + Directory + Objects + Journal + Deliveries + Leases> Store for T {}
+pub trait Store:
+    Stacks + Days + Directory + Objects + Journal + Deliveries + Leases + Notes
+{
+}
+impl<T: Stacks + Days + Directory + Objects + Journal + Deliveries + Leases + Notes> Store for T {}
 
 /// One push: these entries onto these people's stacks. Many people may share one list of entries.
 #[derive(Debug, Default, Clone)]
@@ -286,4 +289,21 @@ pub trait Leases: Send + Sync {
 
     /// Gives it up, if this owner holds it.
     async fn unlease(&self, name: &str, owner: &str) -> Result<()>;
+}
+
+/// Small texts under a name that all processes share: that mails are held back and why, what the last run came to, the secret that
+/// links are signed with.
+#[async_trait]
+pub trait Notes: Send + Sync {
+    /// The note of that name, as a majority has it.
+    async fn note(&self, name: &str) -> Result<Option<String>>;
+
+    /// Writes a note in place of whatever stood there.
+    async fn put_note(&self, name: &str, text: &str) -> Result<()>;
+
+    /// Writes a note if none stands, and says which one stands now. Whoever asks, at whatever moment, is told the same.
+    async fn keep_note(&self, name: &str, text: &str) -> Result<String>;
+
+    /// Forgets a note; one that does not stand is no error.
+    async fn drop_note(&self, name: &str) -> Result<()>;
 }

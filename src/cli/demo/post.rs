@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use crate::mail::{Mailer, Message, Outbox, Outcome};
+use crate::mail::{Certainty, Mailer, Message, Outbox, Outcome};
 
 /// A mail that left, as the story tells of it.
 #[derive(Debug, Clone)]
@@ -48,8 +48,12 @@ pub struct Post {
 
 #[async_trait]
 impl Mailer for Post {
-    async fn send(&self, messages: &[Message]) -> Vec<Outcome> {
-        let outcomes = self.outbox.send(messages).await;
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        self.outbox.calls(messages)
+    }
+
+    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
+        let outcomes = self.outbox.send(reference, messages).await;
         messages
             .iter()
             .zip(outcomes)
@@ -57,6 +61,7 @@ impl Mailer for Post {
                 Outcome::Accepted { .. } => self.page(message).map_or_else(
                     |error| Outcome::TryLater {
                         reason: format!("writing the page of {}: {error}", message.delivery),
+                        after: None,
                     },
                     |()| outcome,
                 ),
@@ -65,8 +70,12 @@ impl Mailer for Post {
             .collect()
     }
 
-    fn repeats_safely(&self) -> bool {
-        true
+    fn certainty(&self) -> Certainty {
+        self.outbox.certainty()
+    }
+
+    async fn check(&self) -> Result<String, String> {
+        self.outbox.check().await
     }
 
     fn name(&self) -> &str {
@@ -79,13 +88,14 @@ impl Post {
     fn page(&self, message: &Message) -> std::io::Result<()> {
         let name = message.delivery.as_str().replacen("digest:", "", 1);
         let page = self.folder.join(name.replace(':', "-") + ".html");
-        fs::write(&page, &message.html)?;
+        let content = message.filled();
+        fs::write(&page, &content.html)?;
         let user = name.split(':').next().unwrap_or_default().to_owned();
         self.book.note(Posted {
             user,
             at: message.at,
-            subject: message.subject.clone(),
-            text: message.text.clone(),
+            subject: content.subject,
+            text: content.text,
             page: shown(&page),
         });
         Ok(())

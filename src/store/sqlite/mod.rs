@@ -14,6 +14,7 @@ mod journal;
 mod leases;
 mod merge;
 mod near;
+mod notes;
 mod objects;
 mod schema;
 mod stacks;

@@ -14,7 +14,7 @@ use crate::store::Error;
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter of that, and costs three
 /// to five times as much from then on: here that is a day of 88 events, with the default of 4 KiB one of 11.
@@ -112,6 +112,11 @@ CREATE TABLE leases (
     name  TEXT PRIMARY KEY NOT NULL,
     owner TEXT NOT NULL,
     until INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE notes (
+    name TEXT PRIMARY KEY NOT NULL,
+    text TEXT NOT NULL
 ) WITHOUT ROWID;
 ";
 
@@ -232,7 +237,7 @@ mod tests {
         let error = refusal(&path);
 
         assert!(
-            error.ends_with("its schema is number 2, and this one knows 1"),
+            error.ends_with("its schema is number 3, and this one knows 2"),
             "{error}"
         );
     }

@@ -156,6 +156,7 @@ async fn with_a_mail_that_waits(town: &Town) {
     town.happens(&["a1"], to(&["ada"])).await;
     town.answer([Outcome::TryLater {
         reason: "busy".into(),
+        after: None,
     }]);
     let report = town.digests_at(monday(0)).await;
     assert_eq!((report.mails.deferred, report.mails.sent), (1, 0));

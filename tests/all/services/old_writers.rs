@@ -104,7 +104,10 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
     );
     assert_eq!(town.told_to("ada"), ["a2", "a4"]);
     assert!(
-        town.mails()[1].text.contains("5334647b139b2165160000d8"),
+        town.mails()[1]
+            .content
+            .text
+            .contains("5334647b139b2165160000d8"),
         "an object without a record is named by its id"
     );
     assert_eq!(

@@ -9,6 +9,7 @@ mod directory;
 mod journal;
 mod leases;
 mod marks;
+mod notes;
 mod objects;
 mod old_documents;
 mod people;
@@ -183,6 +184,9 @@ laws! {
         of_many_who_ask_at_once_one_gets_it
         of_many_who_ask_for_one_that_has_run_out_one_gets_it
         odd_names_are_leased_like_any_other;
+    notes:
+        a_note_is_read_by_everybody_until_it_is_forgotten
+        of_many_who_keep_a_note_at_once_all_are_told_the_same;
     repeats:
         what_was_refused_can_be_done_again
         what_was_done_unheard_can_be_done_again

@@ -16,8 +16,8 @@ use tidings::domain::{
     PersonStacks, Point, Progress, User, UserId, Window,
 };
 use tidings::store::{
-    Accepted, Backlog, DayInfo, Days, Deliveries, Directory, Error, Journal, Leases, Mark, Objects,
-    People, Pushed, Pushes, RawStack, Result, Stacks, Store,
+    Accepted, Backlog, DayInfo, Days, Deliveries, Directory, Error, Journal, Leases, Mark, Notes,
+    Objects, People, Pushed, Pushes, RawStack, Result, Stacks, Store,
 };
 
 /// How the nth call fails.
@@ -227,4 +227,11 @@ hand_on! { Deliveries:
 hand_on! { Leases:
     lease(name: &str, lease: &Lease, now: DateTime<Utc>) -> bool;
     unlease(name: &str, owner: &str) -> ();
+}
+
+hand_on! { Notes:
+    note(name: &str) -> Option<String>;
+    put_note(name: &str, text: &str) -> ();
+    keep_note(name: &str, text: &str) -> String;
+    drop_note(name: &str) -> ();
 }

@@ -12,7 +12,7 @@ use tidings::app::App;
 use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Address, Audience, Delivery, FollowKey, Object, ObjectId, User, UserId};
-use tidings::mail::{Mailer, Message, Outcome};
+use tidings::mail::{Certainty, Mailer, Message, Outcome};
 use tidings::services::Silent;
 use tidings::services::digest::Report;
 use tidings::services::notify::{Receipt, Request};
@@ -48,7 +48,11 @@ pub struct Postbox {
 
 #[async_trait::async_trait]
 impl Mailer for Postbox {
-    async fn send(&self, messages: &[Message]) -> Vec<Outcome> {
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        vec![(0..messages.len()).collect()]
+    }
+
+    async fn send(&self, _reference: &str, messages: &[Message]) -> Vec<Outcome> {
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile().await;
@@ -67,8 +71,16 @@ impl Mailer for Postbox {
         outcomes
     }
 
-    fn repeats_safely(&self) -> bool {
-        self.safe
+    fn certainty(&self) -> Certainty {
+        if self.safe {
+            Certainty::Repeat { within: None }
+        } else {
+            Certainty::Never
+        }
+    }
+
+    async fn check(&self) -> Result<String, String> {
+        Ok("takes every mail".into())
     }
 
     fn name(&self) -> &str {
@@ -202,7 +214,7 @@ impl Town {
         let mut mails: Vec<_> = self
             .mails()
             .into_iter()
-            .map(|mail| (mail.delivery.to_string(), mail.text))
+            .map(|mail| (mail.delivery.to_string(), mail.filled().text))
             .collect();
         if self.postbox.safe {
             mails.sort();
