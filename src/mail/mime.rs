@@ -14,8 +14,9 @@ use sha2::{Digest, Sha256};
 use super::{Message, Sender};
 use crate::domain::{Address, DeliveryId};
 
-/// Forty hexadecimal digits that stand for a delivery wherever its id cannot: in a `Message-ID`, in a file's name.
-pub(super) fn fingerprint(delivery: &DeliveryId) -> String {
+/// Forty hexadecimal digits that stand for a delivery wherever its id cannot: in a `Message-ID`, in a file's name, in what a provider keeps
+/// with a mail and repeats in its events.
+pub fn tag(delivery: &DeliveryId) -> String {
     let hash = Sha256::digest(delivery.as_str().as_bytes());
     hash[..20]
         .iter()
@@ -25,7 +26,7 @@ pub(super) fn fingerprint(delivery: &DeliveryId) -> String {
 
 /// The mail as bytes, or why it cannot be one; the reason holds no address.
 pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, String> {
-    let fingerprint = fingerprint(&message.delivery);
+    let tag = tag(&message.delivery);
     let content = message.filled();
     let (_, domain) = sender
         .from
@@ -37,7 +38,7 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
         .to(mailbox(&message.to, message.to_name.as_deref())?)
         .subject(one_line(&content.subject))
         .date(date(message.at))
-        .message_id(Some(format!("<{fingerprint}@{domain}>")));
+        .message_id(Some(format!("<{tag}@{domain}>")));
     if let Some(reply_to) = &sender.reply_to {
         builder = builder.reply_to(mailbox(reply_to, None)?);
     }
@@ -45,7 +46,7 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
         builder = builder.raw_header(further(name, value)?);
     }
     let parts = MultiPart::alternative()
-        .boundary(format!("tidings-{fingerprint}"))
+        .boundary(format!("tidings-{tag}"))
         .singlepart(part(ContentType::TEXT_PLAIN, &content.text))
         .singlepart(part(ContentType::TEXT_HTML, &content.html));
     let mail = builder

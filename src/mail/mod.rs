@@ -15,6 +15,7 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::{Address, DeliveryId};
 
+pub use mime::tag;
 pub use outbox::Outbox;
 
 /// What a mail says, without whom it is for: people whose content is the same can share a call to the provider.
@@ -126,6 +127,9 @@ pub enum Outcome {
     },
     /// It will never be taken as it is: the delivery is `failed`, and its events go into the next mail.
     Refused { reason: String },
+    /// Its call was refused as a whole, though perhaps for another message of it: surely none was taken, and each is to be sent alone,
+    /// so that nobody goes without a mail for somebody else's fault. Only calls of several end so.
+    RefusedTogether { reason: String },
     /// The provider takes nothing for this address any more: the delivery is `failed`, and the address is suppressed.
     Undeliverable { reason: String },
     /// It was surely not taken, and may be later: no connection, too many at once, a full disk.
@@ -173,7 +177,8 @@ pub trait Mailer: Send + Sync {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>>;
 
     /// Makes one call, of messages that [`Mailer::calls`] put together, and answers for each, in their order. `reference` names the call
-    /// in the ledger (printable ASCII, at most 100 characters): it is the provider's idempotency key, or what it can be asked by.
+    /// in the ledger (ASCII letters, digits, `-` and `_`, at most 64 characters): it is the provider's idempotency key, or what it can be
+    /// asked by. A call that is made again under its reference must hold the same deliveries.
     ///
     /// Dropping the future leaves the outcome of all of them unknown.
     async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome>;
@@ -181,7 +186,7 @@ pub trait Mailer: Send + Sync {
     /// What can be done about an unknown outcome.
     fn certainty(&self) -> Certainty;
 
-    /// What became of the messages of a call whose answer was not seen, in order. Only asked where [`Certainty::Ask`].
+    /// What became of messages of a call whose answer was not seen, all or some of them, in order. Only asked where [`Certainty::Ask`].
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
         let _ = reference;
         let reason = format!("{} cannot be asked", self.name());

@@ -12,7 +12,7 @@ use std::thread;
 
 use async_trait::async_trait;
 
-use super::mime::{compose, fingerprint};
+use super::mime::{compose, tag};
 use super::{Certainty, Mailer, Message, Outcome, Sender};
 use crate::domain::DeliveryId;
 
@@ -150,7 +150,7 @@ const WRITERS: usize = 8;
 /// How much of a delivery's id can be read in its file's name.
 const READABLE: usize = 60;
 
-/// A name that any file system takes and no other delivery has: what can be read of the id, and its fingerprint.
+/// A name that any file system takes and no other delivery has: what can be read of the id, and its tag.
 fn file_name(delivery: &DeliveryId) -> String {
     let mut name = String::with_capacity(READABLE + 45);
     for c in delivery.as_str().chars() {
@@ -166,7 +166,7 @@ fn file_name(delivery: &DeliveryId) -> String {
     if !name.is_empty() && !name.ends_with('-') {
         name.push('-');
     }
-    name + &fingerprint(delivery) + ".eml"
+    name + &tag(delivery) + ".eml"
 }
 
 /// Puts a file into the folder whole, in place of an earlier one of that name.

@@ -361,7 +361,9 @@ impl Deliver {
                         ..ended(DeliveryState::Sent, None)
                     });
                 }
-                Outcome::Refused { reason } | Outcome::Undeliverable { reason } => {
+                Outcome::Refused { reason }
+                | Outcome::RefusedTogether { reason }
+                | Outcome::Undeliverable { reason } => {
                     settlements.push(ended(DeliveryState::Failed, Some(&reason)))
                 }
                 Outcome::Unknown { reason } => {
@@ -393,7 +395,14 @@ impl Deliver {
                 call.iter().map(|place| messages[*place].clone()).collect();
             let answers = self.mailer.send(&reference(&together), &together).await;
             for (place, answer) in call.into_iter().zip(answers) {
-                outcomes[place] = answer;
+                outcomes[place] = match answer {
+                    Outcome::RefusedTogether { .. } => {
+                        let alone = std::slice::from_ref(&messages[place]);
+                        let answers = self.mailer.send(&reference(alone), alone).await;
+                        answers.into_iter().next().unwrap_or_else(nobody)
+                    }
+                    answer => answer,
+                };
             }
         }
         outcomes

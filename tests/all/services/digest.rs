@@ -23,6 +23,7 @@ on_both_stores! {
     who_turns_it_off_before_the_mail_leaves_gets_none
     unconfirmed_and_suppressed_people_get_no_mail_and_are_counted
     a_refused_mail_is_told_in_the_next_period
+    mails_of_a_call_that_was_refused_as_a_whole_are_sent_alone
     a_mail_the_provider_would_not_take_now_leaves_later
     an_unknown_outcome_is_not_mailed_again_and_its_events_neither
     two_schedulers_in_the_same_minute_mail_once
@@ -248,6 +249,23 @@ async fn a_mail_the_provider_would_not_take_now_leaves_later(fresh: Fresh) {
     assert_eq!(report.mails.sent, 1);
     assert_eq!(town.told_to("ada"), ["a1"]);
     assert_eq!(town.deliveries_of("ada").await[0].attempts, 2);
+}
+
+async fn mails_of_a_call_that_was_refused_as_a_whole_are_sent_alone(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    let together = Outcome::RefusedTogether {
+        reason: "somebody's address".into(),
+    };
+    let alone = Outcome::Refused {
+        reason: "no such mailbox".into(),
+    };
+    town.answer([together.clone(), together, alone]);
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!((report.mails.failed, report.mails.sent), (1, 1));
+    assert_eq!(town.told_to("ben"), ["a1"]);
 }
 
 async fn an_unknown_outcome_is_not_mailed_again_and_its_events_neither(fresh: Fresh) {
