@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 
@@ -16,7 +15,7 @@ use crate::domain::{ModelName, Policies};
 use crate::mail::{Mailer, Outbox, Sender};
 use crate::render::{Renderer, Site};
 use crate::services::archive::Archive;
-use crate::services::deliver::{self, Deliver};
+use crate::services::deliver::{self, Deliver, Traffic};
 use crate::services::digest::Digests;
 use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
@@ -24,6 +23,7 @@ use crate::services::feed::Feeds;
 use crate::services::flush::Flush;
 use crate::services::health::Health;
 use crate::services::import::Import;
+use crate::services::ledger::Ledger;
 use crate::services::notify::Notify;
 use crate::services::objects::ObjectBook;
 use crate::services::people::PeopleBook;
@@ -43,6 +43,7 @@ pub struct App {
     mailer: Arc<dyn Mailer>,
     renderer: Arc<Renderer>,
     owner: String,
+    traffic: Arc<Traffic>,
 }
 
 impl App {
@@ -85,6 +86,7 @@ impl App {
             mailer,
             renderer,
             owner,
+            traffic: Arc::default(),
         })
     }
 
@@ -129,20 +131,34 @@ impl App {
     }
 
     pub fn deliver(&self) -> Deliver {
+        let config = &self.config.delivery;
         Deliver {
             deliveries: self.store.clone(),
             stacks: self.store.clone(),
             directory: self.store.clone(),
             objects: self.store.clone(),
+            leases: self.store.clone(),
+            notes: self.store.clone(),
             policies: self.policies.clone(),
             mailer: self.mailer.clone(),
             renderer: self.renderer.clone(),
             clock: self.clock.clone(),
             owner: self.owner.clone(),
+            traffic: self.traffic.clone(),
             settings: deliver::Settings {
-                chunk: self.config.delivery.chunk,
-                lease: self.config.delivery.lease,
-                retry_after: self.config.delivery.retry_after,
+                chunk: config.chunk,
+                in_flight: config.in_flight,
+                lease: config.lease,
+                retry_after: config.retry_after,
+                attempts: config.attempts,
+                give_up_after: config.give_up_after,
+                ask_after: config.ask_after,
+                ask_until: config.ask_until,
+                resolve_within: config.resolve_within,
+                guarantee: config.guarantee,
+                stop_after: config.stop_after,
+                stop_share: config.stop_share,
+                mails_per_hour: config.mails_per_hour,
                 caps: self.config.digest.caps,
                 schedule: self.config.digest.schedule,
             },
@@ -158,6 +174,14 @@ impl App {
             schedule: self.config.digest.schedule,
             caps: self.config.digest.caps,
             window_back: self.config.window_back,
+        }
+    }
+
+    pub fn ledger(&self) -> Ledger {
+        Ledger {
+            deliveries: self.store.clone(),
+            notes: self.store.clone(),
+            clock: self.clock.clone(),
         }
     }
 
@@ -254,9 +278,6 @@ pub fn outbox(config: &Config) -> Outbox {
     )
 }
 
-/// How long a database may take to answer until whoever waits is told what for.
-const SILENCE: Duration = Duration::from_secs(2);
-
 /// Connects to the configured store and brings its tables or indexes into being.
 pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     match &config.store {
@@ -267,15 +288,8 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
                 ..MongoOptions::default()
             };
             let mongo = Mongo::connect(url, options).await?;
-            let mut preparing = Box::pin(mongo.prepare());
-            tokio::select! {
-                prepared = &mut preparing => prepared?,
-                () = tokio::time::sleep(SILENCE) => {
-                    tracing::warn!(store = ?config.store, "MongoDB does not answer yet; waiting");
-                    preparing.await?;
-                }
-            }
-            Ok(Arc::new(mongo.clone()))
+            mongo.prepare().await?;
+            Ok(Arc::new(mongo))
         }
     }
 }

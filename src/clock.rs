@@ -5,19 +5,25 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::Id;
 
 /// What time it is.
+#[async_trait]
 pub trait Clock: Send + Sync {
     fn now(&self) -> DateTime<Utc>;
+
+    /// Waits for so long.
+    async fn sleep(&self, time: TimeDelta);
 }
 
 /// The machine's clock.
 #[derive(Debug, Default)]
 pub struct SystemClock;
 
+#[async_trait]
 impl Clock for SystemClock {
     #[expect(
         clippy::disallowed_methods,
@@ -25,6 +31,10 @@ impl Clock for SystemClock {
     )]
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
+    }
+
+    async fn sleep(&self, time: TimeDelta) {
+        tokio::time::sleep(time.to_std().unwrap_or_default()).await;
     }
 }
 
@@ -52,12 +62,19 @@ impl ManualClock {
     }
 }
 
+#[async_trait]
 impl Clock for ManualClock {
     fn now(&self) -> DateTime<Utc> {
         *self
             .0
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Whoever sleeps by this clock turns it, and wakes at once.
+    async fn sleep(&self, time: TimeDelta) {
+        self.advance(time);
+        tokio::task::yield_now().await;
     }
 }
 

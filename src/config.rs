@@ -14,9 +14,11 @@ use toml::{Table, Value};
 use crate::domain::digest::Caps;
 use crate::domain::{Address, Cadence, EventType, ModelName, Policies, Policy, Route, Schedule};
 
+mod delivery;
 mod paths;
 mod reader;
 
+pub use delivery::Delivery;
 use reader::Reader;
 
 /// The options, documented, as they are when nobody sets any.
@@ -92,13 +94,6 @@ pub struct Fanout {
 pub struct Digest {
     pub schedule: Schedule,
     pub caps: Caps,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct Delivery {
-    pub chunk: usize,
-    pub lease: TimeDelta,
-    pub retry_after: TimeDelta,
 }
 
 /// An application's collection that holds the objects of a model.
@@ -257,17 +252,7 @@ impl Config {
                     total: r.number("digest.items", 1..=1000) as usize,
                 },
             },
-            delivery: Delivery {
-                chunk: r.number("delivery.chunk", 1..=1000) as usize,
-                lease: r.duration(
-                    "delivery.lease",
-                    TimeDelta::seconds(10)..=TimeDelta::hours(1),
-                ),
-                retry_after: r.duration(
-                    "delivery.retry_after",
-                    TimeDelta::seconds(1)..=TimeDelta::days(1),
-                ),
-            },
+            delivery: Delivery::read(&mut r),
             archive_keep: r.duration("archive.keep", TimeDelta::days(1)..=TimeDelta::days(36_500)),
             worker_idle: r.duration(
                 "worker.idle",
@@ -472,7 +457,13 @@ fn option_of_variable(name: &str) -> Option<String> {
 
 /// Variables that share the prefix but are no options.
 fn is_for_others(name: &str) -> bool {
-    ["TIDINGS_CONFIG", "TIDINGS_LOG", "TIDINGS_CACHE"].contains(&name)
+    [
+        "TIDINGS_CONFIG",
+        "TIDINGS_LOG",
+        "TIDINGS_CACHE",
+        "TIDINGS_CRASH",
+    ]
+    .contains(&name)
         || ["TIDINGS_TEST_", "TIDINGS_MONGO_", "TIDINGS_BENCH_"]
             .iter()
             .any(|prefix| name.starts_with(prefix))

@@ -13,14 +13,17 @@ use super::screen::Screen;
 use super::stop::Stop;
 use super::{time, words};
 use crate::app::App;
-use crate::domain::{Cadence, UserId};
-use crate::services::deliver::Tally;
+use crate::domain::{Cadence, Share, UserId};
+use crate::services::deliver::{Ended, Pause, Tally};
 use crate::services::digest::{Effect, Report, Request, Timing};
 
 /// Mail the digests that are due
 ///
 /// Carries out pending fan-outs first, finishes what an earlier run left, and mails whoever is due once a period, however often
 /// it runs. So an hourly cron line is all that digests need:  0 * * * *  tidings digest
+///
+/// It ends when every mail is settled, or when waiting cannot help, and accounts for everybody who was due. When too many mails fail, or
+/// the provider refuses everything, sending is paused for all processes until --resume.
 #[derive(Debug, Arguments)]
 pub struct Args {
     /// Only people on this cadence
@@ -38,6 +41,15 @@ pub struct Args {
     /// At most so many mails
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    /// Only so many of all people, the same each time, such as 1%
+    #[arg(long, value_name = "SHARE")]
+    sample: Option<Share>,
+    /// Do not wait for mails the provider does not take at once; the next run or a worker goes on with them
+    #[arg(long)]
+    no_wait: bool,
+    /// Let mails leave again after a pause, and go on
+    #[arg(long, conflicts_with = "dry_run")]
+    resume: bool,
     /// Do not wait for people's hours: everybody who has something pending and had no mail this period
     #[arg(long)]
     now: bool,
@@ -72,7 +84,13 @@ struct Answer<'a> {
 
 impl Args {
     pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
-        let request = self.request();
+        let request = self.request(app);
+        if self.resume {
+            match app.ledger().resume().await? {
+                Some(pause) => screen.warning(format!("resumed; it was {}", paused(&pause)))?,
+                None => screen.warning("nothing was paused")?,
+            }
+        }
         if !self.dry_run {
             let bar = screen.bar("people reached").until(stop.clone());
             app.fanouts().drain(&bar).await?;
@@ -99,21 +117,26 @@ impl Args {
             ))?;
         }
         reasons(&report.mails, screen)?;
+        if let Some(ended) = &report.ended {
+            screen.warning(why_ended(ended))?;
+        }
         if stopped {
             screen.warning(
                 "stopped before everybody was looked at; the next run goes on from there",
             )?;
             return Ok(Exit::Partly);
         }
-        Ok(exit(&report.mails))
+        Ok(exit(&report))
     }
 
-    fn request(&self) -> Request {
+    fn request(&self, app: &App) -> Request {
         Request {
             at: self.at,
             cadence: self.cadence.map(Cadence::from),
             users: Some(self.user.clone()).filter(|users| !users.is_empty()),
             limit: self.limit,
+            sample: self.sample,
+            patience: (!self.no_wait).then_some(app.config.delivery.patience),
             timing: if self.now {
                 Timing::Now
             } else {
@@ -128,9 +151,42 @@ impl Args {
     }
 }
 
-/// 3 if some left and some did not, 1 if none did.
-pub fn exit(mails: &Tally) -> Exit {
-    Exit::of(mails.sent, mails.failed + mails.unknown + mails.deferred)
+/// 3 if some left and some did not, 1 if none did; a pause is never a success.
+fn exit(report: &Report) -> Exit {
+    let held = report.held + u64::from(matches!(report.ended, Some(Ended::Paused(_))));
+    of(&report.mails, held)
+}
+
+/// The same of mails alone, and of so many that were held back.
+pub fn of(mails: &Tally, held: u64) -> Exit {
+    Exit::of(
+        mails.sent,
+        mails.failed + mails.unknown + mails.deferred + held,
+    )
+}
+
+/// `paused since 2014-04-21 09:30 UTC: 12 of the last 50 mails failed`.
+pub fn paused(pause: &Pause) -> String {
+    format!(
+        "paused since {} UTC: {}",
+        words::minute(pause.at),
+        pause.reason
+    )
+}
+
+fn why_ended(ended: &Ended) -> String {
+    match ended {
+        Ended::Paused(pause) => format!(
+            "{}
+  try: mend that, then `tidings digest --resume`; until then no process sends anything",
+            paused(pause)
+        ),
+        Ended::Patience => {
+            "some mails still wait, and nothing moved for delivery.patience; the next run goes on with them".into()
+        }
+        Ended::Stopped => "stopped while some mails wait; the next run goes on with them".into(),
+        Ended::Settled => String::new(),
+    }
 }
 
 /// Why mails did not leave, with how often.
@@ -152,6 +208,7 @@ fn sentence(report: &Report, request: &Request, outbox: Option<&Path>) -> String
         words::list([
             Some(due(report)),
             sent(&report.mails, outbox),
+            words::some(report.held, "not begun"),
             report.limited.then(|| "stopped at the limit".to_owned()),
         ])
     };
@@ -201,7 +258,7 @@ pub fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
         words::some(mails.failed, "failed"),
         words::some(mails.unknown, "unknown"),
         words::some(mails.canceled, "canceled"),
-        words::some(mails.deferred, "to be tried again"),
+        words::some(mails.deferred, "not settled yet"),
     ]);
     (!parts.is_empty()).then_some(parts)
 }
@@ -233,6 +290,7 @@ fn left(report: &Report, request: &Request) -> String {
             words::some(report.mailed_already, "mailed this period already"),
             words::some(report.withdrawn, "with nothing left that applies"),
             words::some(report.busy, "in another worker's hands"),
+            words::some(report.outside_sample, "outside the sample"),
         ]
         .into_iter()
         .chain(unmailable),

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 use serde::Serialize;
 
+use super::deliveries;
 use super::exit::Exit;
 use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
@@ -144,7 +145,7 @@ impl Args {
         }
         if !explained.deliveries.is_empty() && self.event.is_none() {
             screen.line("")?;
-            screen.table(&deliveries(&explained))?;
+            screen.table(&deliveries::table(&explained.deliveries))?;
         }
         Ok(Exit::Done)
     }
@@ -226,26 +227,6 @@ fn events(explained: &Explanation) -> Table {
             fate.kind.clone(),
             fate.why.sentence().to_owned(),
             fate.position.to_string(),
-        ]);
-    }
-    table
-}
-
-fn deliveries(explained: &Explanation) -> Table {
-    let mut table = Table::new([
-        Column::new("mails (UTC)").ink(Ink::Faint),
-        Column::new("state").ink(Ink::Strong),
-        Column::new("events").right(),
-        Column::new("delivery"),
-        Column::new("because").gives_way(),
-    ]);
-    for delivery in &explained.deliveries {
-        table.row([
-            words::minute(delivery.settled.unwrap_or(delivery.created)),
-            delivery.state.as_str().to_owned(),
-            words::number(u64::from(delivery.items)),
-            delivery.id.to_string(),
-            delivery.reason.clone().unwrap_or_default(),
         ]);
     }
     table

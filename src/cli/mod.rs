@@ -15,6 +15,7 @@ use crate::config::{Config, StoreUrl};
 mod archive;
 mod carry;
 mod config;
+mod deliveries;
 mod demo;
 mod digest;
 mod exit;
@@ -65,6 +66,7 @@ enum Command {
     Flush(flush::Args),
     Digest(digest::Args),
     Worker(worker::Args),
+    Deliveries(deliveries::Args),
     Archive(archive::Args),
     Restore(restore::Args),
     Import(import::Args),
@@ -145,6 +147,7 @@ impl Command {
             Self::Flush(args) => args.run(app, screen).await,
             Self::Digest(args) => args.run(app, screen, stop).await,
             Self::Worker(args) => args.run(app, screen, stop).await,
+            Self::Deliveries(args) => args.run(app, screen).await,
             Self::Archive(args) => args.run(app, screen).await,
             Self::Restore(args) => args.run(app, screen).await,
             Self::Import(args) => args.run(app, screen).await,

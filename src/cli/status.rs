@@ -3,12 +3,16 @@
 use clap::Args as Arguments;
 use serde::Serialize;
 
+use super::deliveries::{self, Row};
+use super::digest;
 use super::exit::Exit;
 use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
 use crate::domain::{Day, DeliveryState, Window};
+use crate::services::deliver::Pause;
+use crate::services::ledger::Only;
 use crate::store::{Backlog, DayInfo};
 
 /// Show what is waiting, what became of mails, and which days there are
@@ -26,6 +30,9 @@ struct Answer {
     fanouts: Backlog,
     oldest_pending_day: Option<Day>,
     deliveries: std::collections::BTreeMap<&'static str, u64>,
+    /// The newest of the mails of which nobody knows whether they were taken.
+    unknown: Vec<Row>,
+    paused: Option<Pause>,
     days: Vec<DayAnswer>,
 }
 
@@ -42,6 +49,8 @@ impl Args {
         let backlog = store.backlog().await?;
         let oldest = store.busy_days().await?.into_iter().min();
         let deliveries = store.delivery_counts().await?;
+        let unknown = app.ledger().list(&unknown(), UNKNOWN_SHOWN).await?;
+        let paused = app.ledger().pause().await?;
         let days = store.days().await?;
         let window = Window::ending(Day::of(app.clock.now()), app.config.window_back);
         if self.json {
@@ -53,6 +62,8 @@ impl Args {
                     .iter()
                     .map(|(state, count)| (state.as_str(), *count))
                     .collect(),
+                unknown: unknown.iter().map(Row::from).collect(),
+                paused,
                 days: days.iter().map(|day| told(day, window)).collect(),
             })?;
             return Ok(Exit::Done);
@@ -61,15 +72,35 @@ impl Args {
         table.row(["store".into(), format!("{:?}", app.config.store)]);
         table.row(["fan-outs".into(), fanouts(backlog, oldest)]);
         table.row(["mails".into(), mails(&deliveries)]);
+        if let Some(pause) = &paused {
+            table.row(["sending".into(), digest::paused(pause)]);
+        }
         if days.is_empty() {
             table.row(["days".into(), "none".into()]);
         }
         screen.table(&table)?;
+        if !unknown.is_empty() {
+            screen.line("")?;
+            screen.table(&deliveries::table(&unknown))?;
+            screen.line(
+                "  tidings deliveries settle ID sent|failed, once you know what became of one",
+            )?;
+        }
         if !days.is_empty() {
             screen.line("")?;
             screen.table(&days_table(&days, window))?;
         }
         Ok(Exit::Done)
+    }
+}
+
+/// How many unknown mails are shown.
+const UNKNOWN_SHOWN: usize = 10;
+
+fn unknown() -> Only {
+    Only {
+        state: Some(DeliveryState::Unknown),
+        user: None,
     }
 }
 

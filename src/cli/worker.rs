@@ -7,13 +7,13 @@ use std::sync::Mutex;
 
 use clap::Args as Arguments;
 
-use super::digest::{reasons, sent};
+use super::digest::{of, paused, reasons, sent};
 use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
 use super::stop::Stop;
 use super::words;
 use crate::app::App;
-use crate::services::deliver::Tally;
+use crate::services::deliver::{Pause, Tally};
 use crate::services::worker::Round;
 use crate::services::{self, Silent};
 
@@ -54,13 +54,17 @@ impl Args {
             screen.line(format!("worker: {done}"))?;
         }
         reasons(&mails, screen)?;
-        Ok(super::digest::exit(&mails))
+        if let Some(pause) = &round.paused {
+            screen.warning(format!("no mail leaves: {}", paused(pause)))?;
+        }
+        Ok(of(&mails, u64::from(round.paused.is_some())))
     }
 }
 
 /// Rounds until `stop` turns true; a line is logged for each that did something, and for each new kind of failure.
 pub async fn run(app: &App, stop: Stop) -> services::Result<()> {
     let failing: Mutex<Option<String>> = Mutex::new(None);
+    let standing: Mutex<Option<Pause>> = Mutex::new(None);
     app.worker()
         .run(stop, |round| {
             let mut failing = failing
@@ -71,6 +75,17 @@ pub async fn run(app: &App, stop: Stop) -> services::Result<()> {
                     if failing.take().is_some() {
                         tracing::info!("worker: works again");
                     }
+                    let mut standing = standing
+                        .lock()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match (&round.paused, standing.as_ref()) {
+                        (Some(pause), before) if Some(pause) != before => {
+                            tracing::error!("worker: no mail leaves: {}", paused(pause));
+                        }
+                        (None, Some(_)) => tracing::info!("worker: mails leave again"),
+                        _ => {}
+                    }
+                    standing.clone_from(&round.paused);
                     if let Some(done) = sentence(&round, app.outbox()) {
                         tracing::info!("worker: {done}");
                     }

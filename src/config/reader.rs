@@ -282,6 +282,8 @@ stand_ins! {
     super::StoreUrl => super::StoreUrl::Sqlite(std::path::PathBuf::new());
     std::net::SocketAddr => std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     crate::domain::Cadence => crate::domain::Cadence::Never;
+    crate::domain::Share => crate::domain::Share::NONE;
+    crate::domain::delivery::Guarantee => crate::domain::delivery::Guarantee::AtMostOnce;
     chrono::Weekday => chrono::Weekday::Mon;
     chrono_tz::Tz => chrono_tz::Tz::UTC;
     Address => Address::new("nobody@localhost.localdomain").expect("this is an address");

@@ -134,15 +134,21 @@ pub struct Delivery {
     /// The id of the markers it will write.
     pub marker: Id,
     pub lease: Option<Lease>,
-    /// How often it was handed to the provider.
+    /// Nobody takes it up before then: the provider, or a limit of ours, asked for patience.
+    pub not_before: Option<DateTime<Utc>>,
+    /// How often it was to be handed to the provider.
     pub attempts: u32,
+    /// The reference of the call it was handed over in last: with all rows of that call, the call can be made again or asked about.
+    pub call: Option<String>,
+    /// When that call was made first.
+    pub tried: Option<DateTime<Utc>>,
     /// How many events the mail told of; known once it is built.
     pub items: u32,
     pub created: DateTime<Utc>,
     pub settled: Option<DateTime<Utc>>,
     /// The provider's id of the mail.
     pub provider_id: Option<String>,
-    /// Why it failed or was canceled.
+    /// Why it failed, was canceled, is unknown or waits.
     pub reason: Option<String>,
 }
 
@@ -162,4 +168,44 @@ pub struct Settlement {
     pub items: u32,
     pub provider_id: Option<String>,
     pub reason: Option<String>,
+}
+
+/// A delivery that waits, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deferral {
+    pub id: DeliveryId,
+    /// `pending` for another attempt, `sending` while the outcome of the last one is still to be found out.
+    pub state: DeliveryState,
+    /// Nobody takes it up before then.
+    pub not_before: DateTime<Utc>,
+    pub reason: Option<String>,
+}
+
+/// What somebody who knows says of an unknown delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was mailed.
+    Sent,
+    /// It was not: its events are to be mailed after all.
+    NotSent,
+}
+
+/// What became of a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    Done,
+    /// There is no such row, or it is not unknown, or its markers are still being written.
+    NotUnknown,
+    /// Another delivery of the person is open; once it is closed there is room.
+    Busy,
+}
+
+/// What is better where nobody can tell whether a mail was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Guarantee {
+    /// It is not sent again.
+    #[default]
+    AtMostOnce,
+    /// It is.
+    AtLeastOnce,
 }

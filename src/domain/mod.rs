@@ -16,6 +16,7 @@ pub mod id;
 pub mod name;
 pub mod object;
 pub mod policy;
+pub mod share;
 pub mod stack;
 pub mod user;
 
@@ -30,5 +31,6 @@ pub use id::Id;
 pub use name::{EventType, FollowKey, Invalid, ModelName, ObjectId, UserId};
 pub use object::{Object, ObjectKey};
 pub use policy::{Policies, Policy, Route};
+pub use share::Share;
 pub use stack::{Covers, Form, PersonStacks, Position, Stack, StackId};
 pub use user::User;

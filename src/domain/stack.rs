@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 
 use super::day::Day;
 use super::event::{Entry, Event, Marker};
+use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 
 /// How the document spells its `_id`: as text, as tidings writes it, or as an ObjectId, as some older writers did.
@@ -113,7 +114,18 @@ impl Stack {
 
     /// Events that no marker covers, with their positions, oldest first.
     pub fn uncovered(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
-        let from = self.covered();
+        self.uncovered_from(self.covered())
+    }
+
+    /// Events that no marker covered when the marker of this id was written; if it was not, that no marker covers.
+    fn uncovered_before(&self, own: Id) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
+        let is_own =
+            |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(own));
+        let end = self.entries.iter().position(is_own);
+        self.uncovered_from(covered(&self.entries[..end.unwrap_or(self.entries.len())]))
+    }
+
+    fn uncovered_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         self.events()
             .filter(move |(position, _)| position.index as usize >= from)
     }
@@ -178,8 +190,9 @@ impl PersonStacks {
         unique(self.stacks.iter().flat_map(Stack::uncovered))
     }
 
-    /// What was pending when somebody noted these limits, and still is: for a mail that is built again.
-    pub fn pending_within(&self, covers: &Covers) -> Vec<Pending<'_>> {
+    /// What was pending when somebody noted these limits, and still is: for a mail that is built again. Its own markers, and what was
+    /// marked after them, cover nothing of it: they stand where it was taken for mailed and turned out not to be.
+    pub fn pending_within(&self, covers: &Covers, own: Id) -> Vec<Pending<'_>> {
         let limit = |stack: StackId| {
             covers
                 .iter()
@@ -189,7 +202,7 @@ impl PersonStacks {
         unique(
             self.stacks
                 .iter()
-                .flat_map(Stack::uncovered)
+                .flat_map(|stack| stack.uncovered_before(own))
                 .filter(|(position, _)| position.index < limit(position.stack)),
         )
     }

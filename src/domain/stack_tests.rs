@@ -17,6 +17,16 @@ fn marker(n: Option<u32>) -> Entry {
     Entry::Marker(Marker { id: None, n })
 }
 
+/// The id of the marker that the mail in question writes.
+const OWN: Id = Id::from_bytes([9; 12]);
+
+fn own(n: u32) -> Entry {
+    Entry::Marker(Marker {
+        id: Some(OWN),
+        n: Some(n),
+    })
+}
+
 fn stack(day: &str, entries: Vec<Entry>) -> Stack {
     Stack {
         id: StackId::of(day.parse().unwrap()),
@@ -119,7 +129,7 @@ fn a_mail_that_is_built_again_tells_what_its_row_covers() {
         stack("20140422", vec![event("a"), event("b")]),
         stack("20140423", vec![event("c")]),
     ]);
-    assert_eq!(objects(&later.pending_within(&covers)), ["a"]);
+    assert_eq!(objects(&later.pending_within(&covers, OWN)), ["a"]);
 }
 
 #[test]
@@ -245,4 +255,24 @@ proptest! {
             before = now;
         }
     }
+}
+
+#[test]
+fn a_mail_that_was_not_mailed_after_all_tells_again_what_its_own_marker_covers_and_no_more() {
+    // a was mailed before; b and c by the mail in question; d by the one after it; e is new.
+    let entries = vec![
+        event("a"),
+        marker(Some(1)),
+        event("b"),
+        event("c"),
+        own(4),
+        event("d"),
+        marker(Some(6)),
+        event("e"),
+    ];
+    let person = person(vec![stack("20140422", entries)]);
+    let covers = vec![(StackId::of("20140422".parse().unwrap()), 4)];
+
+    assert_eq!(objects(&person.pending_within(&covers, OWN)), ["b", "c"]);
+    assert_eq!(objects(&person.pending()), ["e"]);
 }

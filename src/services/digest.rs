@@ -7,19 +7,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 
 use super::catalogue::Catalogue;
-use super::deliver::{Deliver, Spread, Tally};
-use super::{Progress, Result};
+use super::deliver::{Account, Deliver, Ended, Road, Spread, Step, Tally};
+use super::{Progress, Result, crash};
 use crate::clock::Ids;
 use crate::domain::digest::{Caps, assemble, wanted};
 use crate::domain::stack::Pending;
 use crate::domain::user::Unmailable;
 use crate::domain::{
     Cadence, Day, Delivery, DeliveryId, DeliveryState, Due, Lease, PersonStacks, Policies,
-    Schedule, User, UserId, Window,
+    Schedule, Share, User, UserId, Window,
 };
 use crate::store::{Objects, People};
 
@@ -34,6 +34,10 @@ pub struct Request {
     pub users: Option<Vec<UserId>>,
     /// At most so many mails.
     pub limit: Option<u64>,
+    /// Only so many of all people, the same each time.
+    pub sample: Option<Share>,
+    /// How long mails are waited for that wait, when nothing moves; without it they are left to the next run.
+    pub patience: Option<TimeDelta>,
     pub timing: Timing,
     pub effect: Effect,
 }
@@ -77,12 +81,21 @@ pub struct Report {
     pub withdrawn: u64,
     /// People with something pending who may not be mailed, by reason.
     pub unmailable: BTreeMap<&'static str, u64>,
-    /// People whose delivery another worker holds at this moment.
+    /// People who are due and whose delivery, this one or an earlier one, is in the ledger already.
     pub busy: u64,
-    /// What became of the mails, these and those that an earlier run left.
+    /// People who are due and were not begun with, as the run was ended.
+    pub held: u64,
+    /// People who are due and not in the sample.
+    pub outside_sample: u64,
+    /// Mails that an earlier run left, and this one took up.
+    pub left_over: u64,
+    /// What became of the mails, these and those that an earlier run left:
+    /// sent + failed + canceled + unknown + deferred = due − busy − held + left over.
     pub mails: Tally,
     /// Whether the limit ended the run.
     pub limited: bool,
+    /// What ended the run before everything was settled, if anything did.
+    pub ended: Option<Ended>,
 }
 
 pub struct Digests {
@@ -113,9 +126,12 @@ impl Digests {
     /// Mails what is due; finishes first what an earlier run left.
     pub async fn run(&self, request: &Request, progress: &dyn Progress) -> Result<Report> {
         let at = request.at.unwrap_or_else(|| self.deliver.clock.now());
-        let mut report = Report::default();
+        let (mut report, mut account) = (Report::default(), Account::default());
         if request.effect == Effect::Send {
-            report.mails += self.deliver.drain().await?;
+            if let Step::Held(Road::Paused(pause)) = self.deliver.drain(&mut account).await? {
+                report.ended = Some(Ended::Paused(pause));
+            }
+            report.left_over = account.begun();
         }
         let window = Window::ending(Day::of(at), self.window_back);
         let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
@@ -132,24 +148,47 @@ impl Digests {
         };
         while let Some(people) = chunks.next().await {
             let people = people?;
-            self.chunk(request, at, &people, &mut catalogue, &mut report)
+            let due = self
+                .find(request, at, &people, &mut catalogue, &mut report)
                 .await?;
+            if request.effect == Effect::Send && !due.is_empty() {
+                let spread = if people.len() > due.len() * SPARSE || request.users.is_some() {
+                    Spread::Sparse
+                } else {
+                    Spread::Dense
+                };
+                let rows: Vec<Delivery> = due.iter().map(|person| self.row(person, at)).collect();
+                self.mail(request, rows, spread, &mut report, &mut account, progress)
+                    .await?;
+            }
             progress.advance(people.len() as u64);
             if report.limited || progress.stopping() {
                 break;
             }
         }
+        if let Some(patience) = request.patience.filter(|_| request.effect == Effect::Send) {
+            match self
+                .deliver
+                .see_through(&mut account, patience, progress)
+                .await?
+            {
+                Ended::Settled => {}
+                ended => report.ended = report.ended.or(Some(ended)),
+            }
+        }
+        report.mails = account.tally();
         Ok(report)
     }
 
-    async fn chunk(
+    /// Whose digest is due of these people, and tells something.
+    async fn find<'a>(
         &self,
         request: &Request,
         at: DateTime<Utc>,
-        people: &[PersonStacks],
+        people: &'a [PersonStacks],
         catalogue: &mut Catalogue,
         report: &mut Report,
-    ) -> Result<()> {
+    ) -> Result<Vec<DuePerson<'a>>> {
         report.people += people.len() as u64;
         let open: Vec<&PersonStacks> = people
             .iter()
@@ -170,17 +209,43 @@ impl Digests {
         let due: Vec<_> = due.into_iter().take(room).collect();
         report.due += due.len() as u64;
         report.events += due.iter().map(|(_, total)| *total as u64).sum::<u64>();
-        if request.effect == Effect::Rehearse || due.is_empty() {
-            return Ok(());
-        }
-        let spread = if people.len() > due.len() * SPARSE || request.users.is_some() {
-            Spread::Sparse
-        } else {
-            Spread::Dense
-        };
-        let rows: Vec<Delivery> = due.iter().map(|(person, _)| self.row(person, at)).collect();
-        for rows in rows.chunks(self.deliver.settings.chunk) {
-            let opened = self.deliver.deliveries.open(rows).await?;
+        Ok(due.into_iter().map(|(person, _)| person).collect())
+    }
+
+    /// Opens these rows and takes them as far as they go, unless the run has ended: then it only says how many there would be.
+    async fn mail(
+        &self,
+        request: &Request,
+        rows: Vec<Delivery>,
+        spread: Spread,
+        report: &mut Report,
+        account: &mut Account,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        for rows in rows.chunks(self.deliver.chunk()) {
+            if report.ended.is_none() {
+                report.ended = match request.patience {
+                    Some(patience) => self.deliver.wait_for_road(patience, progress).await?,
+                    None => match self.deliver.road().await? {
+                        Road::Paused(pause) => Some(Ended::Paused(pause)),
+                        // They are opened, and leave when they may.
+                        Road::Free | Road::Closed(_) => None,
+                    },
+                };
+            }
+            if report.ended.is_some() {
+                report.held += rows.len() as u64;
+                continue;
+            }
+            // They may have waited: the lease begins now.
+            let until = self.deliver.clock.now() + self.deliver.settings.lease;
+            let mut rows = rows.to_vec();
+            for lease in rows.iter_mut().filter_map(|row| row.lease.as_mut()) {
+                lease.until = until;
+            }
+            crash::point("before-open");
+            let opened = self.deliver.deliveries.open(&rows).await?;
+            crash::point("after-open");
             let ours: Vec<Delivery> = rows
                 .iter()
                 .zip(opened)
@@ -188,7 +253,7 @@ impl Digests {
                 .map(|(row, _)| row.clone())
                 .collect();
             report.busy += (rows.len() - ours.len()) as u64;
-            report.mails += self.deliver.finish(ours, spread).await?;
+            self.deliver.finish(ours, spread, account).await?;
         }
         Ok(())
     }
@@ -231,6 +296,13 @@ impl Digests {
             report.next_due = [report.next_due, next].into_iter().flatten().min();
             return None;
         };
+        if request
+            .sample
+            .is_some_and(|sample| !sample.includes(&user.id))
+        {
+            report.outside_sample += 1;
+            return None;
+        }
         let id = DeliveryId::digest(&user.id, schedule.cadence, due.period);
         Some(DuePerson {
             stacks,
@@ -298,7 +370,10 @@ impl Digests {
                 owner: self.deliver.owner.clone(),
                 until: now + self.deliver.settings.lease,
             }),
+            not_before: None,
             attempts: 0,
+            call: None,
+            tried: None,
             items: 0,
             created: at,
             settled: None,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::audience::{self, Page};
+use super::crash;
 use crate::clock::Clock;
 use crate::domain::{Counts, Day, Fanout, Id, Progress, UserId};
 use crate::store::{Directory, Journal, Pushed, Pushes, Result, Stacks};
@@ -123,6 +124,7 @@ impl Fanouts {
                 self.stacks.push(day, self.settings.day_cap, &round.pushes),
                 self.fill(&mut walks, limit)
             )?;
+            crash::point("after-push");
             progress.advance(round.pushes.people.len() as u64);
             round.count(&mut walks, &pushed);
             done += self.save(&mut walks).await?;

@@ -6,6 +6,7 @@
 pub mod archive;
 pub mod audience;
 pub mod catalogue;
+pub mod crash;
 pub mod deliver;
 pub mod digest;
 pub mod explain;
@@ -14,6 +15,7 @@ pub mod feed;
 pub mod flush;
 pub mod health;
 pub mod import;
+pub mod ledger;
 pub mod notify;
 pub mod objects;
 pub mod people;

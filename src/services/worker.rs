@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use tokio::sync::watch;
 
-use super::deliver::Tally;
+use super::deliver::{Account, Ended, Pause, Road, Step, Tally};
 use super::digest::{Digests, Report, Request};
 use super::fanout::{Done, Fanouts};
 use super::{Progress, Result};
@@ -30,6 +30,8 @@ pub struct Round {
     pub fanouts: Done,
     pub left_over: Tally,
     pub digests: Option<Report>,
+    /// Why no mail leaves, if none may.
+    pub paused: Option<Pause>,
 }
 
 impl Round {
@@ -60,13 +62,30 @@ impl Worker {
         progress: &dyn Progress,
     ) -> Result<Round> {
         let fanouts = self.fanouts.drain(progress).await?;
-        let left_over = self.digests.deliver.drain().await?;
-        let digests = self.due_digests(scanned, progress).await?;
-        Ok(Round {
+        let mut account = Account::default();
+        let paused = match self.digests.deliver.drain(&mut account).await? {
+            Step::Held(Road::Paused(pause)) => Some(pause),
+            _ => None,
+        };
+        let mut round = Round {
             fanouts,
-            left_over,
-            digests,
-        })
+            left_over: account.tally(),
+            digests: None,
+            paused,
+        };
+        if round.paused.is_none() {
+            round.digests = self.due_digests(scanned, progress).await?;
+        }
+        if let Some(Ended::Paused(pause)) = round
+            .digests
+            .as_ref()
+            .and_then(|report| report.ended.as_ref())
+        {
+            round.paused = Some(pause.clone());
+            // Whoever was held back is looked for again.
+            *scanned = None;
+        }
+        Ok(round)
     }
 
     /// Looks for due digests once a tick, whoever of all workers comes first. The lease only saves work: the ledger is what keeps

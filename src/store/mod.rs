@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 
-use crate::domain::delivery::Settlement;
+use crate::domain::delivery::{Deferral, Judged, Settlement, Verdict};
 use crate::domain::{
     Covers, Day, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey, Id, Lease, Object,
     ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
@@ -236,23 +236,37 @@ pub trait Deliveries: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Delivery>>;
 
-    /// Moves open `pending` or `sending` rows that the owner holds to `sending`, counts an attempt and extends the lease. The answer says which
-    /// were moved, in the order asked. Durable before it returns (P4).
+    /// Moves open `pending` or `sending` rows that the owner holds to `sending`, each with the reference of the call it is about to be
+    /// handed over in and this moment, counts an attempt and extends the lease. The answer says which were moved, in the order
+    /// asked. Durable before it returns (P4).
     async fn sending(
+        &self,
+        owner: &str,
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+        calls: &[(DeliveryId, String)],
+    ) -> Result<Vec<bool>>;
+
+    /// Extends the leases of open rows that the owner holds; the answer says which it still does, in the order asked.
+    async fn hold(
         &self,
         owner: &str,
         until: DateTime<Utc>,
         ids: &[DeliveryId],
     ) -> Result<Vec<bool>>;
 
-    /// Moves `sending` rows that the owner holds back to `pending`, for a mail the provider would not take now; nobody can claim
-    /// them before `not_before`. The answer says which were moved, in the order asked.
-    async fn defer(
+    /// Lets go of `pending` and `sending` rows that the owner holds, in the state that is asked for; nobody can claim them before their
+    /// time. The answer says which were, in the order asked.
+    async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Result<Vec<bool>>;
+
+    /// Leases all open `sending` rows of this call to the owner, whoever holds them, by slot. Only for who has the lease that is named
+    /// after the call: others may hold some of its rows, and the call has to be put together again as a whole.
+    async fn take_call(
         &self,
         owner: &str,
-        not_before: DateTime<Utc>,
-        ids: &[DeliveryId],
-    ) -> Result<Vec<bool>>;
+        until: DateTime<Utc>,
+        call: &str,
+    ) -> Result<Vec<Delivery>>;
 
     /// Settles rows that the owner holds and that are not settled yet. They stay open: their markers are still to be written. The answer says
     /// which were settled now, in the order asked.
@@ -269,7 +283,23 @@ pub trait Deliveries: Send + Sync {
     /// Gives up whatever leases the owner still holds on open rows, so that others can claim them at once.
     async fn release(&self, owner: &str) -> Result<()>;
 
+    /// What somebody says of an `unknown`, closed row. `Sent`: it is `sent`. `NotSent`: it is `pending` and open again, nobody's, unless
+    /// its slot is taken. The reason is kept.
+    async fn judge(
+        &self,
+        id: &DeliveryId,
+        now: DateTime<Utc>,
+        verdict: Verdict,
+        reason: &str,
+    ) -> Result<Judged>;
+
     async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>>;
+
+    /// These rows, in the order asked.
+    async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>>;
+
+    /// The deliveries in this state, newest first, at most `limit`.
+    async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Result<Vec<Delivery>>;
 
     /// A person's deliveries, newest first, at most `limit`.
     async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>>;

@@ -209,7 +209,7 @@ async fn a_mail_that_is_sent_once_is_counted_once_though_the_answer_was_lost() {
 
         store.fails(1, unheard("update")).await;
         let sending = store
-            .sending("one", until, std::slice::from_ref(&row.id))
+            .sending("one", noon(), until, &[(row.id.clone(), "call".into())])
             .await
             .unwrap();
         store.fails(1, unheard("update")).await;

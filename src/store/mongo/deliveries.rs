@@ -12,12 +12,14 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::bulk::Verb;
+use super::bulk::{DUPLICATE, Verb};
+use super::delivery_record::{delivery_of, record_of};
 use super::journal::encode;
-use super::record::{Record, date, lease, oid, put};
+use super::patience::Failure;
+use super::record::{date, lease, put};
 use super::{DELIVERIES, Mongo};
-use crate::domain::delivery::Settlement;
-use crate::domain::{Covers, Delivery, DeliveryId, DeliveryState, StackId, UserId};
+use crate::domain::delivery::{Deferral, Judged, Settlement, Verdict};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
 use crate::store::{Deliveries, Result};
 
 #[async_trait]
@@ -75,42 +77,77 @@ impl Deliveries for Mongo {
     async fn sending(
         &self,
         owner: &str,
+        now: DateTime<Utc>,
         until: DateTime<Utc>,
-        ids: &[DeliveryId],
+        calls: &[(DeliveryId, String)],
     ) -> Result<Vec<bool>> {
-        let statement = |id: &DeliveryId, token: Oid| {
+        let statement = |(id, call): &(DeliveryId, String), token: Oid| {
             let mut query = held(id, owner);
             // What was counted is not counted again when the command is.
             query.insert("stamp", doc! {"$ne": token});
             let update = doc! {
-                "$set": {"state": DeliveryState::Sending.as_str(), "lease.until": date(until), "stamp": token},
+                "$set": {
+                    "state": DeliveryState::Sending.as_str(),
+                    "lease.until": date(until),
+                    "call": call,
+                    "tried": date(now),
+                    "stamp": token,
+                },
                 "$inc": {"attempts": 1},
             };
             (Bson::from(id.as_str()), query, update)
         };
-        self.stamped("noting that mails are sent", DELIVERIES, ids, statement)
+        self.stamped("noting that mails are sent", DELIVERIES, calls, statement)
             .await
     }
 
-    async fn defer(
+    async fn hold(
         &self,
         owner: &str,
-        not_before: DateTime<Utc>,
+        until: DateTime<Utc>,
         ids: &[DeliveryId],
     ) -> Result<Vec<bool>> {
         let statement = |id: &DeliveryId, token: Oid| {
-            let mut query = held(id, owner);
-            query.insert("state", DeliveryState::Sending.as_str());
-            // A lease of nobody's: it keeps everybody off until then, and no release ends it early.
-            let update = doc! {"$set": {
-                "state": DeliveryState::Pending.as_str(),
-                "lease": {"until": date(not_before)},
-                "stamp": token,
-            }};
+            let query = doc! {"_id": id.as_str(), "slot": {"$exists": true}, "lease.owner": owner};
+            let update = doc! {"$set": {"lease.until": date(until), "stamp": token}};
             (Bson::from(id.as_str()), query, update)
         };
-        self.stamped("deferring deliveries", DELIVERIES, ids, statement)
+        self.stamped("holding deliveries", DELIVERIES, ids, statement)
             .await
+    }
+
+    async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Result<Vec<bool>> {
+        let statement = |deferral: &Deferral, token: Oid| {
+            // A lease of nobody's: it keeps everybody off until then, and no release ends it early.
+            let mut set = doc! {
+                "state": deferral.state.as_str(),
+                "lease": {"until": date(deferral.not_before)},
+                "stamp": token,
+            };
+            put(&mut set, "reason", deferral.reason.as_deref());
+            let query = held(&deferral.id, owner);
+            (Bson::from(deferral.id.as_str()), query, doc! {"$set": set})
+        };
+        self.stamped("deferring deliveries", DELIVERIES, deferrals, statement)
+            .await
+    }
+
+    async fn take_call(
+        &self,
+        owner: &str,
+        until: DateTime<Utc>,
+        call: &str,
+    ) -> Result<Vec<Delivery>> {
+        let of_call = doc! {
+            "call": call, "slot": {"$exists": true}, "state": DeliveryState::Sending.as_str()
+        };
+        let lease = doc! {"owner": owner, "until": date(until)};
+        let order = doc! {"slot": 1};
+        let doing = "taking over a call";
+        let taken = self
+            .claim_records(doing, DELIVERIES, &of_call, order, lease, usize::MAX)
+            .await?;
+        taken.iter().map(delivery_of).collect()
     }
 
     async fn settle(
@@ -171,23 +208,72 @@ impl Deliveries for Mongo {
         .await
     }
 
+    async fn judge(
+        &self,
+        id: &DeliveryId,
+        now: DateTime<Utc>,
+        verdict: Verdict,
+        reason: &str,
+    ) -> Result<Judged> {
+        let Some(row) = self.delivery(id).await? else {
+            return Ok(Judged::NotUnknown);
+        };
+        let token = Oid::new();
+        let unknown = doc! {
+            "state": DeliveryState::Unknown.as_str(), "slot": {"$exists": false}
+        };
+        self.patiently("judging a delivery", || {
+            let deliveries = self.collection(DELIVERIES);
+            // With its own token it was judged by an attempt whose answer was lost.
+            let judged = doc! {"_id": id.as_str(), "$or": [unknown.clone(), {"stamp": token}]};
+            let update = match verdict {
+                Verdict::Sent => doc! {"$set": {
+                    "state": DeliveryState::Sent.as_str(), "settled": date(now), "reason": reason, "stamp": token,
+                }},
+                Verdict::NotSent => doc! {
+                    "$set": {
+                        "state": DeliveryState::Pending.as_str(),
+                        "slot": row.slot(),
+                        "lease": lease(None),
+                        "reason": reason,
+                        "stamp": token,
+                    },
+                    "$unset": {"settled": ""},
+                },
+            };
+            async move {
+                match deliveries.update_one(judged, update).await {
+                    Ok(done) if done.matched_count == 1 => Ok(Judged::Done),
+                    Ok(_) => Ok(Judged::NotUnknown),
+                    Err(error) => match Failure::from(error) {
+                        failure if failure.code == Some(DUPLICATE) => Ok(Judged::Busy),
+                        failure => Err(failure),
+                    },
+                }
+            }
+        })
+        .await
+    }
+
     async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
         let mut rows = self.rows("reading a delivery", [id].into_iter()).await?;
         Ok(rows.remove(id))
     }
 
+    async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
+        let rows = self.rows("reading deliveries", ids.iter()).await?;
+        Ok(ids.iter().map(|id| rows.get(id).cloned()).collect())
+    }
+
+    async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Result<Vec<Delivery>> {
+        let filter = doc! {"state": state.as_str()};
+        self.newest("listing deliveries", filter, limit).await
+    }
+
     async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let options = FindOptions::builder()
-            .sort(doc! {"created": -1, "_id": -1})
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .build();
-        let doing = "reading a person's deliveries";
         let filter = doc! {"user": user.as_str()};
-        let found = self.find_all(doing, DELIVERIES, &filter, options).await?;
-        found.iter().map(delivery_of).collect()
+        self.newest("reading a person's deliveries", filter, limit)
+            .await
     }
 
     async fn known(&self, ids: &[DeliveryId]) -> Result<Vec<bool>> {
@@ -233,6 +319,18 @@ fn held(id: &DeliveryId, owner: &str) -> Document {
 }
 
 impl Mongo {
+    async fn newest(&self, doing: &str, filter: Document, limit: usize) -> Result<Vec<Delivery>> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let options = FindOptions::builder()
+            .sort(doc! {"created": -1, "_id": -1})
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .build();
+        let found = self.find_all(doing, DELIVERIES, &filter, options).await?;
+        found.iter().map(delivery_of).collect()
+    }
+
     async fn rows(
         &self,
         doing: &str,
@@ -248,142 +346,5 @@ impl Mongo {
             Ok((delivery.id.clone(), delivery))
         };
         found.iter().map(keyed).collect()
-    }
-}
-
-fn record_of(delivery: &Delivery) -> Document {
-    let cover =
-        |(stack, n): &(StackId, u32)| Bson::from(doc! {"s": stack.to_string(), "n": i64::from(*n)});
-    let mut row = doc! {
-        "_id": delivery.id.as_str(),
-        "user": delivery.user.as_str(),
-        "cadence": delivery.cadence.as_str(),
-        "period": &delivery.period,
-        "state": delivery.state.as_str(),
-        "covers": delivery.covers.iter().map(cover).collect::<Vec<_>>(),
-        "marker": oid(delivery.marker),
-        "attempts": i64::from(delivery.attempts),
-        "items": i64::from(delivery.items),
-        "created": date(delivery.created),
-    };
-    if delivery.open {
-        row.insert("slot", delivery.slot());
-        row.insert("lease", lease(delivery.lease.as_ref()));
-    }
-    put(&mut row, "settled", delivery.settled.map(date));
-    put(&mut row, "provider_id", delivery.provider_id.as_deref());
-    put(&mut row, "reason", delivery.reason.as_deref());
-    row
-}
-
-fn delivery_of(row: &Document) -> Result<Delivery> {
-    let delivery = Record::new("delivery", row);
-    let text = |field| Ok(delivery.text(field)?.map(str::to_owned));
-    Ok(Delivery {
-        id: DeliveryId::stored(delivery.needs("_id", delivery.text("_id")?)?),
-        user: UserId::stored(delivery.needs("user", delivery.text("user")?)?),
-        cadence: delivery.needs("cadence", delivery.parsed("cadence")?)?,
-        period: delivery.needs("period", text("period")?)?,
-        state: delivery.needs("state", delivery.parsed("state")?)?,
-        open: delivery.text("slot")?.is_some(),
-        covers: covers_of(&delivery)?,
-        marker: delivery.needs("marker", delivery.id("marker")?)?,
-        lease: delivery.lease("lease")?,
-        attempts: delivery.count32("attempts")?.unwrap_or(0),
-        items: delivery.count32("items")?.unwrap_or(0),
-        created: delivery.needs("created", delivery.time("created")?)?,
-        settled: delivery.time("settled")?,
-        provider_id: text("provider_id")?,
-        reason: text("reason")?,
-    })
-}
-
-fn covers_of(delivery: &Record<'_>) -> Result<Covers> {
-    let cover = |cover: &Bson| {
-        let fields = cover
-            .as_document()
-            .ok_or_else(|| delivery.corrupt("covers", "it holds no documents"))?;
-        let cover = Record::new("a delivery's covers", fields);
-        let stack = cover.needs("s", cover.parsed("s")?)?;
-        Ok((stack, cover.needs("n", cover.count32("n")?)?))
-    };
-    let covers = delivery.needs("covers", delivery.list("covers")?)?;
-    covers.iter().map(cover).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::{Cadence, Day, Form, Id, Lease, Period};
-
-    fn row() -> Delivery {
-        let created = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
-        let (user, day) = (UserId::stored("a.b"), Day::of(created));
-        let period = Period::Day(created.date_naive());
-        Delivery {
-            id: DeliveryId::digest(&user, Cadence::Daily, period),
-            user,
-            cadence: Cadence::Daily,
-            period: period.to_string(),
-            state: DeliveryState::Pending,
-            open: true,
-            covers: vec![
-                (
-                    StackId {
-                        day,
-                        form: Form::ObjectId,
-                    },
-                    3,
-                ),
-                (StackId::of(day), u32::MAX),
-            ],
-            marker: Id::from_bytes([1; 12]),
-            lease: Some(Lease {
-                owner: "me".into(),
-                until: created,
-            }),
-            attempts: 0,
-            items: 0,
-            created,
-            settled: None,
-            provider_id: None,
-            reason: None,
-        }
-    }
-
-    #[test]
-    fn a_row_is_read_as_written() {
-        let settled = Delivery {
-            state: DeliveryState::Unknown,
-            settled: Some(row().created),
-            provider_id: Some("<1@example.org>".into()),
-            reason: Some("time-out".into()),
-            attempts: 2,
-            items: 7,
-            ..row()
-        };
-        let closed = Delivery {
-            open: false,
-            lease: None,
-            ..settled.clone()
-        };
-        let free = Delivery {
-            lease: None,
-            ..row()
-        };
-        for row in [row(), free, settled, closed] {
-            assert_eq!(delivery_of(&record_of(&row)).unwrap(), row);
-        }
-    }
-
-    #[test]
-    fn only_an_open_row_occupies_its_slot() {
-        assert_eq!(record_of(&row()).get_str("slot").unwrap(), "digest:a.b");
-        let closed = Delivery {
-            open: false,
-            ..row()
-        };
-        let record = record_of(&closed);
-        assert!(!record.contains_key("slot") && !record.contains_key("lease"));
     }
 }

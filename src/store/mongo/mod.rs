@@ -24,6 +24,7 @@ mod bulk;
 mod days;
 mod decode;
 mod deliveries;
+mod delivery_record;
 mod directory;
 mod encode;
 mod journal;
@@ -154,6 +155,13 @@ impl Mongo {
         let plain = IndexOptions::default;
         let unique = || IndexOptions::builder().unique(true).build();
         let sparse = || IndexOptions::builder().sparse(true).build();
+        // Only open rows have a slot.
+        let of_open = || {
+            let open = doc! {"slot": {"$exists": true}};
+            IndexOptions::builder()
+                .partial_filter_expression(open)
+                .build()
+        };
         let unique_sparse = || IndexOptions::builder().unique(true).sparse(true).build();
         let wanted = [
             (USERS, vec![index(doc! {"loc": "2dsphere"}, plain())]),
@@ -173,7 +181,8 @@ impl Mongo {
                     // Only open rows have a lease.
                     index(doc! {"lease.until": 1}, sparse()),
                     index(doc! {"user": 1, "created": -1}, plain()),
-                    index(doc! {"state": 1}, plain()),
+                    index(doc! {"state": 1, "created": -1, "_id": -1}, plain()),
+                    index(doc! {"call": 1}, of_open()),
                 ],
             ),
         ];

@@ -7,7 +7,7 @@ use rusqlite::{Row, Transaction, params};
 use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
-use crate::domain::delivery::Settlement;
+use crate::domain::delivery::{Deferral, Judged, Settlement, Verdict};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, StackId, UserId};
 use crate::store::{Deliveries, Result};
 
@@ -46,40 +46,84 @@ impl Deliveries for Sqlite {
     async fn sending(
         &self,
         owner: &str,
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+        calls: &[(DeliveryId, String)],
+    ) -> Result<Vec<bool>> {
+        let owner = owner.to_owned();
+        let move_on = move |transaction: &Transaction<'_>, (id, call): &(DeliveryId, String)| {
+            let sql = "UPDATE deliveries
+                       SET state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5
+                       WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
+            let (until, now) = (millis(until), millis(now));
+            let moved = transaction.prepare_cached(sql)?.execute((
+                id.as_str(),
+                &owner,
+                until,
+                call,
+                now,
+            ))?;
+            Ok(moved == 1)
+        };
+        self.change_each("noting what is about to be sent", calls, move_on)
+            .await
+    }
+
+    async fn hold(
+        &self,
+        owner: &str,
         until: DateTime<Utc>,
         ids: &[DeliveryId],
     ) -> Result<Vec<bool>> {
         let owner = owner.to_owned();
-        let move_on = move |transaction: &Transaction<'_>, id: &DeliveryId| {
-            let sql = "UPDATE deliveries SET state = 'sending', attempts = attempts + 1, until = ?3
-                       WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
-            Ok(transaction
-                .prepare_cached(sql)?
-                .execute((id.as_str(), &owner, millis(until)))?
-                == 1)
+        let hold = move |transaction: &Transaction<'_>, id: &DeliveryId| {
+            let sql = "UPDATE deliveries SET until = ?3 WHERE id = ?1 AND owner = ?2 AND open";
+            let held =
+                transaction
+                    .prepare_cached(sql)?
+                    .execute((id.as_str(), &owner, millis(until)))?;
+            Ok(held == 1)
         };
-        self.change_each("noting what is about to be sent", ids, move_on)
+        self.change_each("holding deliveries", ids, hold).await
+    }
+
+    async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Result<Vec<bool>> {
+        let owner = owner.to_owned();
+        let defer = move |transaction: &Transaction<'_>, deferral: &Deferral| {
+            // A lease that is nobody's: it keeps everybody off until then, and no release ends it early.
+            let sql = "UPDATE deliveries
+                       SET state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason)
+                       WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
+            let deferred = transaction.prepare_cached(sql)?.execute((
+                deferral.id.as_str(),
+                &owner,
+                deferral.state.as_str(),
+                millis(deferral.not_before),
+                &deferral.reason,
+            ))?;
+            Ok(deferred == 1)
+        };
+        self.change_each("deferring deliveries", deferrals, defer)
             .await
     }
 
-    async fn defer(
+    async fn take_call(
         &self,
         owner: &str,
-        not_before: DateTime<Utc>,
-        ids: &[DeliveryId],
-    ) -> Result<Vec<bool>> {
-        let owner = owner.to_owned();
-        let defer = move |transaction: &Transaction<'_>, id: &DeliveryId| {
-            // A lease that is nobody's: it keeps everybody off until then, and no release ends it early.
-            let sql = "UPDATE deliveries SET state = 'pending', owner = NULL, until = ?3
-                       WHERE id = ?1 AND owner = ?2 AND open AND state = 'sending'";
-            Ok(transaction.prepare_cached(sql)?.execute((
-                id.as_str(),
-                &owner,
-                millis(not_before),
-            ))? == 1)
+        until: DateTime<Utc>,
+        call: &str,
+    ) -> Result<Vec<Delivery>> {
+        let (owner, call) = (owner.to_owned(), call.to_owned());
+        let take = move |transaction: &Transaction<'_>| {
+            let sql = "UPDATE deliveries SET owner = ?2, until = ?3
+                       WHERE call = ?1 AND open AND state = 'sending'";
+            transaction
+                .prepare_cached(sql)?
+                .execute((&call, &owner, millis(until)))?;
+            let of_call = "call = ?1 AND open AND state = 'sending' ORDER BY slot";
+            rows(transaction, of_call, [&call])
         };
-        self.change_each("deferring deliveries", ids, defer).await
+        self.connections.write("taking over a call", take).await
     }
 
     async fn settle(
@@ -128,6 +172,62 @@ impl Deliveries for Sqlite {
         self.connections
             .write("releasing deliveries", release)
             .await
+    }
+
+    async fn judge(
+        &self,
+        id: &DeliveryId,
+        now: DateTime<Utc>,
+        verdict: Verdict,
+        reason: &str,
+    ) -> Result<Judged> {
+        let (id, reason) = (id.as_str().to_owned(), reason.to_owned());
+        let judge = move |transaction: &Transaction<'_>| {
+            let (state, open, settled) = match verdict {
+                Verdict::Sent => (DeliveryState::Sent, false, Some(millis(now))),
+                Verdict::NotSent => (DeliveryState::Pending, true, None),
+            };
+            // Ignored where another open row has the slot.
+            let sql =
+                "UPDATE OR IGNORE deliveries SET state = ?2, open = ?3, settled = ?4, reason = ?5
+                       WHERE id = ?1 AND state = 'unknown' AND NOT open";
+            let judged = transaction.prepare_cached(sql)?.execute((
+                &id,
+                state.as_str(),
+                open,
+                settled,
+                &reason,
+            ))?;
+            if judged == 1 {
+                return Ok(Judged::Done);
+            }
+            let standing = rows(transaction, "id = ?1", [&id])?.pop();
+            let unknown =
+                standing.is_some_and(|row| row.state == DeliveryState::Unknown && !row.open);
+            Ok(if unknown {
+                Judged::Busy
+            } else {
+                Judged::NotUnknown
+            })
+        };
+        self.connections.write("judging a delivery", judge).await
+    }
+
+    async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
+        let ids = ids.to_vec();
+        let look = move |transaction: &Transaction<'_>| {
+            let row = |id: &DeliveryId| Ok(rows(transaction, "id = ?1", [id.as_str()])?.pop());
+            ids.iter().map(row).collect()
+        };
+        self.connections.read("reading deliveries", look).await
+    }
+
+    async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Result<Vec<Delivery>> {
+        let look = move |transaction: &Transaction<'_>| {
+            let newest = "state = ?1 ORDER BY created DESC, id DESC LIMIT ?2";
+            rows(transaction, newest, (state.as_str(), limit as i64))
+        };
+        self.connections.read("listing deliveries", look).await
     }
 
     async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
@@ -203,8 +303,8 @@ impl Sqlite {
 
 fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
     let sql = "INSERT INTO deliveries (id, user, cadence, period, state, open, slot, covers, marker, owner, until,
-                   attempts, items, created, settled, provider_id, reason)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+                   attempts, items, created, settled, provider_id, reason, call, tried)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
                ON CONFLICT DO NOTHING";
     let covers: Vec<_> = row
         .covers
@@ -222,13 +322,19 @@ fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
         to_json(&covers)?,
         row.marker.to_string(),
         row.lease.as_ref().map(|lease| &lease.owner),
-        row.lease.as_ref().map(|lease| millis(lease.until)),
+        row.lease
+            .as_ref()
+            .map(|lease| lease.until)
+            .or(row.not_before)
+            .map(millis),
         row.attempts,
         row.items,
         millis(row.created),
         row.settled.map(millis),
         row.provider_id,
         row.reason,
+        row.call,
+        row.tried.map(millis),
     ])?;
     Ok(inserted == 1)
 }
@@ -258,6 +364,12 @@ fn read(row: &Row<'_>) -> Answer<Delivery> {
         Ok(stack) => Ok((stack, n)),
         Err(why) => record.corrupt("covers", why),
     };
+    let lease = record.lease()?;
+    // A time without an owner keeps everybody off until then.
+    let not_before = match &lease {
+        Some(_) => None,
+        None => record.maybe_time("until")?,
+    };
     Ok(Delivery {
         id: DeliveryId::stored(record.text("id")?),
         user: UserId::stored(record.text("user")?),
@@ -267,8 +379,11 @@ fn read(row: &Row<'_>) -> Answer<Delivery> {
         open: record.get("open")?,
         covers: covers.into_iter().map(stack).collect::<Answer<_>>()?,
         marker: record.parsed("marker")?,
-        lease: record.lease()?,
+        lease,
+        not_before,
         attempts: record.get("attempts")?,
+        call: record.get("call")?,
+        tried: record.maybe_time("tried")?,
         items: record.get("items")?,
         created: record.time("created")?,
         settled: record.maybe_time("settled")?,

@@ -14,7 +14,7 @@ use crate::store::Error;
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter of that, and costs three
 /// to five times as much from then on: here that is a day of 88 events, with the default of 4 KiB one of 11.
@@ -101,11 +101,14 @@ CREATE TABLE deliveries (
     created     INTEGER NOT NULL,
     settled     INTEGER,
     provider_id TEXT,
-    reason      TEXT
+    reason      TEXT,
+    call        TEXT,
+    tried       INTEGER
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX deliveries_open ON deliveries (slot) WHERE open;
 CREATE INDEX deliveries_by_user ON deliveries (user, created);
-CREATE INDEX deliveries_by_state ON deliveries (state);
+CREATE INDEX deliveries_by_state ON deliveries (state, created);
+CREATE INDEX deliveries_by_call ON deliveries (call) WHERE open AND call IS NOT NULL;
 CREATE INDEX deliveries_held ON deliveries (owner) WHERE open AND owner IS NOT NULL;
 
 CREATE TABLE leases (
@@ -237,7 +240,7 @@ mod tests {
         let error = refusal(&path);
 
         assert!(
-            error.ends_with("its schema is number 3, and this one knows 2"),
+            error.ends_with("its schema is number 4, and this one knows 3"),
             "{error}"
         );
     }

@@ -429,7 +429,12 @@ async fn a_sending_row_whose_worker_died_is_sent_again_only_where_that_is_harmle
             .await
             .unwrap();
         town.store
-            .sending("dead", until, &[rows[0].id.clone()])
+            .sending(
+                "dead",
+                town.clock.now(),
+                until,
+                &[(rows[0].id.clone(), "call".into())],
+            )
             .await
             .unwrap();
 

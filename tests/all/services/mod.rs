@@ -2,7 +2,6 @@
 
 mod archive;
 mod digest;
-mod explain;
 mod fanout;
 mod import;
 mod old_writers;

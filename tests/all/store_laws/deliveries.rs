@@ -35,6 +35,18 @@ pub(super) fn settlement(id: &DeliveryId, state: DeliveryState) -> Settlement {
     }
 }
 
+/// Notes that each is about to be sent in a call of its own.
+pub(super) async fn sending(
+    store: &Fresh,
+    owner: &str,
+    until: DateTime<Utc>,
+    ids: &[DeliveryId],
+) -> Vec<bool> {
+    let call = |id: &DeliveryId| (id.clone(), format!("call of {id}"));
+    let calls: Vec<_> = ids.iter().map(call).collect();
+    store.sending(owner, noon(), until, &calls).await.unwrap()
+}
+
 pub(super) async fn row(store: &Fresh, id: &DeliveryId) -> Delivery {
     store.delivery(id).await.unwrap().unwrap()
 }
@@ -67,9 +79,16 @@ pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
         covers: Vec::new(),
         ..delivery("ü.$x", "2014-04-22", "one")
     };
+    let tried = Delivery {
+        lease: None,
+        not_before: Some(later(7)),
+        call: Some("c0ffee".into()),
+        tried: Some(later(2)),
+        ..delivery("eve", "2014-04-23", "one")
+    };
 
-    let all = [plain, odd, bare];
-    assert_eq!(store.open(&all).await.unwrap(), [true, true, true]);
+    let all = [plain, odd, bare, tried];
+    assert_eq!(store.open(&all).await.unwrap(), [true; 4]);
 
     for row in all {
         assert_eq!(store.second().delivery(&row.id).await.unwrap(), Some(row));
@@ -255,10 +274,7 @@ pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
         ["ada", "bob"],
         "what others hold stays theirs"
     );
-    assert_eq!(
-        store.sending("one", later(20), &ids[..1]).await.unwrap(),
-        [false]
-    );
+    assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
 }
 
 pub async fn a_persons_deliveries_come_newest_first(store: Fresh) {
@@ -313,17 +329,67 @@ pub async fn nothing_asked_is_nothing_done(store: Fresh) {
     assert!(store.open(&[]).await.unwrap().is_empty());
     assert!(
         store
-            .sending("one", later(1), &[])
+            .sending("one", noon(), later(1), &[])
             .await
             .unwrap()
             .is_empty()
     );
+    assert!(store.hold("one", later(1), &[]).await.unwrap().is_empty());
+    assert!(store.defer("one", &[]).await.unwrap().is_empty());
+    assert!(store.deliveries(&[]).await.unwrap().is_empty());
     assert!(store.settle("one", later(1), &[]).await.unwrap().is_empty());
     store.close(&[]).await.unwrap();
 
     assert!(
         store
             .claim("one", noon(), later(1), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+pub async fn rows_come_in_the_order_asked_and_the_unknown_are_none(store: Fresh) {
+    let ids = open(&store, &["ada", "bob"]).await;
+    let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
+
+    let asked = [ids[1].clone(), unknown, ids[0].clone(), ids[1].clone()];
+    let rows = store.second().deliveries(&asked).await.unwrap();
+
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| row.as_ref().map(|row| row.user.as_str()))
+        .collect();
+    assert_eq!(found, [Some("bob"), None, Some("ada"), Some("bob")]);
+}
+
+pub async fn the_deliveries_in_a_state_come_newest_first(store: Fresh) {
+    for (n, name) in [(1, "ada"), (3, "bob"), (2, "eve")] {
+        let row = Delivery {
+            created: later(n),
+            ..delivery(name, "2014-04-22", "one")
+        };
+        store.open(&[row]).await.unwrap();
+    }
+    let ids = open(&store, &["zoe"]).await;
+    sending(&store, "one", later(20), &ids).await;
+
+    let pending = store
+        .deliveries_in(DeliveryState::Pending, 2)
+        .await
+        .unwrap();
+    let sending = store
+        .deliveries_in(DeliveryState::Sending, 9)
+        .await
+        .unwrap();
+
+    assert_eq!(
+        (users(&pending), users(&sending)),
+        (vec!["bob", "eve"], vec!["zoe"])
+    );
+    assert!(
+        store
+            .deliveries_in(DeliveryState::Unknown, 9)
             .await
             .unwrap()
             .is_empty()

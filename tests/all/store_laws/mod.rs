@@ -165,10 +165,16 @@ laws! {
         what_is_released_can_be_claimed_at_once
         a_persons_deliveries_come_newest_first
         known_says_which_ids_have_a_row
+        rows_come_in_the_order_asked_and_the_unknown_are_none
+        the_deliveries_in_a_state_come_newest_first
         nothing_asked_is_nothing_done;
     settling:
-        sending_is_for_the_holder_and_counts_an_attempt
-        what_is_deferred_is_pending_again_and_nobodys_before_its_time
+        sending_is_for_the_holder_counts_an_attempt_and_notes_the_call
+        only_a_holder_holds_on
+        what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason
+        a_call_is_taken_over_whole_whoever_holds_its_rows
+        who_knows_better_ends_an_unknown_delivery
+        only_a_closed_unknown_delivery_is_judged_and_only_where_its_slot_is_free
         a_lost_lease_can_neither_send_nor_settle
         a_settled_row_says_how_it_ended_and_stays_open
         a_row_is_settled_once

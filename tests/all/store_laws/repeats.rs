@@ -74,7 +74,11 @@ impl Story {
             .collect();
         store.open(&rows).await?;
         store.claim(owner, now, until, 10).await?;
-        store.sending(owner, until, &self.deliveries()).await?;
+        let call = |id| (id, format!("call of {owner}"));
+        let calls: Vec<_> = self.deliveries().into_iter().map(call).collect();
+        store.sending(owner, now, until, &calls).await?;
+        store.hold(owner, until, &self.deliveries()).await?;
+        store.take_call(owner, until, &calls[0].1).await?;
         let sent = |id| Settlement {
             id,
             state: DeliveryState::Sent,

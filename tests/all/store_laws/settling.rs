@@ -2,77 +2,238 @@
 
 use std::collections::BTreeMap;
 
-use tidings::domain::delivery::Settlement;
+use tidings::domain::delivery::{Deferral, Judged, Settlement, Verdict};
 use tidings::domain::{DeliveryId, DeliveryState};
 
-use super::deliveries::{later, open, row, settlement, users};
+use super::deliveries::{later, open, row, sending, settlement, users};
 use crate::support::*;
 
-pub async fn sending_is_for_the_holder_and_counts_an_attempt(store: Fresh) {
+pub async fn sending_is_for_the_holder_counts_an_attempt_and_notes_the_call(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
+    let call = |id: &DeliveryId, call: &str| (id.clone(), call.to_owned());
 
-    let asked = [ids[1].clone(), unknown, ids[0].clone()];
+    let asked = [call(&ids[1], "x"), call(&unknown, "x"), call(&ids[0], "y")];
     let other = store
         .second()
-        .sending("two", later(20), &asked)
+        .sending("two", later(1), later(20), &asked)
         .await
         .unwrap();
-    let first = store.sending("one", later(20), &asked).await.unwrap();
-    let again = store.sending("one", later(30), &ids[..1]).await.unwrap();
+    let first = store
+        .sending("one", later(1), later(20), &asked)
+        .await
+        .unwrap();
+    let again = store
+        .sending("one", later(3), later(30), &[call(&ids[0], "z")])
+        .await
+        .unwrap();
 
     assert_eq!(
         (other, first, again),
         (vec![false; 3], vec![true, false, true], vec![true])
     );
-    let ada = row(&store, &ids[0]).await;
+    let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
     assert_eq!(
         (ada.state, ada.attempts, ada.open),
         (DeliveryState::Sending, 2, true)
     );
     assert_eq!(ada.lease, Some(lease("one", later(30))));
-    assert_eq!(row(&store, &ids[1]).await.attempts, 1);
+    assert_eq!(
+        (ada.call.as_deref(), ada.tried),
+        (Some("z"), Some(later(3)))
+    );
+    assert_eq!(
+        (bob.attempts, bob.call.as_deref(), bob.tried),
+        (1, Some("x"), Some(later(1)))
+    );
 }
 
-pub async fn what_is_deferred_is_pending_again_and_nobodys_before_its_time(store: Fresh) {
-    let ids = open(&store, &["ada", "bob"]).await;
-    let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
-    store.sending("one", later(20), &ids[..1]).await.unwrap();
-
-    let asked = [unknown, ids[0].clone(), ids[1].clone()];
-    let other = store
-        .second()
-        .defer("two", later(15), &asked)
+pub async fn only_a_holder_holds_on(store: Fresh) {
+    let ids = open(&store, &["ada", "bob", "eve"]).await;
+    let settled = settlement(&ids[2], DeliveryState::Sent);
+    store.settle("one", later(1), &[settled]).await.unwrap();
+    store.close(&ids[2..]).await.unwrap();
+    store
+        .open(&[delivery("zoe", "2014-04-22", "two")])
         .await
         .unwrap();
-    let own = store.defer("one", later(15), &asked).await.unwrap();
+    let zoes = delivery("zoe", "2014-04-22", "two").id;
 
-    assert_eq!(other, [false; 3]);
+    let asked = [ids[0].clone(), zoes, ids[2].clone(), ids[1].clone()];
+    let held = store.hold("one", later(30), &asked).await.unwrap();
+
+    assert_eq!(held, [true, false, false, true]);
+    let claimed = store.claim("three", later(10), later(40), 9).await.unwrap();
+    assert_eq!(users(&claimed), ["zoe"], "the others are held longer");
+}
+
+fn deferral(id: &DeliveryId, state: DeliveryState, not_before: i64) -> Deferral {
+    Deferral {
+        id: id.clone(),
+        state,
+        not_before: later(not_before),
+        reason: Some("busy".into()),
+    }
+}
+
+pub async fn what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason(store: Fresh) {
+    let ids = open(&store, &["ada", "bob", "eve"]).await;
+    let unknown = DeliveryId::stored("digest:zoe:daily:2014-04-22");
+    sending(&store, "one", later(20), &ids[..2]).await;
+    let settled = settlement(&ids[2], DeliveryState::Sent);
+    store.settle("one", later(1), &[settled]).await.unwrap();
+
+    let asked = [
+        deferral(&unknown, DeliveryState::Pending, 15),
+        deferral(&ids[0], DeliveryState::Pending, 15),
+        deferral(&ids[1], DeliveryState::Sending, 17),
+        deferral(&ids[2], DeliveryState::Pending, 15),
+    ];
+    let other = store.second().defer("two", &asked).await.unwrap();
+    let own = store.defer("one", &asked).await.unwrap();
+
+    assert_eq!(other, [false; 4]);
+    assert_eq!(own, [false, true, true, false], "what is settled stays so");
+    let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
     assert_eq!(
-        own,
-        [false, true, false],
-        "only what was about to be sent is deferred"
+        (ada.state, ada.attempts, ada.open, ada.lease),
+        (DeliveryState::Pending, 1, true, None)
     );
-    let ada = row(&store, &ids[0]).await;
     assert_eq!(
-        (ada.state, ada.attempts, ada.open),
-        (DeliveryState::Pending, 1, true)
+        (ada.not_before, ada.reason.as_deref()),
+        (Some(later(15)), Some("busy"))
+    );
+    assert_eq!(
+        (bob.state, bob.call.is_some(), bob.not_before),
+        (DeliveryState::Sending, true, Some(later(17)))
     );
     store.release("one").await.unwrap();
-    assert_eq!(
-        store.sending("one", later(20), &ids[..1]).await.unwrap(),
-        [false]
-    );
+    assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
     let early = store.claim("two", later(14), later(30), 10).await.unwrap();
     let due = store.claim("two", later(16), later(30), 10).await.unwrap();
-    assert_eq!((users(&early), users(&due)), (vec!["bob"], vec!["ada"]));
+    let rest = store.claim("two", later(18), later(30), 10).await.unwrap();
+    assert_eq!(
+        (users(&early), users(&due), users(&rest)),
+        (vec!["eve"], vec!["ada"], vec!["bob"])
+    );
+    assert_eq!(due[0].not_before, None, "it is held now");
+}
+
+pub async fn a_call_is_taken_over_whole_whoever_holds_its_rows(store: Fresh) {
+    let ids = open(&store, &["ada", "bob", "eve", "zoe"]).await;
+    let calls: Vec<_> = ids.iter().map(|id| (id.clone(), "x".to_owned())).collect();
+    let (own, other) = (calls[..3].to_vec(), (ids[3].clone(), "y".to_owned()));
+    store.sending("one", noon(), later(5), &own).await.unwrap();
+    store
+        .sending("one", noon(), later(5), &[other])
+        .await
+        .unwrap();
+    let settled = settlement(&ids[1], DeliveryState::Sent);
+    store.settle("one", later(1), &[settled]).await.unwrap();
+    store.claim("two", later(6), later(20), 1).await.unwrap();
+
+    let taken = store
+        .second()
+        .take_call("three", later(30), "x")
+        .await
+        .unwrap();
+    let nothing = store.take_call("three", later(30), "z").await.unwrap();
+
+    assert_eq!((users(&taken), nothing.len()), (vec!["ada", "eve"], 0));
+    for row in taken {
+        assert_eq!(row.lease, Some(lease("three", later(30))));
+    }
+    assert_eq!(
+        store.hold("two", later(40), &ids[..1]).await.unwrap(),
+        [false],
+        "who held it does so no more"
+    );
+}
+
+/// A person's unknown delivery, closed.
+async fn unknown(store: &Fresh, person: &str) -> DeliveryId {
+    let id = open(store, &[person]).await.remove(0);
+    let unknown = settlement(&id, DeliveryState::Unknown);
+    store.settle("one", later(1), &[unknown]).await.unwrap();
+    store.close(std::slice::from_ref(&id)).await.unwrap();
+    id
+}
+
+pub async fn who_knows_better_ends_an_unknown_delivery(store: Fresh) {
+    let (sent, not_sent) = (unknown(&store, "ada").await, unknown(&store, "bob").await);
+
+    let judged = (
+        store.judge(&sent, later(9), Verdict::Sent, "seen").await,
+        store
+            .judge(&not_sent, later(9), Verdict::NotSent, "lost")
+            .await,
+    );
+
+    assert_eq!(
+        (judged.0.unwrap(), judged.1.unwrap()),
+        (Judged::Done, Judged::Done)
+    );
+    let (ada, bob) = (row(&store, &sent).await, row(&store, &not_sent).await);
+    assert_eq!(
+        (ada.state, ada.open, ada.settled, ada.reason.as_deref()),
+        (DeliveryState::Sent, false, Some(later(9)), Some("seen"))
+    );
+    assert_eq!(
+        (bob.state, bob.open, bob.settled, bob.reason.as_deref()),
+        (DeliveryState::Pending, true, None, Some("lost"))
+    );
+    let claimed = store.claim("two", later(9), later(20), 9).await.unwrap();
+    assert_eq!(users(&claimed), ["bob"]);
+    assert_eq!(
+        store
+            .open(&[delivery("bob", "2014-04-23", "one")])
+            .await
+            .unwrap(),
+        [false],
+        "it has its slot again"
+    );
+}
+
+pub async fn only_a_closed_unknown_delivery_is_judged_and_only_where_its_slot_is_free(
+    store: Fresh,
+) {
+    let busy = unknown(&store, "ada").await;
+    store
+        .open(&[delivery("ada", "2014-04-23", "one")])
+        .await
+        .unwrap();
+    let pending = open(&store, &["bob"]).await.remove(0);
+    let nobodys = DeliveryId::stored("digest:zoe:daily:2014-04-22");
+
+    let mut judged = Vec::new();
+    for (id, verdict) in [
+        (&busy, Verdict::NotSent),
+        (&pending, Verdict::Sent),
+        (&nobodys, Verdict::Sent),
+    ] {
+        judged.push(store.judge(id, later(9), verdict, "x").await.unwrap());
+    }
+
+    assert_eq!(
+        judged,
+        [Judged::Busy, Judged::NotUnknown, Judged::NotUnknown]
+    );
+    assert_eq!(row(&store, &busy).await.state, DeliveryState::Unknown);
+    assert_eq!(
+        store
+            .judge(&busy, later(9), Verdict::Sent, "x")
+            .await
+            .unwrap(),
+        Judged::Done,
+        "it takes no slot"
+    );
 }
 
 pub async fn a_lost_lease_can_neither_send_nor_settle(store: Fresh) {
     let ids = open(&store, &["ada"]).await;
     store.claim("two", later(10), later(20), 10).await.unwrap();
 
-    let sending = store.sending("one", later(30), &ids).await.unwrap();
+    let moved = sending(&store, "one", later(30), &ids).await;
     let settled = store
         .settle(
             "one",
@@ -82,7 +243,7 @@ pub async fn a_lost_lease_can_neither_send_nor_settle(store: Fresh) {
         .await
         .unwrap();
 
-    assert_eq!((sending, settled), (vec![false], vec![false]));
+    assert_eq!((moved, settled), (vec![false], vec![false]));
     let ada = row(&store, &ids[0]).await;
     assert_eq!(
         (ada.state, ada.attempts, ada.lease),
@@ -92,7 +253,7 @@ pub async fn a_lost_lease_can_neither_send_nor_settle(store: Fresh) {
 
 pub async fn a_settled_row_says_how_it_ended_and_stays_open(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
-    store.sending("one", later(20), &ids[..1]).await.unwrap();
+    sending(&store, "one", later(20), &ids[..1]).await;
 
     let sent = settlement(&ids[0], DeliveryState::Sent);
     let canceled = Settlement {
@@ -142,10 +303,10 @@ pub async fn a_row_is_settled_once(store: Fresh) {
         settlement(&ids[1], DeliveryState::Failed),
     ];
     let second = store.settle("one", later(2), &failed).await.unwrap();
-    let sending = store.sending("one", later(20), &ids[..1]).await.unwrap();
+    let moved = sending(&store, "one", later(20), &ids[..1]).await;
 
     assert_eq!(
-        (first, second, sending),
+        (first, second, moved),
         (vec![true], vec![false, false, true], vec![false])
     );
     let ada = row(&store, &ids[0]).await;
@@ -178,7 +339,7 @@ pub async fn a_settled_row_is_claimed_again_until_it_is_closed(store: Fresh) {
 
 pub async fn closing_is_only_for_settled_rows_and_harmless_again(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve"]).await;
-    store.sending("one", later(20), &ids[1..2]).await.unwrap();
+    sending(&store, "one", later(20), &ids[1..2]).await;
     store
         .settle("one", later(1), &[settlement(&ids[2], DeliveryState::Sent)])
         .await
@@ -201,7 +362,7 @@ pub async fn closing_is_only_for_settled_rows_and_harmless_again(store: Fresh) {
 
 pub async fn counts_are_exact_for_each_state(store: Fresh) {
     let ids = open(&store, &["a", "b", "c", "d", "e", "f", "g"]).await;
-    store.sending("one", later(20), &ids[..2]).await.unwrap();
+    sending(&store, "one", later(20), &ids[..2]).await;
     let ends = [
         settlement(&ids[0], DeliveryState::Sent),
         settlement(&ids[2], DeliveryState::Failed),
@@ -226,10 +387,8 @@ pub async fn many_rows_go_all_the_way_at_once(store: Fresh) {
     let ids = open(&store, &names).await;
 
     assert!(
-        store
-            .sending("one", later(20), &ids)
+        sending(&store, "one", later(20), &ids)
             .await
-            .unwrap()
             .iter()
             .all(|moved| *moved)
     );

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use tidings::domain::delivery::Settlement;
+use tidings::domain::delivery::{Deferral, Judged, Settlement, Verdict};
 use tidings::domain::{
     Day, Delivery, DeliveryId, DeliveryState, Fanout, FollowKey, Id, Lease, Object, ObjectKey,
     PersonStacks, Point, Progress, User, UserId, Window,
@@ -213,12 +213,17 @@ hand_on! { Journal:
 hand_on! { Deliveries:
     open(rows: &[Delivery]) -> Vec<bool>;
     claim(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Vec<Delivery>;
-    sending(owner: &str, until: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool>;
-    defer(owner: &str, not_before: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool>;
+    sending(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, calls: &[(DeliveryId, String)]) -> Vec<bool>;
+    hold(owner: &str, until: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool>;
+    defer(owner: &str, deferrals: &[Deferral]) -> Vec<bool>;
+    take_call(owner: &str, until: DateTime<Utc>, call: &str) -> Vec<Delivery>;
     settle(owner: &str, now: DateTime<Utc>, settlements: &[Settlement]) -> Vec<bool>;
     close(ids: &[DeliveryId]) -> ();
     release(owner: &str) -> ();
+    judge(id: &DeliveryId, now: DateTime<Utc>, verdict: Verdict, reason: &str) -> Judged;
     delivery(id: &DeliveryId) -> Option<Delivery>;
+    deliveries(ids: &[DeliveryId]) -> Vec<Option<Delivery>>;
+    deliveries_in(state: DeliveryState, limit: usize) -> Vec<Delivery>;
     deliveries_of(user: &UserId, limit: usize) -> Vec<Delivery>;
     known(ids: &[DeliveryId]) -> Vec<bool>;
     delivery_counts() -> Vec<(DeliveryState, u64)>;

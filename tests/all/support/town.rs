@@ -126,8 +126,7 @@ impl Town {
                 safe,
                 ..Postbox::default()
             }),
-            config: Config::parse(&format!("fanout.page = 100\ndelivery.chunk = 2\n{config}"))
-                .unwrap(),
+            config: Config::parse(&with_defaults(config)).unwrap(),
             processes: Mutex::new(0),
         };
         town.put_works(&WORKS, |id| id != "a9").await;
@@ -260,6 +259,22 @@ impl Town {
         change(&mut record);
         self.store.put_users(&[record]).await.unwrap();
     }
+}
+
+/// What a test configures, and where it says nothing, small pages and chunks, and one call at a time so that answers come in order.
+fn with_defaults(config: &str) -> String {
+    let defaults = [
+        ("fanout.page", 100),
+        ("delivery.chunk", 2),
+        ("delivery.in_flight", 1),
+    ];
+    let unsaid = defaults
+        .iter()
+        .filter(|(option, _)| !config.contains(option));
+    let lines: String = unsaid
+        .map(|(option, value)| format!("{option} = {value}\n"))
+        .collect();
+    lines + config
 }
 
 /// An event about these objects.

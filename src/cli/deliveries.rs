@@ -1,0 +1,140 @@
+//! `tidings deliveries`: the ledger of mails, and the last word on those of which nobody knows whether they were taken.
+
+use chrono::{DateTime, Utc};
+use clap::{Args as Arguments, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::screen::{Ink, Screen};
+use super::table::{Column, Table};
+use super::words;
+use crate::app::App;
+use crate::domain::delivery::Verdict;
+use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
+use crate::services::ledger::Only;
+
+/// List mails and what became of them, newest first
+#[derive(Debug, Arguments)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// Only those in this state: pending, sending, sent, failed, canceled or unknown
+    #[arg(long, value_name = "STATE")]
+    state: Option<DeliveryState>,
+    /// Only those of this person
+    #[arg(long, value_name = "USER")]
+    user: Option<UserId>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Say what became of an unknown mail
+    ///
+    /// `sent`: it was mailed. `failed`: it was not, and its events go into a mail after all.
+    Settle {
+        /// The delivery, such as digest:mara:weekly:2014-W17
+        id: String,
+        end: End,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum End {
+    Sent,
+    Failed,
+}
+
+/// A row as a script is told.
+#[derive(Serialize)]
+pub struct Row {
+    id: String,
+    user: String,
+    state: &'static str,
+    items: u32,
+    attempts: u32,
+    created: DateTime<Utc>,
+    tried: Option<DateTime<Utc>>,
+    not_before: Option<DateTime<Utc>>,
+    settled: Option<DateTime<Utc>>,
+    provider_id: Option<String>,
+    reason: Option<String>,
+}
+
+impl From<&Delivery> for Row {
+    fn from(row: &Delivery) -> Self {
+        Self {
+            id: row.id.to_string(),
+            user: row.user.to_string(),
+            state: row.state.as_str(),
+            items: row.items,
+            attempts: row.attempts,
+            created: row.created,
+            tried: row.tried,
+            not_before: row.not_before,
+            settled: row.settled,
+            provider_id: row.provider_id.clone(),
+            reason: row.reason.clone(),
+        }
+    }
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        if let Some(What::Settle { id, end }) = &self.what {
+            let id = DeliveryId::stored(id.as_str());
+            let verdict = match end {
+                End::Sent => Verdict::Sent,
+                End::Failed => Verdict::NotSent,
+            };
+            app.ledger().settle(&id, verdict).await?;
+            screen.line(match end {
+                End::Sent => format!("{id} is sent"),
+                End::Failed => format!("{id} is pending again; the next run or a worker mails it"),
+            })?;
+            return Ok(Exit::Done);
+        }
+        let only = Only {
+            state: self.state,
+            user: self.user.clone(),
+        };
+        let rows = app.ledger().list(&only, usize::from(self.limit)).await?;
+        if self.json {
+            screen.json(&rows.iter().map(Row::from).collect::<Vec<_>>())?;
+        } else if rows.is_empty() {
+            screen.line("none")?;
+        } else {
+            screen.table(&table(&rows))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Mails, and what became of them.
+pub fn table(rows: &[Delivery]) -> Table {
+    let mut table = Table::new([
+        Column::new("mails (UTC)").ink(Ink::Faint),
+        Column::new("state").ink(Ink::Strong),
+        Column::new("events").right(),
+        Column::new("tried").right().spare(),
+        Column::new("delivery"),
+        Column::new("because").gives_way(),
+    ]);
+    for row in rows {
+        table.row([
+            words::minute(row.settled.or(row.tried).unwrap_or(row.created)),
+            row.state.as_str().to_owned(),
+            words::number(u64::from(row.items)),
+            words::number(u64::from(row.attempts)),
+            row.id.to_string(),
+            row.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}

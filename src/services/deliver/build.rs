@@ -1,0 +1,167 @@
+//! Builds mails: reads again what each row may tell, checks everything again, and renders what is left.
+//!
+//! The rule (P3, P6, P7): only what stands below the row's reach and no earlier mail told, of what still applies, to whom may still be
+//! mailed; asked just before the mail leaves. A call that is made again is built as of its first time, so that it says the same.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::{Deliver, Spread, settlement};
+use crate::domain::delivery::Settlement;
+use crate::domain::digest::{Digest, assemble, wanted};
+use crate::domain::{Cadence, Delivery, DeliveryState, PersonStacks, User, UserId, Window};
+use crate::mail::{Content, Message};
+use crate::render::{DigestMail, Links};
+use crate::services::Result;
+use crate::services::catalogue::Catalogue;
+use crate::store::People;
+
+/// A mail that is ready to leave.
+pub(super) struct Mail {
+    pub row: Delivery,
+    pub items: u32,
+    pub message: Message,
+}
+
+impl Deliver {
+    /// Reads again what each row may tell, checks everything again, and renders what is left.
+    pub(super) async fn build(
+        &self,
+        rows: &[Delivery],
+        spread: Spread,
+        at: DateTime<Utc>,
+    ) -> Result<(Vec<Mail>, Vec<Settlement>)> {
+        let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
+        let stacks = self.read(rows, &users, spread).await?;
+        let people = self.directory.users(&users).await?;
+        let pending: Vec<_> = rows
+            .iter()
+            .zip(&stacks)
+            .map(|(row, stacks)| stacks.pending_within(&row.covers, row.marker))
+            .collect();
+        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        catalogue
+            .load(pending.iter().flatten().map(|pending| pending.event))
+            .await?;
+
+        let (mut mails, mut settlements) = (Vec::new(), Vec::new());
+        for ((row, person), pending) in rows.iter().zip(&people).zip(&pending) {
+            let user = match self.allowed(row, person.as_ref()) {
+                Ok(user) => user,
+                Err(reason) => {
+                    settlements.push(settlement(row, DeliveryState::Canceled, 0, Some(&reason)));
+                    continue;
+                }
+            };
+            let wanted = wanted(pending, user, &self.policies);
+            let Some(digest) = assemble(&wanted, &self.policies, self.settings.caps, |event| {
+                catalogue.applies(event)
+            }) else {
+                settlements.push(settlement(
+                    row,
+                    DeliveryState::Canceled,
+                    0,
+                    Some("nothing is left that applies"),
+                ));
+                continue;
+            };
+            match self.render(row, user, &digest, at) {
+                Ok(message) => mails.push(Mail {
+                    row: row.clone(),
+                    items: digest.total as u32,
+                    message,
+                }),
+                Err(reason) => {
+                    settlements.push(settlement(row, DeliveryState::Failed, 0, Some(&reason)))
+                }
+            }
+        }
+        Ok((mails, settlements))
+    }
+
+    async fn read(
+        &self,
+        rows: &[Delivery],
+        users: &[UserId],
+        spread: Spread,
+    ) -> Result<Vec<PersonStacks>> {
+        let days = || {
+            rows.iter()
+                .flat_map(|row| &row.covers)
+                .map(|(stack, _)| stack.day)
+        };
+        let (Some(first), Some(last)) = (days().min(), days().max()) else {
+            return Ok(users
+                .iter()
+                .map(|user| PersonStacks {
+                    user: user.clone(),
+                    stacks: Vec::new(),
+                })
+                .collect());
+        };
+        let window = Window::between(first, last);
+        let people = match spread {
+            Spread::Dense => People::Between(users),
+            Spread::Sparse => People::Each(users),
+        };
+        Ok(self.stacks.windows(window, people).await?)
+    }
+
+    /// Whether this person may still be mailed this (P7).
+    fn allowed<'a>(
+        &self,
+        row: &Delivery,
+        person: Option<&'a User>,
+    ) -> std::result::Result<&'a User, String> {
+        let user = person.ok_or("the person's record is gone")?;
+        user.mailable()
+            .map_err(|why| format!("the person is {}", why.as_str()))?;
+        match user.schedule(&self.settings.schedule).cadence {
+            Cadence::Never => Err("the person wants no digest any more".into()),
+            Cadence::Daily | Cadence::Weekly if row.covers.is_empty() => {
+                Err("the row covers nothing".into())
+            }
+            Cadence::Daily | Cadence::Weekly => Ok(user),
+        }
+    }
+
+    fn render(
+        &self,
+        row: &Delivery,
+        user: &User,
+        digest: &Digest,
+        at: DateTime<Utc>,
+    ) -> std::result::Result<Message, String> {
+        let to = user
+            .mailable()
+            .map_err(|why| why.as_str().to_owned())?
+            .clone();
+        let mail = DigestMail {
+            user,
+            digest,
+            cadence: row.cadence,
+            period: &row.period,
+            at,
+            tz: user.schedule(&self.settings.schedule).tz,
+            links: Links::default(),
+        };
+        let rendered = self
+            .renderer
+            .digest(&mail)
+            .map_err(|error| format!("the mail cannot be rendered: {error:#}"))?;
+        Ok(Message {
+            delivery: row.id.clone(),
+            to,
+            to_name: user.name.clone(),
+            content: Arc::new(Content {
+                subject: rendered.subject,
+                html: rendered.html,
+                text: rendered.text,
+            }),
+            personal: None,
+            further: Vec::new(),
+            at,
+        })
+    }
+}

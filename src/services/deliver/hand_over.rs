@@ -1,0 +1,290 @@
+//! Hands mails over to the provider, call by call, a few at a time.
+//!
+//! The rule (P4): `sending` and the call's reference are durable before the provider hears of it; each call is settled as soon as it is
+//! answered, whatever becomes of the others. Leases go on for as long as anybody waits, and a mail whose turn comes late is built
+//! again first, so that person and objects were checked just before it left.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use sha2::{Digest as _, Sha256};
+
+use super::build::Mail;
+use super::outcome::{Attempt, Verdicts, deferral};
+use super::tally::Concluded;
+use super::{Account, Deliver, Road, Spread};
+use crate::domain::{Delivery, DeliveryId, DeliveryState};
+use crate::mail::Message;
+use crate::services::{Result, crash};
+
+/// A mail that was built longer ago than this is built again before it leaves.
+const FRESH: TimeDelta = TimeDelta::seconds(30);
+
+impl Deliver {
+    /// Builds pending rows and hands them over. What may not leave now goes back into the ledger, and waits there.
+    pub(super) async fn send(
+        &self,
+        rows: Vec<Delivery>,
+        spread: Spread,
+        account: &mut Account,
+    ) -> Result<()> {
+        let mut rest = rows;
+        let mut allowed = false;
+        while !rest.is_empty() {
+            // Once it has leave, only what concerns everybody can hold a mail up.
+            let road = if allowed {
+                self.barrier().await?
+            } else {
+                self.road().await?
+            };
+            if road != Road::Free {
+                return self.put_back(rest.iter(), &road, account).await;
+            }
+            let at = self.clock.now();
+            let (mails, settlements) = self.build(&rest, spread, at).await?;
+            let rows: Vec<&Delivery> = rest.iter().collect();
+            let ended = Verdicts {
+                settlements,
+                ..Verdicts::default()
+            };
+            self.done(self.conclude(&rows, ended).await?, account)
+                .await?;
+            if !allowed && !mails.is_empty() {
+                if let Some(later) = self.pace(mails.len()).await? {
+                    let why = Road::Closed(later);
+                    let rows = mails.iter().map(|mail| &mail.row);
+                    return self.put_back(rows, &why, account).await;
+                }
+                allowed = true;
+            }
+            rest = self.hand_over(mails, at, account).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the calls of these mails; answers with the rows whose turn did not come while their mails were fresh.
+    async fn hand_over(
+        &self,
+        mails: Vec<Mail>,
+        at: DateTime<Utc>,
+        account: &mut Account,
+    ) -> Result<Vec<Delivery>> {
+        let mut calls = self.cut(mails);
+        let mut flying = FuturesUnordered::new();
+        let (mut road, mut stale, mut failure) = (Road::Free, false, None);
+        loop {
+            while !calls.is_empty()
+                && flying.len() < self.settings.in_flight
+                && !stale
+                && failure.is_none()
+                && road == Road::Free
+            {
+                match self.barrier().await {
+                    Ok(found) => road = found,
+                    Err(error) => failure = Some(error),
+                }
+                // At least one call is made of what was built.
+                stale = self.clock.now() - at > FRESH && !flying.is_empty();
+                if failure.is_none()
+                    && road == Road::Free
+                    && !stale
+                    && let Some(call) = calls.pop_front()
+                {
+                    flying.push(self.call(call, at));
+                }
+            }
+            // Calls that are under way are seen through, whatever became of another.
+            match tokio::time::timeout(self.third_of_lease(), flying.next()).await {
+                Err(_) => {
+                    let waiting: Vec<DeliveryId> = calls
+                        .iter()
+                        .flatten()
+                        .map(|mail| mail.row.id.clone())
+                        .collect();
+                    if let Err(error) = self.hold(&waiting).await {
+                        failure = failure.or(Some(error));
+                    }
+                }
+                Ok(None) => break,
+                Ok(Some(Ok((concluded, alone)))) => {
+                    calls.extend(alone.into_iter().map(|mail| vec![mail]));
+                    if let Err(error) = self.done(concluded, account).await {
+                        failure = failure.or(Some(error));
+                    }
+                }
+                Ok(Some(Err(error))) => failure = failure.or(Some(error)),
+            }
+        }
+        drop(flying);
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let rest: Vec<Delivery> = calls.into_iter().flatten().map(|mail| mail.row).collect();
+        if road == Road::Free {
+            return self.still_ours(rest).await;
+        }
+        self.put_back(rest.iter(), &road, account).await?;
+        Ok(Vec::new())
+    }
+
+    /// The calls that the mailer wants these mails in.
+    fn cut(&self, mails: Vec<Mail>) -> VecDeque<Vec<Mail>> {
+        let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
+        let mut mails: Vec<Option<Mail>> = mails.into_iter().map(Some).collect();
+        self.mailer
+            .calls(&messages)
+            .into_iter()
+            .map(|places| {
+                places
+                    .into_iter()
+                    .filter_map(|place| mails[place].take())
+                    .collect()
+            })
+            .collect()
+    }
+
+    /// Makes a call for the first time; answers also with the mails that are to be sent alone.
+    async fn call(&self, mails: Vec<Mail>, at: DateTime<Utc>) -> Result<(Concluded, Vec<Mail>)> {
+        let reference = reference(&mails);
+        let calls: Vec<(DeliveryId, String)> = mails
+            .iter()
+            .map(|mail| (mail.row.id.clone(), reference.clone()))
+            .collect();
+        crash::point("before-sending");
+        let until = self.clock.now() + self.settings.lease;
+        let ours = self
+            .deliveries
+            .sending(&self.owner, at, until, &calls)
+            .await?;
+        crash::point("after-sending");
+        let noted = |mut mail: Mail| {
+            mail.row.state = DeliveryState::Sending;
+            mail.row.attempts += 1;
+            mail.row.call = Some(reference.clone());
+            mail.row.tried = Some(at);
+            mail
+        };
+        let mails: Vec<Mail> = mails
+            .into_iter()
+            .zip(ours)
+            .filter_map(|(mail, ours)| ours.then(|| noted(mail)))
+            .collect();
+        let (concluded, alone) = self.make(&reference, &mails, Attempt::First).await?;
+        let alone = mails
+            .into_iter()
+            .enumerate()
+            .filter_map(|(place, mail)| alone.contains(&place).then_some(mail))
+            .collect();
+        Ok((concluded, alone))
+    }
+
+    /// Makes a call whose rows are noted as `sending`, and writes down what became of it; answers also with the places of those that
+    /// are to be sent alone.
+    pub(super) async fn make(
+        &self,
+        reference: &str,
+        mails: &[Mail],
+        attempt: Attempt,
+    ) -> Result<(Concluded, Vec<usize>)> {
+        if mails.is_empty() {
+            return Ok(<_>::default());
+        }
+        let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
+        let ids: Vec<DeliveryId> = mails.iter().map(|mail| mail.row.id.clone()).collect();
+        let outcomes = self
+            .holding(&ids, self.mailer.send(reference, &messages))
+            .await;
+        crash::point("after-send");
+        let now = self.clock.now();
+        let mut verdicts = self.weigh(mails, outcomes, attempt, now);
+        self.traffic
+            .heard(&verdicts, self.settings.retry_after, now);
+        let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
+        let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
+        let concluded = self.conclude(&rows, verdicts).await;
+        if let Some(reason) = stop {
+            self.pause(&reason).await?;
+        }
+        Ok((concluded?, alone))
+    }
+
+    /// Waits for what may take long, and extends the leases of these rows meanwhile.
+    pub(super) async fn holding<T>(&self, ids: &[DeliveryId], work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            match tokio::time::timeout(self.third_of_lease(), &mut work).await {
+                Ok(done) => return done,
+                // What the provider says is worth waiting for, even where the store is away at the moment.
+                Err(_) => drop(self.hold(ids).await),
+            }
+        }
+    }
+
+    fn third_of_lease(&self) -> Duration {
+        (self.settings.lease / 3).to_std().unwrap_or_default()
+    }
+
+    /// Those of the rows whose leases could be extended.
+    async fn still_ours(&self, rows: Vec<Delivery>) -> Result<Vec<Delivery>> {
+        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
+        let held = self.hold(&ids).await?;
+        Ok(rows
+            .into_iter()
+            .zip(held)
+            .filter_map(|(row, held)| held.then_some(row))
+            .collect())
+    }
+
+    /// What was done goes into the account; too many failures stop everything.
+    pub(super) async fn done(&self, concluded: Concluded, account: &mut Account) -> Result<()> {
+        account.conclude(&concluded);
+        match self.traffic.watch(&concluded.settled, &self.settings) {
+            Some(reason) => self.pause(&reason).await,
+            None => Ok(()),
+        }
+    }
+
+    /// What may not leave now waits in the ledger.
+    async fn put_back<'a>(
+        &self,
+        rows: impl Iterator<Item = &'a Delivery>,
+        why: &Road,
+        account: &mut Account,
+    ) -> Result<()> {
+        let now = self.clock.now();
+        let (not_before, reason) = match why {
+            Road::Free => (now, "it waits".to_owned()),
+            Road::Closed(until) => (*until, "it waits for its turn".to_owned()),
+            Road::Paused(pause) => (now, format!("sending is paused: {}", pause.reason)),
+        };
+        let deferrals = rows
+            .map(|row| deferral(row, DeliveryState::Pending, not_before, &reason))
+            .collect();
+        let waiting = Verdicts {
+            deferrals,
+            ..Verdicts::default()
+        };
+        let concluded = self.conclude(&[], waiting).await?;
+        account.conclude(&concluded);
+        Ok(())
+    }
+}
+
+/// What a call is known by: forty hexadecimal digits that stand for its deliveries, and for how often each was tried. So a new attempt
+/// has a new one, and whoever makes the same attempt again has the old one from the ledger.
+fn reference(mails: &[Mail]) -> String {
+    let mut hash = Sha256::new();
+    for mail in mails {
+        hash.update(mail.row.id.as_str().as_bytes());
+        hash.update([0]);
+        hash.update(mail.row.attempts.to_be_bytes());
+    }
+    hash.finalize()[..20]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}

@@ -1,0 +1,252 @@
+//! What each outcome means for its row: settled, or waiting, and for how long.
+//!
+//! The rule (P5): an outcome is one of the ledger's states, never a guess. What was surely not taken is tried again, later each time,
+//! until that is too often or too late. What may have been taken stays `sending` under its call's reference for as long as
+//! [`Certainty`] gives hope, and is `unknown` from then on.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::build::Mail;
+use super::{Deliver, settlement};
+use crate::domain::delivery::{Deferral, Guarantee, Settlement};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
+use crate::mail::{Certainty, Outcome};
+
+/// Which time a call is made under its reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
+    First,
+    /// An earlier one may have been taken: only a definite answer ends it, and nothing starts anew.
+    Repeated,
+}
+
+/// Somebody whose address the provider takes nothing for any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undeliverable {
+    pub delivery: DeliveryId,
+    pub user: UserId,
+    pub reason: String,
+}
+
+/// What the outcomes of a call come to.
+#[derive(Debug, Default)]
+pub(super) struct Verdicts {
+    pub settlements: Vec<Settlement>,
+    pub deferrals: Vec<Deferral>,
+    /// By their place in the call: those to be sent alone, as it was refused as a whole.
+    pub alone: Vec<usize>,
+    /// Here suppressions begin.
+    pub undeliverable: Vec<Undeliverable>,
+    /// Nothing else will be taken either, until somebody mends it.
+    pub stop: Option<String>,
+    /// The longest wait the provider asked for.
+    pub after: Option<Duration>,
+    /// Whether nothing of the call was taken, though nothing is wrong with the mails.
+    pub none_taken: bool,
+}
+
+/// No mail waits longer than this between two attempts, unless the provider says so.
+const LONGEST: TimeDelta = TimeDelta::hours(1);
+/// How soon a call is made again whose outcome nobody saw.
+const REPEAT_AFTER: TimeDelta = TimeDelta::seconds(2);
+
+impl Deliver {
+    /// What the outcomes of a call mean; `now` is when they came.
+    pub(super) fn weigh(
+        &self,
+        mails: &[Mail],
+        outcomes: Vec<Outcome>,
+        attempt: Attempt,
+        now: DateTime<Utc>,
+    ) -> Verdicts {
+        let mut verdicts = Verdicts::default();
+        let mut all_later = !mails.is_empty();
+        let mut longest: Option<Duration> = None;
+        // A mailer that answers for too few leaves the rest unknown.
+        let unanswered = std::iter::repeat_with(|| Outcome::Unknown {
+            reason: "the mailer did not answer for it".into(),
+        });
+        let outcomes = outcomes.into_iter().chain(unanswered);
+        for (place, (mail, outcome)) in mails.iter().zip(outcomes).enumerate() {
+            let row = &mail.row;
+            let ended = |state, reason: Option<&str>| settlement(row, state, mail.items, reason);
+            if let Outcome::TryLater { after, .. } = &outcome {
+                longest = longest.max(*after);
+            } else {
+                all_later = false;
+            }
+            match outcome {
+                Outcome::Accepted { provider_id } => verdicts.settlements.push(Settlement {
+                    provider_id: Some(provider_id).filter(|id| !id.is_empty()),
+                    ..ended(DeliveryState::Sent, None)
+                }),
+                Outcome::Refused { reason } => verdicts
+                    .settlements
+                    .push(ended(DeliveryState::Failed, Some(&reason))),
+                Outcome::RefusedTogether { reason } if mails.len() == 1 => verdicts
+                    .settlements
+                    .push(ended(DeliveryState::Failed, Some(&reason))),
+                Outcome::RefusedTogether { reason } => match attempt {
+                    Attempt::First => verdicts.alone.push(place),
+                    // Surely none was taken the first time either: it starts anew.
+                    Attempt::Repeated => {
+                        verdicts.deferrals.push(deferral(
+                            row,
+                            DeliveryState::Pending,
+                            now,
+                            &reason,
+                        ));
+                    }
+                },
+                Outcome::Undeliverable { reason } => {
+                    verdicts
+                        .settlements
+                        .push(ended(DeliveryState::Failed, Some(&reason)));
+                    verdicts.undeliverable.push(Undeliverable {
+                        delivery: row.id.clone(),
+                        user: row.user.clone(),
+                        reason,
+                    });
+                }
+                Outcome::TryLater { reason, after } => match attempt {
+                    Attempt::First => verdicts.wait_or_fail(self, mail, &reason, after, now),
+                    Attempt::Repeated => verdicts.doubt(self, mail, &reason, after, now),
+                },
+                Outcome::Stop { reason } => {
+                    let state = match attempt {
+                        Attempt::First => DeliveryState::Pending,
+                        Attempt::Repeated => DeliveryState::Sending,
+                    };
+                    verdicts.deferrals.push(deferral(row, state, now, &reason));
+                    verdicts.stop = Some(reason);
+                }
+                Outcome::Unknown { reason } => verdicts.doubt(self, mail, &reason, None, now),
+            }
+        }
+        verdicts.after = longest;
+        verdicts.none_taken = all_later;
+        verdicts
+    }
+
+    /// What becomes of a row whose outcome will not be found out.
+    pub(super) fn give_up(
+        &self,
+        row: &Delivery,
+        items: u32,
+        reason: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Settlement, Deferral> {
+        let again = self.settings.guarantee == Guarantee::AtLeastOnce && !self.too_often(row, now);
+        if again {
+            let not_before = now + self.back_off(row, None);
+            Err(deferral(row, DeliveryState::Pending, not_before, reason))
+        } else {
+            Ok(settlement(row, DeliveryState::Unknown, items, Some(reason)))
+        }
+    }
+
+    /// Until when the outcome of a call first made then is looked for.
+    pub(super) fn hope(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
+        let ours = self.settings.resolve_within;
+        let within = match self.mailer.certainty() {
+            Certainty::Repeat {
+                within: Some(within),
+            } => TimeDelta::from_std(within).map_or(ours, |within| within.min(ours)),
+            Certainty::Repeat { within: None } | Certainty::Ask => ours,
+            Certainty::Never => TimeDelta::zero(),
+        };
+        tried + within
+    }
+
+    /// When an outcome nobody saw is looked for next: each time after twice as long.
+    pub(super) fn next_look(&self, tried: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+        let least = match self.mailer.certainty() {
+            Certainty::Ask => self.settings.ask_after,
+            Certainty::Repeat { .. } | Certainty::Never => REPEAT_AFTER,
+        };
+        (now + (now - tried).clamp(least, LONGEST)).min(self.hope(tried))
+    }
+
+    fn too_often(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
+        row.attempts >= self.settings.attempts || now - row.created >= self.settings.give_up_after
+    }
+
+    /// How long a row waits that was tried so often: doubled each time, and up to half of it more, so that not everything comes
+    /// back at once; at least as long as the provider says.
+    fn back_off(&self, row: &Delivery, after: Option<Duration>) -> TimeDelta {
+        let doubled = 1 << row.attempts.saturating_sub(1).min(16);
+        let least = (self.settings.retry_after * doubled).min(LONGEST);
+        // What is drawn by the call is the same for all its mails: they can share one again.
+        let drawn = row.call.as_deref().map_or(0, |call| {
+            call.bytes()
+                .fold(0, |sum: i32, byte| (sum * 31 + i32::from(byte)) % 1_000)
+        });
+        let ours = least + least * drawn / 2_000;
+        let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
+        theirs.map_or(ours, |theirs| ours.max(theirs))
+    }
+}
+
+impl Verdicts {
+    /// It was surely not taken: it waits, or has waited long enough.
+    fn wait_or_fail(
+        &mut self,
+        deliver: &Deliver,
+        mail: &Mail,
+        reason: &str,
+        after: Option<Duration>,
+        now: DateTime<Utc>,
+    ) {
+        let row = &mail.row;
+        if deliver.too_often(row, now) {
+            let reason = format!("given up after {} attempts: {reason}", row.attempts);
+            let failed = settlement(row, DeliveryState::Failed, mail.items, Some(&reason));
+            self.settlements.push(failed);
+        } else {
+            let not_before = now + deliver.back_off(row, after);
+            self.deferrals
+                .push(deferral(row, DeliveryState::Pending, not_before, reason));
+        }
+    }
+
+    /// It may have been taken: it is looked for while there is hope.
+    fn doubt(
+        &mut self,
+        deliver: &Deliver,
+        mail: &Mail,
+        reason: &str,
+        after: Option<Duration>,
+        now: DateTime<Utc>,
+    ) {
+        let row = &mail.row;
+        let tried = row.tried.unwrap_or(now);
+        if now >= deliver.hope(tried) {
+            match deliver.give_up(row, mail.items, reason, now) {
+                Ok(unknown) => self.settlements.push(unknown),
+                Err(again) => self.deferrals.push(again),
+            }
+            return;
+        }
+        let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
+        let next = deliver.next_look(tried, now);
+        let not_before = theirs.map_or(next, |theirs| next.max(now + theirs));
+        self.deferrals
+            .push(deferral(row, DeliveryState::Sending, not_before, reason));
+    }
+}
+
+pub(super) fn deferral(
+    row: &Delivery,
+    state: DeliveryState,
+    not_before: DateTime<Utc>,
+    reason: &str,
+) -> Deferral {
+    Deferral {
+        id: row.id.clone(),
+        state,
+        not_before,
+        reason: Some(reason.to_owned()),
+    }
+}

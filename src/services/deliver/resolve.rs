@@ -1,0 +1,198 @@
+//! Finds out what became of calls whose answer nobody saw: the worker died, the connection broke, the provider was slow.
+//!
+//! The rule (P5): a call is resolved as a whole, by one worker, under the lease `call:<reference>`. Where sending again mails nothing
+//! twice it is put together again and made under the same reference; where the provider can be asked, it is asked, and believed to
+//! know nothing of a mail only once it has had time to learn of it; elsewhere nobody can tell, and it is `unknown`.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+
+use super::outcome::{Attempt, Verdicts, deferral};
+use super::tally::Concluded;
+use super::{Account, Deliver, Road, Spread, settlement};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
+use crate::mail::{Answer, Certainty};
+use crate::services::{Result, crash};
+
+/// Why a row is `sending` of which nobody has said anything.
+const DIED: &str = "the worker that sent it died before it saw the answer";
+
+impl Deliver {
+    /// Takes `sending` rows that this worker claimed as far as they go now.
+    pub(super) async fn resolve(&self, rows: Vec<Delivery>, account: &mut Account) -> Result<()> {
+        let mut calls: BTreeMap<Option<String>, Vec<Delivery>> = BTreeMap::new();
+        for row in rows {
+            calls.entry(row.call.clone()).or_default().push(row);
+        }
+        for (call, rows) in calls {
+            let concluded = match call {
+                Some(call) => self.resolve_call(&call, rows, account).await?,
+                // Nothing says in which call it was.
+                None => self.doubtful(&rows).await?,
+            };
+            self.done(concluded, account).await?;
+        }
+        Ok(())
+    }
+
+    async fn resolve_call(
+        &self,
+        call: &str,
+        claimed: Vec<Delivery>,
+        account: &mut Account,
+    ) -> Result<Concluded> {
+        let now = self.clock.now();
+        let name = format!("call:{call}");
+        let lease = Lease {
+            owner: self.owner.clone(),
+            until: now + self.settings.lease,
+        };
+        if !self.leases.lease(&name, &lease, now).await? {
+            // Somebody resolves it, and takes our rows over as well.
+            let later = now + self.settings.ask_after;
+            return self.look_again_at(&claimed, later).await;
+        }
+        let rows = self
+            .deliveries
+            .take_call(&self.owner, lease.until, call)
+            .await?;
+        account.take_up(&rows);
+        let resolved = self.resolve_rows(call, rows, now).await;
+        self.leases.unlease(&name, &self.owner).await?;
+        resolved
+    }
+
+    async fn resolve_rows(
+        &self,
+        call: &str,
+        rows: Vec<Delivery>,
+        now: DateTime<Utc>,
+    ) -> Result<Concluded> {
+        let Some(tried) = rows.iter().filter_map(|row| row.tried).max() else {
+            return self.doubtful(&rows).await;
+        };
+        if now >= self.hope(tried) {
+            return self.doubtful(&rows).await;
+        }
+        match self.mailer.certainty() {
+            Certainty::Never => self.doubtful(&rows).await,
+            Certainty::Ask => self.ask(call, &rows, tried, now).await,
+            Certainty::Repeat { .. } => match self.barrier().await? {
+                Road::Free => self.repeat(call, rows, tried, now).await,
+                Road::Closed(until) => self.look_again_at(&rows, until).await,
+                Road::Paused(_) => self.look_again_at(&rows, now).await,
+            },
+        }
+    }
+
+    /// Makes the call again. Who may not be mailed any more is left out; whether they were before, nobody can tell.
+    async fn repeat(
+        &self,
+        call: &str,
+        mut rows: Vec<Delivery>,
+        tried: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<Concluded> {
+        rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
+        let (mails, left_out) = self.build(&rows, Spread::Sparse, tried).await?;
+        let (mut concluded, _) = self.make(call, &mails, Attempt::Repeated).await?;
+        let waits = |id: &DeliveryId| concluded.deferred.iter().any(|d| d.id == *id);
+        let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
+        let mut verdicts = Verdicts::default();
+        for (end, row) in left_out.iter().filter_map(|end| {
+            let row = rows.iter().find(|row| row.id == end.id)?;
+            Some((end, row))
+        }) {
+            let why = end.reason.as_deref().unwrap_or_default();
+            let reason = format!("it may have been mailed before it was found that {why}");
+            if still_unknown {
+                let next = self.next_look(tried, now);
+                verdicts
+                    .deferrals
+                    .push(deferral(row, DeliveryState::Sending, next, &reason));
+            } else {
+                let unknown = settlement(row, DeliveryState::Unknown, row.items, Some(&reason));
+                verdicts.settlements.push(unknown);
+            }
+        }
+        let rows: Vec<&Delivery> = rows.iter().collect();
+        let others = self.conclude(&rows, verdicts).await?;
+        concluded.settled.extend(others.settled);
+        concluded.deferred.extend(others.deferred);
+        Ok(concluded)
+    }
+
+    /// Asks the provider what it took.
+    async fn ask(
+        &self,
+        call: &str,
+        rows: &[Delivery],
+        tried: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<Concluded> {
+        if now < tried + self.settings.ask_after {
+            return self
+                .look_again_at(rows, tried + self.settings.ask_after)
+                .await;
+        }
+        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
+        let answers = self.holding(&ids, self.mailer.ask(call, &ids)).await;
+        crash::point("after-ask");
+        let mut verdicts = Verdicts::default();
+        let silence = std::iter::repeat_with(|| Answer::Silent {
+            reason: "the provider said nothing of it".into(),
+        });
+        for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
+            let next = self.next_look(tried, now);
+            let wait = |reason: &str| deferral(row, DeliveryState::Sending, next, reason);
+            match answer {
+                Answer::Taken { provider_id } => {
+                    let mut sent = settlement(row, DeliveryState::Sent, row.items, None);
+                    sent.provider_id = Some(provider_id);
+                    verdicts.settlements.push(sent);
+                }
+                Answer::NotTaken if now >= tried + self.settings.ask_until => {
+                    let reason = "the provider never heard of it";
+                    verdicts
+                        .deferrals
+                        .push(deferral(row, DeliveryState::Pending, now, reason));
+                }
+                Answer::NotTaken => verdicts
+                    .deferrals
+                    .push(wait("the provider has not heard of it yet")),
+                Answer::Silent { reason } => verdicts.deferrals.push(wait(&reason)),
+            }
+        }
+        let rows: Vec<&Delivery> = rows.iter().collect();
+        self.conclude(&rows, verdicts).await
+    }
+
+    /// There is no hope left: what is done then depends on the guarantee.
+    async fn doubtful(&self, rows: &[Delivery]) -> Result<Concluded> {
+        let now = self.clock.now();
+        let mut verdicts = Verdicts::default();
+        for row in rows {
+            let reason = row.reason.as_deref().unwrap_or(DIED);
+            match self.give_up(row, row.items, reason, now) {
+                Ok(unknown) => verdicts.settlements.push(unknown),
+                Err(again) => verdicts.deferrals.push(again),
+            }
+        }
+        let rows: Vec<&Delivery> = rows.iter().collect();
+        self.conclude(&rows, verdicts).await
+    }
+
+    /// Leaves rows as they are until then.
+    async fn look_again_at(&self, rows: &[Delivery], at: DateTime<Utc>) -> Result<Concluded> {
+        let wait = |row: &Delivery| {
+            let reason = row.reason.as_deref().unwrap_or(DIED);
+            deferral(row, DeliveryState::Sending, at, reason)
+        };
+        let verdicts = Verdicts {
+            deferrals: rows.iter().map(wait).collect(),
+            ..Verdicts::default()
+        };
+        self.conclude(&[], verdicts).await
+    }
+}

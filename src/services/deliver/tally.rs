@@ -1,0 +1,159 @@
+//! What became of deliveries: counts for people and scripts, and the account of a run.
+//!
+//! The rule: nobody is counted twice and nobody is left out. A run notes every delivery it takes in hand; whichever of them is not
+//! settled at its end is still waiting, and said so.
+
+use std::collections::HashMap;
+
+use crate::domain::delivery::{Deferral, Settlement};
+use crate::domain::{Delivery, DeliveryId, DeliveryState};
+
+/// What became of deliveries.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Tally {
+    pub sent: u64,
+    /// Events in the mails that were sent.
+    pub events: u64,
+    pub failed: u64,
+    pub canceled: u64,
+    pub unknown: u64,
+    /// Still waiting in the ledger: not taken by the provider yet, held back, or not known to be taken.
+    pub deferred: u64,
+    /// Why mails failed, wait or are unknown: the first few reasons, with how many there were of each.
+    pub reasons: Vec<(String, u64)>,
+}
+
+impl Tally {
+    pub fn settled(&self) -> u64 {
+        self.sent + self.failed + self.canceled + self.unknown
+    }
+
+    /// Whether anything went wrong, or waits.
+    pub fn troubled(&self) -> bool {
+        self.failed + self.unknown + self.deferred > 0
+    }
+
+    fn note(&mut self, reason: &str, times: u64) {
+        const KINDS: usize = 5;
+        if let Some((_, count)) = self.reasons.iter_mut().find(|(known, _)| known == reason) {
+            *count += times;
+        } else if self.reasons.len() < KINDS {
+            self.reasons.push((reason.to_owned(), times));
+        }
+    }
+
+    fn settle(&mut self, state: DeliveryState, items: u32, reason: Option<&str>) {
+        match state {
+            DeliveryState::Sent => {
+                self.sent += 1;
+                self.events += u64::from(items);
+            }
+            DeliveryState::Failed => self.failed += 1,
+            DeliveryState::Canceled => self.canceled += 1,
+            DeliveryState::Unknown => self.unknown += 1,
+            DeliveryState::Pending | DeliveryState::Sending => {}
+        }
+        if matches!(state, DeliveryState::Failed | DeliveryState::Unknown)
+            && let Some(reason) = reason
+        {
+            self.note(reason, 1);
+        }
+    }
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.events += other.events;
+        self.failed += other.failed;
+        self.canceled += other.canceled;
+        self.unknown += other.unknown;
+        self.deferred += other.deferred;
+        for (reason, count) in other.reasons {
+            self.note(&reason, count);
+        }
+    }
+}
+
+/// What was done with some rows, as the ledger has it.
+#[derive(Debug, Default)]
+pub(super) struct Concluded {
+    pub settled: Vec<Settlement>,
+    pub deferred: Vec<Deferral>,
+}
+
+/// Every delivery that a run has taken in hand, and what became of it.
+#[derive(Debug, Default)]
+pub struct Account {
+    tally: Tally,
+    /// What is not settled, and what each waits for.
+    waiting: HashMap<DeliveryId, Option<String>>,
+    begun: u64,
+}
+
+impl Account {
+    /// What became of them up to now.
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally {
+            deferred: self.waiting.len() as u64,
+            ..self.tally.clone()
+        };
+        for reason in self.waiting.values().flatten() {
+            tally.note(reason, 1);
+        }
+        tally
+    }
+
+    /// How many deliveries were taken in hand.
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    pub fn settled(&self) -> u64 {
+        self.tally.settled()
+    }
+
+    /// Those that are not settled, as far as this run has heard.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &DeliveryId> {
+        self.waiting.keys()
+    }
+
+    /// These were taken in hand, perhaps not for the first time. Of those that somebody else has settled, only what was waited
+    /// for is news.
+    pub(super) fn take_up(&mut self, rows: &[Delivery]) {
+        for row in rows {
+            if row.state.settled() {
+                self.found(row);
+            } else if self
+                .waiting
+                .insert(row.id.clone(), row.reason.clone())
+                .is_none()
+            {
+                self.begun += 1;
+            }
+        }
+    }
+
+    /// What was done here.
+    pub(super) fn conclude(&mut self, concluded: &Concluded) {
+        for end in &concluded.settled {
+            if self.waiting.remove(&end.id).is_some() {
+                self.tally
+                    .settle(end.state, end.items, end.reason.as_deref());
+            }
+        }
+        for deferral in &concluded.deferred {
+            if let Some(reason) = self.waiting.get_mut(&deferral.id) {
+                reason.clone_from(&deferral.reason);
+            }
+        }
+    }
+
+    /// Somebody else has settled one.
+    pub(super) fn found(&mut self, row: &Delivery) {
+        if row.state.settled() && self.waiting.remove(&row.id).is_some() {
+            self.tally
+                .settle(row.state, row.items, row.reason.as_deref());
+        }
+    }
+}

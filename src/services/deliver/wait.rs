@@ -1,0 +1,125 @@
+//! Sees through what a run has in hand: goes on until everything is settled, or waiting cannot help.
+//!
+//! The rule: nobody is forgotten. What others settled meanwhile is counted as they left it; what still waits at the end is in the
+//! ledger for the next run, and in the account as waiting.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Account, Deliver, Pause, Road, Step};
+use crate::domain::DeliveryId;
+use crate::services::{Progress, Result};
+
+/// How waiting ended.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ended {
+    /// There is nothing to wait for.
+    Settled,
+    /// Nothing moved for as long as it was waited.
+    Patience,
+    Paused(Pause),
+    /// Somebody asked for it.
+    Stopped,
+}
+
+/// How often it is looked whether others have settled something, or want this to stop.
+const LOOK: TimeDelta = TimeDelta::seconds(1);
+/// Rows looked up at once.
+const AT_ONCE: usize = 1_000;
+
+impl Deliver {
+    /// Works on whatever can be claimed until nothing of this account waits; gives up when nothing was settled for as long as `patience`.
+    pub async fn see_through(
+        &self,
+        account: &mut Account,
+        patience: TimeDelta,
+        progress: &dyn Progress,
+    ) -> Result<Ended> {
+        let (mut settled, mut moved) = (account.settled(), self.clock.now());
+        loop {
+            let step = self.drain(account).await?;
+            if let Step::Held(Road::Paused(pause)) = step {
+                self.look_up(account).await?;
+                return Ok(Ended::Paused(pause));
+            }
+            let next = self.look_up(account).await?;
+            let now = self.clock.now();
+            if account.settled() > settled {
+                (settled, moved) = (account.settled(), now);
+            }
+            let Some(next) = next else {
+                return Ok(Ended::Settled);
+            };
+            let next = match step {
+                Step::Held(Road::Closed(until)) => next.max(until),
+                _ => next,
+            };
+            if now >= moved + patience {
+                return Ok(Ended::Patience);
+            }
+            if !self.rest(next.min(moved + patience), progress).await {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+
+    /// Waits until mails may leave; `None` as soon as they may.
+    pub async fn wait_for_road(
+        &self,
+        patience: TimeDelta,
+        progress: &dyn Progress,
+    ) -> Result<Option<Ended>> {
+        let end = self.clock.now() + patience;
+        loop {
+            match self.road().await? {
+                Road::Free => return Ok(None),
+                Road::Paused(pause) => return Ok(Some(Ended::Paused(pause))),
+                Road::Closed(_) if self.clock.now() >= end => return Ok(Some(Ended::Patience)),
+                Road::Closed(until) => {
+                    if !self.rest(until.min(end), progress).await {
+                        return Ok(Some(Ended::Stopped));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts what others have settled; says when the first of the others may be claimed, and nothing if none waits.
+    async fn look_up(&self, account: &mut Account) -> Result<Option<DateTime<Utc>>> {
+        let ids: Vec<DeliveryId> = account.waiting().cloned().collect();
+        let now = self.clock.now();
+        let mut next = None;
+        for ids in ids.chunks(AT_ONCE) {
+            for row in self.deliveries.deliveries(ids).await?.iter().flatten() {
+                if row.state.settled() {
+                    account.found(row);
+                    continue;
+                }
+                let held = row.lease.as_ref().map(|lease| lease.until);
+                let free = row.not_before.or(held).unwrap_or(now);
+                // Whoever holds it may be done any moment.
+                let look = if held.is_some() {
+                    free.min(now + LOOK)
+                } else {
+                    free
+                };
+                next = Some(next.map_or(look, |next: DateTime<Utc>| next.min(look)));
+            }
+        }
+        Ok(next.map(|next| next.max(now + TimeDelta::milliseconds(50))))
+    }
+
+    /// Sleeps until then; false as soon as somebody wants this to stop.
+    async fn rest(&self, until: DateTime<Utc>, progress: &dyn Progress) -> bool {
+        loop {
+            if progress.stopping() {
+                return false;
+            }
+            let left = until - self.clock.now();
+            if left <= TimeDelta::zero() {
+                return true;
+            }
+            self.clock.sleep(left.min(LOOK)).await;
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A row of the ledger as a document.
+//!
+//! The rule: only an open row has a slot and a lease. A lease that names nobody keeps everybody off until it ends; one that ended
+//! before time began is none. [`super::deliveries`] has the verbs.
+
+use bson::{Bson, Document, doc};
+use chrono::{DateTime, Utc};
+
+use super::record::{Record, date, lease, oid, put};
+use crate::domain::{Covers, Delivery, DeliveryId, StackId, UserId};
+use crate::store::Result;
+
+pub(super) fn record_of(delivery: &Delivery) -> Document {
+    let cover =
+        |(stack, n): &(StackId, u32)| Bson::from(doc! {"s": stack.to_string(), "n": i64::from(*n)});
+    let mut row = doc! {
+        "_id": delivery.id.as_str(),
+        "user": delivery.user.as_str(),
+        "cadence": delivery.cadence.as_str(),
+        "period": &delivery.period,
+        "state": delivery.state.as_str(),
+        "covers": delivery.covers.iter().map(cover).collect::<Vec<_>>(),
+        "marker": oid(delivery.marker),
+        "attempts": i64::from(delivery.attempts),
+        "items": i64::from(delivery.items),
+        "created": date(delivery.created),
+    };
+    if delivery.open {
+        row.insert("slot", delivery.slot());
+        let free = || match delivery.not_before {
+            Some(time) => doc! {"until": date(time)}.into(),
+            None => lease(None),
+        };
+        let held = delivery.lease.as_ref().map(|held| lease(Some(held)));
+        row.insert("lease", held.unwrap_or_else(free));
+    }
+    put(&mut row, "call", delivery.call.as_deref());
+    put(&mut row, "tried", delivery.tried.map(date));
+    put(&mut row, "settled", delivery.settled.map(date));
+    put(&mut row, "provider_id", delivery.provider_id.as_deref());
+    put(&mut row, "reason", delivery.reason.as_deref());
+    row
+}
+
+pub(super) fn delivery_of(row: &Document) -> Result<Delivery> {
+    let delivery = Record::new("delivery", row);
+    let text = |field| Ok(delivery.text(field)?.map(str::to_owned));
+    Ok(Delivery {
+        id: DeliveryId::stored(delivery.needs("_id", delivery.text("_id")?)?),
+        user: UserId::stored(delivery.needs("user", delivery.text("user")?)?),
+        cadence: delivery.needs("cadence", delivery.parsed("cadence")?)?,
+        period: delivery.needs("period", text("period")?)?,
+        state: delivery.needs("state", delivery.parsed("state")?)?,
+        open: delivery.text("slot")?.is_some(),
+        covers: covers_of(&delivery)?,
+        marker: delivery.needs("marker", delivery.id("marker")?)?,
+        lease: delivery.lease("lease")?,
+        not_before: not_before(&delivery)?,
+        attempts: delivery.count32("attempts")?.unwrap_or(0),
+        call: text("call")?,
+        tried: delivery.time("tried")?,
+        items: delivery.count32("items")?.unwrap_or(0),
+        created: delivery.needs("created", delivery.time("created")?)?,
+        settled: delivery.time("settled")?,
+        provider_id: text("provider_id")?,
+        reason: text("reason")?,
+    })
+}
+
+/// When a lease that is nobody's ends; one that ended before time began keeps nobody off.
+fn not_before(delivery: &Record<'_>) -> Result<Option<DateTime<Utc>>> {
+    let Some(lease) = delivery.record("lease")? else {
+        return Ok(None);
+    };
+    if lease.text("owner")?.is_some() {
+        return Ok(None);
+    }
+    let until = lease.time("until")?;
+    Ok(until.filter(|until| *until > DateTime::UNIX_EPOCH))
+}
+
+fn covers_of(delivery: &Record<'_>) -> Result<Covers> {
+    let cover = |cover: &Bson| {
+        let fields = cover
+            .as_document()
+            .ok_or_else(|| delivery.corrupt("covers", "it holds no documents"))?;
+        let cover = Record::new("a delivery's covers", fields);
+        let stack = cover.needs("s", cover.parsed("s")?)?;
+        Ok((stack, cover.needs("n", cover.count32("n")?)?))
+    };
+    let covers = delivery.needs("covers", delivery.list("covers")?)?;
+    covers.iter().map(cover).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Cadence, Day, DeliveryState, Form, Id, Lease, Period};
+
+    fn row() -> Delivery {
+        let created = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
+        let (user, day) = (UserId::stored("a.b"), Day::of(created));
+        let period = Period::Day(created.date_naive());
+        Delivery {
+            id: DeliveryId::digest(&user, Cadence::Daily, period),
+            user,
+            cadence: Cadence::Daily,
+            period: period.to_string(),
+            state: DeliveryState::Pending,
+            open: true,
+            covers: vec![
+                (
+                    StackId {
+                        day,
+                        form: Form::ObjectId,
+                    },
+                    3,
+                ),
+                (StackId::of(day), u32::MAX),
+            ],
+            marker: Id::from_bytes([1; 12]),
+            lease: Some(Lease {
+                owner: "me".into(),
+                until: created,
+            }),
+            not_before: None,
+            attempts: 0,
+            call: None,
+            tried: None,
+            items: 0,
+            created,
+            settled: None,
+            provider_id: None,
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn a_row_is_read_as_written() {
+        let settled = Delivery {
+            state: DeliveryState::Unknown,
+            settled: Some(row().created),
+            provider_id: Some("<1@example.org>".into()),
+            reason: Some("time-out".into()),
+            attempts: 2,
+            call: Some("c0ffee".into()),
+            tried: Some(row().created),
+            items: 7,
+            ..row()
+        };
+        let waiting = Delivery {
+            lease: None,
+            not_before: Some(row().created),
+            ..row()
+        };
+        let closed = Delivery {
+            open: false,
+            lease: None,
+            ..settled.clone()
+        };
+        let free = Delivery {
+            lease: None,
+            ..row()
+        };
+        for row in [row(), free, waiting, settled, closed] {
+            assert_eq!(delivery_of(&record_of(&row)).unwrap(), row);
+        }
+    }
+
+    #[test]
+    fn only_an_open_row_occupies_its_slot() {
+        assert_eq!(record_of(&row()).get_str("slot").unwrap(), "digest:a.b");
+        let closed = Delivery {
+            open: false,
+            ..row()
+        };
+        let record = record_of(&closed);
+        assert!(!record.contains_key("slot") && !record.contains_key("lease"));
+    }
+}
