@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -278,6 +279,9 @@ pub fn outbox(config: &Config) -> Outbox {
     )
 }
 
+/// How long a database may take to answer until whoever waits is told what for.
+const SILENCE: Duration = Duration::from_secs(2);
+
 /// Connects to the configured store and brings its tables or indexes into being.
 pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     match &config.store {
@@ -288,8 +292,15 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
                 ..MongoOptions::default()
             };
             let mongo = Mongo::connect(url, options).await?;
-            mongo.prepare().await?;
-            Ok(Arc::new(mongo))
+            let mut preparing = Box::pin(mongo.prepare());
+            tokio::select! {
+                prepared = &mut preparing => prepared?,
+                () = tokio::time::sleep(SILENCE) => {
+                    tracing::warn!(store = ?config.store, "MongoDB does not answer yet; waiting");
+                    preparing.await?;
+                }
+            }
+            Ok(Arc::new(mongo.clone()))
         }
     }
 }

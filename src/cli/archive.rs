@@ -56,10 +56,10 @@ impl Args {
                 Protection::Keep
             },
         };
-        let days = app
-            .archive()
-            .run(&request, &screen.bar("days looked at"))
-            .await?;
+        let mut days = Vec::new();
+        let bar = screen.bar("days looked at");
+        let ended = app.archive().run(&request, &bar, &mut days).await;
+        drop(bar);
         for day in &days {
             if self.json {
                 screen.json(day)?;
@@ -70,6 +70,7 @@ impl Args {
         if !self.json {
             screen.line(self.summary(&days))?;
         }
+        ended?;
         let kept = days.iter().any(|day| protected(&day.fate));
         Ok(if kept { Exit::Partly } else { Exit::Done })
     }

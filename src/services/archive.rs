@@ -90,15 +90,20 @@ pub enum Fate {
 const CHUNK: usize = 1_000;
 
 impl Archive {
-    /// Goes through all days, oldest first.
-    pub async fn run(&self, request: &Request, progress: &dyn Progress) -> Result<Vec<DayReport>> {
+    /// Goes through all days, oldest first, and notes in `reports` what became of each: so that whoever asked knows what is dropped
+    /// already where a later day fails.
+    pub async fn run(
+        &self,
+        request: &Request,
+        progress: &dyn Progress,
+        reports: &mut Vec<DayReport>,
+    ) -> Result<()> {
         let now = self.clock.now();
         let window = Window::ending(Day::of(now), self.window_back);
         let oldest_kept = Day::of(now - request.keep);
         let days = self.days.days().await?;
         let busy: HashSet<Day> = self.journal.busy_days().await?.into_iter().collect();
         progress.total(days.len() as u64);
-        let mut reports = Vec::with_capacity(days.len());
         for info in days {
             let day = info.day;
             let fate = if day >= window.first() {
@@ -115,7 +120,7 @@ impl Archive {
             });
             progress.advance(1);
         }
-        Ok(reports)
+        Ok(())
     }
 
     async fn old_day(&self, day: Day, request: &Request, busy: bool) -> Result<Fate> {

@@ -17,6 +17,7 @@ const AT_ONCE: usize = 1_000;
 pub struct Catalogue {
     objects: Arc<dyn Objects>,
     policies: Arc<Policies>,
+    /// Records as they were found, notifiable or not.
     known: HashMap<EventType, HashMap<ObjectId, Option<Arc<Object>>>>,
     size: usize,
 }
@@ -60,7 +61,7 @@ impl Catalogue {
             let found = self.objects.objects(&keys).await?;
             for ((event, key), record) in events.iter().zip(keys).zip(found) {
                 let object = match record {
-                    Some(object) => object.notifiable.then_some(object),
+                    Some(object) => Some(object),
                     None if self.policies.of(&event.t).model.is_some() => None,
                     None => Some(Object::bare(key)),
                 };
@@ -75,6 +76,11 @@ impl Catalogue {
 
     /// The event's object, if it still applies; the event must have been loaded.
     pub fn applies(&self, event: &Event) -> Option<Arc<Object>> {
+        self.record(event).filter(|object| object.notifiable)
+    }
+
+    /// What is known of the event's object, withdrawn or not; the event must have been loaded.
+    pub fn record(&self, event: &Event) -> Option<Arc<Object>> {
         self.known.get(&event.t)?.get(&event.o)?.clone()
     }
 }

@@ -121,7 +121,7 @@ impl Explain {
                 full_days.extend((stack.entries.len() >= self.day_cap).then_some(stack.id.day));
                 for (position, event) in stack.events() {
                     let at = event.at(stack.id.day);
-                    let object = catalogue.applies(event);
+                    let object = catalogue.record(event);
                     let wanted = record
                         .as_ref()
                         .is_none_or(|user| user.wants_in_digest(&event.t, at, &self.policies));
@@ -129,7 +129,7 @@ impl Explain {
                         Why::Covered
                     } else if !pending.contains(&position) {
                         Why::Repeated
-                    } else if object.is_none() {
+                    } else if catalogue.applies(event).is_none() {
                         Why::Withdrawn
                     } else if !wanted {
                         Why::NotForDigest

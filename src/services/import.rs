@@ -72,10 +72,20 @@ enum Record {
     User(Box<UserInput>),
     Follow(FollowInput),
     Object(Box<Object>),
-    Event(Box<Request>),
+    /// With its line, as only the journal can tell whether its key is taken.
+    Event(u64, Box<Request>),
 }
 
 type Line = std::result::Result<Record, BadLine>;
+
+impl Report {
+    fn leave_out(&mut self, bad: BadLine) {
+        self.bad += 1;
+        if self.bad_lines.len() < SHOWN {
+            self.bad_lines.push(bad);
+        }
+    }
+}
 
 impl Import {
     /// Brings in a file; `-` is standard input.
@@ -102,13 +112,8 @@ impl Import {
                 Ok(Record::User(user)) => users.push(*user),
                 Ok(Record::Follow(follow)) => follows.push(follow),
                 Ok(Record::Object(object)) => objects.push(*object),
-                Ok(Record::Event(event)) => events.push(*event),
-                Err(bad) => {
-                    report.bad += 1;
-                    if report.bad_lines.len() < SHOWN {
-                        report.bad_lines.push(bad);
-                    }
-                }
+                Ok(Record::Event(line, event)) => events.push((line, *event)),
+                Err(bad) => report.leave_out(bad),
             }
         }
         if !users.is_empty() {
@@ -121,7 +126,24 @@ impl Import {
             self.objects.put_objects(&last_of_each(objects)).await?;
         }
         if !events.is_empty() {
-            self.notify.accept(events).await?;
+            self.accept(events, report).await?;
+        }
+        Ok(())
+    }
+
+    /// An event whose key was used for a different one is a bad line like any other.
+    async fn accept(&self, events: Vec<(u64, Request)>, report: &mut Report) -> Result<()> {
+        let (lines, requests): (Vec<_>, Vec<_>) = events.into_iter().unzip();
+        let answers = self.notify.accept_each(requests).await?;
+        for (line, answer) in lines.into_iter().zip(answers) {
+            match answer {
+                Ok(_) => {}
+                Err(Error::Conflict(why)) => {
+                    report.taken -= 1;
+                    report.leave_out(BadLine { line, why });
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -170,7 +192,7 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        batch.push(parse(kind, &line).map_err(|why| BadLine { line: number, why }));
+        batch.push(parse(kind, &line, number).map_err(|why| BadLine { line: number, why }));
         if batch.len() == BATCH
             && !send(Ok(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))))
         {
@@ -206,7 +228,7 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     Ok(Box::new(plain))
 }
 
-fn parse(kind: &Kind, line: &[u8]) -> std::result::Result<Record, String> {
+fn parse(kind: &Kind, line: &[u8], number: u64) -> std::result::Result<Record, String> {
     fn from<'a, T: Deserialize<'a>>(line: &'a [u8]) -> std::result::Result<T, String> {
         serde_json::from_slice(line).map_err(|error| without_line(&error))
     }
@@ -242,7 +264,7 @@ fn parse(kind: &Kind, line: &[u8]) -> std::result::Result<Record, String> {
             });
             let request = event.into_request().map_err(|error| error.to_string())?;
             request.check().map_err(|error| error.to_string())?;
-            Ok(Record::Event(Box::new(request)))
+            Ok(Record::Event(number, Box::new(request)))
         }
     }
 }

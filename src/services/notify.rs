@@ -58,6 +58,11 @@ impl Notify {
     /// A key that was used before for a different event is a conflict ([`Error::Conflict`]); the others of that call
     /// stand all the same, and handing in the call again is harmless where they have keys.
     pub async fn accept(&self, requests: Vec<Request>) -> Result<Vec<Receipt>> {
+        self.accept_each(requests).await?.into_iter().collect()
+    }
+
+    /// The same, with an answer of its own for each: a key that was used before for a different event is that event's conflict.
+    pub async fn accept_each(&self, requests: Vec<Request>) -> Result<Vec<Result<Receipt>>> {
         let now = self.clock.now();
         let fanouts = requests
             .into_iter()
@@ -72,11 +77,11 @@ impl Notify {
             })
             .collect::<std::result::Result<Vec<_>, _>>()?;
         let answers = self.journal.accept(&fanouts).await?;
-        fanouts
+        Ok(fanouts
             .iter()
             .zip(answers)
             .map(|(fanout, answer)| receipt(fanout, answer))
-            .collect()
+            .collect())
     }
 
     /// The fan-out that carries an event, with how far it has come.

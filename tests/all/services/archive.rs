@@ -19,6 +19,7 @@ on_both_stores! {
     an_exported_day_comes_back_exactly
     a_damaged_export_restores_nothing
     another_export_in_the_way_drops_nothing
+    what_is_dropped_already_is_told_where_a_later_day_fails
 }
 
 fn request(export: Option<&Path>) -> Request {
@@ -31,11 +32,13 @@ fn request(export: Option<&Path>) -> Request {
 }
 
 async fn archive(town: &Town, request: &Request) -> Vec<DayReport> {
-    town.process()
-        .archive()
-        .run(request, &Silent)
+    let mut reports = Vec::new();
+    let app = town.process();
+    app.archive()
+        .run(request, &Silent, &mut reports)
         .await
-        .unwrap()
+        .unwrap();
+    reports
 }
 
 async fn days(town: &Town) -> Vec<Day> {
@@ -231,7 +234,10 @@ async fn another_export_in_the_way_drops_nothing(fresh: Fresh) {
         protection: Protection::Force,
         ..request(Some(folder.path()))
     };
-    let error = app.archive().run(&force, &Silent).await.unwrap_err();
+    let archive = app.archive();
+    let mut told = Vec::new();
+    let run = archive.run(&force, &Silent, &mut told);
+    let error = run.await.unwrap_err();
 
     assert!(
         error.to_string().contains("another export of that day"),
@@ -239,4 +245,32 @@ async fn another_export_in_the_way_drops_nothing(fresh: Fresh) {
     );
     assert_eq!(days(&town).await, [first_day()]);
     assert!(file.exists());
+}
+
+async fn what_is_dropped_already_is_told_where_a_later_day_fails(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut later = crate::support::town::request(&["a3"], to(&["ada"]), None);
+    later.at = Some(saturday() + TimeDelta::days(3));
+    let app = town.process();
+    app.notify().accept(vec![later]).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+    let in_the_way = format!(
+        "{}.ndjson.zst",
+        Day::of(saturday() + TimeDelta::days(3)).collection()
+    );
+    std::fs::create_dir(folder.path().join(in_the_way)).unwrap();
+    let force = Request {
+        protection: Protection::Force,
+        ..request(Some(folder.path()))
+    };
+
+    let mut told = Vec::new();
+    let ended = app.archive().run(&force, &Silent, &mut told).await;
+
+    assert!(ended.is_err());
+    let told: Vec<Day> = told.iter().map(|report| report.day).collect();
+    assert_eq!(told, [first_day()]);
+    assert_eq!(days(&town).await.len(), 1);
 }

@@ -15,6 +15,7 @@ on_both_stores! {
     an_applications_objects_are_mapped
     events_brought_in_twice_are_accepted_once
     follows_may_name_people_by_number
+    a_reused_key_is_one_bad_line
 }
 
 fn file(folder: &Path, lines: &str) -> PathBuf {
@@ -179,4 +180,29 @@ async fn follows_may_name_people_by_number(fresh: Fresh) {
         fresh.followers(&key("artist:0"), None, 10).await.unwrap(),
         [user("0")]
     );
+}
+
+async fn a_reused_key_is_one_bad_line(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(
+        folder.path(),
+        r#"{"type": "ArtworkPublished", "object": "a1", "to": "ada", "key": "one"}
+{"type": "ArtworkPublished", "object": "a2", "to": "ada", "key": "one"}
+{"type": "ArtworkPublished", "object": "a3", "to": "ada", "key": "two"}
+"#,
+    );
+
+    let report = import(&town, Kind::Events, &path).await;
+
+    assert_eq!((report.taken, report.bad), (2, 1));
+    assert_eq!(report.bad_lines[0].line, 2);
+    assert!(
+        report.bad_lines[0]
+            .why
+            .contains("\"one\" was used for a different event"),
+        "{:?}",
+        report.bad_lines
+    );
+    assert_eq!(town.store.backlog().await.unwrap().pending, 2);
 }

@@ -2,6 +2,7 @@
 
 mod archive;
 mod digest;
+mod explain;
 mod fanout;
 mod import;
 mod old_writers;
