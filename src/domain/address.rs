@@ -42,6 +42,11 @@ impl Address {
         Ok(Self(text))
     }
 
+    /// Whether it is at a host that nobody has, as the address that is configured when nobody says one.
+    pub fn is_placeholder(&self) -> bool {
+        self.0.ends_with("@localhost.localdomain")
+    }
+
     /// The address itself: for the mailer's envelope and the store's record, and for nothing else.
     pub fn reveal(&self) -> &str {
         &self.0

@@ -28,22 +28,17 @@ pub fn tag(delivery: &DeliveryId) -> String {
 pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, String> {
     let tag = tag(&message.delivery);
     let content = message.filled();
-    let (_, domain) = sender
-        .from
-        .reveal()
-        .rsplit_once('@')
-        .ok_or("the sender's address has no @")?;
     let mut builder = lettre::Message::builder()
         .from(mailbox(&sender.from, Some(&sender.from_name))?)
         .to(mailbox(&message.to, message.to_name.as_deref())?)
         .subject(one_line(&content.subject))
         .date(date(message.at))
-        .message_id(Some(format!("<{tag}@{domain}>")));
+        .message_id(Some(message_id(&tag, sender)));
     if let Some(reply_to) = &sender.reply_to {
         builder = builder.reply_to(mailbox(reply_to, None)?);
     }
-    for (name, value) in &message.headers() {
-        builder = builder.raw_header(further(name, value)?);
+    for (name, value) in headers(message)? {
+        builder = builder.raw_header(HeaderValue::new(name, value));
     }
     let parts = MultiPart::alternative()
         .boundary(format!("tidings-{tag}"))
@@ -55,11 +50,18 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
     Ok(mail.formatted())
 }
 
+/// The `Message-ID` of what is known by this name, in the sender's domain.
+pub(super) fn message_id(name: &str, sender: &Sender) -> String {
+    let from = sender.from.reveal();
+    let domain = from.rsplit_once('@').map_or(from, |(_, domain)| domain);
+    format!("<{name}@{domain}>")
+}
+
 fn part(kind: ContentType, body: &str) -> SinglePart {
     SinglePart::builder().header(kind).body(body.to_owned())
 }
 
-fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, String> {
+pub(super) fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, String> {
     let parsed = address
         .reveal()
         .parse::<MailAddress>()
@@ -72,7 +74,7 @@ fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, String> {
 const MAX_HEADER_CHARS: usize = 240;
 
 /// Headers are one line: control characters become spaces, spaces do not pile up, and nothing poses as an encoded word.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let spaced: String = text
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -108,7 +110,16 @@ const OWN: [&str; 12] = [
 /// The longest line a mail may have (RFC 5322, 2.1.1), less room for the header's name.
 const MAX_HEADER_WORD: usize = 900;
 
-fn further(name: &str, value: &str) -> Result<HeaderValue, String> {
+/// The headers beside those every mail has, if they can stand in one.
+pub(super) fn headers(message: &Message) -> Result<Vec<(HeaderName, String)>, String> {
+    let headers = message.headers().into_iter();
+    headers
+        .map(|(name, value)| Ok((further(&name, &value)?, value)))
+        .collect()
+}
+
+/// The header's name, if it and the value can stand in a mail beside what it has anyway.
+fn further(name: &str, value: &str) -> Result<HeaderName, String> {
     let lower = name.to_ascii_lowercase();
     if !name.bytes().all(|b| b.is_ascii_graphic() && b != b':') {
         return Err(format!("{name:?} is no name of a header"));
@@ -126,9 +137,8 @@ fn further(name: &str, value: &str) -> Result<HeaderValue, String> {
             "the header {name} is longer than a mail's line may be"
         ));
     }
-    let name = HeaderName::new_from_ascii(name.to_owned())
-        .map_err(|_| format!("{name:?} is no name of a header"))?;
-    Ok(HeaderValue::new(name, value.to_owned()))
+    HeaderName::new_from_ascii(name.to_owned())
+        .map_err(|_| format!("{name:?} is no name of a header"))
 }
 
 #[cfg(test)]

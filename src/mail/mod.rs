@@ -2,10 +2,19 @@
 //!
 //! The rule (P5): an outcome says what is known, never what is hoped. A mailer answers for every message it was given, in
 //! order, and never panics or waits for ever. Only here are addresses revealed. [`outbox`] is the mailer that always
-//! works; `mime` is what it and SMTP write.
+//! works; `mime` is what it and [`smtp`] write; the providers stand on `http` and `letter`; [`pace`] keeps whoever it is from being called
+//! too often.
 
+mod http;
+mod letter;
+pub mod mailgun;
 mod mime;
 pub mod outbox;
+pub mod pace;
+pub mod postmark;
+pub mod resend;
+pub mod sendgrid;
+pub mod smtp;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +24,15 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::{Address, DeliveryId};
 
+pub use http::Account;
+pub use mailgun::Mailgun;
 pub use mime::tag;
 pub use outbox::Outbox;
+pub use pace::{Pace, Paced};
+pub use postmark::Postmark;
+pub use resend::Resend;
+pub use sendgrid::SendGrid;
+pub use smtp::{Relay, Security, Smtp};
 
 /// What a mail says, without whom it is for: people whose content is the same can share a call to the provider.
 ///

@@ -36,10 +36,12 @@ const FLOORS: &[(&str, &[&str])] = &[
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("actix_web", &["api"]),
     ("clap", &["cli"]),
+    ("governor", &["mail"]),
     ("indicatif", &["cli"]),
     ("lettre", &["mail"]),
     ("minijinja", &["render"]),
     ("mongodb", &["store/mongo"]),
+    ("reqwest", &["mail"]),
     ("rusqlite", &["store/sqlite"]),
 ];
 

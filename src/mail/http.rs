@@ -1,0 +1,318 @@
+//! One call to a provider's HTTP API: sent within bounds, and read for what it says.
+//!
+//! The rule (P5): a call ends in one of three ways, and they are never mixed up. It was surely not sent; it was answered; or it may have
+//! been sent and nobody knows. Nothing is repeated here: reqwest sends again only what its connection never took. Every request names its
+//! user agent and its types, as providers turn away those that do not. [`super::letter`] is what goes into the requests.
+
+use std::error::Error;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
+use reqwest::{Client, Method, Url, redirect};
+
+use super::{Outcome, Sender};
+use crate::domain::Secret;
+
+/// How a provider's API is reached, and what all its calls have in common.
+#[derive(Debug, Clone)]
+pub struct Account {
+    /// Where the API is, such as `https://api.resend.com`; each provider has its own, by region.
+    pub url: String,
+    pub key: Secret,
+    /// How long a call may take in all.
+    pub timeout: Duration,
+    /// The most messages of a call, if it is to be fewer than the provider takes.
+    pub per_call: Option<usize>,
+    /// What all mails are tagged with at the provider.
+    pub tags: Vec<String>,
+    pub sender: Sender,
+}
+
+impl Account {
+    /// The most messages of a call to a provider that takes so many.
+    pub(super) fn per_call(&self, most: usize) -> usize {
+        self.per_call.unwrap_or(most).clamp(1, most)
+    }
+}
+
+/// How a key is shown to a provider.
+pub(super) enum Proof {
+    Bearer,
+    /// HTTP Basic, under this user name.
+    Basic(&'static str),
+    Header(&'static str),
+}
+
+/// A client of one API.
+pub(super) struct Api {
+    client: Client,
+    base: String,
+    timeout: Duration,
+}
+
+/// What is sent.
+pub(super) struct Body {
+    pub kind: String,
+    pub bytes: Vec<u8>,
+}
+
+impl Body {
+    pub fn json(value: &serde_json::Value) -> Self {
+        Self {
+            kind: "application/json".into(),
+            bytes: value.to_string().into_bytes(),
+        }
+    }
+}
+
+/// What came of a call.
+pub(super) enum Reply {
+    /// There was no connection, so nothing was sent.
+    NotSent {
+        reason: String,
+    },
+    /// It may have arrived, and no answer came.
+    Unanswered {
+        reason: String,
+    },
+    Answered(Answer),
+}
+
+/// An answer of the provider.
+pub(super) struct Answer {
+    pub status: u16,
+    headers: HeaderMap,
+    /// `None` if it could not be read to its end.
+    body: Option<Vec<u8>>,
+}
+
+/// Longer answers are not read: the longest that a provider gives to a full call is a tenth of it.
+const MOST_BYTES: usize = 2 * 1024 * 1024;
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long an unused connection is kept: less than any provider does, so that none is closed just as it is written to.
+const IDLE: Duration = Duration::from_secs(10);
+
+impl Api {
+    /// A client that shows this account's key. Fails where the key cannot stand in a header, or this machine has no certificates.
+    pub fn new(account: &Account, proof: &Proof) -> Result<Self, String> {
+        // Whoever came first has chosen one, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (name, value) = match proof {
+            Proof::Bearer => (AUTHORIZATION, format!("Bearer {}", account.key.expose())),
+            Proof::Basic(user) => {
+                let pair = format!("{user}:{}", account.key.expose());
+                (AUTHORIZATION, format!("Basic {}", STANDARD.encode(pair)))
+            }
+            Proof::Header(name) => (
+                HeaderName::from_static(name),
+                account.key.expose().to_owned(),
+            ),
+        };
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| "mail.key holds a character that no key has".to_owned())?;
+        value.set_sensitive(true);
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let client = Client::builder()
+            .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
+            .default_headers(headers)
+            .connect_timeout(CONNECT.min(account.timeout))
+            .timeout(account.timeout)
+            .pool_idle_timeout(IDLE)
+            .redirect(redirect::Policy::none())
+            .build()
+            .map_err(|error| format!("no HTTPS client can be made: {}", chain(&error)))?;
+        let base = account.url.trim_end_matches('/').to_owned();
+        Url::parse(&base).map_err(|error| format!("mail.url {base:?} is no address: {error}"))?;
+        Ok(Self {
+            client,
+            base,
+            timeout: account.timeout,
+        })
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.call(Method::GET, path, &[], None).await
+    }
+
+    pub async fn post(&self, path: &str, headers: &[(&'static str, &str)], body: Body) -> Reply {
+        self.call(Method::POST, path, headers, Some(body)).await
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        body: Option<Body>,
+    ) -> Reply {
+        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, body.kind).body(body.bytes);
+        }
+        match request.send().await {
+            Ok(response) => Reply::Answered(read(response).await),
+            Err(error) if error.is_connect() || error.is_builder() => Reply::NotSent {
+                reason: format!("no connection: {}", chain(&error.without_url())),
+            },
+            Err(error) if error.is_timeout() => Reply::Unanswered {
+                reason: format!("no answer within {} s", self.timeout.as_secs_f32()),
+            },
+            Err(error) => Reply::Unanswered {
+                reason: format!("no answer: {}", chain(&error.without_url())),
+            },
+        }
+    }
+}
+
+async fn read(mut response: reqwest::Response) -> Answer {
+    let status = response.status().as_u16();
+    let headers = response.headers().clone();
+    let mut bytes = Vec::new();
+    let body = loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if bytes.len() + chunk.len() <= MOST_BYTES => {
+                bytes.extend_from_slice(&chunk);
+            }
+            Ok(None) => break Some(bytes),
+            Ok(Some(_)) | Err(_) => break None,
+        }
+    };
+    Answer {
+        status,
+        headers,
+        body,
+    }
+}
+
+/// The longest a provider's word is taken for; a later reset is asked about again.
+const MOST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok().map(str::trim)
+    }
+
+    /// What it says, if it is what we understand.
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(self.body.as_deref()?).ok()
+    }
+
+    /// Status and body, for people.
+    pub fn said(&self) -> String {
+        let body = String::from_utf8_lossy(self.body.as_deref().unwrap_or_default());
+        words(&format!("{} {body}", self.status))
+    }
+
+    /// How long to wait before the next call, where a header says so: as seconds or a date (`Retry-After`), as seconds
+    /// (`RateLimit-Reset`), or as a moment in seconds or milliseconds (`X-RateLimit-Reset`). Moments are measured by the answer's own `Date`,
+    /// so nobody's clock needs to be right.
+    pub fn wait(&self) -> Option<Duration> {
+        let seconds = |text: &str| text.parse::<f64>().ok().filter(|s| *s >= 0.0);
+        let now = self.header(DATE.as_str()).and_then(moment);
+        let until = |then: f64| now.map(|now| (then - now).max(0.0));
+        let retry_after = self
+            .header(RETRY_AFTER.as_str())
+            .and_then(|text| seconds(text).or_else(|| until(moment(text)?)));
+        let reset = || self.header("ratelimit-reset").and_then(seconds);
+        let x_reset = || {
+            let at = self.header("x-ratelimit-reset").and_then(seconds)?;
+            // Milliseconds of our days have thirteen digits, seconds ten; anything shorter is no moment.
+            match at {
+                at if at >= 1e11 => until(at / 1e3),
+                at if at >= 1e8 => until(at),
+                at => Some(at),
+            }
+        };
+        let wait = retry_after.or_else(reset).or_else(x_reset)?;
+        Some(Duration::from_secs_f64(wait.min(MOST_WAIT.as_secs_f64())))
+    }
+}
+
+fn moment(text: &str) -> Option<f64> {
+    let date = chrono::DateTime::parse_from_rfc2822(text).ok()?;
+    Some(date.timestamp() as f64)
+}
+
+/// One outcome for all messages of a call. What would be one message's fault may be another's where there are several.
+pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
+    let outcome = match outcome {
+        Outcome::Refused { reason } | Outcome::Undeliverable { reason } if messages > 1 => {
+            Outcome::RefusedTogether { reason }
+        }
+        other => other,
+    };
+    vec![outcome; messages]
+}
+
+/// The outcomes of a call: `judge` reads the answer, if there is one.
+pub(super) fn outcomes(
+    reply: Reply,
+    messages: usize,
+    judge: impl FnOnce(&Answer) -> Vec<Outcome>,
+) -> Vec<Outcome> {
+    match reply {
+        Reply::NotSent { reason } => vec![
+            Outcome::TryLater {
+                reason,
+                after: None,
+            };
+            messages
+        ],
+        Reply::Unanswered { reason } => vec![Outcome::Unknown { reason }; messages],
+        Reply::Answered(answer) => judge(&answer),
+    }
+}
+
+/// The answer to a question, or why there is none.
+pub(super) fn answered(reply: Reply) -> Result<Answer, String> {
+    match reply {
+        Reply::NotSent { reason } | Reply::Unanswered { reason } => Err(reason),
+        Reply::Answered(answer) => Ok(answer),
+    }
+}
+
+/// A provider's own words for the ledger: on one line, short, and without addresses and links, which it may quote.
+pub(super) fn words(text: &str) -> String {
+    const MOST_CHARS: usize = 240;
+    let mask = |word: &str| {
+        if word.contains('@') {
+            "(address)".to_owned()
+        } else if word.contains("://") {
+            "(link)".to_owned()
+        } else {
+            word.replace(char::is_control, "")
+        }
+    };
+    let text: Vec<String> = text.split_whitespace().map(mask).collect();
+    let text = text.join(" ");
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// An error and its causes on one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut lines = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        lines.push(error.to_string());
+        cause = error.source();
+    }
+    lines.dedup();
+    words(&lines.join(": "))
+}
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+pub(super) mod tests;

@@ -1,0 +1,166 @@
+//! What answers are read for, and what is never said on; the calls themselves are tested on a real server, in `tests/all/mail`.
+
+use std::sync::Arc;
+
+use chrono::DateTime;
+
+use super::super::{Content, Message, Personal, UNSUBSCRIBE_PLACE};
+use super::*;
+use crate::domain::{Address, DeliveryId};
+
+/// An answer as a provider would give it, at noon of 22 April 2014 by its own clock.
+pub fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
+    let mut all = HeaderMap::new();
+    all.insert(
+        DATE,
+        HeaderValue::from_static("Tue, 22 Apr 2014 12:00:00 GMT"),
+    );
+    for (name, value) in headers {
+        all.insert(*name, value.parse().unwrap());
+    }
+    Answer {
+        status,
+        headers: all,
+        body: Some(body.as_bytes().to_vec()),
+    }
+}
+
+/// An account whose sender is "Art & Co." and wants answers elsewhere.
+pub fn account() -> Account {
+    Account {
+        url: "http://127.0.0.1:9".into(),
+        key: Secret::new("key-1"),
+        timeout: Duration::from_secs(5),
+        per_call: None,
+        tags: vec!["digest".into()],
+        sender: Sender {
+            from: Address::new("digest@art.example").unwrap(),
+            from_name: "Art & Co.".into(),
+            reply_to: Some(Address::new("hello@art.example").unwrap()),
+        },
+    }
+}
+
+/// A mail to this person, with links of their own.
+pub fn mail(person: &str, subject: &str) -> Message {
+    let base = format!("https://x.example/u/{person}");
+    Message {
+        delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
+        to: Address::new(format!("{person}@example.org")).unwrap(),
+        to_name: Some(format!("{person}, the \"first\"")),
+        content: Arc::new(Content {
+            subject: subject.into(),
+            html: format!("<p>{subject}</p><a href=\"{UNSUBSCRIBE_PLACE}\">stop</a>"),
+            text: format!("{subject}\n\n{UNSUBSCRIBE_PLACE}\n"),
+        }),
+        personal: Some(Personal {
+            preferences: format!("{base}/preferences"),
+            unsubscribe: base,
+        }),
+        further: vec![("Feedback-ID".into(), "weekly:tidings".into())],
+        at: DateTime::UNIX_EPOCH,
+    }
+}
+
+/// The kind of an outcome, and how many seconds it asks to wait.
+pub fn kind(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Accepted { provider_id } => format!("accepted as {provider_id}"),
+        Outcome::Refused { .. } => "refused".into(),
+        Outcome::RefusedTogether { .. } => "refused together".into(),
+        Outcome::Undeliverable { .. } => "undeliverable".into(),
+        Outcome::TryLater { after: None, .. } => "later".into(),
+        Outcome::TryLater {
+            after: Some(after), ..
+        } => format!("later, in {} s", after.as_secs_f32()),
+        Outcome::Stop { .. } => "stop".into(),
+        Outcome::Unknown { .. } => "unknown".into(),
+    }
+}
+
+#[test]
+fn the_wait_is_read_in_every_form_that_providers_write_it_in() {
+    let noon = 1_398_168_000_u64;
+    let seconds = (noon + 7).to_string();
+    let milliseconds = ((noon + 7) * 1000).to_string();
+    for (name, value, expected) in [
+        ("retry-after", "2", 2.0),
+        ("retry-after", "0.5", 0.5),
+        ("retry-after", "Tue, 22 Apr 2014 12:00:09 GMT", 9.0),
+        ("retry-after", "Tue, 22 Apr 2014 11:00:00 GMT", 0.0),
+        ("ratelimit-reset", "3", 3.0),
+        ("x-ratelimit-reset", &*seconds, 7.0),
+        ("x-ratelimit-reset", &*milliseconds, 7.0),
+        ("x-ratelimit-reset", "30", 30.0),
+        // Nobody is believed for longer than a day.
+        ("retry-after", "99999999", 86_400.0),
+    ] {
+        let wait = answer(429, &[(name, value)], "").wait();
+        assert_eq!(
+            wait,
+            Some(Duration::from_secs_f64(expected)),
+            "{name}: {value}"
+        );
+    }
+    for (name, value) in [
+        ("retry-after", "soon"),
+        ("retry-after", "-1"),
+        ("x-other", "2"),
+    ] {
+        assert_eq!(
+            answer(429, &[(name, value)], "").wait(),
+            None,
+            "{name}: {value}"
+        );
+    }
+}
+
+#[test]
+fn the_plainest_signal_is_the_one_that_counts() {
+    let headers = [
+        ("x-ratelimit-reset", "30"),
+        ("ratelimit-reset", "20"),
+        ("retry-after", "2"),
+    ];
+    assert_eq!(
+        answer(429, &headers, "").wait(),
+        Some(Duration::from_secs(2))
+    );
+}
+
+#[test]
+fn a_providers_words_are_kept_without_addresses_and_links() {
+    let said = words(
+        "Found inactive\r\naddresses: Ada <ada@example.org>, see\thttps://x.example/u/token now",
+    );
+    assert_eq!(
+        said,
+        "Found inactive addresses: Ada (address) see (link) now"
+    );
+    assert_eq!(words(&"é".repeat(1000)).chars().count(), 241);
+}
+
+#[test]
+fn what_is_one_mails_fault_alone_may_be_anothers_among_several() {
+    let refused = || Outcome::Refused {
+        reason: "no".into(),
+    };
+    assert_eq!(all(refused(), 1), [refused()]);
+    assert_eq!(kind(&all(refused(), 2)[1]), "refused together");
+    let stop = Outcome::Stop {
+        reason: "key".into(),
+    };
+    assert_eq!(all(stop.clone(), 2), [stop.clone(), stop]);
+}
+
+#[test]
+fn a_key_that_cannot_be_one_is_found_before_the_first_call() {
+    let bad = |change: fn(&mut Account)| {
+        let mut account = account();
+        change(&mut account);
+        Api::new(&account, &Proof::Bearer).err().unwrap()
+    };
+    let key = bad(|account| account.key = Secret::new("two\nlines"));
+    assert_eq!(key, "mail.key holds a character that no key has");
+    assert!(bad(|account| account.url = "nowhere".into()).contains("is no address"));
+}

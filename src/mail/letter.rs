@@ -1,0 +1,167 @@
+//! Messages made ready for a provider's API, and how they are cut into calls.
+//!
+//! The rule: what cannot be a mail is refused here, alone, before it could spoil a call for others. Recipients who share a call share the
+//! content and nothing else: the API fills in each one's links, and no one sees another's address. Cutting keeps the order, and the same
+//! messages are always cut the same way.
+
+use std::collections::{HashMap, HashSet};
+
+use super::mime::{headers, mailbox, message_id, one_line, tag};
+use super::{Content, Message, Outcome, Sender};
+
+/// A message that can be a mail, with what every API asks for.
+pub(super) struct Letter<'a> {
+    pub message: &'a Message,
+    /// What the provider keeps with the mail and repeats in its events.
+    pub tag: String,
+    /// Name and address, quoted as RFC 5322 wants it.
+    pub to: String,
+    pub subject: String,
+    /// Further headers, and the one-click unsubscribe with this person's link.
+    pub headers: Vec<(String, String)>,
+}
+
+impl<'a> Letter<'a> {
+    /// The letter of a message, or why it cannot be one.
+    fn new(message: &'a Message) -> Result<Self, String> {
+        let content = &message.content;
+        if content.html.is_empty() && content.text.is_empty() {
+            return Err("the mail says nothing".into());
+        }
+        let headers = headers(message)?.into_iter();
+        Ok(Self {
+            message,
+            tag: tag(&message.delivery),
+            to: mailbox(&message.to, message.to_name.as_deref())?.to_string(),
+            subject: one_line(&content.subject),
+            headers: headers
+                .map(|(name, value)| (name.to_string(), value))
+                .collect(),
+        })
+    }
+
+    /// All headers that an API sets as they are: these and the mail's own `Message-ID`.
+    pub fn all_headers(&self, sender: &Sender) -> Vec<(String, String)> {
+        let mut headers = self.headers.clone();
+        headers.push(("Message-ID".into(), message_id(&self.tag, sender)));
+        headers
+    }
+
+    pub fn address(&self) -> &'a str {
+        self.message.to.reveal()
+    }
+}
+
+/// The sender's name and address, quoted.
+pub(super) fn from(sender: &Sender) -> Result<String, String> {
+    Ok(mailbox(&sender.from, Some(&sender.from_name))?.to_string())
+}
+
+/// The letters of a call, and why some messages are none.
+pub(super) struct Letters<'a> {
+    pub ready: Vec<Letter<'a>>,
+    /// A place for each message: why it is no letter.
+    refused: Vec<Option<String>>,
+}
+
+impl<'a> Letters<'a> {
+    pub fn of(messages: &'a [Message]) -> Self {
+        let mut ready = Vec::with_capacity(messages.len());
+        let mut refused = Vec::with_capacity(messages.len());
+        for message in messages {
+            match Letter::new(message) {
+                Ok(letter) => {
+                    ready.push(letter);
+                    refused.push(None);
+                }
+                Err(reason) => refused.push(Some(reason)),
+            }
+        }
+        Self { ready, refused }
+    }
+
+    /// The outcomes of all messages, in their order, from those of the ready ones.
+    pub fn outcomes(self, ready: Vec<Outcome>) -> Vec<Outcome> {
+        let mut ready = ready.into_iter();
+        let merged = self.refused.into_iter().map(|refused| match refused {
+            Some(reason) => Outcome::Refused { reason },
+            None => ready.next().unwrap_or_else(|| Outcome::Unknown {
+                reason: "the provider did not answer for it".into(),
+            }),
+        });
+        merged.collect()
+    }
+}
+
+/// Calls of at most so many messages, and of at most so many bytes of content unless one message alone is longer.
+pub(super) fn cut(messages: &[Message], most: usize, most_bytes: usize) -> Vec<Vec<usize>> {
+    let mut calls: Vec<Vec<usize>> = Vec::new();
+    let mut bytes = 0;
+    for (place, message) in messages.iter().enumerate() {
+        let content = &message.content;
+        let long = content.subject.len() + content.html.len() + content.text.len();
+        match calls.last_mut() {
+            Some(call) if call.len() < most && bytes + long <= most_bytes => {
+                call.push(place);
+                bytes += long;
+            }
+            _ => {
+                calls.push(vec![place]);
+                bytes = long;
+            }
+        }
+    }
+    calls
+}
+
+/// What messages of a shared call have in common.
+#[derive(PartialEq, Eq, Hash)]
+struct Common<'a> {
+    content: &'a Content,
+    further: &'a [(String, String)],
+    /// Which headers come of the personal links; `None` without any.
+    one_click: Option<bool>,
+}
+
+impl<'a> Common<'a> {
+    fn of(message: &'a Message) -> Self {
+        let links = message.personal.as_ref();
+        Self {
+            content: &message.content,
+            further: &message.further,
+            one_click: links.map(|links| links.unsubscribe.starts_with("https://")),
+        }
+    }
+}
+
+/// Calls of at most so many messages with the same content, each address once in a call. Calls are in the order of their first messages.
+pub(super) fn share(messages: &[Message], most: usize) -> Vec<Vec<usize>> {
+    struct Open {
+        call: usize,
+        addresses: HashSet<String>,
+    }
+    let mut calls: Vec<Vec<usize>> = Vec::new();
+    let mut open: HashMap<Common<'_>, Open> = HashMap::new();
+    for (place, message) in messages.iter().enumerate() {
+        let address = message.to.reveal().to_lowercase();
+        match open.get_mut(&Common::of(message)) {
+            Some(Open { call, addresses })
+                if calls[*call].len() < most && !addresses.contains(&address) =>
+            {
+                calls[*call].push(place);
+                addresses.insert(address);
+            }
+            _ => {
+                let addresses = HashSet::from([address]);
+                let call = calls.len();
+                calls.push(vec![place]);
+                open.insert(Common::of(message), Open { call, addresses });
+            }
+        }
+    }
+    calls
+}
+
+#[cfg(test)]
+#[path = "letter_tests.rs"]
+mod tests;

@@ -1,0 +1,83 @@
+//! What cutting promises: everybody once, in order, within bounds; a call is shared only by those who get the same content.
+
+use std::sync::Arc;
+
+use super::super::http::tests::{kind, mail};
+use super::*;
+use crate::domain::Address;
+
+fn mails(people: &[(&str, &str)]) -> Vec<Message> {
+    people
+        .iter()
+        .map(|(person, subject)| mail(person, subject))
+        .collect()
+}
+
+#[test]
+fn calls_are_cut_by_number_and_by_length() {
+    let five = mails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("e", "x")]);
+    let content = &five[0].content;
+    let one = content.subject.len() + content.html.len() + content.text.len();
+
+    assert_eq!(cut(&five, 2, usize::MAX), [vec![0, 1], vec![2, 3], vec![4]]);
+    assert_eq!(cut(&five, 100, 3 * one), [vec![0, 1, 2], vec![3, 4]]);
+    // A mail that is too long by itself is for the provider to refuse.
+    assert_eq!(cut(&five[..2], 100, 1), [vec![0], vec![1]]);
+    assert!(cut(&[], 2, 2).is_empty());
+}
+
+#[test]
+fn who_gets_the_same_content_shares_a_call_in_order() {
+    let mails = mails(&[("a", "x"), ("b", "y"), ("c", "x"), ("d", "y"), ("e", "x")]);
+
+    assert_eq!(share(&mails, 1000), [vec![0, 2, 4], vec![1, 3]]);
+    assert_eq!(share(&mails, 2), [vec![0, 2], vec![1, 3], vec![4]]);
+}
+
+#[test]
+fn an_address_stands_in_a_call_once_however_it_is_written() {
+    let mut mails = mails(&[("ada", "x"), ("ben", "x"), ("eve", "x")]);
+    mails[2].to = Address::new("ADA@example.org").unwrap();
+
+    assert_eq!(share(&mails, 1000), [vec![0, 1], vec![2]]);
+}
+
+#[test]
+fn other_headers_are_another_call() {
+    let mut mails = mails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x")]);
+    mails[1].further.clear();
+    mails[2].personal = None;
+    if let Some(links) = &mut mails[3].personal {
+        links.unsubscribe = "http://127.0.0.1/u/d".into();
+    }
+
+    assert_eq!(share(&mails, 1000), [vec![0], vec![1], vec![2], vec![3]]);
+}
+
+#[test]
+fn a_message_that_cannot_be_a_mail_is_refused_alone() {
+    let mut mails = mails(&[("a", "x"), ("b", "x"), ("c", "x")]);
+    mails[1].further.push(("Subject".into(), "another".into()));
+    mails[2].content = Arc::new(Content {
+        subject: "x".into(),
+        html: String::new(),
+        text: String::new(),
+    });
+    let letters = Letters::of(&mails);
+    assert_eq!(letters.ready.len(), 1);
+    let accepted = Outcome::Accepted {
+        provider_id: "1".into(),
+    };
+
+    let outcomes = letters.outcomes(vec![accepted]);
+
+    let kinds: Vec<_> = outcomes.iter().map(kind).collect();
+    assert_eq!(kinds, ["accepted as 1", "refused", "refused"]);
+}
+
+#[test]
+fn whom_the_provider_forgot_is_unknown() {
+    let mails = mails(&[("a", "x")]);
+    let outcomes = Letters::of(&mails).outcomes(Vec::new());
+    assert_eq!(kind(&outcomes[0]), "unknown");
+}

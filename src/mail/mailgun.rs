@@ -1,0 +1,392 @@
+//! Mailgun: one content a call, with the variables of up to a thousand recipients.
+//!
+//! The rule (P2, P5): Mailgun shows every recipient all others unless each has variables, so each has. What looks like a variable in what a
+//! mail says is made to look different, so nobody's words are replaced. A call's `Message-Id` is made of its reference, and Mailgun can be
+//! asked by it what it took. `docs/decisions/0006-providers.md` says where its rules are written.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::http::{Account, Answer, Api, Body, Proof, all, answered, outcomes, words};
+use super::letter::{Letter, Letters, from, share};
+use super::mime::tag;
+use super::{
+    Answer as Found, Certainty, Mailer, Message, Outcome, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE,
+};
+use crate::domain::DeliveryId;
+
+/// Where the API is.
+pub const URL: &str = "https://api.mailgun.net";
+/// Where it is for domains in the European Union.
+pub const URL_EU: &str = "https://api.eu.mailgun.net";
+
+/// The most recipients of a call.
+pub(super) const MOST: usize = 1000;
+/// How long to wait when the account has to be paid for.
+const UNPAID: Duration = Duration::from_secs(60 * 60);
+/// Events a page holds at most.
+const PAGE: usize = 300;
+/// The most pages that are read for a call, which has an accepted event for each recipient.
+const MOST_PAGES: usize = 2 + MOST / PAGE;
+
+/// A domain at Mailgun.
+pub struct Mailgun {
+    account: Account,
+    api: Api,
+    domain: String,
+    from: String,
+}
+
+#[derive(Deserialize)]
+struct Queued {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Fault {
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct Domain {
+    domain: State,
+}
+
+#[derive(Deserialize)]
+struct State {
+    state: String,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Event>,
+    paging: Paging,
+}
+
+#[derive(Deserialize)]
+struct Paging {
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    message: EventMessage,
+    #[serde(rename = "user-variables", default)]
+    variables: HashMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct EventMessage {
+    headers: EventHeaders,
+}
+
+#[derive(Deserialize)]
+struct EventHeaders {
+    #[serde(rename = "message-id")]
+    message_id: String,
+}
+
+impl Mailgun {
+    pub fn new(account: Account, domain: &str) -> Result<Self, String> {
+        Ok(Self {
+            api: Api::new(&account, &Proof::Basic("api"))?,
+            from: from(&account.sender)?,
+            account,
+            domain: domain.to_owned(),
+        })
+    }
+
+    /// The id of the mails of a call, without the brackets.
+    fn message_id(&self, reference: &str) -> String {
+        format!("{reference}@{}", self.domain)
+    }
+
+    /// The fields of the call that mails these letters, which have their content in common.
+    fn fields(&self, reference: &str, letters: &[Letter<'_>]) -> Vec<(String, String)> {
+        let first = &letters[0];
+        let content = &first.message.content;
+        let mut fields = Vec::with_capacity(letters.len() + 16);
+        let mut add = |name: &str, value: String| fields.push((name.to_owned(), value));
+        add("from", self.from.clone());
+        for letter in letters {
+            add("to", as_text(&letter.to));
+        }
+        add("subject", as_text(&first.subject));
+        if !content.text.is_empty() {
+            add("text", with_variables(&as_text(&content.text)));
+        }
+        if !content.html.is_empty() {
+            add("html", with_variables(&as_html(&content.html)));
+        }
+        if let Some(reply_to) = &self.account.sender.reply_to {
+            add("h:Reply-To", reply_to.reveal().to_owned());
+        }
+        add("h:Message-Id", format!("<{}>", self.message_id(reference)));
+        for (name, value) in &first.headers {
+            let value = match name.as_str() {
+                "List-Unsubscribe" => format!("<{UNSUBSCRIBE}>"),
+                _ => value.clone(),
+            };
+            add(&format!("h:{name}"), value);
+        }
+        add("v:delivery", "%recipient.delivery%".into());
+        for tag in &self.account.tags {
+            add("o:tag", tag.clone());
+        }
+        add("o:tracking", "no".into());
+        let variables: Map<String, Value> = letters
+            .iter()
+            .map(|letter| (letter.address().to_owned(), variables(letter)))
+            .collect();
+        add("recipient-variables", Value::Object(variables).to_string());
+        fields
+    }
+
+    /// The accepted events of a call, by our names for the deliveries.
+    async fn accepted(&self, message_id: &str) -> Result<Vec<String>, String> {
+        let events = format!("/v3/{}/events", self.domain);
+        let asked = message_id.replace('@', "%40");
+        let mut path = format!("{events}?event=accepted&limit={PAGE}&message-id={asked}");
+        let mut tags = Vec::new();
+        for _ in 0..MOST_PAGES {
+            let answer = answered(self.api.get(&path).await)?;
+            if answer.status != 200 {
+                return Err(format!("Mailgun: {}", said(&answer)));
+            }
+            let unreadable = || "Mailgun's list of events cannot be read".to_owned();
+            let page: Page = answer.json().ok_or_else(unreadable)?;
+            let read = page.items.len();
+            for event in page.items {
+                tags.push(tag_of(event, message_id)?);
+            }
+            if read < PAGE {
+                return Ok(tags);
+            }
+            // Only the page is taken from it, not where it is: our key goes nowhere else.
+            let next = page.paging.next.unwrap_or_default();
+            let at = next.find(&events).ok_or_else(unreadable)?;
+            path = next[at..].to_owned();
+        }
+        Err("Mailgun's list of events does not end".into())
+    }
+}
+
+/// The delivery an event is of, if it is of this call.
+fn tag_of(event: Event, message_id: &str) -> Result<String, String> {
+    let id = event.message.headers.message_id;
+    if id.trim_matches(['<', '>']) != message_id {
+        return Err("Mailgun listed events that were not asked for".into());
+    }
+    match event.variables.get("delivery") {
+        Some(Value::String(tag)) => Ok(tag.clone()),
+        _ => Err("Mailgun listed an event that names no delivery".into()),
+    }
+}
+
+const UNSUBSCRIBE: &str = "%recipient.unsubscribe%";
+const PREFERENCES: &str = "%recipient.preferences%";
+
+fn variables(letter: &Letter<'_>) -> Value {
+    let mut variables = json!({ "delivery": letter.tag });
+    if let Some(links) = &letter.message.personal {
+        variables["unsubscribe"] = links.unsubscribe.as_str().into();
+        variables["preferences"] = links.preferences.as_str().into();
+    }
+    variables
+}
+
+fn with_variables(text: &str) -> String {
+    text.replace(UNSUBSCRIBE_PLACE, UNSUBSCRIBE)
+        .replace(PREFERENCES_PLACE, PREFERENCES)
+}
+
+/// What Mailgun's variables begin with, after the `%`.
+const VARIABLES: [&str; 4] = [
+    "recipient",
+    "unsubscribe",
+    "mailing_list",
+    "tag_unsubscribe",
+];
+
+/// The text with each `%` that could begin a variable replaced.
+fn without_variables(text: &str, instead: &str) -> String {
+    let mut parts = text.split('%');
+    let mut safe = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let begins = |name: &str| {
+            let start = part.as_bytes().get(..name.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        safe.push_str(if VARIABLES.iter().any(|name| begins(name)) {
+            instead
+        } else {
+            "%"
+        });
+        safe.push_str(part);
+    }
+    safe
+}
+
+/// HTML that reads the same and holds no variable.
+fn as_html(html: &str) -> String {
+    without_variables(html, "&#37;")
+}
+
+/// Text that looks the same and holds no variable: a word joiner has no width.
+fn as_text(text: &str) -> String {
+    without_variables(text, "%\u{2060}")
+}
+
+/// Fields as `multipart/form-data` (RFC 7578). The boundary is the same for the same fields.
+fn form(reference: &str, fields: &[(String, String)]) -> Body {
+    let mut boundary = format!("tidings-{reference}");
+    while fields.iter().any(|(_, value)| value.contains(&boundary)) {
+        boundary.push('-');
+    }
+    let mut text = String::new();
+    for (name, value) in fields {
+        text.push_str(&format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+        ));
+    }
+    text.push_str(&format!("--{boundary}--\r\n"));
+    Body {
+        kind: format!("multipart/form-data; boundary={boundary}"),
+        bytes: text.into_bytes(),
+    }
+}
+
+#[async_trait]
+impl Mailer for Mailgun {
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        share(messages, self.account.per_call(MOST))
+    }
+
+    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
+        let letters = Letters::of(messages);
+        let mails = letters.ready.len();
+        if mails == 0 {
+            return letters.outcomes(Vec::new());
+        }
+        let body = form(reference, &self.fields(reference, &letters.ready));
+        let path = format!("/v3/{}/messages", self.domain);
+        let reply = self.api.post(&path, &[], body).await;
+        letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
+    }
+
+    fn certainty(&self) -> Certainty {
+        Certainty::Ask
+    }
+
+    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Found> {
+        let message_id = self.message_id(reference);
+        let tags = match self.accepted(&message_id).await {
+            Ok(tags) => tags,
+            Err(reason) => return vec![Found::Silent { reason }; deliveries.len()],
+        };
+        let found = |delivery: &DeliveryId| {
+            if tags.contains(&tag(delivery)) {
+                return Found::Taken {
+                    provider_id: message_id.clone(),
+                };
+            }
+            if tags.is_empty() {
+                return Found::NotTaken;
+            }
+            // A call is taken as a whole, so this one was; its event has not been written yet.
+            let reason = "Mailgun took the call, and does not list this mail yet".into();
+            Found::Silent { reason }
+        };
+        deliveries.iter().map(found).collect()
+    }
+
+    async fn check(&self) -> Result<String, String> {
+        let domain = &self.domain;
+        let answer = answered(self.api.get(&format!("/v4/domains/{domain}")).await)?;
+        let state = answer.json::<Domain>().map(|found| found.domain.state);
+        match (answer.status, state.as_deref()) {
+            (200, Some("active")) => Ok(format!("Mailgun knows the key, and {domain} is active")),
+            (200, Some(state)) => Err(format!(
+                "Mailgun knows the key, but {domain} is {}; finish its DNS records at Mailgun",
+                words(state)
+            )),
+            (401 | 403, _) => Err(format!(
+                "Mailgun turned the key away ({}); put an API key of the account into mail.key (a sending key can send, but not be checked)",
+                said(&answer)
+            )),
+            (404, _) => Err(format!(
+                "Mailgun does not know {domain}; set mail.domain to a domain of the account, and mail.region to where it is"
+            )),
+            _ => Err(format!(
+                "Mailgun answered {}; is mail.url right?",
+                said(&answer)
+            )),
+        }
+    }
+
+    fn name(&self) -> &str {
+        "mailgun"
+    }
+}
+
+fn said(answer: &Answer) -> String {
+    match answer.json::<Fault>() {
+        Some(fault) => words(&format!("{} {}", answer.status, fault.message)),
+        None => answer.said(),
+    }
+}
+
+/// What an answer means for the mails of its call.
+fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
+    let reason = format!("Mailgun: {}", said(answer));
+    let wait = answer.wait().or_else(|| wait_in(&reason));
+    let outcome = match answer.status {
+        200..300 => match answer.json::<Queued>() {
+            Some(Queued { id }) if !id.is_empty() => Outcome::Accepted {
+                // Its events name it without the brackets.
+                provider_id: id.trim_matches(['<', '>']).to_owned(),
+            },
+            _ => Outcome::Unknown {
+                reason: format!(
+                    "Mailgun answered {}, but not with the id of a mail",
+                    answer.status
+                ),
+            },
+        },
+        429 | 500 | 502..=504 => Outcome::TryLater {
+            reason,
+            after: wait,
+        },
+        402 => Outcome::TryLater {
+            reason,
+            after: wait.or(Some(UNPAID)),
+        },
+        // Some gateway's answer, not Mailgun's: behind it the call may have been made.
+        501.. => Outcome::Unknown { reason },
+        300..=399 | 401 | 403 | 404 | 405 => Outcome::Stop { reason },
+        _ => Outcome::Refused { reason },
+    };
+    all(outcome, mails)
+}
+
+/// The wait that Mailgun writes into its message: "… try again after 30 seconds".
+fn wait_in(text: &str) -> Option<Duration> {
+    let (_, rest) = text.split_once("try again after ")?;
+    let (number, unit) = rest.split_once(' ')?;
+    let number: u64 = number.parse().ok()?;
+    let seconds = match unit {
+        unit if unit.starts_with("second") => 1,
+        unit if unit.starts_with("minute") => 60,
+        unit if unit.starts_with("hour") => 3600,
+        _ => return None,
+    };
+    Some(Duration::from_secs(number.checked_mul(seconds)?))
+}
+
+#[cfg(test)]
+#[path = "mailgun_tests.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+//! Resend: up to a hundred mails a call, all of them or none, under an idempotency key.
+//!
+//! The rule (P2, P5): the call's reference is its `Idempotency-Key`, and nothing in the body changes from one try to the next, so a call
+//! whose answer was lost is made again and mails nothing twice, for a day. `docs/decisions/0006-providers.md` says where its rules are written.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::http::{Account, Answer, Api, Body, Proof, all, answered, outcomes, words};
+use super::letter::{Letter, Letters, cut, from};
+use super::{Certainty, Mailer, Message, Outcome};
+
+/// Where the API is.
+pub const URL: &str = "https://api.resend.com";
+
+/// The most mails of a call.
+pub(super) const MOST: usize = 100;
+/// The most content of a call; Resend takes 40 MB, and quoting makes it longer.
+const MOST_BYTES: usize = 20_000_000;
+/// Keys are kept for 24 hours; an hour is left for slow clocks and slow calls.
+const KEPT: Duration = Duration::from_secs(23 * 60 * 60);
+/// How long to wait when a quota is used up.
+const QUOTA: Duration = Duration::from_secs(60 * 60);
+
+/// A Resend account.
+pub struct Resend {
+    account: Account,
+    api: Api,
+    from: String,
+}
+
+#[derive(Deserialize)]
+struct Taken {
+    data: Vec<Id>,
+}
+
+#[derive(Deserialize)]
+struct Id {
+    id: String,
+}
+
+#[derive(Deserialize, Default)]
+struct Fault {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Resend {
+    pub fn new(account: Account) -> Result<Self, String> {
+        Ok(Self {
+            api: Api::new(&account, &Proof::Bearer)?,
+            from: from(&account.sender)?,
+            account,
+        })
+    }
+
+    fn body(&self, letters: &[Letter<'_>]) -> Value {
+        letters.iter().map(|letter| self.mail(letter)).collect()
+    }
+
+    fn mail(&self, letter: &Letter<'_>) -> Value {
+        let sender = &self.account.sender;
+        let content = letter.message.filled();
+        let headers: Map<String, Value> = letter
+            .all_headers(sender)
+            .into_iter()
+            .map(|(name, value)| (name, value.into()))
+            .collect();
+        let mut tags = vec![json!({ "name": "delivery", "value": letter.tag })];
+        tags.extend((self.account.tags.iter()).map(|tag| json!({ "name": tag, "value": "yes" })));
+        let mut mail = json!({
+            "from": self.from,
+            "to": [letter.to],
+            "subject": letter.subject,
+            "headers": headers,
+            "tags": tags,
+        });
+        for (part, said) in [("html", content.html), ("text", content.text)] {
+            if !said.is_empty() {
+                mail[part] = said.into();
+            }
+        }
+        if let Some(reply_to) = &sender.reply_to {
+            mail["reply_to"] = reply_to.reveal().into();
+        }
+        mail
+    }
+}
+
+#[async_trait]
+impl Mailer for Resend {
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        cut(messages, self.account.per_call(MOST), MOST_BYTES)
+    }
+
+    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
+        let letters = Letters::of(messages);
+        let mails = letters.ready.len();
+        if mails == 0 {
+            return letters.outcomes(Vec::new());
+        }
+        let body = Body::json(&self.body(&letters.ready));
+        let key = [("idempotency-key", reference)];
+        let reply = self.api.post("/emails/batch", &key, body).await;
+        letters.outcomes(outcomes(reply, mails, |answer| {
+            judge(answer, reference, mails)
+        }))
+    }
+
+    fn certainty(&self) -> Certainty {
+        Certainty::Repeat { within: Some(KEPT) }
+    }
+
+    async fn check(&self) -> Result<String, String> {
+        let answer = answered(self.api.get("/domains").await)?;
+        let fault: Fault = answer.json().unwrap_or_default();
+        match (answer.status, fault.name.as_str()) {
+            (200, _) => Ok("Resend knows the key".into()),
+            // A key that may do nothing but send says so to every other question.
+            (401 | 403, "restricted_api_key") => {
+                Ok("Resend knows the key; it may only send, which is enough".into())
+            }
+            (401 | 403, _) => Err(format!(
+                "Resend turned the key away ({}); put a valid one into mail.key",
+                said(&answer, &fault)
+            )),
+            _ => Err(format!(
+                "Resend answered {}; is mail.url right?",
+                said(&answer, &fault)
+            )),
+        }
+    }
+
+    fn name(&self) -> &str {
+        "resend"
+    }
+}
+
+fn said(answer: &Answer, fault: &Fault) -> String {
+    if fault.name.is_empty() {
+        return answer.said();
+    }
+    words(&format!(
+        "{} {}: {}",
+        answer.status, fault.name, fault.message
+    ))
+}
+
+/// What an answer means for the mails of its call.
+fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
+    if (200..300).contains(&answer.status) {
+        return match answer.json::<Taken>() {
+            Some(taken) if taken.data.len() == mails => {
+                let accepted = |Id { id }| Outcome::Accepted { provider_id: id };
+                taken.data.into_iter().map(accepted).collect()
+            }
+            _ => {
+                let reason = format!("Resend answered {}, but not for each mail", answer.status);
+                all(Outcome::Unknown { reason }, mails)
+            }
+        };
+    }
+    let fault: Fault = answer.json().unwrap_or_default();
+    let reason = format!("Resend: {}", said(answer, &fault));
+    let later = |otherwise: Option<Duration>| Outcome::TryLater {
+        reason: reason.clone(),
+        after: answer.wait().or(otherwise),
+    };
+    let outcome = match (answer.status, fault.name.as_str()) {
+        (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA)),
+        (429 | 500.., _) => later(None),
+        // Another try of this call took the key with a body that is not this one: the call was made, and what it mailed is not known by
+        // any id but the key. (A reference stands for its deliveries, so these are the same people.)
+        (409, "invalid_idempotent_request") => Outcome::Accepted {
+            provider_id: reference.to_owned(),
+        },
+        (409, _) => later(None),
+        (300..=399 | 401 | 403 | 404 | 405, _) => Outcome::Stop { reason },
+        _ => Outcome::Refused { reason },
+    };
+    all(outcome, mails)
+}
+
+#[cfg(test)]
+#[path = "resend_tests.rs"]
+mod tests;

@@ -1,0 +1,224 @@
+//! SendGrid: one content a call, with up to a thousand personalizations of one recipient each.
+//!
+//! The rule (P2, P5): the places of the content are filled in by substitution, the headers and our names for the mail are each
+//! personalization's own. Nobody can ask SendGrid what it took, so what is not known stays unknown. Its own tracking and unsubscribing are turned
+//! off: links lead where they say, and the unsubscribe link is ours. `docs/decisions/0006-providers.md` says where its rules are written.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::http::{Account, Answer, Api, Body, Proof, all, answered, outcomes, words};
+use super::letter::{Letter, Letters, share};
+use super::mime::one_line;
+use super::{Certainty, Mailer, Message, Outcome, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
+
+/// Where the API is.
+pub const URL: &str = "https://api.sendgrid.com";
+/// Where it is for accounts in the European Union.
+pub const URL_EU: &str = "https://api.eu.sendgrid.com";
+
+/// The most recipients of a call.
+pub(super) const MOST: usize = 1000;
+/// How long to wait when SendGrid has blocked us for a while.
+const BLOCKED: Duration = Duration::from_secs(60 * 60);
+
+/// A SendGrid account.
+pub struct SendGrid {
+    account: Account,
+    api: Api,
+}
+
+#[derive(Deserialize)]
+struct Faults {
+    errors: Vec<Fault>,
+}
+
+#[derive(Deserialize)]
+struct Fault {
+    message: String,
+    field: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Scopes {
+    scopes: Vec<String>,
+}
+
+impl SendGrid {
+    pub fn new(account: Account) -> Result<Self, String> {
+        Ok(Self {
+            api: Api::new(&account, &Proof::Bearer)?,
+            account,
+        })
+    }
+
+    /// The call that mails these letters, which have their content in common.
+    fn body(&self, reference: &str, letters: &[Letter<'_>]) -> Value {
+        let sender = &self.account.sender;
+        let first = &letters[0];
+        let content = &first.message.content;
+        let parts: Vec<Value> = [("text/plain", &content.text), ("text/html", &content.html)]
+            .into_iter()
+            .filter(|(_, said)| !said.is_empty())
+            .map(|(kind, said)| json!({ "type": kind, "value": said }))
+            .collect();
+        let off = json!({ "enable": false });
+        let mut body = json!({
+            "personalizations": letters
+                .iter()
+                .map(|letter| self.personalization(reference, letter))
+                .collect::<Vec<_>>(),
+            "from": { "email": sender.from.reveal(), "name": plain(&sender.from_name) },
+            "subject": first.subject,
+            "content": parts,
+            "tracking_settings": {
+                "click_tracking": { "enable": false, "enable_text": false },
+                "open_tracking": off,
+                "subscription_tracking": off,
+            },
+        });
+        if let Some(reply_to) = &sender.reply_to {
+            body["reply_to"] = json!({ "email": reply_to.reveal() });
+        }
+        if !self.account.tags.is_empty() {
+            body["categories"] = self.account.tags.clone().into();
+        }
+        body
+    }
+
+    fn personalization(&self, reference: &str, letter: &Letter<'_>) -> Value {
+        let mut to = json!({ "email": letter.address() });
+        if let Some(name) = letter.message.to_name.as_deref().map(plain)
+            && !name.is_empty()
+        {
+            to["name"] = name.into();
+        }
+        let headers: Map<String, Value> = letter
+            .all_headers(&self.account.sender)
+            .into_iter()
+            .map(|(name, value)| (name, value.into()))
+            .collect();
+        let mut person = json!({
+            "to": [to],
+            "headers": headers,
+            "custom_args": { "delivery": letter.tag, "call": reference },
+        });
+        if let Some(links) = &letter.message.personal {
+            person["substitutions"] = json!({
+                UNSUBSCRIBE_PLACE: links.unsubscribe,
+                PREFERENCES_PLACE: links.preferences,
+            });
+        }
+        person
+    }
+}
+
+/// A name as SendGrid takes it: without what separates addresses.
+fn plain(name: &str) -> String {
+    one_line(&name.replace([',', ';'], " "))
+}
+
+#[async_trait]
+impl Mailer for SendGrid {
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        share(messages, self.account.per_call(MOST))
+    }
+
+    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
+        let letters = Letters::of(messages);
+        let mails = letters.ready.len();
+        if mails == 0 {
+            return letters.outcomes(Vec::new());
+        }
+        let body = Body::json(&self.body(reference, &letters.ready));
+        let reply = self.api.post("/v3/mail/send", &[], body).await;
+        letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
+    }
+
+    fn certainty(&self) -> Certainty {
+        Certainty::Never
+    }
+
+    async fn check(&self) -> Result<String, String> {
+        let answer = answered(self.api.get("/v3/scopes").await)?;
+        match (answer.status, answer.json::<Scopes>()) {
+            (200, Some(Scopes { scopes })) if scopes.iter().any(|scope| scope == "mail.send") => {
+                Ok("SendGrid knows the key, and it may send".into())
+            }
+            (200, Some(_)) => Err(
+                "SendGrid knows the key, but it may not send; give it the scope mail.send".into(),
+            ),
+            (401 | 403, _) => Err(format!(
+                "SendGrid turned the key away ({}); put a valid one into mail.key",
+                said(&answer)
+            )),
+            _ => Err(format!(
+                "SendGrid answered {}; is mail.url right?",
+                said(&answer)
+            )),
+        }
+    }
+
+    fn name(&self) -> &str {
+        "sendgrid"
+    }
+}
+
+fn said(answer: &Answer) -> String {
+    let Some(Faults { errors }) = answer.json() else {
+        return answer.said();
+    };
+    let errors: Vec<String> = errors
+        .into_iter()
+        .map(|Fault { message, field }| match field {
+            Some(field) => format!("{field}: {message}"),
+            None => message,
+        })
+        .collect();
+    words(&format!("{} {}", answer.status, errors.join("; ")))
+}
+
+/// What an answer means for the mails of its call.
+fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
+    let reason = format!("SendGrid: {}", said(answer));
+    let outcome = match (answer.status, answer.header("x-message-id")) {
+        // There is no body to read: the status and the id are the answer.
+        (202, Some(id)) if !id.is_empty() => Outcome::Accepted {
+            provider_id: id.to_owned(),
+        },
+        (200..300, _) => Outcome::Unknown {
+            reason: format!(
+                "SendGrid answered {}, but not with the id of a mail",
+                answer.status
+            ),
+        },
+        (429 | 500 | 503, _) => Outcome::TryLater {
+            reason,
+            after: answer.wait(),
+        },
+        // Some gateway's answer, not SendGrid's: behind it the call may have been made.
+        (501.., _) => Outcome::Unknown { reason },
+        (403, _) if for_a_while(&reason) => Outcome::TryLater {
+            reason,
+            after: answer.wait().or(Some(BLOCKED)),
+        },
+        (300..=399 | 401 | 403 | 404 | 405 | 451, _) => Outcome::Stop { reason },
+        _ => Outcome::Refused { reason },
+    };
+    all(outcome, mails)
+}
+
+/// Whether a 403 speaks of a block that ends by itself, as after too many bad requests.
+fn for_a_while(reason: &str) -> bool {
+    let reason = reason.to_lowercase();
+    ["temporar", "too many", "try again"]
+        .iter()
+        .any(|word| reason.contains(word))
+}
+
+#[cfg(test)]
+#[path = "sendgrid_tests.rs"]
+mod tests;

@@ -1,0 +1,368 @@
+//! SMTP: one mail at a time, over connections that are kept.
+//!
+//! The rule (P5): until the content has been written, nothing can have been taken, so whatever goes wrong is tried later or refused. From then
+//! on silence is unknown, and SMTP has no way to ask. That is why the conversation is led here, command by command, instead of by lettre's
+//! transport, whose errors do not say how far it came. RFC 5321 is the source of the codes, RFC 3463 of the finer ones.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lettre::address::Address as MailAddress;
+use lettre::transport::smtp::Error as SmtpError;
+use lettre::transport::smtp::authentication::{Credentials, DEFAULT_MECHANISMS};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
+use lettre::transport::smtp::commands::{Data, Mail, Quit, Rcpt, Rset};
+use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
+use lettre::transport::smtp::response::Response;
+use tokio::time::{Instant, timeout};
+
+use super::http::words;
+use super::mime::{compose, mailbox, message_id, tag};
+use super::{Certainty, Mailer, Message, Outcome, Sender};
+use crate::domain::Secret;
+
+/// An SMTP server that takes our mails.
+#[derive(Debug, Clone)]
+pub struct Relay {
+    pub host: String,
+    pub port: u16,
+    pub security: Security,
+    /// User and password.
+    pub login: Option<(Secret, Secret)>,
+    /// How long connecting may take, each command, and the answer to a mail.
+    pub timeout: Duration,
+    pub sender: Sender,
+}
+
+/// How the conversation is kept from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// Not at all: for servers on this machine.
+    Plain,
+    /// Encrypted before anything is said of mails; a server that cannot is not used.
+    StartTls,
+    /// Encrypted from the first byte.
+    Tls,
+}
+
+/// A mailer that speaks SMTP.
+pub struct Smtp {
+    relay: Relay,
+    tls: Option<TlsParameters>,
+    hello: ClientId,
+    idle: Mutex<Vec<Line>>,
+}
+
+/// A connection that has been introduced and logged in.
+struct Line {
+    connection: AsyncSmtpConnection,
+    mails: u32,
+    since: Instant,
+}
+
+/// How far a conversation came before it failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Connecting, encrypting, logging in.
+    Introduction,
+    /// Naming the sender, who is the same for all mails.
+    Sender,
+    Recipient,
+    /// The content has begun to be written.
+    Content,
+}
+
+enum Trouble {
+    Smtp(SmtpError),
+    TimedOut,
+}
+
+impl Trouble {
+    /// Whether the connection can be used no more: anything but a server that said no, and not goodbye (421).
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Smtp(error) => error.status().is_none_or(|code| u16::from(code) == 421),
+            Self::TimedOut => true,
+        }
+    }
+}
+
+/// An unused connection is trusted so long, and then asked whether it is there.
+const TRUSTED: Duration = Duration::from_secs(1);
+/// And kept so long: RFC 5321, 4.5.3.2.7, has servers wait for five minutes, but many do for less.
+const IDLE: Duration = Duration::from_secs(20);
+/// Servers commonly take a hundred mails over a connection.
+const MAILS: u32 = 100;
+
+impl Smtp {
+    /// Fails where the host's name cannot be in a certificate, or this machine has no certificates to compare with.
+    pub fn new(relay: Relay) -> Result<Self, String> {
+        let tls = match relay.security {
+            Security::Plain => None,
+            Security::StartTls | Security::Tls => Some(
+                TlsParameters::new(relay.host.clone())
+                    .map_err(|error| format!("TLS with {} cannot be: {error}", relay.host))?,
+            ),
+        };
+        let from = relay.sender.from.reveal();
+        let domain = from.rsplit_once('@').map_or(from, |(_, domain)| domain);
+        Ok(Self {
+            hello: ClientId::Domain(domain.to_owned()),
+            idle: Mutex::default(),
+            tls,
+            relay,
+        })
+    }
+
+    /// A connection that can take a mail: a kept one, or a new one.
+    async fn line(&self) -> Result<Line, Trouble> {
+        while let Some(mut line) = self.kept() {
+            let unused = line.since.elapsed();
+            if unused <= TRUSTED
+                || (unused <= IDLE
+                    && timeout(self.relay.timeout, line.connection.test_connected())
+                        .await
+                        .unwrap_or(false))
+            {
+                return Ok(line);
+            }
+        }
+        let connection = self.within(self.introduce()).await?;
+        Ok(Line {
+            connection,
+            mails: 0,
+            since: Instant::now(),
+        })
+    }
+
+    fn kept(&self) -> Option<Line> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.pop()
+    }
+
+    /// Keeps a connection for the next mail, or takes leave.
+    async fn keep(&self, mut line: Line) {
+        line.mails += 1;
+        line.since = Instant::now();
+        if line.mails < MAILS {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.push(line);
+        } else {
+            // The mail has its outcome; whether the server answers to this changes nothing.
+            let _ = self.within(line.connection.command(Quit)).await;
+        }
+    }
+
+    async fn introduce(&self) -> Result<AsyncSmtpConnection, SmtpError> {
+        let relay = &self.relay;
+        let at_once = (relay.security == Security::Tls)
+            .then(|| self.tls.clone())
+            .flatten();
+        let mut connection = AsyncSmtpConnection::connect_tokio1(
+            (relay.host.as_str(), relay.port),
+            Some(relay.timeout),
+            &self.hello,
+            at_once,
+            None,
+        )
+        .await?;
+        if let (Security::StartTls, Some(tls)) = (relay.security, &self.tls) {
+            connection.starttls(tls.clone(), &self.hello).await?;
+        }
+        if let Some((user, password)) = &relay.login {
+            let login = Credentials::new(user.expose().to_owned(), password.expose().to_owned());
+            connection.auth(DEFAULT_MECHANISMS, &login).await?;
+        }
+        Ok(connection)
+    }
+
+    async fn within<T>(
+        &self,
+        step: impl Future<Output = Result<T, SmtpError>>,
+    ) -> Result<T, Trouble> {
+        match timeout(self.relay.timeout, step).await {
+            Ok(done) => done.map_err(Trouble::Smtp),
+            Err(_) => Err(Trouble::TimedOut),
+        }
+    }
+
+    async fn one(&self, message: &Message) -> Outcome {
+        let prepared = compose(message, &self.relay.sender).and_then(|mail| {
+            let from = mailbox(&self.relay.sender.from, None)?.email;
+            let to = mailbox(&message.to, None)?.email;
+            Ok((from, to, mail))
+        });
+        let (from, to, mail) = match prepared {
+            Ok(prepared) => prepared,
+            Err(reason) => return Outcome::Refused { reason },
+        };
+        loop {
+            let mut line = match self.line().await {
+                Ok(line) => line,
+                Err(trouble) => return self.outcome(Stage::Introduction, &trouble),
+            };
+            let spoken = self.converse(&mut line.connection, &from, &to, &mail);
+            let (stage, trouble) = match spoken.await {
+                Ok(_) => {
+                    self.keep(line).await;
+                    let id = message_id(&tag(&message.delivery), &self.relay.sender);
+                    return Outcome::Accepted {
+                        provider_id: id.trim_matches(['<', '>']).to_owned(),
+                    };
+                }
+                Err(trouble) => trouble,
+            };
+            let over = trouble.is_over();
+            if over && stage == Stage::Sender && line.mails > 0 {
+                // The server had taken leave of a kept connection before it heard of this mail.
+                continue;
+            }
+            if !over && self.within(line.connection.command(Rset)).await.is_ok() {
+                self.keep(line).await;
+            }
+            return self.outcome(stage, &trouble);
+        }
+    }
+
+    /// Names sender and recipient, and writes the mail.
+    async fn converse(
+        &self,
+        connection: &mut AsyncSmtpConnection,
+        from: &MailAddress,
+        to: &MailAddress,
+        mail: &[u8],
+    ) -> Result<Response, (Stage, Trouble)> {
+        let able = |extension| connection.server_info().supports_feature(extension);
+        let mut parameters = Vec::new();
+        if !(AsRef::<str>::as_ref(from).is_ascii() && AsRef::<str>::as_ref(to).is_ascii())
+            && able(Extension::SmtpUtfEight)
+        {
+            parameters.push(MailParameter::SmtpUtfEight);
+        }
+        if !mail.is_ascii() && able(Extension::EightBitMime) {
+            parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
+        }
+        self.within(connection.command(Mail::new(Some(from.clone()), parameters)))
+            .await
+            .map_err(|trouble| (Stage::Sender, trouble))?;
+        self.within(connection.command(Rcpt::new(to.clone(), Vec::new())))
+            .await
+            .map_err(|trouble| (Stage::Recipient, trouble))?;
+        self.within(connection.command(Data))
+            .await
+            .map_err(|trouble| (Stage::Recipient, trouble))?;
+        self.within(connection.message(mail))
+            .await
+            .map_err(|trouble| (Stage::Content, trouble))
+    }
+
+    fn outcome(&self, stage: Stage, trouble: &Trouble) -> Outcome {
+        match trouble {
+            Trouble::TimedOut => silence(
+                stage,
+                format!("no answer within {} s", self.relay.timeout.as_secs_f32()),
+            ),
+            Trouble::Smtp(error) => meaning(stage, error),
+        }
+    }
+}
+
+fn silence(stage: Stage, reason: String) -> Outcome {
+    match stage {
+        Stage::Content => Outcome::Unknown { reason },
+        Stage::Introduction | Stage::Sender | Stage::Recipient => Outcome::TryLater {
+            reason,
+            after: None,
+        },
+    }
+}
+
+/// What an error means for the mail.
+fn meaning(stage: Stage, error: &SmtpError) -> Outcome {
+    let reason = format!("SMTP: {}", words(&error.to_string()));
+    if error.is_transient() {
+        return Outcome::TryLater {
+            reason,
+            after: None,
+        };
+    }
+    let code = error.status().map_or(0, u16::from);
+    match stage {
+        // No way to encrypt, or to log in, that both know.
+        Stage::Introduction if error.is_client() => Outcome::Stop { reason },
+        _ if !error.is_permanent() => silence(stage, reason),
+        // Not now (554 to a connection), unlike a login that was refused.
+        Stage::Introduction if code == 554 => Outcome::TryLater {
+            reason,
+            after: None,
+        },
+        Stage::Introduction | Stage::Sender => Outcome::Stop { reason },
+        // A login is missing, whatever the recipient.
+        _ if matches!(code, 530 | 535 | 538) => Outcome::Stop { reason },
+        _ if of_the_address(&reason) => Outcome::Undeliverable { reason },
+        _ => Outcome::Refused { reason },
+    }
+}
+
+/// Whether a finer code says that the address takes no mail: unknown mailbox or host, malformed, moved, no mail accepted there,
+/// mailbox disabled.
+fn of_the_address(reason: &str) -> bool {
+    const CODES: [&str; 6] = ["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"];
+    reason
+        .split(|c: char| !c.is_ascii_digit() && c != '.')
+        .any(|word| CODES.contains(&word))
+}
+
+#[async_trait]
+impl Mailer for Smtp {
+    /// One mail a call: each has its own answer, and none waits for another's.
+    fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
+        (0..messages.len()).map(|place| vec![place]).collect()
+    }
+
+    async fn send(&self, _reference: &str, messages: &[Message]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(messages.len());
+        for message in messages {
+            outcomes.push(self.one(message).await);
+        }
+        outcomes
+    }
+
+    fn certainty(&self) -> Certainty {
+        Certainty::Never
+    }
+
+    async fn check(&self) -> Result<String, String> {
+        let Relay { host, port, .. } = &self.relay;
+        let mut connection = match self.within(self.introduce()).await {
+            Ok(connection) => connection,
+            Err(Trouble::TimedOut) => {
+                return Err(format!(
+                    "{host}:{port} does not answer; are mail.smtp_host and mail.smtp_port right?"
+                ));
+            }
+            Err(Trouble::Smtp(error)) => {
+                return Err(format!(
+                    "{host}:{port} cannot be used ({}); see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
+                    words(&error.to_string())
+                ));
+            }
+        };
+        let encrypted = match connection.is_encrypted() {
+            true => "encrypted",
+            false => "in plain text",
+        };
+        let login = match self.relay.login {
+            Some(_) => "takes the login",
+            None => "asks for no login yet",
+        };
+        // It has said what was asked; how it says goodbye does not matter.
+        let _ = self.within(connection.command(Quit)).await;
+        Ok(format!("{host}:{port} answers, {encrypted}, and {login}"))
+    }
+
+    fn name(&self) -> &str {
+        "smtp"
+    }
+}
