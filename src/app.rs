@@ -13,7 +13,7 @@ use anyhow::Context;
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::domain::{ModelName, Policies};
-use crate::mail::{Mailer, Outbox, Sender};
+use crate::mail::Mailer;
 use crate::render::{Renderer, Site};
 use crate::services::archive::Archive;
 use crate::services::deliver::{self, Deliver, Traffic};
@@ -33,6 +33,10 @@ use crate::store::Store;
 use crate::store::mongo::{Mapping, Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
 
+mod mailer;
+
+pub use mailer::{mailer, outbox};
+
 /// Everything a face needs.
 #[derive(Clone)]
 pub struct App {
@@ -51,7 +55,7 @@ impl App {
     /// Opens the configured store and mailer on this machine's clock.
     pub async fn open(config: Config) -> anyhow::Result<Self> {
         let store = open_store(&config).await?;
-        let mailer = Arc::new(outbox(&config));
+        let mailer = mailer(&config)?;
         Self::assemble(
             config,
             store,
@@ -263,20 +267,6 @@ impl App {
             idle: self.config.worker_idle,
         }
     }
-}
-
-/// The mailer that writes `.eml` files.
-pub fn outbox(config: &Config) -> Outbox {
-    let mail = &config.mail;
-    let (from, reply_to) = (mail.from.clone(), mail.reply_to.clone());
-    Outbox::new(
-        &mail.outbox,
-        Sender {
-            from,
-            from_name: mail.from_name.clone(),
-            reply_to,
-        },
-    )
 }
 
 /// How long a database may take to answer until whoever waits is told what for.

@@ -12,13 +12,15 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use crate::domain::digest::Caps;
-use crate::domain::{Address, Cadence, EventType, ModelName, Policies, Policy, Route, Schedule};
+use crate::domain::{Cadence, EventType, ModelName, Policies, Policy, Route, Schedule};
 
 mod delivery;
+mod mail;
 mod paths;
 mod reader;
 
 pub use delivery::Delivery;
+pub use mail::{Login, Mail, Provider, Region, Service, SmtpServer, SmtpTls};
 use reader::Reader;
 
 /// The options, documented, as they are when nobody sets any.
@@ -71,15 +73,6 @@ pub struct Site {
 pub struct Server {
     pub listen: SocketAddr,
     pub key: Option<String>,
-}
-
-#[derive(Debug, Clone)]
-pub struct Mail {
-    pub outbox: PathBuf,
-    pub from: Address,
-    pub from_name: String,
-    pub reply_to: Option<Address>,
-    pub templates: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -191,6 +184,7 @@ impl Config {
 
     fn check(merged: Table, problems: Vec<Problem>) -> Result<Self, Problems> {
         let mut r = Reader::new(&merged, problems);
+        let delivery = Delivery::read(&mut r);
         let config = Self {
             store: r.parse(
                 "store",
@@ -211,18 +205,7 @@ impl Config {
                 ),
                 key: r.secret("server.key", "server.key_file"),
             },
-            mail: Mail {
-                outbox: {
-                    r.parse("mail.provider", "\"outbox\"", |text| {
-                        (text == "outbox").then_some(())
-                    });
-                    r.string("mail.outbox").into()
-                },
-                from: r.address("mail.from"),
-                from_name: r.string("mail.from_name"),
-                reply_to: r.optional_address("mail.reply_to"),
-                templates: r.optional("mail.templates").map(PathBuf::from),
-            },
+            mail: Mail::read(&mut r, delivery.lease),
             window_back: r.number("window.days_back", 0..=60) as u32,
             fanout: Fanout {
                 day_cap: r.number("fanout.day_cap", 10..=100_000) as usize,
@@ -252,7 +235,7 @@ impl Config {
                     total: r.number("digest.items", 1..=1000) as usize,
                 },
             },
-            delivery: Delivery::read(&mut r),
+            delivery,
             archive_keep: r.duration("archive.keep", TimeDelta::days(1)..=TimeDelta::days(36_500)),
             worker_idle: r.duration(
                 "worker.idle",
@@ -292,10 +275,7 @@ impl Config {
         if self.server.key.is_some() {
             set(&mut table, "server.key", "(hidden)");
         }
-        set(&mut table, "mail.from", &self.mail.from.to_string());
-        if let Some(address) = &self.mail.reply_to {
-            set(&mut table, "mail.reply_to", &address.to_string());
-        }
+        self.mail.redact(&mut table);
         table.to_string()
     }
 }

@@ -14,6 +14,8 @@ pub fn begin_at(table: &mut Table, folder: &Path) {
     for (section, key) in [
         ("mail", "outbox"),
         ("mail", "templates"),
+        ("mail", "key_file"),
+        ("mail", "smtp_password_file"),
         ("server", "key_file"),
     ] {
         if let Some(Value::String(path)) = table

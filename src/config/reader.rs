@@ -203,6 +203,31 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Texts: as a list, or as one text with commas between them, as the environment gives it.
+    pub fn list(&mut self, option: &str) -> Vec<String> {
+        let parts = |text: &str| {
+            let parts = text.split(',').map(str::trim);
+            parts
+                .filter(|part| !part.is_empty())
+                .map(str::to_owned)
+                .collect()
+        };
+        match self.take(option) {
+            Some(Value::String(text)) => parts(text),
+            Some(Value::Array(values)) if values.iter().all(Value::is_str) => values
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            Some(other) => {
+                let what = format!("{other} is not a list such as [\"one\", \"two\"]");
+                self.problem(option, what);
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
+    }
+
     /// A table taken as it is.
     pub fn table(&mut self, option: &str) -> Table {
         match self.take(option) {

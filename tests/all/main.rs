@@ -8,6 +8,7 @@ mod cli;
 mod cycle;
 mod failover;
 mod house;
+mod mail;
 mod mongo_faults;
 mod services;
 mod sqlite_processes;

@@ -93,7 +93,7 @@ impl Api {
         Self {
             town,
             addr,
-            client: reqwest::Client::new(),
+            client: crate::support::client(),
             stop,
             running: tokio::spawn(bound.run(stopped)),
         }

@@ -67,7 +67,7 @@ async fn it_serves_what_the_commands_wrote_until_it_is_asked_to_end() {
     desk.run(&["worker", "--once"]).done();
     let serving = Serving::start(&desk, &["--no-worker"]);
     let feed = format!("{}/v1/users/ada/feed", serving.url);
-    let client = reqwest::Client::new();
+    let client = crate::support::client();
 
     let stranger = client.get(&feed).send().await.unwrap();
     let known = client

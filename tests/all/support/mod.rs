@@ -4,6 +4,7 @@
 //! 22 April 2014, so that tests differ only in what they are about.
 
 mod build;
+mod client;
 mod failing;
 mod fresh;
 pub mod mongo;
@@ -11,5 +12,6 @@ pub mod sqlite;
 pub mod town;
 
 pub use build::*;
+pub use client::client;
 pub use failing::{FailingStore, Fault, Then};
 pub use fresh::Fresh;

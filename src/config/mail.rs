@@ -1,0 +1,355 @@
+//! How mails leave: the section `[mail]`.
+//!
+//! The rule: whatever a provider cannot do without is asked for here, all of it at once, so that no digest is the first to find out. Keys go
+//! over the network only where nobody can read along: encrypted, or on this machine. Which provider takes what, [`crate::app`] knows.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use chrono::TimeDelta;
+use toml::Table;
+
+use super::reader::Reader;
+use super::set;
+use crate::domain::{Address, Secret};
+
+/// The section `[mail]`, valid.
+#[derive(Debug, Clone)]
+pub struct Mail {
+    pub provider: Provider,
+    pub outbox: PathBuf,
+    pub from: Address,
+    pub from_name: String,
+    pub reply_to: Option<Address>,
+    pub templates: Option<PathBuf>,
+    pub tags: Vec<String>,
+    /// How long a call may take.
+    pub timeout: TimeDelta,
+    pub calls_per_second: NonZeroU32,
+    /// The most mails of a call, if fewer than the provider takes.
+    pub per_call: Option<usize>,
+}
+
+/// Who takes the mails.
+#[derive(Debug, Clone)]
+pub enum Provider {
+    Outbox,
+    Smtp(SmtpServer),
+    Api {
+        service: Service,
+        key: Secret,
+        /// Where the API is, if not where the service has it.
+        url: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub enum Service {
+    Mailgun { domain: String, region: Region },
+    SendGrid { region: Region },
+    Postmark { stream: String },
+    Resend,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Region {
+    Us,
+    Eu,
+}
+
+#[derive(Debug, Clone)]
+pub struct SmtpServer {
+    pub host: String,
+    pub port: u16,
+    pub tls: SmtpTls,
+    pub login: Option<Login>,
+}
+
+/// User and password. Users are often addresses, so they are hidden as well.
+#[derive(Debug, Clone)]
+pub struct Login {
+    pub user: Secret,
+    pub password: Secret,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SmtpTls {
+    None,
+    StartTls,
+    Tls,
+}
+
+/// The names of the providers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Outbox,
+    Smtp,
+    Mailgun,
+    SendGrid,
+    Postmark,
+    Resend,
+}
+
+impl Name {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "outbox" => Some(Self::Outbox),
+            "smtp" => Some(Self::Smtp),
+            "mailgun" => Some(Self::Mailgun),
+            "sendgrid" => Some(Self::SendGrid),
+            "postmark" => Some(Self::Postmark),
+            "resend" => Some(Self::Resend),
+            _ => None,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Outbox => "the outbox",
+            Self::Smtp => "SMTP",
+            Self::Mailgun => "Mailgun",
+            Self::SendGrid => "SendGrid",
+            Self::Postmark => "Postmark",
+            Self::Resend => "Resend",
+        }
+    }
+
+    /// How many calls a second it takes of everybody; see docs/operations.md.
+    fn calls_per_second(self) -> u32 {
+        match self {
+            Self::Resend => 2,
+            Self::Mailgun | Self::SendGrid | Self::Postmark => 10,
+            Self::Outbox | Self::Smtp => 20,
+        }
+    }
+}
+
+impl Mail {
+    pub(super) fn read(r: &mut Reader<'_>, lease: TimeDelta) -> Self {
+        let name = r
+            .optional_parse(
+                "mail.provider",
+                "outbox, smtp, mailgun, sendgrid, postmark or resend",
+                Name::parse,
+            )
+            .unwrap_or(Name::Outbox);
+        let from = r.address("mail.from");
+        if name != Name::Outbox && from.is_placeholder() {
+            r.problem(
+                "mail.from",
+                format!(
+                    "is still the default; {} sends only for an address that you own",
+                    name.title()
+                ),
+            );
+        }
+        let timeout = r.duration(
+            "mail.timeout",
+            TimeDelta::seconds(1)..=TimeDelta::minutes(5),
+        );
+        if name != Name::Outbox && timeout * 2 > lease {
+            r.problem(
+                "mail.timeout",
+                "must be at most half of delivery.lease, or deliveries are lost to other workers while their mails are on the way",
+            );
+        }
+        let asked = r.number("mail.calls_per_second", 0..=1000) as u32;
+        let usual = NonZeroU32::new(name.calls_per_second()).unwrap_or(NonZeroU32::MIN);
+        let per_call = r.number("mail.per_call", 0..=1000) as usize;
+        Self {
+            provider: provider(r, name),
+            outbox: r.string("mail.outbox").into(),
+            from,
+            from_name: r.string("mail.from_name"),
+            reply_to: r.optional_address("mail.reply_to"),
+            templates: r.optional("mail.templates").map(PathBuf::from),
+            tags: tags(r, name),
+            timeout,
+            calls_per_second: NonZeroU32::new(asked).unwrap_or(usual),
+            per_call: (per_call > 0).then_some(per_call),
+        }
+    }
+
+    /// Masks in the table what is nobody's business.
+    pub(super) fn redact(&self, table: &mut Table) {
+        set(table, "mail.from", &self.from.to_string());
+        if let Some(address) = &self.reply_to {
+            set(table, "mail.reply_to", &address.to_string());
+        }
+        for secret in ["key", "smtp_user", "smtp_password"] {
+            let given = table.get("mail").and_then(|mail| mail.get(secret));
+            if given.and_then(|value| value.as_str()) != Some("") {
+                set(table, &format!("mail.{secret}"), "(hidden)");
+            }
+        }
+    }
+}
+
+/// Reads all options, also those the provider does not ask for, so that what is wrong with them is said.
+fn provider(r: &mut Reader<'_>, name: Name) -> Provider {
+    let key = r.secret("mail.key", "mail.key_file");
+    let url = r.optional_parse(
+        "mail.url",
+        "an address that begins with https://, or with http:// and a host of this machine",
+        api_url,
+    );
+    let region = r.optional_parse("mail.region", "us or eu", |text| match text {
+        "us" => Some(Region::Us),
+        "eu" => Some(Region::Eu),
+        _ => None,
+    });
+    let domain = r.optional_parse("mail.domain", "a domain such as mg.example.org", domain);
+    let stream = r.optional_parse("mail.stream", "letters, digits, - and _", |text| {
+        text.bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+            .then(|| text.to_owned())
+    });
+    let server = smtp(r, name);
+    let region = region.unwrap_or(Region::Us);
+    let service = match name {
+        Name::Outbox => return Provider::Outbox,
+        Name::Smtp => return Provider::Smtp(server),
+        Name::Mailgun => {
+            let domain = domain.unwrap_or_default();
+            if domain.is_empty() {
+                r.problem(
+                    "mail.domain",
+                    "is needed with Mailgun: the domain mails leave from, as it is named there",
+                );
+            }
+            Service::Mailgun { domain, region }
+        }
+        Name::SendGrid => Service::SendGrid { region },
+        Name::Postmark => Service::Postmark {
+            stream: stream.unwrap_or_else(|| "broadcast".into()),
+        },
+        Name::Resend => Service::Resend,
+    };
+    if region == Region::Eu && matches!(name, Name::Postmark | Name::Resend) {
+        let what = format!(
+            "{} has one API for all regions; leave it \"us\"",
+            name.title()
+        );
+        r.problem("mail.region", what);
+    }
+    if key.is_none() {
+        let what = format!(
+            "is needed with {}; mail.key_file names a file that holds it",
+            name.title()
+        );
+        r.problem("mail.key", what);
+    }
+    Provider::Api {
+        service,
+        key: Secret::new(key.unwrap_or_default()),
+        url,
+    }
+}
+
+fn smtp(r: &mut Reader<'_>, name: Name) -> SmtpServer {
+    let host = r.optional("mail.smtp_host").unwrap_or_default();
+    let port = r.number("mail.smtp_port", 1..=65_535) as u16;
+    let tls = r.optional_parse(
+        "mail.smtp_tls",
+        "starttls, tls or none",
+        |text| match text {
+            "starttls" => Some(SmtpTls::StartTls),
+            "tls" => Some(SmtpTls::Tls),
+            "none" => Some(SmtpTls::None),
+            _ => None,
+        },
+    );
+    let user = r.optional("mail.smtp_user");
+    let password = r.secret("mail.smtp_password", "mail.smtp_password_file");
+    let tls = tls.unwrap_or(SmtpTls::StartTls);
+    if name == Name::Smtp {
+        if host.is_empty() {
+            r.problem(
+                "mail.smtp_host",
+                "is needed with SMTP: the server that takes the mails",
+            );
+        }
+        if tls == SmtpTls::None && !is_this_machine(&host) {
+            r.problem(
+                "mail.smtp_tls",
+                "can be \"none\" only for a server on this machine; use \"starttls\" or \"tls\"",
+            );
+        }
+        match (&user, &password) {
+            (Some(_), None) => r.problem("mail.smtp_password", "is needed with mail.smtp_user"),
+            (None, Some(_)) => r.problem("mail.smtp_user", "is needed with mail.smtp_password"),
+            _ => {}
+        }
+    }
+    let login = user.zip(password).map(|(user, password)| Login {
+        user: Secret::new(user),
+        password: Secret::new(password),
+    });
+    SmtpServer {
+        host,
+        port,
+        tls,
+        login,
+    }
+}
+
+/// What a tag may be at every provider.
+const MOST_TAG_CHARS: usize = 64;
+const MOST_TAGS: usize = 8;
+
+fn tags(r: &mut Reader<'_>, name: Name) -> Vec<String> {
+    let tags = r.list("mail.tags");
+    let fits = |tag: &String| {
+        (1..=MOST_TAG_CHARS).contains(&tag.len())
+            && tag
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    for tag in tags.iter().filter(|tag| !fits(tag)) {
+        r.problem(
+            "mail.tags",
+            format!("{tag:?} is not 1 to {MOST_TAG_CHARS} letters, digits, - and _"),
+        );
+    }
+    let most = if name == Name::Postmark { 1 } else { MOST_TAGS };
+    if tags.len() > most {
+        let what = format!("are {}; {} takes at most {most}", tags.len(), name.title());
+        r.problem("mail.tags", what);
+    }
+    tags
+}
+
+fn domain(text: &str) -> Option<String> {
+    let fits = !text.starts_with('.')
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    fits.then(|| text.to_ascii_lowercase())
+}
+
+fn api_url(text: &str) -> Option<String> {
+    let fits = match text.split_once("://") {
+        Some(("https", rest)) => !rest.is_empty(),
+        Some(("http", rest)) => is_this_machine(host(rest)),
+        _ => false,
+    };
+    fits.then(|| text.trim_end_matches('/').to_owned())
+}
+
+/// The host of what follows the scheme of an address.
+fn host(rest: &str) -> &str {
+    let authority = rest.split('/').next().unwrap_or_default();
+    match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+#[path = "mail_tests.rs"]
+mod tests;

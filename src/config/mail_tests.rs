@@ -1,0 +1,134 @@
+//! What `[mail]` promises: whatever is missing is said before the first mail, and no key is printed.
+
+use super::super::Config;
+use super::*;
+
+fn problems(text: &str) -> String {
+    Config::parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn without_a_word_mails_go_to_the_outbox() {
+    let mail = Config::standard().mail;
+    assert!(matches!(mail.provider, Provider::Outbox));
+}
+
+#[test]
+fn what_a_provider_cannot_do_without_is_asked_for_at_once() {
+    let mailgun = problems("[mail]\nprovider = \"mailgun\"\ntimeout = \"4m\"");
+    for expected in [
+        "mail.from: is still the default; Mailgun sends only for an address that you own",
+        "mail.key: is needed with Mailgun; mail.key_file names a file that holds it",
+        "mail.domain: is needed with Mailgun",
+        "mail.timeout: must be at most half of delivery.lease",
+    ] {
+        assert!(mailgun.contains(expected), "{expected} in {mailgun}");
+    }
+    let smtp = problems("[mail]\nprovider = \"smtp\"\nfrom = \"a@b.org\"\nsmtp_user = \"me\"");
+    for expected in [
+        "mail.smtp_host: is needed with SMTP",
+        "mail.smtp_password: is needed with mail.smtp_user",
+    ] {
+        assert!(smtp.contains(expected), "{expected} in {smtp}");
+    }
+}
+
+#[test]
+fn keys_travel_only_encrypted_or_on_this_machine() {
+    let sendgrid = |url: &str| {
+        Config::parse(&format!(
+            "[mail]\nprovider = \"sendgrid\"\nkey = \"k\"\nfrom = \"a@b.org\"\nurl = \"{url}\""
+        ))
+    };
+    for good in [
+        "https://eu.example",
+        "http://127.0.0.1:4010/",
+        "http://localhost:1",
+        "http://[::1]:9/x",
+    ] {
+        assert!(sendgrid(good).is_ok(), "{good}");
+    }
+    for bad in [
+        "http://example.org",
+        "http://127.0.0.1.example.org",
+        "ftp://x",
+        "https://",
+    ] {
+        let error = sendgrid(bad).unwrap_err().to_string();
+        assert!(error.contains("mail.url"), "{bad}: {error}");
+    }
+    let plain = |host: &str| {
+        Config::parse(&format!(
+            "[mail]\nprovider = \"smtp\"\nfrom = \"a@b.org\"\nsmtp_tls = \"none\"\nsmtp_host = \"{host}\""
+        ))
+    };
+    assert!(plain("127.0.0.1").is_ok());
+    let error = plain("mx.example.org").unwrap_err().to_string();
+    assert!(error.contains("mail.smtp_tls"), "{error}");
+}
+
+#[test]
+fn what_a_provider_would_not_take_is_an_error() {
+    let text = r#"
+        [mail]
+        provider = "postmark"
+        key = "k"
+        from = "a@b.org"
+        region = "eu"
+        stream = "a b"
+        tags = ["fine", "not fine"]
+        calls_per_second = 5000
+    "#;
+    let problems = problems(text);
+    for expected in [
+        "mail.region: Postmark has one API for all regions",
+        "mail.stream: \"a b\" is not letters, digits, - and _",
+        "mail.tags: \"not fine\" is not 1 to 64 letters, digits, - and _",
+        "mail.tags: are 2; Postmark takes at most 1",
+        "mail.calls_per_second: 5000 is not a whole number from 0 to 1000",
+    ] {
+        assert!(problems.contains(expected), "{expected} in {problems}");
+    }
+}
+
+#[test]
+fn keys_passwords_and_users_are_not_printed() {
+    let text = r#"
+        [mail]
+        provider = "smtp"
+        from = "ada@example.org"
+        key = "sk-123"
+        smtp_host = "mx.example.org"
+        smtp_user = "ada@example.org"
+        smtp_password = "hunter2"
+    "#;
+    let config = Config::parse(text).unwrap();
+    for printed in [config.redacted(), format!("{config:?}")] {
+        for secret in ["sk-123", "hunter2", "ada@"] {
+            assert!(!printed.contains(secret), "{secret} in {printed}");
+        }
+    }
+}
+
+#[test]
+fn tags_can_come_from_the_environment() {
+    let environment = vec![("TIDINGS_MAIL_TAGS".to_owned(), "digest, art".to_owned())];
+    let config = Config::load(&super::super::Sources {
+        environment,
+        ..Default::default()
+    })
+    .unwrap();
+    assert_eq!(config.mail.tags, ["digest", "art"]);
+}
+
+#[test]
+fn each_provider_has_its_own_usual_pace() {
+    let pace = |provider: &str, more: &str| {
+        let text =
+            format!("[mail]\nprovider = \"{provider}\"\nkey = \"k\"\nfrom = \"a@b.org\"\n{more}");
+        Config::parse(&text).unwrap().mail.calls_per_second.get()
+    };
+    assert_eq!(pace("resend", ""), 2);
+    assert_eq!(pace("sendgrid", ""), 10);
+    assert_eq!(pace("resend", "calls_per_second = 7"), 7);
+}

@@ -1,0 +1,315 @@
+//! Calls to the providers' APIs: how they are made, and what their endings mean.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tidings::app;
+use tidings::config::Config;
+use tidings::mail::{Outcome, tag};
+use tokio::net::TcpListener;
+
+use super::provider::{Dialect, Next, Provider};
+use super::{ALL, PATIENT, kinds, mail, mailer, mails};
+
+#[tokio::test]
+async fn every_provider_is_called_as_it_wants_to_be() {
+    for dialect in ALL {
+        let provider = Provider::start(dialect).await;
+
+        let outcomes = mailer(dialect, &provider.url, PATIENT)
+            .send("ref-1", &mails(2))
+            .await;
+
+        assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
+        let request = provider.requests().remove(0);
+        assert!(
+            request.header("user-agent").starts_with("tidings/"),
+            "{dialect:?}"
+        );
+        assert_eq!(request.header("accept"), "application/json");
+        let (path, kind, proof, key) = match dialect {
+            Dialect::Mailgun => (
+                "/v3/mg.art.example/messages",
+                "multipart/form-data; boundary=tidings-ref-1",
+                "authorization",
+                "Basic YXBpOmtleS0x",
+            ),
+            Dialect::SendGrid => (
+                "/v3/mail/send",
+                "application/json",
+                "authorization",
+                "Bearer key-1",
+            ),
+            Dialect::Postmark => (
+                "/email/batch",
+                "application/json",
+                "x-postmark-server-token",
+                "key-1",
+            ),
+            Dialect::Resend => (
+                "/emails/batch",
+                "application/json",
+                "authorization",
+                "Bearer key-1",
+            ),
+        };
+        assert_eq!(
+            (request.method.as_str(), request.path.as_str()),
+            ("POST", path)
+        );
+        assert_eq!(
+            (request.header("content-type"), request.header(proof)),
+            (kind, key)
+        );
+        let idempotency = request.header("idempotency-key");
+        assert_eq!(
+            idempotency,
+            if dialect == Dialect::Resend {
+                "ref-1"
+            } else {
+                ""
+            }
+        );
+    }
+}
+
+#[tokio::test]
+async fn many_mails_are_one_call_and_nobody_sees_another() {
+    for (dialect, most) in [
+        (Dialect::Mailgun, 1000),
+        (Dialect::SendGrid, 1000),
+        (Dialect::Postmark, 500),
+        (Dialect::Resend, 100),
+    ] {
+        let provider = Provider::start(dialect).await;
+        let mailer = mailer(dialect, &provider.url, PATIENT);
+        let all = mails(most + 1);
+
+        let calls = mailer.calls(&all);
+        for (n, call) in calls.iter().enumerate() {
+            let together: Vec<_> = call.iter().map(|place| all[*place].clone()).collect();
+            let outcomes = mailer.send(&format!("ref-{n}"), &together).await;
+            assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}");
+        }
+
+        assert_eq!(
+            calls.iter().map(Vec::len).collect::<Vec<_>>(),
+            [most, 1],
+            "{dialect:?}"
+        );
+        let taken = provider.mails();
+        assert_eq!(taken.len(), most + 1);
+        for (mail, sent) in taken.iter().zip(&all) {
+            let person = sent.delivery.as_str().split(':').nth(1).unwrap();
+            assert_eq!(mail.to, [format!("{person}@example.org")], "{dialect:?}");
+            assert_eq!(mail.delivery, tag(&sent.delivery));
+            assert_eq!(mail.unsubscribe, format!("<https://x.example/u/{person}>"));
+        }
+        let ids: BTreeSet<_> = taken.iter().map(|mail| &mail.delivery).collect();
+        assert_eq!(ids.len(), most + 1);
+    }
+}
+
+#[tokio::test]
+async fn without_a_connection_nothing_was_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    for dialect in ALL {
+        let outcomes = mailer(dialect, &url, PATIENT)
+            .send("ref-1", &mails(2))
+            .await;
+        assert_eq!(kinds(&outcomes), ["later"], "{dialect:?}: {outcomes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_is_unknown_and_not_made_again() {
+    for dialect in ALL {
+        for next in [Next::Reset, Next::Lose] {
+            let provider = Provider::start(dialect).await;
+            provider.then([next.clone()]);
+
+            let outcomes = mailer(dialect, &provider.url, PATIENT)
+                .send("ref-1", &mails(2))
+                .await;
+
+            assert_eq!(
+                kinds(&outcomes),
+                ["unknown"],
+                "{dialect:?} {next:?}: {outcomes:?}"
+            );
+            assert_eq!(provider.requests().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_too_late_is_unknown() {
+    for dialect in ALL {
+        let provider = Provider::start(dialect).await;
+        provider.then([Next::Late]);
+        let hasty = mailer(dialect, &provider.url, Duration::from_millis(300));
+
+        let outcomes = hasty.send("ref-1", &mails(2)).await;
+
+        assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?}: {outcomes:?}");
+        let Outcome::Unknown { reason } = &outcomes[0] else {
+            panic!()
+        };
+        assert_eq!(reason, "no answer within 0.3 s");
+    }
+}
+
+#[tokio::test]
+async fn a_yes_that_cannot_be_read_to_its_end_is_unknown() {
+    // SendGrid's yes is in its status and header; it has no body.
+    for dialect in [Dialect::Mailgun, Dialect::Postmark, Dialect::Resend] {
+        for next in [Next::Garble, Next::Break, Next::Flood] {
+            let provider = Provider::start(dialect).await;
+            provider.then([next.clone()]);
+
+            let outcomes = mailer(dialect, &provider.url, PATIENT)
+                .send("ref-1", &mails(2))
+                .await;
+
+            assert_eq!(
+                kinds(&outcomes),
+                ["unknown"],
+                "{dialect:?} {next:?}: {outcomes:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn too_many_requests_are_tried_later_when_the_provider_says() {
+    for dialect in ALL {
+        let provider = Provider::start(dialect).await;
+        let wait = vec![("Retry-After", "7".to_owned())];
+        provider.then([Next::Answer(429, wait, "{}".into())]);
+
+        let outcomes = mailer(dialect, &provider.url, PATIENT)
+            .send("ref-1", &mails(2))
+            .await;
+
+        for outcome in outcomes {
+            let Outcome::TryLater { after, .. } = outcome else {
+                panic!("{dialect:?}: {outcome:?}")
+            };
+            assert_eq!(after, Some(Duration::from_secs(7)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_with_the_key() {
+    for dialect in ALL {
+        let provider = Provider::start(dialect).await;
+        let elsewhere = Provider::start(dialect).await;
+        let location = vec![("Location", format!("{}/x", elsewhere.url))];
+        provider.then([Next::Answer(307, location, String::new())]);
+
+        let outcomes = mailer(dialect, &provider.url, PATIENT)
+            .send("ref-1", &mails(2))
+            .await;
+
+        assert_eq!(kinds(&outcomes), ["stop"], "{dialect:?}: {outcomes:?}");
+        assert!(elsewhere.requests().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_mail_that_cannot_be_sent_does_not_hold_up_the_others() {
+    for dialect in ALL {
+        let provider = Provider::start(dialect).await;
+        let mut three = mails(3);
+        three[1]
+            .further
+            .push(("Bcc".into(), "eve@example.org".into()));
+
+        let outcomes = mailer(dialect, &provider.url, PATIENT)
+            .send("ref-1", &three)
+            .await;
+
+        assert_eq!(
+            kinds(&outcomes),
+            ["accepted", "refused", "accepted"],
+            "{dialect:?}"
+        );
+        assert_eq!(provider.mails().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn an_inactive_recipient_is_undeliverable_and_the_others_get_theirs() {
+    let provider = Provider::start(Dialect::Postmark).await;
+    let three = [mail("ada"), mail("inactive"), mail("cem")];
+
+    let outcomes = mailer(Dialect::Postmark, &provider.url, PATIENT)
+        .send("ref-1", &three)
+        .await;
+
+    assert_eq!(kinds(&outcomes), ["accepted", "undeliverable", "accepted"]);
+    assert_eq!(provider.mails().len(), 2);
+}
+
+#[tokio::test]
+async fn a_check_sends_no_mail_and_says_what_is_wrong() {
+    for dialect in ALL {
+        let provider = Provider::start(dialect).await;
+        let mailer = mailer(dialect, &provider.url, PATIENT);
+
+        let fine = mailer.check().await;
+        provider.then([Next::Answer(401, vec![], "\"Forbidden\"".into())]);
+        let wrong = mailer.check().await.unwrap_err();
+        provider.then([Next::Reset]);
+        let silent = mailer.check().await.unwrap_err();
+
+        assert!(fine.is_ok(), "{dialect:?}: {fine:?}");
+        assert!(
+            wrong.contains("turned the key away") && wrong.contains("mail.key"),
+            "{wrong}"
+        );
+        assert!(silent.starts_with("no answer"), "{silent}");
+        assert!(
+            provider
+                .requests()
+                .iter()
+                .all(|request| request.method == "GET")
+        );
+        assert!(!format!("{fine:?}{wrong}{silent}").contains("key-1"));
+    }
+}
+
+#[tokio::test]
+async fn the_configured_provider_gets_the_mails() {
+    for (dialect, name) in [
+        (Dialect::Mailgun, "mailgun"),
+        (Dialect::SendGrid, "sendgrid"),
+        (Dialect::Postmark, "postmark"),
+        (Dialect::Resend, "resend"),
+    ] {
+        let provider = Provider::start(dialect).await;
+        let config = Config::parse(&format!(
+            r#"
+            [mail]
+            provider = "{name}"
+            url = "{}"
+            key = "key-2"
+            domain = "mg.art.example"
+            from = "digest@art.example"
+            per_call = 2
+            "#,
+            provider.url
+        ));
+        let mailer = app::mailer(&config.unwrap()).unwrap();
+        let three = mails(3);
+
+        let outcomes = mailer.send("ref-1", &three[..2]).await;
+
+        assert_eq!(kinds(&outcomes), ["accepted"], "{name}: {outcomes:?}");
+        assert_eq!(mailer.calls(&three), [vec![0, 1], vec![2]]);
+        assert_eq!((mailer.name(), provider.mails().len()), (name, 2));
+    }
+}

@@ -1,0 +1,101 @@
+//! The mailers that go over the network, against real servers on loopback.
+//!
+//! The rule (P2, P5): what was surely not taken is tried later, what may have been is unknown, and nothing is sent twice to find out. What each
+//! status and code means is tested beside the code, row by row; here it is the calls themselves.
+
+mod apis;
+mod asking;
+mod provider;
+mod server;
+mod smtp;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::DateTime;
+use tidings::domain::{Address, DeliveryId, Secret};
+use tidings::mail::{
+    Account, Content, Mailer, Mailgun, Message, Outcome, Personal, Postmark, Resend, SendGrid,
+    Sender, UNSUBSCRIBE_PLACE,
+};
+
+use provider::Dialect;
+
+const ALL: [Dialect; 4] = [
+    Dialect::Mailgun,
+    Dialect::SendGrid,
+    Dialect::Postmark,
+    Dialect::Resend,
+];
+
+fn sender() -> Sender {
+    Sender {
+        from: Address::new("digest@art.example").unwrap(),
+        from_name: "Art".into(),
+        reply_to: None,
+    }
+}
+
+/// A mailer that speaks this dialect to this address, and waits this long for an answer.
+fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer> {
+    let account = Account {
+        url: url.to_owned(),
+        key: Secret::new("key-1"),
+        timeout,
+        per_call: None,
+        tags: vec![],
+        sender: sender(),
+    };
+    match dialect {
+        Dialect::Mailgun => Arc::new(Mailgun::new(account, "mg.art.example").unwrap()),
+        Dialect::SendGrid => Arc::new(SendGrid::new(account).unwrap()),
+        Dialect::Postmark => Arc::new(Postmark::new(account, "broadcast").unwrap()),
+        Dialect::Resend => Arc::new(Resend::new(account).unwrap()),
+    }
+}
+
+/// Longer than anything on loopback takes.
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// A mail to this person, with the content that everybody gets and links of their own.
+fn mail(person: &str) -> Message {
+    let unsubscribe = format!("https://x.example/u/{person}");
+    Message {
+        delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
+        to: Address::new(format!("{person}@example.org")).unwrap(),
+        to_name: Some(person.to_owned()),
+        content: Arc::new(Content {
+            subject: "Fourteen works".into(),
+            html: format!("<p>100 %recipient% <a href=\"{UNSUBSCRIBE_PLACE}\">stop</a>"),
+            text: format!("Fourteen works — {UNSUBSCRIBE_PLACE}\n"),
+        }),
+        personal: Some(Personal {
+            preferences: format!("{unsubscribe}/preferences"),
+            unsubscribe,
+        }),
+        further: vec![],
+        at: DateTime::UNIX_EPOCH,
+    }
+}
+
+fn mails(count: usize) -> Vec<Message> {
+    (0..count).map(|n| mail(&format!("p{n:04}"))).collect()
+}
+
+/// The kinds of outcomes, each once, in order.
+fn kinds(outcomes: &[Outcome]) -> Vec<&'static str> {
+    let mut kinds: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            Outcome::Accepted { .. } => "accepted",
+            Outcome::Refused { .. } => "refused",
+            Outcome::RefusedTogether { .. } => "refused together",
+            Outcome::Undeliverable { .. } => "undeliverable",
+            Outcome::TryLater { .. } => "later",
+            Outcome::Stop { .. } => "stop",
+            Outcome::Unknown { .. } => "unknown",
+        })
+        .collect();
+    kinds.dedup();
+    kinds
+}

@@ -1,0 +1,433 @@
+//! A provider on loopback: speaks one of four dialects, keeps what it takes, and misbehaves when it is told to.
+//!
+//! The rule: it reads requests byte by byte and answers as the providers document it, so that what is tested is what goes over the network. One
+//! connection serves one request, and whether the request was taken is decided before anything is answered.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Whose API it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    Mailgun,
+    SendGrid,
+    Postmark,
+    Resend,
+}
+
+/// What becomes of the next request.
+#[derive(Debug, Clone)]
+pub enum Next {
+    /// It is not taken, and this is the answer.
+    Answer(u16, Vec<(&'static str, String)>, String),
+    /// It is not taken, and the connection is closed.
+    Reset,
+    /// It is taken, and the connection is closed.
+    Lose,
+    /// It is taken, and no answer comes before the client gives up.
+    Late,
+    /// It is taken, and the answer cannot be understood.
+    Garble,
+    /// It is taken, and the answer ends in the middle.
+    Break,
+    /// It is taken, and the answer never ends.
+    Flood,
+}
+
+/// A request as it arrived.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub method: String,
+    pub path: String,
+    pub headers: BTreeMap<String, String>,
+    pub body: String,
+}
+
+impl Request {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// The values of a form's field.
+    pub fn fields(&self, name: &str) -> Vec<String> {
+        let boundary = self.header("content-type").split("boundary=").nth(1);
+        let start = format!("Content-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+        self.body
+            .split(&format!("--{}", boundary.unwrap()))
+            .filter_map(|part| part.trim_start().strip_prefix(&start))
+            .map(|value| value.strip_suffix("\r\n").unwrap().to_owned())
+            .collect()
+    }
+}
+
+/// A mail that was taken: to whom, what it is known by, and where it says to unsubscribe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mail {
+    pub to: Vec<String>,
+    pub delivery: String,
+    pub call: String,
+    pub unsubscribe: String,
+}
+
+#[derive(Default)]
+struct State {
+    next: Mutex<VecDeque<Next>>,
+    requests: Mutex<Vec<Request>>,
+    mails: Mutex<Vec<Mail>>,
+    /// Idempotency keys, with the body and the answer of their first request.
+    keys: Mutex<BTreeMap<String, (String, Value)>>,
+}
+
+/// A running provider.
+pub struct Provider {
+    pub url: String,
+    state: Arc<State>,
+}
+
+impl Provider {
+    pub async fn start(dialect: Dialect) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(State::default());
+        let (served, base) = (state.clone(), url.clone());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, dialect, served.clone(), base.clone()));
+            }
+        });
+        Self { url, state }
+    }
+
+    /// What becomes of the next requests, instead of being taken.
+    pub fn then(&self, next: impl IntoIterator<Item = Next>) {
+        self.state.next.lock().unwrap().extend(next);
+    }
+
+    pub fn requests(&self) -> Vec<Request> {
+        self.state.requests.lock().unwrap().clone()
+    }
+
+    /// All mails that were taken, in order.
+    pub fn mails(&self) -> Vec<Mail> {
+        self.state.mails.lock().unwrap().clone()
+    }
+}
+
+async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base: String) {
+    let Some(request) = read(&mut stream).await else {
+        return;
+    };
+    state.requests.lock().unwrap().push(request.clone());
+    let next = state.next.lock().unwrap().pop_front();
+    match next {
+        Some(Next::Answer(status, headers, body)) => {
+            return answer(&mut stream, status, &headers, &body).await;
+        }
+        Some(Next::Reset) => return,
+        _ => {}
+    }
+    let (status, headers, body) = match request.method.as_str() {
+        "POST" => take(dialect, &state, &request),
+        _ => look_up(dialect, &state, &request, &base),
+    };
+    match next {
+        Some(Next::Lose) => {}
+        // The client ends the connection, which ends the reading.
+        Some(Next::Late) => drop(stream.read(&mut [0; 1]).await),
+        Some(Next::Garble) => answer(&mut stream, status, &[], "{\"id\": \"tru").await,
+        Some(Next::Break) => {
+            let whole = head(status, &headers, body.len().max(100));
+            drop(stream.write_all(format!("{whole}{{").as_bytes()).await);
+        }
+        Some(Next::Flood) => {
+            drop(
+                stream
+                    .write_all(head(status, &headers, 1 << 40).as_bytes())
+                    .await,
+            );
+            let much = vec![b' '; 1 << 16];
+            while stream.write_all(&much).await.is_ok() {}
+        }
+        _ => answer(&mut stream, status, &headers, &body).await,
+    }
+}
+
+async fn read(stream: &mut TcpStream) -> Option<Request> {
+    let mut bytes = Vec::new();
+    let head = loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let text = String::from_utf8(bytes[..head].to_vec()).unwrap();
+    let mut lines = text.lines();
+    let mut first = lines.next()?.split(' ').map(str::to_owned);
+    let (method, path) = (first.next()?, first.next()?);
+    let headers: BTreeMap<String, String> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
+    let length: usize = headers
+        .get("content-length")
+        .map_or(0, |length| length.parse().unwrap());
+    while bytes.len() < head + 4 + length {
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let body = String::from_utf8(bytes[head + 4..].to_vec()).unwrap();
+    Some(Request {
+        method,
+        path,
+        headers,
+        body,
+    })
+}
+
+fn head(status: u16, headers: &[(&'static str, String)], length: usize) -> String {
+    let mut head = format!(
+        "HTTP/1.1 {status} X\r\nDate: Tue, 22 Apr 2014 12:00:00 GMT\r\nConnection: close\r\nContent-Length: {length}\r\n"
+    );
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head + "\r\n"
+}
+
+async fn answer(
+    stream: &mut TcpStream,
+    status: u16,
+    headers: &[(&'static str, String)],
+    body: &str,
+) {
+    let head = head(status, headers, body.len());
+    // A client that has gone wants no answer.
+    drop(stream.write_all(format!("{head}{body}").as_bytes()).await);
+}
+
+type Answered = (u16, Vec<(&'static str, String)>, String);
+
+/// Takes the mails of a call, as its dialect writes them.
+fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
+    let mails = mails(dialect, request);
+    let count = mails.len();
+    let number = state.requests.lock().unwrap().len();
+    let ids = (0..count).map(|n| format!("id-{number}-{n}"));
+    match dialect {
+        Dialect::Mailgun => {
+            state.mails.lock().unwrap().extend(mails);
+            let id = request.fields("h:Message-Id").remove(0);
+            (
+                200,
+                vec![],
+                json!({ "id": id, "message": "Queued. Thank you." }).to_string(),
+            )
+        }
+        Dialect::SendGrid => {
+            state.mails.lock().unwrap().extend(mails);
+            (
+                202,
+                vec![("X-Message-Id", format!("sg-{number}"))],
+                String::new(),
+            )
+        }
+        Dialect::Postmark => {
+            let bad = |mail: &Mail| mail.to[0].contains("inactive");
+            let words: Vec<Value> = mails
+                .iter()
+                .zip(ids)
+                .map(|(mail, id)| match bad(mail) {
+                    true => json!({ "ErrorCode": 406, "Message": "inactive" }),
+                    false => json!({ "ErrorCode": 0, "Message": "OK", "MessageID": id }),
+                })
+                .collect();
+            let good = mails.into_iter().filter(|mail| !bad(mail));
+            state.mails.lock().unwrap().extend(good);
+            (200, vec![], Value::from(words).to_string())
+        }
+        Dialect::Resend => {
+            let key = request.header("idempotency-key").to_owned();
+            let mut keys = state.keys.lock().unwrap();
+            match keys.get(&key) {
+                Some((body, first)) if *body == request.body => (200, vec![], first.to_string()),
+                Some(_) => (
+                    409,
+                    vec![],
+                    json!({ "name": "invalid_idempotent_request" }).to_string(),
+                ),
+                None => {
+                    state.mails.lock().unwrap().extend(mails);
+                    let data: Vec<Value> = ids.map(|id| json!({ "id": id })).collect();
+                    let first = json!({ "data": data });
+                    let text = first.to_string();
+                    keys.insert(key, (request.body.clone(), first));
+                    (200, vec![], text)
+                }
+            }
+        }
+    }
+}
+
+/// The mails of a call, each as its recipient gets it.
+fn mails(dialect: Dialect, request: &Request) -> Vec<Mail> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let bare = |to: &str| {
+        let address = to
+            .rsplit_once('<')
+            .map_or(to, |(_, rest)| rest.trim_end_matches('>'));
+        vec![address.to_owned()]
+    };
+    match dialect {
+        Dialect::Mailgun => {
+            let variables: Value = request.fields("recipient-variables")[0].parse().unwrap();
+            let (link, id) = (
+                request.fields("h:List-Unsubscribe").remove(0),
+                request.fields("h:Message-Id").remove(0),
+            );
+            let mail = |to: &String| {
+                let own = &variables[&bare(to)[0]];
+                Mail {
+                    to: bare(to),
+                    delivery: text(&own["delivery"]),
+                    call: id.clone(),
+                    unsubscribe: link
+                        .replace("%recipient.unsubscribe%", &text(&own["unsubscribe"])),
+                }
+            };
+            request.fields("to").iter().map(mail).collect()
+        }
+        Dialect::SendGrid => {
+            let body = request.json();
+            let mail = |person: &Value| Mail {
+                to: person["to"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|to| text(&to["email"]))
+                    .collect(),
+                delivery: text(&person["custom_args"]["delivery"]),
+                call: text(&person["custom_args"]["call"]),
+                unsubscribe: text(&person["headers"]["List-Unsubscribe"]),
+            };
+            body["personalizations"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(mail)
+                .collect()
+        }
+        Dialect::Postmark => {
+            let header = |mail: &Value| {
+                let headers = mail["Headers"].as_array().unwrap().iter();
+                let mut found = headers.filter(|header| header["Name"] == "List-Unsubscribe");
+                found
+                    .next()
+                    .map(|header| text(&header["Value"]))
+                    .unwrap_or_default()
+            };
+            let mail = |mail: &Value| Mail {
+                to: bare(&text(&mail["To"])),
+                delivery: text(&mail["Metadata"]["delivery"]),
+                call: text(&mail["Metadata"]["call"]),
+                unsubscribe: header(mail),
+            };
+            request
+                .json()
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(mail)
+                .collect()
+        }
+        Dialect::Resend => {
+            let mail = |mail: &Value| Mail {
+                to: mail["to"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .flat_map(|to| bare(&text(to)))
+                    .collect(),
+                delivery: text(&mail["tags"][0]["value"]),
+                call: request.header("idempotency-key").to_owned(),
+                unsubscribe: text(&mail["headers"]["List-Unsubscribe"]),
+            };
+            request
+                .json()
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(mail)
+                .collect()
+        }
+    }
+}
+
+/// What was taken, by what the providers that can be asked are asked by; or the account, by which the key is checked.
+fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> Answered {
+    const PAGE: usize = 300;
+    let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+    let asked = |name: &str| {
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value.replace("%40", "@"))
+    };
+    let mails = state.mails.lock().unwrap().clone();
+    let body = match (dialect, path) {
+        (Dialect::Mailgun, path) if path.contains("/events") => {
+            let from: usize = asked("page").map_or(0, |page| page.parse().unwrap());
+            let id = asked("message-id").unwrap();
+            let items: Vec<Value> = mails
+                .iter()
+                .filter(|mail| mail.call == format!("<{id}>"))
+                .skip(from)
+                .take(PAGE)
+                .map(|mail| {
+                    json!({
+                        "event": "accepted",
+                        "message": { "headers": { "message-id": id } },
+                        "user-variables": { "delivery": mail.delivery },
+                    })
+                })
+                .collect();
+            // As at Mailgun, the next page is named even when there is none.
+            let next = format!(
+                "{base}/v3/mg.art.example/events?message-id={id}&page={}",
+                from + PAGE
+            );
+            json!({ "items": items, "paging": { "next": next } })
+        }
+        (Dialect::Mailgun, _) => json!({ "domain": { "state": "active" } }),
+        (Dialect::Postmark, "/messages/outbound") => {
+            let call = asked("metadata_call").unwrap();
+            let ours = mails
+                .iter()
+                .enumerate()
+                .filter(|(_, mail)| mail.call == call);
+            let sent: Vec<Value> = ours
+                .map(|(n, mail)| {
+                    json!({
+                        "MessageID": format!("sent-{n}"),
+                        "Metadata": { "delivery": mail.delivery, "call": mail.call },
+                    })
+                })
+                .collect();
+            json!({ "TotalCount": sent.len(), "Messages": sent })
+        }
+        (Dialect::Postmark, _) => json!({ "Name": "Art" }),
+        (Dialect::SendGrid, _) => json!({ "scopes": ["mail.send"] }),
+        (Dialect::Resend, _) => json!({ "data": [] }),
+    };
+    (200, vec![], body.to_string())
+}

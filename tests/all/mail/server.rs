@@ -1,0 +1,134 @@
+//! An SMTP server on loopback that takes mails, and says to each command what it is told to say.
+//!
+//! The rule: it speaks as RFC 5321 has it. A reply for a command is given once, in place of yes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What is said to a command.
+#[derive(Debug, Clone, Copy)]
+pub enum Say {
+    Reply(&'static str),
+    /// Nothing, and the connection is closed.
+    HangUp,
+    /// Nothing, until the client gives up.
+    Nothing,
+}
+
+#[derive(Default)]
+struct State {
+    /// For the next command that begins like this (`.` is the end of a mail, the empty word the connection itself).
+    replies: Mutex<VecDeque<(&'static str, Say)>>,
+    connections: Mutex<usize>,
+    commands: Mutex<Vec<String>>,
+    mails: Mutex<Vec<String>>,
+}
+
+pub struct Server {
+    pub port: u16,
+    state: Arc<State>,
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State::default());
+        let served = state.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                *served.connections.lock().unwrap() += 1;
+                tokio::spawn(converse(stream, served.clone()));
+            }
+        });
+        Self { port, state }
+    }
+
+    /// What is said, once, to a command that begins like this.
+    pub fn then(&self, command: &'static str, say: Say) {
+        self.state.replies.lock().unwrap().push_back((command, say));
+    }
+
+    pub fn connections(&self) -> usize {
+        *self.state.connections.lock().unwrap()
+    }
+
+    /// All commands, on all connections.
+    pub fn commands(&self) -> Vec<String> {
+        self.state.commands.lock().unwrap().clone()
+    }
+
+    /// The mails that were taken.
+    pub fn mails(&self) -> Vec<String> {
+        self.state.mails.lock().unwrap().clone()
+    }
+}
+
+impl State {
+    fn reply(&self, command: &str) -> Option<Say> {
+        let mut replies = self.replies.lock().unwrap();
+        let fits = |word: &str| match word {
+            "" => command.is_empty(),
+            word => command.starts_with(word),
+        };
+        let place = replies.iter().position(|(word, _)| fits(word))?;
+        replies.remove(place).map(|(_, say)| say)
+    }
+}
+
+/// One connection, to its end. Whoever hangs up ends it.
+async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut lines = BufReader::new(reader).lines();
+    let mut mail: Option<String> = None;
+    let mut command = String::new();
+    loop {
+        let reply = match (&mail, state.reply(&command)) {
+            (_, Some(Say::HangUp)) => return None,
+            (_, Some(Say::Nothing)) => {
+                lines.next_line().await.ok();
+                return None;
+            }
+            (_, Some(Say::Reply(reply))) => {
+                mail = None;
+                reply
+            }
+            (Some(text), None) => {
+                state.mails.lock().unwrap().push(text.clone());
+                mail = None;
+                "250 2.0.0 queued"
+            }
+            (None, None) => match command.split(' ').next().unwrap_or_default() {
+                "" => "220 server",
+                "EHLO" => "250-server\r\n250-8BITMIME\r\n250 AUTH PLAIN",
+                "AUTH" => "235 2.7.0 welcome",
+                "DATA" => "354 go on",
+                "QUIT" => "221 goodbye",
+                _ => "250 2.0.0 fine",
+            },
+        };
+        writer
+            .write_all(format!("{reply}\r\n").as_bytes())
+            .await
+            .ok()?;
+        if reply.starts_with("354") {
+            let mut text = String::new();
+            loop {
+                let line = lines.next_line().await.ok()??;
+                if line == "." {
+                    break;
+                }
+                text.push_str(line.strip_prefix('.').unwrap_or(&line));
+                text.push('\n');
+            }
+            mail = Some(text);
+            command = ".".into();
+        } else {
+            command = lines.next_line().await.ok()??;
+            state.commands.lock().unwrap().push(command.clone());
+        }
+    }
+}

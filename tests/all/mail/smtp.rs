@@ -1,0 +1,239 @@
+//! SMTP, command by command: until the content is written nothing was taken; from then on silence is unknown.
+
+use std::time::Duration;
+
+use mail_parser::MessageParser;
+use tidings::app;
+use tidings::config::Config;
+use tidings::domain::Secret;
+use tidings::mail::{Certainty, Mailer, Outcome, Relay, Security, Smtp};
+
+use super::server::{Say, Server};
+use super::{PATIENT, kinds, mail, mails, sender};
+
+fn relay(server: &Server) -> Relay {
+    Relay {
+        host: "127.0.0.1".into(),
+        port: server.port,
+        security: Security::Plain,
+        login: None,
+        timeout: PATIENT,
+        sender: sender(),
+    }
+}
+
+fn smtp(server: &Server) -> Smtp {
+    Smtp::new(relay(server)).unwrap()
+}
+
+/// What becomes of one mail where the server says this to that.
+async fn after(command: &'static str, say: Say) -> (Vec<&'static str>, usize) {
+    let server = Server::start().await;
+    server.then(command, say);
+    let outcomes = smtp(&server).send("ref", &[mail("ada")]).await;
+    (kinds(&outcomes), server.mails().len())
+}
+
+#[tokio::test]
+async fn mails_arrive_whole_over_one_connection() {
+    let server = Server::start().await;
+    let smtp = smtp(&server);
+
+    let outcomes = smtp.send("ref", &mails(3)).await;
+
+    assert_eq!(kinds(&outcomes), ["accepted"]);
+    assert_eq!((server.connections(), server.mails().len()), (1, 3));
+    let text = server.mails().remove(0);
+    let parsed = MessageParser::new().parse(text.as_bytes()).unwrap();
+    assert_eq!(parsed.subject(), Some("Fourteen works"));
+    assert_eq!(
+        parsed.body_text(0).unwrap().trim(),
+        "Fourteen works — https://x.example/u/p0000"
+    );
+    assert!(
+        text.contains("List-Unsubscribe-Post: List-Unsubscribe=One-Click"),
+        "{text}"
+    );
+    let Outcome::Accepted { provider_id } = &outcomes[0] else {
+        panic!()
+    };
+    assert_eq!(parsed.message_id(), Some(provider_id.as_str()));
+    assert!(
+        server
+            .commands()
+            .contains(&"MAIL FROM:<digest@art.example>".to_owned())
+    );
+    assert_eq!(smtp.certainty(), Certainty::Never);
+}
+
+#[tokio::test]
+async fn what_the_server_does_not_take_now_is_tried_later() {
+    for command in ["", "EHLO", "MAIL", "RCPT", "DATA", "."] {
+        let came = after(command, Say::Reply("451 4.3.0 not now")).await;
+        assert_eq!(came, (vec!["later"], 0), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_server_will_never_take_is_refused() {
+    for command in ["RCPT", "DATA", "."] {
+        let came = after(command, Say::Reply("550 5.7.1 not wanted")).await;
+        assert_eq!(came, (vec!["refused"], 0), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_takes_no_mail_is_undeliverable() {
+    for reply in [
+        "550 5.1.1 no such user",
+        "553-5.1.10\r\n553 5.1.10 takes none",
+        "550 5.2.1 closed",
+    ] {
+        let came = after("RCPT", Say::Reply(reply)).await;
+        assert_eq!(came, (vec!["undeliverable"], 0), "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_mail_can_pass_stops_the_sender() {
+    for (command, reply) in [
+        ("MAIL", "550 5.1.8 sender refused"),
+        ("MAIL", "530 5.7.0 log in first"),
+        ("RCPT", "530 5.7.0 log in first"),
+        ("EHLO", "550 go away"),
+    ] {
+        let came = after(command, Say::Reply(reply)).await;
+        assert_eq!(came, (vec!["stop"], 0), "{command} {reply}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_lost_before_the_content_was_written_lost_nothing() {
+    for command in ["", "EHLO", "MAIL", "RCPT", "DATA"] {
+        let came = after(command, Say::HangUp).await;
+        assert_eq!(came, (vec!["later"], 0), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_lost_after_the_content_was_written_is_unknown() {
+    assert_eq!(after(".", Say::HangUp).await.0, ["unknown"]);
+}
+
+#[tokio::test]
+async fn silence_means_what_a_lost_connection_means() {
+    for (command, expected) in [("", "later"), ("RCPT", "later"), (".", "unknown")] {
+        let server = Server::start().await;
+        server.then(command, Say::Nothing);
+        let hasty = Smtp::new(Relay {
+            timeout: Duration::from_millis(300),
+            ..relay(&server)
+        });
+
+        let outcomes = hasty.unwrap().send("ref", &[mail("ada")]).await;
+
+        assert_eq!(kinds(&outcomes), [expected], "{command}");
+    }
+}
+
+#[tokio::test]
+async fn after_a_no_the_next_mail_goes_over_the_same_connection() {
+    let server = Server::start().await;
+    server.then("RCPT", Say::Reply("550 5.1.1 no such user"));
+
+    let outcomes = smtp(&server).send("ref", &mails(2)).await;
+
+    assert_eq!(kinds(&outcomes), ["undeliverable", "accepted"]);
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_the_server_has_left_costs_no_mail() {
+    for goodbye in [Say::HangUp, Say::Reply("421 4.4.2 timed out")] {
+        let server = Server::start().await;
+        let smtp = smtp(&server);
+        smtp.send("ref", &[mail("ada")]).await;
+        server.then("MAIL", goodbye);
+
+        let outcomes = smtp.send("ref", &[mail("ben")]).await;
+
+        assert_eq!(kinds(&outcomes), ["accepted"], "{goodbye:?}");
+        assert_eq!((server.connections(), server.mails().len()), (2, 2));
+    }
+}
+
+#[tokio::test]
+async fn the_login_is_shown_and_a_refused_one_stops_the_sender() {
+    let server = Server::start().await;
+    let known = Smtp::new(Relay {
+        login: Some((Secret::new("me"), Secret::new("pass"))),
+        ..relay(&server)
+    })
+    .unwrap();
+
+    let first = known.send("ref", &[mail("ada")]).await;
+    server.then("AUTH", Say::Reply("535 5.7.8 who are you"));
+    let check = known.check().await.unwrap_err();
+    let again = Server::start().await;
+    again.then("AUTH", Say::Reply("535 5.7.8 who are you"));
+    let stranger = Smtp::new(Relay {
+        login: Some((Secret::new("me"), Secret::new("wrong"))),
+        ..relay(&again)
+    });
+    let second = stranger.unwrap().send("ref", &[mail("ada")]).await;
+
+    assert_eq!(
+        (kinds(&first), kinds(&second)),
+        (vec!["accepted"], vec!["stop"])
+    );
+    // "\0me\0pass"
+    assert!(
+        server
+            .commands()
+            .contains(&"AUTH PLAIN AG1lAHBhc3M=".to_owned()),
+        "{:?}",
+        server.commands()
+    );
+    assert!(
+        check.contains("535") && check.contains("mail.smtp_user"),
+        "{check}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_encrypt_hears_no_password() {
+    let server = Server::start().await;
+    let careful = Smtp::new(Relay {
+        security: Security::StartTls,
+        login: Some((Secret::new("me"), Secret::new("pass"))),
+        ..relay(&server)
+    })
+    .unwrap();
+
+    let outcomes = careful.send("ref", &[mail("ada")]).await;
+
+    assert_eq!(kinds(&outcomes), ["stop"], "{outcomes:?}");
+    assert!(
+        !server
+            .commands()
+            .iter()
+            .any(|command| command.starts_with("AUTH"))
+    );
+}
+
+#[tokio::test]
+async fn the_configured_server_gets_the_mails() {
+    let server = Server::start().await;
+    let config = Config::parse(&format!(
+        "[mail]\nprovider = \"smtp\"\nfrom = \"digest@art.example\"\nsmtp_host = \"127.0.0.1\"\nsmtp_port = {}\nsmtp_tls = \"none\"",
+        server.port
+    ));
+    let mailer = app::mailer(&config.unwrap()).unwrap();
+    let two = mails(2);
+
+    assert_eq!(mailer.calls(&two), [[0], [1]]);
+    assert_eq!(kinds(&mailer.send("ref", &two[..1]).await), ["accepted"]);
+    let check = mailer.check().await.unwrap();
+    assert!(check.contains("in plain text"), "{check}");
+    assert_eq!(server.mails().len(), 1);
+}
