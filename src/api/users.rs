@@ -29,6 +29,7 @@ struct UserView {
     digest: DigestView,
     types: BTreeMap<EventType, TypeView>,
     suppressed: bool,
+    unsubscribed: bool,
 }
 
 #[derive(Serialize)]
@@ -69,6 +70,7 @@ impl From<User> for UserView {
                 })
                 .collect(),
             suppressed: user.suppressed.is_some(),
+            unsubscribed: user.unsubscribed.is_some(),
         }
     }
 }

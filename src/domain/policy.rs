@@ -3,11 +3,12 @@
 //! The rule: a type nobody configured works all the same. It goes to the digest and its objects need no record.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
-use super::name::{EventType, ModelName};
+use super::name::{EventType, Invalid, ModelName};
 use super::object::ObjectKey;
 
 /// How an event of a type is mailed. In the feed it appears in any case.
@@ -18,6 +19,33 @@ pub enum Route {
     Immediate,
     Batch,
     Digest,
+}
+
+impl Route {
+    pub const ALL: [Self; 4] = [Self::Never, Self::Immediate, Self::Batch, Self::Digest];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Immediate => "immediate",
+            Self::Batch => "batch",
+            Self::Digest => "digest",
+        }
+    }
+
+    /// Whether it makes mails of its own, outside the digest.
+    pub fn is_mailed_alone(self) -> bool {
+        matches!(self, Self::Immediate | Self::Batch)
+    }
+}
+
+impl FromStr for Route {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let named = Self::ALL.into_iter().find(|route| route.as_str() == text);
+        named.ok_or_else(|| Invalid::new("route", text, "is not never, immediate, batch or digest"))
+    }
 }
 
 /// What is configured of one event type.
@@ -62,6 +90,11 @@ impl Policies {
 
     pub fn of(&self, name: &EventType) -> &Policy {
         self.types.get(name).unwrap_or(&self.default)
+    }
+
+    /// The types that are configured, in the order of their sections.
+    pub fn kinds(&self) -> impl Iterator<Item = &EventType> {
+        self.order.iter()
     }
 
     /// The key of the object an event is about.

@@ -1,6 +1,6 @@
 //! People: where to write to them, what they want, and whether they may be written to at all.
 //!
-//! The rule (P7): whoever is unconfirmed, suppressed or has turned something off gets no mail of it, and turning
+//! The rule (P7): whoever is unconfirmed, suppressed, unsubscribed or has turned something off gets no mail of it, and turning
 //! something on again mails nothing older: every change of a route or cadence sets a `since`.
 
 use std::collections::BTreeMap;
@@ -33,6 +33,15 @@ pub struct DigestPreference {
     pub since: Option<DateTime<Utc>>,
 }
 
+/// What a store knows the state of a record by: two reads that give the same one found the same record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// Of what was never read: a new record, or one that another program wrote.
+    pub const NONE: Self = Self(0);
+}
+
 /// A person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct User {
@@ -48,6 +57,10 @@ pub struct User {
     pub types: BTreeMap<EventType, TypePreference>,
     /// Since when we must not write to them.
     pub suppressed: Option<DateTime<Utc>>,
+    /// When they unsubscribed from everything; nothing once they chose to get something again.
+    pub unsubscribed: Option<DateTime<Utc>>,
+    /// As it was read; the store sets it.
+    pub rev: Revision,
 }
 
 /// Why a person gets no mail.
@@ -59,6 +72,7 @@ pub enum Unmailable {
     NoAddress,
     Unconfirmed,
     Suppressed,
+    Unsubscribed,
 }
 
 impl Unmailable {
@@ -68,6 +82,7 @@ impl Unmailable {
             Self::NoAddress => "without address",
             Self::Unconfirmed => "unconfirmed",
             Self::Suppressed => "suppressed",
+            Self::Unsubscribed => "unsubscribed",
         }
     }
 }
@@ -86,6 +101,8 @@ impl User {
             digest: DigestPreference::default(),
             types: BTreeMap::new(),
             suppressed: None,
+            unsubscribed: None,
+            rev: Revision::NONE,
         }
     }
 
@@ -93,6 +110,9 @@ impl User {
     pub fn mailable(&self) -> Result<&Address, Unmailable> {
         if self.suppressed.is_some() {
             return Err(Unmailable::Suppressed);
+        }
+        if self.unsubscribed.is_some() {
+            return Err(Unmailable::Unsubscribed);
         }
         let address = self.email.as_ref().ok_or(Unmailable::NoAddress)?;
         if self.confirmed {
@@ -128,8 +148,22 @@ impl User {
         }
     }
 
+    /// Turns everything off that is mailed, and notes when. Whoever did so before keeps their moment.
+    pub fn unsubscribe(&mut self, policies: &Policies, now: DateTime<Utc>) {
+        self.digest.cadence = Some(Cadence::Never);
+        for chosen in self.mailed_alone(policies, now) {
+            chosen.route = Route::Never;
+        }
+        self.unsubscribed.get_or_insert(now);
+    }
+
+    /// Whether their record lets a digest be made for them.
+    fn gets_digests(&self, default: &Schedule) -> bool {
+        self.unsubscribed.is_none() && self.schedule(default).cadence != Cadence::Never
+    }
+
     /// What changes when this record takes the place of `before`: a route that differs starts now, one that does not keeps
-    /// its start, and a cadence that leaves `never` starts now.
+    /// its start, and a cadence that leaves `never` starts now. So does everything for whoever comes back.
     pub fn replacing(
         mut self,
         before: Option<&Self>,
@@ -140,6 +174,8 @@ impl User {
         let Some(before) = before else {
             return self;
         };
+        self.rev = before.rev;
+        let comes_back = before.unsubscribed.is_some() && self.unsubscribed.is_none();
         let route_before = |kind: &EventType| {
             before
                 .types
@@ -172,14 +208,32 @@ impl User {
                     },
                 });
         }
-        let left_never = before.schedule(default).cadence == Cadence::Never
-            && self.schedule(default).cadence != Cadence::Never;
-        self.digest.since = if left_never {
+        if comes_back {
+            for chosen in self.mailed_alone(policies, now) {
+                chosen.since = now;
+            }
+        }
+        self.digest.since = if self.gets_digests(default) && !before.gets_digests(default) {
             Some(now)
         } else {
             before.digest.since
         };
         self
+    }
+
+    /// What is mailed to them outside the digest, also where they never chose it.
+    fn mailed_alone(
+        &mut self,
+        policies: &Policies,
+        since: DateTime<Utc>,
+    ) -> impl Iterator<Item = &mut TypePreference> {
+        let defaults = policies.kinds().map(|kind| (kind, policies.of(kind).route));
+        for (kind, route) in defaults.filter(|(_, route)| route.is_mailed_alone()) {
+            let default = TypePreference { route, since };
+            self.types.entry(kind.clone()).or_insert(default);
+        }
+        let chosen = self.types.values_mut();
+        chosen.filter(|chosen| chosen.route.is_mailed_alone())
     }
 }
 

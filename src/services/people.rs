@@ -1,8 +1,9 @@
 //! Keeps people and what they follow up to date, as the application says.
 //!
-//! The rule (P7): a record replaces the one before, except for what people choose themselves (digest, types) and for a suppression: these
-//! stay unless the record names them. What a change of route or cadence means for the past is worked out here: turning something on again
-//! mails nothing older.
+//! The rule (P7): a record replaces the one before, except for what people choose themselves (digest, types, time zone) and for what stops
+//! mails (suppressed, unsubscribed): these stay unless the record names them. What a change of route or cadence means for the past is worked
+//! out here: turning something on again mails nothing older. Nobody's change is lost to another one at the same moment: a record is put in the
+//! place of what was read, or read again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,7 +17,10 @@ use crate::domain::user::{DigestPreference, TypePreference};
 use crate::domain::{
     Address, Cadence, EventType, FollowKey, Invalid, Point, Policies, Route, Schedule, User, UserId,
 };
-use crate::store::Directory;
+use crate::store::{self, Directory};
+
+/// How often a record is read again that others change at the same moment. Each time at least one of them is done.
+const ROUNDS: usize = 100;
 
 /// A person as the application hands them in. Ids may be numbers.
 #[derive(Debug, Clone, Deserialize)]
@@ -33,7 +37,9 @@ pub struct UserInput {
     pub name: Option<String>,
     #[serde(default)]
     pub confirmed: bool,
-    pub tz: Option<chrono_tz::Tz>,
+    /// Replaces what they chose, `null` takes it back; left out, it stays.
+    #[serde(default, deserialize_with = "change")]
+    pub tz: Change<chrono_tz::Tz>,
     pub locale: Option<String>,
     pub loc: Option<Point>,
     /// Replaces what they chose; left out, it stays.
@@ -42,6 +48,8 @@ pub struct UserInput {
     pub types: Option<BTreeMap<EventType, TypeInput>>,
     /// Suppresses them or lifts it; left out, it stays.
     pub suppressed: Option<bool>,
+    /// Unsubscribes them from everything, if it is true. Nothing said here brings anybody back: only a choice does.
+    pub unsubscribed: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -123,8 +131,14 @@ impl UserInput {
             .ok_or_else(|| Invalid::new("user", "", "has no id"))
     }
 
-    fn into_user(self, id: UserId, before: Option<&User>, now: DateTime<Utc>) -> User {
-        let digest = match self.digest {
+    fn user(
+        &self,
+        id: UserId,
+        before: Option<&User>,
+        book: &PeopleBook,
+        now: DateTime<Utc>,
+    ) -> User {
+        let digest = match &self.digest {
             Some(digest) => DigestPreference {
                 cadence: digest.cadence,
                 weekday: digest.weekday,
@@ -133,27 +147,33 @@ impl UserInput {
             },
             None => before.map(|user| user.digest).unwrap_or_default(),
         };
-        let types = match self.types {
-            Some(types) => types.into_iter().map(chosen).collect(),
+        let types = match &self.types {
+            Some(types) => types.iter().map(chosen).collect(),
             None => before.map(|user| user.types.clone()).unwrap_or_default(),
         };
-        let suppressed_before = before.and_then(|user| user.suppressed);
-        User {
-            email: self.email,
-            name: self.name.filter(|name| !name.trim().is_empty()),
+        let suppressed = before.and_then(|user| user.suppressed);
+        let name = self.name.clone();
+        let mut user = User {
+            email: self.email.clone(),
+            name: name.filter(|name| !name.trim().is_empty()),
             confirmed: self.confirmed,
-            tz: self.tz,
-            locale: self.locale,
+            tz: self.tz.unwrap_or(before.and_then(|user| user.tz)),
+            locale: self.locale.clone(),
             loc: self.loc,
             digest,
             types,
             suppressed: match self.suppressed {
-                Some(true) => suppressed_before.or(Some(now)),
+                Some(true) => suppressed.or(Some(now)),
                 Some(false) => None,
-                None => suppressed_before,
+                None => suppressed,
             },
+            unsubscribed: before.and_then(|user| user.unsubscribed),
             ..User::new(id)
+        };
+        if self.unsubscribed == Some(true) {
+            user.unsubscribe(&book.policies, now);
         }
+        user
     }
 }
 
@@ -163,20 +183,34 @@ impl PreferencesInput {
         check_hour(self.digest.hour.flatten())
     }
 
-    fn apply(self, user: &mut User) {
+    fn apply(&self, user: &mut User, book: &PeopleBook) {
         let digest = &mut user.digest;
         digest.cadence = self.digest.cadence.unwrap_or(digest.cadence);
         digest.weekday = self.digest.weekday.unwrap_or(digest.weekday);
         digest.hour = self.digest.hour.unwrap_or(digest.hour);
         user.tz = self.tz.unwrap_or(user.tz);
-        for (kind, input) in self.types {
+        for (kind, input) in &self.types {
             match input {
                 Some(input) => user.types.extend([chosen((kind, input))]),
                 None => {
-                    user.types.remove(&kind);
+                    user.types.remove(kind);
                 }
             }
         }
+        if self.asks_for_mail(user, book) {
+            user.unsubscribed = None;
+        }
+    }
+
+    /// Whether any of what is named here is mailed from now on: then they come back. Choosing an hour alone does not bring anybody back.
+    fn asks_for_mail(&self, user: &User, book: &PeopleBook) -> bool {
+        let digest = self.digest.cadence.is_some()
+            && user.schedule(&book.schedule).cadence != Cadence::Never;
+        let route = |kind: &EventType| match user.types.get(kind) {
+            Some(chosen) => chosen.route,
+            None => book.policies.of(kind).route,
+        };
+        digest || self.types.keys().any(|kind| route(kind).is_mailed_alone())
     }
 }
 
@@ -192,9 +226,9 @@ fn check_hour(hour: Option<u8>) -> std::result::Result<(), Invalid> {
 }
 
 /// A route chosen for a type. A first record says how things are, not that they changed just now; [`User::replacing`] dates changes.
-fn chosen((kind, input): (EventType, TypeInput)) -> (EventType, TypePreference) {
+fn chosen((kind, input): (&EventType, &TypeInput)) -> (EventType, TypePreference) {
     let (route, since) = (input.route, DateTime::UNIX_EPOCH);
-    (kind, TypePreference { route, since })
+    (kind.clone(), TypePreference { route, since })
 }
 
 /// That somebody follows something.
@@ -223,17 +257,39 @@ impl PeopleBook {
         }
         let mut ids: Vec<UserId> = people.keys().cloned().collect();
         ids.sort_unstable();
-        let before = self.directory.users(&ids).await?;
-        let records: Vec<User> = ids
-            .iter()
-            .zip(before)
-            .filter_map(|(id, before)| {
+        self.change(ids, |id, before| {
+            let user = people[id].user(id.clone(), before, self, now);
+            Some(user.replacing(before, &self.schedule, &self.policies, now))
+        })
+        .await
+    }
+
+    /// Puts what `change` makes of each record in its place: of what stands now, again and again until nobody came between. Nothing, or
+    /// the same again, leaves it as it is.
+    async fn change(
+        &self,
+        mut ids: Vec<UserId>,
+        change: impl Fn(&UserId, Option<&User>) -> Option<User>,
+    ) -> Result<()> {
+        for _ in 0..ROUNDS {
+            let standing = self.directory.users(&ids).await?;
+            let changed = ids.iter().zip(&standing).filter_map(|(id, before)| {
                 let before = before.as_ref();
-                let user = people.remove(id)?.into_user(id.clone(), before, now);
-                Some(user.replacing(before, &self.schedule, &self.policies, now))
-            })
-            .collect();
-        Ok(self.directory.put_users(&records).await?)
+                change(id, before).filter(|after| before != Some(after))
+            });
+            let changed: Vec<User> = changed.collect();
+            if changed.is_empty() {
+                return Ok(());
+            }
+            let put = self.directory.put_users(&changed).await?;
+            let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
+            ids = missed.map(|(user, _)| user.id).collect();
+            if ids.is_empty() {
+                return Ok(());
+            }
+        }
+        let why = format!("{} others changed them first, each time", ROUNDS);
+        Err(store::Error::database("changing people", why).into())
     }
 
     /// Somebody's record.
@@ -251,16 +307,27 @@ impl PeopleBook {
     pub async fn prefer(&self, id: &UserId, change: PreferencesInput) -> Result<Option<User>> {
         change.check()?;
         let now = self.clock.now();
-        let Some(before) = self.get(id).await? else {
-            return Ok(None);
-        };
-        let mut user = before.clone();
-        change.apply(&mut user);
-        let user = user.replacing(Some(&before), &self.schedule, &self.policies, now);
-        self.directory
-            .put_users(std::slice::from_ref(&user))
-            .await?;
-        Ok(Some(user))
+        self.change(vec![id.clone()], |_, before| {
+            let before = before?;
+            let mut user = before.clone();
+            change.apply(&mut user, self);
+            Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+        })
+        .await?;
+        self.get(id).await
+    }
+
+    /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it is now, or nothing where there is none.
+    pub async fn unsubscribe(&self, id: &UserId) -> Result<Option<User>> {
+        let now = self.clock.now();
+        self.change(vec![id.clone()], |_, before| {
+            let before = before?;
+            let mut user = before.clone();
+            user.unsubscribe(&self.policies, now);
+            Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+        })
+        .await?;
+        self.get(id).await
     }
 
     pub async fn follow(&self, follows: Vec<FollowInput>) -> Result<()> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{DeliveryState, Progress};
+use tidings::domain::{DeliveryState, Progress, User};
 use tidings::store::mongo::MongoOptions;
 use tidings::store::{Accepted, Error};
 
@@ -119,6 +119,72 @@ async fn a_push_outlives_lost_connections_and_elections() {
         let stacks = store.stacks_of(&ada).await;
         assert_eq!(stacks.len(), 4);
         assert!(stacks.iter().all(|stack| stack.entries.len() == 2));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_was_put_and_reported_as_failed_is_told_to_stand() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let named = |name: &str, before: &User| User {
+            name: Some(name.into()),
+            ..before.clone()
+        };
+        store.fails(1, unheard("update")).await;
+        let created = store.put_users(&[User::new(user("ada"))]).await;
+        let read = store
+            .users(&[user("ada")])
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
+        store.fails(1, unheard("update")).await;
+        let ours = store.put_users(&[named("ours", &read)]).await;
+        store.fails(1, unheard("update")).await;
+        let theirs = store.put_users(&[named("theirs", &read)]).await;
+
+        assert_eq!(
+            (created.unwrap(), ours.unwrap(), theirs.unwrap()),
+            (vec![true], vec![true], vec![false])
+        );
+        let standing = store.users(&[user("ada")]).await.unwrap().remove(0);
+        assert_eq!(standing.unwrap().name.as_deref(), Some("ours"));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_another_program_wrote_can_be_replaced_once_it_was_read() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        store
+            .write(
+                "users",
+                doc! {"_id": "ada", "email": "ada@example.org", "confirmed": true},
+            )
+            .await;
+        let read = store
+            .users(&[user("ada")])
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
+        let change = |hour| {
+            let mut ada = read.clone();
+            ada.digest.hour = Some(hour);
+            ada
+        };
+
+        let first = store.put_users(&[change(7)]).await.unwrap();
+        let second = store.put_users(&[change(8)]).await.unwrap();
+
+        assert_eq!((first, second), (vec![true], vec![false]));
+        let standing = store
+            .users(&[user("ada")])
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
+        assert_eq!((standing.digest.hour, standing.confirmed), (Some(7), true));
     })
     .await;
 }

@@ -12,20 +12,44 @@ use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
 use super::encode::Writer;
-use super::user_record::{record_of, user_of};
+use super::user_record::{revised, user_of};
 use super::{FOLLOWS, Mongo, USERS};
 use crate::domain::audience::EARTH_RADIUS_KM;
+use crate::domain::user::Revision;
 use crate::domain::{FollowKey, Point, User, UserId};
 use crate::store::{Directory, Error, Result};
 
 #[async_trait]
 impl Directory for Mongo {
-    async fn put_users(&self, users: &[User]) -> Result<()> {
-        let records: Vec<(&str, Document)> = users
+    async fn put_users(&self, users: &[User]) -> Result<Vec<bool>> {
+        let doing = "putting users";
+        let records: Vec<(RawDocumentBuf, i64)> = users
             .iter()
-            .map(|user| (user.id.as_str(), record_of(user)))
-            .collect();
-        self.put_records("putting users", USERS, &records).await
+            .map(revised)
+            .collect::<bson::error::Result<_>>()
+            .map_err(|error| Error::Unsupported(format!("{doing}: {error}")))?;
+        let write = |writer: &mut Writer, item: usize| {
+            let (user, unread) = (&users[item], users[item].rev == Revision::NONE);
+            writer.document("q");
+            writer.text("_id", user.id.as_str());
+            match unread {
+                true => writer.null("rev"),
+                false => writer.long("rev", user.rev.0 as i64),
+            }
+            writer.close();
+            writer.encoded("u", records[item].0.as_bytes());
+            // Of a record that was read and is gone, nothing may come back.
+            writer.flag("upsert", unread);
+        };
+        let all = vec![(USERS.to_owned(), (0..users.len()).collect())];
+        let put = self.bulk(doing, Verb::Update, all, write).await?;
+        let (n, refused) = (put.n, put.duplicates(doing)?);
+        if n == users.len() as u64 && refused.is_empty() {
+            return Ok(vec![true; users.len()]);
+        }
+        let standing = self.revisions(users).await?;
+        let stands = |(user, (_, rev)): (&User, &(_, i64))| standing.get(&user.id) == Some(rev);
+        Ok(users.iter().zip(&records).map(stands).collect())
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
@@ -137,6 +161,21 @@ impl Directory for Mongo {
 }
 
 impl Mongo {
+    /// What these people's records are known by now.
+    async fn revisions(&self, users: &[User]) -> Result<HashMap<UserId, i64>> {
+        let ids: Vec<&str> = users.iter().map(|user| user.id.as_str()).collect();
+        let filter = doc! {"_id": {"$in": ids}};
+        let options = FindOptions::builder().projection(doc! {"rev": 1}).build();
+        let found = self
+            .find_all("reading users", USERS, &filter, options)
+            .await?;
+        let known = |record: &Document| {
+            let rev = record.get_i64("rev").ok()?;
+            Some((UserId::stored(record.get_str("_id").ok()?), rev))
+        };
+        Ok(found.iter().filter_map(known).collect())
+    }
+
     /// Creates or replaces records by `_id`.
     pub(super) async fn put_records(
         &self,

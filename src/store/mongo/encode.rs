@@ -106,6 +106,15 @@ impl Writer {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
+    pub fn long(&mut self, key: impl Key, value: i64) {
+        self.field(ElementType::Int64, key);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub fn null(&mut self, key: impl Key) {
+        self.field(ElementType::Null, key);
+    }
+
     pub fn flag(&mut self, key: impl Key, value: bool) {
         self.field(ElementType::Boolean, key);
         self.bytes.push(u8::from(value));

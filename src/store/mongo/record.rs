@@ -93,6 +93,11 @@ impl<'a> Record<'a> {
         })
     }
 
+    /// A whole number of 64 bits, as only tidings writes them.
+    pub fn long(&self, field: &str) -> Result<Option<i64>> {
+        self.get(field, Bson::as_i64)
+    }
+
     pub fn count32(&self, field: &str) -> Result<Option<u32>> {
         let narrow = |n| u32::try_from(n).map_err(|error| self.corrupt(field, error));
         self.count(field)?.map(narrow).transpose()

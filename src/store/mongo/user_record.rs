@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use bson::{Bson, Document, doc};
+use bson::raw::cstr;
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc, Weekday};
+use sha2::{Digest, Sha256};
 
 use super::record::{Record, date, geo_json, put};
-use crate::domain::user::{DigestPreference, TypePreference};
-use crate::domain::{Address, Cadence, EventType, Route, User, UserId};
+use crate::domain::user::{DigestPreference, Revision, TypePreference};
+use crate::domain::{Address, Cadence, EventType, User, UserId};
 use crate::store::Result;
 
 pub(super) fn record_of(user: &User) -> Document {
@@ -41,11 +43,25 @@ pub(super) fn record_of(user: &User) -> Document {
     put(&mut digest, "since", user.digest.since.map(date));
     record.insert("digest", digest);
     let types = user.types.iter().map(|(kind, chosen)| {
-        doc! {"t": kind.as_str(), "route": route_name(chosen.route), "since": date(chosen.since)}
+        doc! {"t": kind.as_str(), "route": chosen.route.as_str(), "since": date(chosen.since)}
     });
     record.insert("types", types.map(Bson::from).collect::<Vec<_>>());
     put(&mut record, "suppressed", user.suppressed.map(date));
+    put(&mut record, "unsubscribed", user.unsubscribed.map(date));
     record
+}
+
+/// A record and what it is known by: its content. So whoever writes the same again, as after an answer that was lost, finds
+/// that it stands.
+pub(super) fn revised(user: &User) -> bson::error::Result<(RawDocumentBuf, i64)> {
+    let mut record = RawDocumentBuf::try_from(&record_of(user))?;
+    let hash = Sha256::digest(record.as_bytes());
+    let mut rev = [0; 8];
+    rev.copy_from_slice(&hash[..8]);
+    // Never what stands for no revision.
+    let rev = i64::from_le_bytes(rev) | 1;
+    record.append(cstr!("rev"), rev);
+    Ok((record, rev))
 }
 
 pub(super) fn user_of(record: &Document) -> Result<User> {
@@ -84,6 +100,8 @@ pub(super) fn user_of(record: &Document) -> Result<User> {
         digest,
         types: types_of(&user)?,
         suppressed: suppressed_of(&user)?,
+        unsubscribed: user.time("unsubscribed")?,
+        rev: Revision(user.long("rev")?.unwrap_or_default() as u64),
     })
 }
 
@@ -107,9 +125,8 @@ fn types_of(user: &Record<'_>) -> Result<BTreeMap<EventType, TypePreference>> {
             None => chosen.needs("t", chosen.text("t")?)?,
         };
         let kind = EventType::stored(kind);
-        let name = chosen.needs("route", chosen.text("route")?)?;
         let preference = TypePreference {
-            route: route_of(name).ok_or_else(|| chosen.corrupt("route", "it is no route"))?,
+            route: chosen.needs("route", chosen.parsed("route")?)?,
             since: chosen.time("since")?.unwrap_or(DateTime::UNIX_EPOCH),
         };
         types.insert(kind, preference);
@@ -126,25 +143,10 @@ fn suppressed_of(user: &Record<'_>) -> Result<Option<DateTime<Utc>>> {
     }
 }
 
-const ROUTES: [Route; 4] = [Route::Never, Route::Immediate, Route::Batch, Route::Digest];
-
-fn route_name(route: Route) -> &'static str {
-    match route {
-        Route::Never => "never",
-        Route::Immediate => "immediate",
-        Route::Batch => "batch",
-        Route::Digest => "digest",
-    }
-}
-
-fn route_of(name: &str) -> Option<Route> {
-    ROUTES.into_iter().find(|route| route_name(*route) == name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Point;
+    use crate::domain::{Point, Route};
     use crate::store::Error;
 
     fn whole() -> User {
@@ -163,7 +165,7 @@ mod tests {
                 hour: Some(23),
                 since: Some(time),
             },
-            types: ROUTES
+            types: Route::ALL
                 .map(|route| {
                     (
                         EventType::stored(format!("$a.{route:?}")),
@@ -172,6 +174,7 @@ mod tests {
                 })
                 .into(),
             suppressed: Some(time),
+            unsubscribed: Some(time),
             ..User::new(UserId::stored("$ne"))
         }
     }

@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use chrono::DateTime;
-use rusqlite::{Row, Transaction, params};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
 use super::{Sqlite, near};
-use crate::domain::user::{DigestPreference, TypePreference};
+use crate::domain::user::{DigestPreference, Revision, TypePreference};
 use crate::domain::{Address, Cadence, EventType, FollowKey, Point, Route, User, UserId};
 use crate::store::{Directory, Result};
 
 #[async_trait]
 impl Directory for Sqlite {
-    async fn put_users(&self, users: &[User]) -> Result<()> {
+    async fn put_users(&self, users: &[User]) -> Result<Vec<bool>> {
         if users.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let users = users.to_vec();
         let put = move |transaction: &Transaction<'_>| {
-            users.iter().try_for_each(|user| put(transaction, user))
+            users.iter().map(|user| put(transaction, user)).collect()
         };
         self.connections.write("putting users", put).await
     }
@@ -128,10 +128,18 @@ impl Sqlite {
     }
 }
 
-fn put(transaction: &Transaction<'_>, user: &User) -> Answer<()> {
+fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
+    let mut standing = transaction.prepare_cached("SELECT rev FROM users WHERE id = ?1")?;
+    let standing: Option<i64> = standing
+        .query_row([user.id.as_str()], |row| row.get(0))
+        .optional()?;
+    let read = user.rev.0 as i64;
+    if standing.unwrap_or_default() != read {
+        return Ok(false);
+    }
     let sql = "INSERT OR REPLACE INTO users (id, email, name, confirmed, tz, locale, lng, lat, cell, cadence, weekday,
-                   hour, digest_since, types, suppressed)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+                   hour, digest_since, types, suppressed, unsubscribed, rev)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
     let types: BTreeMap<_, _> = user
         .types
         .iter()
@@ -153,8 +161,10 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<()> {
         user.digest.since.map(millis),
         to_json(&types)?,
         user.suppressed.map(millis),
+        user.unsubscribed.map(millis),
+        read + 1,
     ])?;
-    Ok(())
+    Ok(true)
 }
 
 fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {
@@ -194,5 +204,7 @@ fn read(row: &Row<'_>) -> Answer<User> {
         },
         types: types.into_iter().map(preference).collect::<Answer<_>>()?,
         suppressed: record.maybe_time("suppressed")?,
+        unsubscribed: record.maybe_time("unsubscribed")?,
+        rev: Revision(record.get::<i64>("rev")? as u64),
     })
 }

@@ -36,7 +36,9 @@ CREATE TABLE users (
     hour         INTEGER,
     digest_since INTEGER,
     types        TEXT NOT NULL,     -- {type: [route, since]}
-    suppressed   INTEGER
+    suppressed   INTEGER,
+    unsubscribed INTEGER,
+    rev          INTEGER NOT NULL   -- how often the record was put
 ) WITHOUT ROWID;
 CREATE INDEX users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
 

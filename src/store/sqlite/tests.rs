@@ -153,6 +153,7 @@ async fn what_is_there_and_cannot_be_read_is_said_and_not_guessed() {
         ),
         ("UPDATE users SET confirmed = 'maybe'", "reading users"),
     ] {
+        execute(&store, "DELETE FROM users").await;
         store.put_users(&[User::new(ada.clone())]).await.unwrap();
         execute(&store, tampering).await;
 

@@ -51,7 +51,7 @@ async fn a_record_is_shown_with_its_address_masked(fresh: Fresh) {
         json!({
             "id": "eve", "email": "e…@example.org", "name": "Eve", "confirmed": true, "tz": "Europe/Paris", "locale": "fr",
             "loc": [2.35, 48.85], "digest": {"cadence": "daily", "weekday": null, "hour": 7},
-            "types": {"Loan": {"route": "never"}}, "suppressed": false,
+            "types": {"Loan": {"route": "never"}}, "suppressed": false, "unsubscribed": false,
         })
     );
     assert_eq!(api.get("/v1/users/nobody").await.code(), "unknown_user");
@@ -70,7 +70,10 @@ async fn a_record_again_keeps_what_the_person_chose(fresh: Fresh) {
 
     let record = stored(&api, "eve").await;
     assert_eq!(record.email.unwrap().to_string(), "e…@example.com");
-    assert_eq!((record.name, record.tz), (None, None));
+    assert_eq!(
+        (record.name, record.tz),
+        (None, Some(chrono_tz::Europe::Paris))
+    );
     assert_eq!(
         (record.digest.cadence, record.digest.hour),
         (Some(Cadence::Daily), Some(7))

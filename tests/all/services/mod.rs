@@ -6,4 +6,5 @@ mod explain;
 mod fanout;
 mod import;
 mod old_writers;
+mod people;
 mod worker;

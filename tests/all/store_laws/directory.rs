@@ -15,14 +15,20 @@ fn at(lng: f64, lat: f64) -> Point {
     Point::new(lng, lat).unwrap()
 }
 
-/// People of these names at these places.
+/// People of these names at these places, who may have lived elsewhere.
 async fn settle(store: &Fresh, places: &[(&str, f64, f64)]) {
-    let live = |(name, lng, lat): &(&str, f64, f64)| User {
-        loc: Some(at(*lng, *lat)),
-        ..User::new(user(name))
-    };
-    let users: Vec<_> = places.iter().map(live).collect();
-    store.put_users(&users).await.unwrap();
+    for (name, lng, lat) in places {
+        live(store, name, Some(at(*lng, *lat))).await;
+    }
+}
+
+async fn live(store: &Fresh, name: &str, loc: Option<Point>) {
+    let name = user(name);
+    let standing = store.users(std::slice::from_ref(&name)).await.unwrap();
+    let before = standing.into_iter().flatten().next();
+    let before = before.unwrap_or_else(|| User::new(name));
+    let put = store.put_users(&[User { loc, ..before }]).await.unwrap();
+    assert_eq!(put, [true]);
 }
 
 pub async fn followers_are_paged_in_ascending_order(store: Fresh) {
@@ -319,7 +325,7 @@ pub async fn whoever_moves_or_leaves_is_found_where_they_are(store: Fresh) {
     .await;
 
     settle(&store, &[("ada", 2.35, 48.86)]).await;
-    store.put_users(&[User::new(user("bob"))]).await.unwrap();
+    live(&store, "bob", None).await;
     store.delete_user(&user("eve")).await.unwrap();
 
     assert_eq!(

@@ -114,6 +114,11 @@ laws! {
         putting_a_record_again_replaces_it_whole
         many_records_are_put_and_read_at_once
         odd_ids_have_records_like_any_other
+        a_record_is_put_in_the_place_of_what_was_read_and_of_nothing_else
+        each_of_many_puts_is_answered_in_the_order_asked
+        of_many_who_change_a_record_at_once_nobodys_change_is_lost
+        of_many_who_create_a_record_at_once_one_is_told_yes
+        a_record_that_was_deleted_meanwhile_does_not_come_back
         a_deleted_record_is_gone_and_stacks_stay;
     directory:
         followers_are_paged_in_ascending_order

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Weekday};
-use tidings::domain::user::{DigestPreference, TypePreference};
-use tidings::domain::{Address, Cadence, Point, Route, User};
+use tidings::domain::user::{DigestPreference, Revision, TypePreference};
+use tidings::domain::{Address, Cadence, Point, Route, User, UserId};
 
 use crate::support::*;
 
@@ -18,7 +18,6 @@ fn full(id: &str) -> User {
         ("ü.$x", Route::Digest),
     ];
     User {
-        id: user(id),
         email: Some(Address::new("ada.lovelace@example.org").unwrap()),
         name: Some("Ada \"Countess\" Löwe".into()),
         confirmed: true,
@@ -44,7 +43,25 @@ fn full(id: &str) -> User {
             })
             .collect(),
         suppressed: Some(noon() + minutes(1)),
+        unsubscribed: Some(noon() + minutes(2)),
+        ..User::new(user(id))
     }
+}
+
+/// These people's records as they were put: without what the store knows them by.
+async fn records(store: &Fresh, ids: &[UserId]) -> Vec<Option<User>> {
+    let found = store.users(ids).await.unwrap().into_iter();
+    let bare = |user| User {
+        rev: Revision::NONE,
+        ..user
+    };
+    found.map(|user| user.map(bare)).collect()
+}
+
+/// Somebody's record as it stands.
+async fn record(store: &Fresh, id: &str) -> User {
+    let found = store.users(&[user(id)]).await.unwrap();
+    found.into_iter().flatten().next().unwrap()
 }
 
 /// Every field is there, and looks as if it were not.
@@ -74,7 +91,7 @@ pub async fn a_record_comes_back_with_every_field(store: Fresh) {
     store.put_users(&users).await.unwrap();
 
     let ids = users.clone().map(|user| user.id);
-    assert_eq!(store.users(&ids).await.unwrap(), users.map(Some));
+    assert_eq!(records(&store, &ids).await, users.map(Some));
 }
 
 pub async fn every_cadence_weekday_and_route_comes_back(store: Fresh) {
@@ -108,21 +125,15 @@ pub async fn every_cadence_weekday_and_route_comes_back(store: Fresh) {
     store.put_users(&users).await.unwrap();
 
     let ids: Vec<_> = users.iter().map(|user| user.id.clone()).collect();
-    let found: Vec<_> = store
-        .users(&ids)
-        .await
-        .unwrap()
-        .into_iter()
-        .flatten()
-        .collect();
-    assert_eq!(found, users);
+    let found = records(&store, &ids).await.into_iter();
+    assert_eq!(found.flatten().collect::<Vec<_>>(), users);
 }
 
 pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fresh) {
     store.put_users(&[full("ada"), full("bob")]).await.unwrap();
 
     let asked = ["eve", "bob", "ada", "$ne", "bob"].map(user);
-    let found = store.users(&asked).await.unwrap();
+    let found = records(&store, &asked).await;
 
     assert_eq!(
         found,
@@ -140,14 +151,15 @@ pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fre
 pub async fn putting_a_record_again_replaces_it_whole(store: Fresh) {
     store.put_users(&[full("ada"), full("bob")]).await.unwrap();
 
-    store
-        .second()
-        .put_users(&[User::new(user("ada"))])
-        .await
-        .unwrap();
-    store.put_users(&[]).await.unwrap();
+    let bare = User {
+        rev: record(&store, "ada").await.rev,
+        ..User::new(user("ada"))
+    };
+    let put = store.second().put_users(&[bare]).await.unwrap();
+    assert_eq!(put, [true]);
+    assert!(store.put_users(&[]).await.unwrap().is_empty());
 
-    let found = store.users(&[user("ada"), user("bob")]).await.unwrap();
+    let found = records(&store, &[user("ada"), user("bob")]).await;
     assert_eq!(found, [Some(User::new(user("ada"))), Some(full("bob"))]);
 }
 
@@ -156,7 +168,7 @@ pub async fn many_records_are_put_and_read_at_once(store: Fresh) {
 
     store.put_users(&users).await.unwrap();
 
-    let found = store.users(&people(2_500)).await.unwrap();
+    let found = records(&store, &people(2_500)).await;
     assert_eq!(found.into_iter().flatten().collect::<Vec<_>>(), users);
 }
 
@@ -176,7 +188,7 @@ pub async fn odd_ids_have_records_like_any_other(store: Fresh) {
 
     store.put_users(&users).await.unwrap();
 
-    assert_eq!(store.users(&odd.map(user)).await.unwrap(), users.map(Some));
+    assert_eq!(records(&store, &odd.map(user)).await, users.map(Some));
     assert!(store.delete_user(&user("$ne")).await.unwrap());
     let left = store
         .users(&odd.map(user))
@@ -207,9 +219,119 @@ pub async fn a_deleted_record_is_gone_and_stacks_stay(store: Fresh) {
     );
 
     assert_eq!(
-        store.users(&[ada.clone(), user("adam")]).await.unwrap(),
+        records(&store, &[ada.clone(), user("adam")]).await,
         [None, Some(full("adam"))]
     );
     assert_eq!(store.entries_of(&ada, today()).await.len(), 1);
     assert_eq!(store.deliveries_of(&ada, 10).await.unwrap().len(), 1);
+}
+
+pub async fn a_record_is_put_in_the_place_of_what_was_read_and_of_nothing_else(store: Fresh) {
+    store.put_users(&[User::new(user("ada"))]).await.unwrap();
+    let read = record(&store, "ada").await;
+    let renamed = |name: &str| User {
+        name: Some(name.into()),
+        ..read.clone()
+    };
+
+    let first = store.second().put_users(&[renamed("first")]).await;
+    let second = store.put_users(&[renamed("second")]).await;
+    let unread = store.put_users(&[User::new(user("ada"))]).await;
+
+    assert_eq!(
+        (first.unwrap(), second.unwrap(), unread.unwrap()),
+        (vec![true], vec![false], vec![false])
+    );
+    let standing = record(&store, "ada").await;
+    assert_eq!(standing.name.as_deref(), Some("first"));
+    assert_ne!(standing.rev, read.rev);
+    assert_eq!(record(&store.second(), "ada").await.rev, standing.rev);
+}
+
+pub async fn each_of_many_puts_is_answered_in_the_order_asked(store: Fresh) {
+    let names = people(2_500);
+    store
+        .put_users(&names.iter().cloned().map(User::new).collect::<Vec<_>>())
+        .await
+        .unwrap();
+    let read: Vec<User> = store
+        .users(&names)
+        .await
+        .unwrap()
+        .into_iter()
+        .flatten()
+        .collect();
+    let confirmed = |user: &User| User {
+        confirmed: true,
+        ..user.clone()
+    };
+    // Every third is changed before the others come.
+    let faster: Vec<User> = read.iter().step_by(3).map(confirmed).collect();
+    store.put_users(&faster).await.unwrap();
+
+    let named = read.iter().rev().map(|user| User {
+        name: Some("Somebody".into()),
+        ..user.clone()
+    });
+    let put = store.put_users(&named.collect::<Vec<_>>()).await.unwrap();
+
+    let expected: Vec<bool> = (0..2_500).rev().map(|n| n % 3 != 0).collect();
+    assert_eq!(put, expected);
+    for (n, user) in store.users(&names).await.unwrap().into_iter().enumerate() {
+        let user = user.unwrap();
+        assert_eq!(
+            (user.confirmed, user.name.is_some()),
+            (n % 3 == 0, n % 3 != 0)
+        );
+    }
+}
+
+pub async fn of_many_who_change_a_record_at_once_nobodys_change_is_lost(store: Fresh) {
+    store.put_users(&[User::new(user("ada"))]).await.unwrap();
+
+    store
+        .at_once(16, |store, n| async move {
+            loop {
+                let mut ada = record(&store, "ada").await;
+                let (route, since) = (Route::Never, noon());
+                let mine = (kind(&format!("T{n}")), TypePreference { route, since });
+                ada.types.extend([mine]);
+                if store.put_users(&[ada]).await.unwrap() == [true] {
+                    break;
+                }
+            }
+        })
+        .await;
+
+    assert_eq!(record(&store, "ada").await.types.len(), 16);
+}
+
+pub async fn of_many_who_create_a_record_at_once_one_is_told_yes(store: Fresh) {
+    let told = store
+        .at_once(16, |store, n| async move {
+            let ada = User {
+                name: Some(format!("Ada {n}")),
+                ..User::new(user("ada"))
+            };
+            store.put_users(&[ada]).await.unwrap() == [true]
+        })
+        .await;
+
+    let winners: Vec<usize> = (0..16).filter(|n| told[*n]).collect();
+    let name = record(&store, "ada").await.name.unwrap();
+    assert_eq!(winners.len(), 1, "{told:?}");
+    assert_eq!(name, format!("Ada {}", winners[0]));
+}
+
+pub async fn a_record_that_was_deleted_meanwhile_does_not_come_back(store: Fresh) {
+    store.put_users(&[full("ada")]).await.unwrap();
+    let read = record(&store, "ada").await;
+    store.second().delete_user(&user("ada")).await.unwrap();
+
+    let put = store.put_users(&[read]).await.unwrap();
+
+    assert_eq!(put, [false]);
+    assert_eq!(store.users(&[user("ada")]).await.unwrap(), [None]);
+    let anew = store.put_users(&[full("ada")]).await.unwrap();
+    assert_eq!(anew, [true]);
 }

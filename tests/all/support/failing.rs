@@ -186,7 +186,7 @@ impl Days for FailingStore {
 }
 
 hand_on! { Directory:
-    put_users(users: &[User]) -> ();
+    put_users(users: &[User]) -> Vec<bool>;
     users(ids: &[UserId]) -> Vec<Option<User>>;
     delete_user(id: &UserId) -> bool;
     follow(follows: &[(FollowKey, UserId)]) -> ();

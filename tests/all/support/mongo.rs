@@ -43,6 +43,13 @@ impl Faulty {
         self.fail_point(doc! {"times": times}.into(), fault).await;
     }
 
+    /// Writes a document as another program would.
+    pub async fn write(&self, collection: &str, document: bson::Document) {
+        let database = self.admin.client().database(&self.name);
+        let collection = database.collection(collection);
+        collection.insert_one(document).await.unwrap();
+    }
+
     async fn fail_point(&self, mode: bson::Bson, data: bson::Document) {
         let command = doc! {"configureFailPoint": "failCommand", "mode": mode, "data": data};
         self.admin.run_command(command).await.unwrap();

@@ -257,7 +257,8 @@ impl Town {
             .remove(0)
             .unwrap();
         change(&mut record);
-        self.store.put_users(&[record]).await.unwrap();
+        let put = self.store.put_users(&[record]).await.unwrap();
+        assert_eq!(put, [true], "somebody else changed {person}");
     }
 }
 
