@@ -14,7 +14,7 @@ use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::domain::{ModelName, Policies};
 use crate::mail::Mailer;
-use crate::render::{Renderer, Site};
+use crate::render::{Pages, Renderer, Site};
 use crate::services::archive::Archive;
 use crate::services::deliver::{self, Deliver, Traffic};
 use crate::services::digest::Digests;
@@ -25,6 +25,7 @@ use crate::services::flush::Flush;
 use crate::services::health::Health;
 use crate::services::import::Import;
 use crate::services::ledger::Ledger;
+use crate::services::links::Links;
 use crate::services::notify::Notify;
 use crate::services::objects::ObjectBook;
 use crate::services::people::PeopleBook;
@@ -47,6 +48,8 @@ pub struct App {
     policies: Arc<Policies>,
     mailer: Arc<dyn Mailer>,
     renderer: Arc<Renderer>,
+    links: Arc<Links>,
+    pages: Arc<Pages>,
     owner: String,
     traffic: Arc<Traffic>,
 }
@@ -79,9 +82,13 @@ impl App {
             postal_address: config.site.postal_address.clone(),
             accent: config.site.accent.clone(),
         };
+        let pages = Arc::new(Pages::new(&site, config.mail.templates.clone())?);
         let renderer = Arc::new(Renderer::new(site, config.mail.templates.clone())?);
         let policies = Arc::new(config.policies.clone());
         let owner = ids.owner();
+        let server = &config.server;
+        let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
+        let links = Arc::new(Links::new(store.clone(), public_url, secret));
         Ok(Self {
             config: Arc::new(config),
             store,
@@ -90,6 +97,8 @@ impl App {
             policies,
             mailer,
             renderer,
+            links,
+            pages,
             owner,
             traffic: Arc::default(),
         })
@@ -147,6 +156,8 @@ impl App {
             policies: self.policies.clone(),
             mailer: self.mailer.clone(),
             renderer: self.renderer.clone(),
+            links: self.links.clone(),
+            feedback_id: self.config.site.feedback_id.clone(),
             clock: self.clock.clone(),
             owner: self.owner.clone(),
             traffic: self.traffic.clone(),
@@ -234,6 +245,16 @@ impl App {
             policies: self.policies.clone(),
             schedule: self.config.digest.schedule,
         }
+    }
+
+    /// The links of mails.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// The pages people reach from their mails.
+    pub fn pages(&self) -> &Pages {
+        &self.pages
     }
 
     pub fn objects(&self) -> ObjectBook {

@@ -5,22 +5,23 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use crate::domain::digest::Caps;
-use crate::domain::{Cadence, EventType, ModelName, Policies, Policy, Route, Schedule};
+use crate::domain::{Cadence, EventType, ModelName, Policies, Policy, Schedule};
 
 mod delivery;
 mod mail;
 mod paths;
+mod public;
 mod reader;
 
 pub use delivery::Delivery;
 pub use mail::{Login, Mail, Provider, Region, Service, SmtpServer, SmtpTls};
+pub use public::{Server, Site};
 use reader::Reader;
 
 /// The options, documented, as they are when nobody sets any.
@@ -59,20 +60,6 @@ impl fmt::Debug for Merged {
 pub enum StoreUrl {
     Sqlite(PathBuf),
     Mongo(String),
-}
-
-#[derive(Debug, Clone)]
-pub struct Site {
-    pub name: String,
-    pub url: Option<String>,
-    pub postal_address: Option<String>,
-    pub accent: String,
-}
-
-#[derive(Clone)]
-pub struct Server {
-    pub listen: SocketAddr,
-    pub key: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -191,20 +178,8 @@ impl Config {
                 "sqlite:PATH or mongodb://HOST/DATABASE",
                 StoreUrl::parse,
             ),
-            site: Site {
-                name: r.string("site.name"),
-                url: r.link("site.url"),
-                postal_address: r.optional("site.postal_address"),
-                accent: r.parse("site.accent", "a colour written #rrggbb", colour),
-            },
-            server: Server {
-                listen: r.parse(
-                    "server.listen",
-                    "an address and port such as 127.0.0.1:8080",
-                    |text| text.parse().ok(),
-                ),
-                key: r.secret("server.key", "server.key_file"),
-            },
+            site: Site::read(&mut r),
+            server: Server::read(&mut r),
             mail: Mail::read(&mut r, delivery.lease),
             window_back: r.number("window.days_back", 0..=60) as u32,
             fanout: Fanout {
@@ -275,6 +250,9 @@ impl Config {
         if self.server.key.is_some() {
             set(&mut table, "server.key", "(hidden)");
         }
+        if self.server.link_secret.is_some() {
+            set(&mut table, "server.link_secret", "(hidden)");
+        }
         self.mail.redact(&mut table);
         table.to_string()
     }
@@ -287,13 +265,7 @@ fn policy(r: &mut Reader<'_>, path: &str) -> Policy {
             .optional_parse(
                 &format!("{path}.route"),
                 "never, immediate, batch or digest",
-                |text| match text {
-                    "never" => Some(Route::Never),
-                    "immediate" => Some(Route::Immediate),
-                    "batch" => Some(Route::Batch),
-                    "digest" => Some(Route::Digest),
-                    _ => None,
-                },
+                |text| text.parse().ok(),
             )
             .unwrap_or(standard.route),
         model: r.optional_parse(&format!("{path}.model"), "the name of a model", |text| {
@@ -321,11 +293,6 @@ fn model(r: &mut Reader<'_>, path: &str) -> Model {
     }
 }
 
-fn colour(text: &str) -> Option<String> {
-    let digits = text.strip_prefix('#')?;
-    (digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit())).then(|| text.to_owned())
-}
-
 impl StoreUrl {
     /// `sqlite:PATH`, `mongodb://…` or `mongodb+srv://…`.
     pub fn parse(text: &str) -> Option<Self> {
@@ -348,16 +315,6 @@ impl fmt::Debug for StoreUrl {
                 _ => f.write_str(url),
             },
         }
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = self.key.as_ref().map(|_| "(hidden)");
-        f.debug_struct("Server")
-            .field("listen", &self.listen)
-            .field("key", &key)
-            .finish()
     }
 }
 

@@ -1,6 +1,6 @@
 //! tidings: notification feeds and e-mail digests on MongoDB, one collection a day.
 //!
-//! Floors, from the top: [`api`] is the HTTP face; [`app`] puts everything together; [`services`] are the program's sentences; [`store`] keeps, [`mail`] sends,
+//! Floors, from the top: [`api`] is the HTTP face, [`web`] the pages for people; [`app`] puts everything together; [`services`] are the program's sentences; [`store`] keeps, [`mail`] sends,
 //! [`render`] makes mails; [`domain`] is what all of them speak of. Imports point down. Four walks show the way through:
 //! writing ([`services::notify`], [`services::fanout`]), reading ([`services::feed`]), mailing ([`services::digest`],
 //! [`services::deliver`]) and forgetting ([`services::archive`]).
@@ -15,3 +15,4 @@ pub mod mail;
 pub mod render;
 pub mod services;
 pub mod store;
+pub mod web;

@@ -18,6 +18,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::app::App;
+use crate::web as pages;
 
 mod auth;
 mod body;
@@ -164,6 +165,7 @@ impl Bound {
                         .default_service(web::to(not_found)),
                 )
                 .configure(open)
+                .configure(pages::configure)
                 .default_service(web::to(not_found))
         })
         .workers(threads.min(MAX_THREADS))
@@ -212,8 +214,15 @@ async fn watch_over(
     let problem = error.and_then(|error| error.as_error::<Problem>());
     let code = problem.map_or("", |problem| problem.code.as_str());
     if status >= 500 {
-        let cause = problem.and_then(|problem| problem.cause.as_deref());
-        let cause = cause.unwrap_or("nothing more is known");
+        let cause = problem.and_then(|problem| problem.cause.clone());
+        let of_page = |response: &ServiceResponse<_>| {
+            let extensions = response.response().extensions();
+            extensions
+                .get::<pages::Cause>()
+                .map(|cause| cause.0.clone())
+        };
+        let cause = cause.or_else(|| answer.as_ref().ok().and_then(of_page));
+        let cause = cause.unwrap_or_else(|| "nothing more is known".into());
         tracing::error!(%method, route, status, code, cause, "a request failed");
     } else {
         tracing::debug!(%method, route, status, code, "a request was answered");

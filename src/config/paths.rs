@@ -17,6 +17,7 @@ pub fn begin_at(table: &mut Table, folder: &Path) {
         ("mail", "key_file"),
         ("mail", "smtp_password_file"),
         ("server", "key_file"),
+        ("server", "link_secret_file"),
     ] {
         if let Some(Value::String(path)) = table
             .get_mut(section)

@@ -1,6 +1,7 @@
 //! The configuration's promises: documented defaults, layers in order, all problems at once, no secret printed.
 
 use super::*;
+use crate::domain::Route;
 
 #[test]
 fn the_documented_defaults_are_valid() {
@@ -98,10 +99,10 @@ fn a_variable_that_sets_nothing_is_an_error() {
 
 #[test]
 fn secrets_are_not_printed() {
-    let text = "store = \"mongodb://root:hunter2@db.example/x\"\n[server]\nkey = \"s3cret\"\n[mail]\nfrom = \"ada@example.org\"";
+    let text = "store = \"mongodb://root:hunter2@db.example/x\"\n[server]\nkey = \"s3cret\"\nlink_secret = \"signed-with-this-one\"\n[mail]\nfrom = \"ada@example.org\"";
     let config = Config::parse(text).unwrap();
     for printed in [config.redacted(), format!("{config:?}")] {
-        for secret in ["hunter2", "s3cret", "ada@"] {
+        for secret in ["hunter2", "s3cret", "signed-with", "ada@"] {
             assert!(!printed.contains(secret), "{secret} in {printed}");
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! The rule: a mail that is rendered can be sent. Its HTML stays under 90 KB, as Gmail hides what comes after 102 KB; its
 //! subject is one line of at most 150 characters; nothing in an object can break out of its place. What a template can
-//! get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how styles get into the elements.
+//! get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how styles get into the elements; [`pages`] is for browsers.
 
 mod colour;
 mod inline;
+pub mod pages;
 mod sample;
 mod templates;
 mod text;
@@ -21,14 +22,16 @@ use minijinja::{Value, context};
 use crate::domain::digest::{Digest, Section};
 use crate::domain::{Cadence, User};
 
-use colour::Colour;
-use templates::{HTML, SUBJECT, TEXT, Templates};
+use templates::{HTML, MAILS, SUBJECT, TEXT, Templates};
 use view::{DigestView, SiteView};
 
+pub use pages::{Page, Pages};
 pub use templates::{Error, Line};
 
 /// No part of a mail has this many bytes.
 pub const MAX_BYTES: usize = 90_000;
+/// So many of them are left free for a person's own links, which are longer than the places they fill.
+const LINK_BYTES: usize = 2_000;
 /// The longest subject, in characters.
 pub const MAX_SUBJECT: usize = 150;
 
@@ -87,15 +90,9 @@ impl Renderer {
     /// Compiles the templates and tries them on sample mails. A template in `overrides` (`digest/subject.txt`,
     /// `digest/body.txt`, `digest/body.html`) takes the place of the built-in one.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
-        let accent = Colour::parse(&site.accent)?;
-        let site = SiteView::new(
-            &site,
-            accent.readable_on(colour::PAPER).to_string(),
-            accent.readable_on(colour::NIGHT).to_string(),
-        );
-        let globals = vec![("site", Value::from(Serde(&site)))];
+        let globals = vec![("site", Value::from(Serde(SiteView::of(&site)?)))];
         let mut renderer = Self {
-            templates: Templates::load(overrides.as_deref(), globals)?,
+            templates: Templates::load(&MAILS, overrides.as_deref(), globals)?,
         };
         renderer.try_out()?;
         renderer.templates.inline_styles()?;
@@ -116,7 +113,7 @@ impl Renderer {
         loop {
             let rendered = self.fill_in(mail, &shown)?;
             let bytes = rendered.html.len().max(rendered.text.len());
-            if bytes < MAX_BYTES {
+            if bytes < MAX_BYTES - LINK_BYTES {
                 return Ok(rendered);
             }
             let items: usize = shown.iter().sum();

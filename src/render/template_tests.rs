@@ -12,7 +12,7 @@ fn styles_inlined_once_are_those_inlined_for_each_mail() {
     let once = renderer();
     assert!(!once.templates.inlines_each_mail());
     let mut each = renderer();
-    each.templates = Templates::load(None, vec![("site", site_value())]).unwrap();
+    each.templates = Templates::load(&MAILS, None, vec![("site", site_value())]).unwrap();
     let inliner = inline::inliner();
     let user = User::new(UserId::stored("ada"));
     for digest in [
@@ -36,11 +36,7 @@ fn styles_inlined_once_are_those_inlined_for_each_mail() {
 }
 
 fn site_value() -> Value {
-    let accent = Colour::parse("#1f4e79").unwrap();
-    let shades =
-        [colour::PAPER, colour::NIGHT].map(|ground| accent.readable_on(ground).to_string());
-    let [light, dark] = shades;
-    Value::from(Serde(SiteView::new(&site(), light, dark)))
+    Value::from(Serde(SiteView::of(&site()).unwrap()))
 }
 
 fn with_override(name: &str, template: &str) -> Result<Renderer, String> {

@@ -18,7 +18,7 @@ use super::text::{clamp, grouped, wrap};
 #[derive(Debug, Clone, Copy)]
 pub struct Template {
     pub name: &'static str,
-    built_in: &'static str,
+    pub built_in: &'static str,
 }
 
 pub const SUBJECT: Template = Template {
@@ -34,7 +34,7 @@ pub const HTML: Template = Template {
     built_in: include_str!("../../templates/digest/body.html"),
 };
 
-const ALL: [Template; 3] = [SUBJECT, TEXT, HTML];
+pub const MAILS: [Template; 3] = [SUBJECT, TEXT, HTML];
 
 /// Why templates cannot be used, or a mail cannot be made of them.
 #[derive(Debug, thiserror::Error)]
@@ -87,8 +87,9 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// Reads and compiles all templates, as they were written.
+    /// Reads and compiles these templates, as they were written.
     pub fn load(
+        all: &[Template],
         overrides: Option<&Path>,
         globals: Vec<(&'static str, Value)>,
     ) -> Result<Self, Error> {
@@ -105,7 +106,8 @@ impl Templates {
             html: String::new(),
             each_mail: None,
         };
-        for template in ALL {
+        for template in all {
+            let template = *template;
             let source = templates.source(template)?;
             if template.name == HTML.name {
                 templates.html.clone_from(&source);

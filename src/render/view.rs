@@ -8,10 +8,11 @@ use chrono::{DateTime, Datelike, Utc};
 use chrono_tz::Tz;
 use serde::Serialize;
 
+use super::colour::{self, Colour};
 use super::text::{clamp, clean, link, spaced};
-use super::{DigestMail, Site};
-use crate::domain::Cadence;
+use super::{DigestMail, Error, Site};
 use crate::domain::digest::{Item, Section};
+use crate::domain::{Cadence, EventType};
 
 /// How long a title may be, in characters.
 const TITLE: usize = 140;
@@ -36,9 +37,10 @@ pub struct SiteView {
 }
 
 impl SiteView {
-    pub fn new(site: &Site, accent: String, accent_dark: String) -> Self {
+    pub fn of(site: &Site) -> Result<Self, Error> {
+        let accent = Colour::parse(&site.accent)?;
         let postal = site.postal_address.as_deref().unwrap_or_default();
-        Self {
+        Ok(Self {
             name: short(&site.name, SHORT),
             url: site.url.as_deref().and_then(link).map(str::to_owned),
             postal_address: postal
@@ -47,9 +49,9 @@ impl SiteView {
                 .filter(|line| !line.is_empty())
                 .take(ADDRESS_LINES)
                 .collect(),
-            accent,
-            accent_dark,
-        }
+            accent: accent.readable_on(colour::PAPER).to_string(),
+            accent_dark: accent.readable_on(colour::NIGHT).to_string(),
+        })
     }
 }
 
@@ -160,11 +162,7 @@ impl<'a> DigestView<'a> {
                 cadence => cadence.as_str(),
             },
             period: mail.period,
-            date: mail
-                .at
-                .with_timezone(&mail.tz)
-                .format("%-d %B %Y")
-                .to_string(),
+            date: day_in_full(mail.at, mail.tz),
             since: day(mail.digest.oldest, mail.at, mail.tz),
             total: mail.digest.total,
             things: things(all),
@@ -249,12 +247,16 @@ fn label(item: &Item, max: usize) -> String {
 }
 
 /// A type that nobody gave a heading goes by its name, which is written for programs.
-fn heading(section: &Section) -> String {
-    if section.heading == section.kind.as_str() {
-        short(&spaced(&section.heading), NAME)
+pub fn heading_of(heading: &str, kind: &EventType) -> String {
+    if heading == kind.as_str() {
+        short(&spaced(heading), NAME)
     } else {
-        short(&section.heading, NAME)
+        short(heading, NAME)
     }
+}
+
+fn heading(section: &Section) -> String {
+    heading_of(&section.heading, &section.kind)
 }
 
 fn things(sections: &[Section]) -> String {
@@ -298,6 +300,11 @@ fn names(sections: &[Section], total: usize, by_one: bool) -> Vec<String> {
 }
 
 /// A day as people write it, with its year if that is not this one.
+/// A day with its year, such as `22 April 2014`.
+pub fn day_in_full(at: DateTime<Utc>, tz: Tz) -> String {
+    at.with_timezone(&tz).format("%-d %B %Y").to_string()
+}
+
 fn day(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
     let (at, now) = (at.with_timezone(&tz), now.with_timezone(&tz));
     let format = if at.year() == now.year() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::links::Links;
 use super::{Result, crash};
 use crate::clock::Clock;
 use crate::domain::delivery::{Guarantee, Settlement};
@@ -78,6 +79,9 @@ pub struct Deliver {
     pub policies: Arc<Policies>,
     pub mailer: Arc<dyn Mailer>,
     pub renderer: Arc<Renderer>,
+    pub links: Arc<Links>,
+    /// The sender's part of `Feedback-ID`; without it mails have none.
+    pub feedback_id: Option<String>,
     pub clock: Arc<dyn Clock>,
     pub owner: String,
     pub settings: Settings,

@@ -16,6 +16,7 @@ pub mod flush;
 pub mod health;
 pub mod import;
 pub mod ledger;
+pub mod links;
 pub mod notify;
 pub mod objects;
 pub mod people;

@@ -21,7 +21,8 @@ const FLOORS: &[(&str, &[&str])] = &[
             "domain", "clock", "config", "store", "mail", "render", "services",
         ],
     ),
-    ("api", &["domain", "clock", "services", "app"]),
+    ("web", &["domain", "clock", "render", "services", "app"]),
+    ("api", &["domain", "clock", "services", "app", "web"]),
     (
         "cli",
         &[
@@ -34,7 +35,7 @@ const FLOORS: &[(&str, &[&str])] = &[
 
 /// Libraries that only one part may know, so that another can take their place there.
 const LIBRARIES: &[(&str, &[&str])] = &[
-    ("actix_web", &["api"]),
+    ("actix_web", &["api", "web"]),
     ("clap", &["cli"]),
     ("governor", &["mail"]),
     ("indicatif", &["cli"]),

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use tidings::api;
 use tidings::api::problem::Code;
+use tidings::{api, web};
 
 use super::{Api, answer};
 use crate::support::Fresh;
@@ -21,6 +21,7 @@ fn described() -> Value {
 
 fn routes() -> BTreeSet<(String, String)> {
     let routes = api::V1_ROUTES.iter().chain(api::OPEN_ROUTES);
+    let routes = routes.chain(web::ROUTES);
     routes
         .map(|(method, path)| ((*method).to_owned(), (*path).to_owned()))
         .collect()

@@ -40,6 +40,7 @@ mod health;
 mod key;
 mod logs;
 mod objects;
+mod pages;
 mod stop;
 mod users;
 

@@ -1,0 +1,162 @@
+//! Tests of pages: what they look like (the snapshots), and what holds of every one of them.
+
+use super::super::tests::{at, site};
+use super::*;
+use crate::domain::user::TypePreference;
+use crate::domain::{Address, Policy};
+
+const TOKEN: &str = "1token";
+
+fn pages() -> Pages {
+    Pages::new(&site(), None).unwrap()
+}
+
+fn mara() -> User {
+    User {
+        email: Address::new("mara@example.org").ok(),
+        confirmed: true,
+        tz: Some(chrono_tz::Europe::Paris),
+        ..User::new(UserId::stored("mara"))
+    }
+}
+
+fn default() -> Schedule {
+    Schedule {
+        cadence: Cadence::Weekly,
+        weekday: Weekday::Mon,
+        hour: 9,
+        tz: chrono_tz::UTC,
+    }
+}
+
+fn policies() -> Policies {
+    let policy = |route, heading: &str| Policy {
+        route,
+        heading: Some(heading.into()),
+        ..Policy::default()
+    };
+    Policies::new([
+        (
+            EventType::stored("ArtworkPublished"),
+            policy(Route::Digest, "New works"),
+        ),
+        (
+            EventType::stored("Reply"),
+            policy(Route::Batch, "Replies to you"),
+        ),
+    ])
+}
+
+fn preferences(user: &User, saved: bool) -> String {
+    let page = Page::Preferences {
+        user,
+        token: TOKEN,
+        default: &default(),
+        policies: &policies(),
+        saved,
+    };
+    pages().render(&page).unwrap()
+}
+
+/// What stands between the style and the list of time zones, which are long, and after the latter.
+fn told(html: &str) -> String {
+    let (_, body) = html.split_once("<body>").unwrap();
+    match body.split_once("<optgroup") {
+        Some((before, rest)) => {
+            let (_, after) = rest.rsplit_once("</optgroup>").unwrap();
+            format!("{before}…{after}")
+        }
+        None => body.to_owned(),
+    }
+}
+
+#[test]
+fn the_page_that_asks_names_the_address_no_more_than_needed() {
+    let user = &mara();
+    let page = Page::Unsubscribe { user, token: TOKEN };
+
+    insta::assert_snapshot!("page_unsubscribe", pages().render(&page).unwrap());
+}
+
+#[test]
+fn the_page_that_says_it_is_done_leads_back() {
+    let user = &User {
+        unsubscribed: Some(at()),
+        ..mara()
+    };
+    let page = Page::Unsubscribed { user, token: TOKEN };
+
+    insta::assert_snapshot!("page_unsubscribed", told(&pages().render(&page).unwrap()));
+}
+
+#[test]
+fn everything_that_can_be_chosen_stands_on_one_page() {
+    let mut user = mara();
+    let (route, since) = (Route::Never, at());
+    let old = EventType::stored("old_type");
+    user.types.insert(old, TypePreference { route, since });
+
+    insta::assert_snapshot!("page_preferences", told(&preferences(&user, true)));
+}
+
+#[test]
+fn whoever_unsubscribed_is_told_so_and_need_not_again() {
+    let user = User {
+        unsubscribed: Some(at()),
+        ..mara()
+    };
+
+    let html = preferences(&user, false);
+
+    assert!(html.contains("You are unsubscribed since 22 April 2014"));
+    assert!(!html.contains("Unsubscribe from everything"));
+}
+
+#[test]
+fn every_zone_that_is_chosen_stands_in_the_list() {
+    for zone in chrono_tz::TZ_VARIANTS {
+        let regions = zones(zone);
+        let options = regions.iter().flat_map(|region| &region.options);
+        let chosen: Vec<_> = options.filter(|option| option.chosen).collect();
+        assert_eq!(chosen.len(), 1, "{zone}");
+        assert_eq!(chosen[0].value, zone.name());
+    }
+}
+
+#[test]
+fn names_from_outside_stay_in_their_place() {
+    let mut user = mara();
+    let odd = EventType::stored("\"><script>alert(1)</script>");
+    let (route, since) = (Route::Digest, at());
+    user.types.insert(odd, TypePreference { route, since });
+    let notice = Page::Notice {
+        heading: "<b>",
+        text: "<i>&\"",
+    };
+
+    for html in [preferences(&user, true), pages().render(&notice).unwrap()] {
+        for bad in ["<script", "<b>", "<i>"] {
+            assert!(!html.contains(bad), "{bad} in {html}");
+        }
+    }
+}
+
+#[test]
+fn an_operators_page_takes_the_place_of_ours_and_a_wrong_one_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("pages")).unwrap();
+    let file = folder.path().join("pages/notice.html");
+    let theirs = || Pages::new(&site(), Some(folder.path().to_owned()));
+    let notice = Page::Notice {
+        heading: "Lost",
+        text: "",
+    };
+
+    std::fs::write(&file, "<h1>{{ heading }} at {{ site.name }}</h1>").unwrap();
+    let html = theirs().unwrap().render(&notice).unwrap();
+    std::fs::write(&file, "fine\n{{ haeding }}").unwrap();
+    let error = theirs().err().unwrap().to_string();
+
+    assert_eq!(html, "<h1>Lost at Tate</h1>");
+    assert!(error.contains("notice.html, line 2"), "{error}");
+}

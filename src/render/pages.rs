@@ -1,0 +1,334 @@
+//! The pages people reach from their mails, as HTML.
+//!
+//! The rule: a page shows no more of an address than is needed to recognise one's own, works without scripts, and loads nothing from
+//! anywhere. Templates see words ready to be shown; only HTML escaping is left to do. What is done with a page is [`crate::web`]'s.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use chrono::{DateTime, Utc, Weekday};
+use minijinja::Value;
+use minijinja::value::Serde;
+use serde::Serialize;
+
+use super::templates::{Template, Templates};
+use super::view::{SiteView, day_in_full, heading_of};
+use super::{Error, Site};
+use crate::domain::{Cadence, EventType, Policies, Route, Schedule, User, UserId};
+
+const LAYOUT: Template = Template {
+    name: "pages/layout.html",
+    built_in: include_str!("../../templates/pages/layout.html"),
+};
+const UNSUBSCRIBE: Template = Template {
+    name: "pages/unsubscribe.html",
+    built_in: include_str!("../../templates/pages/unsubscribe.html"),
+};
+const UNSUBSCRIBED: Template = Template {
+    name: "pages/unsubscribed.html",
+    built_in: include_str!("../../templates/pages/unsubscribed.html"),
+};
+const PREFERENCES: Template = Template {
+    name: "pages/preferences.html",
+    built_in: include_str!("../../templates/pages/preferences.html"),
+};
+const NOTICE: Template = Template {
+    name: "pages/notice.html",
+    built_in: include_str!("../../templates/pages/notice.html"),
+};
+
+const ALL: [Template; 5] = [LAYOUT, UNSUBSCRIBE, UNSUBSCRIBED, PREFERENCES, NOTICE];
+
+/// The name of the form field that chooses a type's route is this and the type.
+pub const TYPE_FIELD: &str = "type.";
+
+/// A page, and whom it is about. Links are relative, so that the pages may stand below any path.
+#[derive(Debug, Clone, Copy)]
+pub enum Page<'a> {
+    /// Asks whether to unsubscribe; stands at the token's own path.
+    Unsubscribe { user: &'a User, token: &'a str },
+    /// Says that it is done.
+    Unsubscribed { user: &'a User, token: &'a str },
+    /// Everything that can be chosen; stands one step below the token.
+    Preferences {
+        user: &'a User,
+        token: &'a str,
+        /// What holds where they chose nothing.
+        default: &'a Schedule,
+        policies: &'a Policies,
+        saved: bool,
+    },
+    /// Something went otherwise than somebody expected.
+    Notice { heading: &'a str, text: &'a str },
+}
+
+/// Templates of pages, compiled and tried out.
+pub struct Pages {
+    templates: Templates,
+}
+
+impl Pages {
+    /// Compiles the templates and tries them on samples. Those in `overrides` (`pages/layout.html` and the others) take the place of the
+    /// built-in ones.
+    pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
+        let globals = vec![("site", Value::from(Serde(SiteView::of(site)?)))];
+        let pages = Self {
+            templates: Templates::load(&ALL, overrides.as_deref(), globals)?,
+        };
+        pages.try_out()?;
+        Ok(pages)
+    }
+
+    pub fn render(&self, page: &Page<'_>) -> Result<String, Error> {
+        let template = match page {
+            Page::Unsubscribe { .. } => UNSUBSCRIBE,
+            Page::Unsubscribed { .. } => UNSUBSCRIBED,
+            Page::Preferences { .. } => PREFERENCES,
+            Page::Notice { .. } => NOTICE,
+        };
+        self.templates.render(template, page.view())
+    }
+
+    fn try_out(&self) -> Result<(), Error> {
+        let (nobody, token) = (User::new(UserId::stored("sample")), "sample");
+        let unsubscribed = User {
+            unsubscribed: Some(DateTime::UNIX_EPOCH),
+            ..nobody.clone()
+        };
+        let notice = Page::Notice {
+            heading: "Sample",
+            text: "This is a sample.",
+        };
+        self.render(&notice)?;
+        for user in [&nobody, &unsubscribed] {
+            self.render(&Page::Unsubscribe { user, token })?;
+            self.render(&Page::Unsubscribed { user, token })?;
+            for saved in [false, true] {
+                let policies = &Policies::new([(EventType::stored("Sample"), Default::default())]);
+                let default = &Schedule {
+                    cadence: Cadence::Weekly,
+                    weekday: Weekday::Mon,
+                    hour: 9,
+                    tz: chrono_tz::UTC,
+                };
+                self.render(&Page::Preferences {
+                    user,
+                    token,
+                    default,
+                    policies,
+                    saved,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the pages about one person see.
+#[derive(Serialize)]
+struct PersonView {
+    /// Masked.
+    address: Option<String>,
+    /// The day on which they unsubscribed.
+    unsubscribed: Option<String>,
+    links: LinksView,
+    #[serde(flatten)]
+    choices: Option<ChoicesView>,
+}
+
+#[derive(Serialize)]
+struct LinksView {
+    unsubscribe: String,
+    preferences: String,
+}
+
+/// What the preferences page sees besides.
+#[derive(Serialize)]
+struct ChoicesView {
+    saved: bool,
+    /// Whether no mail leaves for a reason that is not theirs to change here.
+    stopped: bool,
+    /// As it holds now.
+    schedule: ScheduleView,
+    cadences: Vec<OptionView>,
+    weekdays: Vec<OptionView>,
+    hours: Vec<OptionView>,
+    zones: Vec<RegionView>,
+    types: Vec<TypeView>,
+}
+
+#[derive(Serialize)]
+struct ScheduleView {
+    cadence: &'static str,
+    weekday: String,
+    hour: String,
+    tz: &'static str,
+}
+
+#[derive(Serialize)]
+struct OptionView {
+    value: String,
+    label: String,
+    chosen: bool,
+}
+
+#[derive(Serialize)]
+struct RegionView {
+    label: &'static str,
+    options: Vec<OptionView>,
+}
+
+#[derive(Serialize)]
+struct TypeView {
+    /// The name of the form field.
+    field: String,
+    heading: String,
+    options: Vec<OptionView>,
+}
+
+#[derive(Serialize)]
+struct NoticeView<'a> {
+    heading: &'a str,
+    text: &'a str,
+}
+
+impl Page<'_> {
+    fn view(&self) -> Value {
+        match *self {
+            Self::Notice { heading, text } => Value::from(Serde(NoticeView { heading, text })),
+            Self::Unsubscribe { user, token } | Self::Unsubscribed { user, token } => {
+                let links = LinksView {
+                    unsubscribe: token.to_owned(),
+                    preferences: format!("{token}/preferences"),
+                };
+                Value::from(Serde(person(user, links, None)))
+            }
+            Self::Preferences {
+                user,
+                token,
+                default,
+                policies,
+                saved,
+            } => {
+                let links = LinksView {
+                    unsubscribe: format!("../{token}"),
+                    preferences: String::new(),
+                };
+                let choices = choices(user, &user.schedule(default), policies, saved);
+                Value::from(Serde(person(user, links, Some(choices))))
+            }
+        }
+    }
+}
+
+fn person(user: &User, links: LinksView, choices: Option<ChoicesView>) -> PersonView {
+    let day = |at: DateTime<Utc>| day_in_full(at, user.tz.unwrap_or(chrono_tz::UTC));
+    PersonView {
+        address: user.email.as_ref().map(ToString::to_string),
+        unsubscribed: user.unsubscribed.map(day),
+        links,
+        choices,
+    }
+}
+
+fn choices(user: &User, schedule: &Schedule, policies: &Policies, saved: bool) -> ChoicesView {
+    let option = |value: String, label: String, chosen| OptionView {
+        value,
+        label,
+        chosen,
+    };
+    let plain = |value: &str, chosen| option(value.to_owned(), value.to_owned(), chosen);
+    let weekday = |n| Weekday::try_from(n).unwrap_or(Weekday::Mon);
+    ChoicesView {
+        saved,
+        stopped: user.suppressed.is_some() || !user.confirmed || user.email.is_none(),
+        schedule: ScheduleView {
+            cadence: schedule.cadence.as_str(),
+            weekday: name(schedule.weekday),
+            hour: format!("{:02}", schedule.hour),
+            tz: schedule.tz.name(),
+        },
+        cadences: [Cadence::Daily, Cadence::Weekly, Cadence::Never]
+            .map(|cadence| plain(cadence.as_str(), cadence == schedule.cadence))
+            .into(),
+        weekdays: (0..7)
+            .map(weekday)
+            .map(|day| plain(&name(day), day == schedule.weekday))
+            .collect(),
+        hours: (0..24)
+            .map(|hour| {
+                option(
+                    hour.to_string(),
+                    format!("{hour:02}"),
+                    hour == schedule.hour,
+                )
+            })
+            .collect(),
+        zones: zones(schedule.tz),
+        types: types(user, policies),
+    }
+}
+
+fn name(weekday: Weekday) -> String {
+    weekday.to_string().to_lowercase()
+}
+
+/// Places by region, each by its name; and the chosen zone, whatever kind of name it has.
+fn zones(chosen: chrono_tz::Tz) -> Vec<RegionView> {
+    const REGIONS: [&str; 9] = [
+        "Africa",
+        "America",
+        "Antarctica",
+        "Asia",
+        "Atlantic",
+        "Australia",
+        "Europe",
+        "Indian",
+        "Pacific",
+    ];
+    let mut regions: BTreeMap<&str, Vec<OptionView>> = BTreeMap::new();
+    for zone in chrono_tz::TZ_VARIANTS {
+        let (region, place) = match zone.name().split_once('/') {
+            Some((region, place)) if REGIONS.contains(&region) => (region, place),
+            _ if zone == chrono_tz::UTC || zone == chosen => ("Other", zone.name()),
+            _ => continue,
+        };
+        regions.entry(region).or_default().push(OptionView {
+            value: zone.name().to_owned(),
+            label: place.replace('_', " ").replace('/', ", "),
+            chosen: zone == chosen,
+        });
+    }
+    let region = |(label, options)| RegionView { label, options };
+    regions.into_iter().map(region).collect()
+}
+
+/// What is configured, in its order, then what else they once chose. Each can go where it goes by default, where it goes now, into the
+/// digest, or nowhere.
+fn types(user: &User, policies: &Policies) -> Vec<TypeView> {
+    let others = user.types.keys();
+    let others = others.filter(|kind| policies.kinds().all(|known| known != *kind));
+    let view = |kind: &EventType| {
+        let default = policies.of(kind).route;
+        let route = user.types.get(kind).map_or(default, |chosen| chosen.route);
+        let offered = [Route::Immediate, Route::Batch, Route::Digest, Route::Never];
+        let possible = [default, route, Route::Digest, Route::Never];
+        let offered = offered.iter().filter(|one| possible.contains(one));
+        TypeView {
+            field: format!("{TYPE_FIELD}{kind}"),
+            heading: heading_of(policies.heading(kind), kind),
+            options: offered
+                .map(|one| OptionView {
+                    value: one.as_str().to_owned(),
+                    label: one.as_str().to_owned(),
+                    chosen: *one == route,
+                })
+                .collect(),
+        }
+    };
+    policies.kinds().chain(others).map(view).collect()
+}
+
+#[cfg(test)]
+#[path = "page_tests.rs"]
+mod tests;

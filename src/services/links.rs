@@ -1,0 +1,98 @@
+//! The links in mails by which people slow or stop them: what each mail carries, and whose a link is that comes back.
+//!
+//! The rule (P7): a link names one person by a [`token`], works for a year, and needs no login. Where no public address is configured
+//! mails carry none, as there is nowhere for them to lead.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use tokio::sync::OnceCell;
+
+use super::Result;
+use crate::domain::UserId;
+use crate::mail::Personal;
+use crate::store::{Error, Notes};
+
+pub mod token;
+
+use token::Keys;
+pub use token::Refused;
+
+/// Under which name the store keeps the secret that was made up.
+const NOTE: &str = "link_secret";
+
+/// Makes and opens links. One for all of a process: it remembers its keys.
+pub struct Links {
+    pub notes: Arc<dyn Notes>,
+    /// Where the pages are, without a slash at its end.
+    pub public_url: Option<String>,
+    /// What the configuration signs with; without it the store keeps a secret.
+    pub secret: Option<String>,
+    keys: OnceCell<Keys>,
+}
+
+/// Makes links for one mail after the other.
+#[derive(Debug)]
+pub struct Maker<'a> {
+    public_url: &'a str,
+    keys: &'a Keys,
+}
+
+impl Links {
+    pub fn new(notes: Arc<dyn Notes>, public_url: Option<String>, secret: Option<String>) -> Self {
+        Self {
+            notes,
+            public_url,
+            secret,
+            keys: OnceCell::new(),
+        }
+    }
+
+    /// What makes links, if they have somewhere to lead.
+    pub async fn maker(&self) -> Result<Option<Maker<'_>>> {
+        let Some(public_url) = &self.public_url else {
+            return Ok(None);
+        };
+        let keys = self.keys().await?;
+        Ok(Some(Maker { public_url, keys }))
+    }
+
+    /// Whose link it is.
+    pub async fn open(
+        &self,
+        token: &str,
+        now: DateTime<Utc>,
+    ) -> Result<std::result::Result<UserId, Refused>> {
+        Ok(self.keys().await?.open(token, now))
+    }
+
+    async fn keys(&self) -> Result<&Keys> {
+        let read = async || match &self.secret {
+            Some(secret) => Ok(Keys::new(secret)),
+            None => {
+                let kept = self.notes.keep_note(NOTE, &made_up()?).await?;
+                Ok(Keys::new(&kept))
+            }
+        };
+        self.keys.get_or_try_init(read).await
+    }
+}
+
+impl Maker<'_> {
+    /// The links of somebody's mail that was begun at that moment.
+    pub fn personal(&self, user: &UserId, begun: DateTime<Utc>) -> Personal {
+        let unsubscribe = format!("{}/u/{}", self.public_url, self.keys.seal(user, begun));
+        Personal {
+            preferences: format!("{unsubscribe}/preferences"),
+            unsubscribe,
+        }
+    }
+}
+
+/// A secret nobody can guess: 32 bytes of the operating system's randomness.
+fn made_up() -> Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::database("making up the secret of links", error.to_string()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

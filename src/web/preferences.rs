@@ -1,0 +1,97 @@
+//! `GET /u/{token}/preferences` shows what a person can choose, `POST` saves it and shows what holds then.
+//!
+//! The rule (P7, P10): a form is taken whole or not at all; what it does not hold stays. What a choice means for the past is
+//! [`crate::services::people`]'s to say.
+
+use std::str::FromStr;
+
+use actix_web::http::StatusCode;
+use actix_web::web::{Data, Path, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::answer::{Failure, failure, page};
+use super::form::{Form, Unreadable, short};
+use super::unsubscribe::person;
+use crate::app::App;
+use crate::domain::{EventType, Invalid, User};
+use crate::render::Page;
+use crate::render::pages::TYPE_FIELD;
+use crate::services::people::{PreferencesInput, TypeInput};
+
+/// `GET /u/{token}/preferences`
+pub async fn show(token: Path<String>, app: Data<App>) -> HttpResponse {
+    let found = async {
+        let id = person(&app, &token).await?;
+        app.people().get(&id).await?.ok_or(Failure::Gone)
+    };
+    answer(&app, &token, found.await, false)
+}
+
+/// `POST /u/{token}/preferences`
+pub async fn save(
+    req: HttpRequest,
+    token: Path<String>,
+    payload: Payload,
+    app: Data<App>,
+) -> HttpResponse {
+    let saved = async {
+        let id = person(&app, &token).await?;
+        let people = app.people();
+        let user = people.get(&id).await?.ok_or(Failure::Gone)?;
+        let form = Form::read(&req, payload).await?;
+        let known = |kind: &EventType| {
+            app.config.policies.kinds().any(|known| known == kind) || user.types.contains_key(kind)
+        };
+        let user = people.prefer(&id, change(&form, known)?).await?;
+        user.ok_or(Failure::Gone)
+    };
+    answer(&app, &token, saved.await, true)
+}
+
+fn answer(app: &App, token: &str, user: Result<User, Failure>, saved: bool) -> HttpResponse {
+    match user {
+        Ok(user) => {
+            let shown = Page::Preferences {
+                user: &user,
+                token,
+                default: &app.config.digest.schedule,
+                policies: &app.config.policies,
+                saved,
+            };
+            page(app, StatusCode::OK, &shown)
+        }
+        Err(why) => failure(app, why),
+    }
+}
+
+/// What a form changes. Types that the page does not offer cannot be chosen, or a record could be filled with them.
+fn change(form: &Form, known: impl Fn(&EventType) -> bool) -> Result<PreferencesInput, Failure> {
+    let mut change = PreferencesInput::default();
+    for (name, value) in form.pairs() {
+        match name {
+            "cadence" => change.digest.cadence = Some(Some(value.parse()?)),
+            "weekday" => change.digest.weekday = Some(Some(parse("weekday", value)?)),
+            "hour" => change.digest.hour = Some(Some(parse("hour", value)?)),
+            "tz" => change.tz = Some(Some(parse("time zone", value)?)),
+            _ => {
+                let kind = name.strip_prefix(TYPE_FIELD).map(EventType::stored);
+                let Some(kind) = kind.filter(&known) else {
+                    let why = format!(
+                        "The form holds {:?}, which is nothing to choose.",
+                        short(name)
+                    );
+                    return Err(Unreadable::bad(why).into());
+                };
+                let route = value.parse()?;
+                change.types.insert(kind, Some(TypeInput { route }));
+            }
+        }
+    }
+    Ok(change)
+}
+
+fn parse<T: FromStr>(what: &'static str, value: &str) -> Result<T, Invalid> {
+    value
+        .parse()
+        .map_err(|_| Invalid::new(what, value, "is not known"))
+}
