@@ -293,6 +293,12 @@ impl App {
 /// How long a database may take to answer until whoever waits is told what for.
 const SILENCE: Duration = Duration::from_secs(2);
 
+/// Tells whoever waits what for.
+async fn say_what_for(store: String) {
+    tokio::time::sleep(SILENCE).await;
+    tracing::warn!(store, "MongoDB does not answer yet; waiting");
+}
+
 /// Connects to the configured store and brings its tables or indexes into being.
 pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     match &config.store {
@@ -303,15 +309,11 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
                 ..MongoOptions::default()
             };
             let mongo = Mongo::connect(url, options).await?;
-            let mut preparing = Box::pin(mongo.prepare());
-            tokio::select! {
-                prepared = &mut preparing => prepared?,
-                () = tokio::time::sleep(SILENCE) => {
-                    tracing::warn!(store = ?config.store, "MongoDB does not answer yet; waiting");
-                    preparing.await?;
-                }
-            }
-            Ok(Arc::new(mongo.clone()))
+            let silence = tokio::spawn(say_what_for(format!("{:?}", config.store)));
+            let prepared = mongo.prepare().await;
+            silence.abort();
+            prepared?;
+            Ok(Arc::new(mongo))
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The rule (P3, P6, P7): only what stands below the row's reach and no earlier mail told, of what still applies, to whom may still be
 //! mailed; asked just before the mail leaves. A call that is made again is built as of its first time, so that it says the same.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -17,6 +18,46 @@ use crate::services::Result;
 use crate::services::catalogue::Catalogue;
 use crate::store::People;
 
+/// How much may be built at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Until the contents have [`BYTES`] together, so that memory does not grow with the chunk.
+    Bounded,
+    /// All of it: a call that was made before, within those bounds.
+    Whole,
+}
+
+const BYTES: usize = 16 << 20;
+
+/// What became of rows that were to be built.
+#[derive(Default)]
+pub(super) struct Built {
+    pub mails: Vec<Mail>,
+    /// Rows that ended here.
+    pub settlements: Vec<Settlement>,
+    /// How many of the rows, from the first on, these two are of; at least one, if there were any.
+    pub rows: usize,
+}
+
+/// Contents, each once: people who are told the same share it.
+#[derive(Default)]
+struct Contents {
+    known: HashSet<Arc<Content>>,
+    bytes: usize,
+}
+
+impl Contents {
+    fn share(&mut self, content: Content) -> Arc<Content> {
+        if let Some(known) = self.known.get(&content) {
+            return Arc::clone(known);
+        }
+        self.bytes += content.subject.len() + content.html.len() + content.text.len();
+        let content = Arc::new(content);
+        self.known.insert(Arc::clone(&content));
+        content
+    }
+}
+
 /// A mail that is ready to leave.
 pub(super) struct Mail {
     pub row: Delivery,
@@ -25,13 +66,14 @@ pub(super) struct Mail {
 }
 
 impl Deliver {
-    /// Reads again what each row may tell, checks everything again, and renders what is left.
+    /// Reads again what each row may tell, checks everything again, and renders what is left; as many rows as there is room for.
     pub(super) async fn build(
         &self,
         rows: &[Delivery],
         spread: Spread,
         at: DateTime<Utc>,
-    ) -> Result<(Vec<Mail>, Vec<Settlement>)> {
+        room: Room,
+    ) -> Result<Built> {
         let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
         let stacks = self.read(rows, &users, spread).await?;
         let people = self.directory.users(&users).await?;
@@ -45,12 +87,17 @@ impl Deliver {
             .load(pending.iter().flatten().map(|pending| pending.event))
             .await?;
 
-        let (mut mails, mut settlements) = (Vec::new(), Vec::new());
+        let (mut built, mut contents) = (Built::default(), Contents::default());
         for ((row, person), pending) in rows.iter().zip(&people).zip(&pending) {
+            if room == Room::Bounded && contents.bytes >= BYTES {
+                break;
+            }
+            built.rows += 1;
             let user = match self.allowed(row, person.as_ref()) {
                 Ok(user) => user,
                 Err(reason) => {
-                    settlements.push(settlement(row, DeliveryState::Canceled, 0, Some(&reason)));
+                    let canceled = settlement(row, DeliveryState::Canceled, 0, Some(&reason));
+                    built.settlements.push(canceled);
                     continue;
                 }
             };
@@ -58,26 +105,24 @@ impl Deliver {
             let Some(digest) = assemble(&wanted, &self.policies, self.settings.caps, |event| {
                 catalogue.applies(event)
             }) else {
-                settlements.push(settlement(
-                    row,
-                    DeliveryState::Canceled,
-                    0,
-                    Some("nothing is left that applies"),
-                ));
+                let why = Some("nothing is left that applies");
+                let canceled = settlement(row, DeliveryState::Canceled, 0, why);
+                built.settlements.push(canceled);
                 continue;
             };
-            match self.render(row, user, &digest, at) {
-                Ok(message) => mails.push(Mail {
+            match self.render(row, user, &digest, at, &mut contents) {
+                Ok(message) => built.mails.push(Mail {
                     row: row.clone(),
                     items: digest.total as u32,
                     message,
                 }),
                 Err(reason) => {
-                    settlements.push(settlement(row, DeliveryState::Failed, 0, Some(&reason)))
+                    let failed = settlement(row, DeliveryState::Failed, 0, Some(&reason));
+                    built.settlements.push(failed);
                 }
             }
         }
-        Ok((mails, settlements))
+        Ok(built)
     }
 
     async fn read(
@@ -132,6 +177,7 @@ impl Deliver {
         user: &User,
         digest: &Digest,
         at: DateTime<Utc>,
+        contents: &mut Contents,
     ) -> std::result::Result<Message, String> {
         let to = user
             .mailable()
@@ -154,7 +200,7 @@ impl Deliver {
             delivery: row.id.clone(),
             to,
             to_name: user.name.clone(),
-            content: Arc::new(Content {
+            content: contents.share(Content {
                 subject: rendered.subject,
                 html: rendered.html,
                 text: rendered.text,

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use sha2::{Digest as _, Sha256};
 
-use super::build::Mail;
+use super::build::{Mail, Room};
 use super::outcome::{Attempt, Verdicts, deferral};
 use super::tally::Concluded;
 use super::{Account, Deliver, Road, Spread};
@@ -32,7 +32,7 @@ impl Deliver {
         spread: Spread,
         account: &mut Account,
     ) -> Result<()> {
-        let mut rest = rows;
+        let (mut rest, mut unbuilt) = (rows, Vec::new());
         let mut allowed = false;
         while !rest.is_empty() {
             // Once it has leave, only what concerns everybody can hold a mail up.
@@ -42,26 +42,33 @@ impl Deliver {
                 self.road().await?
             };
             if road != Road::Free {
-                return self.put_back(rest.iter(), &road, account).await;
+                let rows = rest.iter().chain(&unbuilt);
+                return self.put_back(rows, &road, account).await;
             }
             let at = self.clock.now();
-            let (mails, settlements) = self.build(&rest, spread, at).await?;
+            let built = self.build(&rest, spread, at, Room::Bounded).await?;
             let rows: Vec<&Delivery> = rest.iter().collect();
             let ended = Verdicts {
-                settlements,
+                settlements: built.settlements,
                 ..Verdicts::default()
             };
             self.done(self.conclude(&rows, ended).await?, account)
                 .await?;
+            let mails = built.mails;
+            unbuilt.splice(0..0, rest.drain(built.rows..));
             if !allowed && !mails.is_empty() {
                 if let Some(later) = self.pace(mails.len()).await? {
                     let why = Road::Closed(later);
-                    let rows = mails.iter().map(|mail| &mail.row);
+                    let rows = mails.iter().map(|mail| &mail.row).chain(&unbuilt);
                     return self.put_back(rows, &why, account).await;
                 }
                 allowed = true;
             }
             rest = self.hand_over(mails, at, account).await?;
+            if rest.is_empty() && !unbuilt.is_empty() {
+                rest = self.still_ours(std::mem::take(&mut unbuilt)).await?;
+                allowed = false;
+            }
         }
         Ok(())
     }

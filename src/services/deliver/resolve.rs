@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
+use super::build::Room;
 use super::outcome::{Attempt, Verdicts, deferral};
 use super::tally::Concluded;
 use super::{Account, Deliver, Road, Spread, settlement};
@@ -95,7 +96,10 @@ impl Deliver {
         now: DateTime<Utc>,
     ) -> Result<Concluded> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        let (mails, left_out) = self.build(&rows, Spread::Sparse, tried).await?;
+        let built = self
+            .build(&rows, Spread::Sparse, tried, Room::Whole)
+            .await?;
+        let (mails, left_out) = (built.mails, built.settlements);
         let (mut concluded, _) = self.make(call, &mails, Attempt::Repeated).await?;
         let waits = |id: &DeliveryId| concluded.deferred.iter().any(|d| d.id == *id);
         let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));

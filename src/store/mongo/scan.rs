@@ -1,9 +1,9 @@
 //! Reading the window of many people: a merge of cursors, one for each day and form of `_id`, all
 //! in the order of user ids.
 //!
-//! The rule: memory is bounded by batches, not by people. Each cursor reads and decodes ahead in a
-//! task of its own while the merge takes from all of them, so server and client work at the same
-//! time. A cursor that is lost (a new primary, a reader who took his time) is opened again behind
+//! The rule: memory is bounded by batches and pieces, not by people or by how long their stacks are.
+//! Each cursor reads ahead in a task of its own, which decodes a batch piece by piece, while the
+//! merge takes from all of them, so server and client work at the same time. A cursor that is lost (a new primary, a reader who took his time) is opened again behind
 //! the last document it gave. Few people: see [`super::windows`].
 
 use std::cmp::Ordering;
@@ -11,6 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bson::oid::ObjectId as Oid;
+use bson::raw::RawIter;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -24,9 +25,14 @@ use crate::domain::{Form, Id, PersonStacks, Stack, StackId, UserId, Window};
 use crate::store::{Error, Result};
 
 /// Documents a batch; it ends at 16 MB in any case.
-const BATCH: u32 = 1_000;
-/// Batches decoded ahead of the merge, for each cursor.
+const BATCH: u32 = 500;
+/// A piece of a batch ends with the document that brings it to so many entries. Decoded, entries take
+/// about as much memory as on the wire.
+const PIECE: usize = 10_000;
+/// Pieces decoded ahead of the merge, for each cursor.
 const AHEAD: usize = 1;
+/// A chunk of people ends early where they have more entries than so many each, on average.
+const ENTRIES_EACH: usize = 50;
 /// How often a cursor is opened again without having given anything new.
 const REOPENED: u32 = 5;
 
@@ -152,19 +158,24 @@ impl Mongo {
 /// The next people from all sources, at most `chunk`.
 async fn take(sources: &mut [Source], chunk: usize) -> Result<Vec<PersonStacks>> {
     let mut people = Vec::with_capacity(chunk.min(10_000));
-    while people.len() < chunk {
+    let mut entries = 0;
+    while people.len() < chunk && entries < chunk.saturating_mul(ENTRIES_EACH) {
         for source in &mut *sources {
             source.fill().await?;
         }
         let Some(user) = sources.iter().filter_map(Source::user).min().cloned() else {
             break;
         };
-        let stacks = sources
+        let stacks: Vec<Stack> = sources
             .iter_mut()
             .filter(|source| source.user() == Some(&user))
             .filter_map(|source| source.ready.next())
             .map(|found| found.stack)
             .collect();
+        entries += stacks
+            .iter()
+            .map(|stack| stack.entries.len())
+            .sum::<usize>();
         people.push(PersonStacks { user, stacks });
     }
     Ok(people)
@@ -240,13 +251,13 @@ impl Reader {
                     Ok(Some(Err(error))) => break Failure::from(error),
                     Err(_) => break Failure::silent(limit),
                 };
-                let (found, last) = self.decode(&batch)?;
-                if let Some(last) = last {
+                let mut decoding = Decoding::of(&batch, &self.doing)?;
+                while let Some((found, last)) = decoding.piece(self.id, self.wanted.as_deref())? {
                     self.range.from = Bound::Excluded(last);
                     reopened = 0;
-                }
-                if !found.is_empty() && self.give.send(Ok(found)).await.is_err() {
-                    return Ok(());
+                    if !found.is_empty() && self.give.send(Ok(found)).await.is_err() {
+                        return Ok(());
+                    }
                 }
             };
             reopened += 1;
@@ -272,18 +283,36 @@ impl Reader {
         });
         open.await
     }
+}
 
-    /// What a batch holds of those wanted, and the last user in it.
-    fn decode(&self, batch: &RawBatch) -> Result<(Vec<Found>, Option<UserId>)> {
-        let corrupt =
-            |error: Malformed| Error::corrupt(format!("a stack of {}", self.id.day), error);
+/// A batch that is decoded piece by piece.
+struct Decoding<'a> {
+    documents: RawIter<'a>,
+}
+
+impl<'a> Decoding<'a> {
+    fn of(batch: &'a RawBatch, doing: &str) -> Result<Self> {
         let documents = batch
             .doc_slices()
-            .map_err(|error| Error::database(&self.doing, Failure::from(error)))?;
-        let mut found = Vec::with_capacity(BATCH as usize);
+            .map_err(|error| Error::database(doing, Failure::from(error)))?;
+        let documents = documents.iter_elements();
+        Ok(Self { documents })
+    }
+
+    /// What the next piece holds of those wanted, and the last user in it; `None` at the end.
+    fn piece(
+        &mut self,
+        id: StackId,
+        wanted: Option<&[UserId]>,
+    ) -> Result<Option<(Vec<Found>, UserId)>> {
+        let corrupt = |error: Malformed| Error::corrupt(format!("a stack of {}", id.day), error);
+        let mut found = Vec::new();
         let mut last = None;
-        let mut wanted = self.wanted.as_deref().map(Wanted::new);
-        for document in documents.iter_elements() {
+        let mut wanted = wanted.map(Wanted::new);
+        let mut entries = 0;
+        while entries < PIECE
+            && let Some(document) = self.documents.next()
+        {
             let document = document.map_err(|_| corrupt(Malformed))?;
             let Some(document) = document.value().ok().and_then(|value| value.as_document()) else {
                 return Err(corrupt(Malformed));
@@ -293,16 +322,17 @@ impl Reader {
             };
             let user = stack.user.user();
             if wanted.as_mut().is_none_or(|wanted| wanted.has(&user)) {
-                let entries = stack.entries().map_err(corrupt)?;
-                let (id, user) = (self.id, user.clone());
-                found.push(Found {
-                    user,
-                    stack: Stack { id, entries },
-                });
+                let stack = Stack {
+                    id,
+                    entries: stack.entries().map_err(corrupt)?,
+                };
+                entries += stack.entries.len();
+                let user = user.clone();
+                found.push(Found { user, stack });
             }
             last = Some(user);
         }
-        Ok((found, last))
+        Ok(last.map(|last| (found, last)))
     }
 }
 
