@@ -1,11 +1,12 @@
 //! E-mail addresses that do not leak: they print masked, and only what sends or stores them may reveal them.
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::name::Invalid;
 
 /// An e-mail address. `Debug` and `Display` show `a…@example.org`.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(String);
 
 impl Address {
@@ -47,9 +48,60 @@ impl Address {
         self.0.ends_with("@localhost.localdomain")
     }
 
+    /// What addresses are compared by: all in lower case. The domain has none (RFC 5321, 2.4), and no mailbox provider of note tells
+    /// `Ada@` from `ada@`; whoever stopped the mails to one of them meant both.
+    pub fn folded(&self) -> Self {
+        let lower = self.0.to_lowercase();
+        // A few letters beyond ASCII grow.
+        if lower.len() <= Self::MAX_BYTES {
+            Self(lower)
+        } else {
+            Self(self.0.to_ascii_lowercase())
+        }
+    }
+
     /// The address itself: for the mailer's envelope and the store's record, and for nothing else.
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+}
+
+impl FromStr for Address {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Self::new(text)
+    }
+}
+
+/// Where a page of a list of addresses ends, so that the next one can be asked for. It prints as hexadecimal digits, as addresses do not belong into
+/// URLs and what keeps them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor(pub Address);
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = self.0.reveal().bytes();
+        bytes.try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let digit = |c: u8| char::from(c).to_digit(16).map(|digit| digit as u8);
+        let pairs = text.as_bytes().chunks(2);
+        let bytes: Option<Vec<u8>> = pairs
+            .map(|pair| match pair {
+                [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+                _ => None,
+            })
+            .collect();
+        bytes
+            .and_then(|bytes| Address::new(String::from_utf8(bytes).ok()?).ok())
+            .map(Self)
+            .ok_or_else(|| Invalid::new("cursor", "", "is not one that a page gave as its next"))
     }
 }
 
@@ -91,6 +143,29 @@ mod tests {
             "a…@example.org a…@example.org"
         );
         assert_eq!(address.reveal(), "ada.lovelace@example.org");
+    }
+
+    #[test]
+    fn spellings_that_differ_in_case_fold_to_one_address() {
+        let folded = |text: &str| Address::new(text).unwrap().folded();
+        assert_eq!(folded("Ada.L@Example.ORG"), folded("ada.l@example.org"));
+        assert_eq!(folded("ÜNAL@MÜLLER.example"), folded("ünal@müller.example"));
+        assert_ne!(folded("ada@example.org"), folded("ada.l@example.org"));
+
+        let grows = format!("{}@a.org", "İ".repeat(124));
+        let folded = folded(&grows);
+        assert_eq!(Address::new(folded.reveal()).unwrap(), folded);
+    }
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_written_and_names_nobody() {
+        let cursor = Cursor(Address::new("ünal@example.org").unwrap());
+        let written = cursor.to_string();
+        assert!(written.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        assert_eq!(written.parse(), Ok(cursor));
+        for text in ["", "6", "zz", "61", "ünal@example.org", "ff40"] {
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -9,7 +9,10 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
+use sha2::{Digest as _, Sha256};
+
 use super::cadence::{Cadence, Period};
+use super::feedback::Feedback;
 use super::id::Id;
 use super::name::{Invalid, UserId};
 use super::stack::Covers;
@@ -37,6 +40,46 @@ impl DeliveryId {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// What stands for it wherever the id itself cannot.
+    pub fn tag(&self) -> Tag {
+        let hash = Sha256::digest(self.0.as_bytes());
+        let digits = hash[..20].iter().map(|byte| format!("{byte:02x}"));
+        Tag(digits.collect())
+    }
+}
+
+/// Forty hexadecimal digits that stand for a delivery: in a `Message-ID`, and in what a provider keeps with a mail and repeats in its events.
+/// Unlike the id they name nobody.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Tag(String);
+
+impl Tag {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Tag {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let digits = text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if digits && text.len() == 40 {
+            Ok(Self(text.to_owned()))
+        } else {
+            let why = "is not forty hexadecimal digits in lower case";
+            Err(Invalid::new("delivery tag", text.escape_debug(), why))
+        }
     }
 }
 
@@ -150,6 +193,8 @@ pub struct Delivery {
     pub provider_id: Option<String>,
     /// Why it failed, was canceled, is unknown or waits.
     pub reason: Option<String>,
+    /// The worst that the provider has reported of it since.
+    pub feedback: Option<Feedback>,
 }
 
 impl Delivery {
@@ -208,4 +253,27 @@ pub enum Guarantee {
     AtMostOnce,
     /// It is.
     AtLeastOnce,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_stands_for_one_delivery_and_names_nobody() {
+        let tag = |id: &str| DeliveryId::stored(id).tag();
+        let ada = tag("digest:ada:weekly:2014-W17");
+
+        assert_eq!(ada, tag("digest:ada:weekly:2014-W17"));
+        assert_ne!(ada, tag("digest:ada:weekly:2014-W18"));
+        assert_eq!(ada.to_string().parse(), Ok(ada));
+    }
+
+    #[test]
+    fn what_is_no_tag_is_refused() {
+        let upper = "A".repeat(40);
+        for text in ["", "abc", &upper, &"0".repeat(41), "{\"$ne\":null}"] {
+            assert!(text.parse::<Tag>().is_err(), "{text}");
+        }
+    }
 }

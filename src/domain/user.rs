@@ -13,6 +13,7 @@ use super::audience::Point;
 use super::cadence::{Cadence, Schedule};
 use super::name::{EventType, UserId};
 use super::policy::{Policies, Route};
+use super::suppression::Reason;
 
 /// What a person chose for one event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub enum Unmailable {
     Unconfirmed,
     Suppressed,
     Unsubscribed,
+    /// Their address is on the list of those that must not be written to.
+    Address(Reason),
 }
 
 impl Unmailable {
@@ -83,6 +86,7 @@ impl Unmailable {
             Self::Unconfirmed => "unconfirmed",
             Self::Suppressed => "suppressed",
             Self::Unsubscribed => "unsubscribed",
+            Self::Address(reason) => reason.suppressed(),
         }
     }
 }

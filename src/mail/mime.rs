@@ -9,7 +9,6 @@ use chrono::{DateTime, Utc};
 use lettre::Address as MailAddress;
 use lettre::message::header::{ContentType, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, MultiPart, SinglePart};
-use sha2::{Digest, Sha256};
 
 use super::{Message, Sender};
 use crate::domain::{Address, DeliveryId};
@@ -17,11 +16,7 @@ use crate::domain::{Address, DeliveryId};
 /// Forty hexadecimal digits that stand for a delivery wherever its id cannot: in a `Message-ID`, in a file's name, in what a provider keeps
 /// with a mail and repeats in its events.
 pub fn tag(delivery: &DeliveryId) -> String {
-    let hash = Sha256::digest(delivery.as_str().as_bytes());
-    hash[..20]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    delivery.tag().to_string()
 }
 
 /// The mail as bytes, or why it cannot be one; the reason holds no address.

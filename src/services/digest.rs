@@ -379,6 +379,7 @@ impl Digests {
             settled: None,
             provider_id: None,
             reason: None,
+            feedback: None,
         }
     }
 }

@@ -16,17 +16,42 @@ use crate::domain::{
 
 mod error;
 mod extjson;
+mod feedback;
 pub mod mongo;
 pub mod sqlite;
 
 pub use error::{Error, Result};
+pub use feedback::{Feedbacks, Sightings, Suppressions};
 
 /// Everything that is kept, by meaning. One backend implements all of it.
 pub trait Store:
-    Stacks + Days + Directory + Objects + Journal + Deliveries + Leases + Notes
+    Stacks
+    + Days
+    + Directory
+    + Objects
+    + Journal
+    + Deliveries
+    + Leases
+    + Notes
+    + Suppressions
+    + Feedbacks
+    + Sightings
 {
 }
-impl<T: Stacks + Days + Directory + Objects + Journal + Deliveries + Leases + Notes> Store for T {}
+impl<T> Store for T where
+    T: Stacks
+        + Days
+        + Directory
+        + Objects
+        + Journal
+        + Deliveries
+        + Leases
+        + Notes
+        + Suppressions
+        + Feedbacks
+        + Sightings
+{
+}
 
 /// One push: these entries onto these people's stacks. Many people may share one list of entries.
 #[derive(Debug, Default, Clone)]

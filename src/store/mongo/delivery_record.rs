@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::record::{Record, date, lease, oid, put};
-use crate::domain::{Covers, Delivery, DeliveryId, StackId, UserId};
+use crate::domain::{Covers, Delivery, DeliveryId, Feedback, StackId, UserId};
 use crate::store::Result;
 
 pub(super) fn record_of(delivery: &Delivery) -> Document {
@@ -15,6 +15,7 @@ pub(super) fn record_of(delivery: &Delivery) -> Document {
         |(stack, n): &(StackId, u32)| Bson::from(doc! {"s": stack.to_string(), "n": i64::from(*n)});
     let mut row = doc! {
         "_id": delivery.id.as_str(),
+        "tag": delivery.id.tag().as_str(),
         "user": delivery.user.as_str(),
         "cadence": delivery.cadence.as_str(),
         "period": &delivery.period,
@@ -39,7 +40,23 @@ pub(super) fn record_of(delivery: &Delivery) -> Document {
     put(&mut row, "settled", delivery.settled.map(date));
     put(&mut row, "provider_id", delivery.provider_id.as_deref());
     put(&mut row, "reason", delivery.reason.as_deref());
+    put(&mut row, "feedback", delivery.feedback.map(feedback));
     row
+}
+
+/// What was reported of a mail, as it stands in its row.
+pub(super) fn feedback(feedback: Feedback) -> Document {
+    doc! {"news": feedback.news.as_str(), "at": date(feedback.at)}
+}
+
+fn feedback_of(delivery: &Record<'_>) -> Result<Option<Feedback>> {
+    let Some(feedback) = delivery.record("feedback")? else {
+        return Ok(None);
+    };
+    Ok(Some(Feedback {
+        news: feedback.needs("news", feedback.parsed("news")?)?,
+        at: feedback.needs("at", feedback.time("at")?)?,
+    }))
 }
 
 pub(super) fn delivery_of(row: &Document) -> Result<Delivery> {
@@ -64,6 +81,7 @@ pub(super) fn delivery_of(row: &Document) -> Result<Delivery> {
         settled: delivery.time("settled")?,
         provider_id: text("provider_id")?,
         reason: text("reason")?,
+        feedback: feedback_of(&delivery)?,
     })
 }
 
@@ -95,7 +113,7 @@ fn covers_of(delivery: &Record<'_>) -> Result<Covers> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Cadence, Day, DeliveryState, Form, Id, Lease, Period};
+    use crate::domain::{Cadence, Day, DeliveryState, Form, Id, Lease, News, Period};
 
     fn row() -> Delivery {
         let created = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
@@ -132,6 +150,7 @@ mod tests {
             settled: None,
             provider_id: None,
             reason: None,
+            feedback: None,
         }
     }
 
@@ -142,6 +161,10 @@ mod tests {
             settled: Some(row().created),
             provider_id: Some("<1@example.org>".into()),
             reason: Some("time-out".into()),
+            feedback: Some(Feedback {
+                news: News::Bounced,
+                at: row().created,
+            }),
             attempts: 2,
             call: Some("c0ffee".into()),
             tried: Some(row().created),

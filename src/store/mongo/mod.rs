@@ -27,6 +27,7 @@ mod deliveries;
 mod delivery_record;
 mod directory;
 mod encode;
+mod feedback;
 mod journal;
 mod leases;
 mod mapped;
@@ -36,7 +37,9 @@ mod patience;
 mod push;
 mod record;
 mod scan;
+mod sightings;
 mod stacks;
+mod suppressions;
 mod user_record;
 mod windows;
 
@@ -163,6 +166,12 @@ impl Mongo {
                 .build()
         };
         let unique_sparse = || IndexOptions::builder().unique(true).sparse(true).build();
+        let settled = || {
+            let settled = doc! {"settled": {"$exists": true}};
+            IndexOptions::builder()
+                .partial_filter_expression(settled)
+                .build()
+        };
         let wanted = [
             (USERS, vec![index(doc! {"loc": "2dsphere"}, plain())]),
             (FOLLOWS, vec![index(doc! {"_id.u": 1}, plain())]),
@@ -183,8 +192,16 @@ impl Mongo {
                     index(doc! {"user": 1, "created": -1}, plain()),
                     index(doc! {"state": 1, "created": -1, "_id": -1}, plain()),
                     index(doc! {"call": 1}, of_open()),
+                    // For what providers report: which mail it is of, and how many came to what.
+                    index(doc! {"tag": 1}, sparse()),
+                    index(doc! {"provider_id": 1}, sparse()),
+                    index(
+                        doc! {"settled": 1, "state": 1, "feedback.news": 1},
+                        settled(),
+                    ),
                 ],
             ),
+            (SIGHTINGS, vec![index(doc! {"until": 1}, plain())]),
         ];
         for (collection, indexes) in wanted {
             let doing = format!("creating the indexes of {collection}");
@@ -288,3 +305,6 @@ const FANOUTS: &str = "fanouts";
 const DELIVERIES: &str = "deliveries";
 const LEASES: &str = "leases";
 const NOTES: &str = "notes";
+const SUPPRESSIONS: &str = "suppressions";
+const SOFT_BOUNCES: &str = "soft_bounces";
+const SIGHTINGS: &str = "sightings";

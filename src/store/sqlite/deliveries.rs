@@ -8,7 +8,7 @@ use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
 use crate::domain::delivery::{Deferral, Judged, Settlement, Verdict};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, StackId, UserId};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, StackId, UserId};
 use crate::store::{Deliveries, Result};
 
 #[async_trait]
@@ -284,7 +284,7 @@ impl Deliveries for Sqlite {
 
 impl Sqlite {
     /// One change for each of these, in one transaction; the answers say which were made, in their order.
-    async fn change_each<T: Clone + Send + Sync + 'static>(
+    pub(super) async fn change_each<T: Clone + Send + Sync + 'static>(
         &self,
         doing: &str,
         items: &[T],
@@ -303,8 +303,9 @@ impl Sqlite {
 
 fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
     let sql = "INSERT INTO deliveries (id, user, cadence, period, state, open, slot, covers, marker, owner, until,
-                   attempts, items, created, settled, provider_id, reason, call, tried)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+                   attempts, items, created, settled, provider_id, reason, call, tried, tag, feedback, feedback_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+                   ?22)
                ON CONFLICT DO NOTHING";
     let covers: Vec<_> = row
         .covers
@@ -335,12 +336,15 @@ fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
         row.reason,
         row.call,
         row.tried.map(millis),
+        row.id.tag().as_str(),
+        row.feedback.map(|feedback| feedback.news.as_str()),
+        row.feedback.map(|feedback| millis(feedback.at)),
     ])?;
     Ok(inserted == 1)
 }
 
 /// The rows that meet a condition.
-fn rows(
+pub(super) fn rows(
     transaction: &Transaction<'_>,
     condition: &str,
     values: impl rusqlite::Params,
@@ -352,6 +356,14 @@ fn rows(
         found.push(read(row)?);
     }
     Ok(found)
+}
+
+fn feedback(record: &Record<'_>) -> Answer<Option<Feedback>> {
+    let Some(news) = record.maybe_parsed("feedback")? else {
+        return Ok(None);
+    };
+    let at = record.time("feedback_at")?;
+    Ok(Some(Feedback { news, at }))
 }
 
 fn read(row: &Row<'_>) -> Answer<Delivery> {
@@ -389,5 +401,6 @@ fn read(row: &Row<'_>) -> Answer<Delivery> {
         settled: record.maybe_time("settled")?,
         provider_id: record.get("provider_id")?,
         reason: record.get("reason")?,
+        feedback: feedback(&record)?,
     })
 }

@@ -10,6 +10,7 @@ mod days;
 mod deliveries;
 mod directory;
 mod entries;
+mod feedback;
 mod journal;
 mod leases;
 mod merge;
@@ -17,7 +18,9 @@ mod near;
 mod notes;
 mod objects;
 mod schema;
+mod sightings;
 mod stacks;
+mod suppressions;
 #[cfg(test)]
 mod tests;
 

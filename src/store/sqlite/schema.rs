@@ -14,7 +14,7 @@ use crate::store::Error;
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter of that, and costs three
 /// to five times as much from then on: here that is a day of 88 events, with the default of 4 KiB one of 11.
@@ -105,13 +105,42 @@ CREATE TABLE deliveries (
     provider_id TEXT,
     reason      TEXT,
     call        TEXT,
-    tried       INTEGER
+    tried       INTEGER,
+    tag         TEXT NOT NULL,      -- what providers name the mail by in their reports
+    feedback    TEXT,
+    feedback_at INTEGER
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX deliveries_open ON deliveries (slot) WHERE open;
 CREATE INDEX deliveries_by_user ON deliveries (user, created);
 CREATE INDEX deliveries_by_state ON deliveries (state, created);
 CREATE INDEX deliveries_by_call ON deliveries (call) WHERE open AND call IS NOT NULL;
 CREATE INDEX deliveries_held ON deliveries (owner) WHERE open AND owner IS NOT NULL;
+
+CREATE INDEX deliveries_by_tag ON deliveries (tag);
+CREATE INDEX deliveries_by_provider_id ON deliveries (provider_id) WHERE provider_id IS NOT NULL;
+CREATE INDEX deliveries_by_settled ON deliveries (settled, state, feedback) WHERE settled IS NOT NULL;
+
+CREATE TABLE suppressions (
+    address TEXT PRIMARY KEY NOT NULL,  -- in lower case
+    reason  TEXT NOT NULL,
+    at      INTEGER NOT NULL,
+    source  TEXT NOT NULL,
+    detail  TEXT
+) WITHOUT ROWID;
+
+CREATE TABLE soft_bounces (
+    address  TEXT NOT NULL,
+    delivery TEXT NOT NULL,
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (address, delivery)
+) WITHOUT ROWID;
+
+CREATE TABLE sightings (
+    key   TEXT PRIMARY KEY NOT NULL,
+    mark  TEXT NOT NULL,
+    until INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX sightings_by_until ON sightings (until);
 
 CREATE TABLE leases (
     name  TEXT PRIMARY KEY NOT NULL,
@@ -242,7 +271,10 @@ mod tests {
         let error = refusal(&path);
 
         assert!(
-            error.ends_with("its schema is number 4, and this one knows 3"),
+            error.ends_with(&format!(
+                "its schema is number {}, and this one knows {VERSION}",
+                VERSION + 1
+            )),
             "{error}"
         );
     }

@@ -6,6 +6,7 @@
 mod days;
 mod deliveries;
 mod directory;
+mod feedback;
 mod journal;
 mod leases;
 mod marks;
@@ -16,7 +17,9 @@ mod people;
 mod repeats;
 mod scans;
 mod settling;
+mod sightings;
 mod stacks;
+mod suppressions;
 
 /// Expands every law for every backend that is named here.
 macro_rules! laws {
@@ -198,6 +201,31 @@ laws! {
     notes:
         a_note_is_read_by_everybody_until_it_is_forgotten
         of_many_who_keep_a_note_at_once_all_are_told_the_same;
+    suppressions:
+        a_suppressed_address_comes_back_with_every_field
+        an_address_is_suppressed_however_it_is_spelt
+        the_graver_news_stands_whatever_comes_first
+        of_many_who_suppress_one_address_at_once_the_gravest_stands
+        of_two_for_one_address_in_one_call_the_graver_stands
+        many_addresses_are_looked_up_at_once_in_the_order_asked
+        the_list_is_paged_in_ascending_order
+        what_is_lifted_can_be_written_to_and_suppressed_again
+        counts_are_exact_for_each_reason
+        odd_addresses_are_suppressed_like_any_other
+        soft_bounces_count_once_a_mail_and_only_lately
+        soft_bounces_are_forgotten_when_an_address_is_lifted;
+    feedback:
+        a_mail_is_found_by_its_tag
+        a_mail_is_found_by_its_providers_id_unless_others_share_it
+        the_worst_news_stands_whatever_comes_first
+        of_many_who_bring_news_at_once_the_worst_stands
+        news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it
+        news_of_unknown_mails_change_nothing
+        the_echo_counts_mails_by_when_they_were_settled;
+    sightings:
+        the_first_mark_stands_until_it_is_over
+        of_many_who_come_with_one_key_at_once_all_are_told_the_same
+        marks_come_back_in_the_order_asked;
     repeats:
         what_was_refused_can_be_done_again
         what_was_done_unheard_can_be_done_again

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{
-    Audience, Day, Delivery, DeliveryId, DeliveryState, Entry, Fanout, FollowKey, Marker, Progress,
-    User, UserId,
+    Address, Audience, Day, Delivery, DeliveryId, DeliveryState, Entry, Fanout, Feedback,
+    FollowKey, Marker, News, Progress, Reason, Suppression, Tag, User, UserId,
 };
 use tidings::store::{Mark, Result, Store};
 
@@ -96,7 +96,39 @@ impl Story {
         store
             .mark(&rows.iter().map(mark).collect::<Vec<_>>())
             .await?;
-        store.close(&self.deliveries()).await
+        store.close(&self.deliveries()).await?;
+        self.hear_back(store, now).await
+    }
+
+    /// The first one's mail bounces, and the second one's is put off; the provider says so twice.
+    async fn hear_back(&self, store: &dyn Store, now: DateTime<Utc>) -> Result<()> {
+        let event = [(format!("event:{}", self.fanout.id), "one".to_owned())];
+        let until = now + minutes(60);
+        for _ in 0..2 {
+            let seen = store.sighted(&[event[0].0.clone()], now).await?;
+            let tags: Vec<Tag> = self.deliveries().iter().map(DeliveryId::tag).collect();
+            let rows = store.deliveries_by_tag(&tags).await?;
+            let ids = rows.into_iter().flatten().map(|row| row.id);
+            let news = [News::Bounced, News::Delayed].into_iter();
+            let feedback: Vec<_> = ids
+                .zip(news.map(|news| Feedback { news, at: noon() }))
+                .collect();
+            store.note_feedback(&feedback).await?;
+            let [first, second] = self.addresses();
+            let hard = Suppression::new(&first, Reason::HardBounce, noon(), "esp");
+            store.suppress(&[hard]).await?;
+            let off = &self.deliveries()[1];
+            let count = store.soft_bounce(&second, off, noon(), noon()).await?;
+            assert_eq!(count, 1, "one mail was put off");
+            let marks = store.sight(&event, now, until).await?;
+            assert_eq!(marks, ["one"]);
+            assert!(seen.iter().flatten().all(|mark| mark == "one"));
+        }
+        Ok(())
+    }
+
+    fn addresses(&self) -> [Address; 2] {
+        [0, 1].map(|n| Address::new(format!("{}@example.org", self.people[n])).unwrap())
     }
 
     async fn fan_out(
@@ -162,7 +194,12 @@ impl Story {
                 (DeliveryState::Sent, false),
                 "{at}: {id}"
             );
+            assert!(row.feedback.is_some(), "{at}: {id}");
         }
+        let suppressed = store.suppressed(&self.addresses()).await.unwrap();
+        let reasons = suppressed.into_iter().map(|one| Some(one?.reason));
+        let reasons: Vec<_> = reasons.collect();
+        assert_eq!(reasons, [Some(Reason::HardBounce), None], "{at}");
     }
 }
 

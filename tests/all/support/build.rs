@@ -137,5 +137,6 @@ pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
         settled: None,
         provider_id: None,
         reason: None,
+        feedback: None,
     }
 }

@@ -12,12 +12,14 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tidings::domain::delivery::{Deferral, Judged, Settlement, Verdict};
 use tidings::domain::{
-    Day, Delivery, DeliveryId, DeliveryState, Fanout, FollowKey, Id, Lease, Object, ObjectKey,
-    PersonStacks, Point, Progress, User, UserId, Window,
+    Address, Day, Delivery, DeliveryId, DeliveryState, Echo, Fanout, Feedback, FollowKey, Id,
+    Lease, Object, ObjectKey, PersonStacks, Point, Progress, Reason, Suppression, Tag, User,
+    UserId, Window,
 };
 use tidings::store::{
-    Accepted, Backlog, DayInfo, Days, Deliveries, Directory, Error, Journal, Leases, Mark, Notes,
-    Objects, People, Pushed, Pushes, RawStack, Result, Stacks, Store,
+    Accepted, Backlog, DayInfo, Days, Deliveries, Directory, Error, Feedbacks, Journal, Leases,
+    Mark, Notes, Objects, People, Pushed, Pushes, RawStack, Result, Sightings, Stacks, Store,
+    Suppressions,
 };
 
 /// How the nth call fails.
@@ -239,4 +241,25 @@ hand_on! { Notes:
     put_note(name: &str, text: &str) -> ();
     keep_note(name: &str, text: &str) -> String;
     drop_note(name: &str) -> ();
+}
+
+hand_on! { Suppressions:
+    suppress(suppressions: &[Suppression]) -> ();
+    suppressed(addresses: &[Address]) -> Vec<Option<Suppression>>;
+    suppressions(after: Option<&Address>, limit: usize) -> Vec<Suppression>;
+    lift(address: &Address) -> bool;
+    suppression_counts() -> Vec<(Reason, u64)>;
+    soft_bounce(address: &Address, delivery: &DeliveryId, at: DateTime<Utc>, since: DateTime<Utc>) -> u64;
+}
+
+hand_on! { Feedbacks:
+    deliveries_by_tag(tags: &[Tag]) -> Vec<Option<Delivery>>;
+    deliveries_by_provider_id(ids: &[String]) -> Vec<Option<Delivery>>;
+    note_feedback(feedback: &[(DeliveryId, Feedback)]) -> ();
+    echo(since: DateTime<Utc>) -> Echo;
+}
+
+hand_on! { Sightings:
+    sight(marks: &[(String, String)], now: DateTime<Utc>, until: DateTime<Utc>) -> Vec<String>;
+    sighted(keys: &[String], now: DateTime<Utc>) -> Vec<Option<String>>;
 }

@@ -1,0 +1,184 @@
+//! What providers report of a mail after they took it.
+//!
+//! The rule: the worst news stands, whatever order it comes in, and of two pieces alike the earlier. That a mail is delayed is no more
+//! than what is known until something final comes: a mail that was delayed and then delivered is delivered.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+
+use super::delivery::DeliveryState;
+use super::name::Invalid;
+
+/// What became of a mail; the later, the worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum News {
+    /// The recipient's server put it off; the provider may try again.
+    Delayed,
+    /// The recipient's server has it.
+    Delivered,
+    /// Whoever reads it told the provider that they want no more.
+    Unsubscribed,
+    /// It will never be delivered.
+    Bounced,
+    /// Whoever reads it called it spam.
+    Complained,
+}
+
+impl News {
+    pub const ALL: [Self; 5] = [
+        Self::Delayed,
+        Self::Delivered,
+        Self::Unsubscribed,
+        Self::Bounced,
+        Self::Complained,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delayed => "delayed",
+            Self::Delivered => "delivered",
+            Self::Unsubscribed => "unsubscribed",
+            Self::Bounced => "bounced",
+            Self::Complained => "complained",
+        }
+    }
+
+    /// News that is better than this.
+    pub fn better(self) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |other| *other < self)
+    }
+}
+
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for News {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Self::ALL
+            .into_iter()
+            .find(|news| news.as_str() == text)
+            .ok_or_else(|| {
+                Invalid::new(
+                    "feedback",
+                    text,
+                    "is none of delayed, delivered, unsubscribed, bounced, complained",
+                )
+            })
+    }
+}
+
+/// The worst news of a mail so far, and of when it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feedback {
+    pub news: News,
+    pub at: DateTime<Utc>,
+}
+
+impl Feedback {
+    /// Whether this takes the place of what stands.
+    pub fn outweighs(self, standing: Self) -> bool {
+        self.news > standing.news || (self.news == standing.news && self.at < standing.at)
+    }
+}
+
+/// What became of the mails that were sent since some moment, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Echo {
+    /// Mails that providers took, whatever is known of them since; those of the other counts are among them.
+    pub sent: u64,
+    pub delayed: u64,
+    pub delivered: u64,
+    pub unsubscribed: u64,
+    pub bounced: u64,
+    pub complained: u64,
+}
+
+impl Echo {
+    /// Counts so many mails that ended like this. One whose outcome nobody saw was sent after all if something is heard of it.
+    pub fn settled(&mut self, state: DeliveryState, news: Option<News>, mails: u64) {
+        match (state, news) {
+            (DeliveryState::Sent, _) | (DeliveryState::Unknown, Some(_)) => self.sent += mails,
+            _ => return,
+        }
+        match news {
+            None => {}
+            Some(News::Delayed) => self.delayed += mails,
+            Some(News::Delivered) => self.delivered += mails,
+            Some(News::Unsubscribed) => self.unsubscribed += mails,
+            Some(News::Bounced) => self.bounced += mails,
+            Some(News::Complained) => self.complained += mails,
+        }
+    }
+
+    /// The share of these mails that bounced, 0 to 1; 0 where none was sent.
+    pub fn bounce_share(&self) -> f64 {
+        share(self.bounced, self.sent)
+    }
+
+    /// The share of these mails that somebody called spam.
+    pub fn complaint_share(&self) -> f64 {
+        share(self.complained, self.sent)
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worse_news_outweighs_and_of_two_alike_the_earlier() {
+        let feedback = |news, second| Feedback {
+            news,
+            at: DateTime::from_timestamp(second, 0).unwrap(),
+        };
+        for (better, worse) in News::ALL.into_iter().zip(News::ALL.into_iter().skip(1)) {
+            assert!(feedback(worse, 9).outweighs(feedback(better, 1)), "{worse}");
+            assert!(
+                !feedback(better, 1).outweighs(feedback(worse, 9)),
+                "{worse}"
+            );
+            assert!(feedback(worse, 1).outweighs(feedback(worse, 2)));
+            assert!(!feedback(worse, 1).outweighs(feedback(worse, 1)));
+        }
+        assert_eq!(
+            News::Delivered.better().collect::<Vec<_>>(),
+            [News::Delayed]
+        );
+    }
+
+    #[test]
+    fn shares_are_of_the_mails_that_were_sent() {
+        let mut echo = Echo::default();
+        assert_eq!(echo.bounce_share(), 0.0);
+        for (state, news, mails) in [
+            (DeliveryState::Sent, None, 50),
+            (DeliveryState::Sent, Some(News::Delivered), 40),
+            (DeliveryState::Unknown, Some(News::Delivered), 5),
+            (DeliveryState::Unknown, None, 7),
+            (DeliveryState::Canceled, None, 9),
+            (DeliveryState::Sent, Some(News::Bounced), 4),
+            (DeliveryState::Sent, Some(News::Complained), 1),
+        ] {
+            echo.settled(state, news, mails);
+        }
+        assert_eq!((echo.sent, echo.bounced), (100, 4));
+        assert_eq!(echo.bounce_share(), 0.04);
+        assert_eq!(echo.complaint_share(), 0.01);
+    }
+}

@@ -1,0 +1,79 @@
+//! What was seen lately: one document a key, `{_id, mark, until}`.
+//!
+//! The rule: a key that is taken refuses the upsert, so the first mark stands. What is over is deleted by whoever comes next, by the time
+//! they are given, and not by an index of the server, which would ask its own clock.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use bson::doc;
+use chrono::{DateTime, Utc};
+use mongodb::options::FindOptions;
+
+use super::bulk::Verb;
+use super::journal::encode;
+use super::record::{Record, date};
+use super::{Mongo, SIGHTINGS};
+use crate::store::{Result, Sightings};
+
+#[async_trait]
+impl Sightings for Mongo {
+    async fn sight(
+        &self,
+        marks: &[(String, String)],
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+    ) -> Result<Vec<String>> {
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let doing = "noting what was seen";
+        self.patiently(doing, || {
+            let sightings = self.collection(SIGHTINGS);
+            let over = doc! {"until": {"$lte": date(now)}};
+            async move { Ok(sightings.delete_many(over).await.map(drop)?) }
+        })
+        .await?;
+        let statement = |(key, mark): &(String, String)| {
+            doc! {
+                "q": {"_id": key, "until": {"$lte": date(now)}},
+                "u": {"$set": {"mark": mark, "until": date(until)}},
+                "upsert": true,
+            }
+        };
+        let encoded = encode(doing, marks.iter().map(statement))?;
+        let all = vec![(SIGHTINGS.to_owned(), (0..marks.len()).collect())];
+        let kept = self.bulk(doing, Verb::Update, all, |writer, item| {
+            writer.fields(encoded[item].as_bytes());
+        });
+        // Those that are refused stand already; perhaps they are our own, sent twice.
+        kept.await?.duplicates(doing)?;
+        let keys: Vec<String> = marks.iter().map(|(key, _)| key.clone()).collect();
+        let standing = self.sighted(&keys, now).await?.into_iter();
+        Ok(standing
+            .zip(marks)
+            .map(|(standing, (_, mark))| standing.unwrap_or_else(|| mark.clone()))
+            .collect())
+    }
+
+    async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Result<Vec<Option<String>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filter = doc! {"_id": {"$in": keys}, "until": {"$gt": date(now)}};
+        let doing = "looking for what was seen";
+        let found = self
+            .find_all(doing, SIGHTINGS, &filter, FindOptions::default())
+            .await?;
+        let mut marks = HashMap::with_capacity(found.len());
+        for record in &found {
+            let sighting = Record::new("sighting", record);
+            let key = sighting.needs("_id", sighting.text("_id")?)?;
+            marks.insert(key, sighting.needs("mark", sighting.text("mark")?)?);
+        }
+        Ok(keys
+            .iter()
+            .map(|key| marks.get(key.as_str()).map(|mark| (*mark).to_owned()))
+            .collect())
+    }
+}

@@ -1,0 +1,203 @@
+//! Addresses that must not be written to: one document each, `{_id: <address in lower case>, reason, at, source, detail}`.
+//!
+//! The rule: which of two pieces of news stands is decided by the server, in the one statement that writes, so no race can let the
+//! lighter one win.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use bson::{Bson, Document, doc};
+use chrono::{DateTime, Utc};
+use mongodb::options::FindOptions;
+
+use super::bulk::Verb;
+use super::journal::encode;
+use super::patience::Failure;
+use super::record::{Record, date, put};
+use super::{Mongo, SOFT_BOUNCES, SUPPRESSIONS};
+use crate::domain::{Address, DeliveryId, Reason, Suppression};
+use crate::store::{Result, Suppressions};
+
+#[async_trait]
+impl Suppressions for Mongo {
+    async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
+        let statement = |news: &Suppression| {
+            let lighter = Reason::ALL.into_iter().filter(|other| *other < news.reason);
+            let lighter: Vec<&str> = lighter.map(Reason::as_str).collect();
+            let outweighs = doc! {"$or": [
+                {"$eq": [{"$type": "$reason"}, "missing"]},
+                {"$in": ["$reason", lighter]},
+                {"$and": [{"$eq": ["$reason", news.reason.as_str()]}, {"$gt": ["$at", date(news.at)]}]},
+            ]};
+            // Literally: a dollar in an address is no field's name.
+            let news = doc! {"$literal": record_of(news)};
+            let stands = doc! {"$cond": [outweighs, news.clone(), "$$ROOT"]};
+            doc! {"u": [{"$replaceWith": stands}]}
+        };
+        let statement = |news: &Suppression| {
+            let mut whole = doc! {"q": {"_id": news.address.folded().reveal()}};
+            whole.extend(statement(news));
+            whole.insert("upsert", true);
+            whole
+        };
+        let doing = "suppressing addresses";
+        self.upsert(doing, SUPPRESSIONS, suppressions.iter().map(statement))
+            .await
+    }
+
+    async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
+        if addresses.is_empty() {
+            return Ok(Vec::new());
+        }
+        let addresses: Vec<Address> = addresses.iter().map(Address::folded).collect();
+        let names: Vec<&str> = addresses.iter().map(Address::reveal).collect();
+        let filter = doc! {"_id": {"$in": names}};
+        let doing = "looking for suppressed addresses";
+        let found = self
+            .find_all(doing, SUPPRESSIONS, &filter, FindOptions::default())
+            .await?;
+        let keyed = |record| {
+            let suppression = suppression_of(record)?;
+            Ok((suppression.address.clone(), suppression))
+        };
+        let found: HashMap<Address, Suppression> =
+            found.iter().map(keyed).collect::<Result<_>>()?;
+        Ok(addresses
+            .iter()
+            .map(|address| found.get(address).cloned())
+            .collect())
+    }
+
+    async fn suppressions(
+        &self,
+        after: Option<&Address>,
+        limit: usize,
+    ) -> Result<Vec<Suppression>> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let from = after.map(Address::folded);
+        let filter = doc! {"_id": {"$gt": from.as_ref().map_or("", Address::reveal)}};
+        let options = FindOptions::builder()
+            .sort(doc! {"_id": 1})
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .build();
+        let doing = "listing suppressed addresses";
+        let found = self.find_all(doing, SUPPRESSIONS, &filter, options).await?;
+        found.iter().map(suppression_of).collect()
+    }
+
+    async fn lift(&self, address: &Address) -> Result<bool> {
+        // Asked first: a deletion that is repeated after a lost answer no longer knows.
+        let stood = self.suppressed(std::slice::from_ref(address)).await?;
+        let address = address.folded();
+        self.patiently("lifting a suppression", || {
+            let (suppressions, bounces) =
+                (self.collection(SUPPRESSIONS), self.collection(SOFT_BOUNCES));
+            let (one, theirs) = (doc! {"_id": address.reveal()}, of_address(&address));
+            async move {
+                bounces.delete_many(theirs).await?;
+                suppressions.delete_one(one).await?;
+                Ok(())
+            }
+        })
+        .await?;
+        Ok(stood.iter().any(Option::is_some))
+    }
+
+    async fn suppression_counts(&self) -> Result<Vec<(Reason, u64)>> {
+        let mut counts = Vec::with_capacity(Reason::ALL.len());
+        for reason in Reason::ALL {
+            let count = self.patiently("counting suppressed addresses", || {
+                let suppressions = self.collection(SUPPRESSIONS);
+                let filter = doc! {"reason": reason.as_str()};
+                async move { Ok(suppressions.count_documents(filter).await?) }
+            });
+            counts.push((reason, count.await?));
+        }
+        Ok(counts)
+    }
+
+    async fn soft_bounce(
+        &self,
+        address: &Address,
+        delivery: &DeliveryId,
+        at: DateTime<Utc>,
+        since: DateTime<Utc>,
+    ) -> Result<u64> {
+        let address = address.folded();
+        let doing = "noting a soft bounce";
+        let note = doc! {
+            "q": {"_id": {"a": address.reveal(), "d": delivery.as_str()}},
+            "u": {"$min": {"at": date(at)}},
+            "upsert": true,
+        };
+        self.upsert(doing, SOFT_BOUNCES, [note].into_iter()).await?;
+        self.patiently(doing, || {
+            let bounces = self.collection(SOFT_BOUNCES);
+            let (theirs, mut over) = (of_address(&address), of_address(&address));
+            over.insert("at", doc! {"$lt": date(since)});
+            async move {
+                bounces.delete_many(over).await?;
+                bounces.count_documents(theirs).await.map_err(Failure::from)
+            }
+        })
+        .await
+    }
+}
+
+impl Mongo {
+    /// Statements that write by `_id`, whether something stands there or not.
+    pub(super) async fn upsert(
+        &self,
+        doing: &str,
+        collection: &str,
+        statements: impl Iterator<Item = Document>,
+    ) -> Result<()> {
+        let encoded = encode(doing, statements)?;
+        let all = vec![(collection.to_owned(), (0..encoded.len()).collect())];
+        let write = |writer: &mut super::encode::Writer, item: usize| {
+            writer.fields(encoded[item].as_bytes());
+        };
+        let written = self.bulk(doing, Verb::Update, all, write).await?;
+        let met = written.duplicates(doing)?.into_iter();
+        let met: Vec<usize> = met.map(|refused| refused.item).collect();
+        if met.is_empty() {
+            return Ok(());
+        }
+        // Somebody else created these at the same moment: now they stand, and are met.
+        let again = vec![(collection.to_owned(), met)];
+        let written = self.bulk(doing, Verb::Update, again, write).await?;
+        written.complete(doing).map(drop)
+    }
+}
+
+/// All soft bounces of an address: documents compare field by field, and `{}` stands after every text.
+fn of_address(address: &Address) -> Document {
+    let address = address.reveal();
+    doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": Bson::Document(Document::new())}}}
+}
+
+fn record_of(suppression: &Suppression) -> Document {
+    let mut record = doc! {
+        "_id": suppression.address.folded().reveal(),
+        "reason": suppression.reason.as_str(),
+        "at": date(suppression.at),
+        "source": &suppression.source,
+    };
+    put(&mut record, "detail", suppression.detail.as_deref());
+    record
+}
+
+fn suppression_of(record: &Document) -> Result<Suppression> {
+    let suppression = Record::new("suppression", record);
+    let text = |field| Ok(suppression.text(field)?.map(str::to_owned));
+    let address = suppression.needs("_id", suppression.text("_id")?)?;
+    Ok(Suppression {
+        address: Address::new(address).map_err(|why| suppression.corrupt("_id", why))?,
+        reason: suppression.needs("reason", suppression.parsed("reason")?)?,
+        at: suppression.needs("at", suppression.time("at")?)?,
+        source: suppression.needs("source", text("source")?)?,
+        detail: text("detail")?,
+    })
+}

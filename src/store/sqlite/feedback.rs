@@ -1,0 +1,105 @@
+//! What providers report of mails, on the ledger's rows.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use rusqlite::{OptionalExtension, Transaction};
+
+use super::Sqlite;
+use super::codec::millis;
+use super::connections::Answer;
+use super::deliveries::rows;
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Echo, Feedback, News, Tag};
+use crate::store::{Error, Feedbacks, Result};
+
+#[async_trait]
+impl Feedbacks for Sqlite {
+    async fn deliveries_by_tag(&self, tags: &[Tag]) -> Result<Vec<Option<Delivery>>> {
+        let tags = tags.iter().map(|tag| tag.as_str().to_owned()).collect();
+        self.only_rows("tag = ?1", tags).await
+    }
+
+    async fn deliveries_by_provider_id(&self, ids: &[String]) -> Result<Vec<Option<Delivery>>> {
+        self.only_rows("provider_id = ?1 LIMIT 2", ids.to_vec())
+            .await
+    }
+
+    async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
+        self.change_each("noting what became of mails", feedback, note)
+            .await
+            .map(drop)
+    }
+
+    async fn echo(&self, since: DateTime<Utc>) -> Result<Echo> {
+        let count = move |transaction: &Transaction<'_>| {
+            let sql = "SELECT state, feedback, count(*) FROM deliveries WHERE settled >= ?1 GROUP BY state, feedback";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let (mut rows, mut echo) = (statement.query([millis(since)])?, Echo::default());
+            while let Some(row) = rows.next()? {
+                let (state, news, mails): (String, Option<String>, i64) =
+                    (row.get(0)?, row.get(1)?, row.get(2)?);
+                let corrupt = |why| Error::corrupt("the feedback of deliveries", why);
+                let state: DeliveryState = state.parse().map_err(corrupt)?;
+                let news = news.map(|news| news.parse::<News>().map_err(corrupt));
+                echo.settled(state, news.transpose()?, mails.unsigned_abs());
+            }
+            Ok(echo)
+        };
+        self.connections
+            .read("counting what became of mails", count)
+            .await
+    }
+}
+
+impl Sqlite {
+    /// For each of these values, the row that meets the condition, if there is exactly one.
+    async fn only_rows(
+        &self,
+        condition: &'static str,
+        values: Vec<String>,
+    ) -> Result<Vec<Option<Delivery>>> {
+        if values.is_empty() {
+            return Ok(Vec::new());
+        }
+        let look = move |transaction: &Transaction<'_>| {
+            let only = |value: String| {
+                let mut found = rows(transaction, condition, [value])?;
+                Ok(if found.len() == 1 { found.pop() } else { None })
+            };
+            values.into_iter().map(only).collect()
+        };
+        self.connections
+            .read("finding the mails of reports", look)
+            .await
+    }
+}
+
+fn note(transaction: &Transaction<'_>, (id, news): &(DeliveryId, Feedback)) -> Answer<bool> {
+    let sql = "SELECT feedback, feedback_at FROM deliveries WHERE id = ?1";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let standing = statement
+        .query_row([id.as_str()], |row| {
+            Ok((
+                row.get::<_, Option<String>>(0)?,
+                row.get::<_, Option<i64>>(1)?,
+            ))
+        })
+        .optional()?;
+    let stands = match standing {
+        None => return Ok(false),
+        Some((Some(standing), Some(at))) => {
+            let corrupt = |why| Error::corrupt(format!("feedback of delivery {id}"), why);
+            let standing: News = standing.parse().map_err(corrupt)?;
+            let at = DateTime::from_timestamp_millis(at).unwrap_or_default();
+            let standing = Feedback { news: standing, at };
+            !news.outweighs(standing)
+        }
+        Some(_) => false,
+    };
+    if stands {
+        return Ok(false);
+    }
+    let sql = "UPDATE deliveries SET feedback = ?2, feedback_at = ?3 WHERE id = ?1";
+    let row = (id.as_str(), news.news.as_str(), millis(news.at));
+    transaction.prepare_cached(sql)?.execute(row)?;
+    Ok(true)
+}

@@ -1,0 +1,61 @@
+//! What was seen lately: one row a key, until it is over.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use rusqlite::{OptionalExtension, Transaction};
+
+use super::Sqlite;
+use super::codec::millis;
+use super::connections::Answer;
+use crate::store::{Result, Sightings};
+
+#[async_trait]
+impl Sightings for Sqlite {
+    async fn sight(
+        &self,
+        marks: &[(String, String)],
+        now: DateTime<Utc>,
+        until: DateTime<Utc>,
+    ) -> Result<Vec<String>> {
+        if marks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let marks = marks.to_vec();
+        let keep = move |transaction: &Transaction<'_>| {
+            transaction
+                .prepare_cached("DELETE FROM sightings WHERE until <= ?1")?
+                .execute([millis(now)])?;
+            let sql = "INSERT INTO sightings (key, mark, until) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (key) DO NOTHING";
+            let mut keep = transaction.prepare_cached(sql)?;
+            let mut standing = Vec::with_capacity(marks.len());
+            for (key, mark) in marks {
+                keep.execute((&key, &mark, millis(until)))?;
+                // What is over before it begins is not there to be found.
+                standing.push(find(transaction, &key, now)?.unwrap_or(mark));
+            }
+            Ok(standing)
+        };
+        self.connections.write("noting what was seen", keep).await
+    }
+
+    async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Result<Vec<Option<String>>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = keys.to_vec();
+        let look = move |transaction: &Transaction<'_>| {
+            keys.iter().map(|key| find(transaction, key, now)).collect()
+        };
+        self.connections
+            .read("looking for what was seen", look)
+            .await
+    }
+}
+
+fn find(transaction: &Transaction<'_>, key: &str, now: DateTime<Utc>) -> Answer<Option<String>> {
+    let sql = "SELECT mark FROM sightings WHERE key = ?1 AND until > ?2";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let found = statement.query_row((key, millis(now)), |row| row.get(0));
+    Ok(found.optional()?)
+}

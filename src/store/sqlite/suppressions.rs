@@ -1,0 +1,156 @@
+//! Addresses that must not be written to: one row each, under the address in lower case.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
+
+use super::Sqlite;
+use super::codec::{Record, millis};
+use super::connections::Answer;
+use crate::domain::{Address, DeliveryId, Reason, Suppression};
+use crate::store::{Result, Suppressions};
+
+#[async_trait]
+impl Suppressions for Sqlite {
+    async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
+        self.change_each("suppressing addresses", suppressions, suppress)
+            .await
+            .map(drop)
+    }
+
+    async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
+        if addresses.is_empty() {
+            return Ok(Vec::new());
+        }
+        let addresses = addresses.to_vec();
+        let look = move |transaction: &Transaction<'_>| {
+            addresses
+                .iter()
+                .map(|address| find(transaction, &address.folded()))
+                .collect()
+        };
+        self.connections
+            .read("looking for suppressed addresses", look)
+            .await
+    }
+
+    async fn suppressions(
+        &self,
+        after: Option<&Address>,
+        limit: usize,
+    ) -> Result<Vec<Suppression>> {
+        let from = after.map_or_else(String::new, |after| after.folded().reveal().to_owned());
+        let look = move |transaction: &Transaction<'_>| {
+            let sql = "SELECT * FROM suppressions WHERE address > ?1 ORDER BY address LIMIT ?2";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let (mut rows, mut found) = (statement.query((from, limit as i64))?, Vec::new());
+            while let Some(row) = rows.next()? {
+                found.push(read(row)?);
+            }
+            Ok(found)
+        };
+        self.connections
+            .read("listing suppressed addresses", look)
+            .await
+    }
+
+    async fn lift(&self, address: &Address) -> Result<bool> {
+        let address = address.folded();
+        let lift = move |transaction: &Transaction<'_>| {
+            let sql = "DELETE FROM soft_bounces WHERE address = ?1";
+            transaction
+                .prepare_cached(sql)?
+                .execute([address.reveal()])?;
+            let sql = "DELETE FROM suppressions WHERE address = ?1";
+            Ok(transaction
+                .prepare_cached(sql)?
+                .execute([address.reveal()])?
+                == 1)
+        };
+        self.connections.write("lifting a suppression", lift).await
+    }
+
+    async fn suppression_counts(&self) -> Result<Vec<(Reason, u64)>> {
+        let count = |transaction: &Transaction<'_>| {
+            let sql = "SELECT count(*) FROM suppressions WHERE reason = ?1";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let mut count = |reason: Reason| {
+                let n: i64 = statement.query_row([reason.as_str()], |row| row.get(0))?;
+                Ok((reason, n.unsigned_abs()))
+            };
+            Reason::ALL.into_iter().map(&mut count).collect()
+        };
+        self.connections
+            .read("counting suppressed addresses", count)
+            .await
+    }
+
+    async fn soft_bounce(
+        &self,
+        address: &Address,
+        delivery: &DeliveryId,
+        at: DateTime<Utc>,
+        since: DateTime<Utc>,
+    ) -> Result<u64> {
+        let (address, delivery) = (address.folded(), delivery.clone());
+        let note = move |transaction: &Transaction<'_>| {
+            let address = address.reveal();
+            let sql = "INSERT INTO soft_bounces (address, delivery, at) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (address, delivery) DO UPDATE SET at = min(at, excluded.at)";
+            let row = (address, delivery.as_str(), millis(at));
+            transaction.prepare_cached(sql)?.execute(row)?;
+            let sql = "DELETE FROM soft_bounces WHERE address = ?1 AND at < ?2";
+            transaction
+                .prepare_cached(sql)?
+                .execute((address, millis(since)))?;
+            let sql = "SELECT count(*) FROM soft_bounces WHERE address = ?1";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let count: i64 = statement.query_row([address], |row| row.get(0))?;
+            Ok(count.unsigned_abs())
+        };
+        self.connections.write("noting a soft bounce", note).await
+    }
+}
+
+fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Answer<bool> {
+    let standing = find(transaction, &news.address)?;
+    if standing.is_some_and(|standing| !news.outweighs(&standing)) {
+        return Ok(false);
+    }
+    let sql = "INSERT OR REPLACE INTO suppressions (address, reason, at, source, detail)
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    transaction.prepare_cached(sql)?.execute(params![
+        news.address.folded().reveal(),
+        news.reason.as_str(),
+        millis(news.at),
+        news.source,
+        news.detail,
+    ])?;
+    Ok(true)
+}
+
+fn find(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
+    let sql = "SELECT * FROM suppressions WHERE address = ?1";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let found = statement
+        .query_row([address.folded().reveal()], |row| Ok(read(row)))
+        .optional()?;
+    found.transpose()
+}
+
+fn read(row: &Row<'_>) -> Answer<Suppression> {
+    let record = Record {
+        what: "suppression",
+        row,
+    };
+    Ok(Suppression {
+        address: match Address::new(record.text("address")?) {
+            Ok(address) => address,
+            Err(why) => return record.corrupt("address", why),
+        },
+        reason: record.parsed("reason")?,
+        at: record.time("at")?,
+        source: record.get("source")?,
+        detail: record.get("detail")?,
+    })
+}

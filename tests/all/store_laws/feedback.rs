@@ -1,0 +1,164 @@
+//! Laws of `Feedbacks`: a report finds its mail, and the worst news stands.
+
+use tidings::domain::delivery::Settlement;
+use tidings::domain::{Delivery, DeliveryId, DeliveryState, Echo, Feedback, News};
+
+use super::deliveries::{later, open, row, settlement};
+use crate::support::*;
+
+fn feedback(news: News, minute: i64) -> Feedback {
+    Feedback {
+        news,
+        at: later(minute),
+    }
+}
+
+/// Settles and closes a row that `one` holds.
+async fn end(store: &Fresh, id: &DeliveryId, state: DeliveryState, minute: i64, known_as: &str) {
+    let end = Settlement {
+        provider_id: Some(known_as.into()),
+        ..settlement(id, state)
+    };
+    assert_eq!(
+        store.settle("one", later(minute), &[end]).await.unwrap(),
+        [true]
+    );
+    store.close(std::slice::from_ref(id)).await.unwrap();
+}
+
+pub async fn a_mail_is_found_by_its_tag(store: Fresh) {
+    let ids = open(&store, &["ada", "ben"]).await;
+    let stranger = DeliveryId::stored("digest:eve:daily:2014-04-22");
+
+    let tags = [ids[1].tag(), stranger.tag(), ids[0].tag(), ids[1].tag()];
+    let found = store.second().deliveries_by_tag(&tags).await.unwrap();
+
+    let found: Vec<_> = found.into_iter().map(|row| Some(row?.id)).collect();
+    let (ada, ben) = (Some(ids[0].clone()), Some(ids[1].clone()));
+    assert_eq!(found, [ben.clone(), None, ada, ben]);
+    assert_eq!(store.deliveries_by_tag(&[]).await.unwrap(), []);
+}
+
+pub async fn a_mail_is_found_by_its_providers_id_unless_others_share_it(store: Fresh) {
+    let ids = open(&store, &["ada", "ben", "cem"]).await;
+    for (id, known_as) in ids.iter().zip(["shared", "own $id", "shared"]) {
+        end(&store, id, DeliveryState::Sent, 1, known_as).await;
+    }
+
+    let asked = ["own $id", "shared", "unheard of"].map(str::to_owned);
+    let found = store.deliveries_by_provider_id(&asked).await.unwrap();
+
+    let found: Vec<_> = found.into_iter().map(|row| Some(row?.id)).collect();
+    assert_eq!(found, [Some(ids[1].clone()), None, None]);
+    assert_eq!(store.deliveries_by_provider_id(&[]).await.unwrap(), []);
+}
+
+pub async fn the_worst_news_stands_whatever_comes_first(store: Fresh) {
+    let ids = open(&store, &["ada", "ben"]).await;
+    let mut all = Vec::new();
+    for (n, news) in News::ALL.into_iter().enumerate() {
+        all.extend([feedback(news, 9 - n as i64), feedback(news, 20)]);
+    }
+    let worst = feedback(News::Complained, 5);
+
+    for one in &all {
+        let news = [(ids[0].clone(), *one)];
+        store.note_feedback(&news).await.unwrap();
+        store.second().note_feedback(&news).await.unwrap();
+        let stands = row(&store, &ids[0]).await.feedback.unwrap();
+        assert_eq!(stands.news, one.news, "each was worse than those before");
+    }
+    let backwards: Vec<_> = all.iter().rev().map(|one| (ids[1].clone(), *one)).collect();
+    store.note_feedback(&backwards).await.unwrap();
+
+    for id in &ids {
+        assert_eq!(row(&store, id).await.feedback, Some(worst), "{id}");
+    }
+}
+
+pub async fn of_many_who_bring_news_at_once_the_worst_stands(store: Fresh) {
+    let id = open(&store, &["ada"]).await.remove(0);
+    let told = id.clone();
+
+    store
+        .at_once(20, move |store, n| {
+            let news = News::ALL[n as usize % News::ALL.len()];
+            let news = [(told.clone(), feedback(news, i64::from(n)))];
+            async move { store.note_feedback(&news).await.unwrap() }
+        })
+        .await;
+
+    let stands = row(&store, &id).await.feedback;
+    assert_eq!(stands, Some(feedback(News::Complained, 4)));
+}
+
+pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(store: Fresh) {
+    let ids = open(&store, &["ada"]).await;
+    store.sending("one", later(5), &ids).await.unwrap();
+    let news = [(ids[0].clone(), feedback(News::Delivered, 0))];
+
+    store.second().note_feedback(&news).await.unwrap();
+    let sending = row(&store, &ids[0]).await;
+    end(&store, &ids[0], DeliveryState::Sent, 1, "p").await;
+    let sent = row(&store, &ids[0]).await;
+
+    assert_eq!(
+        (sending.state, sending.open, sending.attempts),
+        (DeliveryState::Sending, true, 1)
+    );
+    assert_eq!((sent.state, sent.open), (DeliveryState::Sent, false));
+    assert_eq!(sent.feedback, Some(feedback(News::Delivered, 0)));
+}
+
+pub async fn news_of_unknown_mails_change_nothing(store: Fresh) {
+    let id = open(&store, &["ada"]).await.remove(0);
+    let stranger = DeliveryId::stored("digest:eve:daily:2014-04-22");
+    let news = [
+        (stranger.clone(), feedback(News::Bounced, 0)),
+        (id.clone(), feedback(News::Delivered, 0)),
+    ];
+
+    store.note_feedback(&news).await.unwrap();
+    store.note_feedback(&[]).await.unwrap();
+
+    assert_eq!(store.delivery(&stranger).await.unwrap(), None);
+    let stands = row(&store, &id).await.feedback;
+    assert_eq!(stands, Some(feedback(News::Delivered, 0)));
+}
+
+pub async fn the_echo_counts_mails_by_when_they_were_settled(store: Fresh) {
+    assert_eq!(store.echo(later(0)).await.unwrap(), Echo::default());
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    let ids = open(&store, &names).await;
+    let ends = [
+        (DeliveryState::Sent, 1, Some(News::Bounced)),
+        (DeliveryState::Sent, 2, Some(News::Delivered)),
+        (DeliveryState::Sent, 3, None),
+        (DeliveryState::Unknown, 3, Some(News::Complained)),
+        (DeliveryState::Unknown, 3, None),
+        (DeliveryState::Failed, 3, None),
+    ];
+    for (id, (state, minute, news)) in ids.iter().zip(ends) {
+        end(&store, id, state, minute, "p").await;
+        if let Some(news) = news {
+            let news = [(id.clone(), feedback(news, 60))];
+            store.note_feedback(&news).await.unwrap();
+        }
+    }
+    let unsettled: &Delivery = &row(&store, &ids[6]).await;
+    assert_eq!(unsettled.settled, None);
+
+    let all = store.echo(later(1)).await.unwrap();
+    let late = store.echo(later(3)).await.unwrap();
+
+    let expected = Echo {
+        sent: 4,
+        delivered: 1,
+        bounced: 1,
+        complained: 1,
+        ..Echo::default()
+    };
+    assert_eq!(all, expected);
+    assert_eq!((late.sent, late.complained, late.bounced), (2, 1, 0));
+    assert_eq!(store.echo(later(4)).await.unwrap(), Echo::default());
+}

@@ -1,0 +1,265 @@
+//! Laws of `Suppressions`: an address is suppressed until it is lifted, the graver news stands, and spelling does not matter.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tidings::domain::{Address, DeliveryId, Reason, Suppression};
+
+use crate::support::*;
+
+fn address(text: &str) -> Address {
+    Address::new(text).unwrap()
+}
+
+fn news(text: &str, reason: Reason, minute: i64) -> Suppression {
+    Suppression::new(&address(text), reason, at(minute), "esp")
+}
+
+fn at(minute: i64) -> DateTime<Utc> {
+    noon() + minutes(minute)
+}
+
+async fn standing(store: &Fresh, text: &str) -> Option<Suppression> {
+    let mut found = store.suppressed(&[address(text)]).await.unwrap();
+    assert_eq!(found.len(), 1);
+    found.remove(0)
+}
+
+/// Every order of these.
+fn orders<T: Clone>(of: &[T]) -> Vec<Vec<T>> {
+    if of.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for first in 0..of.len() {
+        let mut rest = of.to_vec();
+        let first = rest.remove(first);
+        for mut order in orders(&rest) {
+            order.insert(0, first.clone());
+            all.push(order);
+        }
+    }
+    all
+}
+
+pub async fn a_suppressed_address_comes_back_with_every_field(store: Fresh) {
+    let plain = news("ada@example.org", Reason::Manual, 0);
+    let full = Suppression::new(
+        &address("Ben@Example.org"),
+        Reason::HardBounce,
+        noon() + TimeDelta::milliseconds(7),
+        "mailgun",
+    )
+    .detailed(Some("550 5.1.1"));
+
+    store
+        .suppress(&[plain.clone(), full.clone()])
+        .await
+        .unwrap();
+    store.suppress(&[]).await.unwrap();
+
+    let second = store.second();
+    assert_eq!(standing(&second, "ada@example.org").await, Some(plain));
+    assert_eq!(standing(&second, "ben@example.org").await, Some(full));
+}
+
+pub async fn an_address_is_suppressed_however_it_is_spelt(store: Fresh) {
+    store
+        .suppress(&[news("Ada.L@Example.ORG", Reason::Complaint, 0)])
+        .await
+        .unwrap();
+
+    for spelling in [
+        "ada.l@example.org",
+        "ADA.L@EXAMPLE.ORG",
+        "Ada.L@Example.ORG",
+    ] {
+        assert!(standing(&store, spelling).await.is_some(), "{spelling}");
+    }
+    assert_eq!(standing(&store, "ada@example.org").await, None);
+    assert_eq!(store.suppressions(None, 10).await.unwrap().len(), 1);
+    assert!(store.lift(&address("aDA.l@example.org")).await.unwrap());
+}
+
+pub async fn the_graver_news_stands_whatever_comes_first(store: Fresh) {
+    let all = [
+        news("x@a.org", Reason::Complaint, 9),
+        news("x@a.org", Reason::HardBounce, 1),
+        news("x@a.org", Reason::Complaint, 8),
+        news("x@a.org", Reason::SoftBounces, 0),
+    ];
+
+    for order in orders(&all) {
+        for one in &order {
+            store.suppress(std::slice::from_ref(one)).await.unwrap();
+        }
+        let stands = standing(&store, "x@a.org").await.unwrap();
+        assert_eq!((stands.reason, stands.at), (Reason::Complaint, at(8)));
+        store.lift(&address("x@a.org")).await.unwrap();
+    }
+}
+
+pub async fn of_many_who_suppress_one_address_at_once_the_gravest_stands(store: Fresh) {
+    for round in 0..8 {
+        let name = format!("r{round}@a.org");
+        let gravest = news(&name, Reason::Complaint, 0);
+        store
+            .at_once(16, move |store, n| {
+                let reason = Reason::ALL[n as usize % Reason::ALL.len()];
+                let one = news(&format!("r{round}@a.org"), reason, i64::from(n / 5));
+                async move { store.suppress(&[one]).await.unwrap() }
+            })
+            .await;
+
+        let stands = standing(&store, &name).await.unwrap();
+        assert_eq!(stands.reason, gravest.reason, "round {round}");
+        assert_eq!(stands.at, gravest.at, "round {round}");
+    }
+}
+
+pub async fn of_two_for_one_address_in_one_call_the_graver_stands(store: Fresh) {
+    let (light, grave) = (
+        news("x@a.org", Reason::Unsubscribe, 0),
+        news("x@a.org", Reason::HardBounce, 1),
+    );
+    for pair in [[light.clone(), grave.clone()], [grave.clone(), light]] {
+        store.suppress(&pair).await.unwrap();
+        assert_eq!(standing(&store, "x@a.org").await.as_ref(), Some(&grave));
+        store.lift(&address("x@a.org")).await.unwrap();
+    }
+}
+
+pub async fn many_addresses_are_looked_up_at_once_in_the_order_asked(store: Fresh) {
+    let name = |n: usize| format!("p{n:05}@a.org");
+    let every_third: Vec<_> = (0..2_500)
+        .filter(|n| n % 3 == 0)
+        .map(|n| news(&name(n), Reason::Manual, 0))
+        .collect();
+    store.suppress(&every_third).await.unwrap();
+
+    let asked: Vec<_> = (0..2_500).rev().map(|n| address(&name(n))).collect();
+    let found = store.suppressed(&asked).await.unwrap();
+
+    for (asked, found) in asked.iter().zip(&found) {
+        assert!(found.as_ref().is_none_or(|found| found.address == *asked));
+    }
+    let there: Vec<bool> = found.iter().rev().map(Option::is_some).collect();
+    let expected: Vec<bool> = (0..2_500).map(|n| n % 3 == 0).collect();
+    assert_eq!(there, expected);
+    assert_eq!(store.suppressed(&[]).await.unwrap(), []);
+}
+
+pub async fn the_list_is_paged_in_ascending_order(store: Fresh) {
+    let names = ["d@a.org", "B@a.org", "a@a.org", "c@a.org", "e@a.org"];
+    let all = names.map(|name| news(name, Reason::Manual, 0));
+    store.suppress(&all).await.unwrap();
+
+    let (mut pages, mut after): (Vec<Vec<Address>>, _) = (Vec::new(), None);
+    loop {
+        let page = store.suppressions(after.as_ref(), 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.address.clone());
+        pages.push(page.iter().map(|one| one.address.clone()).collect());
+    }
+
+    let expected: Vec<Vec<Address>> = vec![
+        vec![address("a@a.org"), address("b@a.org")],
+        vec![address("c@a.org"), address("d@a.org")],
+        vec![address("e@a.org")],
+    ];
+    assert_eq!(pages, expected);
+    assert_eq!(store.suppressions(None, 0).await.unwrap(), []);
+}
+
+pub async fn what_is_lifted_can_be_written_to_and_suppressed_again(store: Fresh) {
+    let ada = address("ada@a.org");
+    assert!(!store.lift(&ada).await.unwrap(), "it was not suppressed");
+    store
+        .suppress(&[news("ada@a.org", Reason::Complaint, 0)])
+        .await
+        .unwrap();
+
+    assert!(store.second().lift(&ada).await.unwrap());
+    assert_eq!(standing(&store, "ada@a.org").await, None);
+    assert!(!store.lift(&ada).await.unwrap());
+
+    let lighter = news("ada@a.org", Reason::SoftBounces, 5);
+    store
+        .suppress(std::slice::from_ref(&lighter))
+        .await
+        .unwrap();
+    assert_eq!(standing(&store, "ada@a.org").await, Some(lighter));
+}
+
+pub async fn counts_are_exact_for_each_reason(store: Fresh) {
+    let all = [
+        news("a@a.org", Reason::Complaint, 0),
+        news("b@a.org", Reason::HardBounce, 0),
+        news("c@a.org", Reason::HardBounce, 0),
+    ];
+    store.suppress(&all).await.unwrap();
+
+    let counts = store.suppression_counts().await.unwrap();
+
+    let expected = Reason::ALL.map(|reason| {
+        let of = all.iter().filter(|one| one.reason == reason).count();
+        (reason, of as u64)
+    });
+    assert_eq!(counts, expected);
+}
+
+pub async fn odd_addresses_are_suppressed_like_any_other(store: Fresh) {
+    let odd = [
+        "$ne@a.org",
+        "$$ROOT@a.org",
+        "$reason@a.org",
+        "a.b$c@a.org",
+        "o'brien@a.org",
+        "%@a.org",
+        "ünal@müller.example",
+        "0@a.org",
+    ];
+    let all = odd.map(|name| news(name, Reason::Manual, 0).detailed(Some("550")));
+    store.suppress(&all).await.unwrap();
+    store.suppress(&all).await.unwrap();
+
+    for (name, one) in odd.into_iter().zip(all) {
+        assert_eq!(standing(&store, name).await, Some(one), "{name}");
+    }
+    assert_eq!(
+        store.suppressions(None, 100).await.unwrap().len(),
+        odd.len()
+    );
+}
+
+pub async fn soft_bounces_count_once_a_mail_and_only_lately(store: Fresh) {
+    let (ada, ben) = (address("Ada@a.org"), address("ben@a.org"));
+    let mail = |n: i64| DeliveryId::stored(format!("digest:ada:daily:{n}"));
+    let note = async |who: &Address, n: i64, minute: i64, since: i64| {
+        store
+            .soft_bounce(who, &mail(n), at(minute), at(since))
+            .await
+            .unwrap()
+    };
+
+    assert_eq!(note(&ada, 1, 10, 0).await, 1);
+    assert_eq!(note(&ada, 1, 12, 0).await, 1, "the same mail, tried again");
+    assert_eq!(note(&ada.folded(), 2, 20, 0).await, 2);
+    assert_eq!(note(&ben, 2, 20, 0).await, 1, "somebody else's are apart");
+    assert_eq!(note(&ada, 3, 5, 6).await, 2, "this one is too long ago");
+    assert_eq!(note(&ada, 4, 30, 10).await, 3, "the first is of 10, not 12");
+    assert_eq!(note(&ada, 5, 40, 11).await, 3);
+    assert_eq!(standing(&store, "ada@a.org").await, None);
+}
+
+pub async fn soft_bounces_are_forgotten_when_an_address_is_lifted(store: Fresh) {
+    let ada = address("ada@a.org");
+    for n in 0..3 {
+        let mail = DeliveryId::stored(format!("digest:ada:daily:{n}"));
+        store.soft_bounce(&ada, &mail, at(n), at(0)).await.unwrap();
+    }
+
+    store.lift(&ada).await.unwrap();
+
+    let mail = DeliveryId::stored("digest:ada:daily:9");
+    let count = store.soft_bounce(&ada, &mail, at(9), at(0)).await.unwrap();
+    assert_eq!(count, 1);
+}
