@@ -14,6 +14,7 @@ use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
 use crate::domain::{ModelName, Policies};
 use crate::mail::Mailer;
+use crate::mail::hooks::Keys;
 use crate::render::{Pages, Renderer, Site};
 use crate::services::archive::Archive;
 use crate::services::deliver::{self, Deliver, Traffic};
@@ -21,6 +22,7 @@ use crate::services::digest::Digests;
 use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
 use crate::services::feed::Feeds;
+use crate::services::feedback::FeedbackDesk;
 use crate::services::flush::Flush;
 use crate::services::health::Health;
 use crate::services::import::Import;
@@ -29,6 +31,7 @@ use crate::services::links::Links;
 use crate::services::notify::Notify;
 use crate::services::objects::ObjectBook;
 use crate::services::people::PeopleBook;
+use crate::services::suppressions::SuppressionBook;
 use crate::services::worker::Worker;
 use crate::store::Store;
 use crate::store::mongo::{Mapping, Mongo, MongoOptions};
@@ -153,6 +156,7 @@ impl App {
             objects: self.store.clone(),
             leases: self.store.clone(),
             notes: self.store.clone(),
+            suppressions: self.store.clone(),
             policies: self.policies.clone(),
             mailer: self.mailer.clone(),
             renderer: self.renderer.clone(),
@@ -217,6 +221,7 @@ impl App {
             journal: self.store.clone(),
             directory: self.store.clone(),
             objects: self.store.clone(),
+            suppressions: self.store.clone(),
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             schedule: self.config.digest.schedule,
@@ -230,6 +235,7 @@ impl App {
             directory: self.store.clone(),
             objects: self.store.clone(),
             deliveries: self.store.clone(),
+            suppressions: self.store.clone(),
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             schedule: self.config.digest.schedule,
@@ -257,6 +263,33 @@ impl App {
         &self.pages
     }
 
+    pub fn suppressions(&self) -> SuppressionBook {
+        SuppressionBook {
+            suppressions: self.store.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+
+    pub fn feedback(&self) -> FeedbackDesk {
+        let hooks = &self.config.hooks;
+        FeedbackDesk {
+            feedbacks: self.store.clone(),
+            deliveries: self.store.clone(),
+            suppressions: self.store.clone(),
+            sightings: self.store.clone(),
+            directory: self.store.clone(),
+            people: self.people(),
+            clock: self.clock.clone(),
+            keys: Keys {
+                mailgun: hooks.mailgun_key.clone(),
+                sendgrid: hooks.sendgrid_public_key.clone(),
+                postmark: hooks.postmark_login.clone(),
+                resend: hooks.resend_secret.clone(),
+            },
+            soft_bounces: hooks.soft_bounces,
+        }
+    }
+
     pub fn objects(&self) -> ObjectBook {
         ObjectBook {
             objects: self.store.clone(),
@@ -275,6 +308,7 @@ impl App {
             people: self.people(),
             notify: self.notify(),
             objects: self.store.clone(),
+            suppressions: self.suppressions(),
         }
     }
 

@@ -14,12 +14,14 @@ use crate::domain::digest::Caps;
 use crate::domain::{Cadence, EventType, ModelName, Policies, Policy, Schedule};
 
 mod delivery;
+mod hooks;
 mod mail;
 mod paths;
 mod public;
 mod reader;
 
 pub use delivery::Delivery;
+pub use hooks::Hooks;
 pub use mail::{Login, Mail, Provider, Region, Service, SmtpServer, SmtpTls};
 pub use public::{Server, Site};
 use reader::Reader;
@@ -38,6 +40,7 @@ pub struct Config {
     pub fanout: Fanout,
     pub digest: Digest,
     pub delivery: Delivery,
+    pub hooks: Hooks,
     pub archive_keep: TimeDelta,
     pub worker_idle: TimeDelta,
     pub policies: Policies,
@@ -211,6 +214,7 @@ impl Config {
                 },
             },
             delivery,
+            hooks: hooks::read(&mut r),
             archive_keep: r.duration("archive.keep", TimeDelta::days(1)..=TimeDelta::days(36_500)),
             worker_idle: r.duration(
                 "worker.idle",
@@ -254,6 +258,7 @@ impl Config {
             set(&mut table, "server.link_secret", "(hidden)");
         }
         self.mail.redact(&mut table);
+        hooks::redact(&mut table);
         table.to_string()
     }
 }

@@ -25,8 +25,10 @@ mod body;
 mod events;
 mod feed;
 mod health;
+mod hooks;
 mod objects;
 pub mod problem;
+mod suppressions;
 mod uri;
 mod users;
 
@@ -78,12 +80,15 @@ routes! {v1, V1_ROUTES under "/v1":
     "/follows" => {post: users::follow_many}
     "/objects" => {post: objects::post}
     "/objects/{model}/{id}" => {put: objects::put, get: objects::get, delete: objects::delete}
+    "/suppressions" => {get: suppressions::page, post: suppressions::post}
+    "/suppressions/{address}" => {get: suppressions::get, delete: suppressions::delete}
 }
 
 routes! {open, OPEN_ROUTES under "":
     "/healthz" => {get: health::alive}
     "/readyz" => {get: health::ready}
     "/openapi.json" => {get: openapi}
+    "/hooks/{provider}" => {post: hooks::post}
 }
 
 mod methods {

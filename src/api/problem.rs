@@ -38,11 +38,20 @@ codes! {
     /// A query parameter, a part of the path or a header is not known or not what is asked for.
     InvalidParameter = "invalid_parameter", BAD_REQUEST;
     Unauthorized = "unauthorized", UNAUTHORIZED;
+    /// A report is not the provider's, or too old.
+    Unverified = "unverified", UNAUTHORIZED;
     NotFound = "not_found", NOT_FOUND;
     UnknownEvent = "unknown_event", NOT_FOUND;
     UnknownUser = "unknown_user", NOT_FOUND;
     UnknownObject = "unknown_object", NOT_FOUND;
+    UnknownProvider = "unknown_provider", NOT_FOUND;
+    /// There is no key to verify this provider's reports by.
+    HookNotConfigured = "hook_not_configured", NOT_FOUND;
+    /// The address is not suppressed.
+    NotSuppressed = "not_suppressed", NOT_FOUND;
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED;
+    /// The same to a provider that takes this status for "never again".
+    HookRejected = "hook_rejected", NOT_ACCEPTABLE;
     /// The body did not come in time.
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT;
     IdempotencyKeyReused = "idempotency_key_reused", CONFLICT;
@@ -75,6 +84,11 @@ impl Problem {
             allow: None,
             cause: None,
         }
+    }
+
+    /// The same under another code.
+    pub fn with(self, code: Code) -> Self {
+        Self { code, ..self }
     }
 
     pub fn at(self, location: impl Into<String>) -> Self {
@@ -178,6 +192,9 @@ impl ResponseError for Problem {
         match self.code {
             Code::Unauthorized => {
                 response.insert_header((header::WWW_AUTHENTICATE, "Bearer"));
+            }
+            Code::Unverified => {
+                response.insert_header((header::WWW_AUTHENTICATE, "Basic realm=\"hooks\""));
             }
             Code::StoreUnavailable | Code::TimedOut => {
                 response.insert_header((header::RETRY_AFTER, "1"));

@@ -10,7 +10,7 @@ use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
 use crate::domain::delivery::Verdict;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, News, UserId};
 use crate::services::ledger::Only;
 
 /// List mails and what became of them, newest first
@@ -65,6 +65,8 @@ pub struct Row {
     settled: Option<DateTime<Utc>>,
     provider_id: Option<String>,
     reason: Option<String>,
+    feedback: Option<News>,
+    feedback_at: Option<DateTime<Utc>>,
 }
 
 impl From<&Delivery> for Row {
@@ -81,6 +83,8 @@ impl From<&Delivery> for Row {
             settled: row.settled,
             provider_id: row.provider_id.clone(),
             reason: row.reason.clone(),
+            feedback: row.feedback.map(|heard| heard.news),
+            feedback_at: row.feedback.map(|heard| heard.at),
         }
     }
 }
@@ -116,6 +120,12 @@ impl Args {
     }
 }
 
+/// `sent`, or `sent, bounced` where the provider told more.
+fn state(row: &Delivery) -> String {
+    let heard = row.feedback.map(|heard| heard.news.to_string());
+    words::list([Some(row.state.as_str().to_owned()), heard])
+}
+
 /// Mails, and what became of them.
 pub fn table(rows: &[Delivery]) -> Table {
     let mut table = Table::new([
@@ -129,7 +139,7 @@ pub fn table(rows: &[Delivery]) -> Table {
     for row in rows {
         table.row([
             words::minute(row.settled.or(row.tried).unwrap_or(row.created)),
-            row.state.as_str().to_owned(),
+            state(row),
             words::number(u64::from(row.items)),
             words::number(u64::from(row.attempts)),
             row.id.to_string(),

@@ -10,7 +10,7 @@ use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
-use crate::domain::{Cadence, Delivery, Schedule, UserId};
+use crate::domain::{Cadence, Delivery, News, Reason, Schedule, Suppression, UserId};
 use crate::services::explain::{Explanation, Fate, Why};
 
 /// Explain why a person does or does not get something
@@ -33,10 +33,19 @@ struct Answer<'a> {
     known: bool,
     email: Option<String>,
     unmailable: Option<&'a str>,
+    suppression: Option<Suppressed<'a>>,
     digest: Option<Digest>,
     events: Vec<Event<'a>>,
     full_days: Vec<String>,
     deliveries: Vec<Mail<'a>>,
+}
+
+#[derive(Serialize)]
+struct Suppressed<'a> {
+    reason: Reason,
+    at: DateTime<Utc>,
+    source: &'a str,
+    detail: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -69,6 +78,8 @@ struct Mail<'a> {
     settled: Option<DateTime<Utc>>,
     provider_id: Option<&'a str>,
     reason: Option<&'a str>,
+    feedback: Option<News>,
+    feedback_at: Option<DateTime<Utc>>,
 }
 
 impl<'a> From<&'a Explanation> for Answer<'a> {
@@ -81,6 +92,12 @@ impl<'a> From<&'a Explanation> for Answer<'a> {
                 .and_then(|user| user.email.as_ref())
                 .map(ToString::to_string),
             unmailable: e.unmailable.as_deref(),
+            suppression: e.suppression.as_ref().map(|one| Suppressed {
+                reason: one.reason,
+                at: one.at,
+                source: &one.source,
+                detail: one.detail.as_deref(),
+            }),
             digest: e.schedule.map(|schedule| Digest {
                 cadence: schedule.cadence,
                 weekday: schedule.weekday.to_string().to_lowercase(),
@@ -116,6 +133,8 @@ fn mail(delivery: &Delivery) -> Mail<'_> {
         settled: delivery.settled,
         provider_id: delivery.provider_id.as_deref(),
         reason: delivery.reason.as_deref(),
+        feedback: delivery.feedback.map(|feedback| feedback.news),
+        feedback_at: delivery.feedback.map(|feedback| feedback.at),
     }
 }
 
@@ -181,7 +200,21 @@ fn person(explained: &Explanation, screen: &mut Screen) -> anyhow::Result<()> {
             screen.ink(Ink::Warning, format!("no mail leaves: {why}"))
         ))?;
     }
+    if let Some(suppression) = &explained.suppression {
+        screen.line(format!("  {}", since(suppression)))?;
+    }
     Ok(())
+}
+
+/// `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun (550 5.1.1); tidings suppressions lift ends it`.
+fn since(suppression: &Suppression) -> String {
+    let Suppression { reason, source, .. } = suppression;
+    let at = words::minute(suppression.at);
+    let detail = suppression.detail.as_ref();
+    let detail = detail.map_or(String::new(), |detail| format!(" ({detail})"));
+    format!(
+        "their address: {reason} since {at} UTC, from {source}{detail}; tidings suppressions lift ends it"
+    )
 }
 
 /// `weekly, Mondays at 09:00 Europe/Lisbon; next 2014-04-28 08:00 UTC`.

@@ -32,6 +32,7 @@ mod screen;
 mod serve;
 mod status;
 mod stop;
+mod suppressions;
 mod table;
 mod time;
 mod words;
@@ -71,6 +72,7 @@ enum Command {
     Restore(restore::Args),
     Import(import::Args),
     Status(status::Args),
+    Suppressions(suppressions::Args),
     Config(config::Args),
 }
 
@@ -152,6 +154,7 @@ impl Command {
             Self::Restore(args) => args.run(app, screen).await,
             Self::Import(args) => args.run(app, screen).await,
             Self::Status(args) => args.run(app, screen).await,
+            Self::Suppressions(args) => args.run(app, screen).await,
             Self::Demo(_) | Self::Config(_) => {
                 unreachable!("they open no store here, and were done before")
             }

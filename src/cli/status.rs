@@ -1,5 +1,6 @@
 //! `tidings status`: what is waiting, what was mailed, which days there are.
 
+use chrono::TimeDelta;
 use clap::Args as Arguments;
 use serde::Serialize;
 
@@ -10,10 +11,13 @@ use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
-use crate::domain::{Day, DeliveryState, Window};
+use crate::domain::{Day, DeliveryState, Echo, Window};
 use crate::services::deliver::Pause;
 use crate::services::ledger::Only;
 use crate::store::{Backlog, DayInfo};
+
+/// Of how long ago the mails are whose reports are counted.
+const HEARD: TimeDelta = TimeDelta::days(7);
 
 /// Show what is waiting, what became of mails, and which days there are
 #[derive(Debug, Arguments)]
@@ -33,6 +37,9 @@ struct Answer {
     /// The newest of the mails of which nobody knows whether they were taken.
     unknown: Vec<Row>,
     paused: Option<Pause>,
+    /// Of the last seven days.
+    heard: Echo,
+    suppressed: std::collections::BTreeMap<&'static str, u64>,
     days: Vec<DayAnswer>,
 }
 
@@ -51,6 +58,8 @@ impl Args {
         let deliveries = store.delivery_counts().await?;
         let unknown = app.ledger().list(&unknown(), UNKNOWN_SHOWN).await?;
         let paused = app.ledger().pause().await?;
+        let heard = store.echo(app.clock.now() - HEARD).await?;
+        let suppressed = store.suppression_counts().await?;
         let days = store.days().await?;
         let window = Window::ending(Day::of(app.clock.now()), app.config.window_back);
         if self.json {
@@ -64,6 +73,11 @@ impl Args {
                     .collect(),
                 unknown: unknown.iter().map(Row::from).collect(),
                 paused,
+                heard,
+                suppressed: suppressed
+                    .iter()
+                    .map(|(reason, count)| (reason.as_str(), *count))
+                    .collect(),
                 days: days.iter().map(|day| told(day, window)).collect(),
             })?;
             return Ok(Exit::Done);
@@ -74,6 +88,15 @@ impl Args {
         table.row(["mails".into(), mails(&deliveries)]);
         if let Some(pause) = &paused {
             table.row(["sending".into(), digest::paused(pause)]);
+        }
+        if heard.sent > 0 {
+            table.row(["last 7 days".into(), reported(&heard)]);
+        }
+        let listed = suppressed.into_iter();
+        let listed = listed.map(|(reason, count)| words::some(count, reason.as_str()));
+        let listed = words::list(listed);
+        if !listed.is_empty() {
+            table.row(["suppressed".into(), listed]);
         }
         if days.is_empty() {
             table.row(["days".into(), "none".into()]);
@@ -136,6 +159,21 @@ fn mails(deliveries: &[(DeliveryState, u64)]) -> String {
     } else {
         parts
     }
+}
+
+/// `1,234 sent, 1,200 delivered, 3 bounced (0.24 %)`: what providers reported of the mails of these days.
+fn reported(heard: &Echo) -> String {
+    let of_sent = |count: u64, share: f64, what: &str| {
+        words::some(count, what).map(|some| format!("{some} ({:.2} %)", 100.0 * share))
+    };
+    words::list([
+        words::some(heard.sent, "sent"),
+        words::some(heard.delivered, "delivered"),
+        words::some(heard.delayed, "delayed"),
+        words::some(heard.unsubscribed, "unsubscribed"),
+        of_sent(heard.bounced, heard.bounce_share(), "bounced"),
+        of_sent(heard.complained, heard.complaint_share(), "complained"),
+    ])
 }
 
 fn days_table(days: &[DayInfo], window: Window) -> Table {

@@ -7,18 +7,20 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::StoreUrl;
+use super::{StoreUrl, hooks};
 
 /// Lets the relative paths of this table begin at this folder.
 pub fn begin_at(table: &mut Table, folder: &Path) {
-    for (section, key) in [
+    let paths = [
         ("mail", "outbox"),
         ("mail", "templates"),
         ("mail", "key_file"),
         ("mail", "smtp_password_file"),
         ("server", "key_file"),
         ("server", "link_secret_file"),
-    ] {
+    ];
+    let hooks = hooks::FILES.map(|key| ("hooks", key));
+    for (section, key) in paths.into_iter().chain(hooks) {
         if let Some(Value::String(path)) = table
             .get_mut(section)
             .and_then(|section| section.get_mut(key))

@@ -99,10 +99,28 @@ fn a_variable_that_sets_nothing_is_an_error() {
 
 #[test]
 fn secrets_are_not_printed() {
-    let text = "store = \"mongodb://root:hunter2@db.example/x\"\n[server]\nkey = \"s3cret\"\nlink_secret = \"signed-with-this-one\"\n[mail]\nfrom = \"ada@example.org\"";
+    let text = r#"
+        store = "mongodb://root:hunter2@db.example/x"
+        server.key = "s3cret"
+        server.link_secret = "signed-with-this-one"
+        mail.from = "ada@example.org"
+        [hooks]
+        mailgun_key = "key-mailgun"
+        postmark_user = "hook"
+        postmark_password = "key-postmark"
+        resend_secret = "whsec_a2V5LXJlc2VuZA=="
+    "#;
     let config = Config::parse(text).unwrap();
     for printed in [config.redacted(), format!("{config:?}")] {
-        for secret in ["hunter2", "s3cret", "signed-with", "ada@"] {
+        for secret in [
+            "hunter2",
+            "s3cret",
+            "signed-with",
+            "ada@",
+            "key-",
+            "a2V5",
+            "107, 101",
+        ] {
             assert!(!printed.contains(secret), "{secret} in {printed}");
         }
     }
@@ -129,4 +147,34 @@ fn days_in_the_window_cannot_be_configured_away() {
         problems.contains("archive.keep: is shorter than the window of 8 days"),
         "{problems}"
     );
+}
+
+#[test]
+fn keys_of_hooks_are_read_from_files_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidings.toml");
+    std::fs::write(folder.path().join("key"), " from-a-file \n").unwrap();
+    std::fs::write(&file, "[hooks]\nmailgun_key_file = \"key\"").unwrap();
+    let sources = Sources {
+        file: Some(file),
+        ..Sources::default()
+    };
+    let config = Config::load(&sources).unwrap();
+    assert_eq!(config.hooks.mailgun_key.as_deref(), Some("from-a-file"));
+
+    let text = r#"
+        [hooks]
+        sendgrid_public_key = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE"
+        postmark_user = "hook"
+        resend_secret = "whsec_???"
+    "#;
+    let problems = Config::parse(text).unwrap_err().to_string();
+    for expected in [
+        "hooks.sendgrid_public_key: is not the verification key",
+        "hooks.postmark_password: is missing",
+        "hooks.resend_secret: is not a signing secret",
+    ] {
+        assert!(problems.contains(expected), "{expected} in {problems}");
+    }
+    assert!(!problems.contains("???"), "{problems}");
 }

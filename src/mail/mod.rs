@@ -5,6 +5,7 @@
 //! works; `mime` is what it and [`smtp`] write; the providers stand on `http` and `letter`; [`pace`] keeps whoever it is from being called
 //! too often.
 
+pub mod hooks;
 mod http;
 mod letter;
 pub mod mailgun;

@@ -11,11 +11,12 @@ use chrono::TimeDelta;
 use futures::StreamExt;
 
 use super::catalogue::Catalogue;
+use super::suppressions::Suppressed;
 use super::{Progress, Result};
 use crate::clock::Clock;
 use crate::domain::digest::wanted;
 use crate::domain::{Cadence, Day, Policies, Schedule, User, UserId, Window};
-use crate::store::{Days, Directory, Journal, Objects, Stacks};
+use crate::store::{Days, Directory, Journal, Objects, Stacks, Suppressions};
 
 mod file;
 
@@ -27,6 +28,7 @@ pub struct Archive {
     pub journal: Arc<dyn Journal>,
     pub directory: Arc<dyn Directory>,
     pub objects: Arc<dyn Objects>,
+    pub suppressions: Arc<dyn Suppressions>,
     pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,
     pub schedule: Schedule,
@@ -163,6 +165,7 @@ impl Archive {
                 .collect();
             let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
             let users = self.directory.users(&ids).await?;
+            let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
             catalogue
                 .load(
                     open.iter()
@@ -171,7 +174,8 @@ impl Archive {
                 )
                 .await?;
             for (person, user) in open.iter().zip(&users) {
-                let Some(user) = user.as_ref().filter(|user| self.may_be_mailed(user)) else {
+                let mailed = |user: &&User| self.may_be_mailed(user, &suppressed);
+                let Some(user) = user.as_ref().filter(mailed) else {
                     continue;
                 };
                 let left = wanted(&person.pending(), user, &self.policies);
@@ -186,8 +190,8 @@ impl Archive {
         Ok((people, events))
     }
 
-    fn may_be_mailed(&self, user: &User) -> bool {
-        user.mailable().is_ok() && user.schedule(&self.schedule).cadence != Cadence::Never
+    fn may_be_mailed(&self, user: &User, suppressed: &Suppressed) -> bool {
+        suppressed.mailable(user).is_ok() && user.schedule(&self.schedule).cadence != Cadence::Never
     }
 
     /// Brings an exported day back, exactly; the whole file is verified before anything is written.

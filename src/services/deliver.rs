@@ -18,7 +18,7 @@ use crate::domain::digest::Caps;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Policies, Schedule, Share};
 use crate::mail::Mailer;
 use crate::render::Renderer;
-use crate::store::{Deliveries, Directory, Leases, Mark, Notes, Objects, Stacks};
+use crate::store::{Deliveries, Directory, Leases, Mark, Notes, Objects, Stacks, Suppressions};
 
 mod build;
 mod hand_over;
@@ -26,6 +26,7 @@ mod outcome;
 mod pace;
 mod pause;
 mod resolve;
+mod suppress;
 mod tally;
 mod wait;
 
@@ -76,6 +77,7 @@ pub struct Deliver {
     pub objects: Arc<dyn Objects>,
     pub leases: Arc<dyn Leases>,
     pub notes: Arc<dyn Notes>,
+    pub suppressions: Arc<dyn Suppressions>,
     pub policies: Arc<Policies>,
     pub mailer: Arc<dyn Mailer>,
     pub renderer: Arc<Renderer>,

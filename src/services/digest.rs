@@ -12,6 +12,7 @@ use futures::StreamExt;
 
 use super::catalogue::Catalogue;
 use super::deliver::{Account, Deliver, Ended, Road, Spread, Step, Tally};
+use super::suppressions::Suppressed;
 use super::{Progress, Result, crash};
 use crate::clock::Ids;
 use crate::domain::digest::{Caps, assemble, wanted};
@@ -196,9 +197,11 @@ impl Digests {
             .collect();
         let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
         let users = self.deliver.directory.users(&ids).await?;
+        let suppressed =
+            Suppressed::among(&*self.deliver.suppressions, users.iter().flatten()).await?;
         let mut due = Vec::new();
         for (stacks, user) in open.iter().zip(&users) {
-            due.extend(self.due(request, at, stacks, user.as_ref(), report));
+            due.extend(self.due(request, at, stacks, user.as_ref(), &suppressed, report));
         }
         let due = self.unmailed(due, report).await?;
         let due = self.applicable(due, catalogue, report).await?;
@@ -265,6 +268,7 @@ impl Digests {
         at: DateTime<Utc>,
         stacks: &'a PersonStacks,
         user: Option<&User>,
+        suppressed: &Suppressed,
         report: &mut Report,
     ) -> Option<DuePerson<'a>> {
         let Some(user) = user else {
@@ -283,7 +287,7 @@ impl Digests {
         let wanted = wanted(&stacks.pending(), user, &self.policies);
         let oldest = wanted.iter().map(|pending| pending.at).min()?;
         report.pending += 1;
-        if let Err(why) = user.mailable() {
+        if let Err(why) = suppressed.mailable(user) {
             *report.unmailable.entry(why.as_str()).or_default() += 1;
             return None;
         }

@@ -6,17 +6,20 @@ use chrono::{DateTime, Utc};
 
 use super::Result;
 use super::catalogue::Catalogue;
+use super::suppressions::Suppressed;
 use crate::clock::Clock;
 use crate::domain::{
-    Cadence, Day, Delivery, ObjectId, Policies, Position, Schedule, User, UserId, Window,
+    Cadence, Day, Delivery, ObjectId, Policies, Position, Schedule, Suppression, User, UserId,
+    Window,
 };
-use crate::store::{Deliveries, Directory, Objects, People, Stacks};
+use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
 
 pub struct Explain {
     pub stacks: Arc<dyn Stacks>,
     pub directory: Arc<dyn Directory>,
     pub objects: Arc<dyn Objects>,
     pub deliveries: Arc<dyn Deliveries>,
+    pub suppressions: Arc<dyn Suppressions>,
     pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,
     pub schedule: Schedule,
@@ -31,6 +34,8 @@ pub struct Explanation {
     pub record: Option<User>,
     /// Why no mail leaves to them, if none does.
     pub unmailable: Option<String>,
+    /// What is known of their address, if it must not be written to.
+    pub suppression: Option<Suppression>,
     pub schedule: Option<Schedule>,
     pub next_due: Option<DateTime<Utc>>,
     pub events: Vec<Fate>,
@@ -98,8 +103,10 @@ impl Explain {
         let deliveries = self.deliveries.deliveries_of(user, 10).await?;
         let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
+        let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
         let gets_digests = record.as_ref().is_some_and(|user| {
-            user.mailable().is_ok() && user.schedule(&self.schedule).cadence != Cadence::Never
+            suppressed.mailable(user).is_ok()
+                && user.schedule(&self.schedule).cadence != Cadence::Never
         });
         for person in &found {
             catalogue
@@ -158,8 +165,8 @@ impl Explain {
         events.reverse();
         let unmailable = match &record {
             None => Some("there is no record of them".to_owned()),
-            Some(user) => user
-                .mailable()
+            Some(user) => suppressed
+                .mailable(user)
                 .err()
                 .map(|why| format!("they are {}", why.as_str())),
         };
@@ -167,8 +174,13 @@ impl Explain {
         let next_due = schedule
             .and_then(|schedule| schedule.next_due(now))
             .map(|due| due.at);
+        let suppression = record
+            .as_ref()
+            .and_then(|user| suppressed.of(user))
+            .cloned();
         Ok(Explanation {
             user: user.clone(),
+            suppression,
             record,
             unmailable,
             schedule,

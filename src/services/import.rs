@@ -1,4 +1,4 @@
-//! Brings in users, follows, objects and events from NDJSON files, plain or compressed.
+//! Brings in users, follows, objects and events from NDJSON files, plain or compressed, and lists of suppressed addresses.
 //!
 //! The rule (P10): a line is taken whole or not at all; a bad one is reported with its number and the reason, and the good ones around it
 //! are kept. Memory is bounded by the batch. Bringing the same file in again changes nothing.
@@ -15,8 +15,9 @@ use tokio::sync::mpsc;
 use super::notify::{EventInput, Notify, Request};
 use super::objects::last_of_each;
 use super::people::{FollowInput, PeopleBook, UserInput};
+use super::suppressions::{SuppressionBook, SuppressionInput};
 use super::{Error, Progress, Result};
-use crate::domain::{ModelName, Object};
+use crate::domain::{Address, ModelName, Object, Reason};
 use crate::store::Objects;
 
 /// What a file holds.
@@ -26,6 +27,8 @@ pub enum Kind {
     Follows,
     Objects(Mapping),
     Events,
+    /// Addresses with this reason where a line names none; as JSON, or as text whose first field is the address.
+    Suppressions(Reason),
 }
 
 /// How an application's own objects become ours.
@@ -65,6 +68,7 @@ pub struct Import {
     pub people: PeopleBook,
     pub notify: Notify,
     pub objects: std::sync::Arc<dyn Objects>,
+    pub suppressions: SuppressionBook,
 }
 
 /// A line, read.
@@ -74,6 +78,7 @@ enum Record {
     Object(Box<Object>),
     /// With its line, as only the journal can tell whether its key is taken.
     Event(u64, Box<Request>),
+    Suppression(SuppressionInput),
 }
 
 type Line = std::result::Result<Record, BadLine>;
@@ -104,8 +109,8 @@ impl Import {
     }
 
     async fn put(&self, batch: Vec<Line>, report: &mut Report) -> Result<()> {
-        let (mut users, mut follows, mut objects, mut events) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut users, mut follows, mut objects, mut events, mut suppressions) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for line in batch {
             report.taken += u64::from(line.is_ok());
             match line {
@@ -113,6 +118,7 @@ impl Import {
                 Ok(Record::Follow(follow)) => follows.push(follow),
                 Ok(Record::Object(object)) => objects.push(*object),
                 Ok(Record::Event(line, event)) => events.push((line, *event)),
+                Ok(Record::Suppression(suppression)) => suppressions.push(suppression),
                 Err(bad) => report.leave_out(bad),
             }
         }
@@ -127,6 +133,9 @@ impl Import {
         }
         if !events.is_empty() {
             self.accept(events, report).await?;
+        }
+        if !suppressions.is_empty() {
+            self.suppressions.add(suppressions).await?;
         }
         Ok(())
     }
@@ -190,6 +199,9 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
             return;
         }
         if line.trim_ascii().is_empty() {
+            continue;
+        }
+        if number == 1 && is_heading(kind, &line) {
             continue;
         }
         batch.push(parse(kind, &line, number).map_err(|why| BadLine { line: number, why }));
@@ -266,7 +278,39 @@ fn parse(kind: &Kind, line: &[u8], number: u64) -> std::result::Result<Record, S
             request.check().map_err(|error| error.to_string())?;
             Ok(Record::Event(number, Box::new(request)))
         }
+        Kind::Suppressions(reason) if line.trim_ascii_start().starts_with(b"{") => {
+            let mut fields: Map<String, Value> = from(line)?;
+            let reason = Value::from(reason.as_str());
+            fields.entry("reason").or_insert(reason);
+            SuppressionInput::deserialize(Value::Object(fields))
+                .map(Record::Suppression)
+                .map_err(|error| error.to_string())
+        }
+        Kind::Suppressions(reason) => {
+            let address = Address::new(first_field(line)?).map_err(|why| why.to_string())?;
+            Ok(Record::Suppression(SuppressionInput::new(address, *reason)))
+        }
     }
+}
+
+/// Whether a file's first line names the fields of the others, as providers write their lists.
+fn is_heading(kind: &Kind, line: &[u8]) -> bool {
+    let names = ["address", "email", "recipient"];
+    matches!(kind, Kind::Suppressions(_))
+        && first_field(line)
+            .is_ok_and(|field| names.iter().any(|name| field.eq_ignore_ascii_case(name)))
+}
+
+/// The first field of a line of comma-separated values.
+fn first_field(line: &[u8]) -> std::result::Result<&str, String> {
+    let line = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
+    // Spreadsheets begin files with a byte order mark.
+    let line = line.trim_start_matches('\u{feff}').trim();
+    let field = match line.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next(),
+        None => line.split([',', ';', '\t']).next(),
+    };
+    Ok(field.unwrap_or_default().trim())
 }
 
 /// What JSON's reader says of one line: it calls every line the first.

@@ -12,6 +12,7 @@ pub mod digest;
 pub mod explain;
 pub mod fanout;
 pub mod feed;
+pub mod feedback;
 pub mod flush;
 pub mod health;
 pub mod import;
@@ -21,6 +22,7 @@ pub mod notify;
 pub mod objects;
 pub mod people;
 pub mod progress;
+pub mod suppressions;
 pub mod worker;
 
 pub use progress::{Progress, Silent};

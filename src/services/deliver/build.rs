@@ -16,6 +16,7 @@ use crate::mail::{Content, Message};
 use crate::render::{DigestMail, Links};
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
+use crate::services::suppressions::Suppressed;
 use crate::store::People;
 
 /// How much may be built at once.
@@ -77,6 +78,7 @@ impl Deliver {
         let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
         let stacks = self.read(rows, &users, spread).await?;
         let people = self.directory.users(&users).await?;
+        let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
         let pending: Vec<_> = rows
             .iter()
             .zip(&stacks)
@@ -93,7 +95,7 @@ impl Deliver {
                 break;
             }
             built.rows += 1;
-            let user = match self.allowed(row, person.as_ref()) {
+            let user = match self.allowed(row, person.as_ref(), &suppressed) {
                 Ok(user) => user,
                 Err(reason) => {
                     let canceled = settlement(row, DeliveryState::Canceled, 0, Some(&reason));
@@ -158,9 +160,11 @@ impl Deliver {
         &self,
         row: &Delivery,
         person: Option<&'a User>,
+        suppressed: &Suppressed,
     ) -> std::result::Result<&'a User, String> {
         let user = person.ok_or("the person's record is gone")?;
-        user.mailable()
+        suppressed
+            .mailable(user)
             .map_err(|why| format!("the person is {}", why.as_str()))?;
         match user.schedule(&self.settings.schedule).cadence {
             Cadence::Never => Err("the person wants no digest any more".into()),

@@ -212,7 +212,9 @@ impl Deliver {
             .heard(&verdicts, self.settings.retry_after, now);
         let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
         let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
+        let undeliverable = std::mem::take(&mut verdicts.undeliverable);
         let concluded = self.conclude(&rows, verdicts).await;
+        self.suppress(mails, &undeliverable, now).await?;
         if let Some(reason) = stop {
             self.pause(&reason).await?;
         }

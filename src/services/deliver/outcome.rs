@@ -37,7 +37,7 @@ pub(super) struct Verdicts {
     pub deferrals: Vec<Deferral>,
     /// By their place in the call: those to be sent alone, as it was refused as a whole.
     pub alone: Vec<usize>,
-    /// Here suppressions begin.
+    /// Their addresses are suppressed: see [`super::suppress`].
     pub undeliverable: Vec<Undeliverable>,
     /// Nothing else will be taken either, until somebody mends it.
     pub stop: Option<String>,

@@ -46,13 +46,21 @@ const PERSON: &str = "who.is.this@private.example";
 
 async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
     let log = LazyLock::force(&LOG);
-    let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
+    let config = "server.listen = \"127.0.0.1:0\"\nhooks.postmark_user = \"hook\"\nhooks.postmark_password = \"p\"";
+    let town = Town::found(&fresh, true, config).await;
     let down = FailingStore::new(town.store.clone(), 3, Fault::Refused, Then::StaysDown);
     let api = Api::with_store(town, &(down as _));
     let (user, feed) = (
         format!("/v1/users/{PERSON}"),
         format!("/v1/users/{PERSON}/feed?type={PERSON}"),
     );
+    let report = json!({"RecordType": "Bounce", "Type": "HardBounce", "ID": 1, "Email": PERSON, "Details": PERSON});
+    let hook = |password: &str| {
+        let request = api.anonymous("POST", "/hooks/postmark");
+        let request = request.basic_auth("hook", Some(password)).json(&report);
+        async { answer(request).await.status }
+    };
+    let listed = format!("/v1/suppressions/{PERSON}");
     let record = json!({"email": PERSON, "name": PERSON, "confirmed": true});
 
     let statuses = [
@@ -69,9 +77,15 @@ async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
         api.get(&feed).await.status,
         api.get(&feed).await.status,
         api.put(&user, record).await.status,
+        hook(PERSON).await,
+        hook("p").await,
+        api.get(&listed).await.status,
     ];
 
-    assert_eq!(statuses, [204, 400, 400, 401, 404, 200, 503, 503]);
+    assert_eq!(
+        statuses,
+        [204, 400, 400, 401, 404, 200, 503, 503, 401, 503, 503]
+    );
     let told = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(
         told.contains("route=\"/v1/users/{id}/feed\" status=503 code=\"store_unavailable\""),

@@ -37,11 +37,13 @@ mod errors;
 mod events;
 mod feed;
 mod health;
+mod hooks;
 mod key;
 mod logs;
 mod objects;
 mod pages;
 mod stop;
+mod suppressions;
 mod users;
 
 /// The server key of all tests.

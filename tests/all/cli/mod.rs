@@ -11,6 +11,7 @@ mod events;
 mod help;
 mod imports;
 mod serving;
+mod suppressions;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

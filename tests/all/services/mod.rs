@@ -7,4 +7,5 @@ mod fanout;
 mod import;
 mod old_writers;
 mod people;
+mod suppressed;
 mod worker;

@@ -94,7 +94,11 @@ pub async fn of_many_who_bring_news_at_once_the_worst_stands(store: Fresh) {
 
 pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(store: Fresh) {
     let ids = open(&store, &["ada"]).await;
-    store.sending("one", later(5), &ids).await.unwrap();
+    let call = [(ids[0].clone(), "call".to_owned())];
+    store
+        .sending("one", later(0), later(5), &call)
+        .await
+        .unwrap();
     let news = [(ids[0].clone(), feedback(News::Delivered, 0))];
 
     store.second().note_feedback(&news).await.unwrap();

@@ -1,0 +1,100 @@
+//! Addresses that no mail goes to.
+//!
+//! The rule (P8): addresses are shown masked, here as everywhere; whoever asks about one names it.
+
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::json;
+
+use super::problem::{Code, Problem};
+use super::uri::{NoQuery, Query, refuse, segment};
+use super::{body, taken};
+use crate::app::App;
+use crate::domain::address::Cursor;
+use crate::domain::{Address, Invalid, Reason, Suppression};
+use crate::services::suppressions::SuppressionInput;
+
+/// Addresses on a page unless asked otherwise, and at most.
+const LIMIT: u32 = 100;
+const MAX_LIMIT: u32 = 1_000;
+
+#[derive(Serialize)]
+struct SuppressionView<'a> {
+    /// Masked.
+    address: String,
+    reason: Reason,
+    at: DateTime<Utc>,
+    source: &'a str,
+    detail: Option<&'a str>,
+}
+
+impl<'a> From<&'a Suppression> for SuppressionView<'a> {
+    fn from(suppression: &'a Suppression) -> Self {
+        Self {
+            address: suppression.address.to_string(),
+            reason: suppression.reason,
+            at: suppression.at,
+            source: &suppression.source,
+            detail: suppression.detail.as_deref(),
+        }
+    }
+}
+
+fn not_suppressed(address: &Address) -> Problem {
+    Problem::new(Code::NotSuppressed, format!("{address} is not suppressed"))
+}
+
+/// `GET /v1/suppressions`
+pub async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let query = Query::of(&req, &["after", "limit"])?;
+    let after: Option<Cursor> = query.get("after")?;
+    let limit = query.number("limit")?.unwrap_or(LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        let why = format!("is not from 1 to {MAX_LIMIT}");
+        return Err(refuse("limit", &Invalid::new("limit", limit, why)));
+    }
+    let after = after.map(|Cursor(address)| address);
+    let book = app.suppressions();
+    let page = book.page(after.as_ref(), limit as usize).await?;
+    let full = page.len() == limit as usize;
+    let next = page.last().filter(|_| full);
+    let next = next.map(|last| Cursor(last.address.clone()).to_string());
+    let views: Vec<SuppressionView> = page.iter().map(SuppressionView::from).collect();
+    Ok(HttpResponse::Ok().json(json!({"suppressions": views, "next": next})))
+}
+
+/// `POST /v1/suppressions`
+pub async fn post(
+    _: NoQuery,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let body = body::read(&req, payload, body::BULK_LIMIT).await?;
+    let inputs: Vec<SuppressionInput> = match body::is_many(&body, "suppressions") {
+        true => body::many(&body, "suppressions")?,
+        false => vec![body::one(&body)?],
+    };
+    let count = inputs.len();
+    app.suppressions().add(inputs).await?;
+    Ok(taken(count))
+}
+
+/// `GET /v1/suppressions/{address}`
+pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let address: Address = segment(&req, "address")?;
+    let found = app.suppressions().get(&address).await?;
+    let found = found.ok_or_else(|| not_suppressed(&address))?;
+    Ok(HttpResponse::Ok().json(SuppressionView::from(&found)))
+}
+
+/// `DELETE /v1/suppressions/{address}`
+pub async fn delete(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let address: Address = segment(&req, "address")?;
+    match app.suppressions().lift(&address).await? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(not_suppressed(&address)),
+    }
+}

@@ -1,0 +1,212 @@
+//! `tidings suppressions`: the addresses that no mail goes to, why, and since when.
+//!
+//! The rule: addresses are shown masked, unless whoever asks says `--reveal`.
+
+use std::path::PathBuf;
+
+use chrono::{DateTime, Utc};
+use clap::{Args as Arguments, Subcommand};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::screen::{Ink, Screen};
+use super::words;
+use crate::app::App;
+use crate::domain::{Address, Reason, Suppression};
+use crate::services::import::{Kind, Report, SHOWN};
+use crate::services::suppressions::SuppressionInput;
+
+/// List, add, import and lift addresses that no mail goes to
+///
+/// An address is suppressed when the provider reports a hard bounce, a complaint, an unsubscription or too many soft bounces, or when
+/// you say so; until you lift it.
+#[derive(Debug, Arguments)]
+#[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    list: List,
+}
+
+const AFTER_HELP: &str = r#"Examples:
+  tidings suppressions
+  tidings suppressions add mara@example.org
+  tidings suppressions import bounces.csv --reason hard_bounce
+  tidings suppressions list --json --reveal | zstd > suppressions.ndjson.zst"#;
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List them, by address
+    List(List),
+    /// Suppress an address
+    Add(Add),
+    /// Bring in a list, such as one a provider exported
+    ///
+    /// One address a line: as {"address": …, "reason": …, "at": …}, or as the first of comma-separated fields, with or without a line
+    /// that names them. gzip and Zstandard are recognised. A bad line is told with its number and left out.
+    Import(Import),
+    /// Let an address be written to again
+    Lift(Lift),
+}
+
+#[derive(Debug, Arguments)]
+struct List {
+    /// Answer in JSON, one line an address; `import` reads it with --reveal
+    #[arg(long)]
+    json: bool,
+    /// Show addresses in full
+    #[arg(long)]
+    reveal: bool,
+}
+
+#[derive(Debug, Arguments)]
+struct Add {
+    address: Address,
+    /// hard_bounce, complaint, unsubscribe, manual or soft_bounces
+    #[arg(long, default_value = "manual")]
+    reason: Reason,
+}
+
+#[derive(Debug, Arguments)]
+struct Import {
+    /// The file; - is standard input
+    file: PathBuf,
+    /// The reason where a line names none
+    #[arg(long, default_value = "manual")]
+    reason: Reason,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Arguments)]
+struct Lift {
+    address: Address,
+}
+
+/// What a script is told of an address.
+#[derive(Serialize)]
+struct Line<'a> {
+    address: String,
+    reason: Reason,
+    at: DateTime<Utc>,
+    source: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+}
+
+/// Addresses read at once.
+const PAGE: usize = 1_000;
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        match &self.verb {
+            None => self.list.run(app, screen).await,
+            Some(Verb::List(list)) => list.run(app, screen).await,
+            Some(Verb::Add(add)) => add.run(app, screen).await,
+            Some(Verb::Import(import)) => import.run(app, screen).await,
+            Some(Verb::Lift(lift)) => lift.run(app, screen).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let book = app.suppressions();
+        let mut after = None;
+        loop {
+            let page = book.page(after.as_ref(), PAGE).await?;
+            for suppression in &page {
+                self.show(suppression, screen)?;
+            }
+            match page.last() {
+                Some(last) => after = Some(last.address.clone()),
+                None => break,
+            }
+        }
+        if after.is_none() && !self.json {
+            screen.line("no address is suppressed")?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn show(&self, suppression: &Suppression, screen: &mut Screen) -> anyhow::Result<()> {
+        let address = match self.reveal {
+            true => suppression.address.reveal().to_owned(),
+            false => suppression.address.to_string(),
+        };
+        if self.json {
+            return screen.json(&Line {
+                address,
+                reason: suppression.reason,
+                at: suppression.at,
+                source: &suppression.source,
+                detail: suppression.detail.as_deref(),
+            });
+        }
+        let since = screen.ink(Ink::Faint, words::minute(suppression.at));
+        let reason = screen.ink(Ink::Strong, format!("{:12}", suppression.reason.as_str()));
+        let detail = suppression.detail.as_deref().unwrap_or_default();
+        let line = format!(
+            "{since}  {reason}  {:9}  {address}  {detail}",
+            suppression.source
+        );
+        Ok(screen.line(line.trim_end())?)
+    }
+}
+
+impl Add {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let input = SuppressionInput::new(self.address.clone(), self.reason);
+        app.suppressions().add(vec![input]).await?;
+        // Graver news may stand already.
+        let stands = app.suppressions().get(&self.address).await?;
+        let reason = stands.map_or(self.reason, |stands| stands.reason);
+        let address = &self.address;
+        screen.line(format!("{address} is suppressed: {reason}"))?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Import {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let kind = Kind::Suppressions(self.reason);
+        let bar = screen.bar("lines");
+        let report = app.import().file(&kind, &self.file, &bar).await?;
+        drop(bar);
+        for bad in &report.bad_lines {
+            screen.note(format!("line {}: {}", bad.line, bad.why))?;
+        }
+        if report.bad > SHOWN as u64 {
+            let more = words::number(report.bad - SHOWN as u64);
+            screen.note(format!("and {more} more bad lines"))?;
+        }
+        match self.json {
+            true => screen.json(&report)?,
+            false => screen.line(sentence(&report))?,
+        }
+        Ok(Exit::of(report.taken, report.bad))
+    }
+}
+
+fn sentence(report: &Report) -> String {
+    let taken = words::count(report.taken, "address", "addresses");
+    let bad = (report.bad > 0).then(|| {
+        let lines = words::count(report.bad, "bad line", "bad lines");
+        format!("{lines} left out")
+    });
+    words::list([Some(format!("import: {taken}")), bad])
+}
+
+impl Lift {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let address = &self.address;
+        let stood = app.suppressions().lift(address).await?;
+        screen.line(match stood {
+            true => format!("{address} can be written to again"),
+            false => format!("{address} was not suppressed"),
+        })?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,110 @@
+//! Postmark: no signature, but a user and a password in the hook's address, which come as basic authentication.
+//!
+//! The rule: only the password tells that it is Postmark, so it belongs to HTTPS and nowhere else. Nothing tells when a body was sent: what
+//! repeats is told by its event, and repeating changes nothing.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+
+use super::{Posted, Refused, Report, Verified, address, detail, json, same};
+use crate::domain::News;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Record {
+    record_type: String,
+    #[serde(rename = "MessageID")]
+    message_id: Option<String>,
+    #[serde(rename = "ID")]
+    id: Option<i64>,
+    #[serde(rename = "Type")]
+    kind: Option<String>,
+    type_code: Option<i64>,
+    #[serde(default)]
+    inactive: bool,
+    email: Option<String>,
+    recipient: Option<String>,
+    delivered_at: Option<DateTime<Utc>>,
+    bounced_at: Option<DateTime<Utc>>,
+    changed_at: Option<DateTime<Utc>>,
+    #[serde(default)]
+    suppress_sending: bool,
+    suppression_reason: Option<String>,
+    #[serde(default)]
+    metadata: serde_json::Value,
+}
+
+pub(super) fn read(
+    login: &str,
+    posted: &Posted<'_>,
+    now: DateTime<Utc>,
+) -> Result<Verified, Refused> {
+    let wrong = || Refused::unverified("this is not the hook's user and password");
+    let given = posted.needs("authorization")?;
+    let given = given
+        .get(..6)
+        .filter(|scheme| scheme.eq_ignore_ascii_case("basic "))
+        .and_then(|scheme| STANDARD.decode(given[scheme.len()..].trim()).ok())
+        .ok_or_else(wrong)?;
+    if !same(&given, login.as_bytes()) {
+        return Err(wrong());
+    }
+    let report = report(json(posted.body)?, now);
+    Ok(Verified {
+        ignored: u64::from(report.is_none()),
+        reports: report.into_iter().collect(),
+        once: None,
+    })
+}
+
+fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
+    let kind = record.kind.as_deref();
+    let suppressed = record.suppression_reason.as_deref();
+    let news = match record.record_type.as_str() {
+        "Delivery" => News::Delivered,
+        "SpamComplaint" => News::Complained,
+        "Bounce" => bounced(kind.unwrap_or_default(), record.inactive)?,
+        "SubscriptionChange" if record.suppress_sending => match suppressed {
+            Some("HardBounce") => News::Bounced,
+            Some("SpamComplaint") => News::Complained,
+            _ => News::Unsubscribed,
+        },
+        _ => return None,
+    };
+    let message = record.message_id.unwrap_or_default();
+    let times = [record.delivered_at, record.bounced_at, record.changed_at];
+    let at = times.into_iter().flatten().next();
+    let what = &record.record_type;
+    let event = match (record.id, record.changed_at) {
+        (Some(id), _) => format!("{what} {id}"),
+        (None, Some(changed)) => format!("{what} {message} {changed}"),
+        (None, None) => format!("{what} {message}"),
+    };
+    let code = record.type_code.map(|code| code.to_string());
+    Some(Report {
+        event,
+        news,
+        tag: record.metadata["delivery"]
+            .as_str()
+            .and_then(|tag| tag.parse().ok()),
+        provider_ids: vec![message],
+        recipient: address(record.recipient.as_deref().or(record.email.as_deref())),
+        at: at.unwrap_or(now).min(now),
+        detail: detail([kind, code.as_deref(), suppressed]),
+    })
+}
+
+/// What Postmark's kinds of bounces mean; some are none.
+fn bounced(kind: &str, inactive: bool) -> Option<News> {
+    Some(match kind {
+        "SpamComplaint" => News::Complained,
+        "Unsubscribe" => News::Unsubscribed,
+        "HardBounce" | "BadEmailAddress" | "ManuallyDeactivated" => News::Bounced,
+        // Somebody's holiday, a new address, a question whether we are a person.
+        "AutoResponder" | "AddressChange" | "Subscribe" | "ChallengeVerification" => return None,
+        _ if inactive => News::Bounced,
+        _ => News::Delayed,
+    })
+}

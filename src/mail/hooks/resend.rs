@@ -1,0 +1,109 @@
+//! Resend, which posts through Svix: HMAC-SHA256 over id, timestamp and body.
+//!
+//! The rule: every attempt is signed anew, so five minutes are enough for any of them. The id stays the same from attempt to attempt, and
+//! tells what repeats.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, TimeDelta, Utc};
+use hmac::{Hmac, KeyInit, Mac};
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::Sha256;
+
+use super::{Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature};
+use crate::domain::News;
+
+/// What Svix's own libraries allow.
+pub(super) const OLDEST: TimeDelta = TimeDelta::minutes(5);
+/// A header has one signature, or a few while the key is changed.
+const MOST_SIGNATURES: usize = 8;
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    created_at: Option<DateTime<Utc>>,
+    #[serde(default)]
+    data: Data,
+}
+
+#[derive(Deserialize, Default)]
+struct Data {
+    email_id: Option<String>,
+    #[serde(default)]
+    to: Vec<String>,
+    #[serde(default)]
+    tags: Value,
+    bounce: Option<Bounce>,
+}
+
+#[derive(Deserialize)]
+struct Bounce {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(rename = "subType")]
+    sub_kind: Option<String>,
+}
+
+pub(super) fn read(
+    key: &[u8],
+    posted: &Posted<'_>,
+    now: DateTime<Utc>,
+) -> Result<Verified, Refused> {
+    let id = posted.needs("svix-id")?;
+    let timestamp = posted.needs("svix-timestamp")?;
+    let signatures = posted.needs("svix-signature")?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(Refused::unreadable)?;
+    for part in [id.as_bytes(), b".", timestamp.as_bytes(), b"."] {
+        mac.update(part);
+    }
+    mac.update(posted.body);
+    let signatures = signatures.split_ascii_whitespace().take(MOST_SIGNATURES);
+    let ours = signatures
+        .filter_map(|signature| STANDARD.decode(signature.strip_prefix("v1,")?).ok())
+        .any(|signature| mac.clone().verify_slice(&signature).is_ok());
+    if !ours {
+        return Err(wrong_signature());
+    }
+    fresh(timestamp, now, OLDEST)?;
+
+    let report = report(id, json(posted.body)?, now);
+    Ok(Verified {
+        ignored: u64::from(report.is_none()),
+        reports: report.into_iter().collect(),
+        once: None,
+    })
+}
+
+fn report(id: &str, event: Event, now: DateTime<Utc>) -> Option<Report> {
+    let bounce = event.data.bounce.as_ref();
+    let kind = bounce.and_then(|bounce| bounce.kind.as_deref());
+    let news = match event.kind.as_str() {
+        "email.delivered" => News::Delivered,
+        "email.delivery_delayed" => News::Delayed,
+        "email.bounced" if kind.is_some_and(|kind| kind != "Permanent") => News::Delayed,
+        // Not even tried, as Resend has a list of its own.
+        "email.bounced" | "email.suppressed" => News::Bounced,
+        "email.complained" => News::Complained,
+        _ => return None,
+    };
+    let tags = &event.data.tags;
+    let named = |tag: &&Value| tag["name"] == "delivery";
+    let tag = match tags.as_array() {
+        Some(list) => list.iter().find(named).map(|tag| &tag["value"]),
+        None => Some(&tags["delivery"]),
+    };
+    Some(Report {
+        event: id.to_owned(),
+        news,
+        tag: tag.and_then(Value::as_str).and_then(|tag| tag.parse().ok()),
+        provider_ids: event.data.email_id.into_iter().collect(),
+        recipient: match event.data.to.as_slice() {
+            [only] => address(Some(only)),
+            _ => None,
+        },
+        at: event.created_at.unwrap_or(now).min(now),
+        detail: detail([kind, bounce.and_then(|bounce| bounce.sub_kind.as_deref())]),
+    })
+}

@@ -1,0 +1,104 @@
+//! SendGrid: ECDSA over P-256 and SHA-256, of the timestamp and the body as it came.
+//!
+//! The rule: the bytes are verified, never JSON that was written again; the body ends in a line break of its own. SendGrid tries again for 24
+//! hours, with events that may come several times: what repeats is told by its event, so a signature may be that old.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, TimeDelta, Utc};
+use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+use serde::Deserialize;
+
+use super::{Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature};
+use crate::domain::News;
+
+/// A day of retries, and a margin.
+pub(super) const OLDEST: TimeDelta = TimeDelta::hours(26);
+
+#[derive(Deserialize)]
+struct Event {
+    event: String,
+    email: Option<String>,
+    timestamp: i64,
+    sg_event_id: String,
+    sg_message_id: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    status: Option<String>,
+    reason: Option<String>,
+    bounce_classification: Option<String>,
+    /// Our own argument, which comes back among SendGrid's fields.
+    delivery: Option<String>,
+}
+
+pub(super) fn read(
+    key: &[u8],
+    posted: &Posted<'_>,
+    now: DateTime<Utc>,
+) -> Result<Verified, Refused> {
+    let timestamp = posted.needs("x-twilio-email-event-webhook-timestamp")?;
+    let signature = posted.needs("x-twilio-email-event-webhook-signature")?;
+    let signature = STANDARD.decode(signature).map_err(|_| wrong_signature())?;
+    let signed = [timestamp.as_bytes(), posted.body].concat();
+    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key)
+        .verify(&signed, &signature)
+        .map_err(|_| wrong_signature())?;
+    fresh(timestamp, now, OLDEST)?;
+
+    let events: Vec<Event> = json(posted.body)?;
+    let all = events.len();
+    let reports: Vec<Report> = events
+        .into_iter()
+        .filter_map(|event| report(event, now))
+        .collect();
+    Ok(Verified {
+        ignored: (all - reports.len()) as u64,
+        reports,
+        once: None,
+    })
+}
+
+fn report(event: Event, now: DateTime<Utc>) -> Option<Report> {
+    let (kind, reason) = (event.kind.as_deref(), event.reason.as_deref());
+    let news = match event.event.as_str() {
+        "delivered" => News::Delivered,
+        "deferred" => News::Delayed,
+        "bounce" if kind == Some("blocked") => News::Delayed,
+        "bounce" => News::Bounced,
+        // Not even tried, as SendGrid has a list of its own.
+        "dropped" => dropped(reason.unwrap_or_default()),
+        "spamreport" => News::Complained,
+        "unsubscribe" | "group_unsubscribe" => News::Unsubscribed,
+        _ => return None,
+    };
+    let known_as = event.sg_message_id.as_deref();
+    // What the call was answered with, and where it went from there.
+    let known_as = known_as.and_then(|id| id.split('.').next());
+    let at = DateTime::from_timestamp(event.timestamp, 0);
+    Some(Report {
+        event: event.sg_event_id,
+        news,
+        tag: event.delivery.and_then(|tag| tag.parse().ok()),
+        provider_ids: known_as.map(str::to_owned).into_iter().collect(),
+        recipient: address(event.email.as_deref()),
+        at: at.unwrap_or(now).min(now),
+        detail: detail([
+            event.status.as_deref(),
+            event.bounce_classification.as_deref(),
+        ]),
+    })
+}
+
+fn dropped(reason: &str) -> News {
+    let reason = reason.to_lowercase();
+    if reason.contains("unsubscribed") {
+        News::Unsubscribed
+    } else if reason.contains("spam report") {
+        News::Complained
+    } else if reason.contains("bounced") || reason.contains("invalid") {
+        News::Bounced
+    } else {
+        // For the content's or the account's sake: the mailbox may be fine.
+        News::Delayed
+    }
+}

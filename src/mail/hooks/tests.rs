@@ -1,0 +1,161 @@
+//! What each provider's events mean, and how far a signature reaches. Forged, stale and repeated ones over HTTP: `tests/all/api/hooks.rs`.
+
+use super::*;
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_124_800, 0).unwrap()
+}
+
+fn keys() -> Keys {
+    Keys {
+        postmark: Some("hook:a password".into()),
+        ..Keys::default()
+    }
+}
+
+/// What Postmark's hook makes of a body: the one whose verification stands apart from it.
+fn postmark(body: serde_json::Value) -> Result<Verified, Refused> {
+    let body = body.to_string();
+    // "hook:a password"
+    let header = |name: &str| (name == "authorization").then_some("Basic aG9vazphIHBhc3N3b3Jk");
+    let posted = Posted {
+        header: &header,
+        body: body.as_bytes(),
+    };
+    read(Provider::Postmark, &keys(), &posted, now())
+}
+
+#[test]
+fn a_provider_without_a_key_has_no_hook() {
+    let header = |_: &str| None;
+    let posted = Posted {
+        header: &header,
+        body: b"{}",
+    };
+    for provider in Provider::ALL {
+        assert_eq!(Provider::named(provider.as_str()), Some(provider));
+        let refused = read(provider, &Keys::default(), &posted, now());
+        assert_eq!(refused, Err(Refused::Unconfigured));
+        assert!(!Keys::default().has(provider));
+    }
+    assert_eq!(Provider::named("Mailgun"), None);
+}
+
+#[test]
+fn keys_are_not_printed() {
+    assert_eq!(format!("{:?}", keys()), "Keys(hidden)");
+}
+
+#[test]
+fn a_timestamp_is_fresh_up_to_its_age_and_a_little_ahead() {
+    let hour = TimeDelta::hours(1);
+    let at = |shift: i64| fresh(&(now().timestamp() + shift).to_string(), now(), hour);
+
+    assert!(at(0).is_ok() && at(-3_600).is_ok() && at(300).is_ok());
+    assert!(at(-3_601).is_err() && at(301).is_err());
+    for odd in ["", "soon", "1e9", "99999999999999999999", "-1"] {
+        assert!(fresh(odd, now(), hour).is_err(), "{odd}");
+    }
+}
+
+#[test]
+fn postmarks_kinds_of_bounces_are_told_apart() {
+    let expected = [
+        ("HardBounce", true, Some(News::Bounced)),
+        ("BadEmailAddress", true, Some(News::Bounced)),
+        ("SoftBounce", false, Some(News::Delayed)),
+        ("Transient", false, Some(News::Delayed)),
+        ("DnsError", false, Some(News::Delayed)),
+        ("Unknown", true, Some(News::Bounced)),
+        ("SpamComplaint", true, Some(News::Complained)),
+        ("Unsubscribe", false, Some(News::Unsubscribed)),
+        ("AutoResponder", false, None),
+        ("AddressChange", false, None),
+    ];
+    for (kind, inactive, news) in expected {
+        let body = serde_json::json!({
+            "RecordType": "Bounce", "ID": 42, "Type": kind, "TypeCode": 1, "Inactive": inactive,
+            "MessageID": "m-1", "Email": "ada@example.org", "BouncedAt": "2014-04-21T22:00:00Z",
+            "Details": "smtp;550 <ada@example.org>", "Metadata": {"delivery": "no tag of ours"},
+        });
+        let verified = postmark(body).unwrap();
+        let report = verified.reports.first();
+        assert_eq!(report.map(|report| report.news), news, "{kind}");
+        assert_eq!(verified.ignored, u64::from(news.is_none()));
+        if let Some(report) = report {
+            assert_eq!(report.event, "Bounce 42");
+            assert_eq!(
+                (report.tag.as_ref(), &report.provider_ids[..]),
+                (None, &["m-1".to_owned()][..])
+            );
+            assert!(!format!("{report:?}").contains("ada@"), "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn postmarks_other_records_are_read() {
+    let tag = crate::domain::DeliveryId::stored("digest:ada:weekly:2014-W17").tag();
+    let record = |fields: serde_json::Value| {
+        let mut body = serde_json::json!({
+            "MessageID": "m-1", "Recipient": "ada@example.org", "Metadata": {"delivery": tag.as_str()},
+        });
+        body.as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        let mut verified = postmark(body).unwrap();
+        assert_eq!(verified.reports.len() as u64 + verified.ignored, 1);
+        verified.reports.pop()
+    };
+    let delivered = record(serde_json::json!({
+        "RecordType": "Delivery", "DeliveredAt": "2014-04-21T22:00:00Z", "Details": "OK",
+    }));
+    let delivered = delivered.unwrap();
+    assert_eq!(
+        (delivered.news, delivered.tag),
+        (News::Delivered, Some(tag.clone()))
+    );
+    assert_eq!(delivered.at.to_rfc3339(), "2014-04-21T22:00:00+00:00");
+
+    let changed = |stops: bool, why: &str| {
+        record(serde_json::json!({
+            "RecordType": "SubscriptionChange", "ChangedAt": "2034-04-21T22:00:00Z",
+            "SuppressSending": stops, "SuppressionReason": why,
+        }))
+    };
+    let stopped = changed(true, "ManualSuppression").unwrap();
+    assert_eq!(stopped.news, News::Unsubscribed);
+    assert_eq!(stopped.at, now(), "nothing happened later than now");
+    assert_eq!(changed(true, "HardBounce").unwrap().news, News::Bounced);
+    assert_eq!(
+        changed(true, "SpamComplaint").unwrap().news,
+        News::Complained
+    );
+    assert_eq!(changed(false, ""), None);
+    assert_eq!(record(serde_json::json!({"RecordType": "Open"})), None);
+}
+
+#[test]
+fn postmarks_login_is_compared_whole() {
+    for authorization in [
+        "",
+        "Basic",
+        "Basic ",
+        "Basic aG9vazphIHBhc3N3b3I=",
+        "Basic aG9vazphIHBhc3N3b3JkIQ==",
+        "Bearer aG9vazphIHBhc3N3b3Jk",
+        "Basic ???",
+        "Bäsic aG9v",
+    ] {
+        let header = |name: &str| (name == "authorization").then_some(authorization);
+        let posted = Posted {
+            header: &header,
+            body: b"{\"RecordType\": \"Delivery\"}",
+        };
+        let refused = read(Provider::Postmark, &keys(), &posted, now());
+        assert!(
+            matches!(refused, Err(Refused::Unverified(_))),
+            "{authorization}"
+        );
+    }
+}

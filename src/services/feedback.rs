@@ -1,0 +1,363 @@
+//! Takes what providers report of mails: onto the ledger's row, and onto the list of addresses that must not be written to.
+//!
+//! The rule (P7, P8): a report is verified first ([`crate::mail::hooks`]), and then only says *which mail* it is about: whom that was for,
+//! the ledger knows. Everything here can be done again, by anybody, in any order, so an event is noted as seen last of all, and one that is
+//! lost on the way comes again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sha2::{Digest as _, Sha256};
+
+use super::Error as ServiceError;
+use super::people::PeopleBook;
+use crate::clock::Clock;
+use crate::domain::{
+    Address, Delivery, DeliveryId, Feedback, News, Reason, Suppression, Tag, User, UserId,
+};
+use crate::mail::hooks::{self, Keys, Once, Posted, Provider, Refused, Report, Verified};
+use crate::store::{Deliveries, Directory, Feedbacks, Sightings, Suppressions};
+
+/// Why what was posted changed nothing. Nothing of it is in the message.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no provider of this name; there are mailgun, sendgrid, postmark and resend")]
+    UnknownProvider,
+    #[error("no key is configured to verify {0}'s reports by; see hooks.* in the configuration")]
+    Unconfigured(&'static str),
+    /// It is not the provider's, too old, or was used for something else.
+    #[error("{0}")]
+    Unverified(String),
+    /// It is the provider's, and cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+}
+
+impl From<crate::store::Error> for Error {
+    fn from(error: crate::store::Error) -> Self {
+        Self::Service(error.into())
+    }
+}
+
+/// What became of reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Taken {
+    /// Noted on the mail they are about.
+    pub taken: u64,
+    /// Seen before.
+    pub duplicates: u64,
+    /// About mails that are not in the ledger, such as another application's.
+    pub unknown: u64,
+    /// Of kinds that mean nothing here, such as opened mails.
+    pub ignored: u64,
+    /// Addresses that are not written to because of them.
+    pub suppressed: u64,
+    /// Reports that would suppress an address, if the person still had the one that the mail went to.
+    pub moved: u64,
+}
+
+/// What a provider was verified to report, and when it came.
+#[derive(Debug)]
+pub struct Reports {
+    provider: Provider,
+    at: DateTime<Utc>,
+    verified: Verified,
+}
+
+pub struct FeedbackDesk {
+    pub feedbacks: Arc<dyn Feedbacks>,
+    pub deliveries: Arc<dyn Deliveries>,
+    pub suppressions: Arc<dyn Suppressions>,
+    pub sightings: Arc<dyn Sightings>,
+    pub directory: Arc<dyn Directory>,
+    pub people: PeopleBook,
+    pub clock: Arc<dyn Clock>,
+    pub keys: Keys,
+    /// An address is suppressed after so many mails in a row that bounced softly.
+    pub soft_bounces: u64,
+}
+
+/// How long an event is remembered: longer than any provider tries.
+const REMEMBERED: TimeDelta = TimeDelta::days(7);
+/// Soft bounces of mails that are older say nothing of the mailbox today.
+const SOFT_BOUNCES_WITHIN: TimeDelta = TimeDelta::days(30);
+/// How many of a person's latest mails are looked at for one that was delivered.
+const LATEST: usize = 50;
+/// What is kept of an event that was seen.
+const SEEN: &str = "seen";
+
+impl FeedbackDesk {
+    /// Whether anything posted for a provider of this name could be verified.
+    pub fn expects(&self, provider: &str) -> Result<(), Error> {
+        let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
+        match self.keys.has(provider) {
+            true => Ok(()),
+            false => Err(Error::Unconfigured(provider.as_str())),
+        }
+    }
+
+    /// Verifies what was posted for a provider of this name, and reads what it reports. `header` gives a header's value by its name in
+    /// lower case; the body is as it came.
+    pub fn verify<'a>(
+        &self,
+        provider: &str,
+        header: &'a dyn Fn(&str) -> Option<&'a str>,
+        body: &'a [u8],
+    ) -> Result<Reports, Error> {
+        let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
+        let at = self.clock.now();
+        let posted = Posted { header, body };
+        let verified = hooks::read(provider, &self.keys, &posted, at);
+        let verified = verified.map_err(|refused| match refused {
+            Refused::Unconfigured => Error::Unconfigured(provider.as_str()),
+            Refused::Unverified(why) => Error::Unverified(why),
+            Refused::Unreadable(why) => Error::Unreadable(why),
+        })?;
+        Ok(Reports {
+            provider,
+            at,
+            verified,
+        })
+    }
+
+    /// Takes what was verified. Can be repeated.
+    pub async fn take(&self, reports: Reports) -> Result<Taken, Error> {
+        let Reports {
+            provider,
+            at: now,
+            verified,
+        } = reports;
+        if let Some(once) = &verified.once {
+            self.bind(provider, once, now).await?;
+        }
+        let taken = self.note(provider, &verified.reports, now).await?;
+        let taken = Taken {
+            ignored: taken.ignored + verified.ignored,
+            ..taken
+        };
+        tracing::info!(provider = provider.as_str(), ?taken, "a provider reported");
+        Ok(taken)
+    }
+
+    /// Lets a token be used with what it first came with, and with nothing else.
+    async fn bind(&self, provider: Provider, once: &Once, now: DateTime<Utc>) -> Result<(), Error> {
+        let mark = (key(provider, "token", &once.token), once.with.clone());
+        // To the second before which it is refused as too old, and a margin.
+        let until = once.until + TimeDelta::minutes(10);
+        let bound = self.sightings.sight(&[mark], now, until).await?;
+        if bound.iter().all(|with| *with == once.with) {
+            return Ok(());
+        }
+        Err(Error::Unverified(
+            "the signature was used before, for another report".into(),
+        ))
+    }
+
+    async fn note(
+        &self,
+        provider: Provider,
+        reports: &[Report],
+        now: DateTime<Utc>,
+    ) -> Result<Taken, Error> {
+        let mut taken = Taken::default();
+        let fresh = self.unseen(provider, reports, now, &mut taken).await?;
+        let rows = self.rows(&fresh).await?;
+        let found: Vec<(&Report, &Delivery)> = fresh
+            .iter()
+            .zip(&rows)
+            .filter_map(|(report, row)| Some((*report, row.as_ref()?)))
+            .collect();
+        taken.taken = found.len() as u64;
+        taken.unknown = (fresh.len() - found.len()) as u64;
+
+        let noted = found.iter().map(|(report, row)| {
+            let at = whole_millis(report.at);
+            let news = report.news;
+            (row.id.clone(), Feedback { news, at })
+        });
+        let noted: Vec<_> = noted.collect();
+        self.feedbacks.note_feedback(&noted).await?;
+        self.unsubscribe(&found).await?;
+        let news = self.suppress(provider, &found, now, &mut taken).await?;
+        self.suppressions.suppress(&news).await?;
+        taken.suppressed = news.len() as u64;
+
+        let seen = fresh
+            .iter()
+            .map(|report| (key(provider, "event", &report.event), SEEN.to_owned()));
+        let seen: Vec<_> = seen.collect();
+        self.sightings.sight(&seen, now, now + REMEMBERED).await?;
+        Ok(taken)
+    }
+
+    /// Leaves out what was seen before, here or earlier in the list.
+    async fn unseen<'a>(
+        &self,
+        provider: Provider,
+        reports: &'a [Report],
+        now: DateTime<Utc>,
+        taken: &mut Taken,
+    ) -> Result<Vec<&'a Report>, Error> {
+        let keys: Vec<String> = reports
+            .iter()
+            .map(|report| key(provider, "event", &report.event))
+            .collect();
+        let seen = self.sightings.sighted(&keys, now).await?;
+        let mut here = HashSet::new();
+        let fresh: Vec<&Report> = reports
+            .iter()
+            .zip(&keys)
+            .zip(seen)
+            .filter(|((_, key), seen)| seen.is_none() && here.insert(key.as_str()))
+            .map(|((report, _), _)| report)
+            .collect();
+        taken.duplicates = (reports.len() - fresh.len()) as u64;
+        Ok(fresh)
+    }
+
+    /// The mail each report is about: by our own tag, or by the provider's id where no tag came back.
+    async fn rows(&self, reports: &[&Report]) -> Result<Vec<Option<Delivery>>, Error> {
+        let mut tags: Vec<Tag> = reports.iter().filter_map(|one| one.tag.clone()).collect();
+        tags.dedup();
+        let by_tag = self.feedbacks.deliveries_by_tag(&tags).await?;
+        let by_tag: HashMap<&Tag, Delivery> = tags
+            .iter()
+            .zip(by_tag)
+            .filter_map(|(tag, row)| Some((tag, row?)))
+            .collect();
+        let untagged = reports.iter().filter(|report| report.tag.is_none());
+        let ids = untagged.flat_map(|report| report.provider_ids.clone());
+        let ids: HashSet<String> = ids.filter(|id| !id.is_empty()).collect();
+        let ids: Vec<String> = ids.into_iter().collect();
+        let by_id = self.feedbacks.deliveries_by_provider_id(&ids).await?;
+        let by_id: HashMap<&String, Delivery> = ids
+            .iter()
+            .zip(by_id)
+            .filter_map(|(id, row)| Some((id, row?)))
+            .collect();
+        let row = |report: &&Report| match &report.tag {
+            Some(tag) => by_tag.get(tag).cloned(),
+            None => {
+                let mut known_as = report.provider_ids.iter();
+                known_as.find_map(|id| by_id.get(id).cloned())
+            }
+        };
+        Ok(reports.iter().map(row).collect())
+    }
+
+    /// Whoever unsubscribed at the provider wants no mail, at whatever address.
+    async fn unsubscribe(&self, found: &[(&Report, &Delivery)]) -> Result<(), Error> {
+        for (report, row) in found {
+            if report.news == News::Unsubscribed {
+                self.people.unsubscribe(&row.user).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The addresses that must not be written to any more, by these reports.
+    async fn suppress(
+        &self,
+        provider: Provider,
+        found: &[(&Report, &Delivery)],
+        now: DateTime<Utc>,
+        taken: &mut Taken,
+    ) -> Result<Vec<Suppression>, Error> {
+        let bad = found
+            .iter()
+            .filter(|(report, _)| report.news != News::Delivered);
+        let bad: Vec<_> = bad.copied().collect();
+        let people = self.people(&bad).await?;
+        let worst = worst(found);
+        let mut news = Vec::new();
+        for (report, row) in bad {
+            let person = people.get(&row.user);
+            let Some(address) = person.and_then(|person| person.email.as_ref()) else {
+                continue;
+            };
+            let mailed = report.recipient.as_ref().map(Address::folded);
+            if mailed.is_some_and(|mailed| mailed != address.folded()) {
+                taken.moved += 1;
+                continue;
+            }
+            let reason = match report.news {
+                News::Delivered => continue,
+                News::Delayed if worst[&row.id] > News::Delayed => continue,
+                News::Delayed => {
+                    let count = self.soft_bounce(address, report, row, now).await?;
+                    if count < self.soft_bounces {
+                        continue;
+                    }
+                    Reason::SoftBounces
+                }
+                News::Unsubscribed => Reason::Unsubscribe,
+                News::Bounced => Reason::HardBounce,
+                News::Complained => Reason::Complaint,
+            };
+            let source = provider.as_str();
+            let suppression = Suppression::new(address, reason, report.at, source);
+            news.push(suppression.detailed(report.detail.as_deref()));
+        }
+        Ok(news)
+    }
+
+    async fn people(&self, of: &[(&Report, &Delivery)]) -> Result<HashMap<UserId, User>, Error> {
+        let mut ids: Vec<UserId> = of.iter().map(|(_, row)| row.user.clone()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let found = self.directory.users(&ids).await?.into_iter().flatten();
+        Ok(found.map(|user| (user.id.clone(), user)).collect())
+    }
+
+    /// Notes a soft bounce, and says how many mails in a row bounced so: lately, and since one of them was delivered.
+    async fn soft_bounce(
+        &self,
+        address: &Address,
+        report: &Report,
+        row: &Delivery,
+        now: DateTime<Utc>,
+    ) -> Result<u64, Error> {
+        let latest = self.deliveries.deliveries_of(&row.user, LATEST).await?;
+        let delivered = latest.iter().filter_map(|row| row.feedback);
+        let delivered = delivered.filter(|heard| heard.news == News::Delivered);
+        let delivered = delivered.map(|heard| heard.at + TimeDelta::milliseconds(1));
+        let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
+        let at = whole_millis(report.at);
+        let noted = self.suppressions.soft_bounce(address, &row.id, at, since);
+        Ok(noted.await?)
+    }
+}
+
+/// The worst that is known of each mail, with what is reported now.
+fn worst(found: &[(&Report, &Delivery)]) -> HashMap<DeliveryId, News> {
+    let mut worst = HashMap::new();
+    for (report, row) in found {
+        let known = row.feedback.map_or(report.news, |heard| heard.news);
+        let news = report.news.max(known);
+        let entry = worst.entry(row.id.clone()).or_insert(news);
+        *entry = news.max(*entry);
+    }
+    worst
+}
+
+/// As times are kept.
+fn whole_millis(time: DateTime<Utc>) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(time.timestamp_millis()).unwrap_or(time)
+}
+
+/// What is remembered of a name that a provider gave: short, whatever it gave, and telling nobody anything.
+fn key(provider: Provider, what: &str, name: &str) -> String {
+    let digest = Sha256::digest(name.as_bytes());
+    let digits = digest[..20].iter().map(|byte| format!("{byte:02x}"));
+    format!(
+        "{what}:{}:{}",
+        provider.as_str(),
+        digits.collect::<String>()
+    )
+}

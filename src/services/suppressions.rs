@@ -1,0 +1,130 @@
+//! Addresses that must not be written to: asked about whole pages of people, and kept by operators.
+//!
+//! The rule (P7): who may be mailed is asked of the person's record *and* of the list, in one read for everybody at hand
+//! ([`Suppressed::among`]). What providers report is added by [`super::feedback`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+
+use super::Result;
+use crate::clock::Clock;
+use crate::domain::suppression::OPERATOR;
+use crate::domain::user::Unmailable;
+use crate::domain::{Address, Reason, Suppression, User};
+use crate::store::Suppressions;
+
+/// What is known of the addresses of some people.
+#[derive(Debug, Default)]
+pub struct Suppressed(HashMap<Address, Suppression>);
+
+impl Suppressed {
+    /// Looks up the addresses of all these people at once.
+    pub async fn among<'a>(
+        suppressions: &dyn Suppressions,
+        people: impl IntoIterator<Item = &'a User>,
+    ) -> Result<Self> {
+        let people = people.into_iter();
+        let addresses = people.filter_map(|user| user.email.as_ref().map(Address::folded));
+        let mut addresses: Vec<Address> = addresses.collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let found = suppressions.suppressed(&addresses).await?;
+        let found = found.into_iter().flatten();
+        Ok(Self(found.map(|one| (one.address.clone(), one)).collect()))
+    }
+
+    /// Why this person's address must not be written to, if so.
+    pub fn of(&self, user: &User) -> Option<&Suppression> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&user.email.as_ref()?.folded())
+    }
+
+    /// Where to write to, if anybody may: by the person's record and by the list.
+    pub fn mailable<'a>(&self, user: &'a User) -> std::result::Result<&'a Address, Unmailable> {
+        let address = user.mailable()?;
+        match self.of(user) {
+            Some(suppression) => Err(Unmailable::Address(suppression.reason)),
+            None => Ok(address),
+        }
+    }
+}
+
+/// An address that somebody wants suppressed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SuppressionInput {
+    pub address: Address,
+    /// By hand, if nothing is said.
+    #[serde(default = "by_hand")]
+    pub reason: Reason,
+    /// Since when, if not now; never later than now.
+    pub at: Option<DateTime<Utc>>,
+    /// Who said so first, such as the provider whose list this is; the operator, if nothing is said.
+    pub source: Option<String>,
+    pub detail: Option<String>,
+}
+
+fn by_hand() -> Reason {
+    Reason::Manual
+}
+
+impl SuppressionInput {
+    pub fn new(address: Address, reason: Reason) -> Self {
+        Self {
+            address,
+            reason,
+            at: None,
+            source: None,
+            detail: None,
+        }
+    }
+}
+
+pub struct SuppressionBook {
+    pub suppressions: Arc<dyn Suppressions>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl SuppressionBook {
+    /// Suppresses these addresses; graver news that stands already stays.
+    pub async fn add(&self, inputs: Vec<SuppressionInput>) -> Result<()> {
+        let now = self.clock.now();
+        let news = |input: SuppressionInput| {
+            let at = input.at.map_or(now, |at| at.min(now));
+            let source = input.source.as_deref().map(source);
+            let source = source.filter(|source| !source.is_empty());
+            let source = source.unwrap_or_else(|| OPERATOR.to_owned());
+            Suppression::new(&input.address, input.reason, at, source)
+                .detailed(input.detail.as_deref())
+        };
+        let news: Vec<Suppression> = inputs.into_iter().map(news).collect();
+        Ok(self.suppressions.suppress(&news).await?)
+    }
+
+    /// What is known of an address.
+    pub async fn get(&self, address: &Address) -> Result<Option<Suppression>> {
+        let asked = std::slice::from_ref(address);
+        Ok(self.suppressions.suppressed(asked).await?.pop().flatten())
+    }
+
+    /// A page of the list, ascending by address, after this one.
+    pub async fn page(&self, after: Option<&Address>, limit: usize) -> Result<Vec<Suppression>> {
+        Ok(self.suppressions.suppressions(after, limit).await?)
+    }
+
+    /// Lets an address be written to again; says whether it was suppressed.
+    pub async fn lift(&self, address: &Address) -> Result<bool> {
+        Ok(self.suppressions.lift(address).await?)
+    }
+}
+
+/// A name such as `mailgun`, whatever was given.
+fn source(text: &str) -> String {
+    let word = text.chars().filter(|c| c.is_ascii_alphanumeric());
+    word.take(32).collect::<String>().to_lowercase()
+}

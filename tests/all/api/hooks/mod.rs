@@ -1,0 +1,500 @@
+//! What providers report over HTTP, signed as they sign, with keys of the tests' own.
+//!
+//! The rule (P7, P8): nothing is believed that is not signed, fresh and about a mail of the ledger; and whatever comes twice, late or out of
+//! order comes to the same in the end. What is forged stands in [`attacks`].
+
+mod attacks;
+mod orders;
+mod signing;
+
+use serde_json::{Value, json};
+use tidings::domain::user::Unmailable;
+use tidings::domain::{Address, DeliveryId, News, Reason, Suppression, User};
+
+use super::{Answer, Api};
+use crate::support::town::{Town, followers_of, monday, on_both_stores};
+use crate::support::{Fresh, user};
+use signing::{Signed, config};
+
+on_both_stores! {
+    every_provider_can_say_what_became_of_a_mail
+    whoever_bounced_gets_no_more_mail_and_is_told_why
+    a_mail_is_found_by_the_providers_id_where_no_tag_came_back
+    soft_bounces_suppress_after_so_many_mails_in_a_row
+    an_address_that_changed_since_is_left_alone
+}
+
+on_sqlite! {
+    what_is_not_in_the_ledger_is_counted_and_changes_nothing
+    a_provider_without_a_key_has_no_hook
+    a_store_that_is_away_is_asked_again
+}
+
+/// A provider's own words for what became of the mail to `to`.
+struct Event<'a> {
+    provider: &'a str,
+    news: &'a str,
+    /// What tells this piece of news from others.
+    n: u32,
+    tag: &'a str,
+    to: &'a str,
+    /// Seconds since 1970.
+    at: i64,
+}
+
+impl Event<'_> {
+    fn body(&self) -> Value {
+        let Self { n, tag, to, at, .. } = self;
+        let time = chrono::DateTime::from_timestamp(*at, 0)
+            .unwrap()
+            .to_rfc3339();
+        let meta = json!({"delivery": tag});
+        match self.provider {
+            "mailgun" => {
+                let (event, severity) = match self.news {
+                    "bounced" => ("failed", json!("permanent")),
+                    "delayed" => ("failed", json!("temporary")),
+                    other => (other, Value::Null),
+                };
+                json!({"event-data": {
+                    "event": event, "severity": severity, "id": format!("mg-{n}"), "timestamp": at, "recipient": to,
+                    "reason": "bounce", "delivery-status": {"code": 550, "message": format!("no such user {to}")},
+                    "message": {"headers": {"message-id": format!("p{n}@example.org"), "to": to}}, "user-variables": meta,
+                }})
+            }
+            "sendgrid" => {
+                let (event, kind) = match self.news {
+                    "bounced" => ("bounce", "bounce"),
+                    "delayed" => ("bounce", "blocked"),
+                    "complained" => ("spamreport", ""),
+                    "unsubscribed" => ("group_unsubscribe", ""),
+                    other => (other, ""),
+                };
+                json!([{
+                    "email": to, "timestamp": at, "event": event, "type": kind, "sg_event_id": format!("sg-{n}"),
+                    "sg_message_id": format!("p{n}.recvd-5f54b5d587-8dz8h-1-6450F6B2-9.0"), "status": "5.1.1",
+                    "reason": format!("550 no such user {to}"), "delivery": tag,
+                }])
+            }
+            "postmark" => {
+                let (record, kind) = match self.news {
+                    "bounced" => ("Bounce", "HardBounce"),
+                    "delayed" => ("Bounce", "SoftBounce"),
+                    "complained" => ("SpamComplaint", "SpamComplaint"),
+                    "unsubscribed" => ("SubscriptionChange", ""),
+                    _ => ("Delivery", ""),
+                };
+                json!({
+                    "RecordType": record, "Type": kind, "ID": n, "MessageID": format!("p{n}"), "Recipient": to,
+                    "Email": to, "BouncedAt": time, "SuppressSending": true, "Metadata": meta,
+                    "Description": format!("no such user {to}"),
+                })
+            }
+            _ => {
+                let (kind, bounce) = match self.news {
+                    "delayed" => ("delivery_delayed", Value::Null),
+                    "bounced" => (
+                        "bounced",
+                        json!({"type": "Permanent", "subType": "General", "message": to}),
+                    ),
+                    other => (other, Value::Null),
+                };
+                json!({"type": format!("email.{kind}"), "created_at": time, "data": {
+                    "email_id": format!("p{n}"), "to": [to], "tags": meta, "bounce": bounce,
+                }})
+            }
+        }
+    }
+
+    fn signed(&self) -> Signed {
+        signing::sign(self.provider, &self.body(), self.at, self.n)
+    }
+}
+
+/// A server with every provider's key, in a town whose weekly digests were just mailed.
+async fn mailed(fresh: &Fresh) -> Api {
+    let town = Town::found(fresh, true, &config()).await;
+    town.happens(&["a1"], followers_of("artist:1")).await;
+    town.digests_at(monday(0)).await;
+    Api::of(town)
+}
+
+fn tag_of(delivery: &DeliveryId) -> String {
+    delivery.tag().to_string()
+}
+
+/// The one mail that this person got.
+async fn mail_to(api: &Api, person: &str) -> DeliveryId {
+    let mut mails = api.town.deliveries_of(person).await;
+    assert_eq!(mails.len(), 1, "{mails:?}");
+    mails.remove(0).id
+}
+
+async fn heard(api: &Api, delivery: &DeliveryId) -> Option<News> {
+    let row = api.town.store.delivery(delivery).await.unwrap().unwrap();
+    row.feedback.map(|feedback| feedback.news)
+}
+
+async fn suppression(api: &Api, address: &str) -> Option<Suppression> {
+    let asked = [Address::new(address).unwrap()];
+    api.town.store.suppressed(&asked).await.unwrap().remove(0)
+}
+
+impl Api {
+    async fn report(&self, event: &Event<'_>) -> Answer {
+        self.hook(event.provider, event.signed()).await
+    }
+
+    async fn hook(&self, provider: &str, signed: Signed) -> Answer {
+        let mut request = self.anonymous("POST", &format!("/hooks/{provider}"));
+        for (name, value) in signed.headers {
+            request = request.header(name, value);
+        }
+        let request = request.header("Content-Type", "application/json");
+        super::answer(request.body(signed.body)).await
+    }
+}
+
+const PROVIDERS: [&str; 4] = ["mailgun", "sendgrid", "postmark", "resend"];
+
+async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let delivery = mail_to(&api, "ada").await;
+    let at = monday(0).timestamp();
+    let before = fresh
+        .users(&[user("ada")])
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
+    let mut n = 0;
+    for provider in PROVIDERS {
+        for news in News::ALL {
+            if provider == "resend" && news == News::Unsubscribed {
+                continue;
+            }
+            n += 1;
+            fresh
+                .lift(&Address::new("ada@example.org").unwrap())
+                .await
+                .unwrap();
+            let tag = tag_of(&delivery);
+            let event = Event {
+                provider,
+                news: news.as_str(),
+                n,
+                tag: &tag,
+                to: "Ada@Example.org",
+                at,
+            };
+
+            let answer = api.report(&event).await;
+
+            let about = format!("{provider} {news}: {}", answer.body);
+            assert_eq!(
+                (answer.status, &answer.body["taken"]),
+                (200, &json!(1)),
+                "{about}"
+            );
+            let reason = match news {
+                News::Delivered | News::Delayed => None,
+                News::Unsubscribed => Some(Reason::Unsubscribe),
+                News::Bounced => Some(Reason::HardBounce),
+                News::Complained => Some(Reason::Complaint),
+            };
+            let stands = suppression(&api, "ada@example.org").await;
+            assert_eq!(stands.as_ref().map(|one| one.reason), reason, "{about}");
+            let ada = fresh
+                .users(&[user("ada")])
+                .await
+                .unwrap()
+                .remove(0)
+                .unwrap();
+            let unsubscribed = ada.mailable() == Err(Unmailable::Unsubscribed);
+            assert_eq!(unsubscribed, news == News::Unsubscribed, "{about}");
+            let restore = |ada: &mut User| {
+                let rev = ada.rev;
+                *ada = before.clone();
+                ada.rev = rev;
+            };
+            api.town.change("ada", restore).await;
+            if let Some(stands) = stands {
+                assert_eq!(
+                    (stands.source.as_str(), stands.at.timestamp()),
+                    (provider, at)
+                );
+                assert!(
+                    !format!("{:?}", stands.detail).contains("ada"),
+                    "{stands:?}"
+                );
+            }
+        }
+    }
+    assert_eq!(heard(&api, &delivery).await, Some(News::Complained));
+    api.stop().await;
+}
+
+async fn whoever_bounced_gets_no_more_mail_and_is_told_why(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let delivery = mail_to(&api, "ada").await;
+    let tag = tag_of(&delivery);
+    let at = monday(0).timestamp();
+    let event = Event {
+        provider: "mailgun",
+        news: "bounced",
+        n: 1,
+        tag: &tag,
+        to: "ada@example.org",
+        at,
+    };
+    api.report(&event).await;
+
+    api.town.happens(&["a2"], followers_of("artist:1")).await;
+    let report = api.town.digests_at(monday(1)).await;
+
+    assert_eq!((report.mails.sent, report.due), (1, 1), "ben's");
+    assert_eq!(report.unmailable["suppressed after a hard bounce"], 1);
+    assert_eq!(api.town.told_to("ada"), ["a1"]);
+    let explained = api.town.process().explain().user(&user("ada"), None).await;
+    let explained = explained.unwrap();
+    let why = explained.unmailable.unwrap();
+    assert_eq!(why, "they are suppressed after a hard bounce");
+    let suppression = explained.suppression.unwrap();
+    assert_eq!(
+        (suppression.at.timestamp(), suppression.detail.as_deref()),
+        (at, Some("550 bounce"))
+    );
+    api.stop().await;
+}
+
+async fn a_mail_is_found_by_the_providers_id_where_no_tag_came_back(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let delivery = mail_to(&api, "ben").await;
+    let at = monday(0).timestamp();
+    let mut event = Event {
+        provider: "resend",
+        news: "bounced",
+        n: 1,
+        tag: "",
+        to: "ben@example.org",
+        at,
+    };
+
+    let mut body = event.body();
+    body["data"]["email_id"] = json!(format!("p:{delivery}"));
+    let found = api
+        .hook("resend", signing::sign("resend", &body, at, 1))
+        .await;
+    event.n = 2;
+    let lost = api.report(&event).await;
+
+    assert_eq!((found.status, &found.body["taken"]), (200, &json!(1)));
+    assert_eq!((lost.status, &lost.body["unknown"]), (200, &json!(1)));
+    assert_eq!(heard(&api, &delivery).await, Some(News::Bounced));
+    api.stop().await;
+}
+
+async fn soft_bounces_suppress_after_so_many_mails_in_a_row(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let mut n = 0;
+    // Two mails bounce softly, one is delivered, three bounce softly: three in a row are the limit of this town.
+    for (week, news) in [
+        "delayed",
+        "delayed",
+        "delivered",
+        "delayed",
+        "delayed",
+        "delayed",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if week > 0 {
+            let work = ["a1", "a2", "a3", "a4", "a5", "a6"][week];
+            api.town.happens(&[work], followers_of("artist:1")).await;
+            api.town.digests_at(monday(week as i64)).await;
+        }
+        let delivery = api.town.deliveries_of("ada").await.remove(0).id;
+        let tag = tag_of(&delivery);
+        // The provider tries one mail three times: that is one mail that bounced.
+        for attempt in 0..3 {
+            assert_eq!(
+                suppression(&api, "ada@example.org").await,
+                None,
+                "week {week}"
+            );
+            n += 1;
+            let at = monday(week as i64).timestamp() + attempt;
+            let event = Event {
+                provider: "sendgrid",
+                news,
+                n,
+                tag: &tag,
+                to: "ada@example.org",
+                at,
+            };
+            api.report(&event).await;
+            if (week, attempt) == (5, 0) {
+                break;
+            }
+        }
+    }
+
+    let stands = suppression(&api, "ada@example.org").await.unwrap();
+    assert_eq!(stands.reason, Reason::SoftBounces);
+    api.stop().await;
+}
+
+async fn an_address_that_changed_since_is_left_alone(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let delivery = mail_to(&api, "ada").await;
+    let tag = tag_of(&delivery);
+    api.town
+        .change("ada", |ada| {
+            ada.email = Address::new("ada@new.example").ok()
+        })
+        .await;
+    let at = monday(0).timestamp();
+    let event = Event {
+        provider: "mailgun",
+        news: "bounced",
+        n: 1,
+        tag: &tag,
+        to: "ada@example.org",
+        at,
+    };
+
+    let answer = api.report(&event).await;
+
+    assert_eq!(
+        (&answer.body["taken"], &answer.body["moved"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(heard(&api, &delivery).await, Some(News::Bounced));
+    for address in ["ada@new.example", "ada@example.org"] {
+        assert_eq!(suppression(&api, address).await, None, "{address}");
+    }
+    api.stop().await;
+}
+
+async fn what_is_not_in_the_ledger_is_counted_and_changes_nothing(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let at = monday(0).timestamp();
+    let stranger = DeliveryId::stored("digest:eve:weekly:2014-W17");
+    for (n, provider) in PROVIDERS.into_iter().enumerate() {
+        let tag = tag_of(&stranger);
+        let event = Event {
+            provider,
+            news: "complained",
+            n: n as u32,
+            tag: &tag,
+            to: "ada@example.org",
+            at,
+        };
+
+        let answer = api.report(&event).await;
+
+        assert_eq!(
+            (answer.status, &answer.body["unknown"]),
+            (200, &json!(1)),
+            "{provider}"
+        );
+        assert_eq!(
+            suppression(&api, "ada@example.org").await,
+            None,
+            "{provider}"
+        );
+    }
+    let mut opened = Event {
+        provider: "sendgrid",
+        news: "open",
+        n: 9,
+        tag: "",
+        to: "ada@example.org",
+        at,
+    }
+    .body();
+    opened[0]["event"] = json!("open");
+    let answer = api
+        .hook("sendgrid", signing::sign("sendgrid", &opened, at, 9))
+        .await;
+    assert_eq!((answer.status, &answer.body["ignored"]), (200, &json!(1)));
+    api.stop().await;
+}
+
+async fn a_provider_without_a_key_has_no_hook(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    for provider in PROVIDERS {
+        let event = Event {
+            provider,
+            news: "bounced",
+            n: 1,
+            tag: "",
+            to: "ada@example.org",
+            at: 0,
+        };
+        let answer = api.report(&event).await;
+        assert_eq!(
+            (answer.status, answer.code()),
+            (404, "hook_not_configured"),
+            "{provider}"
+        );
+    }
+    for provider in ["ses", "Mailgun", "mailgun%20"] {
+        let answer = api.hook(provider, Signed::default()).await;
+        assert_eq!(
+            (answer.status, answer.code()),
+            (404, "unknown_provider"),
+            "{provider}"
+        );
+    }
+    api.stop().await;
+}
+
+async fn a_store_that_is_away_is_asked_again(fresh: Fresh) {
+    use crate::support::{FailingStore, Fault, Then};
+    let mailed = mailed(&fresh).await;
+    let delivery = mail_to(&mailed, "ada").await;
+    let tag = tag_of(&delivery);
+    let at = monday(0).timestamp();
+    for (n, provider) in PROVIDERS.into_iter().enumerate() {
+        let n = 1 + n as u32;
+        let event = Event {
+            provider,
+            news: "bounced",
+            n,
+            tag: &tag,
+            to: "ada@example.org",
+            at,
+        };
+        let signed = event.signed();
+        let mut failed = 0;
+        loop {
+            let store = FailingStore::new(fresh.handle(), failed, Fault::Unheard, Then::StaysDown);
+            let town = Town::found(&fresh, true, &config()).await;
+            town.clock.set(monday(0));
+            let api = Api::with_store(town, &(store.clone() as _));
+            let answer = api.hook(provider, signed.clone()).await;
+            api.stop().await;
+            if store.struck().is_none() {
+                assert_eq!((answer.status, failed > 5), (200, true), "{provider}");
+                break;
+            }
+            assert_eq!(
+                (answer.status, answer.code()),
+                (503, "store_unavailable"),
+                "{provider}"
+            );
+            failed += 1;
+        }
+        assert_eq!(
+            suppression(&mailed, "ada@example.org")
+                .await
+                .unwrap()
+                .source,
+            "mailgun"
+        );
+    }
+    assert_eq!(heard(&mailed, &delivery).await, Some(News::Bounced));
+    mailed.stop().await;
+}

@@ -1,0 +1,90 @@
+//! Whatever order events come in, and however often, the end is the same.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Settings, TestRunner};
+use tidings::domain::{DeliveryId, News, Reason};
+
+use super::{Event, PROVIDERS, mail_to, mailed, tag_of};
+use crate::api::Api;
+use crate::support::Fresh;
+use crate::support::town::{monday, on_both_stores};
+
+on_both_stores! {
+    any_order_of_events_ends_in_the_same_state
+}
+
+/// What stands in the end: the news of each mail, and why each address is suppressed, with their times.
+type End = (Vec<Option<(News, i64)>>, BTreeMap<String, (Reason, i64)>);
+
+/// An event: which mail's, which provider and news tells it, how many seconds later.
+type Told = (usize, usize, usize, i64);
+
+async fn tell(api: &Api, mails: &[(DeliveryId, &str)], told: &[Told]) -> End {
+    for (mail, provider, news, later) in told {
+        let (delivery, to) = &mails[*mail];
+        let tag = tag_of(delivery);
+        let news = News::ALL[*news];
+        let provider = match (PROVIDERS[*provider], news) {
+            ("resend", News::Unsubscribed) => "postmark",
+            (provider, _) => provider,
+        };
+        // The same event has the same number, wherever it stands.
+        let place = PROVIDERS.iter().position(|one| *one == provider).unwrap() as u32;
+        let n = *mail as u32 * 1_000 + *later as u32 * 20 + news as u32 * 4 + place;
+        let at = monday(0).timestamp() - 60 + later;
+        let event = Event {
+            provider,
+            news: news.as_str(),
+            n,
+            tag: &tag,
+            to,
+            at,
+        };
+        assert_eq!(api.report(&event).await.status, 200, "{n}");
+    }
+    let mut heard = Vec::new();
+    for (delivery, _) in mails {
+        let row = api.town.store.delivery(delivery).await.unwrap().unwrap();
+        let known = row.feedback.map(|one| (one.news, one.at.timestamp()));
+        heard.push(known);
+    }
+    let listed = api.town.store.suppressions(None, 100).await.unwrap();
+    let listed = listed.into_iter().map(|one| {
+        let why = (one.reason, one.at.timestamp());
+        (one.address.to_string(), why)
+    });
+    (heard, listed.collect())
+}
+
+async fn any_order_of_events_ends_in_the_same_state(fresh: Fresh) {
+    let mut runner = TestRunner::new(Settings::with_cases(12));
+    let events = prop::collection::vec((0..2_usize, 0..4_usize, 0..5_usize, 0..50_i64), 1..8);
+    let shuffled = events.prop_flat_map(|events| {
+        let twice = [events.clone(), events.clone()].concat();
+        (Just(events), Just(twice).prop_shuffle())
+    });
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::block_in_place(|| {
+        let case = |(events, shuffled): (Vec<Told>, Vec<Told>)| {
+            let ends = runtime.block_on(async {
+                let mut ends = Vec::new();
+                for order in [&events, &shuffled] {
+                    fresh.clear().await;
+                    let api = mailed(&fresh).await;
+                    let mails = [
+                        (mail_to(&api, "ada").await, "ada@example.org"),
+                        (mail_to(&api, "ben").await, "ben@example.org"),
+                    ];
+                    ends.push(tell(&api, &mails, order).await);
+                    api.stop().await;
+                }
+                ends
+            });
+            prop_assert_eq!(&ends[0], &ends[1]);
+            Ok(())
+        };
+        runner.run(&shuffled, case).unwrap();
+    });
+}

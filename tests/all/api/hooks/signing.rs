@@ -1,0 +1,154 @@
+//! Signs as each provider does, with keys made here.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::Value;
+use sha2::Sha256;
+
+pub const MAILGUN: &str = "the mailgun key of the tests";
+pub const POSTMARK: &str = "hook:the password of the tests";
+pub const RESEND: &[u8] = b"the resend key of the tests";
+
+static SENDGRID: LazyLock<EcdsaKeyPair> = LazyLock::new(key_pair);
+
+fn key_pair() -> EcdsaKeyPair {
+    let random = SystemRandom::new();
+    let kind = &ECDSA_P256_SHA256_ASN1_SIGNING;
+    let key = EcdsaKeyPair::generate_pkcs8(kind, &random).unwrap();
+    EcdsaKeyPair::from_pkcs8(kind, key.as_ref(), &random).unwrap()
+}
+
+/// How SendGrid shows its key: what every key on this curve begins with (RFC 5480), and the point.
+fn shown(key: &EcdsaKeyPair) -> String {
+    let head = STANDARD.decode("MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgA=");
+    STANDARD.encode([&head.unwrap(), key.public_key().as_ref()].concat())
+}
+
+/// What is posted.
+#[derive(Debug, Clone, Default)]
+pub struct Signed {
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Signed {
+    /// The same headers with another body.
+    pub fn with_body(&self, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            headers: self.headers.clone(),
+            body: body.into(),
+        }
+    }
+
+    /// The same without a header, or with another value in it.
+    pub fn with_header(&self, name: &str, value: Option<&str>) -> Self {
+        let mut signed = self.clone();
+        signed
+            .headers
+            .retain(|(known, _)| *known != name || value.is_some());
+        for (_, standing) in signed
+            .headers
+            .iter_mut()
+            .filter(|(known, _)| *known == name)
+        {
+            *standing = value.unwrap_or_default().to_owned();
+        }
+        signed
+    }
+}
+
+/// A configuration with every provider's key.
+pub fn config() -> String {
+    let sendgrid = shown(&SENDGRID);
+    let resend = STANDARD.encode(RESEND);
+    let password = POSTMARK.strip_prefix("hook:").unwrap();
+    format!(
+        r#"
+        server.listen = "127.0.0.1:0"
+        delivery.soft_bounces = 3
+        [hooks]
+        mailgun_key = "{MAILGUN}"
+        sendgrid_public_key = "{sendgrid}"
+        postmark_user = "hook"
+        postmark_password = "{password}"
+        resend_secret = "whsec_{resend}"
+        "#
+    )
+}
+
+/// Signs a body at this time; `n` tells one call from another.
+pub fn sign(provider: &str, body: &Value, at: i64, n: u32) -> Signed {
+    match provider {
+        "mailgun" => mailgun(MAILGUN, body, at, &format!("token {n}")),
+        "sendgrid" => sendgrid(&SENDGRID, body, at),
+        "postmark" => postmark(POSTMARK, body),
+        _ => resend(RESEND, body, at, n),
+    }
+}
+
+/// The same with keys that are not the provider's.
+pub fn forge(provider: &str, body: &Value, at: i64, n: u32) -> Signed {
+    match provider {
+        "mailgun" => mailgun("another key", body, at, &format!("token {n}")),
+        "sendgrid" => sendgrid(&key_pair(), body, at),
+        "postmark" => postmark("hook:another password", body),
+        _ => resend(b"another key", body, at, n),
+    }
+}
+
+pub fn mailgun(key: &str, body: &Value, at: i64, token: &str) -> Signed {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).unwrap();
+    mac.update(format!("{at}{token}").as_bytes());
+    let digits = mac.finalize().into_bytes();
+    let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut body = body.clone();
+    body["signature"] =
+        serde_json::json!({"timestamp": at.to_string(), "token": token, "signature": digits});
+    Signed {
+        headers: Vec::new(),
+        body: body.to_string().into_bytes(),
+    }
+}
+
+fn sendgrid(key: &EcdsaKeyPair, body: &Value, at: i64) -> Signed {
+    // SendGrid ends its bodies so.
+    let body = format!("{body}\r\n").into_bytes();
+    let signed = [at.to_string().as_bytes(), &body].concat();
+    let signature = key.sign(&SystemRandom::new(), &signed).unwrap();
+    let signature = STANDARD.encode(signature);
+    Signed {
+        headers: vec![
+            ("x-twilio-email-event-webhook-timestamp", at.to_string()),
+            ("x-twilio-email-event-webhook-signature", signature),
+        ],
+        body,
+    }
+}
+
+fn postmark(login: &str, body: &Value) -> Signed {
+    Signed {
+        headers: vec![("authorization", format!("Basic {}", STANDARD.encode(login)))],
+        body: body.to_string().into_bytes(),
+    }
+}
+
+fn resend(key: &[u8], body: &Value, at: i64, n: u32) -> Signed {
+    let (id, body) = (format!("msg_{n}"), body.to_string().into_bytes());
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+    mac.update(format!("{id}.{at}.").as_bytes());
+    mac.update(&body);
+    let signature = STANDARD.encode(mac.finalize().into_bytes());
+    Signed {
+        headers: vec![
+            ("svix-id", id),
+            ("svix-timestamp", at.to_string()),
+            ("svix-signature", format!("v1,bm90IG91cnM= v1,{signature}")),
+        ],
+        body,
+    }
+}

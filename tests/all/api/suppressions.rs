@@ -1,0 +1,142 @@
+//! Addresses that no mail goes to: put, shown masked, lifted.
+
+use serde_json::json;
+use tidings::domain::Reason;
+
+use super::Api;
+use crate::support::town::{followers_of, monday, on_both_stores};
+use crate::support::{Fresh, noon};
+
+on_both_stores! {
+    a_suppressed_address_gets_no_mail_until_it_is_lifted
+}
+
+on_sqlite! {
+    the_list_is_paged_and_shows_no_address
+    the_graver_reason_stands
+    a_bad_address_is_refused_and_not_named
+}
+
+async fn a_suppressed_address_gets_no_mail_until_it_is_lifted(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    api.town.happens(&["a1"], followers_of("artist:1")).await;
+    let entry =
+        json!({"address": "ADA@example.org", "reason": "complaint", "at": "2014-04-19T09:00:00Z"});
+    let put = api.post("/v1/suppressions", entry).await;
+
+    let report = api.town.digests_at(monday(0)).await;
+
+    assert_eq!((put.status, &put.body["taken"]), (200, &json!(1)));
+    assert_eq!(report.mails.sent, 1, "ben's");
+    assert_eq!(report.unmailable["suppressed after a complaint"], 1);
+    assert_eq!(api.town.told_to("ada"), Vec::<String>::new());
+
+    let lifted = api.delete("/v1/suppressions/ada%40example.org").await;
+    let again = api.delete("/v1/suppressions/ada%40example.org").await;
+    let report = api.town.digests_at(monday(0)).await;
+
+    assert_eq!(
+        (lifted.status, again.status, again.code()),
+        (204, 404, "not_suppressed")
+    );
+    assert_eq!(report.mails.sent, 1);
+    assert_eq!(api.town.told_to("ada"), ["a1"]);
+    api.stop().await;
+}
+
+async fn the_list_is_paged_and_shows_no_address(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let people = ["ada", "ben", "cem", "dee", "eve"];
+    let list: Vec<_> = people
+        .iter()
+        .map(|who| json!({"address": format!("{who}.private@example.org"), "source": "Mailgun!", "detail": format!("550 <{who}.private@x.org>")}))
+        .collect();
+    let put = api
+        .post("/v1/suppressions", json!({"suppressions": list}))
+        .await;
+    assert_eq!((put.status, &put.body["taken"]), (200, &json!(5)));
+
+    let (mut shown, mut path) = (Vec::new(), "/v1/suppressions?limit=2".to_owned());
+    loop {
+        let page = api.get(&path).await;
+        assert_eq!(page.status, 200, "{}", page.body);
+        assert!(!page.body.to_string().contains("private"), "{}", page.body);
+        for one in page.body["suppressions"].as_array().unwrap() {
+            assert_eq!(
+                (&one["source"], &one["detail"]),
+                (&json!("mailgun"), &json!("550"))
+            );
+            shown.push(one["address"].as_str().unwrap().to_owned());
+        }
+        let Some(next) = page.body["next"].as_str() else {
+            break;
+        };
+        assert!(!next.contains("private"), "{next}");
+        path = format!("/v1/suppressions?limit=2&after={next}");
+    }
+
+    let expected = ["a", "b", "c", "d", "e"].map(|first| format!("{first}…@example.org"));
+    assert_eq!(shown, expected);
+    for path in [
+        "limit=0",
+        "limit=1001",
+        "after=ada",
+        "after=6164",
+        "limit=ten",
+    ] {
+        let refused = api.get(&format!("/v1/suppressions?{path}")).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (400, "invalid_parameter"),
+            "{path}"
+        );
+    }
+    api.stop().await;
+}
+
+async fn the_graver_reason_stands(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    for reason in ["manual", "hard_bounce", "soft_bounces"] {
+        let entry = json!({"address": "eve@example.org", "reason": reason, "at": noon()});
+        assert_eq!(api.post("/v1/suppressions", entry).await.status, 200);
+    }
+
+    let shown = api.get("/v1/suppressions/Eve%40Example.org").await;
+    let other = api.get("/v1/suppressions/ada%40example.org").await;
+
+    assert_eq!(shown.body["reason"], Reason::HardBounce.as_str());
+    assert_eq!(shown.body["address"], "e…@example.org");
+    // Nothing is suppressed from a later time on: the town's clock stands before noon of the 22nd.
+    assert_eq!(shown.body["at"], "2014-04-19T10:00:00Z");
+    assert_eq!((other.status, other.code()), (404, "not_suppressed"));
+    api.stop().await;
+}
+
+async fn a_bad_address_is_refused_and_not_named(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let bodies = [
+        json!({"address": "private.person at example.org"}),
+        json!({"address": {"$ne": ""}}),
+        json!({"address": "a@example.org", "reason": "bounce"}),
+        json!([{"address": "a@example.org"}, {"address": "private.person"}]),
+        json!({"reason": "manual"}),
+    ];
+    for body in bodies {
+        let refused = api.post("/v1/suppressions", body.clone()).await;
+        assert_eq!(
+            (refused.status, refused.code()),
+            (400, "invalid_body"),
+            "{body}"
+        );
+        assert!(
+            !refused.body.to_string().contains("private.person"),
+            "{}",
+            refused.body
+        );
+    }
+    let refused = api.get("/v1/suppressions/private.person").await;
+    assert_eq!((refused.status, refused.code()), (400, "invalid_parameter"));
+    assert!(!refused.body.to_string().contains("private.person"));
+    assert_eq!(fresh.suppressions(None, 10).await.unwrap(), []);
+    api.stop().await;
+}

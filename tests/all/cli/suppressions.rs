@@ -1,0 +1,179 @@
+//! `suppressions`: listed masked, brought in line by line, lifted; and `explain` says why.
+
+use serde_json::Value;
+
+use super::Desk;
+
+const BOUNCES: &str = "\u{feff}address,code,error,created_at\n\
+    \"ada@example.org\",550,\"5.1.1 no such user\",2014-04-19\n\
+    ben@example.org;550\n\
+    not an address,1\n\
+    \n\
+    cem@example.org\n";
+
+#[test]
+fn a_providers_list_is_brought_in_and_bad_lines_are_told() {
+    let desk = Desk::with_people();
+    desk.write("bounces.csv", BOUNCES);
+    desk.write(
+        "more.ndjson",
+        r#"{"address": "ADA@example.org", "reason": "complaint", "at": "2014-04-19T10:00:00Z", "source": "postmark", "detail": "512"}
+{"address": "eve@example.org"}
+{"address": "eve@example.org", "reason": "bounce"}
+{"address": "eve"#,
+    );
+
+    let csv = desk.run(&[
+        "suppressions",
+        "import",
+        "bounces.csv",
+        "--reason",
+        "hard_bounce",
+    ]);
+    let json = desk.run(&["suppressions", "import", "more.ndjson", "--json"]);
+
+    assert_eq!(
+        (csv.code, csv.out.as_str()),
+        (3, "import: 3 addresses, 1 bad line left out\n")
+    );
+    assert!(
+        csv.err
+            .starts_with("line 4: e-mail address \"n…@\" has no @"),
+        "{}",
+        csv.err
+    );
+    assert_eq!(
+        (json.code, &json.json()["taken"], &json.json()["bad"]),
+        (3, &2.into(), &2.into())
+    );
+    assert!(
+        json.err.starts_with("line 3: unknown variant `bounce`"),
+        "{}",
+        json.err
+    );
+
+    let listed = desk.run(&["suppressions", "list", "--json"]).done();
+    let listed: Vec<Value> = listed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let told: Vec<_> = listed
+        .iter()
+        .map(|one| {
+            (
+                one["address"].as_str().unwrap(),
+                one["reason"].as_str().unwrap(),
+                one["source"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("a…@example.org", "complaint", "postmark"),
+            ("b…@example.org", "hard_bounce", "operator"),
+            ("c…@example.org", "hard_bounce", "operator"),
+            ("e…@example.org", "manual", "operator"),
+        ]
+    );
+}
+
+#[test]
+fn addresses_are_shown_only_to_whoever_says_reveal() {
+    let desk = Desk::with_people();
+    assert_eq!(
+        desk.run(&["suppressions"]).done(),
+        "no address is suppressed\n"
+    );
+    let added = desk.run(&["suppressions", "add", "ada@example.org"]).done();
+    assert_eq!(added, "a…@example.org is suppressed: manual\n");
+
+    let masked = desk.run(&["suppressions"]).done();
+    let revealed = desk.run(&["suppressions", "--reveal"]).done();
+    let lines = desk
+        .run(&["suppressions", "list", "--json", "--reveal"])
+        .done();
+
+    assert!(
+        masked.contains("manual") && masked.contains("a…@example.org"),
+        "{masked}"
+    );
+    assert!(!masked.contains("ada@"), "{masked}");
+    assert!(revealed.contains("ada@example.org"), "{revealed}");
+    // What was listed can be brought in elsewhere.
+    let other = Desk::new();
+    other.write("list", &lines);
+    other.run(&["suppressions", "import", "list"]).done();
+    assert_eq!(
+        other
+            .run(&["suppressions", "list", "--json", "--reveal"])
+            .done(),
+        lines
+    );
+}
+
+#[test]
+fn whoever_is_suppressed_gets_no_digest_and_explain_says_why() {
+    let desk = Desk::with_people();
+    desk.run(&[
+        "suppressions",
+        "add",
+        "ada@example.org",
+        "--reason",
+        "complaint",
+    ])
+    .done();
+    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
+        .done();
+
+    let ran = desk.run(&["digest", "--now", "--json"]);
+    let explained = desk.run(&["explain", "ada"]).done();
+    let told = desk.run(&["explain", "ada", "--json"]).json();
+    let status = desk.run(&["status", "--json"]).json();
+
+    assert_eq!(
+        ran.json()["unmailable"]["suppressed after a complaint"],
+        1,
+        "{}",
+        ran.out
+    );
+    assert_eq!(ran.json()["mails"]["sent"], 1, "{}", ran.out);
+    assert!(
+        explained.contains("no mail leaves: they are suppressed after a complaint"),
+        "{explained}"
+    );
+    assert!(
+        explained.contains("their address: complaint since 2"),
+        "{explained}"
+    );
+    assert!(explained.contains("from operator"), "{explained}");
+    assert_eq!(told["suppression"]["reason"], "complaint");
+    assert_eq!(status["suppressed"]["complaint"], 1);
+    assert_eq!(status["heard"]["sent"], 1);
+
+    let lifted = desk
+        .run(&["suppressions", "lift", "ADA@example.org"])
+        .done();
+    let again = desk
+        .run(&["suppressions", "lift", "ada@example.org"])
+        .done();
+    assert_eq!(lifted, "A…@example.org can be written to again\n");
+    assert_eq!(again, "a…@example.org was not suppressed\n");
+    assert_eq!(
+        desk.run(&["digest", "--now", "--json"]).json()["mails"]["sent"],
+        1
+    );
+}
+
+#[test]
+fn a_wrong_address_or_reason_is_wrong_usage() {
+    let desk = Desk::new();
+    for arguments in [
+        &["suppressions", "add", "nobody"][..],
+        &["suppressions", "add", "a@example.org", "--reason", "bounce"],
+        &["suppressions", "lift", "nobody"],
+        &["suppressions", "import"],
+    ] {
+        assert_eq!(desk.run(arguments).code, 2, "{arguments:?}");
+    }
+}
