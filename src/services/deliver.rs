@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::FutureExt;
 
 use super::links::Links;
 use super::{Result, crash};
@@ -136,7 +137,7 @@ impl Deliver {
         if rows.is_empty() {
             return Ok(Step::Idle);
         }
-        self.finish(rows, Spread::Sparse, account).await?;
+        self.finish(rows, Spread::Sparse, account).boxed().await?;
         Ok(Step::Worked)
     }
 
@@ -166,9 +167,9 @@ impl Deliver {
         // Markers first: they depend on nobody.
         self.close(settled.iter().map(|row| (row, row.state)))
             .await?;
-        self.resolve(sending, account).await?;
+        self.resolve(sending, account).boxed().await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        self.send(pending, spread, account).await
+        self.send(pending, spread, account).boxed().await
     }
 
     /// Lets go of the rows that wait; settles the others, writes their markers and closes them. Answers what was done.

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use futures::stream::FuturesUnordered;
 use sha2::{Digest as _, Sha256};
 
@@ -46,7 +46,7 @@ impl Deliver {
                 return self.put_back(rows, &road, account).await;
             }
             let at = self.clock.now();
-            let built = self.build(&rest, spread, at, Room::Bounded).await?;
+            let built = self.build(&rest, spread, at, Room::Bounded).boxed().await?;
             let rows: Vec<&Delivery> = rest.iter().collect();
             let ended = Verdicts {
                 settlements: built.settlements,
@@ -64,7 +64,7 @@ impl Deliver {
                 }
                 allowed = true;
             }
-            rest = self.hand_over(mails, at, account).await?;
+            rest = self.hand_over(mails, at, account).boxed().await?;
             if rest.is_empty() && !unbuilt.is_empty() {
                 rest = self.still_ours(std::mem::take(&mut unbuilt)).await?;
                 allowed = false;
@@ -101,7 +101,7 @@ impl Deliver {
                     && !stale
                     && let Some(call) = calls.pop_front()
                 {
-                    flying.push(self.call(call, at));
+                    flying.push(self.call(call, at).boxed());
                 }
             }
             // Calls that are under way are seen through, whatever became of another.
@@ -180,7 +180,7 @@ impl Deliver {
             .zip(ours)
             .filter_map(|(mail, ours)| ours.then(|| noted(mail)))
             .collect();
-        let (concluded, alone) = self.make(&reference, &mails, Attempt::First).await?;
+        let (concluded, alone) = self.make(&reference, &mails, Attempt::First).boxed().await?;
         let alone = mails
             .into_iter()
             .enumerate()
