@@ -9,8 +9,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::{FutureExt, StreamExt};
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use sha2::{Digest as _, Sha256};
 
 use super::build::{Mail, Room};
@@ -180,7 +180,10 @@ impl Deliver {
             .zip(ours)
             .filter_map(|(mail, ours)| ours.then(|| noted(mail)))
             .collect();
-        let (concluded, alone) = self.make(&reference, &mails, Attempt::First).boxed().await?;
+        let (concluded, alone) = self
+            .make(&reference, &mails, Attempt::First)
+            .boxed()
+            .await?;
         let alone = mails
             .into_iter()
             .enumerate()
