@@ -379,7 +379,7 @@ impl Digests {
             call: None,
             tried: None,
             items: 0,
-            created: at,
+            created: now,
             settled: None,
             provider_id: None,
             reason: None,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
+use tidings::mail::Certainty;
 use tidings::services::Silent;
 use tidings::store::Store;
 
@@ -19,9 +20,14 @@ on_both_stores! {
     a_cycle_without_faults_tells_everybody_everything_once
     a_call_that_fails_loses_and_doubles_nothing_where_sending_again_is_harmless
     a_call_that_fails_loses_and_doubles_nothing_where_sending_again_would_mail_twice
+    a_call_that_fails_loses_and_doubles_nothing_where_sending_again_is_not_needed_as_the_provider_tells
     a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_is_harmless
     a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_would_mail_twice
+    a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_is_not_needed_as_the_provider_tells
 }
+
+/// Where a call can be made again under its reference.
+const REPEAT: Certainty = Certainty::Repeat { within: None };
 
 async fn a_cycle_without_faults_tells_everybody_everything_once(fresh: Fresh) {
     let town = Town::found(&fresh, false, "").await;
@@ -30,25 +36,37 @@ async fn a_cycle_without_faults_tells_everybody_everything_once(fresh: Fresh) {
 }
 
 async fn a_call_that_fails_loses_and_doubles_nothing_where_sending_again_is_harmless(fresh: Fresh) {
-    a_fault_at_every_call(&fresh, Fault::Refused, true).await;
+    a_fault_at_every_call(&fresh, Fault::Refused, REPEAT).await;
 }
 
 async fn a_call_that_fails_loses_and_doubles_nothing_where_sending_again_would_mail_twice(
     fresh: Fresh,
 ) {
-    a_fault_at_every_call(&fresh, Fault::Refused, false).await;
+    a_fault_at_every_call(&fresh, Fault::Refused, Certainty::Never).await;
+}
+
+async fn a_call_that_fails_loses_and_doubles_nothing_where_sending_again_is_not_needed_as_the_provider_tells(
+    fresh: Fresh,
+) {
+    a_fault_at_every_call(&fresh, Fault::Refused, Certainty::Ask).await;
 }
 
 async fn a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_is_harmless(
     fresh: Fresh,
 ) {
-    a_fault_at_every_call(&fresh, Fault::Unheard, true).await;
+    a_fault_at_every_call(&fresh, Fault::Unheard, REPEAT).await;
 }
 
 async fn a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_would_mail_twice(
     fresh: Fresh,
 ) {
-    a_fault_at_every_call(&fresh, Fault::Unheard, false).await;
+    a_fault_at_every_call(&fresh, Fault::Unheard, Certainty::Never).await;
+}
+
+async fn a_call_done_but_reported_failed_loses_and_doubles_nothing_where_sending_again_is_not_needed_as_the_provider_tells(
+    fresh: Fresh,
+) {
+    a_fault_at_every_call(&fresh, Fault::Unheard, Certainty::Ask).await;
 }
 
 /// Whom each work has to reach, once.
@@ -66,12 +84,15 @@ const OWED: [(&str, &str); 9] = [
 
 /// Plays the cycle once for every call there is, each time in an empty store; the process that meets the fault dies of it at once, or
 /// goes on for as long as it can without a store.
-async fn a_fault_at_every_call(fresh: &Fresh, fault: Fault, safe: bool) {
-    let excuse = if safe { Excuse::None } else { Excuse::Unknown };
+async fn a_fault_at_every_call(fresh: &Fresh, fault: Fault, certainty: Certainty) {
+    let excuse = match certainty {
+        Certainty::Never => Excuse::Unknown,
+        Certainty::Repeat { .. } | Certainty::Ask => Excuse::None,
+    };
     for then in [Then::Recovers, Then::StaysDown] {
         for n in 0.. {
             fresh.clear().await;
-            let town = Town::found(fresh, safe, "").await;
+            let town = Town::with(fresh, certainty, "").await;
             let failing = FailingStore::new(town.store.clone(), n, fault, then);
             let faulty: Arc<dyn Store> = failing.clone();
             play(&town, &faulty).await;

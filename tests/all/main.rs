@@ -5,6 +5,7 @@
 
 mod api;
 mod cli;
+mod crash;
 mod cycle;
 mod failover;
 mod house;

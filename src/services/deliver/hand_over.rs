@@ -83,6 +83,7 @@ impl Deliver {
         let mut calls = self.cut(mails);
         let mut flying = FuturesUnordered::new();
         let (mut road, mut stale, mut failure) = (Road::Free, false, None);
+        let mut made = 0;
         loop {
             while !calls.is_empty()
                 && flying.len() < self.settings.in_flight
@@ -95,13 +96,14 @@ impl Deliver {
                     Err(error) => failure = Some(error),
                 }
                 // At least one call is made of what was built.
-                stale = self.clock.now() - at > FRESH && !flying.is_empty();
+                stale = self.clock.now() - at > FRESH && made > 0;
                 if failure.is_none()
                     && road == Road::Free
                     && !stale
                     && let Some(call) = calls.pop_front()
                 {
                     flying.push(self.call(call, at).boxed());
+                    made += 1;
                 }
             }
             // Calls that are under way are seen through, whatever became of another.

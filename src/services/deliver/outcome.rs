@@ -43,7 +43,7 @@ pub(super) struct Verdicts {
     pub stop: Option<String>,
     /// The longest wait the provider asked for.
     pub after: Option<Duration>,
-    /// Whether nothing of the call was taken, though nothing is wrong with the mails.
+    /// Whether nothing of the call is known to be taken, though nothing is known to be wrong with the mails.
     pub none_taken: bool,
 }
 
@@ -62,7 +62,7 @@ impl Deliver {
         now: DateTime<Utc>,
     ) -> Verdicts {
         let mut verdicts = Verdicts::default();
-        let mut all_later = !mails.is_empty();
+        let mut none_taken = !mails.is_empty();
         let mut longest: Option<Duration> = None;
         // A mailer that answers for too few leaves the rest unknown.
         let unanswered = std::iter::repeat_with(|| Outcome::Unknown {
@@ -74,8 +74,8 @@ impl Deliver {
             let ended = |state, reason: Option<&str>| settlement(row, state, mail.items, reason);
             if let Outcome::TryLater { after, .. } = &outcome {
                 longest = longest.max(*after);
-            } else {
-                all_later = false;
+            } else if !matches!(outcome, Outcome::Unknown { .. }) {
+                none_taken = false;
             }
             match outcome {
                 Outcome::Accepted { provider_id } => verdicts.settlements.push(Settlement {
@@ -126,7 +126,7 @@ impl Deliver {
             }
         }
         verdicts.after = longest;
-        verdicts.none_taken = all_later;
+        verdicts.none_taken = none_taken;
         verdicts
     }
 
@@ -166,7 +166,10 @@ impl Deliver {
             Certainty::Ask => self.settings.ask_after,
             Certainty::Repeat { .. } | Certainty::Never => REPEAT_AFTER,
         };
-        (now + (now - tried).clamp(least, LONGEST)).min(self.hope(tried))
+        let next = (now + (now - tried).clamp(least, LONGEST)).min(self.hope(tried));
+        // The first answer that counts, whatever it is.
+        let counts = tried + self.settings.ask_until;
+        if now < counts { next.min(counts) } else { next }
     }
 
     fn too_often(&self, row: &Delivery, now: DateTime<Utc>) -> bool {

@@ -26,14 +26,14 @@ struct Known {
     paced: Option<DateTime<Utc>>,
     /// How often that was asked for; makes each asking another owner of the lease.
     asked: u64,
-    /// Calls in a row of which nothing was taken.
+    /// Calls in a row of which nothing is known to be taken.
     fruitless: u32,
     /// Mails that were sent and that failed lately.
     sent: u32,
     failed: u32,
 }
 
-/// So many calls in a row of which nothing was taken are the provider's fault, not the mails'.
+/// So many calls in a row of which nothing is known to be taken are the provider's fault, not the mails'.
 const IN_A_ROW: u32 = 3;
 /// A provider that takes nothing is tried at least this often.
 const LONGEST: TimeDelta = TimeDelta::minutes(10);

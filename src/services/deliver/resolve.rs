@@ -87,7 +87,8 @@ impl Deliver {
         }
     }
 
-    /// Makes the call again. Who may not be mailed any more is left out; whether they were before, nobody can tell.
+    /// Makes the call again. Who may not be mailed any more is left out; whether they were mailed before, nobody can tell, unless the
+    /// provider says that this call was made before and was another one.
     async fn repeat(
         &self,
         call: &str,
@@ -103,6 +104,11 @@ impl Deliver {
         let (mut concluded, _) = self.make(call, &mails, Attempt::Repeated).await?;
         let waits = |id: &DeliveryId| concluded.deferred.iter().any(|d| d.id == *id);
         let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
+        // Known by nothing but the call, as it was made before with more people in it: those left out now were in it too.
+        let taken_whole = concluded
+            .settled
+            .iter()
+            .any(|end| end.provider_id.as_deref() == Some(call));
         let mut verdicts = Verdicts::default();
         for (end, row) in left_out.iter().filter_map(|end| {
             let row = rows.iter().find(|row| row.id == end.id)?;
@@ -110,7 +116,11 @@ impl Deliver {
         }) {
             let why = end.reason.as_deref().unwrap_or_default();
             let reason = format!("it may have been mailed before it was found that {why}");
-            if still_unknown {
+            if taken_whole {
+                let mut sent = settlement(row, DeliveryState::Sent, row.items, None);
+                sent.provider_id = Some(call.to_owned());
+                verdicts.settlements.push(sent);
+            } else if still_unknown {
                 let next = self.next_look(tried, now);
                 verdicts
                     .deferrals

@@ -12,6 +12,7 @@ mod help;
 mod imports;
 mod serving;
 mod suppressions;
+mod trouble;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -5,7 +5,7 @@
 
 mod apis;
 mod asking;
-mod provider;
+pub mod provider;
 mod server;
 mod smtp;
 

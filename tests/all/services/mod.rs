@@ -1,11 +1,13 @@
 //! The program's sentences, told on both stores.
 
 mod archive;
+mod braking;
 mod digest;
 mod explain;
 mod fanout;
 mod import;
 mod old_writers;
 mod people;
+mod sending;
 mod suppressed;
 mod worker;

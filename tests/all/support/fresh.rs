@@ -18,6 +18,7 @@ pub struct Fresh {
     store: Arc<dyn Store>,
     second: Arc<dyn Store>,
     clear: Clear,
+    url: String,
 }
 
 /// Takes everything out of a store, behind its back.
@@ -32,13 +33,19 @@ impl Deref for Fresh {
 }
 
 impl Fresh {
-    /// A store, the same data opened again, and how to empty it.
-    pub fn new(store: Arc<dyn Store>, second: Arc<dyn Store>, clear: Clear) -> Self {
+    /// A store, the same data opened again, how to empty it, and how other processes are told of it.
+    pub fn new(store: Arc<dyn Store>, second: Arc<dyn Store>, clear: Clear, url: String) -> Self {
         Self {
             store,
             second,
             clear,
+            url,
         }
+    }
+
+    /// What the option `store` says where another process is to use it.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// The store, for those who keep it.
@@ -57,6 +64,7 @@ impl Fresh {
             store: self.second.clone(),
             second: self.store.clone(),
             clear: self.clear.clone(),
+            url: self.url.clone(),
         }
     }
 

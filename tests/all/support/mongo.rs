@@ -85,7 +85,7 @@ async fn on_fresh_database(
     // Where a fault only pretends that the primary changed, the driver waits for its next heartbeat.
     let url = format!("{url}{and}appName={name}&heartbeatFrequencyMS=500");
     let (store, second) = (open(&url, &options).await, open(&url, &options).await);
-    let fresh = Fresh::new(store, second, clear);
+    let fresh = Fresh::new(store, second, clear, url);
 
     let outcome = AssertUnwindSafe(test(fresh, client, name))
         .catch_unwind()

@@ -19,7 +19,8 @@ pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
         empty(&file);
         Box::pin(async {})
     });
-    test(Fresh::new(open().await, open().await, clear)).await;
+    let url = format!("sqlite:{}", path.display());
+    test(Fresh::new(open().await, open().await, clear, url)).await;
 }
 
 /// Drops the days and deletes the rows of all other tables.

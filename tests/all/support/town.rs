@@ -3,7 +3,8 @@
 //! The rule: the town begins on Saturday 19 April 2014 and everybody's weekly digest falls due on Mondays at 09:00 UTC.
 //! A worker that meets an error is dead; [`Town::process`] gives a new one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -11,8 +12,10 @@ use futures::future::BoxFuture;
 use tidings::app::App;
 use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
-use tidings::domain::{Address, Audience, Delivery, FollowKey, Object, ObjectId, User, UserId};
-use tidings::mail::{Certainty, Mailer, Message, Outcome};
+use tidings::domain::{
+    Address, Audience, Delivery, DeliveryId, FollowKey, Object, ObjectId, User, UserId,
+};
+use tidings::mail::{Answer, Certainty, Mailer, Message, Outcome};
 use tidings::services::Silent;
 use tidings::services::digest::Report;
 use tidings::services::notify::{Receipt, Request};
@@ -37,25 +40,80 @@ pub const PEOPLE: [&str; 4] = ["ada", "ben", "cem", "dee"];
 
 type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
-/// Remembers what it was given; says yes unless told otherwise.
-#[derive(Default)]
+/// Remembers what it was given; says yes unless told otherwise. Where [`Certainty::Repeat`], it takes a call once and says so again.
 pub struct Postbox {
-    safe: bool,
+    certainty: Certainty,
+    clock: Arc<ManualClock>,
     mails: Mutex<Vec<Message>>,
     answers: Mutex<VecDeque<Outcome>>,
     meanwhile: Mutex<Option<Meanwhile>>,
+    calls: Mutex<Vec<Call>>,
+    /// Calls that were taken, by reference.
+    taken: Mutex<HashMap<String, Vec<DeliveryId>>>,
+    /// How often it says nothing when it is asked.
+    pub silent: AtomicUsize,
+    /// How many mails a call holds.
+    pub per_call: AtomicUsize,
+    /// So many calls have to be under way before one is answered.
+    pub together: Mutex<Option<Arc<tokio::sync::Barrier>>>,
 }
+
+/// A call as the postbox saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    pub at: DateTime<Utc>,
+    pub reference: String,
+    pub deliveries: Vec<DeliveryId>,
+}
+
+/// An answer that is never seen, to a mail that was taken.
+pub fn lost() -> Outcome {
+    Outcome::Unknown {
+        reason: "no answer in 30 s".into(),
+    }
+}
+
+/// An answer that is never seen, to a mail that never arrived.
+pub fn cut_off() -> Outcome {
+    Outcome::Unknown {
+        reason: CUT_OFF.into(),
+    }
+}
+
+const CUT_OFF: &str = "cut off on the way";
 
 #[async_trait::async_trait]
 impl Mailer for Postbox {
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>> {
-        vec![(0..messages.len()).collect()]
+        let places: Vec<usize> = (0..messages.len()).collect();
+        let size = self.per_call.load(Ordering::Relaxed);
+        places.chunks(size).map(<[usize]>::to_vec).collect()
     }
 
-    async fn send(&self, _reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile().await;
+        }
+        let together = self.together.lock().unwrap().clone();
+        if let Some(together) = together {
+            together.wait().await;
+        }
+        let deliveries: Vec<_> = messages.iter().map(|mail| mail.delivery.clone()).collect();
+        self.calls.lock().unwrap().push(Call {
+            at: self.clock.now(),
+            reference: reference.into(),
+            deliveries: deliveries.clone(),
+        });
+        if let Some(before) = self.taken.lock().unwrap().get(reference) {
+            let said_again = |delivery: &DeliveryId| Outcome::Accepted {
+                provider_id: if *before == deliveries {
+                    format!("p:{delivery}")
+                } else {
+                    reference.to_owned()
+                },
+            };
+            return deliveries.iter().map(said_again).collect();
         }
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
@@ -63,8 +121,17 @@ impl Mailer for Postbox {
                 provider_id: format!("p:{}", message.delivery),
             };
             let outcome = self.answers.lock().unwrap().pop_front().unwrap_or(accepted);
-            if matches!(outcome, Outcome::Accepted { .. } | Outcome::Unknown { .. }) {
+            let is_taken = match &outcome {
+                Outcome::Accepted { .. } => true,
+                Outcome::Unknown { reason } => reason != CUT_OFF,
+                _ => false,
+            };
+            if is_taken {
                 self.mails.lock().unwrap().push(message.clone());
+                if matches!(self.certainty, Certainty::Repeat { .. }) {
+                    let mut taken = self.taken.lock().unwrap();
+                    taken.insert(reference.to_owned(), deliveries.clone());
+                }
             }
             outcomes.push(outcome);
         }
@@ -72,11 +139,27 @@ impl Mailer for Postbox {
     }
 
     fn certainty(&self) -> Certainty {
-        if self.safe {
-            Certainty::Repeat { within: None }
-        } else {
-            Certainty::Never
+        self.certainty
+    }
+
+    async fn ask(&self, _reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
+        let silent = self
+            .silent
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if silent.is_ok() {
+            let reason = "the search is down".to_owned();
+            return vec![Answer::Silent { reason }; deliveries.len()];
         }
+        let mails = self.mails.lock().unwrap();
+        let answer = |delivery: &DeliveryId| {
+            if mails.iter().any(|mail| mail.delivery == *delivery) {
+                let provider_id = format!("p:{delivery}");
+                Answer::Taken { provider_id }
+            } else {
+                Answer::NotTaken
+            }
+        };
+        deliveries.iter().map(answer).collect()
     }
 
     async fn check(&self) -> Result<String, String> {
@@ -99,8 +182,18 @@ pub struct Town {
 }
 
 impl Town {
-    /// A town whose postbox says whether sending twice is harmless.
+    /// A town whose postbox takes a call that is made again for the same one, or cannot tell.
     pub async fn found(fresh: &Fresh, safe: bool, config: &str) -> Self {
+        let certainty = if safe {
+            Certainty::Repeat { within: None }
+        } else {
+            Certainty::Never
+        };
+        Self::with(fresh, certainty, config).await
+    }
+
+    /// A town whose postbox is as certain as this.
+    pub async fn with(fresh: &Fresh, certainty: Certainty, config: &str) -> Self {
         let store = fresh.handle();
         let people = PEOPLE.map(|id| User {
             email: Address::new(format!("{id}@example.org")).ok(),
@@ -119,12 +212,21 @@ impl Town {
             .follow(&follows.map(|(what, who)| (key(what), user(who))))
             .await
             .unwrap();
+        let clock = Arc::new(ManualClock::at(saturday()));
         let town = Self {
             store,
-            clock: Arc::new(ManualClock::at(saturday())),
+            clock: clock.clone(),
             postbox: Arc::new(Postbox {
-                safe,
-                ..Postbox::default()
+                certainty,
+                clock,
+                mails: Mutex::default(),
+                answers: Mutex::default(),
+                meanwhile: Mutex::default(),
+                calls: Mutex::default(),
+                taken: Mutex::default(),
+                silent: AtomicUsize::new(0),
+                per_call: AtomicUsize::new(1_000),
+                together: Mutex::default(),
             }),
             config: Config::parse(&with_defaults(config)).unwrap(),
             processes: Mutex::new(0),
@@ -208,20 +310,17 @@ impl Town {
         self.postbox.mails.lock().unwrap().clone()
     }
 
-    /// Which works each person was told of, and how often. Where sending twice is harmless, a mail counts once.
+    /// All calls that were made, in order.
+    pub fn calls(&self) -> Vec<Call> {
+        self.postbox.calls.lock().unwrap().clone()
+    }
+
+    /// Which works each person was told of, and how often.
     pub fn told(&self) -> BTreeMap<(String, String), usize> {
-        let mut mails: Vec<_> = self
-            .mails()
-            .into_iter()
-            .map(|mail| (mail.delivery.to_string(), mail.filled().text))
-            .collect();
-        if self.postbox.safe {
-            mails.sort();
-            mails.dedup_by(|a, b| a.0 == b.0);
-        }
         let mut told = BTreeMap::new();
-        for (delivery, text) in mails {
-            let person = delivery.split(':').nth(1).unwrap().to_owned();
+        for mail in self.mails() {
+            let text = mail.filled().text;
+            let person = mail.delivery.as_str().split(':').nth(1).unwrap().to_owned();
             for work in WORKS
                 .iter()
                 .filter(|work| text.contains(&format!("Work {work}.")))

@@ -1,0 +1,178 @@
+//! When mails do not leave: a clear message, a state in the ledger, the right exit code, and nothing lost once it is mended.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::{Desk, Ran};
+use crate::mail::provider::{Dialect, Next, Provider};
+
+/// Somebody has something pending, and mails go this way.
+fn desk(mail: &str) -> Desk {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
+        .done();
+    send_by(&desk, mail);
+    desk
+}
+
+/// From now on mails go this way.
+fn send_by(desk: &Desk, mail: &str) {
+    let delivery = "[delivery]\nretry_after = \"1s\"\n";
+    desk.write("tidings.toml", &format!("{delivery}[mail]\n{mail}\n"));
+}
+
+/// Through somebody who speaks Resend at this address.
+fn resend(url: &str) -> String {
+    format!("provider = \"resend\"\nurl = {url:?}\nkey = \"re_1\"\nfrom = \"digest@art.example\"")
+}
+
+const OUTBOX: &str = "provider = \"outbox\"";
+
+/// What the ledger says of ada's and cem's mails.
+fn ledger(desk: &Desk) -> Vec<(String, String)> {
+    let rows = desk.run(&["deliveries", "--json"]).json();
+    let told = |row: &Value| {
+        let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        (text("state"), text("reason"))
+    };
+    rows.as_array().unwrap().iter().map(told).collect()
+}
+
+/// Whatever was wrong is mended: both get their mail, and once.
+fn mended(desk: &Desk, arguments: &[&str]) {
+    let mut all = vec!["digest", "--now"];
+    all.extend(arguments);
+    let ran = desk.run(&all);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("2 sent"), "{}", ran.out);
+    let told = ledger(desk);
+    assert!(told.iter().all(|(state, _)| state == "sent"), "{told:?}");
+    let again = desk.run(&["digest", "--now"]).done();
+    assert!(
+        again.contains("nobody has anything new") || again.contains("nobody due"),
+        "{again}"
+    );
+}
+
+#[test]
+fn a_provider_that_cannot_be_reached_leaves_mails_pending_with_the_reason() {
+    // A port that nobody listens on any more.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    let desk = desk(&resend(&url));
+
+    let ran = desk.run(&["digest", "--now", "--no-wait"]);
+
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.out.contains("2 due, 2 not settled yet"), "{}", ran.out);
+    assert!(ran.err.contains("note: 2 mails: "), "{}", ran.err);
+    let told = ledger(&desk);
+    assert_eq!(told.len(), 2);
+    for (state, reason) in told {
+        assert!(
+            state == "pending" && reason.contains("onnect"),
+            "{state}: {reason}"
+        );
+    }
+    send_by(&desk, OUTBOX);
+    mended(&desk, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_turned_away_pauses_everything_until_somebody_resumes() {
+    let provider = Provider::start(Dialect::Resend).await;
+    let fault =
+        r#"{"statusCode": 401, "name": "invalid_api_key", "message": "API key is invalid"}"#;
+    provider.then([Next::Answer(401, vec![], fault.into())]);
+    let desk = desk(&resend(&provider.url));
+
+    let ran = desk.run(&["digest", "--now"]);
+
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.out.contains("2 due, 2 not settled yet"), "{}", ran.out);
+    for expected in [
+        "API key is invalid",
+        "paused since",
+        "tidings digest --resume",
+    ] {
+        assert!(ran.err.contains(expected), "{expected} in {}", ran.err);
+    }
+    let told = ledger(&desk);
+    assert!(told.iter().all(|(state, _)| state == "pending"), "{told:?}");
+    let status = desk.run(&["status"]).done();
+    assert!(status.contains("paused since"), "{status}");
+    let paused = desk.run(&["status", "--json"]).json();
+    let reason = paused["paused"]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("API key is invalid"), "{reason}");
+    let worker = desk.run(&["worker", "--once"]);
+    assert_eq!(worker.code, 1);
+    assert!(
+        worker.err.contains("no mail leaves: paused since"),
+        "{}",
+        worker.err
+    );
+    assert_eq!(provider.requests().len(), 1, "nobody tries it again");
+
+    mended(&desk, &["--resume"]);
+    assert_eq!(provider.mails().len(), 2);
+}
+
+#[test]
+fn a_template_that_fails_is_named_and_its_mails_have_failed() {
+    let desk = desk("templates = \"own\"");
+    std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
+    desk.write("own/digest/subject.txt", "{{ 1 // 0 }}");
+
+    let ran = desk.run(&["digest", "--now"]);
+
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.out.contains("2 due, 2 failed"), "{}", ran.out);
+    assert!(ran.err.contains("subject.txt"), "{}", ran.err);
+    let told = ledger(&desk);
+    assert!(
+        told.iter()
+            .all(|(state, reason)| state == "failed" && reason.contains("subject.txt")),
+        "{told:?}"
+    );
+    // Their events are in no mail yet, and go into the next one.
+    let explained = desk.run(&["explain", "ada", "--json"]).json();
+    assert_eq!(explained["events"][0]["why"], "next_digest");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_outbox_that_is_full_leaves_mails_pending_and_no_half_of_one() {
+    let desk = desk(&format!("{OUTBOX}\ntemplates = \"own\""));
+    std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
+    // Mails of 4 MB, where no file may grow past 3: more than the database has.
+    let line = "x".repeat(400);
+    let long = format!("{{% for i in range(10000) %}}{line}\n{{% endfor %}}");
+    desk.write("own/digest/body.txt", &long);
+
+    let limited = "trap '' XFSZ; ulimit -f 3072; exec \"$0\" digest --now --no-wait";
+    let ran: Ran = std::process::Command::new("bash")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_tidings")])
+        .current_dir(desk.path())
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+        .into();
+
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains(": writing outbox/"), "{}", ran.err);
+    let told = ledger(&desk);
+    assert!(
+        told.iter()
+            .all(|(state, reason)| state == "pending" && reason.contains("writing")),
+        "{told:?}"
+    );
+    let left = std::fs::read_dir(desk.path().join("outbox"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 0, "no file is there in part");
+    mended(&desk, &[]);
+}

@@ -1,0 +1,200 @@
+//! The brake and the throttle: too many failures stop everything, for everybody; samples, and so many mails an hour.
+
+use chrono::TimeDelta;
+use tidings::clock::Clock;
+use tidings::mail::Outcome;
+use tidings::services::Silent;
+use tidings::services::deliver::Ended;
+use tidings::services::digest::{Report, Request};
+
+use crate::support::Fresh;
+use crate::support::town::{Town, monday, on_both_stores, to};
+
+on_both_stores! {
+    a_provider_that_refuses_everything_pauses_all_processes_until_somebody_resumes
+    too_large_a_share_of_failures_pauses_everything
+    few_failures_pause_nothing
+    a_provider_that_answers_nothing_is_left_alone_before_much_is_unknown
+    a_worker_sends_nothing_while_paused_and_says_so
+    a_sample_is_the_same_people_each_time
+    so_many_mails_an_hour_leave_over_all_processes
+}
+
+async fn run(town: &Town, request: Request) -> Report {
+    let request = Request {
+        patience: Some(TimeDelta::minutes(15)),
+        ..request
+    };
+    town.clock.set(town.clock.now().max(monday(0)));
+    let report = town.process().digests().run(&request, &Silent).await;
+    let report = report.unwrap();
+    assert_eq!(
+        report.mails.settled() + report.mails.deferred,
+        report.due + report.left_over - report.busy - report.held,
+        "everybody is accounted for: {report:?}"
+    );
+    report
+}
+
+fn reason(report: &Report) -> &str {
+    match &report.ended {
+        Some(Ended::Paused(pause)) => &pause.reason,
+        other => panic!("not paused: {other:?}"),
+    }
+}
+
+async fn a_provider_that_refuses_everything_pauses_all_processes_until_somebody_resumes(
+    fresh: Fresh,
+) {
+    let town = Town::found(&fresh, true, "delivery.chunk = 1\n").await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.answer([
+        Outcome::Accepted {
+            provider_id: "1".into(),
+        },
+        Outcome::Stop {
+            reason: "the key is revoked".into(),
+        },
+    ]);
+
+    let first = run(&town, Request::default()).await;
+    let meanwhile = run(&town, Request::default()).await;
+    let resumed = town.process().ledger().resume().await.unwrap().unwrap();
+    let last = run(&town, Request::default()).await;
+
+    assert_eq!(reason(&first), "the key is revoked");
+    assert_eq!(
+        (first.mails.sent, first.mails.deferred, first.held),
+        (1, 1, 1)
+    );
+    assert_eq!(reason(&meanwhile), "the key is revoked");
+    assert_eq!((meanwhile.mails.sent, meanwhile.held), (0, 1));
+    assert_eq!(resumed.at, monday(0));
+    assert_eq!((last.mails.sent, last.ended), (2, None));
+    assert!(town.told().values().all(|times| *times == 1));
+}
+
+fn refused() -> Outcome {
+    Outcome::Refused {
+        reason: "no such mailbox".into(),
+    }
+}
+
+fn accepted() -> Outcome {
+    Outcome::Accepted {
+        provider_id: "1".into(),
+    }
+}
+
+async fn too_large_a_share_of_failures_pauses_everything(fresh: Fresh) {
+    let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"49%\"\n";
+    let town = Town::found(&fresh, true, config).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.answer([accepted(), refused()]);
+
+    let report = run(&town, Request::default()).await;
+
+    assert_eq!(
+        reason(&report),
+        "1 of the last 2 mails failed, more than delivery.stop_share of 49%"
+    );
+    assert_eq!(
+        (report.mails.sent, report.mails.failed, report.held),
+        (1, 1, 1)
+    );
+}
+
+async fn few_failures_pause_nothing(fresh: Fresh) {
+    let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"50%\"\n";
+    let town = Town::found(&fresh, true, config).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.answer([accepted(), refused(), accepted()]);
+
+    let report = run(&town, Request::default()).await;
+
+    assert_eq!((report.mails.sent, report.mails.failed), (2, 1));
+    assert_eq!(report.ended, None);
+}
+
+async fn a_provider_that_answers_nothing_is_left_alone_before_much_is_unknown(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "delivery.chunk = 10\n").await;
+    let everybody: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
+    let record = |id: &String| tidings::domain::User {
+        email: tidings::domain::Address::new(format!("{id}@example.org")).ok(),
+        confirmed: true,
+        ..tidings::domain::User::new(crate::support::user(id))
+    };
+    let people: Vec<_> = everybody.iter().map(record).collect();
+    town.store.put_users(&people).await.unwrap();
+    let names: Vec<&str> = everybody.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    town.postbox
+        .per_call
+        .store(1, std::sync::atomic::Ordering::Relaxed);
+    town.answer((0..9).map(|_| crate::support::town::cut_off()));
+    town.clock.set(monday(0));
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!((report.mails.unknown, report.mails.deferred), (3, 6));
+}
+
+async fn a_worker_sends_nothing_while_paused_and_says_so(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.answer([Outcome::Stop {
+        reason: "suspended".into(),
+    }]);
+    run(&town, Request::default()).await;
+    let (worker, mut scanned) = (town.process().worker(), None);
+
+    let held = worker.round(&mut scanned, &Silent).await.unwrap();
+    let mails_while_paused = town.mails().len();
+    town.process().ledger().resume().await.unwrap();
+    let free = worker.round(&mut scanned, &Silent).await.unwrap();
+
+    assert_eq!(held.paused.unwrap().reason, "suspended");
+    assert!(held.digests.is_none() && mails_while_paused < 2);
+    assert_eq!(free.paused, None);
+    assert_eq!(town.mails().len(), 2);
+}
+
+async fn a_sample_is_the_same_people_each_time(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    let sample = Request {
+        sample: Some("70%".parse().unwrap()),
+        ..Request::default()
+    };
+
+    let first = run(&town, sample.clone()).await;
+    let again = run(&town, sample).await;
+    let all = run(&town, Request::default()).await;
+
+    assert_eq!(first.due + first.outside_sample, 3);
+    assert_eq!((first.due, town.told_to("ben").len()), (1, 1));
+    assert_eq!((again.due, again.outside_sample), (0, first.outside_sample));
+    assert_eq!(all.mails.sent, first.outside_sample);
+}
+
+async fn so_many_mails_an_hour_leave_over_all_processes(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "delivery.mails_per_hour = 60\n").await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.clock.set(monday(0));
+    let request = Request {
+        patience: Some(TimeDelta::minutes(15)),
+        ..Request::default()
+    };
+    let (one, two) = (town.process().digests(), town.process().digests());
+
+    let (one, two) =
+        futures::try_join!(one.run(&request, &Silent), two.run(&request, &Silent)).unwrap();
+
+    assert_eq!(town.mails().len(), 3, "{one:?} {two:?}");
+    let calls = town.calls();
+    // Both turn the one clock, a second at a time.
+    let minute = TimeDelta::seconds(55)..TimeDelta::seconds(75);
+    let gaps = calls.windows(2).map(|pair| pair[1].at - pair[0].at);
+    let odd: Vec<TimeDelta> = gaps.filter(|gap| !minute.contains(gap)).collect();
+    assert!(odd.is_empty(), "{odd:?} in {calls:?}");
+}

@@ -1,0 +1,374 @@
+//! The sender: every outcome becomes a state, what nobody saw is found out where that can be, and a run accounts for everybody.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tidings::app::App;
+use tidings::clock::Clock;
+use tidings::domain::delivery::Verdict;
+use tidings::domain::{Cadence, DeliveryState};
+use tidings::mail::{Certainty, Outcome};
+use tidings::services::Silent;
+use tidings::services::deliver::Ended;
+use tidings::services::digest::{Report, Request};
+
+use crate::support::Fresh;
+use crate::support::town::{Town, cut_off, lost, monday, on_both_stores, to};
+
+on_both_stores! {
+    a_run_waits_for_what_was_not_taken_and_accounts_for_everybody
+    nothing_is_sent_while_the_provider_wants_none
+    a_mail_that_is_never_taken_fails_after_so_many_attempts
+    a_run_gives_up_waiting_when_nothing_moves_and_says_who_waits
+    a_call_nobody_saw_the_end_of_is_made_again_as_it_was
+    a_call_is_not_made_again_after_its_time
+    who_unsubscribed_meanwhile_is_left_out_of_the_call_and_nobody_can_tell
+    who_was_left_out_is_sent_where_the_provider_took_the_call_before
+    what_the_provider_took_is_sent_without_sending_again
+    what_the_provider_never_heard_of_is_sent_again_once_that_can_be_believed
+    a_provider_that_says_nothing_leaves_it_unknown_in_the_end
+    at_least_once_sends_again_what_nobody_can_tell_of
+    a_dead_workers_call_is_resolved_as_a_whole
+    a_mail_that_waited_for_its_turn_is_checked_again
+    calls_are_under_way_at_the_same_time
+    an_unknown_mail_that_was_not_mailed_is_mailed_after_all
+    an_unknown_mail_that_was_mailed_is_sent
+}
+
+/// A run as `tidings digest` makes it.
+async fn run(town: &Town, app: &App) -> Report {
+    let request = Request {
+        patience: Some(TimeDelta::minutes(15)),
+        ..Request::default()
+    };
+    town.clock.set(town.clock.now().max(monday(0)));
+    let report = app.digests().run(&request, &Silent).await.unwrap();
+    let mails = &report.mails;
+    assert_eq!(
+        mails.settled() + mails.deferred,
+        report.due + report.left_over - report.busy - report.held,
+        "everybody is accounted for: {report:?}"
+    );
+    report
+}
+
+fn later(after: Option<u64>) -> Outcome {
+    Outcome::TryLater {
+        reason: "busy".into(),
+        after: after.map(Duration::from_secs),
+    }
+}
+
+async fn state(town: &Town, person: &str) -> DeliveryState {
+    town.deliveries_of(person).await[0].state
+}
+
+async fn a_run_waits_for_what_was_not_taken_and_accounts_for_everybody(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.answer([later(None), later(None)]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!(
+        (report.due, report.mails.sent, report.mails.deferred),
+        (3, 3, 0)
+    );
+    assert_eq!((report.ended, report.mails.reasons), (None, Vec::new()));
+    let waited = town.clock.now() - monday(0);
+    assert!(
+        waited >= TimeDelta::minutes(1) && waited < TimeDelta::minutes(3),
+        "{waited}"
+    );
+}
+
+async fn nothing_is_sent_while_the_provider_wants_none(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.postbox.per_call.store(1, Ordering::Relaxed);
+    town.answer([later(Some(600))]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!(report.mails.sent, 3);
+    let calls = town.calls();
+    let early = calls[1..]
+        .iter()
+        .filter(|call| call.at < calls[0].at + TimeDelta::minutes(10));
+    assert_eq!(early.count(), 0, "{calls:?}");
+}
+
+async fn a_mail_that_is_never_taken_fails_after_so_many_attempts(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "delivery.attempts = 3\n").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([later(None), later(None), later(None)]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.failed, town.calls().len()), (1, 3));
+    assert_eq!(
+        report.mails.reasons,
+        [("given up after 3 attempts: busy".to_owned(), 1)]
+    );
+    let references: std::collections::BTreeSet<_> = town
+        .calls()
+        .into_iter()
+        .map(|call| call.reference)
+        .collect();
+    assert_eq!(references.len(), 3, "each attempt is another call");
+}
+
+async fn a_run_gives_up_waiting_when_nothing_moves_and_says_who_waits(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.answer((0..100).map(|_| later(None)));
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!(
+        (report.ended, report.mails.settled()),
+        (Some(Ended::Patience), 0)
+    );
+    assert_eq!(report.mails.deferred + report.held, 3);
+    let waited = town.clock.now() - monday(0);
+    assert!(waited >= TimeDelta::minutes(15), "{waited}");
+    assert!(town.mails().is_empty());
+}
+
+async fn a_call_nobody_saw_the_end_of_is_made_again_as_it_was(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.answer([lost(), lost()]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, report.mails.unknown), (2, 0));
+    let calls = town.calls();
+    assert_eq!(calls.len(), 2);
+    assert_eq!(
+        (&calls[0].reference, &calls[0].deliveries),
+        (&calls[1].reference, &calls[1].deliveries)
+    );
+    assert_eq!(town.mails().len(), 2);
+    assert_eq!(town.deliveries_of("ada").await[0].attempts, 1);
+}
+
+async fn a_call_is_not_made_again_after_its_time(fresh: Fresh) {
+    let within = Some(Duration::from_secs(3_600));
+    let town = Town::with(&fresh, Certainty::Repeat { within }, "").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([cut_off()]);
+    town.digests_at(monday(0)).await;
+
+    town.clock.advance(TimeDelta::hours(2));
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.unknown, town.calls().len()), (1, 1));
+    assert_eq!(
+        town.deliveries_of("ada").await[0].reason.as_deref(),
+        Some("cut off on the way")
+    );
+}
+
+/// ada's and ben's mails leave in one call whose answer is lost; then ben wants none any more.
+async fn with_somebody_who_unsubscribes(town: &Town, outcome: Outcome) {
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.answer([outcome.clone(), outcome]);
+    let report = town.digests_at(monday(0)).await;
+    assert_eq!((report.mails.deferred, report.mails.settled()), (2, 0));
+    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never))
+        .await;
+    town.clock.advance(TimeDelta::minutes(1));
+}
+
+async fn who_unsubscribed_meanwhile_is_left_out_of_the_call_and_nobody_can_tell(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_somebody_who_unsubscribes(&town, cut_off()).await;
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, report.mails.unknown), (1, 1));
+    assert_eq!(town.mails().len(), 1, "ben gets none");
+    let row = town.deliveries_of("ben").await.remove(0);
+    assert_eq!(
+        row.reason.as_deref(),
+        Some(
+            "it may have been mailed before it was found that the person wants no digest any more"
+        )
+    );
+}
+
+async fn who_was_left_out_is_sent_where_the_provider_took_the_call_before(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_somebody_who_unsubscribes(&town, lost()).await;
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, report.mails.unknown), (2, 0));
+    assert_eq!(town.mails().len(), 2, "both were mailed the first time");
+}
+
+async fn what_the_provider_took_is_sent_without_sending_again(fresh: Fresh) {
+    let town = Town::with(&fresh, Certainty::Ask, "").await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.answer([lost(), lost()]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, town.calls().len()), (2, 1));
+    let row = town.deliveries_of("ada").await.remove(0);
+    assert_eq!(row.provider_id.unwrap(), format!("p:{}", row.id));
+    let waited = town.clock.now() - monday(0);
+    assert!(waited >= TimeDelta::minutes(2), "asked too soon: {waited}");
+}
+
+async fn what_the_provider_never_heard_of_is_sent_again_once_that_can_be_believed(fresh: Fresh) {
+    let town = Town::with(&fresh, Certainty::Ask, "").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([cut_off()]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, town.mails().len()), (1, 1));
+    let calls = town.calls();
+    assert_ne!(calls[0].reference, calls[1].reference);
+    assert!(
+        calls[1].at - calls[0].at >= TimeDelta::minutes(10),
+        "{calls:?}"
+    );
+}
+
+async fn a_provider_that_says_nothing_leaves_it_unknown_in_the_end(fresh: Fresh) {
+    let config = "delivery.resolve_within = \"10m\"\n";
+    let town = Town::with(&fresh, Certainty::Ask, config).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.postbox.silent.store(1_000, Ordering::Relaxed);
+    town.answer([lost()]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.unknown, town.calls().len()), (1, 1));
+    assert_eq!(report.mails.reasons, [("the search is down".to_owned(), 1)]);
+}
+
+async fn at_least_once_sends_again_what_nobody_can_tell_of(fresh: Fresh) {
+    let config = "delivery.guarantee = \"at-least-once\"\n";
+    let town = Town::with(&fresh, Certainty::Never, config).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([lost()]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, town.mails().len()), (1, 2));
+}
+
+async fn a_dead_workers_call_is_resolved_as_a_whole(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "delivery.chunk = 3\n").await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.answer([lost(), lost(), lost()]);
+    town.digests_at(monday(0)).await;
+    town.clock.advance(TimeDelta::minutes(6));
+
+    // Three workers, each of which can hold one row at most.
+    let (now, until) = (town.clock.now(), town.clock.now() + TimeDelta::minutes(5));
+    let mut claimed = Vec::new();
+    for worker in ["x", "y"] {
+        claimed.extend(town.store.claim(worker, now, until, 1).await.unwrap());
+    }
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!(
+        (claimed.len(), report.left_over, report.mails.sent),
+        (2, 3, 3)
+    );
+    let calls = town.calls();
+    assert_eq!((calls.len(), calls[1].deliveries.len()), (2, 3));
+    assert_eq!(calls[0].reference, calls[1].reference);
+}
+
+async fn a_mail_that_waited_for_its_turn_is_checked_again(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.happens(&["a2"], to(&["ben"])).await;
+    town.postbox.per_call.store(1, Ordering::Relaxed);
+    let (store, clock) = (town.store.clone(), town.clock.clone());
+    town.meanwhile(move || {
+        Box::pin(async move {
+            clock.advance(TimeDelta::minutes(1));
+            let withdrawn = tidings::domain::Object {
+                notifiable: false,
+                ..tidings::domain::Object::bare("a2".parse().unwrap())
+            };
+            store.put_objects(&[withdrawn]).await.unwrap();
+        })
+    });
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, report.mails.canceled), (1, 1));
+    assert!(town.told_to("ben").is_empty());
+}
+
+async fn calls_are_under_way_at_the_same_time(fresh: Fresh) {
+    let config = "delivery.chunk = 100\ndelivery.in_flight = 3\n";
+    let town = Town::found(&fresh, false, config).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.postbox.per_call.store(1, Ordering::Relaxed);
+    // None of the three is answered before all are under way.
+    *town.postbox.together.lock().unwrap() = Some(Arc::new(tokio::sync::Barrier::new(3)));
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, town.mails().len()), (3, 3));
+}
+
+/// ada's mail is unknown, and another one was sent since.
+async fn with_an_unknown_mail(town: &Town) -> tidings::domain::DeliveryId {
+    town.clock.set(monday(0) - TimeDelta::hours(1));
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([cut_off()]);
+    assert_eq!(town.digests_at(monday(0)).await.mails.unknown, 1);
+    town.happens(&["a2"], to(&["ada"])).await;
+    let next: DateTime<Utc> = monday(0) + TimeDelta::days(1);
+    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily))
+        .await;
+    assert_eq!(town.digests_at(next).await.mails.sent, 1);
+    assert_eq!(town.told_to("ada"), ["a2"]);
+    let rows = town.deliveries_of("ada").await;
+    let unknown = rows.iter().find(|row| row.state == DeliveryState::Unknown);
+    unknown.unwrap().id.clone()
+}
+
+async fn an_unknown_mail_that_was_not_mailed_is_mailed_after_all(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    let unknown = with_an_unknown_mail(&town).await;
+
+    let app = town.process();
+    app.ledger()
+        .settle(&unknown, Verdict::NotSent)
+        .await
+        .unwrap();
+    let report = run(&town, &app).await;
+    let again = app.ledger().settle(&unknown, Verdict::NotSent).await;
+
+    assert_eq!((report.left_over, report.mails.sent), (1, 1));
+    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+    assert!(town.told().values().all(|times| *times == 1));
+    let refused = again.unwrap_err().to_string();
+    assert!(refused.ends_with(" is sent, not unknown"), "{refused}");
+}
+
+async fn an_unknown_mail_that_was_mailed_is_sent(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    let unknown = with_an_unknown_mail(&town).await;
+
+    let app = town.process();
+    app.ledger().settle(&unknown, Verdict::Sent).await.unwrap();
+    let report = run(&town, &app).await;
+
+    assert_eq!(report.mails.settled(), 0);
+    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
+}
