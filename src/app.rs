@@ -253,6 +253,11 @@ impl App {
         }
     }
 
+    /// Whether mails leave for people and carry nothing to stop them by.
+    pub fn lacks_links(&self) -> bool {
+        self.links.public_url.is_none() && self.outbox().is_none()
+    }
+
     /// The links of mails.
     pub fn links(&self) -> &Links {
         &self.links

@@ -117,6 +117,11 @@ impl Args {
             ))?;
         }
         reasons(&report.mails, screen)?;
+        if report.due > 0 && app.lacks_links() {
+            screen.warning(
+                "these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam",
+            )?;
+        }
         if let Some(ended) = &report.ended {
             screen.warning(why_ended(ended))?;
         }

@@ -34,6 +34,8 @@ struct Answer<'a> {
     email: Option<String>,
     unmailable: Option<&'a str>,
     suppression: Option<Suppressed<'a>>,
+    /// When they unsubscribed from everything.
+    unsubscribed: Option<DateTime<Utc>>,
     digest: Option<Digest>,
     events: Vec<Event<'a>>,
     full_days: Vec<String>,
@@ -98,6 +100,7 @@ impl<'a> From<&'a Explanation> for Answer<'a> {
                 source: &one.source,
                 detail: one.detail.as_deref(),
             }),
+            unsubscribed: record.and_then(|user| user.unsubscribed),
             digest: e.schedule.map(|schedule| Digest {
                 cadence: schedule.cadence,
                 weekday: schedule.weekday.to_string().to_lowercase(),
@@ -193,6 +196,12 @@ fn person(explained: &Explanation, screen: &mut Screen) -> anyhow::Result<()> {
     screen.line(head)?;
     if let Some(schedule) = &explained.schedule {
         screen.line(format!("  digest  {}", when(schedule, explained.next_due)))?;
+    }
+    let record = explained.record.as_ref();
+    if let Some(when) = record.and_then(|user| user.unsubscribed) {
+        let when = words::minute(when);
+        let line = format!("unsubscribed from everything on {when} UTC");
+        screen.line(format!("  {}", screen.ink(Ink::Warning, line)))?;
     }
     if let Some(why) = &explained.unmailable {
         screen.line(format!(

@@ -12,10 +12,11 @@ use super::{Deliver, Spread, settlement};
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{Digest, assemble, wanted};
 use crate::domain::{Cadence, Delivery, DeliveryState, PersonStacks, User, UserId, Window};
-use crate::mail::{Content, Message};
+use crate::mail::{Content, Message, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
 use crate::render::{DigestMail, Links};
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
+use crate::services::links::Maker;
 use crate::services::suppressions::Suppressed;
 use crate::store::People;
 
@@ -89,6 +90,7 @@ impl Deliver {
             .load(pending.iter().flatten().map(|pending| pending.event))
             .await?;
 
+        let maker = self.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
         for ((row, person), pending) in rows.iter().zip(&people).zip(&pending) {
             if room == Room::Bounded && contents.bytes >= BYTES {
@@ -112,7 +114,7 @@ impl Deliver {
                 built.settlements.push(canceled);
                 continue;
             };
-            match self.render(row, user, &digest, at, &mut contents) {
+            match self.render(row, user, &digest, maker.as_ref(), at, &mut contents) {
                 Ok(message) => built.mails.push(Mail {
                     row: row.clone(),
                     items: digest.total as u32,
@@ -180,6 +182,7 @@ impl Deliver {
         row: &Delivery,
         user: &User,
         digest: &Digest,
+        maker: Option<&Maker<'_>>,
         at: DateTime<Utc>,
         contents: &mut Contents,
     ) -> std::result::Result<Message, String> {
@@ -194,7 +197,13 @@ impl Deliver {
             period: &row.period,
             at,
             tz: user.schedule(&self.settings.schedule).tz,
-            links: Links::default(),
+            links: match maker {
+                Some(_) => Links {
+                    unsubscribe: Some(UNSUBSCRIBE_PLACE.into()),
+                    preferences: Some(PREFERENCES_PLACE.into()),
+                },
+                None => Links::default(),
+            },
         };
         let rendered = self
             .renderer
@@ -209,9 +218,17 @@ impl Deliver {
                 html: rendered.html,
                 text: rendered.text,
             }),
-            personal: None,
-            further: Vec::new(),
+            // Of the row's moment, so that the links are the same however often it is built.
+            personal: maker.map(|maker| maker.personal(&row.user, row.created)),
+            further: self.feedback_id(row).into_iter().collect(),
             at,
         })
+    }
+
+    /// What Gmail counts spam reports under: the run, the kind of mail, and whose it is. Nothing in it names a person.
+    fn feedback_id(&self, row: &Delivery) -> Option<(String, String)> {
+        let sender = self.feedback_id.as_ref()?;
+        let id = format!("{}:{}:digest:{sender}", row.period, row.cadence);
+        Some(("Feedback-ID".into(), id))
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
-use super::{Api, KEY, answer};
-use crate::support::town::Town;
+use super::{Api, KEY, answer, pages};
+use crate::support::town::{Town, saturday};
 use crate::support::{FailingStore, Fault, Fresh, Then};
 
 on_sqlite! {
@@ -46,8 +46,11 @@ const PERSON: &str = "who.is.this@private.example";
 
 async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
     let log = LazyLock::force(&LOG);
-    let config = "server.listen = \"127.0.0.1:0\"\nhooks.postmark_user = \"hook\"\nhooks.postmark_password = \"p\"";
-    let town = Town::found(&fresh, true, config).await;
+    let config = format!(
+        "hooks.postmark_user = \"hook\"\nhooks.postmark_password = \"p\"\n{}",
+        pages::config()
+    );
+    let town = Town::found(&fresh, true, &config).await;
     let down = FailingStore::new(town.store.clone(), 3, Fault::Refused, Then::StaysDown);
     let api = Api::with_store(town, &(down as _));
     let (user, feed) = (
@@ -61,6 +64,12 @@ async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
         async { answer(request).await.status }
     };
     let listed = format!("/v1/suppressions/{PERSON}");
+    let link = pages::path(&api, PERSON, saturday()).await;
+    let page = |method: &str, path: String| {
+        let request = api.anonymous(method, &path);
+        let request = request.form(&[("List-Unsubscribe", "One-Click")]);
+        async { request.send().await.unwrap().status().as_u16() }
+    };
     let record = json!({"email": PERSON, "name": PERSON, "confirmed": true});
 
     let statuses = [
@@ -80,11 +89,16 @@ async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
         hook(PERSON).await,
         hook("p").await,
         api.get(&listed).await.status,
+        page("GET", format!("{link}x")).await,
+        page("POST", link.clone()).await,
+        page("GET", format!("{link}/preferences")).await,
     ];
 
     assert_eq!(
         statuses,
-        [204, 400, 400, 401, 404, 200, 503, 503, 401, 503, 503]
+        [
+            204, 400, 400, 401, 404, 200, 503, 503, 401, 503, 503, 404, 503, 503
+        ]
     );
     let told = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(
@@ -96,7 +110,13 @@ async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
         "{told}"
     );
     assert!(told.contains("status=400 code=\"invalid_body\""), "{told}");
-    for secret in ["who.is", "private", KEY] {
+    assert!(told.contains("route=\"/u/{token}\" status=503"), "{told}");
+    assert!(
+        told.contains("calling users: the test wanted it to fail"),
+        "{told}"
+    );
+    let token = link.trim_start_matches("/u/");
+    for secret in ["who.is", "private", KEY, token, &token[..20]] {
         let line = told.lines().find(|line| line.contains(secret));
         assert_eq!(line, None, "{secret} is in the log");
     }

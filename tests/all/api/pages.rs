@@ -50,14 +50,14 @@ async fn api(fresh: &Fresh) -> Api {
     Api::of(Town::found(fresh, true, &config()).await)
 }
 
-fn config() -> String {
+pub fn config() -> String {
     format!(
         "server.listen = \"127.0.0.1:0\"\nserver.public_url = \"{PUBLIC}\"\nserver.link_secret = \"{SECRET}\"\n{TYPES}"
     )
 }
 
 /// The path of somebody's link in a mail of that moment.
-async fn path(api: &Api, id: &str, begun: DateTime<Utc>) -> String {
+pub async fn path(api: &Api, id: &str, begun: DateTime<Utc>) -> String {
     let links = Links::new(
         api.town.store.clone(),
         Some(PUBLIC.into()),

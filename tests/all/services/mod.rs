@@ -6,6 +6,7 @@ mod digest;
 mod explain;
 mod fanout;
 mod import;
+mod links;
 mod old_writers;
 mod people;
 mod sending;

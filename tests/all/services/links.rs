@@ -1,0 +1,128 @@
+//! P7 in the mails themselves: each carries its person's own links, and says the same however often it is built.
+
+use chrono::TimeDelta;
+use tidings::clock::Clock;
+use tidings::domain::DeliveryState;
+use tidings::mail::Outcome;
+use tidings::render::MAX_BYTES;
+use tidings::services::links::Links;
+
+use crate::support::town::{Town, followers_of, monday, on_both_stores, to};
+use crate::support::{Fresh, user};
+
+on_both_stores! {
+    a_mail_carries_its_persons_own_links
+    a_mail_that_is_built_again_has_the_same_links
+    who_unsubscribes_while_the_mail_waits_gets_none
+    without_a_public_address_mails_carry_no_links
+}
+
+const PUBLIC: &str = "server.public_url = \"https://news.example.org\"\n";
+
+async fn a_mail_carries_its_persons_own_links(fresh: Fresh) {
+    let town = Town::found(&fresh, true, PUBLIC).await;
+    town.happens(&["a1"], followers_of("artist:1")).await;
+
+    town.digests_at(monday(0)).await;
+
+    let mails = town.mails();
+    let tokens: Vec<String> = mails
+        .iter()
+        .map(|mail| mail.personal.as_ref().unwrap().unsubscribe.clone())
+        .collect();
+    assert!(tokens.len() == 2 && tokens[0] != tokens[1]);
+    for (mail, link) in mails.iter().zip(&tokens) {
+        let token = link.strip_prefix("https://news.example.org/u/").unwrap();
+        let opened = town.process().links().open(token, town.clock.now()).await;
+        let person = mail.delivery.as_str().split(':').nth(1).unwrap();
+        assert_eq!(opened.unwrap(), Ok(user(person)));
+        let filled = mail.filled();
+        for body in [&filled.html, &filled.text] {
+            assert!(body.contains(link.as_str()) && body.contains(&format!("{link}/preferences")));
+            assert!(!body.contains(".invalid") && body.len() < MAX_BYTES);
+        }
+        let headers = mail.headers();
+        let header = |name: &str| {
+            let found = headers.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(
+            header("List-Unsubscribe"),
+            Some(format!("<{link}>").as_str())
+        );
+        assert_eq!(
+            header("List-Unsubscribe-Post"),
+            Some("List-Unsubscribe=One-Click")
+        );
+        assert_eq!(
+            header("Feedback-ID"),
+            Some("2014-W17:weekly:digest:tidings")
+        );
+    }
+}
+
+async fn a_mail_that_is_built_again_has_the_same_links(fresh: Fresh) {
+    let town = Town::found(&fresh, true, PUBLIC).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([Outcome::TryLater {
+        reason: "busy".into(),
+        after: None,
+    }]);
+    town.digests_at(monday(0)).await;
+    let row = town.deliveries_of("ada").await.remove(0);
+
+    town.digests_at(monday(0) + TimeDelta::days(1)).await;
+
+    let secret = fresh.note("link_secret").await.unwrap();
+    let links = Links::new(
+        fresh.handle(),
+        Some("https://news.example.org".into()),
+        secret,
+    );
+    let first = links
+        .maker()
+        .await
+        .unwrap()
+        .unwrap()
+        .personal(&user("ada"), row.created);
+    assert!(town.mails()[0].personal == Some(first));
+}
+
+async fn who_unsubscribes_while_the_mail_waits_gets_none(fresh: Fresh) {
+    let town = Town::found(&fresh, true, PUBLIC).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([Outcome::TryLater {
+        reason: "busy".into(),
+        after: None,
+    }]);
+    town.digests_at(monday(0)).await;
+    town.process()
+        .people()
+        .unsubscribe(&user("ada"))
+        .await
+        .unwrap();
+
+    let report = town.digests_at(monday(0) + TimeDelta::days(1)).await;
+
+    assert_eq!((report.mails.canceled, report.mails.sent), (1, 0));
+    let row = town.deliveries_of("ada").await.remove(0);
+    assert_eq!(row.state, DeliveryState::Canceled);
+    assert_eq!(row.reason.as_deref(), Some("the person is unsubscribed"));
+    assert!(town.mails().is_empty());
+}
+
+async fn without_a_public_address_mails_carry_no_links(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "site.feedback_id = \"\"").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    let mail = town.mails().remove(0);
+    assert!(mail.personal.is_none() && mail.headers().is_empty());
+    let text = mail.filled().text;
+    assert!(
+        !text.contains("Unsubscribe") && !text.contains(".invalid"),
+        "{text}"
+    );
+    assert_eq!(fresh.note("link_secret").await.unwrap(), None);
+}
