@@ -67,7 +67,9 @@ async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
     let link = pages::path(&api, PERSON, saturday()).await;
     let page = |method: &str, path: String| {
         let request = api.anonymous(method, &path);
-        let request = request.form(&[("List-Unsubscribe", "One-Click")]);
+        let request = request
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body("List-Unsubscribe=One-Click");
         async { request.send().await.unwrap().status().as_u16() }
     };
     let record = json!({"email": PERSON, "name": PERSON, "confirmed": true});

@@ -145,7 +145,7 @@ impl Mailer for Postbox {
     async fn ask(&self, _reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
         let silent = self
             .silent
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         if silent.is_ok() {
             let reason = "the search is down".to_owned();
             return vec![Answer::Silent { reason }; deliveries.len()];
