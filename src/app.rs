@@ -15,7 +15,7 @@ use crate::config::{Config, StoreUrl};
 use crate::domain::{ModelName, Policies};
 use crate::mail::Mailer;
 use crate::mail::hooks::Keys;
-use crate::render::{Pages, Renderer, Site};
+use crate::render::{self, Pages, Renderer, Site};
 use crate::services::archive::Archive;
 use crate::services::deliver::{self, Deliver, Traffic};
 use crate::services::digest::Digests;
@@ -57,18 +57,37 @@ pub struct App {
     traffic: Arc<Traffic>,
 }
 
+/// What mails and pages are made by.
+struct Look {
+    pages: Arc<Pages>,
+    renderer: Arc<Renderer>,
+}
+
+impl Look {
+    fn of(config: &Config) -> Result<Self, render::Error> {
+        let site = Site {
+            name: config.site.name.clone(),
+            url: config.site.url.clone(),
+            postal_address: config.site.postal_address.clone(),
+            accent: config.site.accent.clone(),
+        };
+        Ok(Self {
+            pages: Arc::new(Pages::new(&site, config.mail.templates.clone())?),
+            renderer: Arc::new(Renderer::new(site, config.mail.templates.clone())?),
+        })
+    }
+}
+
 impl App {
     /// Opens the configured store and mailer on this machine's clock.
     pub async fn open(config: Config) -> anyhow::Result<Self> {
-        let store = open_store(&config).await?;
+        // Whatever may be wrong with the configuration comes first: then nothing was changed.
         let mailer = mailer(&config)?;
-        Self::assemble(
-            config,
-            store,
-            mailer,
-            Arc::new(SystemClock),
-            Arc::new(Ids::random()),
-        )
+        let look = Look::of(&config)?;
+        let opening = format!("opening {:?}", config.store);
+        let store = open_store(&config).await.context(opening)?;
+        let (clock, ids) = (Arc::new(SystemClock), Arc::new(Ids::random()));
+        Ok(Self::of(config, store, mailer, look, clock, ids))
     }
 
     /// Puts given parts together.
@@ -78,33 +97,37 @@ impl App {
         mailer: Arc<dyn Mailer>,
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
-    ) -> anyhow::Result<Self> {
-        let site = Site {
-            name: config.site.name.clone(),
-            url: config.site.url.clone(),
-            postal_address: config.site.postal_address.clone(),
-            accent: config.site.accent.clone(),
-        };
-        let pages = Arc::new(Pages::new(&site, config.mail.templates.clone())?);
-        let renderer = Arc::new(Renderer::new(site, config.mail.templates.clone())?);
+    ) -> Result<Self, render::Error> {
+        let look = Look::of(&config)?;
+        Ok(Self::of(config, store, mailer, look, clock, ids))
+    }
+
+    fn of(
+        config: Config,
+        store: Arc<dyn Store>,
+        mailer: Arc<dyn Mailer>,
+        look: Look,
+        clock: Arc<dyn Clock>,
+        ids: Arc<Ids>,
+    ) -> Self {
         let policies = Arc::new(config.policies.clone());
         let owner = ids.owner();
         let server = &config.server;
         let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
         let links = Arc::new(Links::new(store.clone(), public_url, secret));
-        Ok(Self {
+        Self {
             config: Arc::new(config),
             store,
             clock,
             ids,
             policies,
             mailer,
-            renderer,
+            renderer: look.renderer,
             links,
-            pages,
+            pages: look.pages,
             owner,
             traffic: Arc::default(),
-        })
+        }
     }
 
     /// The folder mails are written to, if that is what becomes of them.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use crate::config::Problems;
 use crate::domain::Invalid;
-use crate::{services, store};
+use crate::{render, services, store};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +71,7 @@ pub fn of_failure(failure: &anyhow::Error) -> Exit {
         cause.is::<Usage>()
             || cause.is::<Problems>()
             || cause.is::<Invalid>()
+            || cause.is::<render::Error>()
             || matches!(
                 cause.downcast_ref(),
                 Some(services::Error::Invalid(_) | services::Error::Conflict(_))

@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 
-use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use crate::app::App;
@@ -176,6 +175,5 @@ async fn open(config: Config) -> anyhow::Result<App> {
                 .into(),
         );
     }
-    let store = format!("opening {:?}", config.store);
-    App::open(config).await.context(store)
+    App::open(config).await
 }

@@ -88,7 +88,7 @@ pub struct Report {
     pub held: u64,
     /// People who are due and not in the sample.
     pub outside_sample: u64,
-    /// Mails that an earlier run left, and this one took up.
+    /// Mails that an earlier run left, and this one took up or waited for.
     pub left_over: u64,
     /// What became of the mails, these and those that an earlier run left:
     /// sent + failed + canceled + unknown + deferred = due − busy − held + left over.
@@ -150,7 +150,14 @@ impl Digests {
         while let Some(people) = chunks.next().await {
             let people = people?;
             let due = self
-                .find(request, at, &people, &mut catalogue, &mut report)
+                .find(
+                    request,
+                    at,
+                    &people,
+                    &mut catalogue,
+                    &mut report,
+                    &mut account,
+                )
                 .await?;
             if request.effect == Effect::Send && !due.is_empty() {
                 let spread = if people.len() > due.len() * SPARSE || request.users.is_some() {
@@ -189,6 +196,7 @@ impl Digests {
         people: &'a [PersonStacks],
         catalogue: &mut Catalogue,
         report: &mut Report,
+        account: &mut Account,
     ) -> Result<Vec<DuePerson<'a>>> {
         report.people += people.len() as u64;
         let open: Vec<&PersonStacks> = people
@@ -203,10 +211,10 @@ impl Digests {
         for (stacks, user) in open.iter().zip(&users) {
             due.extend(self.due(request, at, stacks, user.as_ref(), &suppressed, report));
         }
-        let due = self.unmailed(due, report).await?;
+        let due = self.unmailed(request, due, report, account).await?;
         let due = self.applicable(due, catalogue, report).await?;
         let room = request.limit.map_or(usize::MAX, |limit| {
-            limit.saturating_sub(report.due) as usize
+            limit.saturating_sub(report.due - report.busy) as usize
         });
         report.limited = due.len() > room;
         let due: Vec<_> = due.into_iter().take(room).collect();
@@ -317,19 +325,32 @@ impl Digests {
         })
     }
 
-    /// Leaves out whoever has a row for this period.
+    /// Leaves out whoever has a row for this period. A mail that only waits is waited for, as if this run had begun it.
     async fn unmailed<'a>(
         &self,
+        request: &Request,
         due: Vec<DuePerson<'a>>,
         report: &mut Report,
+        account: &mut Account,
     ) -> Result<Vec<DuePerson<'a>>> {
         let ids: Vec<_> = due.iter().map(|person| person.id.clone()).collect();
-        let known = self.deliver.deliveries.known(&ids).await?;
-        report.mailed_already += known.iter().filter(|known| **known).count() as u64;
+        let rows = self.deliver.deliveries.deliveries(&ids).await?;
+        for row in rows.iter().flatten() {
+            if row.state.settled() {
+                report.mailed_already += 1;
+            } else if row.lease.is_none() && request.effect == Effect::Send {
+                let begun = account.begun();
+                account.take_up(std::slice::from_ref(row));
+                report.left_over += account.begun() - begun;
+            } else {
+                report.due += 1;
+                report.busy += 1;
+            }
+        }
         Ok(due
             .into_iter()
-            .zip(known)
-            .filter_map(|(person, known)| (!known).then_some(person))
+            .zip(rows)
+            .filter_map(|(person, row)| row.is_none().then_some(person))
             .collect())
     }
 

@@ -332,9 +332,6 @@ pub trait Deliveries: Send + Sync {
     /// A person's deliveries, newest first, at most `limit`.
     async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>>;
 
-    /// Which of these ids have a row; in the order asked.
-    async fn known(&self, ids: &[DeliveryId]) -> Result<Vec<bool>>;
-
     /// How many rows there are of each state.
     async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>>;
 }

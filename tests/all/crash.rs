@@ -129,7 +129,7 @@ impl<'a> Stage<'a> {
         let file = folder.path().join("tidings.toml");
         let text = format!(
             "store = {:?}\n\
-             [mail]\nprovider = {name:?}\nurl = {:?}\nkey = \"k\"\nper_call = 4\n\
+             [mail]\nfrom = \"digest@art.example\"\nprovider = {name:?}\nurl = {:?}\nkey = \"k\"\nper_call = 4\n\
              calls_per_second = 1000\ntimeout = \"5s\"\n\
              [fanout]\npage = 100\nmerge = 2\nlease = \"5s\"\n\
              [delivery]\nchunk = 10\nlease = \"10s\"\n\

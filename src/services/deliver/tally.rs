@@ -120,7 +120,7 @@ impl Account {
 
     /// These were taken in hand, perhaps not for the first time. Of those that somebody else has settled, only what was waited
     /// for is news.
-    pub(super) fn take_up(&mut self, rows: &[Delivery]) {
+    pub fn take_up(&mut self, rows: &[Delivery]) {
         for row in rows {
             if row.state.settled() {
                 self.found(row);

@@ -4,7 +4,7 @@
 //! open. Every change of state is a conditional write that leaves its token ([`super::leases`]), so
 //! a change that was done is never done or denied a second time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
@@ -274,20 +274,6 @@ impl Deliveries for Mongo {
         let filter = doc! {"user": user.as_str()};
         self.newest("reading a person's deliveries", filter, limit)
             .await
-    }
-
-    async fn known(&self, ids: &[DeliveryId]) -> Result<Vec<bool>> {
-        let names: Vec<&str> = ids.iter().map(DeliveryId::as_str).collect();
-        let filter = doc! {"_id": {"$in": names}};
-        let options = FindOptions::builder().projection(doc! {"_id": 1}).build();
-        let found = self
-            .find_all("looking deliveries up", DELIVERIES, &filter, options)
-            .await?;
-        let known: HashSet<&str> = found
-            .iter()
-            .filter_map(|row| row.get_str("_id").ok())
-            .collect();
-        Ok(ids.iter().map(|id| known.contains(id.as_str())).collect())
     }
 
     async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>> {

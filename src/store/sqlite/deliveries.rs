@@ -251,21 +251,6 @@ impl Deliveries for Sqlite {
             .await
     }
 
-    async fn known(&self, ids: &[DeliveryId]) -> Result<Vec<bool>> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let ids = ids.to_vec();
-        let look = move |transaction: &Transaction<'_>| {
-            let mut statement =
-                transaction.prepare_cached("SELECT 1 FROM deliveries WHERE id = ?1")?;
-            ids.iter()
-                .map(|id| Ok(statement.exists([id.as_str()])?))
-                .collect()
-        };
-        self.connections.read("looking for deliveries", look).await
-    }
-
     async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>> {
         let count = |transaction: &Transaction<'_>| {
             let count = |state: DeliveryState| {

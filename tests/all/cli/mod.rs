@@ -44,22 +44,27 @@ impl Desk {
     /// With ada (confirmed, weekly), ben (unconfirmed) and cem (confirmed, daily), who follow `artist:1`.
     fn with_people() -> Self {
         let desk = Self::new();
-        desk.write(
+        desk.fill();
+        desk
+    }
+
+    /// These three come to the configured store.
+    fn fill(&self) {
+        self.write(
             "users",
             r#"{"id": "ada", "email": "ada@example.org", "confirmed": true, "loc": [-9.14, 38.72]}
                {"id": "ben", "email": "ben@example.org"}
                {"id": "cem", "email": "cem@example.org", "confirmed": true, "digest": {"cadence": "daily"}}"#,
         );
-        desk.write(
+        self.write(
             "follows",
             r#"{"user": "ada", "key": "artist:1"}
                {"user": "ben", "key": "artist:1"}
                {"user": "cem", "key": "artist:1"}"#,
         );
         for what in ["users", "follows"] {
-            desk.run(&["import", what, what]).done();
+            self.run(&["import", what, what]).done();
         }
-        desk
     }
 
     fn path(&self) -> &Path {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Desk, Ran};
 use crate::mail::provider::{Dialect, Next, Provider};
+use crate::support::{Fresh, mongo};
 
 /// Somebody has something pending, and mails go this way.
 fn desk(mail: &str) -> Desk {
@@ -120,38 +121,69 @@ async fn a_key_that_is_turned_away_pauses_everything_until_somebody_resumes() {
 }
 
 #[test]
-fn a_template_that_fails_is_named_and_its_mails_have_failed() {
+fn a_template_that_fails_whatever_it_is_given_is_refused_before_anything_is_done() {
     let desk = desk("templates = \"own\"");
     std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
-    desk.write("own/digest/subject.txt", "{{ 1 // 0 }}");
+    desk.write("own/digest/subject.txt", "two lines\n{{ 1 // 0 }}");
 
     let ran = desk.run(&["digest", "--now"]);
 
-    assert_eq!(ran.code, 1, "{}", ran.out);
-    assert!(ran.out.contains("2 due, 2 failed"), "{}", ran.out);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    let told = "error: own/digest/subject.txt, line 2: ";
+    assert!(ran.err.starts_with(told), "{}", ran.err);
+    send_by(&desk, OUTBOX);
+    assert!(ledger(&desk).is_empty());
+    mended(&desk, &[]);
+}
+
+#[test]
+fn a_template_that_fails_for_some_is_named_and_their_mails_have_failed() {
+    let desk = desk("templates = \"own\"");
+    std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
+    desk.write(
+        "own/digest/subject.txt",
+        "{% if user.name == \"Cem\" %}{{ 1 // 0 }}{% endif %}News",
+    );
+    desk.write(
+        "cem",
+        r#"{"id": "cem", "email": "cem@example.org", "name": "Cem", "confirmed": true}"#,
+    );
+    desk.run(&["import", "users", "cem"]).done();
+
+    let ran = desk.run(&["digest", "--now"]);
+
+    assert_eq!(ran.code, 3, "{}", ran.out);
+    assert!(ran.out.contains("2 due, 1 sent"), "{}", ran.out);
+    assert!(ran.out.contains("1 failed"), "{}", ran.out);
     assert!(ran.err.contains("subject.txt"), "{}", ran.err);
     let told = ledger(&desk);
-    assert!(
-        told.iter()
-            .all(|(state, reason)| state == "failed" && reason.contains("subject.txt")),
-        "{told:?}"
-    );
-    // Their events are in no mail yet, and go into the next one.
-    let explained = desk.run(&["explain", "ada", "--json"]).json();
+    let failed = told
+        .iter()
+        .filter(|(state, reason)| state == "failed" && reason.contains("subject.txt"));
+    assert_eq!((told.len(), failed.count()), (2, 1), "{told:?}");
+    // His event is in no mail yet, and goes into the next one.
+    let explained = desk.run(&["explain", "cem", "--json"]).json();
     assert_eq!(explained["events"][0]["why"], "next_digest");
 }
 
+/// The store is elsewhere: else it would not fit on that disk either.
 #[cfg(unix)]
-#[test]
-fn an_outbox_that_is_full_leaves_mails_pending_and_no_half_of_one() {
-    let desk = desk(&format!("{OUTBOX}\ntemplates = \"own\""));
-    std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
-    // Mails of 4 MB, where no file may grow past 3: more than the database has.
-    let line = "x".repeat(400);
-    let long = format!("{{% for i in range(10000) %}}{line}\n{{% endfor %}}");
-    desk.write("own/digest/body.txt", &long);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outbox_that_is_full_leaves_mails_pending_and_no_half_of_one() {
+    mongo::run(async |fresh: Fresh| full_outbox(fresh.url())).await;
+}
 
-    let limited = "trap '' XFSZ; ulimit -f 3072; exec \"$0\" digest --now --no-wait";
+#[cfg(unix)]
+fn full_outbox(store: &str) {
+    let desk = Desk::new();
+    let config = format!("store = {store:?}\n[delivery]\nretry_after = \"1s\"\n[mail]\n{OUTBOX}\n");
+    desk.write("tidings.toml", &config);
+    desk.fill();
+    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
+        .done();
+
+    // No file may grow past 4 KiB, and a mail is longer.
+    let limited = "trap '' XFSZ; ulimit -f 4; exec \"$0\" digest --now --no-wait";
     let ran: Ran = std::process::Command::new("bash")
         .args(["-c", limited, env!("CARGO_BIN_EXE_tidings")])
         .current_dir(desk.path())

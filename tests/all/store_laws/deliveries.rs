@@ -307,24 +307,6 @@ pub async fn a_persons_deliveries_come_newest_first(store: Fresh) {
     );
 }
 
-pub async fn known_says_which_ids_have_a_row(store: Fresh) {
-    let ids = open(&store, &["ada", "bob"]).await;
-    store
-        .settle("one", later(1), &[settlement(&ids[0], DeliveryState::Sent)])
-        .await
-        .unwrap();
-    store.close(&ids[..1]).await.unwrap();
-    let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
-
-    let asked = [ids[1].clone(), unknown, ids[0].clone(), ids[1].clone()];
-
-    assert_eq!(
-        store.known(&asked).await.unwrap(),
-        [true, false, true, true]
-    );
-    assert!(store.known(&[]).await.unwrap().is_empty());
-}
-
 pub async fn nothing_asked_is_nothing_done(store: Fresh) {
     assert!(store.open(&[]).await.unwrap().is_empty());
     assert!(

@@ -172,7 +172,6 @@ laws! {
         claimants_at_once_never_share
         what_is_released_can_be_claimed_at_once
         a_persons_deliveries_come_newest_first
-        known_says_which_ids_have_a_row
         rows_come_in_the_order_asked_and_the_unknown_are_none
         the_deliveries_in_a_state_come_newest_first
         nothing_asked_is_nothing_done;

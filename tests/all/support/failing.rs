@@ -227,7 +227,6 @@ hand_on! { Deliveries:
     deliveries(ids: &[DeliveryId]) -> Vec<Option<Delivery>>;
     deliveries_in(state: DeliveryState, limit: usize) -> Vec<Delivery>;
     deliveries_of(user: &UserId, limit: usize) -> Vec<Delivery>;
-    known(ids: &[DeliveryId]) -> Vec<bool>;
     delivery_counts() -> Vec<(DeliveryState, u64)>;
 }
 
