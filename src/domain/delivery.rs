@@ -215,6 +215,18 @@ pub struct Settlement {
     pub reason: Option<String>,
 }
 
+/// How many mails of one period ended in one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeriodCount {
+    pub cadence: Cadence,
+    /// Such as `2014-W17`.
+    pub period: String,
+    pub state: DeliveryState,
+    pub mails: u64,
+    /// Events they told of.
+    pub events: u64,
+}
+
 /// A delivery that waits, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deferral {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::Result;
+use crate::domain::delivery::PeriodCount;
 use crate::domain::feedback::{Echo, Feedback};
 use crate::domain::suppression::{Reason, Suppression};
 use crate::domain::{Address, Delivery, DeliveryId, Tag};
@@ -59,6 +60,10 @@ pub trait Feedbacks: Send + Sync {
     /// What became of the mails that were settled at `since` or later, counted exactly: the sent ones, and those of unknown outcome of
     /// which something was heard. Costs a read of an index over these rows.
     async fn echo(&self, since: DateTime<Utc>) -> Result<Echo>;
+
+    /// What became of the rows that were settled at `since` or later, counted exactly: by cadence, period and state, ascending in that
+    /// order. Costs a read of these rows, found by an index.
+    async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>>;
 }
 
 /// What was seen lately, so that it is recognised when it comes again.

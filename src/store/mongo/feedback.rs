@@ -15,6 +15,7 @@ use super::delivery_record::{delivery_of, feedback};
 use super::journal::encode;
 use super::record::{Record, date};
 use super::{DELIVERIES, Mongo};
+use crate::domain::delivery::PeriodCount;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Echo, Feedback, News, Tag};
 use crate::store::{Feedbacks, Result};
 
@@ -76,6 +77,36 @@ impl Feedbacks for Mongo {
             );
         }
         Ok(echo)
+    }
+
+    async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>> {
+        let counted: Vec<Document> = self
+            .patiently("counting the mails of periods", || {
+                let deliveries = self.collection(DELIVERIES);
+                let settled = doc! {"settled": {"$gte": date(since)}};
+                let kind = doc! {"cadence": "$cadence", "period": "$period", "state": "$state"};
+                let count = doc! {"_id": kind, "mails": {"$sum": 1}, "events": {"$sum": "$items"}};
+                let order = doc! {"_id.cadence": 1, "_id.period": 1, "_id.state": 1};
+                let steps = [
+                    doc! {"$match": settled},
+                    doc! {"$group": count},
+                    doc! {"$sort": order},
+                ];
+                async move { Ok(deliveries.aggregate(steps).await?.try_collect().await?) }
+            })
+            .await?;
+        let count = |counted: &Document| {
+            let counted = Record::new("a count of deliveries", counted);
+            let kind = counted.needs("_id", counted.record("_id")?)?;
+            Ok(PeriodCount {
+                cadence: kind.needs("cadence", kind.parsed("cadence")?)?,
+                period: kind.needs("period", kind.text("period")?)?.to_owned(),
+                state: kind.needs("state", kind.parsed("state")?)?,
+                mails: counted.count("mails")?.unwrap_or(0),
+                events: counted.count("events")?.unwrap_or(0),
+            })
+        };
+        counted.iter().map(count).collect()
     }
 }
 

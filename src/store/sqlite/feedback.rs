@@ -5,9 +5,10 @@ use chrono::{DateTime, Utc};
 use rusqlite::{OptionalExtension, Transaction};
 
 use super::Sqlite;
-use super::codec::millis;
+use super::codec::{Record, millis};
 use super::connections::Answer;
 use super::deliveries::rows;
+use crate::domain::delivery::PeriodCount;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Echo, Feedback, News, Tag};
 use crate::store::{Error, Feedbacks, Result};
 
@@ -46,6 +47,33 @@ impl Feedbacks for Sqlite {
         };
         self.connections
             .read("counting what became of mails", count)
+            .await
+    }
+
+    async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>> {
+        let count = move |transaction: &Transaction<'_>| {
+            let sql =
+                "SELECT cadence, period, state, count(*) AS mails, sum(items) AS events FROM deliveries
+                 WHERE settled >= ?1 GROUP BY cadence, period, state ORDER BY cadence, period, state";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let (mut rows, mut found) = (statement.query([millis(since)])?, Vec::new());
+            while let Some(row) = rows.next()? {
+                let record = Record {
+                    what: "count of deliveries",
+                    row,
+                };
+                found.push(PeriodCount {
+                    cadence: record.parsed("cadence")?,
+                    period: record.get("period")?,
+                    state: record.parsed("state")?,
+                    mails: record.get::<i64>("mails")?.unsigned_abs(),
+                    events: record.get::<i64>("events")?.unsigned_abs(),
+                });
+            }
+            Ok(found)
+        };
+        self.connections
+            .read("counting the mails of periods", count)
             .await
     }
 }

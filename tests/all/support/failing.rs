@@ -3,6 +3,7 @@
 //! The rule: every verb of every trait counts as one call, reading ones as well, in the order in which they are made. So a
 //! test that walks through all n, with both [`Fault`]s and both [`Then`]s, has failed and crashed at every step there is.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -10,7 +11,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use tidings::domain::delivery::{Deferral, Judged, Settlement, Verdict};
+use tidings::domain::delivery::{Deferral, Judged, PeriodCount, Settlement, Verdict};
 use tidings::domain::{
     Address, Day, Delivery, DeliveryId, DeliveryState, Echo, Fanout, Feedback, FollowKey, Id,
     Lease, Object, ObjectKey, PersonStacks, Point, Progress, Reason, Suppression, Tag, User,
@@ -51,6 +52,7 @@ struct Plan {
     calls: usize,
     fails: Option<(usize, Fault, Then)>,
     struck: Option<&'static str>,
+    verbs: BTreeSet<&'static str>,
 }
 
 impl FailingStore {
@@ -82,11 +84,17 @@ impl FailingStore {
         self.plan.lock().unwrap().struck
     }
 
+    /// Which verbs were called.
+    pub fn verbs(&self) -> BTreeSet<&'static str> {
+        self.plan.lock().unwrap().verbs.clone()
+    }
+
     /// Counts a call, and says whether it fails.
     fn next(&self, verb: &'static str) -> Option<Fault> {
         let mut plan = self.plan.lock().unwrap();
         let call = plan.calls;
         plan.calls += 1;
+        plan.verbs.insert(verb);
         let (nth, fault, then) = plan.fails?;
         if call == nth {
             plan.struck = Some(verb);
@@ -256,6 +264,7 @@ hand_on! { Feedbacks:
     deliveries_by_provider_id(ids: &[String]) -> Vec<Option<Delivery>>;
     note_feedback(feedback: &[(DeliveryId, Feedback)]) -> ();
     echo(since: DateTime<Utc>) -> Echo;
+    settled_since(since: DateTime<Utc>) -> Vec<PeriodCount>;
 }
 
 hand_on! { Sightings:
