@@ -17,7 +17,7 @@ use crate::mail::Mailer;
 use crate::mail::hooks::Keys;
 use crate::render::{self, Pages, Renderer, Site};
 use crate::services::archive::Archive;
-use crate::services::deliver::{self, Deliver, Traffic};
+use crate::services::deliver::{Deliver, Traffic};
 use crate::services::digest::Digests;
 use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
@@ -171,7 +171,6 @@ impl App {
     }
 
     pub fn deliver(&self) -> Deliver {
-        let config = &self.config.delivery;
         Deliver {
             deliveries: self.store.clone(),
             stacks: self.store.clone(),
@@ -180,6 +179,7 @@ impl App {
             leases: self.store.clone(),
             notes: self.store.clone(),
             suppressions: self.store.clone(),
+            feedbacks: self.store.clone(),
             policies: self.policies.clone(),
             mailer: self.mailer.clone(),
             renderer: self.renderer.clone(),
@@ -188,23 +188,9 @@ impl App {
             clock: self.clock.clone(),
             owner: self.owner.clone(),
             traffic: self.traffic.clone(),
-            settings: deliver::Settings {
-                chunk: config.chunk,
-                in_flight: config.in_flight,
-                lease: config.lease,
-                retry_after: config.retry_after,
-                attempts: config.attempts,
-                give_up_after: config.give_up_after,
-                ask_after: config.ask_after,
-                ask_until: config.ask_until,
-                resolve_within: config.resolve_within,
-                guarantee: config.guarantee,
-                stop_after: config.stop_after,
-                stop_share: config.stop_share,
-                mails_per_hour: config.mails_per_hour,
-                caps: self.config.digest.caps,
-                schedule: self.config.digest.schedule,
-            },
+            settings: self.config.delivery,
+            caps: self.config.digest.caps,
+            schedule: self.config.digest.schedule,
         }
     }
 
@@ -214,8 +200,6 @@ impl App {
             objects: self.store.clone(),
             policies: self.policies.clone(),
             ids: self.ids.clone(),
-            schedule: self.config.digest.schedule,
-            caps: self.config.digest.caps,
             window_back: self.config.window_back,
         }
     }

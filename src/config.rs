@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use crate::domain::digest::Caps;
-use crate::domain::{Cadence, EventType, ModelName, Policies, Policy, Schedule};
+use crate::domain::{Cadence, EventType, ModelName, Policies, Policy, Schedule, Sending};
 
 mod delivery;
 mod hooks;
@@ -20,7 +20,6 @@ mod paths;
 mod public;
 mod reader;
 
-pub use delivery::Delivery;
 pub use hooks::Hooks;
 pub use mail::{Login, Mail, Provider, Region, Service, SmtpServer, SmtpTls};
 pub use public::{Server, Site};
@@ -39,7 +38,7 @@ pub struct Config {
     pub window_back: u32,
     pub fanout: Fanout,
     pub digest: Digest,
-    pub delivery: Delivery,
+    pub delivery: Sending,
     pub hooks: Hooks,
     pub archive_keep: TimeDelta,
     pub worker_idle: TimeDelta,
@@ -174,7 +173,7 @@ impl Config {
 
     fn check(merged: Table, problems: Vec<Problem>) -> Result<Self, Problems> {
         let mut r = Reader::new(&merged, problems);
-        let delivery = Delivery::read(&mut r);
+        let delivery = delivery::read(&mut r);
         let config = Self {
             store: r.parse(
                 "store",

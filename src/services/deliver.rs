@@ -8,18 +8,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use futures::FutureExt;
 
 use super::links::Links;
 use super::{Result, crash};
 use crate::clock::Clock;
-use crate::domain::delivery::{Guarantee, Settlement};
+use crate::domain::delivery::Settlement;
 use crate::domain::digest::Caps;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Policies, Schedule, Share};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Policies, Schedule, Sending};
 use crate::mail::Mailer;
 use crate::render::Renderer;
-use crate::store::{Deliveries, Directory, Leases, Mark, Notes, Objects, Stacks, Suppressions};
+use crate::store::{
+    Deliveries, Directory, Feedbacks, Leases, Mark, Notes, Objects, Stacks, Suppressions,
+};
 
 mod build;
 mod hand_over;
@@ -40,37 +42,6 @@ pub use wait::Ended;
 use outcome::Verdicts;
 use tally::Concluded;
 
-/// How mails are cut, held, tried and given up.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Mails that are built together.
-    pub chunk: usize,
-    /// Calls to the provider at a time.
-    pub in_flight: usize,
-    pub lease: TimeDelta,
-    /// How long a mail waits that was not taken, the first time; doubled each time.
-    pub retry_after: TimeDelta,
-    /// After so many attempts it has failed.
-    pub attempts: u32,
-    /// After so long it has failed.
-    pub give_up_after: TimeDelta,
-    /// How soon the provider is asked about an outcome nobody saw.
-    pub ask_after: TimeDelta,
-    /// From when on "never heard of it" is believed.
-    pub ask_until: TimeDelta,
-    /// For how long it is tried to find out an outcome nobody saw.
-    pub resolve_within: TimeDelta,
-    pub guarantee: Guarantee,
-    /// The fewest outcomes from which a share of failures can stop everything.
-    pub stop_after: u32,
-    /// That share.
-    pub stop_share: Share,
-    /// At most so many mails an hour, over all processes; 0 for as many as there are.
-    pub mails_per_hour: u32,
-    pub caps: Caps,
-    pub schedule: Schedule,
-}
-
 pub struct Deliver {
     pub deliveries: Arc<dyn Deliveries>,
     pub stacks: Arc<dyn Stacks>,
@@ -79,6 +50,7 @@ pub struct Deliver {
     pub leases: Arc<dyn Leases>,
     pub notes: Arc<dyn Notes>,
     pub suppressions: Arc<dyn Suppressions>,
+    pub feedbacks: Arc<dyn Feedbacks>,
     pub policies: Arc<Policies>,
     pub mailer: Arc<dyn Mailer>,
     pub renderer: Arc<Renderer>,
@@ -87,7 +59,9 @@ pub struct Deliver {
     pub feedback_id: Option<String>,
     pub clock: Arc<dyn Clock>,
     pub owner: String,
-    pub settings: Settings,
+    pub settings: Sending,
+    pub caps: Caps,
+    pub schedule: Schedule,
     /// What this process knows of the provider's mood; shared by all that deliver in it.
     pub traffic: Arc<Traffic>,
 }

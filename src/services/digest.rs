@@ -15,12 +15,12 @@ use super::deliver::{Account, Deliver, Ended, Road, Spread, Step, Tally};
 use super::suppressions::Suppressed;
 use super::{Progress, Result, crash};
 use crate::clock::Ids;
-use crate::domain::digest::{Caps, assemble, wanted};
+use crate::domain::digest::{assemble, wanted};
 use crate::domain::stack::Pending;
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Cadence, Day, Delivery, DeliveryId, DeliveryState, Due, Lease, PersonStacks, Policies,
-    Schedule, Share, User, UserId, Window,
+    Cadence, Day, Delivery, DeliveryId, DeliveryState, Due, Lease, PersonStacks, Policies, Share,
+    User, UserId, Window,
 };
 use crate::store::{Objects, People};
 
@@ -104,8 +104,6 @@ pub struct Digests {
     pub objects: Arc<dyn Objects>,
     pub policies: Arc<Policies>,
     pub ids: Arc<Ids>,
-    pub schedule: Schedule,
-    pub caps: Caps,
     pub window_back: u32,
 }
 
@@ -286,7 +284,7 @@ impl Digests {
                 .or_default() += 1;
             return None;
         };
-        let schedule = user.schedule(&self.schedule);
+        let schedule = user.schedule(&self.deliver.schedule);
         if schedule.cadence == Cadence::Never
             || request.cadence.is_some_and(|only| only != schedule.cadence)
         {
@@ -370,7 +368,7 @@ impl Digests {
             .await?;
         let mut left = Vec::with_capacity(due.len());
         for person in due {
-            match assemble(&person.wanted, &self.policies, self.caps, |event| {
+            match assemble(&person.wanted, &self.policies, self.deliver.caps, |event| {
                 catalogue.applies(event)
             }) {
                 Some(digest) => left.push((person, digest.total)),

@@ -80,6 +80,6 @@ impl Ledger {
 
     /// Lets mails leave again; says what had stopped them.
     pub async fn resume(&self) -> Result<Option<Pause>> {
-        Pause::lift(self.notes.as_ref()).await
+        Pause::lift(self.notes.as_ref(), self.clock.now()).await
     }
 }

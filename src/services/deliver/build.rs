@@ -106,7 +106,7 @@ impl Deliver {
                 }
             };
             let wanted = wanted(pending, user, &self.policies);
-            let Some(digest) = assemble(&wanted, &self.policies, self.settings.caps, |event| {
+            let Some(digest) = assemble(&wanted, &self.policies, self.caps, |event| {
                 catalogue.applies(event)
             }) else {
                 let why = Some("nothing is left that applies");
@@ -168,7 +168,7 @@ impl Deliver {
         suppressed
             .mailable(user)
             .map_err(|why| format!("the person is {}", why.as_str()))?;
-        match user.schedule(&self.settings.schedule).cadence {
+        match user.schedule(&self.schedule).cadence {
             Cadence::Never => Err("the person wants no digest any more".into()),
             Cadence::Daily | Cadence::Weekly if row.covers.is_empty() => {
                 Err("the row covers nothing".into())
@@ -196,7 +196,7 @@ impl Deliver {
             cadence: row.cadence,
             period: &row.period,
             at,
-            tz: user.schedule(&self.settings.schedule).tz,
+            tz: user.schedule(&self.schedule).tz,
             links: match maker {
                 Some(_) => Links {
                     unsubscribe: Some(UNSUBSCRIBE_PLACE.into()),

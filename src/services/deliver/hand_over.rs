@@ -35,6 +35,7 @@ impl Deliver {
         let (mut rest, mut unbuilt) = (rows, Vec::new());
         let mut allowed = false;
         while !rest.is_empty() {
+            self.heed_reports().await?;
             // Once it has leave, only what concerns everybody can hold a mail up.
             let road = if allowed {
                 self.barrier().await?
@@ -86,7 +87,7 @@ impl Deliver {
         let mut made = 0;
         loop {
             while !calls.is_empty()
-                && flying.len() < self.settings.in_flight
+                && flying.len() < self.traffic.width(self.settings.in_flight)
                 && !stale
                 && failure.is_none()
                 && road == Road::Free

@@ -49,6 +49,8 @@ pub(super) struct Verdicts {
 
 /// No mail waits longer than this between two attempts, unless the provider says so.
 const LONGEST: TimeDelta = TimeDelta::hours(1);
+/// No mail is tried again sooner, whatever the provider says.
+const SOONEST: TimeDelta = TimeDelta::seconds(1);
 /// How soon a call is made again whose outcome nobody saw.
 const REPEAT_AFTER: TimeDelta = TimeDelta::seconds(2);
 
@@ -173,12 +175,19 @@ impl Deliver {
     }
 
     fn too_often(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
-        row.attempts >= self.settings.attempts || now - row.created >= self.settings.give_up_after
+        row.attempts >= self.settings.attempts || self.too_late(row, now)
     }
 
-    /// How long a row waits that was tried so often: doubled each time, and up to half of it more, so that not everything comes
-    /// back at once; at least as long as the provider says.
+    fn too_late(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
+        now - row.created >= self.settings.give_up_after
+    }
+
+    /// How long a row waits: as long as the provider says, or else, tried so often, doubled each time, and up to half of it more, so
+    /// that not everything comes back at once.
     fn back_off(&self, row: &Delivery, after: Option<Duration>) -> TimeDelta {
+        if let Some(theirs) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
+            return theirs.max(SOONEST);
+        }
         let doubled = 1 << row.attempts.saturating_sub(1).min(16);
         let least = (self.settings.retry_after * doubled).min(LONGEST);
         // What is drawn by the call is the same for all its mails: they can share one again.
@@ -186,9 +195,7 @@ impl Deliver {
             call.bytes()
                 .fold(0, |sum: i32, byte| (sum * 31 + i32::from(byte)) % 1_000)
         });
-        let ours = least + least * drawn / 2_000;
-        let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
-        theirs.map_or(ours, |theirs| ours.max(theirs))
+        least + least * drawn / 2_000
     }
 }
 
@@ -203,7 +210,13 @@ impl Verdicts {
         now: DateTime<Utc>,
     ) {
         let row = &mail.row;
-        if deliver.too_often(row, now) {
+        // A provider that names a time means to take it then, however often that was.
+        let enough = if after.is_some() {
+            deliver.too_late(row, now)
+        } else {
+            deliver.too_often(row, now)
+        };
+        if enough {
             let reason = format!("given up after {} attempts: {reason}", row.attempts);
             let failed = settlement(row, DeliveryState::Failed, mail.items, Some(&reason));
             self.settlements.push(failed);

@@ -1,17 +1,18 @@
 //! How fast mails may leave: what the provider asks for, what goes wrong, and the limit an operator sets.
 //!
-//! The rule: nothing is sent while the provider asks for patience; a provider that takes nothing is left alone for longer and longer;
-//! failures are counted where they happen, and too large a share of them stops everything ([`super::pause`]). The operator's limit
-//! holds over all processes: whoever has the lease `pace` may send, and it lasts as long as the mails are to take.
+//! The rule: nothing is sent while the provider asks for patience; calls are made one at a time at first, and more at a time as they are
+//! taken; a provider that takes nothing is left alone for longer and longer; failures are counted where they happen, and too large a
+//! share of them stops everything ([`super::pause`]). The operator's limit holds over all processes: whoever has the lease `pace` may
+//! send, and it lasts as long as the mails are to take.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::outcome::Verdicts;
-use super::{Deliver, Road, Settings};
+use super::{Deliver, Road};
 use crate::domain::delivery::Settlement;
-use crate::domain::{DeliveryState, Lease};
+use crate::domain::{DeliveryState, Lease, Sending};
 use crate::services::Result;
 
 /// What this process knows of the provider's mood.
@@ -28,17 +29,26 @@ struct Known {
     asked: u64,
     /// Calls in a row of which nothing is known to be taken.
     fruitless: u32,
+    /// Calls that may be under way at a time on top of the first, and how many were taken since there was one more.
+    wider: usize,
+    fruitful: u32,
     /// Mails that were sent and that failed lately.
     sent: u32,
     failed: u32,
+    /// When it was last asked what is reported of the mails.
+    echoed: Option<DateTime<Utc>>,
 }
 
 /// So many calls in a row of which nothing is known to be taken are the provider's fault, not the mails'.
 const IN_A_ROW: u32 = 3;
+/// After so many calls in a row of which something was taken, one more may be under way.
+const WIDEN_AFTER: u32 = 10;
 /// A provider that takes nothing is tried at least this often.
 const LONGEST: TimeDelta = TimeDelta::minutes(10);
 /// Past so many times the fewest outcomes that count, older ones count half.
 const REMEMBERED: u32 = 10;
+/// How often it is asked what is reported of the mails.
+const ASK_REPORTS: TimeDelta = TimeDelta::seconds(30);
 /// How soon the limit is asked again where another process has used it up.
 const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
 
@@ -59,11 +69,17 @@ impl Traffic {
     /// A call was answered.
     pub(super) fn heard(&self, verdicts: &Verdicts, retry_after: TimeDelta, now: DateTime<Utc>) {
         let mut known = self.known();
-        known.fruitless = if verdicts.none_taken {
-            known.fruitless + 1
+        if verdicts.none_taken {
+            known.fruitless += 1;
+            (known.wider, known.fruitful) = (0, 0);
         } else {
-            0
-        };
+            known.fruitless = 0;
+            known.fruitful += 1;
+            if known.fruitful == WIDEN_AFTER {
+                known.fruitful = 0;
+                known.wider += 1;
+            }
+        }
         let theirs = verdicts
             .after
             .and_then(|after| TimeDelta::from_std(after).ok());
@@ -76,8 +92,25 @@ impl Traffic {
         }
     }
 
-    /// Counts how mails ended; says why everything should stop, if it should. Bounces and complaints count here as failures too.
-    pub fn watch(&self, ended: &[Settlement], settings: &Settings) -> Option<String> {
+    /// How many calls may be under way at a time: one at first and when nothing was taken, more as the provider keeps up.
+    pub(super) fn width(&self, most: usize) -> usize {
+        let mut known = self.known();
+        known.wider = known.wider.min(most - 1);
+        known.wider + 1
+    }
+
+    /// Whether it is time to ask what is reported of the mails; the next time is a while later.
+    pub(super) fn listens(&self, now: DateTime<Utc>) -> bool {
+        let mut known = self.known();
+        let due = known.echoed.is_none_or(|last| now - last >= ASK_REPORTS);
+        if due {
+            known.echoed = Some(now);
+        }
+        due
+    }
+
+    /// Counts how mails ended; says why everything should stop, if it should.
+    pub fn watch(&self, ended: &[Settlement], settings: &Sending) -> Option<String> {
         let count = |state| ended.iter().filter(|end| end.state == state).count() as u32;
         let mut known = self.known();
         known.sent += count(DeliveryState::Sent);
@@ -148,5 +181,34 @@ impl Deliver {
         };
         self.traffic.known().paced = Some(next);
         Ok((!granted).then_some(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_made_one_at_a_time_until_the_provider_keeps_up() {
+        let traffic = Traffic::default();
+        let now = DateTime::UNIX_EPOCH;
+        let hear = |times: u32, none_taken: bool| {
+            for _ in 0..times {
+                let verdicts = Verdicts {
+                    none_taken,
+                    ..Verdicts::default()
+                };
+                traffic.heard(&verdicts, TimeDelta::seconds(1), now);
+            }
+            traffic.width(3)
+        };
+
+        assert_eq!(traffic.width(3), 1);
+        assert_eq!(hear(9, false), 1);
+        assert_eq!(hear(1, false), 2);
+        assert_eq!(hear(10, false), 3);
+        assert_eq!(hear(30, false), 3, "and never more than are allowed");
+        assert_eq!(hear(1, true), 1);
+        assert_eq!(hear(10, false), 2);
     }
 }

@@ -1,17 +1,25 @@
 //! The brake: nothing leaves any process until somebody resumes.
 //!
-//! The rule: it is pulled where going on would do harm, by a provider that refuses everything or by a share of failures that is too
-//! high; it is a note that all processes read before every call; and only a person lets go of it.
+//! The rule: it is pulled where going on would do harm, by a provider that refuses everything or by too large a share of failures,
+//! bounces or complaints; it is a note that all processes read before every call; and only a person lets go of it. What was reported of
+//! mails before that is not held against those that follow.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::{Deliver, Road};
+use crate::domain::{Echo, Share};
 use crate::services::Result;
 use crate::store::Notes;
 
 /// The note's name.
 const NOTE: &str = "pause";
+/// The note that says when somebody last let go of the brake.
+const RESUMED: &str = "resumed";
+/// Bounces and complaints count that were reported of the mails of so long.
+const HEARD: TimeDelta = TimeDelta::days(1);
+/// So few reports say nothing of the mails to come, however small the share they make up.
+const FEW: u64 = 5;
 
 /// Why nothing leaves, since when, and who stopped it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,8 +45,9 @@ impl Pause {
     }
 
     /// Lets mails leave again; says which pause ended.
-    pub async fn lift(notes: &dyn Notes) -> Result<Option<Self>> {
+    pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
         let standing = Self::standing(notes).await?;
+        notes.put_note(RESUMED, &now.to_rfc3339()).await?;
         notes.drop_note(NOTE).await?;
         Ok(standing)
     }
@@ -55,6 +64,48 @@ impl Deliver {
         let note = serde_json::to_string(&pause).unwrap_or_else(|_| reason.to_owned());
         self.notes.keep_note(NOTE, &note).await?;
         Ok(())
+    }
+
+    /// Now and then, stops all processes if too many of the mails of the last day bounced or were complained of.
+    pub(super) async fn heed_reports(&self) -> Result<()> {
+        let now = self.clock.now();
+        if !self.traffic.listens(now) {
+            return Ok(());
+        }
+        let resumed = self.notes.note(RESUMED).await?;
+        let resumed = resumed.and_then(|at| at.parse::<DateTime<Utc>>().ok());
+        let since = (now - HEARD).max(resumed.unwrap_or(DateTime::UNIX_EPOCH));
+        let echo = self.feedbacks.echo(since).await?;
+        match self.alarm(&echo) {
+            Some(reason) => self.pause(&reason).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Why everything should stop, if it should.
+    fn alarm(&self, echo: &Echo) -> Option<String> {
+        let settings = &self.settings;
+        let passed = |part: u64, share: Share, what: &str, option: &str| {
+            let all = echo.sent;
+            let enough = all >= settings.stop_after.into() && part >= FEW;
+            (enough && share.is_passed_by(part, all)).then(|| {
+                format!("{part} of the last {all} mails {what}, more than {option} of {share}")
+            })
+        };
+        passed(
+            echo.complained,
+            settings.stop_complaints,
+            "were complained of",
+            "delivery.stop_complaints",
+        )
+        .or_else(|| {
+            passed(
+                echo.bounced,
+                settings.stop_bounces,
+                "bounced",
+                "delivery.stop_bounces",
+            )
+        })
     }
 
     /// Whether anything may be handed over at this moment.

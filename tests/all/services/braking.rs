@@ -2,10 +2,11 @@
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
+use tidings::domain::{Feedback, News};
 use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::deliver::Ended;
-use tidings::services::digest::{Report, Request};
+use tidings::services::digest::{Report, Request, Timing};
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, to};
@@ -14,6 +15,7 @@ on_both_stores! {
     a_provider_that_refuses_everything_pauses_all_processes_until_somebody_resumes
     too_large_a_share_of_failures_pauses_everything
     few_failures_pause_nothing
+    too_many_bounces_and_complaints_pause_everything_and_are_not_held_against_what_follows
     a_provider_that_answers_nothing_is_left_alone_before_much_is_unknown
     a_worker_sends_nothing_while_paused_and_says_so
     a_sample_is_the_same_people_each_time
@@ -116,17 +118,64 @@ async fn few_failures_pause_nothing(fresh: Fresh) {
     assert_eq!(report.ended, None);
 }
 
+async fn too_many_bounces_and_complaints_pause_everything_and_are_not_held_against_what_follows(
+    fresh: Fresh,
+) {
+    let config = "delivery.stop_after = 20\ndelivery.stop_bounces = \"24%\"\n";
+    let town = Town::found(&fresh, true, config).await;
+    let people = town.crowd(20).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    let report = async |people: &[&str], news| {
+        let at = town.clock.now();
+        for person in people {
+            let id = town.deliveries_of(person).await[0].id.clone();
+            let feedback = Feedback { news, at };
+            town.store.note_feedback(&[(id, feedback)]).await.unwrap();
+        }
+    };
+    town.happens(&["a1"], to(&names)).await;
+    assert_eq!(run(&town, Request::default()).await.mails.sent, 20);
+
+    let now = Request {
+        timing: Timing::Now,
+        ..Request::default()
+    };
+
+    // Four of twenty complaints are more than 0.3 %, and too few to mean anything.
+    report(&names[..4], News::Bounced).await;
+    report(&names[10..14], News::Complained).await;
+    town.happens(&["a2"], to(&["ada"])).await;
+    let few = run(&town, now.clone()).await;
+    report(&names[4..6], News::Bounced).await;
+    town.happens(&["a3"], to(&["ben"])).await;
+    let bounced = run(&town, now.clone()).await;
+    town.clock.set(town.clock.now() + TimeDelta::minutes(1));
+    town.process().ledger().resume().await.unwrap();
+    let resumed = run(&town, now.clone()).await;
+    town.happens(&["a4"], to(&names)).await;
+    let next_week = town.digests_at(monday(1)).await;
+    report(&names[..5], News::Complained).await;
+    town.happens(&["a5"], to(&["cem"])).await;
+    let complained = run(&town, now.clone()).await;
+
+    assert_eq!((few.mails.sent, &few.ended), (1, &None));
+    assert_eq!(
+        reason(&bounced),
+        "6 of the last 21 mails bounced, more than delivery.stop_bounces of 24%"
+    );
+    assert_eq!((bounced.mails.sent, bounced.mails.deferred), (0, 1));
+    assert_eq!((resumed.mails.sent, resumed.ended), (1, None));
+    assert_eq!(next_week.mails.sent, 20);
+    assert_eq!(
+        reason(&complained),
+        "5 of the last 20 mails were complained of, more than delivery.stop_complaints of 0.3%"
+    );
+}
+
 async fn a_provider_that_answers_nothing_is_left_alone_before_much_is_unknown(fresh: Fresh) {
     let town = Town::found(&fresh, false, "delivery.chunk = 10\n").await;
-    let everybody: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
-    let record = |id: &String| tidings::domain::User {
-        email: tidings::domain::Address::new(format!("{id}@example.org")).ok(),
-        confirmed: true,
-        ..tidings::domain::User::new(crate::support::user(id))
-    };
-    let people: Vec<_> = everybody.iter().map(record).collect();
-    town.store.put_users(&people).await.unwrap();
-    let names: Vec<&str> = everybody.iter().map(String::as_str).collect();
+    let people = town.crowd(9).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     town.postbox
         .per_call

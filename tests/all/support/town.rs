@@ -240,6 +240,19 @@ impl Town {
         Self::found(fresh, true, "").await
     }
 
+    /// So many more people come to town: `p0`, `p1` and so on.
+    pub async fn crowd(&self, people: usize) -> Vec<String> {
+        let ids: Vec<String> = (0..people).map(|n| format!("p{n}")).collect();
+        let record = |id: &String| User {
+            email: Address::new(format!("{id}@example.org")).ok(),
+            confirmed: true,
+            ..User::new(user(id))
+        };
+        let records: Vec<User> = ids.iter().map(record).collect();
+        self.store.put_users(&records).await.unwrap();
+        ids
+    }
+
     /// Puts works, titled `Work a1.`, that apply or do not.
     pub async fn put_works(&self, ids: &[&str], notifiable: impl Fn(&str) -> bool) {
         let object = |id: &&str| Object {
