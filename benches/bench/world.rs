@@ -13,7 +13,7 @@ use tidings::app::App;
 use tidings::clock::{Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Address, Day, FollowKey, User, UserId};
-use tidings::mail::{Certainty, Mailer, Message, Outcome};
+use tidings::mail::{Certainty, Checked, Mailer, Message, Outcome};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{Directory, Store};
 
@@ -189,8 +189,8 @@ impl Mailer for Nowhere {
         Certainty::Repeat { within: None }
     }
 
-    async fn check(&self) -> Result<String, String> {
-        Ok("takes every mail".into())
+    async fn check(&self) -> Checked {
+        Checked::ready("takes every mail")
     }
 
     fn name(&self) -> &str {

@@ -48,6 +48,11 @@ impl Address {
         self.0.ends_with("@localhost.localdomain")
     }
 
+    /// What stands behind the `@`: whose mail server it is, which is nobody's secret.
+    pub fn domain(&self) -> &str {
+        self.0.rsplit_once('@').map_or("", |(_, domain)| domain)
+    }
+
     /// What addresses are compared by: all in lower case. The domain has none (RFC 5321, 2.4), and no mailbox provider of note tells
     /// `Ada@` from `ada@`; whoever stopped the mails to one of them meant both.
     pub fn folded(&self) -> Self {

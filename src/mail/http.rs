@@ -14,7 +14,7 @@ use reqwest::header::{
 };
 use reqwest::{Client, Method, Url, redirect};
 
-use super::{Outcome, Sender};
+use super::{Checked, Outcome, Sender};
 use crate::domain::Secret;
 
 /// How a provider's API is reached, and what all its calls have in common.
@@ -73,6 +73,10 @@ impl Body {
 pub(super) enum Reply {
     /// There was no connection, so nothing was sent.
     NotSent {
+        reason: String,
+    },
+    /// The same, and the machine at that address said that nothing listens there.
+    NobodyListens {
         reason: String,
     },
     /// It may have arrived, and no answer came.
@@ -161,6 +165,9 @@ impl Api {
         }
         match request.send().await {
             Ok(response) => Reply::Answered(read(response).await),
+            Err(error) if is_refused(&error) => Reply::NobodyListens {
+                reason: format!("no connection: {}", chain(&error.without_url())),
+            },
             Err(error) if error.is_connect() || error.is_builder() => Reply::NotSent {
                 reason: format!("no connection: {}", chain(&error.without_url())),
             },
@@ -261,7 +268,7 @@ pub(super) fn outcomes(
     judge: impl FnOnce(&Answer) -> Vec<Outcome>,
 ) -> Vec<Outcome> {
     match reply {
-        Reply::NotSent { reason } => vec![
+        Reply::NotSent { reason } | Reply::NobodyListens { reason } => vec![
             Outcome::TryLater {
                 reason,
                 after: None,
@@ -276,9 +283,46 @@ pub(super) fn outcomes(
 /// The answer to a question, or why there is none.
 pub(super) fn answered(reply: Reply) -> Result<Answer, String> {
     match reply {
-        Reply::NotSent { reason } | Reply::Unanswered { reason } => Err(reason),
+        Reply::NotSent { reason }
+        | Reply::NobodyListens { reason }
+        | Reply::Unanswered { reason } => Err(reason),
         Reply::Answered(answer) => Ok(answer),
     }
+}
+
+/// The answer to a check, or what there is to say without one. `name` is whose API it is.
+pub(super) fn heard(reply: Reply, name: &str) -> Result<Answer, Checked> {
+    match reply {
+        Reply::Answered(answer) => Ok(answer),
+        Reply::NobodyListens { reason } => Err(Checked::wrong(
+            format!("nothing listens where {name}'s API should be ({reason})"),
+            "set mail.url right, or leave it empty",
+        )),
+        Reply::NotSent { reason } | Reply::Unanswered { reason } => Err(Checked::Unreached {
+            reason: format!("{name}: {reason}"),
+        }),
+    }
+}
+
+/// A check's answer that no provider gives.
+pub(super) fn unexpected(name: &str, said: &str) -> Checked {
+    Checked::wrong(
+        format!("{name} answered {said}"),
+        "see whether mail.url is right, and whether the provider has an outage",
+    )
+}
+
+/// Whether a connection was refused: whoever is there does not listen. Everything else may be the network's fault.
+pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        let io = cause.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 /// A provider's own words for the ledger: on one line, short, and without addresses and links, which it may quote.

@@ -11,11 +11,14 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{Account, Answer, Api, Body, Proof, all, answered, outcomes, words};
+use super::http::{
+    Account, Answer, Api, Body, Proof, all, answered, heard, outcomes, unexpected, words,
+};
 use super::letter::{Letter, Letters, from, share};
 use super::mime::tag;
 use super::{
-    Answer as Found, Certainty, Mailer, Message, Outcome, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE,
+    Answer as Found, Certainty, Checked, Mailer, Message, Outcome, PREFERENCES_PLACE,
+    UNSUBSCRIBE_PLACE,
 };
 use crate::domain::DeliveryId;
 
@@ -54,6 +57,26 @@ struct Fault {
 #[derive(Deserialize)]
 struct Domain {
     domain: State,
+    #[serde(default)]
+    sending_dns_records: Vec<DnsRecord>,
+}
+
+/// A record that the domain's owner puts into the DNS.
+#[derive(Deserialize)]
+struct DnsRecord {
+    #[serde(default)]
+    name: String,
+}
+
+impl Domain {
+    /// The names of its keys.
+    fn dkim(self) -> Vec<String> {
+        let names = self
+            .sending_dns_records
+            .into_iter()
+            .map(|record| record.name);
+        names.filter(|name| name.contains("._domainkey.")).collect()
+    }
 }
 
 #[derive(Deserialize)]
@@ -304,27 +327,34 @@ impl Mailer for Mailgun {
         deliveries.iter().map(found).collect()
     }
 
-    async fn check(&self) -> Result<String, String> {
+    async fn check(&self) -> Checked {
         let domain = &self.domain;
-        let answer = answered(self.api.get(&format!("/v4/domains/{domain}")).await)?;
-        let state = answer.json::<Domain>().map(|found| found.domain.state);
-        match (answer.status, state.as_deref()) {
-            (200, Some("active")) => Ok(format!("Mailgun knows the key, and {domain} is active")),
-            (200, Some(state)) => Err(format!(
-                "Mailgun knows the key, but {domain} is {}; finish its DNS records at Mailgun",
-                words(state)
-            )),
-            (401 | 403, _) => Err(format!(
-                "Mailgun turned the key away ({}); put an API key of the account into mail.key (a sending key can send, but not be checked)",
-                said(&answer)
-            )),
-            (404, _) => Err(format!(
-                "Mailgun does not know {domain}; set mail.domain to a domain of the account, and mail.region to where it is"
-            )),
-            _ => Err(format!(
-                "Mailgun answered {}; is mail.url right?",
-                said(&answer)
-            )),
+        let path = format!("/v4/domains/{domain}");
+        let answer = match heard(self.api.get(&path).await, "Mailgun") {
+            Ok(answer) => answer,
+            Err(unheard) => return unheard,
+        };
+        match (answer.status, answer.json::<Domain>()) {
+            (200, Some(found)) if found.domain.state == "active" => Checked::Ready {
+                found: format!("Mailgun knows the key, and {domain} is active"),
+                dkim: found.dkim(),
+            },
+            (200, Some(found)) => Checked::wrong(
+                format!(
+                    "Mailgun knows the key, but {domain} is {}",
+                    words(&found.domain.state)
+                ),
+                "finish its DNS records at Mailgun",
+            ),
+            (401 | 403, _) => Checked::wrong(
+                format!("Mailgun turned the key away ({})", said(&answer)),
+                "put an API key of the account into mail.key (a sending key can send, but not be checked)",
+            ),
+            (404, _) => Checked::wrong(
+                format!("Mailgun does not know {domain}"),
+                "set mail.domain to a domain of the account, and mail.region to where it is",
+            ),
+            _ => unexpected("Mailgun", &said(&answer)),
         }
     }
 

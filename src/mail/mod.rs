@@ -5,6 +5,7 @@
 //! works; `mime` is what it and [`smtp`] write; the providers stand on `http` and `letter`; [`pace`] keeps whoever it is from being called
 //! too often.
 
+mod check;
 pub mod hooks;
 mod http;
 mod letter;
@@ -25,6 +26,7 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::{Address, DeliveryId};
 
+pub use check::Checked;
 pub use http::Account;
 pub use mailgun::Mailgun;
 pub use mime::tag;
@@ -210,9 +212,8 @@ pub trait Mailer: Send + Sync {
         vec![Answer::Silent { reason }; deliveries.len()]
     }
 
-    /// Whether it would take mails, as far as can be told without sending one: the key is asked for, a folder is written to. Says what
-    /// was found, or what is wrong and what to do.
-    async fn check(&self) -> Result<String, String>;
+    /// Whether it would take mails, as far as can be told without sending one: the key is asked about, a folder is written to.
+    async fn check(&self) -> Checked;
 
     /// What it is called in configuration, logs and metrics.
     fn name(&self) -> &str;

@@ -13,7 +13,7 @@ use std::thread;
 use async_trait::async_trait;
 
 use super::mime::{compose, tag};
-use super::{Certainty, Mailer, Message, Outcome, Sender};
+use super::{Certainty, Checked, Mailer, Message, Outcome, Sender};
 use crate::domain::DeliveryId;
 
 /// A folder of `.eml` files, one a delivery.
@@ -114,21 +114,32 @@ impl Mailer for Outbox {
         Certainty::Repeat { within: None }
     }
 
-    async fn check(&self) -> Result<String, String> {
+    async fn check(&self) -> Checked {
         let outbox = self.clone();
         let checked = tokio::task::spawn_blocking(move || {
+            let is_new = !outbox.folder.exists();
             fs::create_dir_all(&outbox.folder)?;
             let (file, draft) = draft(&outbox.folder, "check")?;
             drop(file);
-            fs::remove_file(draft)
+            fs::remove_file(draft)?;
+            if is_new {
+                // Another may be writing to it already.
+                let _ = fs::remove_dir(&outbox.folder);
+            }
+            Ok::<_, io::Error>(())
         });
         let folder = self.folder.display();
         match checked.await {
-            Ok(Ok(())) => Ok(format!("mails are written to {folder}; nobody is sent any")),
-            Ok(Err(error)) => Err(format!(
-                "{folder} cannot be written to: {error}; choose another folder as mail.outbox"
-            )),
-            Err(stopped) => Err(format!("{folder} could not be checked: {stopped}")),
+            Ok(Ok(())) => {
+                Checked::ready(format!("mails are written to {folder}; nobody is sent any"))
+            }
+            Ok(Err(error)) => Checked::wrong(
+                format!("{folder} cannot be written to: {error}"),
+                "choose another folder as mail.outbox",
+            ),
+            Err(stopped) => Checked::Unreached {
+                reason: format!("{folder} could not be checked: {stopped}"),
+            },
         }
     }
 

@@ -16,7 +16,7 @@ use governor::{Quota, RateLimiter};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-use super::{Answer, Certainty, Mailer, Message, Outcome};
+use super::{Answer, Certainty, Checked, Mailer, Message, Outcome};
 use crate::domain::DeliveryId;
 
 /// How fast a provider is called.
@@ -152,7 +152,8 @@ impl Mailer for Paced {
         }
     }
 
-    async fn check(&self) -> Result<String, String> {
+    /// Costs no turn: it sends nothing.
+    async fn check(&self) -> Checked {
         self.mailer.check().await
     }
 

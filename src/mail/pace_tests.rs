@@ -43,8 +43,8 @@ impl Mailer for Slow {
         vec![Answer::NotTaken; deliveries.len()]
     }
 
-    async fn check(&self) -> Result<String, String> {
-        Ok("slow".into())
+    async fn check(&self) -> Checked {
+        Checked::ready("slow")
     }
 
     fn name(&self) -> &str {

@@ -10,10 +10,12 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::http::{Account, Answer, Api, Body, Proof, all, answered, outcomes, words};
+use super::http::{
+    Account, Answer, Api, Body, Proof, all, answered, heard, outcomes, unexpected, words,
+};
 use super::letter::{Letter, Letters, cut, from};
 use super::mime::tag;
-use super::{Answer as Found, Certainty, Mailer, Message, Outcome};
+use super::{Answer as Found, Certainty, Checked, Mailer, Message, Outcome};
 use crate::domain::DeliveryId;
 
 /// Where the API is.
@@ -148,18 +150,20 @@ impl Mailer for Postmark {
         }
     }
 
-    async fn check(&self) -> Result<String, String> {
-        let answer = answered(self.api.get("/server").await)?;
+    async fn check(&self) -> Checked {
+        let answer = match heard(self.api.get("/server").await, "Postmark") {
+            Ok(answer) => answer,
+            Err(unheard) => return unheard,
+        };
         match (answer.status, answer.json::<Server>()) {
-            (200, Some(server)) => Ok(format!("Postmark knows the key of {:?}", server.name)),
-            (401 | 403, _) => Err(format!(
-                "Postmark turned the key away ({}); put a server's API token into mail.key",
-                answer.said()
-            )),
-            _ => Err(format!(
-                "Postmark answered {}; is mail.url right?",
-                answer.said()
-            )),
+            (200, Some(server)) => {
+                Checked::ready(format!("Postmark knows the key of {:?}", server.name))
+            }
+            (401 | 403, _) => Checked::wrong(
+                format!("Postmark turned the key away ({})", answer.said()),
+                "put a server's API token into mail.key",
+            ),
+            _ => unexpected("Postmark", &answer.said()),
         }
     }
 

@@ -9,9 +9,11 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{Account, Answer, Api, Body, Proof, all, answered, outcomes, words};
+use super::http::{
+    Account, Answer, Api, Body, Proof, all, answered, heard, outcomes, unexpected, words,
+};
 use super::letter::{Letter, Letters, cut, from};
-use super::{Certainty, Mailer, Message, Outcome};
+use super::{Certainty, Checked, Mailer, Message, Outcome};
 
 /// Where the API is.
 pub const URL: &str = "https://api.resend.com";
@@ -50,6 +52,42 @@ struct Fault {
     message: String,
 }
 
+#[derive(Deserialize)]
+struct Domains {
+    data: Vec<Domain>,
+    /// Whether there are more than it lists at once.
+    #[serde(default)]
+    has_more: bool,
+}
+
+#[derive(Deserialize)]
+struct Domain {
+    id: String,
+    name: String,
+    status: String,
+    #[serde(default)]
+    records: Vec<DnsRecord>,
+}
+
+/// A record that the domain's owner puts into the DNS.
+#[derive(Deserialize)]
+struct DnsRecord {
+    record: String,
+    name: String,
+}
+
+impl Domain {
+    /// The names of its keys. Resend names records as the owner's DNS does, from any place below the registered domain; the selector
+    /// stands first in all of them.
+    fn dkim(&self) -> Vec<String> {
+        let keys = self.records.iter().filter(|record| record.record == "DKIM");
+        let selectors = keys.filter_map(|record| record.name.split_once("._domainkey"));
+        selectors
+            .map(|(selector, _)| format!("{selector}._domainkey.{}", self.name))
+            .collect()
+    }
+}
+
 impl Resend {
     pub fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
@@ -57,6 +95,36 @@ impl Resend {
             from: from(&account.sender)?,
             account,
         })
+    }
+
+    /// Whether the sender's domain can be sent from, now that the key is known.
+    async fn check_domain(&self, domains: Domains) -> Checked {
+        let from = self.account.sender.from.domain();
+        let Some(domain) = domains.data.into_iter().find(|domain| domain.name == from) else {
+            return match domains.has_more {
+                true => Checked::ready("Resend knows the key"),
+                false => Checked::wrong(
+                    format!("Resend knows the key, but not the domain {from}"),
+                    "add the domain at Resend, or set mail.from to an address of one that is there",
+                ),
+            };
+        };
+        if !matches!(domain.status.as_str(), "verified" | "partially_verified") {
+            return Checked::wrong(
+                format!(
+                    "Resend knows the key, but {from} is {}",
+                    words(&domain.status)
+                ),
+                "finish its DNS records at Resend",
+            );
+        }
+        // The list leaves the records out.
+        let answer = answered(self.api.get(&format!("/domains/{}", domain.id)).await).ok();
+        let whole = answer.and_then(|answer| answer.json::<Domain>());
+        Checked::Ready {
+            found: format!("Resend knows the key, and {from} is verified"),
+            dkim: whole.map(|domain| domain.dkim()).unwrap_or_default(),
+        }
     }
 
     fn body(&self, letters: &[Letter<'_>]) -> Value {
@@ -116,23 +184,26 @@ impl Mailer for Resend {
         Certainty::Repeat { within: Some(KEPT) }
     }
 
-    async fn check(&self) -> Result<String, String> {
-        let answer = answered(self.api.get("/domains").await)?;
+    async fn check(&self) -> Checked {
+        let answer = match heard(self.api.get("/domains").await, "Resend") {
+            Ok(answer) => answer,
+            Err(unheard) => return unheard,
+        };
         let fault: Fault = answer.json().unwrap_or_default();
         match (answer.status, fault.name.as_str()) {
-            (200, _) => Ok("Resend knows the key".into()),
+            (200, _) => match answer.json::<Domains>() {
+                Some(domains) => self.check_domain(domains).await,
+                None => unexpected("Resend", &said(&answer, &fault)),
+            },
             // A key that may do nothing but send says so to every other question.
             (401 | 403, "restricted_api_key") => {
-                Ok("Resend knows the key; it may only send, which is enough".into())
+                Checked::ready("Resend knows the key; it may only send, which is enough")
             }
-            (401 | 403, _) => Err(format!(
-                "Resend turned the key away ({}); put a valid one into mail.key",
-                said(&answer, &fault)
-            )),
-            _ => Err(format!(
-                "Resend answered {}; is mail.url right?",
-                said(&answer, &fault)
-            )),
+            (401 | 403, _) => Checked::wrong(
+                format!("Resend turned the key away ({})", said(&answer, &fault)),
+                "put a valid one into mail.key",
+            ),
+            _ => unexpected("Resend", &said(&answer, &fault)),
         }
     }
 

@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{Account, Answer, Api, Body, Proof, all, answered, outcomes, words};
+use super::http::{Account, Answer, Api, Body, Proof, all, heard, outcomes, unexpected, words};
 use super::letter::{Letter, Letters, share};
 use super::mime::one_line;
-use super::{Certainty, Mailer, Message, Outcome, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
+use super::{Certainty, Checked, Mailer, Message, Outcome, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
 
 /// Where the API is.
 pub const URL: &str = "https://api.sendgrid.com";
@@ -142,23 +142,24 @@ impl Mailer for SendGrid {
         Certainty::Never
     }
 
-    async fn check(&self) -> Result<String, String> {
-        let answer = answered(self.api.get("/v3/scopes").await)?;
+    async fn check(&self) -> Checked {
+        let answer = match heard(self.api.get("/v3/scopes").await, "SendGrid") {
+            Ok(answer) => answer,
+            Err(unheard) => return unheard,
+        };
         match (answer.status, answer.json::<Scopes>()) {
             (200, Some(Scopes { scopes })) if scopes.iter().any(|scope| scope == "mail.send") => {
-                Ok("SendGrid knows the key, and it may send".into())
+                Checked::ready("SendGrid knows the key, and it may send")
             }
-            (200, Some(_)) => Err(
-                "SendGrid knows the key, but it may not send; give it the scope mail.send".into(),
+            (200, Some(_)) => Checked::wrong(
+                "SendGrid knows the key, but it may not send",
+                "give it the scope mail.send",
             ),
-            (401 | 403, _) => Err(format!(
-                "SendGrid turned the key away ({}); put a valid one into mail.key",
-                said(&answer)
-            )),
-            _ => Err(format!(
-                "SendGrid answered {}; is mail.url right?",
-                said(&answer)
-            )),
+            (401 | 403, _) => Checked::wrong(
+                format!("SendGrid turned the key away ({})", said(&answer)),
+                "put a valid one into mail.key",
+            ),
+            _ => unexpected("SendGrid", &said(&answer)),
         }
     }
 

@@ -17,9 +17,9 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter,
 use lettre::transport::smtp::response::Response;
 use tokio::time::{Instant, timeout};
 
-use super::http::words;
+use super::http::{is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
-use super::{Certainty, Mailer, Message, Outcome, Sender};
+use super::{Certainty, Checked, Mailer, Message, Outcome, Sender};
 use crate::domain::Secret;
 
 /// An SMTP server that takes our mails.
@@ -333,20 +333,31 @@ impl Mailer for Smtp {
         Certainty::Never
     }
 
-    async fn check(&self) -> Result<String, String> {
+    async fn check(&self) -> Checked {
         let Relay { host, port, .. } = &self.relay;
         let mut connection = match self.within(self.introduce()).await {
             Ok(connection) => connection,
             Err(Trouble::TimedOut) => {
-                return Err(format!(
-                    "{host}:{port} does not answer; are mail.smtp_host and mail.smtp_port right?"
-                ));
+                return Checked::Unreached {
+                    reason: format!("{host}:{port} does not answer"),
+                };
             }
             Err(Trouble::Smtp(error)) => {
-                return Err(format!(
-                    "{host}:{port} cannot be used ({}); see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
-                    words(&error.to_string())
-                ));
+                let why = words(&error.to_string());
+                let is_reached = error.status().is_some()
+                    || error.is_client()
+                    || error.is_response()
+                    || error.is_tls()
+                    || is_refused(&error);
+                if !is_reached {
+                    return Checked::Unreached {
+                        reason: format!("{host}:{port} cannot be reached ({why})"),
+                    };
+                }
+                return Checked::wrong(
+                    format!("{host}:{port} cannot be used ({why})"),
+                    "see mail.smtp_host, mail.smtp_port, mail.smtp_tls, mail.smtp_user",
+                );
             }
         };
         let encrypted = match connection.is_encrypted() {
@@ -359,7 +370,7 @@ impl Mailer for Smtp {
         };
         // It has said what was asked; how it says goodbye does not matter.
         let _ = self.within(connection.command(Quit)).await;
-        Ok(format!("{host}:{port} answers, {encrypted}, and {login}"))
+        Checked::ready(format!("{host}:{port} answers, {encrypted}, and {login}"))
     }
 
     fn name(&self) -> &str {

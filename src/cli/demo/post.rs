@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use crate::mail::{Certainty, Mailer, Message, Outbox, Outcome};
+use crate::mail::{Certainty, Checked, Mailer, Message, Outbox, Outcome};
 
 /// A mail that left, as the story tells of it.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl Mailer for Post {
         self.outbox.certainty()
     }
 
-    async fn check(&self) -> Result<String, String> {
+    async fn check(&self) -> Checked {
         self.outbox.check().await
     }
 

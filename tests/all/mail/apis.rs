@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidings::app;
 use tidings::config::Config;
-use tidings::mail::{Outcome, tag};
+use tidings::mail::{Checked, Outcome, tag};
 use tokio::net::TcpListener;
 
 use super::provider::{Dialect, Next, Provider};
@@ -262,23 +262,117 @@ async fn a_check_sends_no_mail_and_says_what_is_wrong() {
 
         let fine = mailer.check().await;
         provider.then([Next::Answer(401, vec![], "\"Forbidden\"".into())]);
-        let wrong = mailer.check().await.unwrap_err();
+        let wrong = mailer.check().await;
         provider.then([Next::Reset]);
-        let silent = mailer.check().await.unwrap_err();
+        let silent = mailer.check().await;
 
-        assert!(fine.is_ok(), "{dialect:?}: {fine:?}");
         assert!(
-            wrong.contains("turned the key away") && wrong.contains("mail.key"),
-            "{wrong}"
+            matches!(fine, Checked::Ready { .. }),
+            "{dialect:?}: {fine:?}"
         );
-        assert!(silent.starts_with("no answer"), "{silent}");
+        assert!(
+            matches!(&wrong, Checked::Wrong { found, remedy }
+                if found.contains("turned the key away") && remedy.contains("mail.key")),
+            "{wrong:?}"
+        );
+        assert!(
+            matches!(&silent, Checked::Unreached { reason } if reason.contains("no answer")),
+            "{silent:?}"
+        );
         assert!(
             provider
                 .requests()
                 .iter()
                 .all(|request| request.method == "GET")
         );
-        assert!(!format!("{fine:?}{wrong}{silent}").contains("key-1"));
+        assert!(!format!("{fine:?}{wrong:?}{silent:?}").contains("key-1"));
+    }
+}
+
+#[tokio::test]
+async fn a_check_tells_where_the_keys_are_that_sign_the_mails() {
+    for (dialect, expected) in [
+        (Dialect::Mailgun, &["k1._domainkey.mg.art.example"][..]),
+        (Dialect::SendGrid, &[]),
+        (Dialect::Postmark, &[]),
+        (Dialect::Resend, &["resend._domainkey.art.example"]),
+    ] {
+        let provider = Provider::start(dialect).await;
+
+        let checked = mailer(dialect, &provider.url, PATIENT).check().await;
+
+        assert!(
+            matches!(&checked, Checked::Ready { dkim, .. } if dkim == expected),
+            "{checked:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_may_only_send_is_enough() {
+    let provider = Provider::start(Dialect::Resend).await;
+    let restricted = serde_json::json!({ "statusCode": 401, "name": "restricted_api_key", "message": "This API key is restricted to only send emails" });
+    provider.then([Next::Answer(401, vec![], restricted.to_string())]);
+
+    let checked = mailer(Dialect::Resend, &provider.url, PATIENT)
+        .check()
+        .await;
+
+    assert!(
+        matches!(&checked, Checked::Ready { found, .. } if found.contains("only send")),
+        "{checked:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_domain_that_the_provider_does_not_send_from_is_wrong() {
+    for (dialect, answer, expected) in [
+        (
+            Dialect::Resend,
+            serde_json::json!({ "data": [{ "id": "d2", "name": "other.example", "status": "verified" }] }),
+            "not the domain art.example",
+        ),
+        (
+            Dialect::Resend,
+            serde_json::json!({ "data": [{ "id": "d1", "name": "art.example", "status": "pending" }] }),
+            "art.example is pending",
+        ),
+        (
+            Dialect::Mailgun,
+            serde_json::json!({ "domain": { "state": "unverified" } }),
+            "mg.art.example is unverified",
+        ),
+        (
+            Dialect::SendGrid,
+            serde_json::json!({ "scopes": ["stats.read"] }),
+            "it may not send",
+        ),
+    ] {
+        let provider = Provider::start(dialect).await;
+        provider.then([Next::Answer(200, vec![], answer.to_string())]);
+
+        let checked = mailer(dialect, &provider.url, PATIENT).check().await;
+
+        assert!(
+            matches!(&checked, Checked::Wrong { found, .. } if found.contains(expected)),
+            "{checked:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_listens_something_is_wrong() {
+    for dialect in ALL {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", free.local_addr().unwrap());
+        drop(free);
+
+        let checked = mailer(dialect, &url, PATIENT).check().await;
+
+        assert!(
+            matches!(&checked, Checked::Wrong { remedy, .. } if remedy.contains("mail.url")),
+            "{checked:?}"
+        );
     }
 }
 

@@ -408,7 +408,13 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
             );
             json!({ "items": items, "paging": { "next": next } })
         }
-        (Dialect::Mailgun, _) => json!({ "domain": { "state": "active" } }),
+        (Dialect::Mailgun, _) => json!({
+            "domain": { "state": "active" },
+            "sending_dns_records": [
+                { "record_type": "TXT", "name": "mg.art.example", "valid": "valid" },
+                { "record_type": "TXT", "name": "k1._domainkey.mg.art.example", "valid": "valid" },
+            ],
+        }),
         (Dialect::Postmark, "/messages/outbound") => {
             let call = asked("metadata_call").unwrap();
             let ours = mails
@@ -427,7 +433,16 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
         }
         (Dialect::Postmark, _) => json!({ "Name": "Art" }),
         (Dialect::SendGrid, _) => json!({ "scopes": ["mail.send"] }),
-        (Dialect::Resend, _) => json!({ "data": [] }),
+        (Dialect::Resend, "/domains") => {
+            json!({ "data": [{ "id": "d1", "name": "art.example", "status": "verified" }] })
+        }
+        (Dialect::Resend, _) => json!({
+            "id": "d1", "name": "art.example", "status": "verified",
+            "records": [
+                { "record": "SPF", "name": "send", "type": "TXT" },
+                { "record": "DKIM", "name": "resend._domainkey", "type": "TXT" },
+            ],
+        }),
     };
     (200, vec![], body.to_string())
 }

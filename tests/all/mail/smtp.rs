@@ -6,7 +6,7 @@ use mail_parser::MessageParser;
 use tidings::app;
 use tidings::config::Config;
 use tidings::domain::Secret;
-use tidings::mail::{Certainty, Mailer, Outcome, Relay, Security, Smtp};
+use tidings::mail::{Certainty, Checked, Mailer, Outcome, Relay, Security, Smtp};
 
 use super::server::{Say, Server};
 use super::{PATIENT, kinds, mail, mails, sender};
@@ -173,7 +173,7 @@ async fn the_login_is_shown_and_a_refused_one_stops_the_sender() {
 
     let first = known.send("ref", &[mail("ada")]).await;
     server.then("AUTH", Say::Reply("535 5.7.8 who are you"));
-    let check = known.check().await.unwrap_err();
+    let check = format!("{:?}", known.check().await);
     let again = Server::start().await;
     again.then("AUTH", Say::Reply("535 5.7.8 who are you"));
     let stranger = Smtp::new(Relay {
@@ -195,7 +195,7 @@ async fn the_login_is_shown_and_a_refused_one_stops_the_sender() {
         server.commands()
     );
     assert!(
-        check.contains("535") && check.contains("mail.smtp_user"),
+        check.starts_with("Wrong") && check.contains("535") && check.contains("mail.smtp_user"),
         "{check}"
     );
 }
@@ -233,7 +233,48 @@ async fn the_configured_server_gets_the_mails() {
 
     assert_eq!(mailer.calls(&two), [[0], [1]]);
     assert_eq!(kinds(&mailer.send("ref", &two[..1]).await), ["accepted"]);
-    let check = mailer.check().await.unwrap();
-    assert!(check.contains("in plain text"), "{check}");
+    let check = mailer.check().await;
+    assert!(
+        matches!(&check, Checked::Ready { found, .. } if found.contains("in plain text")),
+        "{check:?}"
+    );
     assert_eq!(server.mails().len(), 1);
+}
+
+#[tokio::test]
+async fn a_check_logs_in_and_says_goodbye_without_naming_anybody() {
+    let server = Server::start().await;
+    let known = Smtp::new(Relay {
+        login: Some((Secret::new("me"), Secret::new("pass"))),
+        ..relay(&server)
+    });
+
+    let checked = known.unwrap().check().await;
+
+    assert!(matches!(checked, Checked::Ready { .. }), "{checked:?}");
+    let said: Vec<String> = server.commands();
+    let verbs: Vec<_> = said.iter().filter_map(|line| line.get(..4)).collect();
+    assert_eq!(verbs, ["EHLO", "AUTH", "QUIT"]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_was_not_checked_and_one_that_is_not_there_is_wrong() {
+    let server = Server::start().await;
+    server.then("", Say::Nothing);
+    let hasty = |port| {
+        Smtp::new(Relay {
+            port,
+            timeout: Duration::from_millis(300),
+            ..relay(&server)
+        })
+    };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = free.local_addr().unwrap().port();
+    drop(free);
+
+    let silent = hasty(server.port).unwrap().check().await;
+    let absent = hasty(nobody).unwrap().check().await;
+
+    assert!(matches!(silent, Checked::Unreached { .. }), "{silent:?}");
+    assert!(matches!(absent, Checked::Wrong { .. }), "{absent:?}");
 }

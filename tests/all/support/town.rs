@@ -15,7 +15,7 @@ use tidings::config::Config;
 use tidings::domain::{
     Address, Audience, Delivery, DeliveryId, FollowKey, Object, ObjectId, User, UserId,
 };
-use tidings::mail::{Answer, Certainty, Mailer, Message, Outcome};
+use tidings::mail::{Answer, Certainty, Checked, Mailer, Message, Outcome};
 use tidings::services::Silent;
 use tidings::services::digest::Report;
 use tidings::services::notify::{Receipt, Request};
@@ -162,8 +162,8 @@ impl Mailer for Postbox {
         deliveries.iter().map(answer).collect()
     }
 
-    async fn check(&self) -> Result<String, String> {
-        Ok("takes every mail".into())
+    async fn check(&self) -> Checked {
+        Checked::ready("takes every mail")
     }
 
     fn name(&self) -> &str {
