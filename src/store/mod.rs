@@ -14,12 +14,14 @@ use crate::domain::{
     ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
 };
 
+mod condition;
 mod error;
 mod extjson;
 mod feedback;
 pub mod mongo;
 pub mod sqlite;
 
+pub use condition::{Condition, Engine, Topology};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, Sightings, Suppressions};
 
@@ -36,6 +38,7 @@ pub trait Store:
     + Suppressions
     + Feedbacks
     + Sightings
+    + Condition
 {
 }
 impl<T> Store for T where
@@ -50,6 +53,7 @@ impl<T> Store for T where
         + Suppressions
         + Feedbacks
         + Sightings
+        + Condition
 {
 }
 

@@ -11,16 +11,17 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::Document;
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt};
-use mongodb::options::{Acknowledgment, ClientOptions, IndexOptions, ReadConcern, WriteConcern};
-use mongodb::{Client, Collection, Database, IndexModel};
+use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
+use mongodb::{Client, Collection, Database};
 
 use super::{Error, Result};
 use crate::domain::{Day, ModelName};
 
 mod bulk;
+mod condition;
 mod days;
 mod decode;
 mod deliveries;
@@ -28,6 +29,7 @@ mod delivery_record;
 mod directory;
 mod encode;
 mod feedback;
+mod indexes;
 mod journal;
 mod leases;
 mod mapped;
@@ -55,6 +57,8 @@ pub struct MongoOptions {
     pub patience: Duration,
     /// How long one attempt may take before it is given up and made again.
     pub attempt: Duration,
+    /// How long the driver looks for a server that can be asked, unless the connection string says otherwise.
+    pub selection: Duration,
     /// Models that are read from the application's own collections instead of `objects`.
     pub mapped: HashMap<ModelName, Mapping>,
 }
@@ -64,14 +68,12 @@ impl Default for MongoOptions {
         Self {
             patience: Duration::from_secs(30),
             attempt: Duration::from_secs(20),
+            selection: Duration::from_secs(10),
             mapped: HashMap::new(),
         }
     }
 }
 
-/// How long the driver looks for a server that can be asked, unless the connection string says
-/// otherwise.
-const SERVER_SELECTION: Duration = Duration::from_secs(10);
 /// How long a majority may take to acknowledge before the write is sent again.
 const MAJORITY: Duration = Duration::from_secs(10);
 /// Connections: a scan alone has two cursors a day, all reading ahead.
@@ -124,7 +126,7 @@ impl Mongo {
             .get_or_insert_with(|| "tidings".to_owned());
         settings
             .server_selection_timeout
-            .get_or_insert(SERVER_SELECTION);
+            .get_or_insert(options.selection);
         settings.max_pool_size.get_or_insert(POOL);
         settings.selection_criteria = None; // the primary
         settings.write_concern = Some(
@@ -148,71 +150,6 @@ impl Mongo {
             options,
             days,
         })))
-    }
-
-    /// Creates the indexes that are missing. Harmless again, and while others work.
-    pub async fn prepare(&self) -> Result<()> {
-        let index = |keys: Document, options: IndexOptions| {
-            IndexModel::builder().keys(keys).options(options).build()
-        };
-        let plain = IndexOptions::default;
-        let unique = || IndexOptions::builder().unique(true).build();
-        let sparse = || IndexOptions::builder().sparse(true).build();
-        // Only open rows have a slot.
-        let of_open = || {
-            let open = doc! {"slot": {"$exists": true}};
-            IndexOptions::builder()
-                .partial_filter_expression(open)
-                .build()
-        };
-        let unique_sparse = || IndexOptions::builder().unique(true).sparse(true).build();
-        let settled = || {
-            let settled = doc! {"settled": {"$exists": true}};
-            IndexOptions::builder()
-                .partial_filter_expression(settled)
-                .build()
-        };
-        let wanted = [
-            (USERS, vec![index(doc! {"loc": "2dsphere"}, plain())]),
-            (FOLLOWS, vec![index(doc! {"_id.u": 1}, plain())]),
-            (
-                FANOUTS,
-                vec![
-                    index(doc! {"key": 1}, unique()),
-                    // With the day, so that busy days can be told from the index alone.
-                    index(doc! {"state": 1, "_id": 1, "day": 1}, plain()),
-                ],
-            ),
-            (
-                DELIVERIES,
-                vec![
-                    index(doc! {"slot": 1}, unique_sparse()),
-                    // Only open rows have a lease.
-                    index(doc! {"lease.until": 1}, sparse()),
-                    index(doc! {"user": 1, "created": -1}, plain()),
-                    index(doc! {"state": 1, "created": -1, "_id": -1}, plain()),
-                    index(doc! {"call": 1}, of_open()),
-                    // For what providers report: which mail it is of, and how many came to what.
-                    index(doc! {"tag": 1}, sparse()),
-                    index(doc! {"provider_id": 1}, sparse()),
-                    index(
-                        doc! {"settled": 1, "state": 1, "feedback.news": 1},
-                        settled(),
-                    ),
-                ],
-            ),
-            (SIGHTINGS, vec![index(doc! {"until": 1}, plain())]),
-        ];
-        for (collection, indexes) in wanted {
-            let doing = format!("creating the indexes of {collection}");
-            self.patiently(&doing, || {
-                let collection = self.collection(collection);
-                let indexes = indexes.clone();
-                async move { Ok(collection.create_indexes(indexes).await.map(drop)?) }
-            })
-            .await?;
-        }
-        Ok(())
     }
 
     /// The database that holds everything.

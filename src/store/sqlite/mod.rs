@@ -5,6 +5,7 @@
 //! [`connections`] how they are reached.
 
 mod codec;
+mod condition;
 mod connections;
 mod days;
 mod deliveries;

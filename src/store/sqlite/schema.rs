@@ -188,6 +188,21 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
     Ok(transaction.commit()?)
 }
 
+/// The indexes that stand, each as `deliveries(deliveries_by_tag)`.
+pub(super) fn indexes(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let listed = "SELECT tbl_name || '(' || name || ')' FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY 1";
+    let mut query = connection.prepare(listed)?;
+    let names = query.query_map([], |row| row.get(0))?;
+    names.collect()
+}
+
+/// The indexes of a file as it is made.
+pub(super) fn wanted_indexes() -> rusqlite::Result<Vec<String>> {
+    let made = Connection::open_in_memory()?;
+    made.execute_batch(TABLES)?;
+    indexes(&made)
+}
+
 /// Whether the file has our tables; an empty one has not. Anything else is an error. In a transaction, as all that is asked
 /// here must be of one moment.
 fn is_ours(transaction: &Transaction<'_>, path: &Path) -> Answer<bool> {

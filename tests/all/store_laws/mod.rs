@@ -3,6 +3,7 @@
 //! The rule: a law is written once, listed once, and runs everywhere. A law that is not listed is dead code, which the
 //! linter refuses; a backend runs the whole list or does not compile. So the stores cannot drift apart.
 
+mod condition;
 mod days;
 mod deliveries;
 mod directory;
@@ -226,6 +227,10 @@ laws! {
         the_first_mark_stands_until_it_is_over
         of_many_who_come_with_one_key_at_once_all_are_told_the_same
         marks_come_back_in_the_order_asked;
+    condition:
+        a_store_says_what_it_runs_on
+        a_fresh_store_lacks_no_index
+        the_servers_clock_is_asked_and_nothing_is_left_by_asking;
     repeats:
         what_was_refused_can_be_done_again
         what_was_done_unheard_can_be_done_again

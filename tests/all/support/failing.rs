@@ -18,9 +18,9 @@ use tidings::domain::{
     UserId, Window,
 };
 use tidings::store::{
-    Accepted, Backlog, DayInfo, Days, Deliveries, Directory, Error, Feedbacks, Journal, Leases,
-    Mark, Notes, Objects, People, Pushed, Pushes, RawStack, Result, Sightings, Stacks, Store,
-    Suppressions,
+    Accepted, Backlog, Condition, DayInfo, Days, Deliveries, Directory, Engine, Error, Feedbacks,
+    Journal, Leases, Mark, Notes, Objects, People, Pushed, Pushes, RawStack, Result, Sightings,
+    Stacks, Store, Suppressions,
 };
 
 /// How the nth call fails.
@@ -265,6 +265,12 @@ hand_on! { Feedbacks:
     note_feedback(feedback: &[(DeliveryId, Feedback)]) -> ();
     echo(since: DateTime<Utc>) -> Echo;
     settled_since(since: DateTime<Utc>) -> Vec<PeriodCount>;
+}
+
+hand_on! { Condition:
+    engine() -> Engine;
+    missing_indexes() -> Vec<String>;
+    server_time() -> Option<DateTime<Utc>>;
 }
 
 hand_on! { Sightings:

@@ -1,0 +1,47 @@
+//! How the store itself is: what it runs on, what it lacks, what time it thinks it is.
+//!
+//! The rule: facts, and no opinion of them; who judges is [`crate::services::doctor`]. Nothing is changed by asking.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use super::Result;
+
+/// What the store runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Engine {
+    Mongo {
+        /// Such as 6.0.5.
+        version: String,
+        topology: Topology,
+    },
+    Sqlite {
+        version: String,
+        /// How it keeps what is being written: `wal` lets readers and a writer work at once.
+        journal: String,
+    },
+}
+
+/// How a MongoDB is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topology {
+    /// One server that replicates to nobody.
+    Standalone,
+    /// So many members that hold data and can be asked.
+    ReplicaSet { members: usize },
+    /// Routers in front of shards.
+    Sharded,
+}
+
+/// What can be found out of a store by whoever looks after it.
+#[async_trait]
+pub trait Condition: Send + Sync {
+    /// What it runs on.
+    async fn engine(&self) -> Result<Engine>;
+
+    /// The indexes that verbs rely on and that are not there, by collection and fields; none in a store that is as it should be.
+    async fn missing_indexes(&self) -> Result<Vec<String>>;
+
+    /// What time the database has, if it has a clock of its own.
+    async fn server_time(&self) -> Result<Option<DateTime<Utc>>>;
+}

@@ -1,0 +1,143 @@
+//! The indexes beside `_id`: which there are to be, and how they come to be there.
+//!
+//! The rule: each serves a question of a verb, named where that is not plain; day collections have none. An index is known by its keys.
+
+use bson::{Bson, Document, doc};
+use futures::TryStreamExt;
+use mongodb::IndexModel;
+use mongodb::options::IndexOptions;
+
+use super::patience::Failure;
+use super::{DELIVERIES, FANOUTS, FOLLOWS, Mongo, SIGHTINGS, USERS};
+use crate::store::Result;
+
+/// The server's code where a collection does not exist.
+const NAMESPACE_NOT_FOUND: i32 = 26;
+
+/// The indexes of each collection that has any.
+fn wanted() -> [(&'static str, Vec<IndexModel>); 5] {
+    let index = |keys: Document, options: IndexOptions| {
+        IndexModel::builder().keys(keys).options(options).build()
+    };
+    let plain = IndexOptions::default;
+    let unique = || IndexOptions::builder().unique(true).build();
+    let sparse = || IndexOptions::builder().sparse(true).build();
+    // Only open rows have a slot.
+    let of_open = || {
+        let open = doc! {"slot": {"$exists": true}};
+        IndexOptions::builder()
+            .partial_filter_expression(open)
+            .build()
+    };
+    let unique_sparse = || IndexOptions::builder().unique(true).sparse(true).build();
+    let settled = || {
+        let settled = doc! {"settled": {"$exists": true}};
+        IndexOptions::builder()
+            .partial_filter_expression(settled)
+            .build()
+    };
+    [
+        (USERS, vec![index(doc! {"loc": "2dsphere"}, plain())]),
+        (FOLLOWS, vec![index(doc! {"_id.u": 1}, plain())]),
+        (
+            FANOUTS,
+            vec![
+                index(doc! {"key": 1}, unique()),
+                // With the day, so that busy days can be told from the index alone.
+                index(doc! {"state": 1, "_id": 1, "day": 1}, plain()),
+            ],
+        ),
+        (
+            DELIVERIES,
+            vec![
+                index(doc! {"slot": 1}, unique_sparse()),
+                // Only open rows have a lease.
+                index(doc! {"lease.until": 1}, sparse()),
+                index(doc! {"user": 1, "created": -1}, plain()),
+                index(doc! {"state": 1, "created": -1, "_id": -1}, plain()),
+                index(doc! {"call": 1}, of_open()),
+                // For what providers report: which mail it is of, and how many came to what.
+                index(doc! {"tag": 1}, sparse()),
+                index(doc! {"provider_id": 1}, sparse()),
+                index(
+                    doc! {"settled": 1, "state": 1, "feedback.news": 1},
+                    settled(),
+                ),
+            ],
+        ),
+        (SIGHTINGS, vec![index(doc! {"until": 1}, plain())]),
+    ]
+}
+
+impl Mongo {
+    /// Creates the indexes that are missing. Harmless again, and while others work.
+    pub async fn prepare(&self) -> Result<()> {
+        for (collection, indexes) in wanted() {
+            let doing = format!("creating the indexes of {collection}");
+            self.patiently(&doing, || {
+                let collection = self.collection(collection);
+                let indexes = indexes.clone();
+                async move { Ok(collection.create_indexes(indexes).await.map(drop)?) }
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Indexes that are not there, or are there without what makes them unique: `deliveries(slot)`.
+    pub(super) async fn missing(&self) -> Result<Vec<String>> {
+        let mut missing = Vec::new();
+        for (collection, indexes) in wanted() {
+            let standing = self.standing(collection).await?;
+            let is_there = |wanted: &IndexModel| {
+                standing.iter().any(|there| {
+                    shape(&there.keys) == shape(&wanted.keys)
+                        && is_unique(there) == is_unique(wanted)
+                })
+            };
+            let absent = indexes.iter().filter(|wanted| !is_there(wanted));
+            missing.extend(absent.map(|index| format!("{collection}({})", fields(&index.keys))));
+        }
+        Ok(missing)
+    }
+
+    async fn standing(&self, collection: &str) -> Result<Vec<IndexModel>> {
+        let doing = format!("listing the indexes of {collection}");
+        self.patiently(&doing, || {
+            let collection = self.collection(collection);
+            async move {
+                let listed = match collection.list_indexes().await {
+                    Ok(listed) => listed.try_collect().await,
+                    Err(error) => Err(error),
+                };
+                match listed.map_err(Failure::from) {
+                    Err(failure) if failure.code == Some(NAMESPACE_NOT_FOUND) => Ok(Vec::new()),
+                    listed => listed,
+                }
+            }
+        })
+        .await
+    }
+}
+
+fn is_unique(index: &IndexModel) -> bool {
+    let options = index.options.as_ref();
+    options.and_then(|options| options.unique).unwrap_or(false)
+}
+
+/// Keys as they can be compared: shells write numbers as doubles.
+fn shape(keys: &Document) -> Vec<(String, String)> {
+    let of = |value: &Bson| match value {
+        Bson::Double(number) => (*number as i64).to_string(),
+        Bson::Int32(number) => number.to_string(),
+        Bson::Int64(number) => number.to_string(),
+        other => other.to_string(),
+    };
+    let keys = keys.iter().map(|(field, value)| (field.clone(), of(value)));
+    keys.collect()
+}
+
+fn fields(keys: &Document) -> String {
+    let fields: Vec<&str> = keys.keys().map(|field| field.as_str()).collect();
+    fields.join(", ")
+}
