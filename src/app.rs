@@ -37,8 +37,10 @@ use crate::store::Store;
 use crate::store::mongo::{Mapping, Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
 
+mod doctor;
 mod mailer;
 
+pub use doctor::doctor;
 pub use mailer::{mailer, outbox};
 
 /// Everything a face needs.

@@ -48,12 +48,9 @@ pub enum Level {
 const FILE: &str = "tidings.toml";
 
 impl Global {
-    pub fn level(&self, quiet_by_default: bool) -> Level {
-        self.log.unwrap_or(if quiet_by_default {
-            Level::Warn
-        } else {
-            Level::Info
-        })
+    /// How much is logged; as usual for the command, if nobody said.
+    pub fn level(&self, usual: Level) -> Level {
+        self.log.unwrap_or(usual)
     }
 
     /// The file that is read, if any is.

@@ -17,6 +17,7 @@ mod config;
 mod deliveries;
 mod demo;
 mod digest;
+mod doctor;
 mod exit;
 mod explain;
 mod feed;
@@ -39,7 +40,7 @@ mod worker;
 
 use exit::Usage;
 pub use exit::{Exit, explain_failure, of_failure};
-use global::Global;
+use global::{Global, Level};
 use screen::Screen;
 use stop::Stop;
 
@@ -71,6 +72,7 @@ enum Command {
     Restore(restore::Args),
     Import(import::Args),
     Status(status::Args),
+    Doctor(doctor::Args),
     Suppressions(suppressions::Args),
     Config(config::Args),
 }
@@ -90,9 +92,13 @@ impl Command {
         matches!(self, Self::Serve(_) | Self::Digest(_) | Self::Worker(_))
     }
 
-    /// How much is logged where nobody said: long-running commands tell what they do.
-    fn quiet_by_default(&self) -> bool {
-        !matches!(self, Self::Serve(_) | Self::Worker(_))
+    /// How much is logged where nobody said: long-running commands tell what they do, and findings what went wrong.
+    fn usual_level(&self) -> Level {
+        match self {
+            Self::Serve(_) | Self::Worker(_) => Level::Info,
+            Self::Doctor(_) => Level::Off,
+            _ => Level::Warn,
+        }
     }
 }
 
@@ -118,9 +124,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
 
 impl Cli {
     async fn run(self, screen: &mut Screen) -> anyhow::Result<Exit> {
-        log::start(self.global.level(self.command.quiet_by_default()));
+        log::start(self.global.level(self.command.usual_level()));
         if let Command::Config(args) = &self.command {
             return args.run(&self.global, screen);
+        }
+        if let Command::Doctor(args) = &self.command {
+            return args.run(&self.global, screen).await;
         }
         if let Command::Demo(args) = &self.command {
             self.global.refuse_store("a demo has a store of its own")?;
@@ -154,7 +163,7 @@ impl Command {
             Self::Import(args) => args.run(app, screen).await,
             Self::Status(args) => args.run(app, screen).await,
             Self::Suppressions(args) => args.run(app, screen).await,
-            Self::Demo(_) | Self::Config(_) => {
+            Self::Demo(_) | Self::Config(_) | Self::Doctor(_) => {
                 unreachable!("they open no store here, and were done before")
             }
         }

@@ -18,7 +18,11 @@ pub enum Ink {
     Strong,
     /// What can be passed over.
     Faint,
+    /// As it should be.
+    Good,
     Warning,
+    /// What has to be mended.
+    Bad,
     /// What can be typed or opened.
     Accent,
 }
@@ -28,7 +32,9 @@ impl Ink {
         match self {
             Self::Strong => "1",
             Self::Faint => "2",
+            Self::Good => "32",
             Self::Warning => "33",
+            Self::Bad => "31",
             Self::Accent => "36",
         }
     }

@@ -29,6 +29,8 @@ pub struct Mail {
     pub calls_per_second: NonZeroU32,
     /// The most mails of a call, if fewer than the provider takes.
     pub per_call: Option<usize>,
+    /// Under which name in the DNS the key stands that signs the mails.
+    pub dkim_selector: Option<String>,
 }
 
 /// Who takes the mails.
@@ -89,6 +91,18 @@ enum Name {
     SendGrid,
     Postmark,
     Resend,
+}
+
+impl Service {
+    /// What people call it.
+    pub fn title(&self) -> &'static str {
+        match self {
+            Self::Mailgun { .. } => Name::Mailgun.title(),
+            Self::SendGrid { .. } => Name::SendGrid.title(),
+            Self::Postmark { .. } => Name::Postmark.title(),
+            Self::Resend => Name::Resend.title(),
+        }
+    }
 }
 
 impl Name {
@@ -168,6 +182,11 @@ impl Mail {
             timeout,
             calls_per_second: NonZeroU32::new(asked).unwrap_or(usual),
             per_call: (per_call > 0).then_some(per_call),
+            dkim_selector: r.optional_parse(
+                "mail.dkim_selector",
+                "a DKIM selector: letters, digits, -, _ and dots",
+                selector,
+            ),
         }
     }
 
@@ -325,6 +344,12 @@ fn domain(text: &str) -> Option<String> {
         && text
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    fits.then(|| text.to_ascii_lowercase())
+}
+
+fn selector(text: &str) -> Option<String> {
+    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let fits = text.len() <= 63 && !text.starts_with('.') && text.bytes().all(known);
     fits.then(|| text.to_ascii_lowercase())
 }
 

@@ -8,6 +8,19 @@ fn problems(text: &str) -> String {
 }
 
 #[test]
+fn a_dkim_selector_is_a_name_in_the_dns() {
+    for (text, fits) in [
+        ("k1", true),
+        ("S1.2026", true),
+        ("a b", false),
+        (".", false),
+    ] {
+        let config = Config::parse(&format!("mail.dkim_selector = {text:?}"));
+        assert_eq!(config.is_ok(), fits, "{text}");
+    }
+}
+
+#[test]
 fn without_a_word_mails_go_to_the_outbox() {
     let mail = Config::standard().mail;
     assert!(matches!(mail.provider, Provider::Outbox));

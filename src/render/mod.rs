@@ -11,6 +11,7 @@ mod sample;
 mod templates;
 mod text;
 mod view;
+mod weight;
 
 use std::path::PathBuf;
 
@@ -27,6 +28,7 @@ use view::{DigestView, SiteView};
 
 pub use pages::{Page, Pages};
 pub use templates::{Error, Line};
+pub use weight::Weight;
 
 /// No part of a mail has this many bytes.
 pub const MAX_BYTES: usize = 90_000;

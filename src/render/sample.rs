@@ -61,6 +61,22 @@ pub fn mails(mut try_out: impl FnMut(&DigestMail<'_>) -> Result<(), Error>) -> R
     Ok(())
 }
 
+/// A digest of so many items of one type.
+pub(super) fn of(at: DateTime<Utc>, items: usize) -> Digest {
+    let object = |n: u32| Object {
+        title: Some(format!("Sample {n}, with a title of usual length")),
+        url: Some(format!("https://www.example.org/artworks/sample-{n}")),
+        image: Some(format!(
+            "https://images.example.org/artworks/sample-{n}/medium.jpg"
+        )),
+        by: Some("Somebody Known".into()),
+        at: Some(at),
+        ..bare(n)
+    };
+    let objects = (0..).take(items).map(object).collect();
+    digest(at, [("NewWork", "New works", objects, 0)])
+}
+
 fn bare(n: u32) -> Object {
     Object::bare(ObjectKey::stored(format!("Sample:{n}")))
 }

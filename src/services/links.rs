@@ -31,6 +31,18 @@ pub struct Links {
     keys: OnceCell<Keys>,
 }
 
+/// Two links to try the pages with: nobody's, so whatever is done with them changes nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// One as a mail has it, for a person who cannot exist.
+    pub genuine: String,
+    /// One that we did not make.
+    pub forged: String,
+}
+
+/// No person has this name: names are not empty.
+const NOBODY: &str = "";
+
 /// Makes links for one mail after the other.
 #[derive(Debug)]
 pub struct Maker<'a> {
@@ -55,6 +67,18 @@ impl Links {
         };
         let keys = self.keys().await?;
         Ok(Some(Maker { public_url, keys }))
+    }
+
+    /// What the pages can be tried with from outside, if they have somewhere to be.
+    pub async fn probe(&self, now: DateTime<Utc>) -> Result<Option<Probe>> {
+        let Some(maker) = self.maker().await? else {
+            return Ok(None);
+        };
+        let genuine = maker.personal(&UserId::stored(NOBODY), now).unsubscribe;
+        // Of another secret: it looks alike, and its first proof fails.
+        let other = Keys::new(&made_up()?).seal(&UserId::stored(NOBODY), now);
+        let forged = format!("{}/u/{other}", maker.public_url);
+        Ok(Some(Probe { genuine, forged }))
     }
 
     /// Whose link it is.

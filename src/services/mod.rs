@@ -9,6 +9,7 @@ pub mod catalogue;
 pub mod crash;
 pub mod deliver;
 pub mod digest;
+pub mod doctor;
 pub mod explain;
 pub mod fanout;
 pub mod feed;

@@ -14,11 +14,15 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("store", &["domain"]),
     ("mail", &["domain"]),
     ("render", &["domain"]),
-    ("services", &["domain", "clock", "store", "mail", "render"]),
+    ("probe", &[]),
+    (
+        "services",
+        &["domain", "clock", "store", "mail", "render", "probe"],
+    ),
     (
         "app",
         &[
-            "domain", "clock", "config", "store", "mail", "render", "services",
+            "domain", "clock", "config", "store", "mail", "render", "probe", "services",
         ],
     ),
     ("web", &["domain", "clock", "render", "services", "app"]),
@@ -38,11 +42,12 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("actix_web", &["api", "web"]),
     ("clap", &["cli"]),
     ("governor", &["mail"]),
+    ("hickory_resolver", &["probe"]),
     ("indicatif", &["cli"]),
     ("lettre", &["mail"]),
     ("minijinja", &["render"]),
     ("mongodb", &["store/mongo"]),
-    ("reqwest", &["mail"]),
+    ("reqwest", &["mail", "probe"]),
     ("rusqlite", &["store/sqlite"]),
 ];
 

@@ -7,6 +7,7 @@ mod api;
 mod cli;
 mod crash;
 mod cycle;
+mod doctor;
 mod failover;
 mod house;
 mod mail;

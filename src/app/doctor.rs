@@ -1,0 +1,176 @@
+//! From a configuration to whoever looks it over.
+//!
+//! The rule: nothing here fails. A part that cannot be put together is handed on with the reason, which is then a finding; and the store
+//! is opened as it stands: no index is made.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{mailer, mapped};
+use crate::clock::Clock;
+use crate::config::{Config, Provider, Service, StoreUrl};
+use crate::probe::{Names, Web};
+use crate::render::{Pages, Renderer, Site};
+use crate::services::doctor::{Departure, Doctor, Finding, Hook, Look, Setup};
+use crate::services::links::Links;
+use crate::store::Store;
+use crate::store::mongo::{Mongo, MongoOptions};
+use crate::store::sqlite::Sqlite;
+
+/// Whoever looks this configuration over, which was read from this file.
+pub async fn doctor(
+    config: &Config,
+    file: Option<PathBuf>,
+    look: Look,
+    clock: Arc<dyn Clock>,
+) -> Doctor {
+    let opening = tokio::time::timeout(look.timeout, open(config, look.timeout));
+    let store = opening.await.unwrap_or_else(|_| {
+        let found = format!(
+            "could not be opened within {} s",
+            look.timeout.as_secs_f32()
+        );
+        Err(unopened(found))
+    });
+    let server = &config.server;
+    let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
+    let links = |store: &Arc<dyn Store>| Arc::new(Links::new(store.clone(), public_url, secret));
+    Doctor {
+        setup: setup(config, file),
+        look,
+        links: store.as_ref().ok().map(links),
+        store,
+        mailer: mailer(config).map_err(|error| format!("{error:#}")),
+        renderer: renderer(config).map_err(|error| format!("{error:#}")),
+        names: Names::new(look.nameserver, look.timeout),
+        web: Web::new(look.timeout),
+        clock,
+    }
+}
+
+async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Finding> {
+    match &config.store {
+        StoreUrl::Sqlite(path) => {
+            is_there(path)?;
+            let opened = Sqlite::open(path).await;
+            Ok(Arc::new(opened.map_err(|error| {
+                unopened(format!("{:#}", anyhow::Error::from(error)))
+            })?))
+        }
+        StoreUrl::Mongo(url) => {
+            let options = MongoOptions {
+                // So that the driver says what was in the way before nobody waits any more.
+                patience: timeout * 3 / 4,
+                attempt: timeout * 3 / 4,
+                selection: timeout / 2,
+                mapped: mapped(config).map_err(|error| unopened(format!("{error:#}")))?,
+            };
+            let connected = Mongo::connect(url, options).await;
+            Ok(Arc::new(connected.map_err(|error| {
+                unopened(format!("{:#}", anyhow::Error::from(error)))
+            })?))
+        }
+    }
+}
+
+/// Opening a file would make it.
+fn is_there(path: &Path) -> Result<(), Finding> {
+    if path.exists() {
+        return Ok(());
+    }
+    let file = path.display();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if !folder.as_os_str().is_empty() && !folder.is_dir() {
+        let folder = folder.display();
+        let found = format!("the folder {folder} of {file} does not exist");
+        return Err(Finding::error(
+            "database",
+            found,
+            format!("mkdir -p {folder}"),
+        ));
+    }
+    let advice = "run any other command, such as `tidings status`: it makes it";
+    Err(Finding::warning(
+        "database",
+        format!("{file} does not exist yet"),
+        advice,
+    ))
+}
+
+fn unopened(found: String) -> Finding {
+    Finding::error("database", found, "see the option `store`")
+}
+
+fn renderer(config: &Config) -> anyhow::Result<Renderer> {
+    let site = Site {
+        name: config.site.name.clone(),
+        url: config.site.url.clone(),
+        postal_address: config.site.postal_address.clone(),
+        accent: config.site.accent.clone(),
+    };
+    Pages::new(&site, config.mail.templates.clone())?;
+    Ok(Renderer::new(site, config.mail.templates.clone())?)
+}
+
+fn setup(config: &Config, file: Option<PathBuf>) -> Setup {
+    let (site, server, mail) = (&config.site, &config.server, &config.mail);
+    Setup {
+        file,
+        departure: departure(config),
+        from: mail.from.clone(),
+        public_url: server.public_url.clone(),
+        has_server_key: server.key.is_some(),
+        has_link_secret: server.link_secret.is_some(),
+        has_postal_address: site.postal_address.is_some(),
+        has_feedback_id: site.feedback_id.is_some(),
+        dkim_selector: mail.dkim_selector.clone(),
+        items: config.digest.caps.total,
+    }
+}
+
+fn departure(config: &Config) -> Departure {
+    let hooks = &config.hooks;
+    let hook = |is_set: bool, option| match is_set {
+        true => Hook::Verified,
+        false => Hook::Lacks(option),
+    };
+    let service = match &config.mail.provider {
+        Provider::Outbox => return Departure::Outbox,
+        Provider::Smtp(_) => {
+            return Departure::Provider {
+                name: "SMTP",
+                bounces: Some(config.mail.from.domain().to_owned()),
+                hook: Hook::None,
+            };
+        }
+        Provider::Api { service, .. } => service,
+    };
+    let (bounces, hook) = match service {
+        // Mailgun's envelope is of the domain that is named there; the other providers have one of their own.
+        Service::Mailgun { domain, .. } => (
+            Some(domain.clone()),
+            hook(hooks.mailgun_key.is_some(), "hooks.mailgun_key"),
+        ),
+        Service::SendGrid { .. } => (
+            None,
+            hook(
+                hooks.sendgrid_public_key.is_some(),
+                "hooks.sendgrid_public_key",
+            ),
+        ),
+        Service::Postmark { .. } => (
+            None,
+            hook(hooks.postmark_login.is_some(), "hooks.postmark_user"),
+        ),
+        Service::Resend => (
+            None,
+            hook(hooks.resend_secret.is_some(), "hooks.resend_secret"),
+        ),
+    };
+    Departure::Provider {
+        name: service.title(),
+        bounces,
+        hook,
+    }
+}

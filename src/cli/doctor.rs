@@ -1,0 +1,222 @@
+//! `tidings doctor`: what keeps mails from leaving or arriving, and what to do.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args as Arguments;
+use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
+
+use super::exit::Exit;
+use super::global::Global;
+use super::screen::{Ink, Screen};
+use super::words;
+use crate::app;
+use crate::clock::SystemClock;
+use crate::config::Problems;
+use crate::services::doctor::{Finding, Look, Outside, Verdict};
+
+/// Check configuration, database, provider, DNS, public pages and templates
+///
+/// Nothing is sent and nobody is unsubscribed. Each line says ok, warning, error or unchecked, what was found, and what to do about it.
+/// What cannot be reached from here is unchecked. Nothing is logged unless --log says so.
+#[derive(Debug, Arguments)]
+#[command(after_help = "Exit codes: 0 no errors, 1 at least one error, 2 wrong usage.")]
+pub struct Args {
+    /// Leave the provider, the DNS and the public pages alone
+    #[arg(long)]
+    offline: bool,
+    /// How many seconds each thing may take to answer, 1 to 60
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    timeout: u64,
+    /// The DNS server to ask, instead of this machine's, such as 9.9.9.9 or 127.0.0.1:5353
+    #[arg(long, value_name = "ADDRESS", value_parser = nameserver)]
+    nameserver: Option<SocketAddr>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a script is told.
+#[derive(Serialize)]
+struct Answer<'a> {
+    /// The worst of all.
+    verdict: Verdict,
+    findings: &'a [Finding],
+}
+
+/// Where DNS servers listen.
+const DNS: u16 = 53;
+
+fn nameserver(text: &str) -> Result<SocketAddr, String> {
+    let bare = |text: &str| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS));
+    text.parse()
+        .or_else(|_| bare(text))
+        .map_err(|_| "not an address such as 9.9.9.9 or 127.0.0.1:5353".to_owned())
+}
+
+impl Args {
+    pub async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let findings = match global.load(Vec::new()) {
+            Ok(config) => {
+                let look = Look {
+                    timeout: Duration::from_secs(self.timeout),
+                    outside: match self.offline {
+                        true => Outside::Leave,
+                        false => Outside::Look,
+                    },
+                    nameserver: self.nameserver,
+                };
+                let doctor = app::doctor(&config, global.file(), look, Arc::new(SystemClock));
+                doctor.await.run().await
+            }
+            Err(problems) => unreadable(&problems),
+        };
+        let worst = findings.iter().map(|finding| finding.verdict).max();
+        let verdict = worst.unwrap_or(Verdict::Ok);
+        if self.json {
+            let findings = &findings;
+            screen.json(&Answer { verdict, findings })?;
+        } else {
+            show(&findings, screen)?;
+        }
+        Ok(match verdict {
+            Verdict::Error => Exit::Failed,
+            Verdict::Ok | Verdict::Unchecked | Verdict::Warning => Exit::Done,
+        })
+    }
+}
+
+/// What is wrong with the configuration itself.
+fn unreadable(problems: &Problems) -> Vec<Finding> {
+    let problem = |problem: &crate::config::Problem| {
+        Finding::error(
+            "configuration",
+            format!("{}: {}", problem.option, problem.what),
+            "mend it; `tidings config --defaults` shows every option",
+        )
+    };
+    let rest = Finding::unchecked("everything else", "needs a configuration that can be read");
+    problems.0.iter().map(problem).chain([rest]).collect()
+}
+
+/// The order in which verdicts are counted.
+const VERDICTS: [Verdict; 4] = [
+    Verdict::Ok,
+    Verdict::Warning,
+    Verdict::Error,
+    Verdict::Unchecked,
+];
+
+fn word(verdict: Verdict) -> (&'static str, Ink) {
+    match verdict {
+        Verdict::Ok => ("ok", Ink::Good),
+        Verdict::Warning => ("warning", Ink::Warning),
+        Verdict::Error => ("error", Ink::Bad),
+        Verdict::Unchecked => ("unchecked", Ink::Faint),
+    }
+}
+
+/// Between columns.
+const GAP: &str = "  ";
+/// Where less is left of a line, lines go on beyond the terminal's edge.
+const NARROWEST: usize = 30;
+
+fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
+    let verdicts = VERDICTS.map(|verdict| word(verdict).0.len());
+    let verdicts = verdicts.into_iter().max().unwrap_or(0);
+    let checks = findings.iter().map(|finding| finding.check.width());
+    let checks = checks.max().unwrap_or(0);
+    let before = verdicts + checks + 2 * GAP.len();
+    let room = screen.width().map(|width| width.saturating_sub(before));
+    let room = room.filter(|room| *room >= NARROWEST);
+    for finding in findings {
+        let (word, ink) = word(finding.verdict);
+        let verdict = screen.ink(ink, format_args!("{word:verdicts$}"));
+        let mut said = wrapped(&told(finding), room).into_iter();
+        let first = said.next().unwrap_or_default();
+        screen.line(format!(
+            "{verdict}{GAP}{:checks$}{GAP}{first}",
+            finding.check
+        ))?;
+        for line in said {
+            screen.line(format!("{:before$}{line}", ""))?;
+        }
+    }
+    let count = |verdict| {
+        let of = findings.iter().filter(|finding| finding.verdict == verdict);
+        let n = of.count() as u64;
+        let one = word(verdict).0;
+        (n > 0).then(|| match verdict {
+            Verdict::Warning => words::count(n, one, "warnings"),
+            Verdict::Error => words::count(n, one, "errors"),
+            Verdict::Ok | Verdict::Unchecked => words::count(n, one, one),
+        })
+    };
+    screen.line("")?;
+    screen.line(words::list(VERDICTS.map(count)))
+}
+
+/// What was found and what to do, on one line. Control characters cannot be let onto a terminal.
+fn told(finding: &Finding) -> String {
+    let mut text = finding.found.clone();
+    if let Some(advice) = &finding.advice {
+        text.push_str(" → ");
+        text.push_str(advice);
+    }
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_control() || c == ' ')
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.join(" ")
+}
+
+/// Lines of at most so many columns, if there is a limit; a longer word has a line of its own.
+fn wrapped(text: &str, room: Option<usize>) -> Vec<String> {
+    let Some(room) = room else {
+        return vec![text.to_owned()];
+    };
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.width() + 1 + word.width() <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_was_found_and_what_to_do_and_cannot_move_the_cursor() {
+        let finding = Finding::error("DMARC", "v=DMARC1\u{1b}[2J\n; p=x", "mend it");
+
+        assert_eq!(told(&finding), "v=DMARC1 [2J ; p=x → mend it");
+    }
+
+    #[test]
+    fn lines_are_broken_between_words_where_a_terminal_ends() {
+        let text = "one two three four";
+
+        assert_eq!(wrapped(text, None), [text]);
+        assert_eq!(wrapped(text, Some(9)), ["one two", "three", "four"]);
+        assert_eq!(wrapped(text, Some(3)), ["one", "two", "three", "four"]);
+    }
+
+    #[test]
+    fn a_name_server_is_an_address_with_or_without_a_port() {
+        assert_eq!(nameserver("9.9.9.9").unwrap().to_string(), "9.9.9.9:53");
+        assert_eq!(nameserver("::1").unwrap().to_string(), "[::1]:53");
+        assert_eq!(nameserver("127.0.0.1:5353").unwrap().port(), 5353);
+        assert!(nameserver("dns.example").is_err());
+    }
+}

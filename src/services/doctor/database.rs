@@ -1,0 +1,289 @@
+//! The database: can it be reached and written to, is it as it should be, and what stands in it that keeps mails from leaving.
+//!
+//! The rule: one note is written and taken away again, to know that it can be; nothing else is changed.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+
+use super::{Doctor, Finding, chain};
+use crate::domain::DeliveryState;
+use crate::services::deliver::Pause;
+use crate::store::{Engine, Error, Store, Topology};
+
+const DATABASE: &str = "database";
+const REPLICATION: &str = "replication";
+const INDEXES: &str = "indexes";
+const CLOCK: &str = "clock";
+const WRITING: &str = "writing";
+const SENDING: &str = "sending";
+const UNKNOWN: &str = "unknown mails";
+
+/// The oldest MongoDB that will do.
+const OLDEST: u32 = 6;
+/// With fewer members one that is lost stops all writing.
+const ENOUGH: usize = 3;
+/// Clocks that differ by more are not kept by anything.
+const ODD: TimeDelta = TimeDelta::seconds(2);
+/// By more, what one machine holds is free to another while it works.
+const HARMFUL: TimeDelta = TimeDelta::seconds(30);
+/// The note that is written and taken away.
+const NOTE: &str = "doctor";
+
+impl Doctor {
+    pub(super) async fn database(&self) -> Vec<Finding> {
+        let store = match &self.store {
+            Ok(store) => store,
+            Err(finding) => return unreached(finding.clone()),
+        };
+        let engine = self.within(
+            async { store.engine().await.map_err(|error| chain(&error)) },
+            Err,
+        );
+        let mut findings = match engine.await {
+            Ok(engine) => judge_engine(&engine),
+            Err(why) => {
+                let advice = "see that the server runs, that the option `store` names it, and that this machine may reach it";
+                return unreached(Finding::error(DATABASE, why, advice));
+            }
+        };
+        let (indexes, clock, writing, sending, unknown) = futures::join!(
+            self.asked(INDEXES, indexes(store)),
+            self.asked(CLOCK, self.server_clock(store)),
+            self.asked(WRITING, writing(store)),
+            self.asked(SENDING, sending(store)),
+            self.asked(UNKNOWN, unknown(store)),
+        );
+        findings.extend(
+            [indexes, clock, writing, sending, unknown]
+                .into_iter()
+                .flatten(),
+        );
+        findings
+    }
+
+    /// What a question to the store comes to; one that fails is an error.
+    async fn asked(
+        &self,
+        check: &'static str,
+        question: impl Future<Output = Result<Option<Finding>, Error>>,
+    ) -> Option<Finding> {
+        let failed = |why: String| {
+            let advice = "see that the user of the option `store` may read and write that database, and that it is not overloaded";
+            Some(Finding::error(check, why, advice))
+        };
+        let asking = async { question.await.unwrap_or_else(|error| failed(chain(&error))) };
+        self.within(asking, failed).await
+    }
+
+    async fn server_clock(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+        let before = self.clock.now();
+        let told = store.server_time().await?;
+        let after = self.clock.now();
+        Ok(told.map(|told| judge_clock(before, told, after)))
+    }
+}
+
+/// Without a database nothing that stands in it can be looked at.
+fn unreached(finding: Finding) -> Vec<Finding> {
+    let others = [INDEXES, WRITING, SENDING, UNKNOWN];
+    let others = others.map(|check| Finding::unchecked(check, "the database was not reached"));
+    [vec![finding], others.to_vec()].concat()
+}
+
+async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    let missing = store.missing_indexes().await?;
+    Ok(Some(match missing.as_slice() {
+        [] => Finding::ok(INDEXES, "all there"),
+        missing => Finding::warning(
+            INDEXES,
+            format!("missing: {}", missing.join("; ")),
+            "run any other command, such as `tidings status`: it makes them",
+        ),
+    }))
+}
+
+async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    store.put_note(NOTE, "may be forgotten").await?;
+    store.drop_note(NOTE).await?;
+    Ok(Some(Finding::ok(
+        WRITING,
+        "a note was written, and taken away again",
+    )))
+}
+
+async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    let pause = match Pause::standing(store.as_ref()).await {
+        Ok(pause) => pause,
+        Err(crate::services::Error::Store(error)) => return Err(error),
+        Err(error) => return Ok(Some(Finding::unchecked(SENDING, chain(&error)))),
+    };
+    Ok(Some(match pause {
+        None => Finding::ok(SENDING, "not paused"),
+        Some(pause) => Finding::error(
+            SENDING,
+            format!(
+                "paused since {} UTC: {}",
+                pause.at.format("%Y-%m-%d %H:%M"),
+                pause.reason
+            ),
+            "mend that, then `tidings digest --resume`",
+        ),
+    }))
+}
+
+async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    let counts = store.delivery_counts().await?;
+    let of = counts
+        .iter()
+        .find(|(state, _)| *state == DeliveryState::Unknown);
+    Ok(Some(match of.map_or(0, |(_, count)| *count) {
+        0 => Finding::ok(UNKNOWN, "none"),
+        count => Finding::warning(
+            UNKNOWN,
+            format!("{count} of which nobody knows whether they were mailed"),
+            "look at `tidings deliveries --state unknown`, then settle them",
+        ),
+    }))
+}
+
+fn judge_engine(engine: &Engine) -> Vec<Finding> {
+    match engine {
+        Engine::Sqlite { version, journal } if journal == "wal" => vec![Finding::ok(
+            DATABASE,
+            format!("SQLite {version} with a write-ahead log, for one machine"),
+        )],
+        Engine::Sqlite { version, journal } => vec![Finding::error(
+            DATABASE,
+            format!(
+                "SQLite {version} keeps its journal as {journal:?}, so readers and writers stop each other"
+            ),
+            "put the file onto a disk of this machine: network file systems cannot have a write-ahead log",
+        )],
+        Engine::Mongo { version, topology } => {
+            vec![judge_version(version), judge_topology(*topology)]
+        }
+    }
+}
+
+fn judge_version(version: &str) -> Finding {
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse::<u32>().ok());
+    match major {
+        Some(major) if major >= OLDEST => Finding::ok(DATABASE, format!("MongoDB {version}")),
+        Some(_) => Finding::error(
+            DATABASE,
+            format!("MongoDB {version} is too old"),
+            format!("upgrade it to {OLDEST}.0 or newer"),
+        ),
+        None => Finding::unchecked(DATABASE, format!("MongoDB says its version is {version:?}")),
+    }
+}
+
+fn judge_topology(topology: Topology) -> Finding {
+    match topology {
+        Topology::Standalone => Finding::warning(
+            REPLICATION,
+            "one server without a replica set: what is accepted is lost with its disk, and nothing works while it is away",
+            "make it a replica set of three",
+        ),
+        Topology::ReplicaSet { members } if members < ENOUGH => Finding::warning(
+            REPLICATION,
+            format!("a replica set of {members}: nothing can be written once one is lost"),
+            "make it a replica set of three",
+        ),
+        Topology::ReplicaSet { members } => {
+            Finding::ok(REPLICATION, format!("a replica set of {members}"))
+        }
+        Topology::Sharded => Finding::ok(REPLICATION, "a sharded cluster"),
+    }
+}
+
+/// The answer was made between the two moments, so only what lies outside of them is a difference.
+fn judge_clock(before: DateTime<Utc>, told: DateTime<Utc>, after: DateTime<Utc>) -> Finding {
+    // The server tells whole milliseconds.
+    let before = before.trunc_subsecs(3);
+    let (by, which) = match () {
+        () if told < before => (before - told, "behind"),
+        () if told > after => (told - after, "ahead of"),
+        () => (TimeDelta::zero(), "with"),
+    };
+    let seconds = by.as_seconds_f64();
+    let found = format!("the database's clock is {seconds:.1} s {which} this machine's");
+    let advice = "let both keep time (NTP): leases between machines go by it";
+    match by {
+        by if by > HARMFUL => Finding::error(CLOCK, found, advice),
+        by if by > ODD => Finding::warning(CLOCK, found, advice),
+        _ => Finding::ok(CLOCK, "the database's and this machine's agree"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn mongodb_is_judged_by_its_version() {
+        for (version, expected) in [
+            ("5.0.31", Verdict::Error),
+            ("6.0.5", Verdict::Ok),
+            ("8.2.0-rc1", Verdict::Ok),
+            ("10.0.0", Verdict::Ok),
+            ("unknown", Verdict::Unchecked),
+        ] {
+            assert_eq!(judge_version(version).verdict, expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn one_server_alone_costs_something_and_three_do_not() {
+        for (topology, expected) in [
+            (Topology::Standalone, Verdict::Warning),
+            (Topology::ReplicaSet { members: 1 }, Verdict::Warning),
+            (Topology::ReplicaSet { members: 2 }, Verdict::Warning),
+            (Topology::ReplicaSet { members: 3 }, Verdict::Ok),
+            (Topology::Sharded, Verdict::Ok),
+        ] {
+            assert_eq!(judge_topology(topology).verdict, expected, "{topology:?}");
+        }
+    }
+
+    #[test]
+    fn clocks_are_compared_without_the_time_the_answer_took() {
+        let at = |seconds| {
+            DateTime::from_timestamp(1_398_153_600, 0).unwrap() + TimeDelta::seconds(seconds)
+        };
+        for (told, expected) in [
+            (-31, Verdict::Error),
+            (-30, Verdict::Warning),
+            (-3, Verdict::Warning),
+            (-2, Verdict::Ok),
+            (0, Verdict::Ok),
+            (9, Verdict::Ok),
+            (12, Verdict::Ok),
+            (13, Verdict::Warning),
+            (41, Verdict::Error),
+        ] {
+            // The answer took ten seconds.
+            assert_eq!(
+                judge_clock(at(0), at(told), at(10)).verdict,
+                expected,
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_write_ahead_log_is_an_error() {
+        let of = |journal: &str| Engine::Sqlite {
+            version: "3.50.0".into(),
+            journal: journal.into(),
+        };
+
+        assert_eq!(judge_engine(&of("wal"))[0].verdict, Verdict::Ok);
+        assert_eq!(judge_engine(&of("delete"))[0].verdict, Verdict::Error);
+    }
+}

@@ -1,0 +1,114 @@
+//! DKIM (RFC 6376): whether the key that mails are signed with is where receivers look for it.
+//!
+//! The rule: the key is not compared with anything, as only the signer has its other half. Pure: who asks is [`super::sender`].
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::Finding;
+
+pub const DKIM: &str = "DKIM";
+/// An RSA key of 1,024 bits, which RFC 8301, section 3.2, has as the least, takes so many bytes; of 2,048 bits twice that.
+const LEAST_BYTES: usize = 128;
+const GOOD_BYTES: usize = 256;
+
+/// Judges what stands under a key's name.
+pub fn judge(name: &str, texts: &[String]) -> Finding {
+    let mut keys = texts.iter().filter_map(|text| Key::read(text));
+    let publish = "publish the key there that the provider names";
+    match (keys.next(), keys.next()) {
+        (None, _) => Finding::error(
+            DKIM,
+            format!("there is no key at {name}, so receivers cannot verify mails"),
+            publish,
+        ),
+        (Some(_), Some(_)) => Finding::error(
+            DKIM,
+            format!("there are several keys at {name}, so none is sure to count"),
+            "leave one of them",
+        ),
+        (Some(key), None) => judge_key(name, &key, publish),
+    }
+}
+
+fn judge_key(name: &str, key: &Key, publish: &str) -> Finding {
+    match (key.is_rsa, key.bytes) {
+        (_, None) => Finding::error(DKIM, format!("the key at {name} is not Base64"), publish),
+        (_, Some(0)) => Finding::error(DKIM, format!("the key at {name} is withdrawn"), publish),
+        (true, Some(bytes)) if bytes < LEAST_BYTES => Finding::error(
+            DKIM,
+            format!("the key at {name} has less than 1,024 bits, and does not count"),
+            "let the provider make one of 2,048 bits",
+        ),
+        (true, Some(bytes)) if bytes < GOOD_BYTES => Finding::ok(
+            DKIM,
+            format!("there is a key at {name}; 2,048 bits would be better"),
+        ),
+        _ => Finding::ok(DKIM, format!("there is a key at {name}")),
+    }
+}
+
+struct Key {
+    is_rsa: bool,
+    /// How long it is, if it can be read.
+    bytes: Option<usize>,
+}
+
+impl Key {
+    /// A key record: tags, of which `p` is the key itself (section 3.6.1).
+    fn read(text: &str) -> Option<Self> {
+        let tags = text.split(';').filter_map(|tag| tag.split_once('='));
+        let tags: Vec<_> = tags
+            .map(|(name, value)| (name.trim(), value.trim()))
+            .collect();
+        let of = |wanted: &str| {
+            tags.iter()
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, value)| *value)
+        };
+        if of("v").is_some_and(|version| version != "DKIM1") {
+            return None;
+        }
+        let key: String = of("p")?.split_whitespace().collect();
+        Some(Self {
+            is_rsa: of("k").is_none_or(|kind| kind == "rsa"),
+            bytes: STANDARD.decode(key).ok().map(|bytes| bytes.len()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    fn of(bytes: usize) -> String {
+        STANDARD.encode(vec![7; bytes])
+    }
+
+    #[test]
+    fn a_key_is_there_readable_and_long_enough() {
+        for (text, expected) in [
+            (format!("v=DKIM1; k=rsa; p={}", of(294)), Verdict::Ok),
+            (format!("p={}", of(162)), Verdict::Ok),
+            (format!("v=DKIM1; k=ed25519; p={}", of(32)), Verdict::Ok),
+            (format!("v=DKIM1; p={}", of(94)), Verdict::Error),
+            ("v=DKIM1; p=".to_owned(), Verdict::Error),
+            ("v=DKIM1; p=?".to_owned(), Verdict::Error),
+            ("v=DKIM2; p=AAAA".to_owned(), Verdict::Error),
+            ("something else".to_owned(), Verdict::Error),
+        ] {
+            let found = judge("k1._domainkey.art.example", std::slice::from_ref(&text));
+            assert_eq!(found.verdict, expected, "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn no_key_and_two_keys_are_errors() {
+        let key = || format!("v=DKIM1; p={}", of(294));
+
+        assert_eq!(judge("x", &[]).verdict, Verdict::Error);
+        assert_eq!(judge("x", &[key(), key()]).verdict, Verdict::Error);
+        assert_eq!(judge("x", &[key(), "a remark".into()]).verdict, Verdict::Ok);
+    }
+}

@@ -1,0 +1,106 @@
+//! Whether mails will leave and arrive, found out before any does.
+//!
+//! The rule: nothing is sent and nothing is changed. Each file looks at one kind of thing: a thin part asks, and a pure part judges what was
+//! answered. Every look has a time-out, those that do not wait for each other go on at once, and whoever cannot be asked is `unchecked`.
+//! [`setup`] is what is configured; begin there.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::mail::Mailer;
+use crate::probe::{Names, Web};
+use crate::render::Renderer;
+use crate::store::Store;
+
+mod database;
+mod dkim;
+mod dmarc;
+mod finding;
+mod provider;
+mod public;
+mod sender;
+mod setup;
+mod spf;
+mod templates;
+
+pub use finding::{Finding, Verdict};
+pub use setup::{Departure, Hook, Setup};
+
+use super::links::Links;
+use finding::chain;
+
+/// How it looks.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// How long each thing may take to answer.
+    pub timeout: Duration,
+    pub outside: Outside,
+    /// Who is asked for names; those whom this machine asks, if nobody is named.
+    pub nameserver: Option<SocketAddr>,
+}
+
+/// What lies beyond this machine and its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outside {
+    Look,
+    Leave,
+}
+
+/// A part that may not be there, and why it is not.
+pub type Part<T> = Result<T, String>;
+
+pub struct Doctor {
+    pub setup: Setup,
+    pub look: Look,
+    /// Or what is wrong with it.
+    pub store: Result<Arc<dyn Store>, Finding>,
+    pub mailer: Part<Arc<dyn Mailer>>,
+    pub renderer: Part<Renderer>,
+    /// Those of the store.
+    pub links: Option<Arc<Links>>,
+    pub names: Part<Names>,
+    pub web: Part<Web>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What is said of what is left alone.
+const LEFT: &str = "left alone, as --offline was said";
+
+impl Doctor {
+    /// Everything that was found, in the order in which it is read.
+    pub async fn run(&self) -> Vec<Finding> {
+        let (database, mail, public) =
+            futures::join!(self.database(), self.mail(), self.public_face());
+        let mut findings = self.setup.judge();
+        findings.extend(database);
+        findings.extend(mail);
+        findings.extend(public);
+        findings.extend(self.templates());
+        findings
+    }
+
+    /// The provider, and what the DNS says of the sender's domain.
+    async fn mail(&self) -> Vec<Finding> {
+        let keys = async {
+            let (provider, names) = self.provider().await;
+            (provider, self.dkim(&names).await)
+        };
+        let (spf, (provider, dkim), dmarc) = futures::join!(self.spf(), keys, self.dmarc());
+        [vec![provider, spf], dkim, vec![dmarc]].concat()
+    }
+
+    /// What it comes to, or that it took too long.
+    async fn within<T>(
+        &self,
+        looking: impl Future<Output = T>,
+        late: impl FnOnce(String) -> T,
+    ) -> T {
+        let limit = self.look.timeout;
+        match tokio::time::timeout(limit, looking).await {
+            Ok(found) => found,
+            Err(_) => late(format!("no answer within {} s", limit.as_secs_f32())),
+        }
+    }
+}

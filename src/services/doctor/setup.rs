@@ -1,0 +1,241 @@
+//! What is configured, and what of it should not be left so where mails go to people.
+//!
+//! The rule: an outbox is for trying things out, so with it nothing is worse than a warning.
+
+use std::path::PathBuf;
+
+use super::{Finding, Verdict};
+use crate::domain::Address;
+
+/// The facts of the configuration. It holds no secret.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    pub departure: Departure,
+    pub from: Address,
+    pub public_url: Option<String>,
+    pub has_server_key: bool,
+    pub has_link_secret: bool,
+    pub has_postal_address: bool,
+    pub has_feedback_id: bool,
+    /// What the sender's mails are signed with, where the provider does not say.
+    pub dkim_selector: Option<String>,
+    /// The most items of a mail.
+    pub items: usize,
+}
+
+/// How mails leave.
+#[derive(Debug, Clone)]
+pub enum Departure {
+    /// As files in a folder.
+    Outbox,
+    Provider {
+        /// As people call it.
+        name: &'static str,
+        /// The domain that bounces go to, if it is the sender's and not the provider's own.
+        bounces: Option<String>,
+        hook: Hook,
+    },
+}
+
+/// Whether the provider's reports of bounces and complaints can be verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    Verified,
+    /// The option that holds the key is empty.
+    Lacks(&'static str),
+    /// It makes none.
+    None,
+}
+
+impl Setup {
+    pub(super) fn judge(&self) -> Vec<Finding> {
+        let file = match &self.file {
+            Some(file) => file.display().to_string(),
+            None => "no file; the defaults and the environment".to_owned(),
+        };
+        let mut findings = vec![Finding::ok("configuration", file)];
+        findings.extend(self.sending());
+        findings.extend(self.links());
+        if !self.has_postal_address {
+            findings.push(Finding::warning(
+                "site.postal_address",
+                "is empty, and commercial mail must carry one (CAN-SPAM Act, section 5(a)(5))",
+                "set it to the sender's postal address",
+            ));
+        }
+        if !self.has_feedback_id {
+            findings.push(Finding::warning(
+                "site.feedback_id",
+                "is empty, so Gmail does not tell runs apart in its spam reports",
+                "set it to 5 to 15 letters that stay the same",
+            ));
+        }
+        if !self.has_server_key {
+            findings.push(Finding::warning(
+                "server.key",
+                "is empty, so `serve` makes up another one at each start",
+                "set server.key or server.key_file",
+            ));
+        }
+        findings
+    }
+
+    fn sending(&self) -> Vec<Finding> {
+        match &self.departure {
+            Departure::Outbox => vec![Finding::warning(
+                "mail.provider",
+                "is outbox: mails become files, and nobody is sent any",
+                "set it, and mail.from, once mails should reach people",
+            )],
+            Departure::Provider { name, hook, .. } => {
+                let by = format!(
+                    "mails leave by {name}, from an address at {}",
+                    self.from.domain()
+                );
+                let mut findings = vec![Finding::ok("mail.provider", by)];
+                if let Hook::Lacks(option) = hook {
+                    findings.push(Finding::warning(
+                        option,
+                        format!("is empty, so bounces and complaints that {name} reports are not heard"),
+                        "set it, and let the provider post to /hooks (docs/operations.md, \"Bounces and complaints\")",
+                    ));
+                }
+                findings
+            }
+        }
+    }
+
+    fn links(&self) -> Vec<Finding> {
+        let worst = match self.departure {
+            Departure::Outbox => Verdict::Warning,
+            Departure::Provider { .. } => Verdict::Error,
+        };
+        let public = match &self.public_url {
+            Some(url) if url.starts_with("https://") => Finding::ok("server.public_url", url),
+            Some(url) => Finding {
+                verdict: worst,
+                ..Finding::warning(
+                    "server.public_url",
+                    format!(
+                        "{url} is plain http, for which no mailbox provider offers one-click unsubscribing"
+                    ),
+                    "set it to the https address under which the world reaches `tidings serve`",
+                )
+            },
+            None => Finding {
+                verdict: worst,
+                ..Finding::warning(
+                    "server.public_url",
+                    "is empty, so mails carry no link to unsubscribe",
+                    "set it to the https address under which the world reaches `tidings serve`",
+                )
+            },
+        };
+        let secret = match self.has_link_secret {
+            true => "is set; it must be the same wherever `serve`, `worker` and `digest` run",
+            false => "is empty, so the store keeps one that all processes share",
+        };
+        vec![public, Finding::ok("server.link_secret", secret)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Setup {
+        Setup {
+            file: Some("tidings.toml".into()),
+            departure: Departure::Provider {
+                name: "Resend",
+                bounces: None,
+                hook: Hook::Verified,
+            },
+            from: Address::new("digest@art.example").unwrap(),
+            public_url: Some("https://news.art.example".into()),
+            has_server_key: true,
+            has_link_secret: false,
+            has_postal_address: true,
+            has_feedback_id: true,
+            dkim_selector: None,
+            items: 40,
+        }
+    }
+
+    /// What is not well: verdict and check.
+    fn amiss(setup: &Setup) -> Vec<(Verdict, &'static str)> {
+        let findings = setup.judge().into_iter();
+        let amiss = findings.filter(|finding| finding.verdict != Verdict::Ok);
+        amiss
+            .map(|finding| {
+                assert!(finding.advice.is_some(), "{finding:?}");
+                (finding.verdict, finding.check)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_finished_configuration_has_nothing_to_be_done_about() {
+        assert_eq!(amiss(&good()), []);
+    }
+
+    #[test]
+    fn what_nobody_has_set_is_named_and_mails_without_a_way_to_stop_them_are_an_error() {
+        let bare = Setup {
+            public_url: None,
+            has_server_key: false,
+            has_postal_address: false,
+            has_feedback_id: false,
+            departure: Departure::Provider {
+                name: "Resend",
+                bounces: None,
+                hook: Hook::Lacks("hooks.resend_secret"),
+            },
+            ..good()
+        };
+
+        assert_eq!(
+            amiss(&bare),
+            [
+                (Verdict::Warning, "hooks.resend_secret"),
+                (Verdict::Error, "server.public_url"),
+                (Verdict::Warning, "site.postal_address"),
+                (Verdict::Warning, "site.feedback_id"),
+                (Verdict::Warning, "server.key"),
+            ]
+        );
+    }
+
+    #[test]
+    fn plain_http_is_an_error_where_mails_go_to_people_and_a_warning_where_they_do_not() {
+        let plain = |departure| Setup {
+            public_url: Some("http://127.0.0.1:8080".into()),
+            departure,
+            ..good()
+        };
+
+        assert_eq!(
+            amiss(&plain(good().departure)),
+            [(Verdict::Error, "server.public_url")]
+        );
+        assert_eq!(
+            amiss(&plain(Departure::Outbox)),
+            [
+                (Verdict::Warning, "mail.provider"),
+                (Verdict::Warning, "server.public_url")
+            ]
+        );
+    }
+
+    #[test]
+    fn no_address_is_told() {
+        let told = format!("{:?}", good().judge());
+
+        assert!(
+            told.contains("art.example") && !told.contains("digest@"),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! SPF (RFC 7208): which machines may send for a domain, as far as its record can be judged without a mail.
+//!
+//! The rule: exactly one record, which does not let everybody in, and which asks the DNS at most ten times (sections 4.5 and 4.6.4). Pure: who
+//! asks is [`super::sender`].
+
+use super::Finding;
+
+pub const SPF: &str = "SPF";
+/// So many look-ups a record may cost in all.
+pub const MOST_LOOKUPS: usize = 10;
+
+/// A record, as far as it matters here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Record {
+    /// What becomes of everybody it does not name: the sign before `all`, if that is there.
+    pub all: Option<char>,
+    /// How many of its own terms ask the DNS.
+    pub lookups: usize,
+    /// Whose records it brings in.
+    pub brings: Vec<String>,
+}
+
+/// Those of a name's texts that are SPF records.
+pub fn records(texts: &[String]) -> Vec<&str> {
+    let is_record = |text: &&str| {
+        let version = text.split(' ').next().unwrap_or_default();
+        version.eq_ignore_ascii_case("v=spf1")
+    };
+    texts
+        .iter()
+        .map(|text| text.trim())
+        .filter(is_record)
+        .collect()
+}
+
+/// Reads a record's terms.
+pub fn read(record: &str) -> Record {
+    let (mut read, mut redirect) = (Record::default(), None);
+    for term in record.split_whitespace().skip(1) {
+        let sign = term.chars().next().filter(|c| "+-~?".contains(*c));
+        let term = term
+            .trim_start_matches(['+', '-', '~', '?'])
+            .to_ascii_lowercase();
+        let name = term.split([':', '=', '/']).next().unwrap_or_default();
+        let value = term[name.len()..].trim_start_matches([':', '=']);
+        match name {
+            "all" => read.all = read.all.or(Some(sign.unwrap_or('+'))),
+            "include" => {
+                read.lookups += 1;
+                read.brings.push(value.to_owned());
+            }
+            "a" | "mx" | "ptr" | "exists" => read.lookups += 1,
+            "redirect" => redirect = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+    // Whoever has an `all` goes nowhere else (section 6.1).
+    if let (None, Some(redirect)) = (read.all, redirect) {
+        read.lookups += 1;
+        read.brings.push(redirect);
+    }
+    // What depends on the mail's sender cannot be followed without one.
+    read.brings.retain(|domain| !domain.contains('%'));
+    read
+}
+
+/// What all records together come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cost {
+    Lookups(usize),
+    /// A record brings this one in, and there is not exactly one.
+    Broken(String),
+}
+
+/// Whose record it is that is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bounces {
+    /// Bounces go to this domain: mailbox providers ask for its record.
+    Here,
+    /// They go to the provider's own domain, whose record counts.
+    Elsewhere,
+}
+
+/// Judges a domain that has not one record.
+pub fn judge_absent(domain: &str, records: usize, bounces: Bounces) -> Finding {
+    let advice = "publish the record that the provider names, and no other that begins with v=spf1";
+    match (records, bounces) {
+        (0, Bounces::Here) => {
+            let found =
+                format!("{domain} has no record; Gmail and Yahoo take no bulk mail without");
+            Finding::error(SPF, found, advice)
+        }
+        (0, Bounces::Elsewhere) => Finding::ok(
+            SPF,
+            format!(
+                "{domain} has no record, and needs none: bounces go to the provider's own domain"
+            ),
+        ),
+        (many, _) => {
+            let found =
+                format!("{domain} has {many} records, so none counts (RFC 7208, section 4.5)");
+            Finding::error(SPF, found, "make them one")
+        }
+    }
+}
+
+/// Judges the one record of a domain.
+pub fn judge(domain: &str, text: &str, record: &Record, cost: &Cost) -> Finding {
+    let lookups = match cost {
+        Cost::Broken(brought) => {
+            return Finding::error(
+                SPF,
+                format!(
+                    "{domain} brings in {brought}, which has not exactly one record (RFC 7208, section 5.2)"
+                ),
+                format!("take {brought} out of the record, or have its owner mend it"),
+            );
+        }
+        Cost::Lookups(lookups) => *lookups,
+    };
+    if lookups > MOST_LOOKUPS {
+        return Finding::error(
+            SPF,
+            format!(
+                "{domain} costs more than {MOST_LOOKUPS} look-ups, so it does not count (RFC 7208, section 4.6.4)"
+            ),
+            "take out what no longer sends",
+        );
+    }
+    match record.all {
+        Some('+') => Finding::error(
+            SPF,
+            format!("{domain} lets everybody send: {text}"),
+            "end it with -all or ~all",
+        ),
+        Some('?') => Finding::warning(
+            SPF,
+            format!("{domain} says nothing of others: {text}"),
+            "end it with -all or ~all",
+        ),
+        None if record.brings.is_empty() => Finding::warning(
+            SPF,
+            format!("{domain} has no end: {text}"),
+            "end it with -all or ~all",
+        ),
+        _ => Finding::ok(
+            SPF,
+            format!("{domain}: {text} ({lookups} of {MOST_LOOKUPS} look-ups)"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn a_record_is_known_by_its_version() {
+        let texts = [
+            "v=spf1 -all",
+            "V=SPF1 ~all",
+            "v=spf10 -all",
+            "google-site-verification=x",
+            "v=spf1",
+        ];
+        assert_eq!(
+            records(&texts.map(str::to_owned)),
+            ["v=spf1 -all", "V=SPF1 ~all", "v=spf1"]
+        );
+    }
+
+    #[test]
+    fn the_terms_that_ask_the_dns_are_counted() {
+        for (text, all, lookups, brings) in [
+            ("v=spf1 -all", Some('-'), 0, &[][..]),
+            (
+                "v=spf1 ip4:192.0.2.0/24 ip6:2001:db8::/32 ~all",
+                Some('~'),
+                0,
+                &[],
+            ),
+            (
+                "v=spf1 a mx/24 a:x.example ptr exists:%{i}.x.example ?all",
+                Some('?'),
+                5,
+                &[],
+            ),
+            (
+                "v=spf1 include:A.example +include:b.example all",
+                Some('+'),
+                2,
+                &["a.example", "b.example"],
+            ),
+            ("v=spf1 redirect=c.example", None, 1, &["c.example"]),
+            ("v=spf1 redirect=c.example -all", Some('-'), 0, &[]),
+            ("v=spf1 include:%{d}.x.example -all", Some('-'), 1, &[]),
+        ] {
+            let expected = Record {
+                all,
+                lookups,
+                brings: brings.iter().map(|domain| (*domain).to_owned()).collect(),
+            };
+            assert_eq!(read(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_record_that_ends_well_and_costs_little_is_well() {
+        for (text, cost, expected) in [
+            (
+                "v=spf1 include:a.example -all",
+                Cost::Lookups(10),
+                Verdict::Ok,
+            ),
+            ("v=spf1 redirect=a.example", Cost::Lookups(1), Verdict::Ok),
+            (
+                "v=spf1 include:a.example -all",
+                Cost::Lookups(11),
+                Verdict::Error,
+            ),
+            (
+                "v=spf1 include:a.example -all",
+                Cost::Broken("a.example".into()),
+                Verdict::Error,
+            ),
+            ("v=spf1 +all", Cost::Lookups(0), Verdict::Error),
+            ("v=spf1 ?all", Cost::Lookups(0), Verdict::Warning),
+            ("v=spf1 ip4:192.0.2.1", Cost::Lookups(0), Verdict::Warning),
+        ] {
+            let found = judge("art.example", text, &read(text), &cost);
+            assert_eq!(found.verdict, expected, "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn two_records_are_worse_than_none_where_bounces_go_elsewhere() {
+        for (records, bounces, expected) in [
+            (0, Bounces::Here, Verdict::Error),
+            (0, Bounces::Elsewhere, Verdict::Ok),
+            (2, Bounces::Here, Verdict::Error),
+            (2, Bounces::Elsewhere, Verdict::Error),
+        ] {
+            let found = judge_absent("art.example", records, bounces);
+            assert_eq!(found.verdict, expected, "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The templates: can mails be made of them, and how heavy do those become?
+
+use super::{Doctor, Finding, Part, chain};
+use crate::render::{Renderer, Weight};
+
+const TEMPLATES: &str = "templates";
+const SIZE: &str = "size of mails";
+
+/// Where Gmail cuts a mail off.
+const CLIPPED: usize = 102_000;
+
+impl Doctor {
+    pub(super) fn templates(&self) -> Vec<Finding> {
+        judge(&self.renderer, self.setup.items)
+    }
+}
+
+fn judge(renderer: &Part<Renderer>, items: usize) -> Vec<Finding> {
+    let broken = |why: &str| {
+        let advice = "mend the file, or leave it out: the built-in template takes its place";
+        vec![
+            Finding::error(TEMPLATES, why, advice),
+            Finding::unchecked(SIZE, "no mail can be made"),
+        ]
+    };
+    let renderer = match renderer {
+        Ok(renderer) => renderer,
+        Err(why) => return broken(why),
+    };
+    match renderer.weigh(items) {
+        Ok(weight) => vec![judge_parts(&weight), judge_weight(&weight, items)],
+        Err(error) => broken(&chain(&error)),
+    }
+}
+
+fn judge_parts(weight: &Weight) -> Finding {
+    let parts = [
+        ("digest/subject.txt", "subject", weight.subject),
+        ("digest/body.txt", "text part", weight.text),
+        ("digest/body.html", "HTML part", weight.html),
+    ];
+    match parts.into_iter().find(|(_, _, bytes)| *bytes == 0) {
+        None => Finding::ok(TEMPLATES, "they make a subject, a text and an HTML part"),
+        Some((file, part, _)) => Finding::error(
+            TEMPLATES,
+            format!("{file} leaves the {part} empty, which spam filters hold against a mail"),
+            format!("write something into {file}, or leave it out"),
+        ),
+    }
+}
+
+fn judge_weight(weight: &Weight, items: usize) -> Finding {
+    let Weight { html, text, .. } = weight;
+    let kb = |bytes: usize| format!("{:.1} KB", bytes as f64 / 1_000.0);
+    let found = format!(
+        "a digest of {items} items has {} of HTML and {} of text; Gmail cuts off at {}",
+        kb(*html),
+        kb(*text),
+        kb(CLIPPED)
+    );
+    if weight.fits() {
+        return Finding::ok(SIZE, found);
+    }
+    Finding::warning(
+        SIZE,
+        format!(
+            "{found}, so mails stop at {} and count the rest",
+            Weight::MOST
+        ),
+        "lower digest.items, or make each item's HTML shorter",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+    use crate::render::Site;
+
+    /// Verdicts on a digest of 40 items where these templates take the place of the built-in ones.
+    fn verdicts(files: &[(&str, String)]) -> Vec<Verdict> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("digest")).unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join("digest").join(name), text).unwrap();
+        }
+        let site = Site {
+            name: "Art".into(),
+            url: None,
+            postal_address: None,
+            accent: "#1f4e79".into(),
+        };
+        let renderer = Renderer::new(site, Some(folder.path().to_owned()));
+        let findings = judge(&renderer.map_err(|error| chain(&error)), 40);
+        findings
+            .into_iter()
+            .map(|finding| finding.verdict)
+            .collect()
+    }
+
+    /// HTML with so many bytes for each item.
+    fn html(bytes: usize) -> String {
+        let each = "x".repeat(bytes);
+        format!(
+            "<p>{{% for s in sections %}}{{% for i in s.items %}}{each}{{% endfor %}}{{% endfor %}}"
+        )
+    }
+
+    #[test]
+    fn the_built_in_templates_are_well() {
+        assert_eq!(verdicts(&[]), [Verdict::Ok, Verdict::Ok]);
+    }
+
+    #[test]
+    fn what_cannot_be_rendered_is_an_error() {
+        let broken = ("body.html", "<p>{{ nobody }}".to_owned());
+        assert_eq!(verdicts(&[broken]), [Verdict::Error, Verdict::Unchecked]);
+    }
+
+    #[test]
+    fn a_mail_without_a_text_part_is_an_error() {
+        let empty = ("body.txt", " \n".to_owned());
+        assert_eq!(verdicts(&[empty]), [Verdict::Error, Verdict::Ok]);
+    }
+
+    #[test]
+    fn items_that_will_be_left_out_are_a_warning_and_too_much_around_them_is_an_error() {
+        let heavy = ("body.html", html(3_000));
+        let too_heavy = ("body.html", format!("<p>{}", "x".repeat(110_000)));
+
+        assert_eq!(verdicts(&[heavy]), [Verdict::Ok, Verdict::Warning]);
+        assert_eq!(verdicts(&[too_heavy]), [Verdict::Error, Verdict::Unchecked]);
+    }
+}

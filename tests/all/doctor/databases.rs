@@ -1,0 +1,188 @@
+//! The database: what is missing, what is stopped, and one that is not there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::doc;
+use tidings::app;
+use tidings::clock::{ManualClock, SystemClock};
+use tidings::config::Config;
+use tidings::domain::DeliveryState;
+use tidings::domain::delivery::Settlement;
+use tidings::services::doctor::{Look, Outside, Verdict};
+
+use super::{WELL, found};
+use crate::support::town::on_both_stores;
+use crate::support::{Fresh, delivery, noon};
+
+on_both_stores! {
+    a_store_that_works_is_well_and_keeps_nothing_of_the_visit
+    sending_that_is_paused_is_an_error_that_says_how_to_go_on
+}
+
+const LOOK: Look = Look {
+    timeout: Duration::from_secs(10),
+    outside: Outside::Leave,
+    nameserver: None,
+};
+
+async fn findings(store: &str) -> Vec<tidings::services::doctor::Finding> {
+    super::findings(&format!("{WELL}store = \"{store}\""), LOOK).await
+}
+
+async fn a_store_that_works_is_well_and_keeps_nothing_of_the_visit(fresh: Fresh) {
+    let seen = findings(fresh.url()).await;
+
+    for check in ["database", "indexes", "writing", "sending", "unknown mails"] {
+        found(&seen, check, Verdict::Ok, "");
+    }
+    assert_eq!(fresh.note("doctor").await.unwrap(), None);
+    assert_eq!(fresh.note("link_secret").await.unwrap(), None);
+}
+
+async fn sending_that_is_paused_is_an_error_that_says_how_to_go_on(fresh: Fresh) {
+    let pause = r#"{"at":"2014-04-21T09:30:00Z","reason":"the key is wrong","by":"w1"}"#;
+    fresh.put_note("pause", pause).await.unwrap();
+
+    let seen = findings(fresh.url()).await;
+
+    found(
+        &seen,
+        "sending",
+        Verdict::Error,
+        "paused since 2014-04-21 09:30 UTC: the key is wrong",
+    );
+    found(&seen, "sending", Verdict::Error, "tidings digest --resume");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mails_of_unknown_outcome_are_a_warning() {
+    crate::support::sqlite::run(|fresh| async move {
+        let row = delivery("ada", "2014-04-21", "w1");
+        let unknown = Settlement {
+            id: row.id.clone(),
+            state: DeliveryState::Unknown,
+            items: 1,
+            provider_id: None,
+            reason: None,
+        };
+        fresh.open(&[row]).await.unwrap();
+        let settled = fresh.settle("w1", noon(), &[unknown]).await.unwrap();
+        assert_eq!(settled, [true]);
+
+        let seen = findings(fresh.url()).await;
+
+        found(
+            &seen,
+            "unknown mails",
+            Verdict::Warning,
+            "1 of which nobody knows",
+        );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_that_is_missing_in_sqlite_is_named() {
+    crate::support::sqlite::run(|fresh| async move {
+        let file = fresh.url().strip_prefix("sqlite:").unwrap().to_owned();
+        let connection = rusqlite::Connection::open(file).unwrap();
+        connection
+            .execute_batch("DROP INDEX deliveries_by_tag")
+            .unwrap();
+
+        let seen = findings(fresh.url()).await;
+
+        let named = "deliveries(deliveries_by_tag)";
+        found(&seen, "indexes", Verdict::Warning, named);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_that_is_missing_or_not_unique_in_mongodb_is_named_and_not_made() {
+    crate::support::mongo::run(|fresh| async move {
+        let client = mongodb::Client::with_uri_str(fresh.url()).await.unwrap();
+        let database = client.default_database().unwrap();
+        let deliveries = database.collection::<bson::Document>("deliveries");
+        deliveries.drop_index("tag_1").await.unwrap();
+        let fanouts = database.collection::<bson::Document>("fanouts");
+        fanouts.drop_index("key_1").await.unwrap();
+        let plain = mongodb::IndexModel::builder().keys(doc! {"key": 1.0});
+        fanouts.create_index(plain.build()).await.unwrap();
+
+        for _ in 0..2 {
+            let seen = findings(fresh.url()).await;
+
+            let named = "missing: fanouts(key); deliveries(tag)";
+            found(&seen, "indexes", Verdict::Warning, named);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mongodb_says_its_version_and_how_it_replicates() {
+    crate::support::mongo::run(|fresh| async move {
+        let seen = findings(fresh.url()).await;
+
+        found(&seen, "database", Verdict::Ok, "MongoDB ");
+        found(&seen, "clock", Verdict::Ok, "agree");
+        assert!(
+            super::of(&seen, "replication")
+                .found
+                .starts_with("a replica set of")
+        );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_wrong_is_an_error() {
+    crate::support::mongo::run(|fresh| async move {
+        let config = Config::parse(&format!("store = \"{}\"", fresh.url())).unwrap();
+        let wrong = Arc::new(ManualClock::at(noon()));
+
+        let seen = app::doctor(&config, None, LOOK, wrong).await.run().await;
+
+        found(&seen, "clock", Verdict::Error, "NTP");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_not_there_is_an_error_and_the_rest_is_looked_at() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("mongodb://{}/tidings", free.local_addr().unwrap());
+    drop(free);
+    let config = Config::parse(&format!("{WELL}store = \"{nobody}\"")).unwrap();
+    let look = Look {
+        timeout: Duration::from_secs(1),
+        ..LOOK
+    };
+
+    let doctor = app::doctor(&config, None, look, Arc::new(SystemClock)).await;
+    let seen = doctor.run().await;
+
+    found(&seen, "database", Verdict::Error, "Connection refused");
+    for check in ["indexes", "writing", "sending", "unknown mails"] {
+        found(&seen, check, Verdict::Unchecked, "not reached");
+    }
+    found(&seen, "templates", Verdict::Ok, "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_does_not_exist_is_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("new.db");
+
+    let seen = findings(&format!("sqlite:{}", file.display())).await;
+
+    found(
+        &seen,
+        "database",
+        Verdict::Warning,
+        "new.db does not exist yet",
+    );
+    assert!(!file.exists());
+}

@@ -1,0 +1,228 @@
+//! The provider, the sender's domain, and the templates.
+
+use tidings::services::doctor::{Look, Outside, Verdict};
+
+use super::{Outdoors, WELL, dns, findings, found};
+use crate::mail::provider::Next;
+
+const STORE: &str = "store = \"sqlite:/nowhere/at/all.db\"\n";
+
+#[tokio::test]
+async fn a_bad_key_is_an_error_and_is_not_shown() {
+    let outdoors = Outdoors::well().await;
+    let refusal = r#"{"statusCode":401,"name":"invalid_api_key","message":"API key is invalid"}"#;
+    outdoors
+        .provider
+        .then([Next::Answer(401, vec![], refusal.into())]);
+
+    let seen = outdoors.findings(STORE).await;
+
+    found(&seen, "provider", Verdict::Error, "turned the key away");
+    assert!(!format!("{seen:?}").contains("key-1"));
+    assert_eq!(outdoors.provider.mails(), []);
+}
+
+#[tokio::test]
+async fn a_provider_that_says_nothing_is_unchecked() {
+    let outdoors = Outdoors::well().await;
+    outdoors.provider.then([Next::Reset]);
+
+    let seen = outdoors.findings(STORE).await;
+
+    found(&seen, "provider", Verdict::Unchecked, "no answer");
+    found(&seen, "DKIM", Verdict::Unchecked, "mail.dkim_selector");
+}
+
+#[tokio::test]
+async fn a_selector_can_be_configured_where_the_provider_does_not_say() {
+    let outdoors = Outdoors::well().await;
+    outdoors.provider.then([Next::Reset, Next::Reset]);
+
+    let right = outdoors
+        .findings(&format!("{STORE}mail.dkim_selector = \"resend\""))
+        .await;
+    let wrong = outdoors
+        .findings(&format!("{STORE}mail.dkim_selector = \"s1\""))
+        .await;
+
+    found(&right, "DKIM", Verdict::Ok, "resend._domainkey.art.example");
+    found(&wrong, "DKIM", Verdict::Error, "no key at s1._domainkey");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_senders_domain_is_found() {
+    for (name, text, check, verdict, words) in [
+        (
+            "art.example",
+            "v=spf1 +all",
+            "SPF",
+            Verdict::Error,
+            "everybody",
+        ),
+        (
+            "provider.example",
+            "",
+            "SPF",
+            Verdict::Error,
+            "brings in provider.example",
+        ),
+        (
+            "provider.example",
+            "v=spf1 a mx a:1.example a:2.example a:3.example a:4.example a:5.example a:6.example a:7.example a:8.example -all",
+            "SPF",
+            Verdict::Error,
+            "more than 10",
+        ),
+        (
+            "provider.example",
+            "v=spf1 include:provider.example -all",
+            "SPF",
+            Verdict::Error,
+            "more than 10",
+        ),
+        (
+            "resend._domainkey.art.example",
+            "",
+            "DKIM",
+            Verdict::Error,
+            "no key",
+        ),
+        (
+            "_dmarc.art.example",
+            "",
+            "DMARC",
+            Verdict::Error,
+            "no record",
+        ),
+        (
+            "_dmarc.art.example",
+            "v=DMARC1; p=none",
+            "DMARC",
+            Verdict::Warning,
+            "p=quarantine",
+        ),
+    ] {
+        let seen = Outdoors::with(&[(name, text)]).await.findings(STORE).await;
+
+        found(&seen, check, verdict, words);
+    }
+}
+
+#[tokio::test]
+async fn two_spf_records_are_an_error() {
+    let two = [
+        ("art.example", "v=spf1 include:provider.example -all"),
+        ("art.example", "v=spf1 ip4:192.0.2.1 ~all"),
+    ];
+
+    let seen = Outdoors::with(&two).await.findings(STORE).await;
+
+    found(&seen, "SPF", Verdict::Error, "2 records");
+}
+
+#[tokio::test]
+async fn a_record_further_up_counts_for_the_domains_below() {
+    let outdoors = Outdoors::well().await;
+    let below = WELL.replace("digest@art.example", "digest@news.art.example");
+    let url = format!("mail.url = \"{}\"\n", outdoors.provider.url);
+
+    let seen = findings(&[&below, STORE, &url].concat(), outdoors.look()).await;
+
+    found(&seen, "DMARC", Verdict::Ok, "_dmarc.art.example");
+    found(
+        &seen,
+        "provider",
+        Verdict::Error,
+        "not the domain news.art.example",
+    );
+}
+
+#[tokio::test]
+async fn a_name_server_that_knows_nobody_proves_nothing() {
+    let outdoors = Outdoors::well().await;
+    let nobody = Outdoors {
+        nameserver: dns::serve_nobody().await,
+        ..outdoors
+    };
+
+    let seen = nobody.findings(STORE).await;
+
+    for check in ["SPF", "DKIM", "DMARC"] {
+        found(
+            &seen,
+            check,
+            Verdict::Unchecked,
+            "does not even know .example",
+        );
+    }
+}
+
+#[tokio::test]
+async fn without_a_network_everything_outside_is_unchecked_and_the_rest_is_looked_at() {
+    // Sockets that are there and never say a word.
+    let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dumb = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let silent = format!(
+        "{STORE}mail.url = \"http://{0}\"\nserver.public_url = \"http://{0}\"",
+        mute.local_addr().unwrap()
+    );
+    let look = Look {
+        timeout: std::time::Duration::from_millis(300),
+        outside: Outside::Look,
+        nameserver: Some(dumb.local_addr().unwrap()),
+    };
+
+    let seen = findings(&[WELL, &silent].concat(), look).await;
+
+    for check in ["provider", "SPF", "DMARC", "public pages"] {
+        found(&seen, check, Verdict::Unchecked, "");
+    }
+    found(&seen, "templates", Verdict::Ok, "");
+    found(&seen, "database", Verdict::Error, "mkdir");
+}
+
+#[tokio::test]
+async fn offline_asks_nobody() {
+    let outdoors = Outdoors::well().await;
+    let look = Look {
+        outside: Outside::Leave,
+        ..outdoors.look()
+    };
+    let url = format!(
+        "mail.url = \"{0}\"\nserver.public_url = \"{0}\"\n",
+        outdoors.provider.url
+    );
+
+    let seen = findings(&[WELL, STORE, &url].concat(), look).await;
+
+    for check in [
+        "provider",
+        "SPF",
+        "DKIM",
+        "DMARC",
+        "public pages",
+        "one-click",
+    ] {
+        found(&seen, check, Verdict::Unchecked, "--offline");
+    }
+    assert_eq!(outdoors.provider.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_template_that_is_too_long_or_wrong_is_an_error_with_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("digest")).unwrap();
+    let outdoors = Outdoors::well().await;
+    let more = format!("{STORE}mail.templates = \"{}\"", folder.path().display());
+    for (text, words) in [
+        ("x".repeat(120_000), "cut off at 102,000"),
+        ("<p>{{ oops }}".to_owned(), "line 1"),
+    ] {
+        std::fs::write(folder.path().join("digest/body.html"), text).unwrap();
+
+        let seen = outdoors.findings(&more).await;
+
+        found(&seen, "templates", Verdict::Error, "digest/body.html");
+        found(&seen, "templates", Verdict::Error, words);
+    }
+}
