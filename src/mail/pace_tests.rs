@@ -137,6 +137,21 @@ async fn who_waits_for_a_turn_hears_of_the_quiet_that_began_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_check_waits_for_nobody_and_takes_nobodys_turn() {
+    let (slow, paced) = paced(Duration::from_millis(1), 1, 1);
+    slow.answers.lock().unwrap().push(later(30));
+    send(&paced).await;
+    let began = Instant::now();
+
+    for _ in 0..100 {
+        assert_eq!(paced.check().await, Checked::ready("slow"));
+    }
+
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(slow.calls.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_quiet_is_not_waited_out_but_told() {
     let (slow, paced) = paced(Duration::ZERO, 1000, 1);
     slow.answers.lock().unwrap().push(later(3600));

@@ -7,6 +7,7 @@ mod codes;
 mod days;
 mod demo;
 mod digests;
+mod doctor;
 mod events;
 mod help;
 mod imports;

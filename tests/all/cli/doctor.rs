@@ -1,0 +1,65 @@
+//! `doctor`: its lines, its exit codes, and what it leaves behind.
+
+use super::Desk;
+
+#[test]
+fn a_bare_machine_has_no_errors_and_nothing_is_made_by_looking() {
+    let desk = Desk::new();
+
+    let said = desk.run(&["doctor", "--offline"]).done();
+
+    for line in [
+        "ok         configuration        no file; the defaults and the environment",
+        "warning    database             tidings.db does not exist yet → run any other command",
+        "ok         templates            they make",
+    ] {
+        assert!(said.contains(line), "{line} in {said}");
+    }
+    assert!(!said.contains('\x1b'), "{said}");
+    assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), 0, "{said}");
+}
+
+#[test]
+fn an_error_is_1_and_wrong_usage_is_2() {
+    let desk = Desk::new();
+    desk.write(
+        "tidings.toml",
+        "[mail]\nprovider = \"resend\"\nkey = \"k3y\"\nfrom = \"digest@art.example\"",
+    );
+
+    let ran = desk.run(&["doctor", "--offline", "--json"]);
+
+    let told = ran.json();
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{}", ran.out);
+    assert_eq!(told["verdict"], "error");
+    let findings = told["findings"].as_array().unwrap();
+    let of = |check: &str| findings.iter().find(|finding| finding["check"] == check);
+    assert_eq!(of("server.public_url").unwrap()["verdict"], "error");
+    assert_eq!(of("provider").unwrap()["verdict"], "unchecked");
+    assert!(
+        !ran.out.contains("k3y") && !ran.out.contains("digest@"),
+        "{}",
+        ran.out
+    );
+    for wrong in [["--timeout", "0"], ["--nameserver", "dns.example"]] {
+        assert_eq!(desk.run(&["doctor", wrong[0], wrong[1]]).code, 2);
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_told_with_all_its_problems() {
+    let desk = Desk::new();
+    desk.write("tidings.toml", "colour = 1\n[digest]\nhour = 24");
+
+    let ran = desk.run(&["doctor"]);
+
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{}", ran.out);
+    for expected in [
+        "error      configuration    colour: is not an option",
+        "error      configuration    digest.hour: 24 is not",
+        "unchecked  everything else",
+        "2 errors, 1 unchecked",
+    ] {
+        assert!(ran.out.contains(expected), "{expected} in {}", ran.out);
+    }
+}
