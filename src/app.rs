@@ -15,7 +15,7 @@ use crate::config::{Config, StoreUrl};
 use crate::domain::{ModelName, Policies};
 use crate::mail::Mailer;
 use crate::mail::hooks::Keys;
-use crate::render::{self, Pages, Renderer, Site};
+use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
 use crate::services::deliver::{Deliver, Traffic};
 use crate::services::digest::Digests;
@@ -31,6 +31,7 @@ use crate::services::links::Links;
 use crate::services::notify::Notify;
 use crate::services::objects::ObjectBook;
 use crate::services::people::PeopleBook;
+use crate::services::rehearsal::{self, Rehearsal};
 use crate::services::suppressions::SuppressionBook;
 use crate::services::worker::Worker;
 use crate::store::Store;
@@ -65,14 +66,18 @@ struct Look {
     renderer: Arc<Renderer>,
 }
 
+fn site(config: &Config) -> Site {
+    Site {
+        name: config.site.name.clone(),
+        url: config.site.url.clone(),
+        postal_address: config.site.postal_address.clone(),
+        accent: config.site.accent.clone(),
+    }
+}
+
 impl Look {
     fn of(config: &Config) -> Result<Self, render::Error> {
-        let site = Site {
-            name: config.site.name.clone(),
-            url: config.site.url.clone(),
-            postal_address: config.site.postal_address.clone(),
-            accent: config.site.accent.clone(),
-        };
+        let site = site(config);
         Ok(Self {
             pages: Arc::new(Pages::new(&site, config.mail.templates.clone())?),
             renderer: Arc::new(Renderer::new(site, config.mail.templates.clone())?),
@@ -204,6 +209,40 @@ impl App {
             ids: self.ids.clone(),
             window_back: self.config.window_back,
         }
+    }
+
+    pub fn rehearsal(&self) -> Rehearsal {
+        let mail = &self.config.mail;
+        let leaves = self.outbox().is_none();
+        let lacks = |lacks: bool, what: &str| (leaves && lacks).then(|| what.to_owned());
+        let lacking = [
+            lacks(
+                self.lacks_links(),
+                "The mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam.",
+            ),
+            lacks(
+                self.config.site.postal_address.is_none(),
+                "The mails carry no postal address (site.postal_address), which commercial mail must.",
+            ),
+        ];
+        Rehearsal {
+            digests: self.digests(),
+            feedbacks: self.store.clone(),
+            journal: self.store.clone(),
+            from: format!("{} <{}>", mail.from_name, mail.from),
+            lacking: lacking.into_iter().flatten().collect(),
+            limits: rehearsal::Limits {
+                mails_per_hour: self.config.delivery.mails_per_hour,
+                calls_per_second: leaves.then_some(mail.calls_per_second),
+                in_flight: self.config.delivery.in_flight,
+            },
+            most_rendered: rehearsal::MOST_RENDERED,
+        }
+    }
+
+    /// The page that a rehearsal is told on.
+    pub fn report_page(&self) -> Result<ReportPage, render::Error> {
+        ReportPage::new(&site(&self.config))
     }
 
     pub fn ledger(&self) -> Ledger {

@@ -2,13 +2,14 @@
 //!
 //! The rule: one line says what came of it, fit for the mail that cron sends; what went wrong is told on standard error, with how often.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, ValueEnum};
 use serde::Serialize;
 
 use super::exit::Exit;
+use super::page_file::PageFile;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::{time, words};
@@ -32,6 +33,9 @@ pub struct Args {
     /// Say how many would be mailed, and write nothing
     #[arg(long)]
     dry_run: bool,
+    /// With --dry-run: write all there is to know before sending into an HTML page: who, what, how large, how long, and sample mails
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    report: Option<PathBuf>,
     /// Only these people
     #[arg(long, value_name = "USER", num_args = 1..)]
     user: Vec<UserId>,
@@ -78,6 +82,9 @@ impl From<Often> for Cadence {
 struct Answer<'a> {
     at: DateTime<Utc>,
     dry_run: bool,
+    /// Where the page of a rehearsal is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page: Option<&'a Path>,
     #[serde(flatten)]
     report: &'a Report,
 }
@@ -85,6 +92,7 @@ struct Answer<'a> {
 impl Args {
     pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
         let request = self.request(app);
+        let page = self.report.as_deref().map(PageFile::at).transpose()?;
         if self.resume {
             match app.ledger().resume().await? {
                 Some(pause) => screen.warning(format!("resumed; it was {}", paused(&pause)))?,
@@ -96,9 +104,20 @@ impl Args {
             app.fanouts().drain(&bar).await?;
         }
         let bar = screen.bar("people looked at").until(stop.clone());
-        let report = app.digests().run(&request, &bar).await?;
+        let (report, rehearsed) = match page {
+            None => (app.digests().run(&request, &bar).await?, None),
+            Some(_) => {
+                let (report, rehearsed) = app.rehearsal().run(&request, &bar).await?;
+                (report, Some(rehearsed))
+            }
+        };
         drop(bar);
         let stopped = *stop.borrow();
+        // Of a part of the people it would mislead.
+        let page = page.filter(|_| !stopped);
+        if let (Some(page), Some(rehearsed)) = (&page, &rehearsed) {
+            page.write(&app.report_page()?.render(rehearsed)?)?;
+        }
         if stopped {
             app.worker().release().await?;
         }
@@ -107,6 +126,7 @@ impl Args {
             screen.json(&Answer {
                 at,
                 dry_run: self.dry_run,
+                page: page.as_ref().map(PageFile::path),
                 report: &report,
             })?;
         } else {
@@ -115,6 +135,9 @@ impl Args {
                 words::minute(at),
                 sentence(&report, &request, app.outbox())
             ))?;
+            if let Some(page) = &page {
+                screen.line(format!("report: {}", page.path().display()))?;
+            }
         }
         reasons(&report.mails, screen)?;
         if report.due > 0 && app.lacks_links() {
@@ -129,6 +152,9 @@ impl Args {
             screen.warning(
                 "stopped before everybody was looked at; the next run goes on from there",
             )?;
+            if self.report.is_some() {
+                screen.warning("no report was written, as it would be of a part of the people")?;
+            }
             return Ok(Exit::Partly);
         }
         Ok(exit(&report))

@@ -26,6 +26,7 @@ mod global;
 mod import;
 mod log;
 mod notify;
+mod page_file;
 mod progress;
 mod restore;
 mod screen;

@@ -48,6 +48,21 @@ pub struct Content {
     pub text: String,
 }
 
+impl Content {
+    /// The same with somebody's links in its places.
+    pub fn filled(&self, personal: &Personal) -> Self {
+        let fill = |text: &str| {
+            text.replace(UNSUBSCRIBE_PLACE, &personal.unsubscribe)
+                .replace(PREFERENCES_PLACE, &personal.preferences)
+        };
+        Self {
+            subject: self.subject.clone(),
+            html: fill(&self.html),
+            text: fill(&self.text),
+        }
+    }
+}
+
 /// Stands in a content where the recipient's unsubscribe link belongs. A name under `.invalid` leads nowhere (RFC 2606), so a
 /// place that is not filled in harms nobody.
 pub const UNSUBSCRIBE_PLACE: &str = "https://tidings.invalid/unsubscribe";
@@ -83,17 +98,9 @@ pub struct Message {
 impl Message {
     /// The content with this person's links in it.
     pub fn filled(&self) -> Content {
-        let Some(personal) = &self.personal else {
-            return Content::clone(&self.content);
-        };
-        let fill = |text: &str| {
-            text.replace(UNSUBSCRIBE_PLACE, &personal.unsubscribe)
-                .replace(PREFERENCES_PLACE, &personal.preferences)
-        };
-        Content {
-            subject: self.content.subject.clone(),
-            html: fill(&self.content.html),
-            text: fill(&self.content.text),
+        match &self.personal {
+            Some(personal) => self.content.filled(personal),
+            None => Content::clone(&self.content),
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! The rule: a mail that is rendered can be sent. Its HTML stays under 90 KB, as Gmail hides what comes after 102 KB; its
 //! subject is one line of at most 150 characters; nothing in an object can break out of its place. What a template can
-//! get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how styles get into the elements; [`pages`] is for browsers.
+//! get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how styles get into the elements; [`pages`] is for browsers, [`report`] for whoever sends.
 
 mod colour;
 mod inline;
 pub mod pages;
+pub mod report;
 mod sample;
 mod templates;
 mod text;
@@ -27,6 +28,7 @@ use templates::{HTML, MAILS, SUBJECT, TEXT, Templates};
 use view::{DigestView, SiteView};
 
 pub use pages::{Page, Pages};
+pub use report::ReportPage;
 pub use templates::{Error, Line};
 pub use weight::Weight;
 
@@ -34,6 +36,8 @@ pub use weight::Weight;
 pub const MAX_BYTES: usize = 90_000;
 /// So many of them are left free for a person's own links, which are longer than the places they fill.
 const LINK_BYTES: usize = 2_000;
+/// Gmail hides what comes after so many.
+pub const CLIP_BYTES: usize = 102_000;
 /// The longest subject, in characters.
 pub const MAX_SUBJECT: usize = 150;
 
@@ -81,6 +85,8 @@ pub struct Rendered {
     pub subject: String,
     pub html: String,
     pub text: String,
+    /// How many items it shows: fewer than the digest has where it would have been too long.
+    pub shown: usize,
 }
 
 /// Templates, compiled and tried out.
@@ -152,6 +158,7 @@ impl Renderer {
             subject,
             html,
             text,
+            shown: shown.iter().sum(),
         })
     }
 

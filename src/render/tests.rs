@@ -85,6 +85,7 @@ fn whole(rendered: &Rendered) -> String {
         subject,
         html,
         text,
+        ..
     } = rendered;
     format!("Subject: {subject}\n\n{text}\n\n{html}")
 }
@@ -248,6 +249,7 @@ fn what_comes_from_outside_stays_in_its_place() {
         subject,
         html,
         text,
+        ..
     } = renderer().digest(&mail(&user, &digest)).unwrap();
 
     for bad in [
@@ -293,6 +295,7 @@ fn a_mail_of_five_thousand_huge_items_stays_under_the_limit_and_counts_them_all(
         html,
         text,
         subject,
+        ..
     } = render(&digest);
 
     assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);

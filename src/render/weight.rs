@@ -47,6 +47,7 @@ impl Renderer {
             subject,
             html,
             text,
+            ..
         } = self.fill_in(&mail, &[items])?;
         Ok(Weight {
             subject: subject.trim().len(),

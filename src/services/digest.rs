@@ -4,99 +4,46 @@
 //! with nothing new waits for their next period, and a second run of the same period sends nothing. The row is written first;
 //! [`super::deliver`] takes it from there. Memory is bounded by the chunk, not by the number of people.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
 use super::catalogue::Catalogue;
-use super::deliver::{Account, Deliver, Ended, Road, Spread, Step, Tally};
+use super::deliver::{Account, Deliver, Ended, Road, Spread, Step};
 use super::suppressions::Suppressed;
 use super::{Progress, Result, crash};
 use crate::clock::Ids;
-use crate::domain::digest::{assemble, wanted};
+use crate::domain::digest::{Digest, assemble, wanted};
 use crate::domain::stack::Pending;
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Cadence, Day, Delivery, DeliveryId, DeliveryState, Due, Lease, PersonStacks, Policies, Share,
+    Cadence, Day, Delivery, DeliveryId, DeliveryState, Due, Lease, Period, PersonStacks, Policies,
     User, UserId, Window,
 };
 use crate::store::{Objects, People};
 
-/// Whose digests, and when.
-#[derive(Debug, Clone, Default)]
-pub struct Request {
-    /// As if this were now.
-    pub at: Option<DateTime<Utc>>,
-    /// Only people on this cadence.
-    pub cadence: Option<Cadence>,
-    /// Only these people.
-    pub users: Option<Vec<UserId>>,
-    /// At most so many mails.
-    pub limit: Option<u64>,
-    /// Only so many of all people, the same each time.
-    pub sample: Option<Share>,
-    /// How long mails are waited for that wait, when nothing moves; without it they are left to the next run.
-    pub patience: Option<TimeDelta>,
-    pub timing: Timing,
-    pub effect: Effect,
+mod request;
+
+pub use request::{Effect, Report, Request, Timing};
+
+/// Looks on while digests are rehearsed.
+pub trait Onlooker: Send {
+    /// This would be mailed. People come in the order of their ids.
+    fn mail(&mut self, mail: &Found<'_>);
+
+    /// Those who came since the last time would be mailed together.
+    fn together(&mut self);
 }
 
-/// Whether people's hours are waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Timing {
-    /// Only who had something pending when their hour came.
-    #[default]
-    WhenDue,
-    /// Everybody who has something pending and got no mail in the period they are in.
-    Now,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Effect {
-    #[default]
-    Send,
-    /// Says what would be sent and writes nothing.
-    Rehearse,
-}
-
-/// What a run came to.
-#[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct Report {
-    /// People with a stack in the window.
-    pub people: u64,
-    /// Of these, people with something pending that they want in their digest.
-    pub pending: u64,
-    /// People whose digest was due and had something to tell.
-    pub due: u64,
-    /// Events these digests tell of.
-    pub events: u64,
-    /// People with something pending whose period has not come, or came before it was there.
-    pub waiting: u64,
-    /// When the first of these is due.
-    pub next_due: Option<DateTime<Utc>>,
-    /// People who have had this period's mail already.
-    pub mailed_already: u64,
-    /// People of whose pending events none applies any more.
-    pub withdrawn: u64,
-    /// People with something pending who may not be mailed, by reason.
-    pub unmailable: BTreeMap<&'static str, u64>,
-    /// People who are due and whose delivery, this one or an earlier one, is in the ledger already.
-    pub busy: u64,
-    /// People who are due and were not begun with, as the run was ended.
-    pub held: u64,
-    /// People who are due and not in the sample.
-    pub outside_sample: u64,
-    /// Mails that an earlier run left, and this one took up or waited for.
-    pub left_over: u64,
-    /// What became of the mails, these and those that an earlier run left:
-    /// sent + failed + canceled + unknown + deferred = due − busy − held + left over.
-    pub mails: Tally,
-    /// Whether the limit ended the run.
-    pub limited: bool,
-    /// What ended the run before everything was settled, if anything did.
-    pub ended: Option<Ended>,
+/// A digest that is due.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    pub id: &'a DeliveryId,
+    pub user: &'a User,
+    pub cadence: Cadence,
+    pub period: Period,
+    pub digest: &'a Digest,
 }
 
 pub struct Digests {
@@ -109,11 +56,24 @@ pub struct Digests {
 
 /// Somebody whose digest is due.
 struct DuePerson<'a> {
+    user: User,
     stacks: &'a PersonStacks,
     cadence: Cadence,
     due: Due,
     id: DeliveryId,
     wanted: Vec<Pending<'a>>,
+}
+
+impl DuePerson<'_> {
+    fn found<'a>(&'a self, digest: &'a Digest) -> Found<'a> {
+        Found {
+            id: &self.id,
+            user: &self.user,
+            cadence: self.cadence,
+            period: self.due.period,
+            digest,
+        }
+    }
 }
 
 /// People read from the stacks at once.
@@ -124,6 +84,29 @@ const SPARSE: usize = 20;
 impl Digests {
     /// Mails what is due; finishes first what an earlier run left.
     pub async fn run(&self, request: &Request, progress: &dyn Progress) -> Result<Report> {
+        self.walk(request, None, progress).await
+    }
+
+    /// Shows what a run would mail to an onlooker, and writes nothing, whatever effect is asked for.
+    pub async fn rehearse(
+        &self,
+        request: &Request,
+        onlooker: &mut dyn Onlooker,
+        progress: &dyn Progress,
+    ) -> Result<Report> {
+        let request = Request {
+            effect: Effect::Rehearse,
+            ..request.clone()
+        };
+        self.walk(&request, Some(onlooker), progress).await
+    }
+
+    async fn walk(
+        &self,
+        request: &Request,
+        mut onlooker: Option<&mut dyn Onlooker>,
+        progress: &dyn Progress,
+    ) -> Result<Report> {
         let at = request.at.unwrap_or_else(|| self.deliver.clock.now());
         let (mut report, mut account) = (Report::default(), Account::default());
         if request.effect == Effect::Send {
@@ -157,13 +140,22 @@ impl Digests {
                     &mut account,
                 )
                 .await?;
+            if let Some(onlooker) = onlooker.as_deref_mut()
+                && !due.is_empty()
+            {
+                for (person, digest) in &due {
+                    onlooker.mail(&person.found(digest));
+                }
+                onlooker.together();
+            }
             if request.effect == Effect::Send && !due.is_empty() {
                 let spread = if people.len() > due.len() * SPARSE || request.users.is_some() {
                     Spread::Sparse
                 } else {
                     Spread::Dense
                 };
-                let rows: Vec<Delivery> = due.iter().map(|person| self.row(person, at)).collect();
+                let rows: Vec<Delivery> =
+                    due.iter().map(|(person, _)| self.row(person, at)).collect();
                 self.mail(request, rows, spread, &mut report, &mut account, progress)
                     .await?;
             }
@@ -195,7 +187,7 @@ impl Digests {
         catalogue: &mut Catalogue,
         report: &mut Report,
         account: &mut Account,
-    ) -> Result<Vec<DuePerson<'a>>> {
+    ) -> Result<Vec<(DuePerson<'a>, Digest)>> {
         report.people += people.len() as u64;
         let open: Vec<&PersonStacks> = people
             .iter()
@@ -206,8 +198,8 @@ impl Digests {
         let suppressed =
             Suppressed::among(&*self.deliver.suppressions, users.iter().flatten()).await?;
         let mut due = Vec::new();
-        for (stacks, user) in open.iter().zip(&users) {
-            due.extend(self.due(request, at, stacks, user.as_ref(), &suppressed, report));
+        for (stacks, user) in open.iter().zip(users) {
+            due.extend(self.due(request, at, stacks, user, &suppressed, report));
         }
         let due = self.unmailed(request, due, report, account).await?;
         let due = self.applicable(due, catalogue, report).await?;
@@ -217,8 +209,8 @@ impl Digests {
         report.limited = due.len() > room;
         let due: Vec<_> = due.into_iter().take(room).collect();
         report.due += due.len() as u64;
-        report.events += due.iter().map(|(_, total)| *total as u64).sum::<u64>();
-        Ok(due.into_iter().map(|(person, _)| person).collect())
+        report.events += due.iter().map(|(_, told)| told.total as u64).sum::<u64>();
+        Ok(due)
     }
 
     /// Opens these rows and takes them as far as they go, unless the run has ended: then it only says how many there would be.
@@ -273,7 +265,7 @@ impl Digests {
         request: &Request,
         at: DateTime<Utc>,
         stacks: &'a PersonStacks,
-        user: Option<&User>,
+        user: Option<User>,
         suppressed: &Suppressed,
         report: &mut Report,
     ) -> Option<DuePerson<'a>> {
@@ -285,15 +277,22 @@ impl Digests {
             return None;
         };
         let schedule = user.schedule(&self.deliver.schedule);
-        if schedule.cadence == Cadence::Never
-            || request.cadence.is_some_and(|only| only != schedule.cadence)
-        {
+        let never = schedule.cadence == Cadence::Never;
+        if !never && request.cadence.is_some_and(|only| only != schedule.cadence) {
             return None;
         }
-        let wanted = wanted(&stacks.pending(), user, &self.policies);
+        let wanted = wanted(&stacks.pending(), &user, &self.policies);
         let oldest = wanted.iter().map(|pending| pending.at).min()?;
+        if never {
+            let count = match user.unsubscribed {
+                Some(_) => &mut report.unsubscribed,
+                None => &mut report.turned_off,
+            };
+            *count += 1;
+            return None;
+        }
         report.pending += 1;
-        if let Err(why) = suppressed.mailable(user) {
+        if let Err(why) = suppressed.mailable(&user) {
             *report.unmailable.entry(why.as_str()).or_default() += 1;
             return None;
         }
@@ -315,6 +314,7 @@ impl Digests {
         }
         let id = DeliveryId::digest(&user.id, schedule.cadence, due.period);
         Some(DuePerson {
+            user,
             stacks,
             cadence: schedule.cadence,
             due,
@@ -352,13 +352,13 @@ impl Digests {
             .collect())
     }
 
-    /// Leaves out whoever has nothing left that applies; says how many events each would be told of.
+    /// Leaves out whoever has nothing left that applies; says what each would be told.
     async fn applicable<'a>(
         &self,
         due: Vec<DuePerson<'a>>,
         catalogue: &mut Catalogue,
         report: &mut Report,
-    ) -> Result<Vec<(DuePerson<'a>, usize)>> {
+    ) -> Result<Vec<(DuePerson<'a>, Digest)>> {
         catalogue
             .load(
                 due.iter()
@@ -371,7 +371,7 @@ impl Digests {
             match assemble(&person.wanted, &self.policies, self.deliver.caps, |event| {
                 catalogue.applies(event)
             }) {
-                Some(digest) => left.push((person, digest.total)),
+                Some(digest) => left.push((person, digest)),
                 None => report.withdrawn += 1,
             }
         }

@@ -81,6 +81,13 @@ impl Links {
         Ok(Some(Probe { genuine, forged }))
     }
 
+    /// What stands in for somebody's links in a mail that is only measured: as long as theirs, and it opens nothing. Needs no secret, so none
+    /// is made up for it.
+    pub fn stand_in(&self, user: &UserId) -> Option<Personal> {
+        let public_url = self.public_url.as_deref()?;
+        Some(personal(public_url, &token::stand_in(user)))
+    }
+
     /// Whose link it is.
     pub async fn open(
         &self,
@@ -105,11 +112,15 @@ impl Links {
 impl Maker<'_> {
     /// The links of somebody's mail that was begun at that moment.
     pub fn personal(&self, user: &UserId, begun: DateTime<Utc>) -> Personal {
-        let unsubscribe = format!("{}/u/{}", self.public_url, self.keys.seal(user, begun));
-        Personal {
-            preferences: format!("{unsubscribe}/preferences"),
-            unsubscribe,
-        }
+        personal(self.public_url, &self.keys.seal(user, begun))
+    }
+}
+
+fn personal(public_url: &str, token: &str) -> Personal {
+    let unsubscribe = format!("{public_url}/u/{token}");
+    Personal {
+        preferences: format!("{unsubscribe}/preferences"),
+        unsubscribe,
     }
 }
 

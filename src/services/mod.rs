@@ -23,6 +23,7 @@ pub mod notify;
 pub mod objects;
 pub mod people;
 pub mod progress;
+pub mod rehearsal;
 pub mod suppressions;
 pub mod worker;
 

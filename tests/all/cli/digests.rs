@@ -63,6 +63,49 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
+fn a_rehearsal_is_told_on_a_page() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada", "ben", "cem"])
+        .done();
+    let rehearse = ["digest", "--now", "--dry-run", "--report", "report.html"];
+
+    let lines = desk.run(&rehearse).done();
+    let told = desk.run(&[&rehearse[..], &["--json"]].concat()).json();
+
+    assert!(
+        lines.ends_with("2 events (dry run); 1 unconfirmed\nreport: report.html\n"),
+        "{lines}"
+    );
+    assert_eq!(
+        (&told["page"], &told["due"]),
+        (&"report.html".into(), &2.into())
+    );
+    let page = std::fs::read_to_string(desk.path().join("report.html")).unwrap();
+    assert!(page.contains("<h1>2 mails would leave</h1>"), "{page}");
+    assert!(page.contains("a…@example.org") && !page.contains("ada@"));
+    assert_eq!(mails(&desk), 0);
+}
+
+#[test]
+fn a_report_belongs_to_a_rehearsal_and_into_a_folder_that_is_there() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada"])
+        .done();
+    let before = std::fs::read_dir(desk.path()).unwrap().count();
+
+    let sending = desk.run(&["digest", "--now", "--report", "report.html"]);
+    let nowhere = desk.run(&["digest", "--dry-run", "--report", "no/report.html"]);
+
+    assert_eq!((sending.code, nowhere.code), (2, 2));
+    assert!(sending.err.contains("--dry-run"), "{}", sending.err);
+    assert_eq!(
+        nowhere.err,
+        "error: --report: the folder no does not exist\n  try: mkdir -p no\n"
+    );
+    assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), before);
+}
+
+#[test]
 fn whoever_is_not_due_is_told_when_they_are() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])

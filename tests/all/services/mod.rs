@@ -9,6 +9,7 @@ mod import;
 mod links;
 mod old_writers;
 mod people;
+mod rehearsal;
 mod sending;
 mod suppressed;
 mod worker;

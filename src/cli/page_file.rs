@@ -1,0 +1,121 @@
+//! A page that is written for people to open: whole, or not at all.
+//!
+//! The rule: what makes it impossible is found before the long work it is of, and an earlier page stands until the new one does.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::exit::Usage;
+
+/// Where a page is to be written.
+#[derive(Debug)]
+pub(super) struct PageFile {
+    path: PathBuf,
+    /// Beside it: what becomes the page when all of it is written.
+    draft: PathBuf,
+}
+
+impl PageFile {
+    /// A place that a page can be written to, as far as can be told.
+    pub fn at(path: &Path) -> Result<Self, Usage> {
+        let shown = path.display();
+        let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
+            let what = format!("--report: {shown} is a folder");
+            return Err(Usage::new(what).instead("name a file in it, such as report.html"));
+        };
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        if !folder.is_dir() {
+            let folder = folder.display();
+            let what = format!("--report: the folder {folder} does not exist");
+            return Err(Usage::new(what).instead(format!("mkdir -p {folder}")));
+        }
+        let draft = format!(".{}.{}.part", name.to_string_lossy(), std::process::id());
+        Ok(Self {
+            path: path.to_owned(),
+            draft: folder.join(draft),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn write(&self, page: &str) -> anyhow::Result<()> {
+        let written = self.replace(page);
+        if written.is_err() {
+            // Where there is none, there is nothing to remove.
+            let _ = fs::remove_file(&self.draft);
+        }
+        written.with_context(|| format!("writing the report {}", self.path.display()))
+    }
+
+    fn replace(&self, page: &str) -> io::Result<()> {
+        let mut file = fs::File::create(&self.draft)?;
+        file.write_all(page.as_bytes())?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&self.draft, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let names = entries.map(name).map(|name| name.into_string().unwrap());
+        names.collect()
+    }
+
+    #[test]
+    fn a_page_takes_the_place_of_an_earlier_one_and_leaves_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+
+        for page in ["one", "another"] {
+            PageFile::at(&path).unwrap().write(page).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), page);
+        }
+
+        assert_eq!(names(folder.path()), ["report.html"]);
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_written_whole_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        let file = PageFile::at(&path).unwrap();
+        // It takes the page's place while the work is done.
+        fs::create_dir(&path).unwrap();
+
+        let failure = file.write("page").unwrap_err();
+
+        assert!(
+            format!("{failure:#}").starts_with("writing the report "),
+            "{failure:#}"
+        );
+        assert_eq!(names(folder.path()), ["report.html"]);
+    }
+
+    #[test]
+    fn where_no_page_can_be_is_found_before() {
+        let folder = tempfile::tempdir().unwrap();
+
+        let missing = PageFile::at(&folder.path().join("no/report.html")).unwrap_err();
+        let taken = PageFile::at(folder.path()).unwrap_err();
+
+        assert!(
+            missing.to_string().ends_with("/no does not exist"),
+            "{missing}"
+        );
+        assert!(taken.to_string().ends_with(" is a folder"), "{taken}");
+    }
+}

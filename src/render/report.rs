@@ -1,0 +1,222 @@
+//! The report of a rehearsal, as one HTML page that can be passed around.
+//!
+//! The rule: it needs no scripts and loads nothing but the sample mails' own pictures, and nobody's address is in it. Sample mails stand in
+//! frames that can neither run nor open anything. [`Rehearsed`] is all that its template sees.
+
+use minijinja::Value;
+use minijinja::value::Serde;
+use serde::Serialize;
+
+use super::templates::{Template, Templates};
+use super::view::{SiteView, heading_of};
+use super::{Error, Site};
+use crate::domain::EventType;
+
+const PAGE: Template = Template {
+    name: "report/rehearsal.html",
+    built_in: include_str!("../../templates/report/rehearsal.html"),
+};
+
+/// What a rehearsal found, in words and numbers ready to be shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rehearsed {
+    /// The moment it is of, such as `21 April 2014, 09:30 UTC`.
+    pub at: String,
+    /// What narrowed it down, such as `at most 100 mails`.
+    pub scope: Vec<String>,
+    /// What should be seen to before anything leaves.
+    pub warnings: Vec<String>,
+    pub mails: u64,
+    /// Events these tell of.
+    pub events: u64,
+    /// Everybody with a stack in the window, by what becomes of them; those who would be mailed first.
+    pub people: Vec<Bar>,
+    /// What the mails tell of.
+    pub types: Vec<TypeBar>,
+    pub sizes: Sizes,
+    pub pace: Pace,
+    pub comparisons: Vec<Comparison>,
+    pub samples: Vec<Sample>,
+}
+
+/// A count with a bar.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Bar {
+    pub label: String,
+    pub count: u64,
+    /// How long the bar is, of the longest beside it.
+    pub percent: f64,
+}
+
+/// Events of one type.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TypeBar {
+    pub heading: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub events: u64,
+    /// People who are told of any.
+    pub people: u64,
+    pub percent: f64,
+}
+
+/// How large the mails are; of their HTML, in bytes, with each person's links in it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sizes {
+    /// Mails that were rendered for this.
+    pub measured: u64,
+    /// Whether these are only some of the mails, so that the counts below are estimates.
+    pub estimated: bool,
+    pub smallest: u64,
+    pub median: u64,
+    pub mean: u64,
+    pub largest: u64,
+    /// All mails together, HTML and text.
+    pub total: u64,
+    pub bars: Vec<Bar>,
+    /// Mails whose sections end in "+N more", as `digest.section_items` or `digest.items` say.
+    pub capped: u64,
+    /// Mails that show fewer than that, as they would have been too long.
+    pub cut: u64,
+    /// Mails that mail programs would clip.
+    pub over: u64,
+    pub clip: usize,
+    /// Mails that cannot be rendered.
+    pub failed: u64,
+}
+
+/// How long it takes until all mails have left.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Pace {
+    /// How many calls to the provider; nothing where there is none.
+    pub calls: Option<u64>,
+    /// The longest of the bounds that are known; nothing where there is none.
+    pub seconds: Option<u64>,
+    /// The same in words.
+    pub takes: String,
+    pub bounds: Vec<Bound>,
+    pub note: String,
+}
+
+/// Something that keeps mails from leaving faster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Bound {
+    pub option: &'static str,
+    pub value: u64,
+    pub takes: String,
+    /// Whether it is the one that tells.
+    pub rules: bool,
+}
+
+/// A period's mails beside those of the period before it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    pub cadence: &'static str,
+    pub period: String,
+    /// What would be mailed now.
+    pub mails: u64,
+    pub events: u64,
+    /// What has been mailed of this period already.
+    pub already: Mailed,
+    pub before: String,
+    /// What was mailed of that one.
+    pub then: Mailed,
+    /// How many more mails there are, with those that left already, such as `+12%`.
+    pub change: Option<String>,
+}
+
+/// What the ledger says of a period.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Mailed {
+    /// Mails that were sent; a person gets one a period.
+    pub sent: u64,
+    /// Events in them.
+    pub events: u64,
+    pub failed: u64,
+    pub canceled: u64,
+    pub unknown: u64,
+}
+
+/// A mail as somebody would get it, but for their links.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sample {
+    /// Why it is shown, such as `the largest`.
+    pub why: String,
+    pub from: String,
+    /// Masked.
+    pub to: String,
+    pub subject: String,
+    /// What mail programs show beside the subject.
+    pub preheader: String,
+    pub html: String,
+    pub text: String,
+    pub bytes: u64,
+    pub events: u64,
+    /// How many types of events.
+    pub types: u64,
+}
+
+/// The page's template, compiled.
+pub struct ReportPage {
+    templates: Templates,
+}
+
+impl ReportPage {
+    pub fn new(site: &Site) -> Result<Self, Error> {
+        let globals = vec![("site", Value::from(Serde(SiteView::of(site)?)))];
+        let templates = Templates::load(&[PAGE], None, globals)?;
+        Ok(Self { templates })
+    }
+
+    pub fn render(&self, rehearsed: &Rehearsed) -> Result<String, Error> {
+        self.templates.render(PAGE, Value::from(Serde(rehearsed)))
+    }
+}
+
+/// What a type is called where its mails call it `heading`.
+pub fn heading(heading: &str, kind: &EventType) -> String {
+    heading_of(heading, kind)
+}
+
+/// The longest preheader that any mail program shows, in characters.
+const PREHEADER: usize = 140;
+
+/// What mail programs show of a mail beside its subject: the first words of its body, hidden or not.
+pub fn preheader(html: &str) -> String {
+    let mut rest = html.find("<body").map_or(html, |at| &html[at..]);
+    let mut words = String::new();
+    while let Some(open) = rest.find('<') {
+        words.push_str(&rest[..open]);
+        words.push(' ');
+        if words.len() > 8 * PREHEADER {
+            break;
+        }
+        rest = &rest[open..];
+        let end = if rest.starts_with("<!--") {
+            "-->"
+        } else if rest.starts_with("<style") {
+            "</style>"
+        } else {
+            ">"
+        };
+        rest = rest
+            .find(end)
+            .map_or("", |close| &rest[close + end.len()..]);
+    }
+    let words = words
+        .replace("&nbsp;", " ")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&#39;", "'")
+        .replace("&amp;", "&");
+    // What is not seen fills the line, so that nothing that follows is shown beside the preheader.
+    let unseen = ['\u{34f}', '\u{200c}', '\u{a0}'];
+    let seen = words.trim_start_matches(|c: char| c.is_whitespace() || unseen.contains(&c));
+    let seen = seen.split('\u{34f}').next().unwrap_or_default();
+    super::text::clamp(&super::text::clean(seen), PREHEADER).into_owned()
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+//! What is asked of a run of digests, and what it answers.
+//!
+//! The rule: every count is of people or of events, and says which; nobody who has something pending is in none of them.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::domain::{Cadence, Share, UserId};
+use crate::services::deliver::{Ended, Tally};
+
+/// Whose digests, and when.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// As if this were now.
+    pub at: Option<DateTime<Utc>>,
+    /// Only people on this cadence.
+    pub cadence: Option<Cadence>,
+    /// Only these people.
+    pub users: Option<Vec<UserId>>,
+    /// At most so many mails.
+    pub limit: Option<u64>,
+    /// Only so many of all people, the same each time.
+    pub sample: Option<Share>,
+    /// How long mails are waited for that wait, when nothing moves; without it they are left to the next run.
+    pub patience: Option<TimeDelta>,
+    pub timing: Timing,
+    pub effect: Effect,
+}
+
+/// Whether people's hours are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Timing {
+    /// Only who had something pending when their hour came.
+    #[default]
+    WhenDue,
+    /// Everybody who has something pending and got no mail in the period they are in.
+    Now,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Effect {
+    #[default]
+    Send,
+    /// Says what would be sent and writes nothing.
+    Rehearse,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct Report {
+    /// People with a stack in the window.
+    pub people: u64,
+    /// Of these, people with something pending that they want in their digest, who want one.
+    pub pending: u64,
+    /// People whose digest was due and had something to tell.
+    pub due: u64,
+    /// Events these digests tell of.
+    pub events: u64,
+    /// People with something pending whose period has not come, or came before it was there.
+    pub waiting: u64,
+    /// When the first of these is due.
+    pub next_due: Option<DateTime<Utc>>,
+    /// People who have had this period's mail already.
+    pub mailed_already: u64,
+    /// People of whose pending events none applies any more.
+    pub withdrawn: u64,
+    /// People with something pending who unsubscribed from everything.
+    pub unsubscribed: u64,
+    /// People with something pending who want no digest.
+    pub turned_off: u64,
+    /// People with something pending who may not be mailed, by reason.
+    pub unmailable: BTreeMap<&'static str, u64>,
+    /// People who are due and whose delivery, this one or an earlier one, is in the ledger already.
+    pub busy: u64,
+    /// People who are due and were not begun with, as the run was ended.
+    pub held: u64,
+    /// People who are due and not in the sample.
+    pub outside_sample: u64,
+    /// Mails that an earlier run left, and this one took up or waited for.
+    pub left_over: u64,
+    /// What became of the mails, these and those that an earlier run left:
+    /// sent + failed + canceled + unknown + deferred = due − busy − held + left over.
+    pub mails: Tally,
+    /// Whether the limit ended the run.
+    pub limited: bool,
+    /// What ended the run before everything was settled, if anything did.
+    pub ended: Option<Ended>,
+}

@@ -1,0 +1,399 @@
+//! Rehearses a run of digests and tells all there is to know of it before anything leaves: who, what, how large, how long.
+//!
+//! The rule: nothing is written, not even the secret that links are made with: in the mails that are shown, links to unsubscribe lead nowhere.
+//! The walk is the run's own ([`Digests::rehearse`]); here each mail is rendered as [`super::deliver`] would, measured and let go,
+//! so that memory does not grow with the number of people. Of very many mails a part is rendered ([`measure`]).
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::deliver::{Deliver, Pause};
+use super::digest::{Digests, Found, Onlooker, Report, Request};
+use super::{Progress, Result};
+use crate::domain::{Cadence, EventType, Period};
+use crate::mail::{Content, Message, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
+use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading, preheader};
+use crate::render::{CLIP_BYTES, DigestMail, Links};
+use crate::store::{Feedbacks, Journal};
+
+mod compare;
+mod measure;
+mod pace;
+mod tell;
+
+use measure::{Candidate, Levels, Picks, Shown, draw};
+pub use pace::Limits;
+
+/// Up to so many mails are all rendered; of more, between half as many and so many.
+pub const MOST_RENDERED: u64 = 10_000;
+/// Messages that are put together into calls have at most so many bytes, as those that are sent.
+const CALL_BYTES: usize = 16 << 20;
+/// How far back a period and the one before it can have been mailed: two weeks, whatever the zone, and a week for late ones.
+const LOOK_BACK: TimeDelta = TimeDelta::days(22);
+
+pub struct Rehearsal {
+    pub digests: Digests,
+    pub feedbacks: Arc<dyn Feedbacks>,
+    pub journal: Arc<dyn Journal>,
+    /// Whom mails come from, masked.
+    pub from: String,
+    /// What the configuration lacks for mails that leave this machine.
+    pub lacking: Vec<String>,
+    pub limits: Limits,
+    /// Up to so many mails are rendered.
+    pub most_rendered: u64,
+}
+
+impl Rehearsal {
+    /// Rehearses this run; the first part of the answer is what the run itself would count.
+    pub async fn run(
+        &self,
+        request: &Request,
+        progress: &dyn Progress,
+    ) -> Result<(Report, Rehearsed)> {
+        let deliver = &*self.digests.deliver;
+        let at = request.at.unwrap_or_else(|| deliver.clock.now());
+        let request = Request {
+            at: Some(at),
+            ..request.clone()
+        };
+        let mut stage = Stage::new(deliver, at, self.most_rendered);
+        let report = self
+            .digests
+            .rehearse(&request, &mut stage, progress)
+            .await?;
+        let counted = self.feedbacks.settled_since(at - LOOK_BACK).await?;
+        let mails = report.due - report.busy;
+        let sizes = stage.sizes(mails);
+        let rehearsed = Rehearsed {
+            at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
+            scope: tell::scope(&request),
+            warnings: self.warnings(&report, &stage, &sizes).await?,
+            mails,
+            events: report.events,
+            people: bars(tell::people(&report, &request)),
+            types: stage.types(),
+            pace: self.limits.pace(mails, stage.calls(mails)),
+            comparisons: compare::comparisons(stage.periods.values(), &counted),
+            samples: stage.samples(&self.from),
+            sizes,
+        };
+        Ok((report, rehearsed))
+    }
+
+    /// What should be seen to before anything leaves.
+    async fn warnings(
+        &self,
+        report: &Report,
+        stage: &Stage<'_>,
+        sizes: &Sizes,
+    ) -> Result<Vec<String>> {
+        let pause = Pause::standing(&*self.digests.deliver.notes).await?;
+        let uncarried = self.journal.backlog().await?.pending;
+        let mut warnings = tell::warnings(report, sizes, pause.as_ref(), uncarried);
+        warnings.extend(stage.failures.iter().cloned());
+        if report.due > 0 {
+            warnings.extend(self.lacking.iter().cloned());
+        }
+        Ok(warnings)
+    }
+}
+
+/// What is due of one period.
+#[derive(Debug)]
+struct OfPeriod {
+    cadence: Cadence,
+    period: Period,
+    mails: u64,
+    events: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfType {
+    heading: String,
+    rank: usize,
+    events: u64,
+    people: u64,
+}
+
+/// Where mails are tried on: each is looked at and let go.
+struct Stage<'a> {
+    deliver: &'a Deliver,
+    at: DateTime<Utc>,
+    levels: Levels,
+    picks: Picks,
+    types: BTreeMap<EventType, OfType>,
+    periods: BTreeMap<String, OfPeriod>,
+    /// Why mails cannot be rendered: the first few reasons.
+    failures: Vec<String>,
+    calls: Calls,
+}
+
+impl Onlooker for Stage<'_> {
+    fn mail(&mut self, mail: &Found<'_>) {
+        self.calls.mails += 1;
+        self.count(mail);
+        let drawn = draw(mail.id);
+        if self.levels.takes(drawn) {
+            self.try_on(mail, drawn);
+        }
+    }
+
+    fn together(&mut self) {
+        let sampled = self.levels.sampled();
+        self.calls.together(self.deliver, sampled);
+    }
+}
+
+impl<'a> Stage<'a> {
+    fn new(deliver: &'a Deliver, at: DateTime<Utc>, most_rendered: u64) -> Self {
+        Self {
+            deliver,
+            at,
+            levels: Levels::new(most_rendered),
+            picks: Picks::default(),
+            types: BTreeMap::new(),
+            periods: BTreeMap::new(),
+            failures: Vec::new(),
+            calls: Calls::default(),
+        }
+    }
+
+    fn count(&mut self, mail: &Found<'_>) {
+        let events = mail.digest.total as u64;
+        let name = format!("{} {}", mail.cadence, mail.period);
+        let period = self.periods.entry(name).or_insert(OfPeriod {
+            cadence: mail.cadence,
+            period: mail.period,
+            mails: 0,
+            events: 0,
+        });
+        period.mails += 1;
+        period.events += events;
+        for section in &mail.digest.sections {
+            if !self.types.contains_key(&section.kind) {
+                let of_type = OfType {
+                    heading: heading(&section.heading, &section.kind),
+                    rank: self.deliver.policies.rank(&section.kind).0,
+                    ..OfType::default()
+                };
+                self.types.insert(section.kind.clone(), of_type);
+            }
+            if let Some(of_type) = self.types.get_mut(&section.kind) {
+                of_type.events += section.total() as u64;
+                of_type.people += 1;
+            }
+        }
+    }
+
+    /// Renders a mail as it would be sent, and notes what became of it.
+    fn try_on(&mut self, mail: &Found<'_>, drawn: u64) {
+        let stand_in = self.deliver.links.stand_in(&mail.user.id);
+        let period = mail.period.to_string();
+        let rendered = self.deliver.renderer.digest(&DigestMail {
+            user: mail.user,
+            digest: mail.digest,
+            cadence: mail.cadence,
+            period: &period,
+            at: self.at,
+            tz: mail.user.schedule(&self.deliver.schedule).tz,
+            links: match stand_in {
+                Some(_) => Links {
+                    unsubscribe: Some(UNSUBSCRIBE_PLACE.into()),
+                    preferences: Some(PREFERENCES_PLACE.into()),
+                },
+                None => Links::default(),
+            },
+        });
+        let (rendered, to) = match (rendered, mail.user.mailable()) {
+            (Ok(rendered), Ok(to)) => (rendered, to),
+            (Ok(_), Err(_)) => return,
+            (Err(error), _) => {
+                self.levels.of(drawn).failed += 1;
+                return self.failed(&format!("{error:#}"));
+            }
+        };
+        let shown = match rendered.shown {
+            shown if shown < mail.digest.shown() => Shown::Cut,
+            shown if shown < mail.digest.total => Shown::Capped,
+            _ => Shown::All,
+        };
+        let content = Content {
+            subject: rendered.subject,
+            html: rendered.html,
+            text: rendered.text,
+        };
+        let whole = stand_in.as_ref().map(|links| content.filled(links));
+        let whole = whole.as_ref().unwrap_or(&content);
+        let bytes = whole.html.len();
+        self.levels.of(drawn).add(bytes, whole.text.len(), shown);
+        let types = mail.digest.sections.len();
+        self.picks.offer(drawn, bytes, types, || Candidate {
+            drawn,
+            to: to.to_string(),
+            subject: content.subject.clone(),
+            html: content.html.clone(),
+            text: content.text.clone(),
+            bytes,
+            events: mail.digest.total,
+            types,
+        });
+        let message = Message {
+            delivery: mail.id.clone(),
+            to: to.clone(),
+            to_name: mail.user.name.clone(),
+            content: self.calls.share(content),
+            personal: stand_in,
+            further: Vec::new(),
+            at: self.at,
+        };
+        self.calls.add(self.deliver, message);
+    }
+
+    fn failed(&mut self, reason: &str) {
+        const KINDS: usize = 5;
+        let told = format!("Some mails cannot be rendered: {reason}.");
+        if self.failures.len() < KINDS && !self.failures.contains(&told) {
+            self.failures.push(told);
+        }
+    }
+
+    fn sizes(&self, mails: u64) -> Sizes {
+        let sum = self.levels.sum();
+        let looked_at = sum.mails + sum.failed;
+        let whole = |part: u64| scaled(part, looked_at, mails);
+        let bars = sum.bars().into_iter();
+        let bars = bars.map(|(label, count)| (label, whole(count))).collect();
+        Sizes {
+            measured: looked_at,
+            estimated: self.levels.sampled(),
+            smallest: if sum.mails > 0 { sum.smallest } else { 0 },
+            median: 1_000 * sum.median() as u64,
+            mean: sum.html.checked_div(sum.mails).unwrap_or(0),
+            largest: sum.largest,
+            total: whole(sum.html + sum.text),
+            bars: self::bars(bars),
+            capped: whole(sum.capped),
+            cut: whole(sum.cut),
+            over: whole(sum.over),
+            clip: CLIP_BYTES,
+            failed: whole(sum.failed),
+        }
+    }
+
+    fn types(&self) -> Vec<TypeBar> {
+        let mut types: Vec<_> = self.types.iter().collect();
+        types.sort_by_key(|(kind, of_type)| (of_type.rank, *kind));
+        let most = types.iter().map(|(_, one)| one.events).max().unwrap_or(0);
+        let bar = |(kind, one): (&EventType, &OfType)| TypeBar {
+            heading: one.heading.clone(),
+            kind: kind.to_string(),
+            events: one.events,
+            people: one.people,
+            percent: percent(one.events, most),
+        };
+        types.into_iter().map(bar).collect()
+    }
+
+    /// How many calls so many mails take.
+    fn calls(&mut self, mails: u64) -> u64 {
+        self.calls.cut(self.deliver);
+        scaled(self.calls.calls, self.calls.called, mails)
+    }
+
+    fn samples(&self, from: &str) -> Vec<Sample> {
+        let chosen = self.picks.chosen(self.levels.sum().median());
+        let sample = |(one, whys): (Arc<Candidate>, Vec<&str>)| Sample {
+            why: whys.join(", "),
+            from: from.to_owned(),
+            to: one.to.clone(),
+            subject: one.subject.clone(),
+            preheader: preheader(&one.html),
+            html: one.html.clone(),
+            text: one.text.clone(),
+            bytes: one.bytes as u64,
+            events: one.events as u64,
+            types: one.types as u64,
+        };
+        chosen.into_iter().map(sample).collect()
+    }
+}
+
+/// How mails come together in calls, asked of whoever would make them.
+#[derive(Default)]
+struct Calls {
+    /// All mails, measured or not, and how often some of them came together.
+    mails: u64,
+    groups: u64,
+    /// Calls, and the mails that are in them.
+    calls: u64,
+    called: u64,
+    waiting: Vec<Message>,
+    contents: HashSet<Arc<Content>>,
+    bytes: usize,
+}
+
+impl Calls {
+    /// People who are told the same share a content.
+    fn share(&mut self, content: Content) -> Arc<Content> {
+        if let Some(known) = self.contents.get(&content) {
+            return Arc::clone(known);
+        }
+        self.bytes += content.subject.len() + content.html.len() + content.text.len();
+        let content = Arc::new(content);
+        self.contents.insert(Arc::clone(&content));
+        content
+    }
+
+    fn add(&mut self, deliver: &Deliver, message: Message) {
+        self.waiting.push(message);
+        if self.waiting.len() >= deliver.chunk() || self.bytes >= CALL_BYTES {
+            self.cut(deliver);
+        }
+    }
+
+    /// Some mails came together. Where they are but a sample, as many are waited for as usually come together.
+    fn together(&mut self, deliver: &Deliver, sampled: bool) {
+        self.groups += 1;
+        let usual = self.mails.div_ceil(self.groups);
+        if !sampled || self.waiting.len() as u64 >= usual {
+            self.cut(deliver);
+        }
+    }
+
+    fn cut(&mut self, deliver: &Deliver) {
+        self.called += self.waiting.len() as u64;
+        self.calls += deliver.mailer.calls(&self.waiting).len() as u64;
+        self.waiting.clear();
+        self.contents.clear();
+        self.bytes = 0;
+    }
+}
+
+/// What of `whole` has what `part` of `looked_at` have.
+fn scaled(part: u64, looked_at: u64, whole: u64) -> u64 {
+    if looked_at == 0 || looked_at == whole {
+        return part;
+    }
+    let product = u128::from(part) * u128::from(whole);
+    u64::try_from(product.div_ceil(u128::from(looked_at))).unwrap_or(u64::MAX)
+}
+
+fn percent(part: u64, of: u64) -> f64 {
+    if of == 0 {
+        return 0.0;
+    }
+    (part as f64 * 1_000.0 / of as f64).round() / 10.0
+}
+
+fn bars(counts: Vec<(String, u64)>) -> Vec<Bar> {
+    let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
+    let bar = |(label, count)| Bar {
+        label,
+        count,
+        percent: percent(count, most),
+    };
+    counts.into_iter().map(bar).collect()
+}

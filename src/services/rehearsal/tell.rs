@@ -1,0 +1,108 @@
+//! The words of a rehearsal's report: who is left out and why, what narrowed it down, what should be seen to.
+//!
+//! The rule: the people are counted whole. Whoever has a stack in the window stands in exactly one line.
+
+use crate::domain::user::Unmailable;
+use crate::render::report::Sizes;
+use crate::services::deliver::Pause;
+use crate::services::digest::{Report, Request, Timing};
+
+/// Everybody by what becomes of them: those who are mailed first, then the others, without zeros.
+pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
+    let line = |label: &str, count| (label.to_owned(), count);
+    let next = report
+        .next_due
+        .map(|next| next.format(" (next due %-d %B, %H:%M UTC)"));
+    let next = next.map_or(String::new(), |next| next.to_string());
+    let mut others = vec![
+        line(
+            "Had this period\u{2019}s mail already",
+            report.mailed_already,
+        ),
+        line(
+            "Have a mail in the ledger that is not settled yet",
+            report.busy,
+        ),
+        (format!("Wait for their hour{next}"), report.waiting),
+        line(
+            "Nothing is left that applies: their mail would be empty",
+            report.withdrawn,
+        ),
+    ];
+    let mut unsubscribed = report.unsubscribed;
+    for (why, count) in &report.unmailable {
+        let why = *why;
+        if why == Unmailable::Unsubscribed.as_str() {
+            unsubscribed += count;
+        } else if why == Unmailable::Unknown.as_str() {
+            others.push(line("Without a record", *count));
+        } else {
+            others.push((capitalised(why), *count));
+        }
+    }
+    others.push(line("Unsubscribed", unsubscribed));
+    others.push(line("Want no digest", report.turned_off));
+    others.push(line("Outside the sample", report.outside_sample));
+    let mails = report.due - report.busy;
+    if !report.limited {
+        let told: u64 = mails + others.iter().map(|(_, count)| count).sum::<u64>();
+        let rest = match request.cadence {
+            Some(_) => "Nothing new that they want, or another cadence",
+            None => "Nothing new that they want",
+        };
+        others.push(line(rest, report.people.saturating_sub(told)));
+    }
+    others.retain(|(_, count)| *count > 0);
+    others.insert(0, line("Would be mailed", mails));
+    others
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}
+
+/// What narrowed the run down.
+pub(super) fn scope(request: &Request) -> Vec<String> {
+    let many = |n: u64, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
+    [
+        request
+            .cadence
+            .map(|cadence| format!("only {cadence} digests")),
+        request
+            .users
+            .as_ref()
+            .map(|users| format!("only {}", many(users.len() as u64, "person", "people"))),
+        request.sample.map(|share| format!("a sample of {share}")),
+        request
+            .limit
+            .map(|limit| format!("at most {}", many(limit, "mail", "mails"))),
+        (request.timing == Timing::Now)
+            .then(|| "without waiting for people\u{2019}s hours".to_owned()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What should be seen to before anything leaves.
+pub(super) fn warnings(
+    report: &Report,
+    sizes: &Sizes,
+    pause: Option<&Pause>,
+    uncarried: u64,
+) -> Vec<String> {
+    [
+        pause.map(|pause| format!("Sending is paused: {}. Nothing leaves until tidings digest --resume.", pause.reason)),
+        (uncarried > 0).then(|| {
+            let (events, are) = if uncarried == 1 { ("event", "is") } else { ("events", "are") };
+            format!("{uncarried} {events} {are} accepted and not carried to people yet, and not counted here. A run carries them out first; so does tidings worker --once.")
+        }),
+        report.limited.then(|| format!("The limit ended the rehearsal after {} people; all counts are of these.", report.people)),
+        (sizes.over > 0).then(|| format!("{} mails are longer than {} bytes: mail programs hide their end, and with it the link to unsubscribe.", sizes.over, sizes.clip)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

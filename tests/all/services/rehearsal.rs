@@ -1,0 +1,350 @@
+//! Rehearsals: what they tell is what a run then does, they write nothing, and what they show can be passed around.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidings::domain::policy::Route;
+use tidings::domain::user::TypePreference;
+use tidings::domain::{Address, Cadence, Object, User};
+use tidings::mail::{PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
+use tidings::render::report::{Mailed, Rehearsed};
+use tidings::services::Silent;
+use tidings::services::digest::{Report, Request};
+
+use crate::support::town::{Town, followers_of, monday, on_both_stores, request, saturday, to};
+use crate::support::{FailingStore, Fresh, kind, user};
+
+on_both_stores! {
+    a_rehearsal_tells_what_a_run_then_sends
+    a_rehearsal_only_reads
+    whoever_is_left_out_stands_in_one_line_with_the_reason
+    a_report_holds_no_address_and_no_link_that_works
+    a_rehearsal_is_set_against_the_period_before
+    of_too_many_mails_a_part_is_rendered_and_the_counts_stay_exact
+    mails_that_would_be_too_long_are_counted
+    a_limit_and_what_nobody_carried_yet_are_told
+}
+
+const LINKS: &str = "server.public_url = \"https://news.example.org\"\n";
+
+async fn rehearse(town: &Town, request: &Request) -> (Report, Rehearsed) {
+    let rehearsal = town.process().rehearsal();
+    rehearsal.run(request, &Silent).await.unwrap()
+}
+
+fn line(rehearsed: &Rehearsed, label: &str) -> u64 {
+    let lines = rehearsed.people.iter();
+    let mut of_label = lines.filter(|line| line.label.starts_with(label));
+    of_label.next().map_or(0, |line| line.count)
+}
+
+/// An event of another type, and who hears of it.
+async fn show(town: &Town, objects: &[&str], people: &[&str]) {
+    let app = town.process();
+    let mut event = request(objects, to(people), None);
+    event.kind = kind("ShowOpened");
+    app.notify().accept(vec![event]).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+}
+
+async fn a_rehearsal_tells_what_a_run_then_sends(fresh: Fresh) {
+    let town = Town::found(&fresh, true, LINKS).await;
+    town.happens(&["a1", "a2", "a9"], followers_of("artist:1"))
+        .await;
+    town.happens(&["a9"], to(&["cem"])).await;
+    show(&town, &["s1"], &["ada"]).await;
+    town.clock.set(monday(0));
+
+    let (report, told) = rehearse(&town, &Request::default()).await;
+    let ran = town.digests_at(monday(0)).await;
+
+    assert_eq!(
+        (told.mails, told.events),
+        (ran.mails.sent, ran.mails.events)
+    );
+    assert_eq!(
+        (report.due, report.withdrawn, report.people),
+        (ran.due, ran.withdrawn, ran.people)
+    );
+    assert_eq!(line(&told, "Nothing is left that applies"), 1);
+    let types: Vec<_> = told
+        .types
+        .iter()
+        .map(|one| (one.heading.as_str(), one.events, one.people))
+        .collect();
+    assert_eq!(types, [("Artwork published", 4, 2), ("Show opened", 1, 1)]);
+    assert_eq!(told.pace.calls, Some(town.calls().len() as u64));
+    let mails: BTreeMap<String, _> = town
+        .mails()
+        .into_iter()
+        .map(|mail| (mail.to.to_string(), mail))
+        .collect();
+    assert_eq!(told.samples.len(), mails.len());
+    for sample in &told.samples {
+        let mail = &mails[&sample.to];
+        assert_eq!(
+            (&sample.subject, &sample.html, &sample.text),
+            (
+                &mail.content.subject,
+                &mail.content.html,
+                &mail.content.text
+            )
+        );
+        assert_eq!(
+            sample.bytes as usize,
+            mail.filled().html.len(),
+            "with their own links"
+        );
+    }
+}
+
+async fn a_rehearsal_only_reads(fresh: Fresh) {
+    let town = Town::found(&fresh, true, LINKS).await;
+    town.happens(&["a1"], followers_of("artist:1")).await;
+    town.clock.set(monday(0));
+    let watched = FailingStore::counting(town.store.clone());
+    let store: std::sync::Arc<dyn tidings::store::Store> = watched.clone();
+
+    let rehearsal = town.process_on(&store).rehearsal();
+    let (report, _) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+
+    assert_eq!(report.due, 2);
+    let reading = [
+        "scan",
+        "users",
+        "suppressed",
+        "deliveries",
+        "objects",
+        "note",
+        "backlog",
+        "settled_since",
+    ];
+    assert_eq!(watched.verbs(), BTreeSet::from(reading));
+    assert!(town.mails().is_empty());
+    assert_eq!(town.store.note("link_secret").await.unwrap(), None);
+}
+
+async fn whoever_is_left_out_stands_in_one_line_with_the_reason(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let more = ["eva", "fay", "gil", "hal"].map(|id| User {
+        email: Address::new(format!("{id}@example.org")).ok(),
+        confirmed: true,
+        ..User::new(user(id))
+    });
+    town.store.put_users(&more).await.unwrap();
+    town.change("ben", |ben| ben.email = None).await;
+    town.change("eva", |eva| eva.suppressed = Some(saturday()))
+        .await;
+    let policies = Default::default();
+    town.change("fay", |fay| fay.unsubscribe(&policies, saturday()))
+        .await;
+    town.change("gil", |gil| gil.digest.cadence = Some(Cadence::Never))
+        .await;
+    let never = TypePreference {
+        route: Route::Never,
+        since: saturday(),
+    };
+    town.change("hal", |hal| {
+        hal.types.insert(kind("ArtworkPublished"), never);
+    })
+    .await;
+    let everybody = [
+        "ada", "ben", "cem", "dee", "eva", "fay", "gil", "hal", "nobody",
+    ];
+    town.happens(&["a1"], to(&everybody)).await;
+    town.digests_at(monday(0)).await;
+    town.clock.set(monday(1) - chrono::TimeDelta::days(1));
+    town.happens(&["a2"], to(&everybody)).await;
+    town.change("cem", |cem| cem.digest.cadence = Some(Cadence::Daily))
+        .await;
+    town.clock.set(monday(1));
+
+    let (_, told) = rehearse(&town, &Request::default()).await;
+
+    let lines: Vec<_> = told
+        .people
+        .iter()
+        .map(|line| (line.label.as_str(), line.count))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            ("Would be mailed", 2),
+            ("Suppressed", 1),
+            ("Unconfirmed", 1),
+            ("Without a record", 1),
+            ("Without address", 1),
+            ("Unsubscribed", 1),
+            ("Want no digest", 1),
+            ("Nothing new that they want", 1),
+        ]
+    );
+}
+
+async fn a_report_holds_no_address_and_no_link_that_works(fresh: Fresh) {
+    let town = Town::found(&fresh, true, LINKS).await;
+    town.happens(&["a1"], followers_of("artist:1")).await;
+    town.clock.set(monday(0));
+
+    let app = town.process();
+    let (_, told) = app
+        .rehearsal()
+        .run(&Request::default(), &Silent)
+        .await
+        .unwrap();
+    let page = app.report_page().unwrap().render(&told).unwrap();
+
+    for hidden in ["ada@", "ben@", "dee@", "/u/", "https://news.example.org"] {
+        assert!(!page.contains(hidden), "{hidden}");
+    }
+    for shown in [
+        "a…@example.org",
+        "b…@example.org",
+        UNSUBSCRIBE_PLACE,
+        PREFERENCES_PLACE,
+    ] {
+        assert!(page.contains(shown), "{shown}");
+    }
+}
+
+async fn a_rehearsal_is_set_against_the_period_before(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a2"], followers_of("artist:1")).await;
+    town.digests_at(monday(0)).await;
+    town.clock.set(monday(1) - chrono::TimeDelta::days(1));
+    town.happens(&["a3"], to(&["ada"])).await;
+    town.clock.set(monday(1));
+
+    let (_, told) = rehearse(&town, &Request::default()).await;
+
+    let [week] = told.comparisons.as_slice() else {
+        panic!("{:?}", told.comparisons)
+    };
+    assert_eq!(
+        (week.period.as_str(), week.mails, week.events),
+        ("2014-W18", 1, 1)
+    );
+    assert_eq!(
+        (week.before.as_str(), week.already),
+        ("2014-W17", Mailed::default())
+    );
+    assert_eq!((week.then.sent, week.then.events), (2, 4));
+    assert_eq!(week.change.as_deref(), Some("−50%"));
+}
+
+async fn of_too_many_mails_a_part_is_rendered_and_the_counts_stay_exact(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let crowd: Vec<String> = (0..60).map(|n| format!("p{n}")).collect();
+    let people: Vec<User> = crowd
+        .iter()
+        .map(|id| User {
+            email: Address::new(format!("{id}@example.org")).ok(),
+            confirmed: true,
+            ..User::new(user(id))
+        })
+        .collect();
+    town.store.put_users(&people).await.unwrap();
+    let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
+    town.happens(&["a1", "a2"], to(&crowd)).await;
+    town.clock.set(monday(0));
+
+    let mut rehearsal = town.process().rehearsal();
+    rehearsal.most_rendered = 20;
+    let (_, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let (_, again) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+
+    assert_eq!(
+        (told.mails, told.events, told.types[0].events),
+        (60, 120, 120)
+    );
+    assert!(
+        told.sizes.estimated && (1..=20).contains(&told.sizes.measured),
+        "{:?}",
+        told.sizes
+    );
+    let estimated: u64 = told.sizes.bars.iter().map(|bar| bar.count).sum();
+    assert_eq!(
+        estimated, 60,
+        "all of them are the same, and of the same size"
+    );
+    assert_eq!(told, again);
+    assert_eq!(told.samples.len(), 5);
+    assert_eq!(told.pace.calls, Some(30), "two mails a call");
+}
+
+async fn mails_that_would_be_too_long_are_counted(fresh: Fresh) {
+    let town = Town::found(
+        &fresh,
+        true,
+        "digest.section_items = 200\ndigest.items = 500\n",
+    )
+    .await;
+    let ids: Vec<String> = (0..200).map(|n| format!("long{n}")).collect();
+    let works: Vec<Object> = ids
+        .iter()
+        .map(|id| Object {
+            title: Some(format!("{id} {}", "a very long title ".repeat(8))),
+            url: Some(format!("https://example.org/{id}/{}", "x".repeat(300))),
+            ..Object::bare(id.parse().unwrap())
+        })
+        .collect();
+    town.store.put_objects(&works).await.unwrap();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    for ids in ids.chunks(100) {
+        town.happens(ids, to(&["ada"])).await;
+    }
+    town.happens(&["a1"], to(&["ben"])).await;
+    town.clock.set(monday(0));
+
+    let (_, told) = rehearse(&town, &Request::default()).await;
+
+    assert_eq!(
+        (
+            told.sizes.measured,
+            told.sizes.capped,
+            told.sizes.cut,
+            told.sizes.over
+        ),
+        (2, 1, 1, 0)
+    );
+    assert!(
+        told.sizes.largest > 70_000 && told.sizes.smallest < 20_000,
+        "{:?}",
+        told.sizes
+    );
+}
+
+async fn a_limit_and_what_nobody_carried_yet_are_told(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.process()
+        .notify()
+        .accept(vec![request(&["a2"], to(&["ada"]), None)])
+        .await
+        .unwrap();
+    town.clock.set(monday(0));
+    let limited = Request {
+        limit: Some(2),
+        ..Request::default()
+    };
+
+    let (_, told) = rehearse(&town, &limited).await;
+
+    assert_eq!(
+        (told.mails, told.scope.as_slice()),
+        (2, ["at most 2 mails".to_owned()].as_slice())
+    );
+    assert!(
+        told.warnings
+            .iter()
+            .any(|warning| warning.starts_with("1 event is accepted and not carried")),
+        "{:?}",
+        told.warnings
+    );
+    assert!(
+        told.warnings
+            .iter()
+            .any(|warning| warning.starts_with("The limit ended the rehearsal")),
+        "{:?}",
+        told.warnings
+    );
+}
