@@ -11,15 +11,18 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use crate::domain::digest::Caps;
-use crate::domain::{Cadence, EventType, ModelName, Policies, Policy, Schedule, Sending};
+use crate::domain::{Cadence, ModelName, Policies, Schedule, Sending};
 
+mod batch;
 mod delivery;
 mod hooks;
 mod mail;
 mod paths;
 mod public;
 mod reader;
+mod types;
 
+pub use batch::{Candidate, Candidates};
 pub use hooks::Hooks;
 pub use mail::{Login, Mail, Provider, Region, Service, SmtpServer, SmtpTls};
 pub use public::{Server, Site};
@@ -44,6 +47,8 @@ pub struct Config {
     pub worker_idle: TimeDelta,
     pub policies: Policies,
     pub models: BTreeMap<ModelName, Model>,
+    /// What is valid and can hardly be meant.
+    pub warnings: Vec<Warning>,
     merged: Merged,
 }
 
@@ -100,6 +105,20 @@ pub struct Problem {
     pub what: String,
 }
 
+/// One thing that is valid and can hardly be meant: option, why, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    pub option: String,
+    pub what: String,
+    pub advice: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}; {}", self.option, self.what, self.advice)
+    }
+}
+
 /// All that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(pub Vec<Problem>);
@@ -131,7 +150,7 @@ impl Config {
         let mut merged = defaults();
         let mut problems = Vec::new();
         if let Some(file) = &sources.file {
-            match read(file) {
+            match read_table(file) {
                 Ok(table) => overlay(&mut merged, table),
                 Err(problem) => problems.push(problem),
             }
@@ -174,7 +193,8 @@ impl Config {
     fn check(merged: Table, problems: Vec<Problem>) -> Result<Self, Problems> {
         let mut r = Reader::new(&merged, problems);
         let delivery = delivery::read(&mut r);
-        let config = Self {
+        let batch = batch::standard(&mut r);
+        let mut config = Self {
             store: r.parse(
                 "store",
                 "sqlite:PATH or mongodb://HOST/DATABASE",
@@ -219,15 +239,14 @@ impl Config {
                 "worker.idle",
                 TimeDelta::milliseconds(10)..=TimeDelta::minutes(1),
             ),
-            policies: Policies::new(r.each("types", |r, name, path| {
-                Some((r.name::<EventType>(name, path)?, policy(r, path)))
-            })),
+            policies: types::read(&mut r, &batch),
             models: r
                 .each("models", |r, name, path| {
                     Some((r.name::<ModelName>(name, path)?, model(r, path)))
                 })
                 .into_iter()
                 .collect(),
+            warnings: Vec::new(),
             merged: Merged(merged.clone()),
         };
         if config.archive_keep < TimeDelta::days(i64::from(config.window_back) + 1) {
@@ -243,7 +262,8 @@ impl Config {
                 "can only be mapped on MongoDB; with SQLite, put the objects into tidings",
             );
         }
-        r.finish().map(|()| config)
+        config.warnings = r.finish()?;
+        Ok(config)
     }
 
     /// The whole configuration as TOML, with secrets masked.
@@ -259,25 +279,6 @@ impl Config {
         self.mail.redact(&mut table);
         hooks::redact(&mut table);
         table.to_string()
-    }
-}
-
-fn policy(r: &mut Reader<'_>, path: &str) -> Policy {
-    let standard = Policy::default();
-    Policy {
-        route: r
-            .optional_parse(
-                &format!("{path}.route"),
-                "never, immediate, batch or digest",
-                |text| text.parse().ok(),
-            )
-            .unwrap_or(standard.route),
-        model: r.optional_parse(&format!("{path}.model"), "the name of a model", |text| {
-            ModelName::new(text)
-                .ok()
-                .filter(|name| !name.as_str().contains(':'))
-        }),
-        heading: r.optional(&format!("{path}.heading")),
     }
 }
 
@@ -328,7 +329,7 @@ fn defaults() -> Table {
         .expect("the defaults are TOML; a test reads them")
 }
 
-fn read(file: &Path) -> Result<Table, Problem> {
+fn read_table(file: &Path) -> Result<Table, Problem> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|error| Problem {
         option: name.clone(),
@@ -413,3 +414,7 @@ fn is_for_others(name: &str) -> bool {
 #[cfg(test)]
 #[path = "config/tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "config/batch_tests.rs"]
+mod batch_tests;

@@ -126,6 +126,14 @@ fn setup(config: &Config, file: Option<PathBuf>) -> Setup {
         has_feedback_id: site.feedback_id.is_some(),
         dkim_selector: mail.dkim_selector.clone(),
         items: config.digest.caps.total,
+        doubts: config
+            .warnings
+            .iter()
+            .map(|warning| {
+                let found = format!("{} {}", warning.option, warning.what);
+                (found, warning.advice.clone())
+            })
+            .collect(),
     }
 }
 

@@ -31,6 +31,9 @@ impl Args {
             "# From the defaults, {file}, the environment and flags."
         ))?;
         screen.line(config.redacted().trim_end())?;
+        for warning in &config.warnings {
+            screen.warning(warning)?;
+        }
         Ok(Exit::Done)
     }
 }

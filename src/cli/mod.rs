@@ -137,6 +137,11 @@ impl Cli {
             return args.run(screen).await;
         }
         let config = self.global.load(self.command.options())?;
+        if matches!(self.command, Command::Serve(_) | Command::Worker(_)) {
+            for warning in &config.warnings {
+                screen.warning(warning)?;
+            }
+        }
         let app = open(config).await?;
         let stop = if self.command.ends_gently() {
             stop::on_signal()?

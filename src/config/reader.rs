@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use super::{Problem, Problems};
+use super::{Problem, Problems, Warning};
 use crate::domain::{Address, Invalid};
 
 /// Stands for a dot that belongs to a name, in paths whose parts dots separate.
@@ -20,6 +20,7 @@ pub struct Reader<'a> {
     table: &'a Table,
     taken: BTreeSet<String>,
     problems: Vec<Problem>,
+    warnings: Vec<Warning>,
 }
 
 impl<'a> Reader<'a> {
@@ -28,6 +29,7 @@ impl<'a> Reader<'a> {
             table,
             taken: BTreeSet::new(),
             problems,
+            warnings: Vec::new(),
         }
     }
 
@@ -38,15 +40,24 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// All problems, also those of options that nobody took.
-    pub fn finish(mut self) -> Result<(), Problems> {
+    /// Notes what is valid and can hardly be meant.
+    pub fn warn(&mut self, option: &str, what: impl Into<String>, advice: impl Into<String>) {
+        self.warnings.push(Warning {
+            option: option.replace(DOT, "."),
+            what: what.into(),
+            advice: advice.into(),
+        });
+    }
+
+    /// The warnings; or all problems, also those of options that nobody took.
+    pub fn finish(mut self) -> Result<Vec<Warning>, Problems> {
         let mut left = Vec::new();
         collect(self.table, "", &self.taken, &mut left);
         for option in left {
             self.problem(&option, "is not an option; `tidings config` lists all");
         }
         if self.problems.is_empty() {
-            Ok(())
+            Ok(self.warnings)
         } else {
             Err(Problems(self.problems))
         }
@@ -54,6 +65,15 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, option: &str) -> Option<&'a Value> {
         self.taken.insert(option.to_owned());
+        self.look(option)
+    }
+
+    /// Whether anything stands there.
+    pub fn is_set(&self, option: &str) -> bool {
+        self.look(option).is_some()
+    }
+
+    fn look(&self, option: &str) -> Option<&'a Value> {
         let mut parts = option.split('.');
         let first = self.table.get(parts.next()?)?;
         parts.try_fold(first, |value, part| {
@@ -114,6 +134,29 @@ impl<'a> Reader<'a> {
             self.problem(option, format!("{text:?} is not {wanted}"));
         }
         value
+    }
+
+    /// Whether exactly this stands there; it is taken then.
+    pub fn is_text(&mut self, option: &str, text: &str) -> bool {
+        let there = self.look(option).and_then(Value::as_str) == Some(text);
+        if there {
+            self.taken.insert(option.to_owned());
+        }
+        there
+    }
+
+    /// `true` or `false`; as text where the environment gives it.
+    pub fn flag(&mut self, option: &str) -> bool {
+        match self.take(option) {
+            Some(Value::Boolean(flag)) => *flag,
+            Some(Value::String(text)) if text == "true" => true,
+            Some(Value::String(text)) if text == "false" => false,
+            other => {
+                let shown = other.map_or("nothing".to_owned(), ToString::to_string);
+                self.problem(option, format!("{shown} is not true or false"));
+                false
+            }
+        }
     }
 
     /// A whole number in a range.

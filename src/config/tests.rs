@@ -1,7 +1,7 @@
 //! The configuration's promises: documented defaults, layers in order, all problems at once, no secret printed.
 
 use super::*;
-use crate::domain::Route;
+use crate::domain::{EventType, Route};
 
 #[test]
 fn the_documented_defaults_are_valid() {

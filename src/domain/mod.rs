@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod audience;
+pub mod batch;
 pub mod cadence;
 pub mod day;
 pub mod delivery;
@@ -26,6 +27,7 @@ pub mod user;
 
 pub use address::Address;
 pub use audience::{Audience, Point, Selector};
+pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
 pub use cadence::{Cadence, Due, Period, Schedule};
 pub use day::{Day, Window};
 pub use delivery::{Delivery, DeliveryId, DeliveryState, Lease, Tag};

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::batch::{BatchPolicy, ChosenKey};
 use super::event::Event;
 use super::name::{EventType, Invalid, ModelName};
 use super::object::ObjectKey;
@@ -57,6 +58,10 @@ pub struct Policy {
     pub model: Option<ModelName>,
     /// The heading of its section, such as "New works"; the type's name if nobody gave one.
     pub heading: Option<String>,
+    /// How its batches gather and close, for whoever gets it in batches.
+    pub batch: BatchPolicy,
+    /// The key its events share where the request brings none.
+    pub key: Option<ChosenKey>,
 }
 
 impl Default for Policy {
@@ -65,6 +70,8 @@ impl Default for Policy {
             route: Route::Digest,
             model: None,
             heading: None,
+            batch: BatchPolicy::IMMEDIATE,
+            key: None,
         }
     }
 }
@@ -86,6 +93,12 @@ impl Policies {
             policies.types.insert(name, policy);
         }
         policies
+    }
+
+    /// The same, with batches that gather so for types that are not configured.
+    pub fn with_batches(mut self, batch: BatchPolicy) -> Self {
+        self.default.batch = batch;
+        self
     }
 
     pub fn of(&self, name: &EventType) -> &Policy {

@@ -136,6 +136,15 @@ impl User {
         }
     }
 
+    /// By which route an event of this type and time is mailed to them: by none if it is older than their choice.
+    pub fn route(&self, kind: &EventType, at: DateTime<Utc>, policies: &Policies) -> Route {
+        match self.types.get(kind) {
+            Some(chosen) if at < chosen.since => Route::Never,
+            Some(chosen) => chosen.route,
+            None => policies.of(kind).route,
+        }
+    }
+
     /// Whether an event of this type and time goes into their digest.
     pub fn wants_in_digest(
         &self,
@@ -143,13 +152,8 @@ impl User {
         at: DateTime<Utc>,
         policies: &Policies,
     ) -> bool {
-        if self.digest.since.is_some_and(|since| at < since) {
-            return false;
-        }
-        match self.types.get(kind) {
-            Some(chosen) => chosen.route == Route::Digest && at >= chosen.since,
-            None => policies.of(kind).route == Route::Digest,
-        }
+        self.digest.since.is_none_or(|since| at >= since)
+            && self.route(kind, at, policies) == Route::Digest
     }
 
     /// Turns everything off that is mailed, and notes when. Whoever did so before keeps their moment.

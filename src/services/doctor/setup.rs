@@ -23,6 +23,8 @@ pub struct Setup {
     pub dkim_selector: Option<String>,
     /// The most items of a mail.
     pub items: usize,
+    /// What of it is valid and can hardly be meant, and what to do.
+    pub doubts: Vec<(String, String)>,
 }
 
 /// How mails leave.
@@ -56,6 +58,9 @@ impl Setup {
             None => "no file; the defaults and the environment".to_owned(),
         };
         let mut findings = vec![Finding::ok("configuration", file)];
+        for (found, advice) in &self.doubts {
+            findings.push(Finding::warning("configuration", found, advice));
+        }
         findings.extend(self.sending());
         findings.extend(self.links());
         if !self.has_postal_address {
@@ -161,6 +166,7 @@ mod tests {
             has_feedback_id: true,
             dkim_selector: None,
             items: 40,
+            doubts: Vec::new(),
         }
     }
 

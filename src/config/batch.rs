@@ -1,0 +1,129 @@
+//! How batches gather and close: the section `batch`, and what a type or a named policy says instead of it.
+//!
+//! The rule: `window`, `cooldown` and `max_wait` are one choice. Who sets one of them sets all three, so that a policy can be read where it
+//! stands. The rest is inherited one by one.
+
+use std::num::NonZeroU64;
+
+use chrono::TimeDelta;
+use toml::Table;
+
+use super::reader::Reader;
+use super::{Problems, Warning, defaults, overlay, read_table};
+use crate::domain::batch::{BatchPolicy, ChosenKey, Keep};
+
+/// The options that are one choice.
+const TIMES: [&str; 3] = ["window", "cooldown", "max_wait"];
+/// The others.
+const REST: [&str; 3] = ["close_at", "keep", "leading"];
+
+/// Whether anything is said of batches there.
+fn says_anything(r: &Reader<'_>, path: &str) -> bool {
+    let mut options = TIMES.iter().chain(&REST);
+    options.any(|option| r.is_set(&format!("{path}.{option}")))
+}
+
+/// The section `batch`.
+pub(super) fn standard(r: &mut Reader<'_>) -> BatchPolicy {
+    read(r, "batch", &BatchPolicy::IMMEDIATE)
+}
+
+/// What stands at this path over `standard`; whatever of it can hardly be meant becomes a warning.
+pub(super) fn read(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPolicy {
+    if !says_anything(r, path) {
+        return *standard;
+    }
+    let policy = over(r, path, standard);
+    for doubt in policy.doubts() {
+        // An option that is inherited is not at this path, and one that is wrong is a problem already.
+        r.warn(&format!("{path}.{}", doubt.option), doubt.why, doubt.advice);
+    }
+    policy
+}
+
+fn over(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPolicy {
+    let month = TimeDelta::days(30);
+    let option = |name: &str| format!("{path}.{name}");
+    let mut policy = *standard;
+    if TIMES.iter().any(|name| r.is_set(&option(name))) {
+        let mut time = |name: &str| match r.is_set(&option(name)) {
+            true => r.duration(&option(name), TimeDelta::zero()..=month),
+            false => TimeDelta::zero(),
+        };
+        (policy.window, policy.cooldown) = (time("window"), time("cooldown"));
+        policy.max_wait = max_wait(r, &option("max_wait"), month);
+    }
+    if r.is_set(&option("close_at")) {
+        policy.close_at = NonZeroU64::new(r.number(&option("close_at"), 0..=1_000_000) as u64);
+    }
+    let wanted = "first or last and a number from 1 to 100, such as \"last 10\"";
+    let keep = r.optional_parse(&option("keep"), wanted, |text| text.parse::<Keep>().ok());
+    policy.keep = keep.unwrap_or(policy.keep);
+    if r.is_set(&option("leading")) {
+        policy.leading = r.flag(&option("leading"));
+    }
+    policy
+}
+
+/// What is written for no longest wait.
+const NO_LONGEST: &str = "none";
+
+fn max_wait(r: &mut Reader<'_>, option: &str, month: TimeDelta) -> Option<TimeDelta> {
+    if !r.is_set(option) || r.is_text(option, NO_LONGEST) {
+        return None;
+    }
+    Some(r.duration(option, TimeDelta::seconds(1)..=month))
+}
+
+/// The key that all events of a type share, if it has one.
+pub(super) fn key(r: &mut Reader<'_>, path: &str) -> Option<ChosenKey> {
+    let option = format!("{path}.key");
+    let wanted = "a batch key: 1 to 256 bytes without control characters";
+    r.optional_parse(&option, wanted, |text| text.parse().ok())
+}
+
+/// A policy to be tried, and what it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    pub name: String,
+    pub policy: BatchPolicy,
+    /// The key that all events share which bring none.
+    pub key: Option<ChosenKey>,
+}
+
+/// Policies to be compared, in the order of their file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidates {
+    pub policies: Vec<Candidate>,
+    pub warnings: Vec<Warning>,
+}
+
+impl Candidates {
+    /// From a file of tables `[policies.NAME]`, and `[batch]` for what they do not say.
+    pub fn load(file: &std::path::Path) -> Result<Self, Problems> {
+        Self::check(read_table(file).map_err(|problem| Problems(vec![problem]))?)
+    }
+
+    /// The same from the text of such a file.
+    pub fn parse(text: &str) -> Result<Self, Problems> {
+        let table = text.parse::<Table>();
+        Self::check(table.map_err(|error| Problems(vec![super::syntax("the text", &error)]))?)
+    }
+
+    fn check(file: Table) -> Result<Self, Problems> {
+        let mut merged = defaults();
+        merged.retain(|section, _| section == "batch");
+        overlay(&mut merged, file);
+        let mut r = Reader::new(&merged, Vec::new());
+        let standard = standard(&mut r);
+        let policies = r.each("policies", |r, name, path| {
+            let (policy, key) = (read(r, path, &standard), key(r, path));
+            let name = name.to_owned();
+            Some(Candidate { name, policy, key })
+        });
+        if policies.is_empty() {
+            r.problem("policies", "has no policy; write one as [policies.NAME]");
+        }
+        r.finish().map(|warnings| Self { policies, warnings })
+    }
+}

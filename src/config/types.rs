@@ -1,0 +1,55 @@
+//! What is configured of each event type.
+
+use super::batch;
+use super::reader::Reader;
+use crate::domain::{BatchPolicy, EventType, ModelName, Policies, Policy, Route};
+
+/// The tables `types.NAME`.
+pub(super) fn read(r: &mut Reader<'_>, standard: &BatchPolicy) -> Policies {
+    let types = r.each("types", |r, name, path| {
+        Some((r.name::<EventType>(name, path)?, policy(r, path, standard)))
+    });
+    for (index, (name, policy)) in types.iter().enumerate() {
+        // The first one that differs tells enough.
+        let others = &types[..index];
+        let same_key = |other: &Policy| other.key.is_some() && other.key == policy.key;
+        let differs = |other: &Policy| same_key(other) && other.batch != policy.batch;
+        if let Some((other, _)) = others.iter().find(|(_, other)| differs(other)) {
+            r.warn(
+                &format!("types.{name}.key"),
+                format!("is also that of types.{other}, whose batches gather otherwise: the event that joined last says when both close"),
+                "give both the same window, cooldown, max_wait, close_at, keep and leading",
+            );
+        }
+    }
+    Policies::new(types).with_batches(*standard)
+}
+
+fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
+    let standard = Policy::default();
+    let policy = Policy {
+        route: r
+            .optional_parse(
+                &format!("{path}.route"),
+                "never, immediate, batch or digest",
+                |text| text.parse().ok(),
+            )
+            .unwrap_or(standard.route),
+        model: r.optional_parse(&format!("{path}.model"), "the name of a model", |text| {
+            ModelName::new(text)
+                .ok()
+                .filter(|name| !name.as_str().contains(':'))
+        }),
+        heading: r.optional(&format!("{path}.heading")),
+        batch: batch::read(r, path, batch),
+        key: batch::key(r, path),
+    };
+    if policy.route == Route::Batch && policy.batch.is_immediate() {
+        r.warn(
+            &format!("{path}.route"),
+            "is batch, but neither window nor cooldown is longer than 0s: nothing is gathered",
+            "set one of them, or route = \"immediate\"",
+        );
+    }
+    policy
+}

@@ -1,0 +1,340 @@
+//! A batch: what happened to somebody within a while, on its way to becoming one mail.
+//!
+//! The rule: an event joins once, however often its fan-out is carried out again; the total is exact; only so many events are kept to be
+//! shown. Nothing here asks what time it is. When a batch closes is [`BatchPolicy`]'s one formula; what it is of is its [`BatchKey`].
+//!
+//! `at` is the moment of joining, by the clock of whoever joins. Clocks may differ and go back: the opening stands as it was first
+//! written and the last event only moves on, so a closing that is put off is never put off beyond `max_wait` from the opening, and an early
+//! clock closes nothing early.
+
+use chrono::{DateTime, Utc};
+
+use super::event::Event;
+use super::id::Id;
+use super::name::{EventType, ObjectId, UserId};
+
+mod key;
+mod policy;
+
+pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
+pub use policy::{BatchPolicy, Doubt, Keep};
+
+/// The most fan-outs that join a batch: it remembers each, so that none joins twice. The one for which there is no room closes it, and opens the
+/// next.
+pub const ROOM: usize = 10_000;
+
+/// What a batch holds of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The fan-out that brought it.
+    pub i: Id,
+    pub t: EventType,
+    pub o: ObjectId,
+}
+
+impl From<Item> for Event {
+    fn from(item: Item) -> Self {
+        Self {
+            t: item.t,
+            o: item.o,
+            i: Some(item.i),
+        }
+    }
+}
+
+/// Events that become one mail.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Contents {
+    /// How many there are, also of those that are no longer kept.
+    pub count: u64,
+    /// The first or the last of them, in the order in which they joined.
+    pub items: Vec<Item>,
+}
+
+impl Contents {
+    fn add(&mut self, item: &Item, keep: Keep) {
+        self.count += 1;
+        match keep {
+            Keep::First(most) if self.items.len() >= most => {}
+            Keep::First(_) => self.items.push(item.clone()),
+            Keep::Last(most) => {
+                let over = (self.items.len() + 1).saturating_sub(most);
+                self.items.drain(..over.min(self.items.len()));
+                self.items.push(item.clone());
+            }
+        }
+    }
+
+    fn take_out(&mut self, kind: &EventType, objects: &[ObjectId]) -> u64 {
+        let before = self.items.len();
+        self.items
+            .retain(|item| item.t != *kind || !objects.contains(&item.o));
+        let taken = (before - self.items.len()) as u64;
+        self.count -= taken;
+        taken
+    }
+
+    /// Those that are counted and not kept: "+12 more".
+    pub fn more(&self) -> u64 {
+        self.count - self.items.len() as u64
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// Where a batch stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BatchState {
+    /// It gathers. A person has one open batch of a key.
+    Open,
+    /// It takes nothing any more and is to be mailed; what comes goes to the next.
+    Closing,
+    /// Its mail is in the ledger.
+    Closed,
+    /// There was nothing to mail, or somebody did not want it mailed.
+    Canceled,
+}
+
+impl BatchState {
+    pub const ALL: [Self; 4] = [Self::Open, Self::Closing, Self::Closed, Self::Canceled];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closing => "closing",
+            Self::Closed => "closed",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+/// What is mailed at once of a leading batch: what opened it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lead {
+    /// It is not a leading one, or nothing is left of its lead.
+    None,
+    /// A mail of its own, to be sent at once.
+    Waiting(Contents),
+    Mailed,
+}
+
+/// A batch as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    pub id: Id,
+    pub user: UserId,
+    pub key: BatchKey,
+    pub state: BatchState,
+    pub opened_at: DateTime<Utc>,
+    /// The latest moment at which something joined; what is withdrawn gives no time back.
+    pub last_event_at: DateTime<Utc>,
+    /// When it is due: by the formula while it is open, and the moment at which it began to close if that was earlier.
+    pub closes_at: DateTime<Utc>,
+    pub lead: Lead,
+    pub contents: Contents,
+    /// The fan-outs that have joined, ascending; at most [`ROOM`].
+    pub joined: Vec<Id>,
+}
+
+/// What came of joining.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Joined {
+    /// So many events are new in it.
+    Added(u64),
+    /// Their fan-outs had all joined before; nothing changed.
+    Already,
+    /// It takes nothing any more: what [`Batch::has_joined`] does not know goes to the next.
+    Refused,
+}
+
+/// What came of taking events out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TakenOut {
+    /// So many were kept; they are gone, and the total is smaller by them.
+    pub taken: u64,
+    /// So many are counted and no longer kept. Which they are is not known, so they stay counted.
+    pub unseen: u64,
+}
+
+impl Batch {
+    /// A new batch, opened by these events. With a leading policy they are mailed at once and what follows is gathered; with an
+    /// immediate one, or when they fill it, it is to be mailed from the beginning.
+    pub fn open(
+        id: Id,
+        user: UserId,
+        key: BatchKey,
+        items: &[Item],
+        at: DateTime<Utc>,
+        policy: &BatchPolicy,
+    ) -> Self {
+        let mut batch = Self {
+            id,
+            user,
+            key,
+            state: BatchState::Open,
+            opened_at: at,
+            last_event_at: at,
+            closes_at: policy.closes_at(at, at),
+            lead: Lead::None,
+            contents: Contents::default(),
+            joined: Vec::new(),
+        };
+        batch.add(items, at, policy);
+        // Whatever is mailed at once in any case needs no lead.
+        if policy.leading && batch.state == BatchState::Open {
+            batch.lead = Lead::Waiting(std::mem::take(&mut batch.contents));
+        }
+        batch
+    }
+
+    /// Adds what its fan-outs have not brought yet. A fan-out brings all it has for this batch at once.
+    pub fn join(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Joined {
+        // Also a batch that is closed knows its own: a fan-out carried out again must not open the next with them.
+        if items.iter().all(|item| self.has_joined(item.i)) {
+            return Joined::Already;
+        }
+        if self.state == BatchState::Open && self.lacks_room(items) {
+            self.begin_closing(at);
+        }
+        if self.state != BatchState::Open {
+            return Joined::Refused;
+        }
+        Joined::Added(self.add(items, at, policy))
+    }
+
+    fn add(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> u64 {
+        let before = self.contents.count;
+        for (index, item) in items.iter().enumerate() {
+            if !self.has_joined(item.i) && !items[..index].contains(item) {
+                self.contents.add(item, policy.keep);
+            }
+        }
+        for item in items {
+            if let Err(place) = self.joined.binary_search(&item.i) {
+                self.joined.insert(place, item.i);
+            }
+        }
+        self.last_event_at = self.last_event_at.max(at);
+        self.closes_at = policy.closes_at(self.opened_at, self.last_event_at);
+        if policy.is_immediate() || policy.is_full(self.contents.count) {
+            self.begin_closing(at);
+        }
+        self.contents.count - before
+    }
+
+    fn begin_closing(&mut self, at: DateTime<Utc>) {
+        self.state = BatchState::Closing;
+        self.closes_at = self.closes_at.min(at);
+    }
+
+    fn lacks_room(&self, items: &[Item]) -> bool {
+        self.joined.len() + items.len() > ROOM && {
+            let mut new: Vec<Id> = items.iter().map(|item| item.i).collect();
+            new.retain(|id| !self.has_joined(*id));
+            new.sort_unstable();
+            new.dedup();
+            self.joined.len() + new.len() > ROOM
+        }
+    }
+
+    /// Whether this fan-out's events are in it.
+    pub fn has_joined(&self, fanout: Id) -> bool {
+        self.joined.binary_search(&fanout).is_ok()
+    }
+
+    /// Takes events out that are withdrawn, while it is not closed. The kept ones go and the total shrinks by exactly them; those that are
+    /// counted and no longer kept stay counted, as nobody knows what they are about. The room they leave is taken by what comes next.
+    /// If nothing is left, and nothing was mailed of it, it is canceled.
+    pub fn take_out(&mut self, kind: &EventType, objects: &[ObjectId]) -> TakenOut {
+        if !matches!(self.state, BatchState::Open | BatchState::Closing) {
+            return TakenOut::default();
+        }
+        let mut out = TakenOut {
+            taken: self.contents.take_out(kind, objects),
+            unseen: self.contents.more(),
+        };
+        if let Lead::Waiting(lead) = &mut self.lead {
+            out.taken += lead.take_out(kind, objects);
+            out.unseen += lead.more();
+            if lead.is_empty() {
+                self.lead = Lead::None;
+            }
+        }
+        if out.taken > 0 && self.contents.is_empty() && self.lead == Lead::None {
+            self.state = BatchState::Canceled;
+        }
+        out
+    }
+
+    /// From now on it takes nothing, and it is due. `Err` says what it is instead of open.
+    pub fn close_now(&mut self, at: DateTime<Utc>) -> Result<(), BatchState> {
+        self.is_open()?;
+        self.begin_closing(at);
+        Ok(())
+    }
+
+    /// It is not to be mailed. `Err` says what it is instead of open: once it closes, its mail may be under way.
+    pub fn cancel(&mut self) -> Result<(), BatchState> {
+        self.is_open()?;
+        self.state = BatchState::Canceled;
+        Ok(())
+    }
+
+    fn is_open(&self) -> Result<(), BatchState> {
+        match self.state {
+            BatchState::Open => Ok(()),
+            other => Err(other),
+        }
+    }
+
+    /// What opened a leading batch, to be mailed now; it is not given twice.
+    pub fn take_lead(&mut self) -> Option<Contents> {
+        match std::mem::replace(&mut self.lead, Lead::None) {
+            Lead::Waiting(lead) => {
+                self.lead = Lead::Mailed;
+                Some(lead)
+            }
+            other => {
+                self.lead = other;
+                None
+            }
+        }
+    }
+
+    /// Its closing is done: its mail is in the ledger, or there was nothing to mail. `Err` says what it is instead of closing.
+    pub fn settle(&mut self) -> Result<(), BatchState> {
+        if self.state != BatchState::Closing {
+            return Err(self.state);
+        }
+        self.state = if self.contents.is_empty() {
+            BatchState::Canceled
+        } else {
+            BatchState::Closed
+        };
+        Ok(())
+    }
+
+    /// Whether there is something to do: its lead waits, or it closes, or it is time. What closes is due whatever the clock says.
+    pub fn is_due(&self, now: DateTime<Utc>) -> bool {
+        match self.state {
+            BatchState::Open => matches!(self.lead, Lead::Waiting(_)) || now >= self.closes_at,
+            BatchState::Closing => true,
+            BatchState::Closed | BatchState::Canceled => false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "batch/tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "batch/formula_tests.rs"]
+mod formula_tests;
+
+#[cfg(test)]
+#[path = "batch/design_tests.rs"]
+mod design_tests;

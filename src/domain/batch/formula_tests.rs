@@ -1,0 +1,140 @@
+//! The formula against a plain re-statement of each named policy, second by second.
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+
+use super::tests::{at, comment, opened};
+use super::*;
+
+/// Ascending seconds at which something comes; the first is 0.
+fn seconds() -> impl Strategy<Value = Vec<i64>> {
+    prop::collection::vec(0..200i64, 0..20).prop_map(|gaps| {
+        let mut now = 0;
+        let later = gaps.into_iter().map(|gap| {
+            now += gap;
+            now
+        });
+        std::iter::once(0).chain(later).collect()
+    })
+}
+
+fn policy(window: i64, cooldown: i64, max_wait: Option<i64>) -> BatchPolicy {
+    BatchPolicy {
+        window: TimeDelta::seconds(window),
+        cooldown: TimeDelta::seconds(cooldown),
+        max_wait: max_wait.map(TimeDelta::seconds),
+        ..BatchPolicy::IMMEDIATE
+    }
+}
+
+/// The batch that these seconds open, with all that comes before it is due; and when that is, in seconds.
+fn gather(policy: &BatchPolicy, seconds: &[i64]) -> (Batch, i64) {
+    let item = |n: usize| [comment(n as u32, "a")];
+    let mut batch = opened(&item(0), at(0), policy);
+    for (n, second) in seconds.iter().enumerate().skip(1) {
+        if batch.state != BatchState::Open || at(*second) >= batch.closes_at {
+            break;
+        }
+        batch.join(&item(n), at(*second), policy);
+    }
+    let closes = (batch.closes_at - at(0)).num_seconds();
+    (batch, closes)
+}
+
+/// The first second that ends a batch, by a rule of (seconds since it opened, seconds since something came), and what came before.
+fn first_second(seconds: &[i64], ends: impl Fn(i64, i64) -> bool) -> (i64, u64) {
+    let last = |now: i64| {
+        seconds
+            .iter()
+            .rfind(|second| **second < now || **second == 0)
+    };
+    let end = (0..)
+        .find(|now| ends(*now, now - last(*now).unwrap()))
+        .unwrap();
+    let before = |second: &&i64| **second < end;
+    let count = 1 + seconds[1..].iter().filter(before).count() as u64;
+    (end, count)
+}
+
+proptest! {
+    #[test]
+    fn a_fixed_window_closes_so_long_after_it_opened_whatever_comes(
+        window in 1..600i64, seconds in seconds()
+    ) {
+        let (batch, closes) = gather(&policy(window, 0, None), &seconds);
+
+        let (end, count) = first_second(&seconds, |open, _| open >= window);
+        prop_assert_eq!((closes, batch.contents.count), (end, count));
+    }
+
+    #[test]
+    fn a_cool_down_closes_when_nothing_came_for_so_long_or_after_the_longest_wait(
+        cooldown in 1..200i64, longest in 1..900i64, seconds in seconds()
+    ) {
+        let (batch, closes) = gather(&policy(0, cooldown, Some(longest)), &seconds);
+
+        let (end, count) =
+            first_second(&seconds, |open, quiet| quiet >= cooldown || open >= longest);
+        prop_assert_eq!((closes, batch.contents.count), (end, count));
+    }
+
+    #[test]
+    fn a_window_is_extended_while_something_came_just_before_its_end_up_to_a_cap(
+        window in 1..600i64, extension in 1..120i64, cap in 1..900i64, seconds in seconds()
+    ) {
+        let (batch, closes) = gather(&policy(window, extension, Some(cap)), &seconds);
+
+        let (end, count) = first_second(&seconds, |open, quiet| {
+            (open >= window && quiet >= extension) || open >= cap
+        });
+        prop_assert_eq!((closes, batch.contents.count), (end, count));
+    }
+
+    #[test]
+    fn a_full_batch_closes_with_the_event_that_fills_it(
+        window in 1..600i64, full in 1..8u64, seconds in seconds()
+    ) {
+        let filling = BatchPolicy {
+            close_at: std::num::NonZeroU64::new(full),
+            ..policy(window, 0, None)
+        };
+
+        let (batch, closes) = gather(&filling, &seconds);
+
+        let filled = seconds.get(full as usize - 1).filter(|second| full == 1 || **second < window);
+        let before = |second: &&i64| **second < window;
+        let (end, count) = match filled {
+            Some(second) => (*second, full),
+            None => (window, 1 + seconds[1..].iter().filter(before).count() as u64),
+        };
+        prop_assert_eq!((closes, batch.contents.count), (end, count));
+        prop_assert_eq!(batch.state == BatchState::Closing, filled.is_some());
+    }
+
+    #[test]
+    fn a_leading_batch_closes_when_it_would_otherwise_with_one_event_less(
+        window in 1..600i64, cooldown in 0..200i64, seconds in seconds()
+    ) {
+        let gathering = policy(window, cooldown, Some(1_000));
+        let leading = BatchPolicy { leading: true, ..gathering };
+
+        let (all, closes) = gather(&gathering, &seconds);
+        let (mut rest, closes_too) = gather(&leading, &seconds);
+
+        prop_assert_eq!(closes, closes_too);
+        prop_assert_eq!(rest.take_lead().map(|lead| lead.count), Some(1));
+        prop_assert_eq!(all.contents.count, rest.contents.count + 1);
+    }
+
+    #[test]
+    fn all_zero_is_at_once_whatever_else_is_said(
+        longest in prop::option::of(1..900i64), leading in any::<bool>(), seconds in seconds()
+    ) {
+        let immediate = BatchPolicy { leading, ..policy(0, 0, longest) };
+
+        let (batch, closes) = gather(&immediate, &seconds);
+
+        prop_assert_eq!((closes, batch.contents.count), (0, 1));
+        prop_assert!(batch.state == BatchState::Closing && batch.is_due(at(-1)));
+    }
+}

@@ -1,0 +1,181 @@
+//! What a batch is of: events of one person and one key share it, others never do.
+//!
+//! The rule: keys are compared as they are, byte by byte. Nothing is trimmed, folded or normalised, and a key that somebody chose is never
+//! taken for the name of a type, so nothing is merged by accident.
+
+use std::fmt;
+use std::str::FromStr;
+
+use compact_str::CompactString;
+
+use crate::domain::name::{EventType, Invalid};
+
+/// The longest key, in bytes.
+pub const MAX_KEY_BYTES: usize = 256;
+
+/// The key of a batch.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BatchKey {
+    /// Nobody chose one: the type's own.
+    Type(EventType),
+    /// One that the request or the configuration chose; events of several types can share it.
+    Chosen(ChosenKey),
+}
+
+/// A key that somebody chose: 1 to 256 bytes without control characters. `0`, `false`, `a.b`, `$x` and a space are keys.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ChosenKey(CompactString);
+
+impl ChosenKey {
+    pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
+        let text = text.as_ref();
+        let why = if text.is_empty() {
+            "is empty; leave it out for the type's own batch".to_owned()
+        } else if text.len() > MAX_KEY_BYTES {
+            format!("is longer than {MAX_KEY_BYTES} bytes")
+        } else if text.chars().any(char::is_control) {
+            "holds a control character".to_owned()
+        } else {
+            return Ok(Self(CompactString::new(text)));
+        };
+        Err(Invalid::new("batch key", text.escape_debug(), why))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ChosenKey {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Self::new(text)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for ChosenKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = CompactString::deserialize(deserializer)?;
+        Self::new(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Before a type's name, and before a chosen key, as they are written.
+const TYPE: &str = "type:";
+const CHOSEN: &str = "key:";
+
+impl BatchKey {
+    /// The key of an event: the request's, else the one its type is configured with, else the type's own.
+    pub fn of(
+        kind: &EventType,
+        requested: Option<&ChosenKey>,
+        configured: Option<&ChosenKey>,
+    ) -> Self {
+        match requested.or(configured) {
+            Some(chosen) => Self::Chosen(chosen.clone()),
+            None => Self::Type(kind.clone()),
+        }
+    }
+}
+
+/// As it is stored and shown: `type:Comment`, `key:acme`.
+impl fmt::Display for BatchKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type(kind) => write!(f, "{TYPE}{kind}"),
+            Self::Chosen(key) => write!(f, "{CHOSEN}{}", key.as_str()),
+        }
+    }
+}
+
+impl fmt::Debug for BatchKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.to_string(), f)
+    }
+}
+
+impl FromStr for BatchKey {
+    type Err = Invalid;
+
+    /// What [`fmt::Display`] wrote.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        if let Some(kind) = text.strip_prefix(TYPE) {
+            return Ok(Self::Type(kind.parse()?));
+        }
+        match text.strip_prefix(CHOSEN) {
+            Some(key) => Ok(Self::Chosen(key.parse()?)),
+            None => Err(Invalid::new(
+                "batch key",
+                text,
+                "does not begin with type: or key:",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn chosen(text: &str) -> BatchKey {
+        BatchKey::Chosen(ChosenKey::new(text).unwrap())
+    }
+
+    #[test]
+    fn falsy_and_odd_keys_are_keys_and_none_is_another() {
+        let texts = [
+            "0", "false", "null", "a.b", "$ne", "a", " a", "a ", "A", " ", "é", "e\u{301}",
+            "type:a", "key:a",
+        ];
+        let longest = "x".repeat(MAX_KEY_BYTES);
+
+        let keys: BTreeSet<String> = texts
+            .into_iter()
+            .chain([longest.as_str()])
+            .map(|text| chosen(text).to_string())
+            .collect();
+
+        assert_eq!(keys.len(), texts.len() + 1);
+        for key in keys {
+            assert_eq!(key.parse::<BatchKey>().unwrap().to_string(), key);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_key_is_refused_with_the_reason() {
+        let why = |text: &str| ChosenKey::new(text).unwrap_err().to_string();
+
+        assert!(why("").contains("is empty; leave it out"));
+        assert!(why(&"x".repeat(MAX_KEY_BYTES + 1)).contains("longer than 256 bytes"));
+        assert!(why("a\0b").contains("control character"));
+        assert!("a".parse::<BatchKey>().is_err());
+        assert!("key:".parse::<BatchKey>().is_err());
+    }
+
+    #[test]
+    fn a_chosen_key_is_never_taken_for_a_type() {
+        let kind = EventType::new("Comment").unwrap();
+
+        assert_ne!(BatchKey::Type(kind.clone()), chosen("Comment"));
+        assert_ne!(
+            BatchKey::Type(kind).to_string(),
+            chosen("Comment").to_string()
+        );
+    }
+
+    #[test]
+    fn the_request_chooses_before_the_configuration_and_that_before_the_type() {
+        let kind = EventType::new("Comment").unwrap();
+        let (acme, all) = (
+            ChosenKey::new("acme").unwrap(),
+            ChosenKey::new("all").unwrap(),
+        );
+
+        assert_eq!(BatchKey::of(&kind, Some(&acme), Some(&all)), chosen("acme"));
+        assert_eq!(BatchKey::of(&kind, None, Some(&all)), chosen("all"));
+        assert_eq!(BatchKey::of(&kind, None, None), BatchKey::Type(kind));
+    }
+}

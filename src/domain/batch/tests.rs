@@ -1,0 +1,320 @@
+//! What a batch promises whatever happens to it: each event once, exact totals, and clocks that do no harm.
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+
+use super::*;
+
+pub(super) fn at(seconds: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_124_800 + seconds, 0).unwrap()
+}
+
+pub(super) fn minutes(minutes: i64) -> TimeDelta {
+    TimeDelta::minutes(minutes)
+}
+
+pub(super) fn comment(fanout: u32, object: &str) -> Item {
+    Item {
+        i: fanout_id(fanout),
+        t: EventType::stored("Comment"),
+        o: ObjectId::stored(object),
+    }
+}
+
+fn fanout_id(fanout: u32) -> Id {
+    let [a, b, c, d] = fanout.to_be_bytes();
+    Id::at(at(0), [0, 0, 0, 0, a, b, c, d])
+}
+
+pub(super) fn five_minutes() -> BatchPolicy {
+    BatchPolicy {
+        window: minutes(5),
+        ..BatchPolicy::IMMEDIATE
+    }
+}
+
+pub(super) fn opened(items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Batch {
+    let key = BatchKey::Type(EventType::stored("Comment"));
+    let id = Id::from_bytes([1; 12]);
+    Batch::open(id, UserId::stored("mara"), key, items, at, policy)
+}
+
+pub(super) fn objects(contents: &Contents) -> Vec<&str> {
+    let items = contents.items.iter();
+    items.map(|item| item.o.as_str()).collect()
+}
+
+#[test]
+fn a_fanout_carried_out_again_changes_nothing_whatever_became_of_the_batch() {
+    let policy = five_minutes();
+    let mut batch = opened(&[comment(1, "a")], at(0), &policy);
+    let added = batch.join(&[comment(2, "b"), comment(2, "c")], at(9), &policy);
+    assert_eq!(added, Joined::Added(2));
+
+    for ending in [BatchState::Open, BatchState::Closing, BatchState::Closed] {
+        let mut batch = Batch {
+            state: ending,
+            ..batch.clone()
+        };
+        let before = batch.clone();
+        let again = batch.join(&[comment(2, "b"), comment(2, "c")], at(99), &policy);
+        assert_eq!((again, &batch), (Joined::Already, &before));
+    }
+}
+
+#[test]
+fn an_event_that_meets_a_batch_while_it_closes_goes_to_the_next() {
+    let policy = five_minutes();
+    let mut batch = opened(&[comment(1, "a")], at(0), &policy);
+    batch.close_now(at(60)).unwrap();
+    let before = batch.clone();
+
+    let refused = batch.join(&[comment(1, "a"), comment(2, "b")], at(61), &policy);
+
+    assert_eq!((refused, &batch), (Joined::Refused, &before));
+    assert!(batch.has_joined(comment(1, "a").i) && !batch.has_joined(comment(2, "b").i));
+}
+
+#[test]
+fn a_fanout_names_several_objects_and_none_of_them_twice() {
+    let items = [comment(1, "a"), comment(1, "b"), comment(1, "a")];
+
+    let batch = opened(&items, at(0), &five_minutes());
+
+    assert_eq!(
+        (batch.contents.count, objects(&batch.contents)),
+        (2, vec!["a", "b"])
+    );
+}
+
+#[test]
+fn the_first_or_the_last_are_kept_beside_an_exact_total() {
+    for (keep, kept) in [(Keep::First(2), ["0", "1"]), (Keep::Last(2), ["98", "99"])] {
+        let policy = BatchPolicy {
+            keep,
+            ..five_minutes()
+        };
+        let mut batch = opened(&[comment(0, "0")], at(0), &policy);
+        for n in 1..100 {
+            batch.join(&[comment(n, &n.to_string())], at(1), &policy);
+        }
+        assert_eq!(objects(&batch.contents), kept);
+        assert_eq!((batch.contents.count, batch.contents.more()), (100, 98));
+    }
+}
+
+#[test]
+fn what_is_withdrawn_is_taken_from_the_kept_and_the_total_and_the_unseen_stay_counted() {
+    let policy = BatchPolicy {
+        keep: Keep::Last(3),
+        ..five_minutes()
+    };
+    let mut batch = opened(&[comment(0, "a")], at(0), &policy);
+    for (n, object) in ["b", "a", "c", "b"].into_iter().enumerate() {
+        batch.join(&[comment(n as u32 + 1, object)], at(1), &policy);
+    }
+
+    let b = [ObjectId::stored("b")];
+    let other = batch.take_out(&EventType::stored("Like"), &b);
+    let out = batch.take_out(&EventType::stored("Comment"), &b);
+
+    assert_eq!((other.taken, out.taken, out.unseen), (0, 1, 2));
+    assert_eq!(
+        (batch.contents.count, objects(&batch.contents)),
+        (4, vec!["a", "c"])
+    );
+}
+
+#[test]
+fn a_batch_whose_items_are_all_withdrawn_is_canceled() {
+    let mut batch = opened(&[comment(1, "a")], at(0), &five_minutes());
+
+    batch.take_out(&EventType::stored("Comment"), &[ObjectId::stored("a")]);
+
+    assert_eq!(batch.state, BatchState::Canceled);
+    assert!(!batch.is_due(at(9_999)));
+    assert_eq!(
+        batch.join(&[comment(2, "b")], at(9), &five_minutes()),
+        Joined::Refused
+    );
+}
+
+#[test]
+fn a_leading_batch_mails_what_opens_it_once_and_nothing_if_nothing_follows() {
+    let policy = BatchPolicy {
+        leading: true,
+        ..five_minutes()
+    };
+    let mut batch = opened(&[comment(1, "a")], at(0), &policy);
+    assert!(batch.is_due(at(0)) && batch.contents.is_empty());
+
+    let lead = batch.take_lead().unwrap();
+    assert_eq!(objects(&lead), ["a"]);
+    assert!(batch.take_lead().is_none() && !batch.is_due(at(299)));
+
+    let mut quiet = batch.clone();
+    quiet.close_now(at(300)).unwrap();
+    quiet.settle().unwrap();
+    assert_eq!(quiet.state, BatchState::Canceled);
+
+    batch.join(&[comment(2, "b")], at(20), &policy);
+    batch.close_now(at(300)).unwrap();
+    batch.settle().unwrap();
+    assert_eq!((batch.state, batch.contents.count), (BatchState::Closed, 1));
+}
+
+#[test]
+fn a_lead_can_be_withdrawn_until_it_is_mailed() {
+    let policy = BatchPolicy {
+        leading: true,
+        ..five_minutes()
+    };
+    let (kind, a) = (EventType::stored("Comment"), [ObjectId::stored("a")]);
+    let fresh = opened(&[comment(1, "a")], at(0), &policy);
+
+    let mut alone = fresh.clone();
+    assert_eq!(alone.take_out(&kind, &a).taken, 1);
+    assert_eq!(alone.state, BatchState::Canceled);
+
+    let mut followed = fresh.clone();
+    followed.join(&[comment(2, "b")], at(1), &policy);
+    followed.take_out(&kind, &a);
+    assert_eq!(
+        (followed.state, followed.contents.count),
+        (BatchState::Open, 1)
+    );
+    assert!(followed.take_lead().is_none());
+
+    let mut mailed = fresh;
+    mailed.take_lead();
+    assert_eq!(mailed.take_out(&kind, &a), TakenOut::default());
+    assert_eq!(mailed.state, BatchState::Open);
+}
+
+#[test]
+fn an_operator_closes_or_cancels_only_what_is_open() {
+    let mut batch = opened(&[comment(1, "a")], at(0), &five_minutes());
+    assert!(!batch.is_due(at(10)));
+
+    batch.close_now(at(10)).unwrap();
+
+    assert!(batch.is_due(at(10)) && batch.closes_at == at(10));
+    // Also by a clock that has gone back since.
+    assert!(batch.is_due(at(-10)));
+    assert_eq!(batch.close_now(at(11)), Err(BatchState::Closing));
+    assert_eq!(batch.cancel(), Err(BatchState::Closing));
+    batch.settle().unwrap();
+    assert_eq!(batch.settle(), Err(BatchState::Closed));
+    let mut unwanted = opened(&[comment(1, "a")], at(0), &five_minutes());
+    unwanted.cancel().unwrap();
+    assert_eq!(unwanted.cancel(), Err(BatchState::Canceled));
+}
+
+#[test]
+fn the_fanout_for_which_there_is_no_room_closes_a_batch_and_opens_the_next() {
+    let policy = five_minutes();
+    let mut batch = opened(&[comment(0, "a")], at(0), &policy);
+    for n in 1..ROOM as u32 {
+        assert_eq!(
+            batch.join(&[comment(n, "a")], at(1), &policy),
+            Joined::Added(1)
+        );
+    }
+
+    let last = batch.join(&[comment(ROOM as u32, "a")], at(2), &policy);
+
+    assert_eq!((last, batch.state), (Joined::Refused, BatchState::Closing));
+    assert_eq!(
+        (batch.contents.count, batch.joined.len()),
+        (ROOM as u64, ROOM)
+    );
+    assert_eq!(
+        batch.join(&[comment(7, "a")], at(3), &policy),
+        Joined::Already
+    );
+}
+
+#[test]
+fn times_at_the_end_of_time_do_not_overflow() {
+    let end = DateTime::<Utc>::MAX_UTC;
+
+    assert_eq!(five_minutes().closes_at(end, end), end);
+}
+
+/// What can be done to a batch.
+#[derive(Debug, Clone)]
+enum Act {
+    Join { fanout: u32, at: i64 },
+    TakeOut { object: u32 },
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        4 => (0..40u32, -600..3_600i64).prop_map(|(fanout, at)| Act::Join { fanout, at }),
+        1 => (0..5u32).prop_map(|object| Act::TakeOut { object }),
+    ];
+    prop::collection::vec(act, 0..60)
+}
+
+pub(super) fn policies() -> impl Strategy<Value = BatchPolicy> {
+    let time = || 0..600i64;
+    let keep = prop_oneof![
+        (1..5usize).prop_map(Keep::First),
+        (1..5usize).prop_map(Keep::Last)
+    ];
+    (time(), time(), prop::option::of(1..900i64), 0..12u64, keep).prop_map(
+        |(window, cooldown, max_wait, close_at, keep)| BatchPolicy {
+            window: TimeDelta::seconds(window),
+            cooldown: TimeDelta::seconds(cooldown),
+            max_wait: max_wait.map(TimeDelta::seconds),
+            close_at: std::num::NonZeroU64::new(close_at),
+            keep,
+            leading: false,
+        },
+    )
+}
+
+proptest! {
+    /// A fan-out's object is its number modulo 5, so withdrawals meet several.
+    #[test]
+    fn each_fanout_counts_once_and_no_clock_moves_a_closing_back_or_beyond_the_longest_wait(
+        policy in policies(), acts in acts()
+    ) {
+        let item = |fanout: u32| comment(fanout, &(fanout % 5).to_string());
+        let mut batch = opened(&[item(99)], at(0), &policy);
+        let (mut joined, mut taken) = (std::collections::BTreeSet::from([99]), 0);
+        for act in acts {
+            let before = batch.clone();
+            match act {
+                Act::Join { fanout, at: then } => match batch.join(&[item(fanout)], at(then), &policy) {
+                    Joined::Added(n) => {
+                        prop_assert_eq!(n, 1);
+                        prop_assert!(joined.insert(fanout) && before.state == BatchState::Open);
+                        if batch.state == BatchState::Open {
+                            prop_assert!(batch.closes_at >= before.closes_at);
+                        }
+                    }
+                    Joined::Already => {
+                        prop_assert!(joined.contains(&fanout));
+                        prop_assert_eq!(&batch, &before);
+                    }
+                    Joined::Refused => {
+                        prop_assert!(!joined.contains(&fanout) && before.state != BatchState::Open);
+                        prop_assert_eq!(&batch, &before);
+                    }
+                },
+                Act::TakeOut { object } => {
+                    let kind = EventType::stored("Comment");
+                    taken += batch.take_out(&kind, &[ObjectId::stored(object.to_string())]).taken;
+                    prop_assert_eq!(batch.closes_at, before.closes_at);
+                }
+            }
+            prop_assert_eq!(batch.contents.count, joined.len() as u64 - taken);
+            prop_assert!(batch.contents.items.len() as u64 <= batch.contents.count);
+            prop_assert_eq!(batch.opened_at, at(0));
+            if let Some(longest) = policy.max_wait {
+                prop_assert!(batch.closes_at <= at(0) + longest);
+            }
+        }
+    }
+}
