@@ -185,7 +185,7 @@ pub struct Delivery {
     pub call: Option<String>,
     /// When that call was made first.
     pub tried: Option<DateTime<Utc>>,
-    /// How many events the mail told of; known once it is built.
+    /// How many events the mail told of; known once it was about to be handed over.
     pub items: u32,
     pub created: DateTime<Utc>,
     pub settled: Option<DateTime<Utc>>,
@@ -225,6 +225,16 @@ pub struct PeriodCount {
     pub mails: u64,
     /// Events they told of.
     pub events: u64,
+}
+
+/// A delivery that is about to be handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    pub id: DeliveryId,
+    /// The reference of the call that it is handed over in.
+    pub call: String,
+    /// How many events the mail tells of.
+    pub items: u32,
 }
 
 /// A delivery that waits, and for what.

@@ -207,6 +207,14 @@ impl PersonStacks {
         )
     }
 
+    /// Whether the marker of this id stands on any of them.
+    pub fn are_marked_by(&self, id: Id) -> bool {
+        let is_it = |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id));
+        self.stacks
+            .iter()
+            .any(|stack| stack.entries.iter().any(is_it))
+    }
+
     /// Every event of the window, each (type, object) once, at its oldest place; oldest first.
     pub fn events(&self) -> Vec<Pending<'_>> {
         unique(self.stacks.iter().flat_map(Stack::events))

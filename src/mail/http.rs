@@ -12,7 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
-use reqwest::{Client, Method, Url, redirect};
+use reqwest::{Client, Method, StatusCode, Url, redirect};
+use sha2::{Digest as _, Sha256};
 
 use super::{Checked, Outcome, Sender};
 use crate::domain::Secret;
@@ -52,6 +53,8 @@ pub(super) struct Api {
     client: Client,
     base: String,
     timeout: Duration,
+    /// Eight hexadecimal digits that stand for the address and the key.
+    login: String,
 }
 
 /// What is sent.
@@ -134,11 +137,18 @@ impl Api {
             .map_err(|error| format!("no HTTPS client can be made: {}", chain(&error)))?;
         let base = account.url.trim_end_matches('/').to_owned();
         Url::parse(&base).map_err(|error| format!("mail.url {base:?} is no address: {error}"))?;
+        let hash = Sha256::digest(format!("{base} {}", account.key.expose()));
         Ok(Self {
             client,
             base,
             timeout: account.timeout,
+            login: hash[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
         })
+    }
+
+    /// What tells the account at this provider from any other.
+    pub fn account(&self, provider: &str) -> String {
+        format!("{provider} {}", self.login)
     }
 
     pub async fn get(&self, path: &str) -> Reply {
@@ -221,8 +231,9 @@ impl Answer {
     }
 
     /// How long to wait before the next call, where a header says so: as seconds or a date (`Retry-After`), as seconds
-    /// (`RateLimit-Reset`), or as a moment in seconds or milliseconds (`X-RateLimit-Reset`). Moments are measured by the answer's own `Date`,
-    /// so nobody's clock needs to be right.
+    /// (`RateLimit-Reset`), or as a moment in seconds or milliseconds (`X-RateLimit-Reset`). The last two speak of the window in which calls
+    /// are counted, so they mean a wait only where there were too many. Moments are measured by the answer's own `Date`, so nobody's clock
+    /// needs to be right.
     pub fn wait(&self) -> Option<Duration> {
         let seconds = |text: &str| text.parse::<f64>().ok().filter(|s| *s >= 0.0);
         let now = self.header(DATE.as_str()).and_then(moment);
@@ -240,7 +251,9 @@ impl Answer {
                 at => Some(at),
             }
         };
-        let wait = retry_after.or_else(reset).or_else(x_reset)?;
+        let too_many = self.status == StatusCode::TOO_MANY_REQUESTS.as_u16();
+        let window = || too_many.then(|| reset().or_else(x_reset)).flatten();
+        let wait = retry_after.or_else(window)?;
         Some(Duration::from_secs_f64(wait.min(MOST_WAIT.as_secs_f64())))
     }
 }

@@ -67,6 +67,7 @@ pub fn kind(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Accepted { provider_id } => format!("accepted as {provider_id}"),
         Outcome::Refused { .. } => "refused".into(),
+        Outcome::Unsendable { .. } => "unsendable".into(),
         Outcome::RefusedTogether { .. } => "refused together".into(),
         Outcome::Undeliverable { .. } => "undeliverable".into(),
         Outcome::TryLater { after: None, .. } => "later".into(),
@@ -112,6 +113,16 @@ fn the_wait_is_read_in_every_form_that_providers_write_it_in() {
             None,
             "{name}: {value}"
         );
+    }
+}
+
+#[test]
+fn the_window_of_counted_calls_is_no_wait_where_there_were_not_too_many() {
+    for status in [402, 403, 500, 503] {
+        let headers = [("ratelimit-reset", "1"), ("x-ratelimit-reset", "1")];
+        assert_eq!(answer(status, &headers, "").wait(), None, "{status}");
+        let wait = answer(status, &[("retry-after", "9")], "").wait();
+        assert_eq!(wait, Some(Duration::from_secs(9)), "{status}");
     }
 }
 

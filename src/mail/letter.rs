@@ -84,7 +84,7 @@ impl<'a> Letters<'a> {
     pub fn outcomes(self, ready: Vec<Outcome>) -> Vec<Outcome> {
         let mut ready = ready.into_iter();
         let merged = self.refused.into_iter().map(|refused| match refused {
-            Some(reason) => Outcome::Refused { reason },
+            Some(reason) => Outcome::Unsendable { reason },
             None => ready.next().unwrap_or_else(|| Outcome::Unknown {
                 reason: "the provider did not answer for it".into(),
             }),

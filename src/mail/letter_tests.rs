@@ -72,7 +72,7 @@ fn a_message_that_cannot_be_a_mail_is_refused_alone() {
     let outcomes = letters.outcomes(vec![accepted]);
 
     let kinds: Vec<_> = outcomes.iter().map(kind).collect();
-    assert_eq!(kinds, ["accepted as 1", "refused", "refused"]);
+    assert_eq!(kinds, ["accepted as 1", "unsendable", "unsendable"]);
 }
 
 #[test]

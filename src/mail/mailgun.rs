@@ -17,7 +17,7 @@ use super::http::{
 use super::letter::{Letter, Letters, from, share};
 use super::mime::tag;
 use super::{
-    Answer as Found, Certainty, Checked, Mailer, Message, Outcome, PREFERENCES_PLACE,
+    Answer as Found, Certainty, Checked, Mailer, Message, Outcome, PREFERENCES_PLACE, Silence,
     UNSUBSCRIBE_PLACE,
 };
 use crate::domain::DeliveryId;
@@ -170,7 +170,7 @@ impl Mailgun {
     }
 
     /// The accepted events of a call, by our names for the deliveries.
-    async fn accepted(&self, message_id: &str) -> Result<Vec<String>, String> {
+    async fn accepted(&self, message_id: &str) -> Result<Vec<String>, Silence> {
         let events = format!("/v3/{}/events", self.domain);
         let asked = message_id.replace('@', "%40");
         let mut path = format!("{events}?event=accepted&limit={PAGE}&message-id={asked}");
@@ -178,7 +178,10 @@ impl Mailgun {
         for _ in 0..MOST_PAGES {
             let answer = answered(self.api.get(&path).await)?;
             if answer.status != 200 {
-                return Err(format!("Mailgun: {}", said(&answer)));
+                return Err(Silence {
+                    reason: format!("Mailgun: {}", said(&answer)),
+                    after: answer.wait(),
+                });
             }
             let unreadable = || "Mailgun's list of events cannot be read".to_owned();
             let page: Page = answer.json().ok_or_else(unreadable)?;
@@ -309,7 +312,7 @@ impl Mailer for Mailgun {
         let message_id = self.message_id(reference);
         let tags = match self.accepted(&message_id).await {
             Ok(tags) => tags,
-            Err(reason) => return vec![Found::Silent { reason }; deliveries.len()],
+            Err(silence) => return vec![Found::Silent(silence); deliveries.len()],
         };
         let found = |delivery: &DeliveryId| {
             if tags.contains(&tag(delivery)) {
@@ -321,8 +324,7 @@ impl Mailer for Mailgun {
                 return Found::NotTaken;
             }
             // A call is taken as a whole, so this one was; its event has not been written yet.
-            let reason = "Mailgun took the call, and does not list this mail yet".into();
-            Found::Silent { reason }
+            Found::Silent("Mailgun took the call, and does not list this mail yet".into())
         };
         deliveries.iter().map(found).collect()
     }
@@ -361,6 +363,10 @@ impl Mailer for Mailgun {
     fn name(&self) -> &str {
         "mailgun"
     }
+
+    fn account(&self) -> String {
+        format!("{} {}", self.api.account(self.name()), self.domain)
+    }
 }
 
 fn said(answer: &Answer) -> String {
@@ -393,7 +399,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
         },
         402 => Outcome::TryLater {
             reason,
-            after: wait.or(Some(UNPAID)),
+            after: wait.max(Some(UNPAID)),
         },
         // Some gateway's answer, not Mailgun's: behind it the call may have been made.
         501.. => Outcome::Unknown { reason },

@@ -153,6 +153,8 @@ pub enum Outcome {
     },
     /// It will never be taken as it is: the delivery is `failed`, and its events go into the next mail.
     Refused { reason: String },
+    /// The same, and it was not even put into the call: it cannot be a mail.
+    Unsendable { reason: String },
     /// Its call was refused as a whole, though perhaps for another message of it: surely none was taken, and each is to be sent alone,
     /// so that nobody goes without a mail for somebody else's fault. Only calls of several end so.
     RefusedTogether { reason: String },
@@ -190,9 +192,24 @@ pub enum Answer {
     /// It does not know the message. Providers index what they take a little later, so soon after sending it proves nothing.
     NotTaken,
     /// The answer could not be got or read now.
-    Silent {
-        reason: String,
-    },
+    Silent(Silence),
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silence {
+    pub reason: String,
+    /// How long to wait at least, where the provider said so.
+    pub after: Option<Duration>,
+}
+
+impl<T: Into<String>> From<T> for Silence {
+    fn from(reason: T) -> Self {
+        Self {
+            reason: reason.into(),
+            after: None,
+        }
+    }
 }
 
 /// Whoever takes mails: a provider, an SMTP server, a folder.
@@ -216,7 +233,7 @@ pub trait Mailer: Send + Sync {
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
         let _ = reference;
         let reason = format!("{} cannot be asked", self.name());
-        vec![Answer::Silent { reason }; deliveries.len()]
+        vec![Answer::Silent(reason.into()); deliveries.len()]
     }
 
     /// Whether it would take mails, as far as can be told without sending one: the key is asked about, a folder is written to.
@@ -224,6 +241,11 @@ pub trait Mailer: Send + Sync {
 
     /// What it is called in configuration, logs and metrics.
     fn name(&self) -> &str;
+
+    /// What tells this account from any other, at this provider or at another: only who took a call knows of it.
+    fn account(&self) -> String {
+        self.name().to_owned()
+    }
 }
 
 #[cfg(test)]

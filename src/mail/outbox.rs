@@ -83,7 +83,7 @@ impl Outbox {
     fn write(&self, message: &Message) -> Outcome {
         let mail = match compose(message, &self.sender) {
             Ok(mail) => mail,
-            Err(reason) => return Outcome::Refused { reason },
+            Err(reason) => return Outcome::Unsendable { reason },
         };
         let name = file_name(&message.delivery);
         match replace(&self.folder, &name, &mail) {
@@ -145,6 +145,10 @@ impl Mailer for Outbox {
 
     fn name(&self) -> &str {
         "outbox"
+    }
+
+    fn account(&self) -> String {
+        format!("outbox {}", self.folder.display())
     }
 }
 

@@ -96,7 +96,9 @@ async fn outcomes_stand_in_the_order_of_the_messages() {
 
     for (n, (message, outcome)) in messages.iter().zip(&outcomes).enumerate() {
         match outcome {
-            Outcome::Refused { reason } if n == 20 => assert!(reason.contains("From"), "{reason}"),
+            Outcome::Unsendable { reason } if n == 20 => {
+                assert!(reason.contains("From"), "{reason}")
+            }
             Outcome::Accepted { provider_id } => {
                 assert_eq!(*provider_id, file_name(&message.delivery));
             }

@@ -16,7 +16,7 @@ use governor::{Quota, RateLimiter};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-use super::{Answer, Certainty, Checked, Mailer, Message, Outcome};
+use super::{Answer, Certainty, Checked, Mailer, Message, Outcome, Silence};
 use crate::domain::DeliveryId;
 
 /// How fast a provider is called.
@@ -99,12 +99,8 @@ impl Paced {
         })
     }
 
-    /// Notes the longest wait that these outcomes ask for.
-    fn heed(&self, outcomes: &[Outcome]) {
-        let waits = outcomes.iter().filter_map(|outcome| match outcome {
-            Outcome::TryLater { after, .. } => *after,
-            _ => None,
-        });
+    /// Notes the longest of the waits that were asked for.
+    fn heed(&self, waits: impl Iterator<Item = Duration>) {
         let Some(until) = waits
             .max()
             .and_then(|wait| Instant::now().checked_add(wait))
@@ -134,7 +130,10 @@ impl Mailer for Paced {
             }
         };
         let outcomes = self.mailer.send(reference, messages).await;
-        self.heed(&outcomes);
+        self.heed(outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome::TryLater { after, .. } => *after,
+            _ => None,
+        }));
         outcomes
     }
 
@@ -144,10 +143,20 @@ impl Mailer for Paced {
 
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
         match self.turn().await {
-            Ok(_place) => self.mailer.ask(reference, deliveries).await,
+            Ok(_place) => {
+                let answers = self.mailer.ask(reference, deliveries).await;
+                self.heed(answers.iter().filter_map(|answer| match answer {
+                    Answer::Silent(silence) => silence.after,
+                    Answer::Taken { .. } | Answer::NotTaken => None,
+                }));
+                answers
+            }
             Err(Quiet(rest)) => {
-                let reason = format!("{} wants no calls for {} s", self.name(), rest.as_secs());
-                vec![Answer::Silent { reason }; deliveries.len()]
+                let silence = Silence {
+                    reason: format!("{} wants no calls for {} s", self.name(), rest.as_secs()),
+                    after: Some(rest),
+                };
+                vec![Answer::Silent(silence); deliveries.len()]
             }
         }
     }
@@ -159,6 +168,10 @@ impl Mailer for Paced {
 
     fn name(&self) -> &str {
         self.mailer.name()
+    }
+
+    fn account(&self) -> String {
+        self.mailer.account()
     }
 }
 

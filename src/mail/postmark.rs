@@ -15,7 +15,7 @@ use super::http::{
 };
 use super::letter::{Letter, Letters, cut, from};
 use super::mime::tag;
-use super::{Answer as Found, Certainty, Checked, Mailer, Message, Outcome};
+use super::{Answer as Found, Certainty, Checked, Mailer, Message, Outcome, Silence};
 use crate::domain::DeliveryId;
 
 /// Where the API is.
@@ -146,7 +146,7 @@ impl Mailer for Postmark {
         );
         match answered(self.api.get(&path).await) {
             Ok(answer) => found(&answer, reference, deliveries),
-            Err(reason) => vec![Found::Silent { reason }; deliveries.len()],
+            Err(reason) => vec![Found::Silent(reason.into()); deliveries.len()],
         }
     }
 
@@ -169,6 +169,10 @@ impl Mailer for Postmark {
 
     fn name(&self) -> &str {
         "postmark"
+    }
+
+    fn account(&self) -> String {
+        self.api.account(self.name())
     }
 }
 
@@ -244,9 +248,12 @@ fn meaning(word: &Word, reason: String) -> Outcome {
 
 /// What the list of sent mails says of some deliveries of a call.
 fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Found> {
-    let silent = |reason: String| vec![Found::Silent { reason }; deliveries.len()];
+    let silent = |silence: Silence| vec![Found::Silent(silence); deliveries.len()];
     if answer.status != 200 {
-        return silent(format!("Postmark: {}", answer.said()));
+        return silent(Silence {
+            reason: format!("Postmark: {}", answer.said()),
+            after: answer.wait(),
+        });
     }
     let Some(sent) = answer.json::<Sent>() else {
         return silent("Postmark's list of sent mails cannot be read".into());
@@ -268,9 +275,7 @@ fn found(answer: &Answer, reference: &str, deliveries: &[DeliveryId]) -> Vec<Fou
             provider_id: (*id).to_owned(),
         },
         None if whole => Found::NotTaken,
-        None => Found::Silent {
-            reason: "Postmark's list of sent mails is longer than it shows".into(),
-        },
+        None => Found::Silent("Postmark's list of sent mails is longer than it shows".into()),
     };
     deliveries.iter().map(answer).collect()
 }

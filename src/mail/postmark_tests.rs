@@ -129,7 +129,7 @@ fn an_answer_to_another_question_is_none() {
     let silent = |answers: Vec<Found>| {
         answers
             .iter()
-            .all(|answer| matches!(answer, Found::Silent { .. }))
+            .all(|answer| matches!(answer, Found::Silent(_)))
     };
     let others = format!(
         r#"{{"TotalCount":1,"Messages":[{}]}}"#,

@@ -210,6 +210,10 @@ impl Mailer for Resend {
     fn name(&self) -> &str {
         "resend"
     }
+
+    fn account(&self) -> String {
+        self.api.account(self.name())
+    }
 }
 
 fn said(answer: &Answer, fault: &Fault) -> String {
@@ -238,13 +242,15 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
     }
     let fault: Fault = answer.json().unwrap_or_default();
     let reason = format!("Resend: {}", said(answer, &fault));
-    let later = |otherwise: Option<Duration>| Outcome::TryLater {
+    let later = |least: Option<Duration>| Outcome::TryLater {
         reason: reason.clone(),
-        after: answer.wait().or(otherwise),
+        after: answer.wait().max(least),
     };
     let outcome = match (answer.status, fault.name.as_str()) {
         (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA)),
-        (429 | 500.., _) => later(None),
+        (429 | 500 | 503, _) => later(None),
+        // Some gateway's answer, not Resend's: behind it the call may have been made. Under its key it can be made again.
+        (501.., _) => Outcome::Unknown { reason },
         // Another try of this call took the key with a body that is not this one: the call was made, and what it mailed is not known by
         // any id but the key. (A reference stands for its deliveries, so these are the same people.)
         (409, "invalid_idempotent_request") => Outcome::Accepted {

@@ -79,6 +79,17 @@ fn what_may_pass_is_tried_later_when_resend_says() {
 fn a_quota_that_is_used_up_is_waited_for_long() {
     assert_eq!(fault(429, "daily_quota_exceeded"), "later, in 3600 s");
     assert_eq!(fault(429, "monthly_quota_exceeded"), "later, in 3600 s");
+    // The window in which calls are counted is another one.
+    let window = [("ratelimit-reset", "1")];
+    let body = r#"{"name":"daily_quota_exceeded"}"#;
+    assert_eq!(judged(429, &window, body), "later, in 3600 s");
+}
+
+#[test]
+fn a_gateways_answer_tells_nothing_of_what_is_behind_it() {
+    for status in [501, 502, 504, 524] {
+        assert_eq!(judged(status, &[], "Bad Gateway"), "unknown", "{status}");
+    }
 }
 
 #[test]

@@ -166,6 +166,10 @@ impl Mailer for SendGrid {
     fn name(&self) -> &str {
         "sendgrid"
     }
+
+    fn account(&self) -> String {
+        self.api.account(self.name())
+    }
 }
 
 fn said(answer: &Answer) -> String {
@@ -204,7 +208,7 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
         (501.., _) => Outcome::Unknown { reason },
         (403, _) if for_a_while(&reason) => Outcome::TryLater {
             reason,
-            after: answer.wait().or(Some(BLOCKED)),
+            after: answer.wait().max(Some(BLOCKED)),
         },
         (300..=399 | 401 | 403 | 404 | 405 | 451, _) => Outcome::Stop { reason },
         _ => Outcome::Refused { reason },

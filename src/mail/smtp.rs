@@ -195,7 +195,7 @@ impl Smtp {
         });
         let (from, to, mail) = match prepared {
             Ok(prepared) => prepared,
-            Err(reason) => return Outcome::Refused { reason },
+            Err(reason) => return Outcome::Unsendable { reason },
         };
         loop {
             let mut line = match self.line().await {

@@ -4,7 +4,7 @@
 //! the process the third time it comes to that point. [`POINTS`] names them all, so that a test walks through each.
 
 /// All points, in the order in which a mail comes by.
-pub const POINTS: [&str; 11] = [
+pub const POINTS: [&str; 13] = [
     "after-push",
     "before-open",
     "after-open",
@@ -13,6 +13,8 @@ pub const POINTS: [&str; 11] = [
     "after-send",
     "before-settle",
     "after-settle",
+    "before-recall",
+    "after-recall",
     "after-mark",
     "after-close",
     "after-ask",

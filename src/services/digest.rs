@@ -2,7 +2,8 @@
 //!
 //! The rule (P2, P6): somebody is due when their period has come, it has no ledger row, and something was pending when it came; so a person
 //! with nothing new waits for their next period, and a second run of the same period sends nothing. The row is written first;
-//! [`super::deliver`] takes it from there. Memory is bounded by the chunk, not by the number of people.
+//! [`super::deliver`] takes it from there. Memory is bounded by the chunk, and by what
+//! waits: of a mail that is held up, its id and its reason are kept.
 
 use std::sync::Arc;
 

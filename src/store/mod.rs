@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 
-use crate::domain::delivery::{Deferral, Judged, Settlement, Verdict};
+use crate::domain::delivery::{Deferral, Handover, Judged, Settlement, Verdict};
 use crate::domain::{
     Covers, Day, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey, Id, Lease, Object,
     ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
@@ -269,15 +269,19 @@ pub trait Deliveries: Send + Sync {
     ) -> Result<Vec<Delivery>>;
 
     /// Moves open `pending` or `sending` rows that the owner holds to `sending`, each with the reference of the call it is about to be
-    /// handed over in and this moment, counts an attempt and extends the lease. The answer says which were moved, in the order
-    /// asked. Durable before it returns (P4).
+    /// handed over in, what its mail tells of, and this moment, counts an attempt and extends the lease. The answer says which were
+    /// moved, in the order asked. Durable before it returns (P4).
     async fn sending(
         &self,
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-        calls: &[(DeliveryId, String)],
+        handovers: &[Handover],
     ) -> Result<Vec<bool>>;
+
+    /// Moves `sending` rows that the owner holds back to `pending`, without their call and still held: it was surely not taken. The answer
+    /// says which were moved, in the order asked.
+    async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Result<Vec<bool>>;
 
     /// Extends the leases of open rows that the owner holds; the answer says which it still does, in the order asked.
     async fn hold(

@@ -4,6 +4,7 @@
 //! refused too, as nobody can say which was meant. RFC 8058 asks for both types: mail programs should send `multipart/form-data` and most send
 //! the other.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use actix_web::http::{StatusCode, header};
@@ -63,8 +64,9 @@ impl Form {
     }
 
     fn of(pairs: Vec<(String, String)>) -> Result<Self, Unreadable> {
-        for (place, (name, _)) in pairs.iter().enumerate() {
-            if pairs[..place].iter().any(|(earlier, _)| earlier == name) {
+        let mut known = HashSet::with_capacity(pairs.len());
+        for (name, _) in &pairs {
+            if !known.insert(name) {
                 let why = format!("The form holds {:?} twice.", short(name));
                 return Err(Unreadable::bad(why));
             }

@@ -24,12 +24,13 @@ use tidings::services::crash::POINTS;
 use tidings::services::digest::Request;
 use tokio::time::{Instant, interval};
 
-use crate::mail::provider::{Dialect, Provider};
+use crate::mail::provider::{Dialect, Next, Provider};
 use crate::support::town::on_both_stores;
 use crate::support::{Fresh, kind, user};
 
 on_both_stores! {
     killed_at_every_named_point_nothing_is_lost_or_doubled
+    killed_after_a_call_was_refused_nobody_is_in_doubt
     killed_at_random_nothing_is_lost_or_doubled
 }
 
@@ -44,20 +45,33 @@ async fn killed_at_every_named_point_nothing_is_lost_or_doubled(fresh: Fresh) {
         let points = POINTS.iter().filter(|point| **point != "after-ask");
         for (n, point) in points.enumerate() {
             stage.a_day_passes().await;
-            let at = stage.digest_time();
-            let mut dying = stage.start(&["digest", "--at", &at], Some(point));
-            let status = dying.ended(LONG).await.expect("it ends by itself");
-            assert_eq!(
-                status.signal(),
-                Some(6),
-                "{point} was not reached: {status}"
-            );
+            if point.ends_with("-recall") {
+                stage.provider.then([refusal()]);
+            }
+            stage.digest_dies_at(point).await;
             if n % 3 == 2 {
                 stage.settle(point).await;
             }
         }
         stage.settle("the last point").await;
     }
+}
+
+/// A whole call is refused, for somebody's fault.
+fn refusal() -> Next {
+    Next::Answer(400, Vec::new(), r#"{"name": "validation_error"}"#.into())
+}
+
+async fn killed_after_a_call_was_refused_nobody_is_in_doubt(fresh: Fresh) {
+    let mut stage = Stage::set(&fresh, Dialect::SendGrid, 1).await;
+    stage.a_day_passes().await;
+    stage.provider.then([refusal()]);
+
+    stage.digest_dies_at("after-recall").await;
+    stage.settle("after-recall").await;
+
+    let unknown = fresh.deliveries_in(DeliveryState::Unknown, 9).await;
+    assert_eq!(unknown.unwrap(), []);
 }
 
 async fn killed_at_random_nothing_is_lost_or_doubled(fresh: Fresh) {
@@ -245,6 +259,19 @@ impl<'a> Stage<'a> {
         Process(command.spawn().unwrap())
     }
 
+    /// A digest run that is to die there, and does.
+    async fn digest_dies_at(&self, point: &str) {
+        let at = self.digest_time();
+        let mut dying = self.start(&["digest", "--at", &at], Some(point));
+        let status = dying.ended(LONG).await.expect("it ends by itself");
+        let aborted = Some(6);
+        assert_eq!(
+            status.signal(),
+            aborted,
+            "{point} was not reached: {status}"
+        );
+    }
+
     /// A worker; one of three is to die at some point by itself.
     fn start_worker(&mut self) -> Process {
         let point = POINTS[self.dice.below(POINTS.len() as u64) as usize];
@@ -360,7 +387,8 @@ impl<'a> Stage<'a> {
     /// Which works each person was mailed, and how often, as the provider has it.
     fn told(&self) -> BTreeMap<(String, String), usize> {
         let (mut told, mut keys) = (BTreeMap::new(), BTreeSet::new());
-        for request in self.provider.requests() {
+        let requests = self.provider.requests().into_iter();
+        for request in requests.filter(|request| request.taken) {
             // A call that is made again under its key mails nothing.
             if self.dialect == Dialect::Resend
                 && !keys.insert(request.header("idempotency-key").to_owned())

@@ -275,7 +275,7 @@ async fn a_mail_that_is_sent_once_is_counted_once_though_the_answer_was_lost() {
 
         store.fails(1, unheard("update")).await;
         let sending = store
-            .sending("one", noon(), until, &[(row.id.clone(), "call".into())])
+            .sending("one", noon(), until, &[handover(&row.id, "call")])
             .await
             .unwrap();
         store.fails(1, unheard("update")).await;

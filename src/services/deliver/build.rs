@@ -64,7 +64,19 @@ impl Contents {
 pub(super) struct Mail {
     pub row: Delivery,
     pub items: u32,
+    /// Its markers stand already: it was taken for mailed once.
+    pub marked: bool,
     pub message: Message,
+}
+
+/// How a row ends whose mail will not be taken. Where its markers stand, no later mail would tell its events: it stays for a person
+/// to decide about.
+pub(super) fn unmailed(marked: bool) -> DeliveryState {
+    if marked {
+        DeliveryState::Unknown
+    } else {
+        DeliveryState::Failed
+    }
 }
 
 impl Deliver {
@@ -92,7 +104,9 @@ impl Deliver {
 
         let maker = self.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
-        for ((row, person), pending) in rows.iter().zip(&people).zip(&pending) {
+        for (((row, person), stacks), pending) in
+            rows.iter().zip(&people).zip(&stacks).zip(&pending)
+        {
             if room == Room::Bounded && contents.bytes >= BYTES {
                 break;
             }
@@ -118,11 +132,14 @@ impl Deliver {
                 Ok(message) => built.mails.push(Mail {
                     row: row.clone(),
                     items: digest.total as u32,
+                    marked: stacks.are_marked_by(row.marker),
                     message,
                 }),
                 Err(reason) => {
-                    let failed = settlement(row, DeliveryState::Failed, 0, Some(&reason));
-                    built.settlements.push(failed);
+                    let state = unmailed(stacks.are_marked_by(row.marker));
+                    built
+                        .settlements
+                        .push(settlement(row, state, 0, Some(&reason)));
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! answered, whatever becomes of the others. Leases go on for as long as anybody waits, and a mail whose turn comes late is built
 //! again first, so that person and objects were checked just before it left.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::build::{Mail, Room};
 use super::outcome::{Attempt, Verdicts, deferral};
 use super::tally::Concluded;
 use super::{Account, Deliver, Road, Spread};
+use crate::domain::delivery::Handover;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::mail::Message;
 use crate::services::{Result, crash};
@@ -159,16 +160,20 @@ impl Deliver {
 
     /// Makes a call for the first time; answers also with the mails that are to be sent alone.
     async fn call(&self, mails: Vec<Mail>, at: DateTime<Utc>) -> Result<(Concluded, Vec<Mail>)> {
-        let reference = reference(&mails);
-        let calls: Vec<(DeliveryId, String)> = mails
+        let reference = self.reference(&mails);
+        let handovers: Vec<Handover> = mails
             .iter()
-            .map(|mail| (mail.row.id.clone(), reference.clone()))
+            .map(|mail| Handover {
+                id: mail.row.id.clone(),
+                call: reference.clone(),
+                items: mail.items,
+            })
             .collect();
         crash::point("before-sending");
         let until = self.clock.now() + self.settings.lease;
         let ours = self
             .deliveries
-            .sending(&self.owner, at, until, &calls)
+            .sending(&self.owner, at, until, &handovers)
             .await?;
         crash::point("after-sending");
         let noted = |mut mail: Mail| {
@@ -187,11 +192,21 @@ impl Deliver {
             .make(&reference, &mails, Attempt::First)
             .boxed()
             .await?;
-        let alone = mails
+        if alone.is_empty() {
+            return Ok((concluded, Vec::new()));
+        }
+        // Their call was refused. That is written down, or whoever finds them later would take it for one nobody saw the end of.
+        crash::point("before-recall");
+        let alone: HashSet<usize> = alone.into_iter().collect();
+        let mut alone: Vec<Mail> = mails
             .into_iter()
             .enumerate()
             .filter_map(|(place, mail)| alone.contains(&place).then_some(mail))
             .collect();
+        let ids: Vec<DeliveryId> = alone.iter().map(|mail| mail.row.id.clone()).collect();
+        let mut recalled = self.deliveries.recall(&self.owner, &ids).await?.into_iter();
+        crash::point("after-recall");
+        alone.retain(|_| recalled.next().unwrap_or(false));
         Ok((concluded, alone))
     }
 
@@ -220,10 +235,10 @@ impl Deliver {
         let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
         let undeliverable = std::mem::take(&mut verdicts.undeliverable);
         let concluded = self.conclude(&rows, verdicts).await;
-        self.suppress(mails, &undeliverable, now).await?;
         if let Some(reason) = stop {
             self.pause(&reason).await?;
         }
+        self.suppress(mails, &undeliverable, now).await?;
         Ok((concluded?, alone))
     }
 
@@ -289,17 +304,25 @@ impl Deliver {
     }
 }
 
-/// What a call is known by: forty hexadecimal digits that stand for its deliveries, and for how often each was tried. So a new attempt
-/// has a new one, and whoever makes the same attempt again has the old one from the ledger.
-fn reference(mails: &[Mail]) -> String {
-    let mut hash = Sha256::new();
-    for mail in mails {
-        hash.update(mail.row.id.as_str().as_bytes());
-        hash.update([0]);
-        hash.update(mail.row.attempts.to_be_bytes());
+impl Deliver {
+    /// What a call is known by: hexadecimal digits that stand for the account it is made at, and for its deliveries and how often each
+    /// was tried. So a new attempt has a new one, and whoever makes the same attempt again has the old one from the ledger.
+    fn reference(&self, mails: &[Mail]) -> String {
+        let mut hash = Sha256::new();
+        for mail in mails {
+            hash.update(mail.row.id.as_str().as_bytes());
+            hash.update([0]);
+            hash.update(mail.row.attempts.to_be_bytes());
+        }
+        self.call_prefix() + &digits(&hash.finalize()[..20])
     }
-    hash.finalize()[..20]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+
+    /// How the references of all calls begin that are made at the account as it is configured now.
+    pub fn call_prefix(&self) -> String {
+        digits(&Sha256::digest(self.mailer.account())[..4]) + "-"
+    }
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

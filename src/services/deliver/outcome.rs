@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::build::Mail;
+use super::build::{Mail, unmailed};
 use super::{Deliver, settlement};
 use crate::domain::delivery::{Deferral, Guarantee, Settlement};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
@@ -84,12 +84,16 @@ impl Deliver {
                     provider_id: Some(provider_id).filter(|id| !id.is_empty()),
                     ..ended(DeliveryState::Sent, None)
                 }),
-                Outcome::Refused { reason } => verdicts
+                // An earlier try may have had it in the call.
+                Outcome::Unsendable { reason } if attempt == Attempt::Repeated => {
+                    verdicts.doubt(self, mail, &reason, None, now);
+                }
+                Outcome::Refused { reason } | Outcome::Unsendable { reason } => verdicts
                     .settlements
-                    .push(ended(DeliveryState::Failed, Some(&reason))),
+                    .push(ended(unmailed(mail.marked), Some(&reason))),
                 Outcome::RefusedTogether { reason } if mails.len() == 1 => verdicts
                     .settlements
-                    .push(ended(DeliveryState::Failed, Some(&reason))),
+                    .push(ended(unmailed(mail.marked), Some(&reason))),
                 Outcome::RefusedTogether { reason } => match attempt {
                     Attempt::First => verdicts.alone.push(place),
                     // Surely none was taken the first time either: it starts anew.
@@ -105,7 +109,7 @@ impl Deliver {
                 Outcome::Undeliverable { reason } => {
                     verdicts
                         .settlements
-                        .push(ended(DeliveryState::Failed, Some(&reason)));
+                        .push(ended(unmailed(mail.marked), Some(&reason)));
                     verdicts.undeliverable.push(Undeliverable {
                         delivery: row.id.clone(),
                         user: row.user.clone(),
@@ -218,8 +222,8 @@ impl Verdicts {
         };
         if enough {
             let reason = format!("given up after {} attempts: {reason}", row.attempts);
-            let failed = settlement(row, DeliveryState::Failed, mail.items, Some(&reason));
-            self.settlements.push(failed);
+            let ended = settlement(row, unmailed(mail.marked), mail.items, Some(&reason));
+            self.settlements.push(ended);
         } else {
             let not_before = now + deliver.back_off(row, after);
             self.deferrals

@@ -92,6 +92,18 @@ impl Traffic {
         }
     }
 
+    /// Nothing is sent before then.
+    pub(super) fn close(&self, until: DateTime<Utc>) {
+        let mut known = self.known();
+        known.closed = known.closed.max(Some(until));
+    }
+
+    /// Everything is paused: what went wrong before that is not held against what follows.
+    pub(super) fn forget(&self) {
+        let mut known = self.known();
+        (known.sent, known.failed) = (0, 0);
+    }
+
     /// How many calls may be under way at a time: one at first and when nothing was taken, more as the provider keeps up.
     pub(super) fn width(&self, most: usize) -> usize {
         let mut known = self.known();

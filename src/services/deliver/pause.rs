@@ -111,6 +111,7 @@ impl Deliver {
     /// Whether anything may be handed over at this moment.
     pub(super) async fn barrier(&self) -> Result<Road> {
         if let Some(pause) = Pause::standing(self.notes.as_ref()).await? {
+            self.traffic.forget();
             return Ok(Road::Paused(pause));
         }
         let closed = self.traffic.closed(self.clock.now());

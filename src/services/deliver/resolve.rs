@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::build::Room;
 use super::outcome::{Attempt, Verdicts, deferral};
 use super::tally::Concluded;
 use super::{Account, Deliver, Road, Spread, settlement};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
-use crate::mail::{Answer, Certainty};
+use crate::mail::{Answer, Certainty, Silence};
 use crate::services::{Result, crash};
 
 /// Why a row is `sending` of which nobody has said anything.
@@ -73,7 +73,8 @@ impl Deliver {
         let Some(tried) = rows.iter().filter_map(|row| row.tried).max() else {
             return self.doubtful(&rows).await;
         };
-        if now >= self.hope(tried) {
+        // Who never had the call cannot tell either.
+        if now >= self.hope(tried) || !call.starts_with(&self.call_prefix()) {
             return self.doubtful(&rows).await;
         }
         match self.mailer.certainty() {
@@ -154,9 +155,8 @@ impl Deliver {
         let answers = self.holding(&ids, self.mailer.ask(call, &ids)).await;
         crash::point("after-ask");
         let mut verdicts = Verdicts::default();
-        let silence = std::iter::repeat_with(|| Answer::Silent {
-            reason: "the provider said nothing of it".into(),
-        });
+        let silence =
+            std::iter::repeat_with(|| Answer::Silent("the provider said nothing of it".into()));
         for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
             let next = self.next_look(tried, now);
             let wait = |reason: &str| deferral(row, DeliveryState::Sending, next, reason);
@@ -175,7 +175,14 @@ impl Deliver {
                 Answer::NotTaken => verdicts
                     .deferrals
                     .push(wait("the provider has not heard of it yet")),
-                Answer::Silent { reason } => verdicts.deferrals.push(wait(&reason)),
+                Answer::Silent(Silence { reason, after }) => {
+                    let mut waits = wait(&reason);
+                    if let Some(after) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
+                        self.traffic.close(now + after);
+                        waits.not_before = waits.not_before.max(now + after);
+                    }
+                    verdicts.deferrals.push(waits);
+                }
             }
         }
         let rows: Vec<&Delivery> = rows.iter().collect();

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
+
 use crate::domain::delivery::{Deferral, Settlement};
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
 
@@ -82,12 +84,19 @@ pub(super) struct Concluded {
     pub deferred: Vec<Deferral>,
 }
 
+#[derive(Debug)]
+struct Waiting {
+    reason: Option<String>,
+    /// Nobody settles it before then, as far as this run has heard.
+    until: Option<DateTime<Utc>>,
+}
+
 /// Every delivery that a run has taken in hand, and what became of it.
 #[derive(Debug, Default)]
 pub struct Account {
     tally: Tally,
     /// What is not settled, and what each waits for.
-    waiting: HashMap<DeliveryId, Option<String>>,
+    waiting: HashMap<DeliveryId, Waiting>,
     begun: u64,
 }
 
@@ -98,7 +107,7 @@ impl Account {
             deferred: self.waiting.len() as u64,
             ..self.tally.clone()
         };
-        for reason in self.waiting.values().flatten() {
+        for reason in self.waiting.values().filter_map(|row| row.reason.as_ref()) {
             tally.note(reason, 1);
         }
         tally
@@ -113,9 +122,24 @@ impl Account {
         self.tally.settled()
     }
 
-    /// Those that are not settled, as far as this run has heard.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &DeliveryId> {
-        self.waiting.keys()
+    /// Those that are not settled, as far as this run has heard, and may be by now.
+    pub(super) fn due(&self, now: DateTime<Utc>) -> Vec<DeliveryId> {
+        let due = |waiting: &Waiting| waiting.until.is_none_or(|until| until <= now);
+        let rows = self.waiting.iter().filter(|(_, waiting)| due(waiting));
+        rows.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Nobody settles this one before then.
+    pub(super) fn postpone(&mut self, id: &DeliveryId, until: DateTime<Utc>) {
+        if let Some(waiting) = self.waiting.get_mut(id) {
+            waiting.until = Some(until);
+        }
+    }
+
+    /// When the first of those that are not settled may be; nothing if there are none.
+    pub(super) fn next(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let untils = self.waiting.values();
+        untils.map(|waiting| waiting.until.unwrap_or(now)).min()
     }
 
     /// These were taken in hand, perhaps not for the first time. Of those that somebody else has settled, only what was waited
@@ -124,12 +148,14 @@ impl Account {
         for row in rows {
             if row.state.settled() {
                 self.found(row);
-            } else if self
-                .waiting
-                .insert(row.id.clone(), row.reason.clone())
-                .is_none()
-            {
-                self.begun += 1;
+            } else {
+                let waiting = Waiting {
+                    reason: row.reason.clone(),
+                    until: None,
+                };
+                if self.waiting.insert(row.id.clone(), waiting).is_none() {
+                    self.begun += 1;
+                }
             }
         }
     }
@@ -143,8 +169,9 @@ impl Account {
             }
         }
         for deferral in &concluded.deferred {
-            if let Some(reason) = self.waiting.get_mut(&deferral.id) {
-                reason.clone_from(&deferral.reason);
+            if let Some(waiting) = self.waiting.get_mut(&deferral.id) {
+                waiting.reason.clone_from(&deferral.reason);
+                waiting.until = Some(deferral.not_before);
             }
         }
     }

@@ -6,7 +6,6 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Account, Deliver, Pause, Road, Step};
-use crate::domain::DeliveryId;
 use crate::services::{Progress, Result};
 
 /// How waiting ended.
@@ -86,10 +85,8 @@ impl Deliver {
 
     /// Counts what others have settled; says when the first of the others may be claimed, and nothing if none waits.
     async fn look_up(&self, account: &mut Account) -> Result<Option<DateTime<Utc>>> {
-        let ids: Vec<DeliveryId> = account.waiting().cloned().collect();
         let now = self.clock.now();
-        let mut next = None;
-        for ids in ids.chunks(AT_ONCE) {
+        for ids in account.due(now).chunks(AT_ONCE) {
             for row in self.deliveries.deliveries(ids).await?.iter().flatten() {
                 if row.state.settled() {
                     account.found(row);
@@ -103,9 +100,10 @@ impl Deliver {
                 } else {
                     free
                 };
-                next = Some(next.map_or(look, |next: DateTime<Utc>| next.min(look)));
+                account.postpone(&row.id, look);
             }
         }
+        let next = account.next(now);
         Ok(next.map(|next| next.max(now + TimeDelta::milliseconds(50))))
     }
 

@@ -18,7 +18,7 @@ use super::journal::encode;
 use super::patience::Failure;
 use super::record::{date, lease, put};
 use super::{DELIVERIES, Mongo};
-use crate::domain::delivery::{Deferral, Judged, Settlement, Verdict};
+use crate::domain::delivery::{Deferral, Handover, Judged, Settlement, Verdict};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
 use crate::store::{Deliveries, Result};
 
@@ -79,9 +79,9 @@ impl Deliveries for Mongo {
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-        calls: &[(DeliveryId, String)],
+        handovers: &[Handover],
     ) -> Result<Vec<bool>> {
-        let statement = |(id, call): &(DeliveryId, String), token: Oid| {
+        let statement = |Handover { id, call, items }: &Handover, token: Oid| {
             let mut query = held(id, owner);
             // What was counted is not counted again when the command is.
             query.insert("stamp", doc! {"$ne": token});
@@ -90,6 +90,7 @@ impl Deliveries for Mongo {
                     "state": DeliveryState::Sending.as_str(),
                     "lease.until": date(until),
                     "call": call,
+                    "items": i64::from(*items),
                     "tried": date(now),
                     "stamp": token,
                 },
@@ -97,7 +98,22 @@ impl Deliveries for Mongo {
             };
             (Bson::from(id.as_str()), query, update)
         };
-        self.stamped("noting that mails are sent", DELIVERIES, calls, statement)
+        let doing = "noting that mails are sent";
+        self.stamped(doing, DELIVERIES, handovers, statement).await
+    }
+
+    async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Result<Vec<bool>> {
+        let statement = |id: &DeliveryId, token: Oid| {
+            let mut query = held(id, owner);
+            let sending = DeliveryState::Sending.as_str();
+            query.insert("$or", vec![doc! {"state": sending}, doc! {"stamp": token}]);
+            let update = doc! {
+                "$set": {"state": DeliveryState::Pending.as_str(), "stamp": token},
+                "$unset": {"call": ""},
+            };
+            (Bson::from(id.as_str()), query, update)
+        };
+        self.stamped("taking mails back", DELIVERIES, ids, statement)
             .await
     }
 
@@ -165,12 +181,13 @@ impl Deliveries for Mongo {
             };
             put(&mut set, "provider_id", settlement.provider_id.as_deref());
             put(&mut set, "reason", settlement.reason.as_deref());
+            let mut update = doc! {"$set": set};
+            // Why it waited is no reason any more.
+            if settlement.reason.is_none() {
+                update.insert("$unset", doc! {"reason": ""});
+            }
             let query = held(&settlement.id, owner);
-            (
-                Bson::from(settlement.id.as_str()),
-                query,
-                doc! {"$set": set},
-            )
+            (Bson::from(settlement.id.as_str()), query, update)
         };
         self.stamped("settling deliveries", DELIVERIES, settlements, statement)
             .await

@@ -7,7 +7,7 @@ use rusqlite::{Row, Transaction, params};
 use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
-use crate::domain::delivery::{Deferral, Judged, Settlement, Verdict};
+use crate::domain::delivery::{Deferral, Handover, Judged, Settlement, Verdict};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, StackId, UserId};
 use crate::store::{Deliveries, Result};
 
@@ -26,7 +26,7 @@ impl Deliveries for Sqlite {
     ) -> Result<Vec<Delivery>> {
         let owner = owner.to_owned();
         let claim = move |transaction: &Transaction<'_>| {
-            let sql = "SELECT id FROM deliveries WHERE open AND (until IS NULL OR until <= ?1) ORDER BY slot LIMIT ?2";
+            let sql = "SELECT id FROM deliveries WHERE open AND coalesce(until, 0) <= ?1 ORDER BY slot LIMIT ?2";
             let mut free = transaction.prepare_cached(sql)?;
             let free =
                 free.query_map((millis(now), limit as i64), |row| row.get::<_, String>(0))?;
@@ -48,25 +48,39 @@ impl Deliveries for Sqlite {
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-        calls: &[(DeliveryId, String)],
+        handovers: &[Handover],
     ) -> Result<Vec<bool>> {
         let owner = owner.to_owned();
-        let move_on = move |transaction: &Transaction<'_>, (id, call): &(DeliveryId, String)| {
+        let move_on = move |transaction: &Transaction<'_>, handover: &Handover| {
             let sql = "UPDATE deliveries
-                       SET state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5
+                       SET state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5, items = ?6
                        WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
             let (until, now) = (millis(until), millis(now));
             let moved = transaction.prepare_cached(sql)?.execute((
-                id.as_str(),
+                handover.id.as_str(),
                 &owner,
                 until,
-                call,
+                &handover.call,
                 now,
+                handover.items,
             ))?;
             Ok(moved == 1)
         };
-        self.change_each("noting what is about to be sent", calls, move_on)
+        self.change_each("noting what is about to be sent", handovers, move_on)
             .await
+    }
+
+    async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Result<Vec<bool>> {
+        let owner = owner.to_owned();
+        let recall = move |transaction: &Transaction<'_>, id: &DeliveryId| {
+            let sql = "UPDATE deliveries SET state = 'pending', call = NULL
+                       WHERE id = ?1 AND owner = ?2 AND open AND state = 'sending'";
+            let moved = transaction
+                .prepare_cached(sql)?
+                .execute((id.as_str(), &owner))?;
+            Ok(moved == 1)
+        };
+        self.change_each("taking mails back", ids, recall).await
     }
 
     async fn hold(

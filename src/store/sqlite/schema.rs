@@ -111,6 +111,7 @@ CREATE TABLE deliveries (
     feedback_at INTEGER
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX deliveries_open ON deliveries (slot) WHERE open;
+CREATE INDEX deliveries_free ON deliveries (coalesce(until, 0), slot) WHERE open;
 CREATE INDEX deliveries_by_user ON deliveries (user, created);
 CREATE INDEX deliveries_by_state ON deliveries (state, created);
 CREATE INDEX deliveries_by_call ON deliveries (call) WHERE open AND call IS NOT NULL;

@@ -234,7 +234,7 @@ async fn a_mail_that_cannot_be_sent_does_not_hold_up_the_others() {
 
         assert_eq!(
             kinds(&outcomes),
-            ["accepted", "refused", "accepted"],
+            ["accepted", "unsendable", "accepted"],
             "{dialect:?}"
         );
         assert_eq!(provider.mails().len(), 2);

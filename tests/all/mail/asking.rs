@@ -12,7 +12,7 @@ fn said(answers: &[Answer]) -> Vec<&'static str> {
         .map(|answer| match answer {
             Answer::Taken { .. } => "taken",
             Answer::NotTaken => "not taken",
-            Answer::Silent { .. } => "silent",
+            Answer::Silent(_) => "silent",
         })
         .collect()
 }

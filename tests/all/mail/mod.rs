@@ -89,6 +89,7 @@ fn kinds(outcomes: &[Outcome]) -> Vec<&'static str> {
         .map(|outcome| match outcome {
             Outcome::Accepted { .. } => "accepted",
             Outcome::Refused { .. } => "refused",
+            Outcome::Unsendable { .. } => "unsendable",
             Outcome::RefusedTogether { .. } => "refused together",
             Outcome::Undeliverable { .. } => "undeliverable",
             Outcome::TryLater { .. } => "later",

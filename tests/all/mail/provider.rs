@@ -45,6 +45,8 @@ pub struct Request {
     pub path: String,
     pub headers: BTreeMap<String, String>,
     pub body: String,
+    /// What it asked for was done, whatever the answer said.
+    pub taken: bool,
 }
 
 impl Request {
@@ -122,11 +124,12 @@ impl Provider {
 }
 
 async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base: String) {
-    let Some(request) = read(&mut stream).await else {
+    let Some(mut request) = read(&mut stream).await else {
         return;
     };
-    state.requests.lock().unwrap().push(request.clone());
     let next = state.next.lock().unwrap().pop_front();
+    request.taken = !matches!(next, Some(Next::Answer(..) | Next::Reset));
+    state.requests.lock().unwrap().push(request.clone());
     match next {
         Some(Next::Answer(status, headers, body)) => {
             return answer(&mut stream, status, &headers, &body).await;
@@ -192,6 +195,7 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
         path,
         headers,
         body,
+        taken: false,
     })
 }
 

@@ -15,6 +15,7 @@ on_both_stores! {
     a_provider_that_refuses_everything_pauses_all_processes_until_somebody_resumes
     too_large_a_share_of_failures_pauses_everything
     few_failures_pause_nothing
+    what_failed_before_a_resume_is_not_held_against_what_follows_by_any_process
     too_many_bounces_and_complaints_pause_everything_and_are_not_held_against_what_follows
     a_provider_that_answers_nothing_is_left_alone_before_much_is_unknown
     a_worker_sends_nothing_while_paused_and_says_so
@@ -104,6 +105,37 @@ async fn too_large_a_share_of_failures_pauses_everything(fresh: Fresh) {
         (report.mails.sent, report.mails.failed, report.held),
         (1, 1, 1)
     );
+}
+
+async fn what_failed_before_a_resume_is_not_held_against_what_follows_by_any_process(fresh: Fresh) {
+    let config = "delivery.chunk = 1\ndelivery.stop_after = 2\ndelivery.stop_share = \"49%\"\n";
+    let town = Town::found(&fresh, true, config).await;
+    let now = Request {
+        timing: Timing::Now,
+        ..Request::default()
+    };
+    let worker = town.process();
+    let by_worker = async |work: &str, person: &str| {
+        town.happens(&[work], to(&[person])).await;
+        town.clock.set(town.clock.now().max(monday(0)));
+        worker.digests().run(&now, &Silent).await.unwrap()
+    };
+    // One of one: too few to stop for.
+    town.answer([refused()]);
+    assert_eq!(by_worker("a1", "ada").await.mails.failed, 1);
+    // Meanwhile another process stops everything, and somebody resumes.
+    let stop = Outcome::Stop {
+        reason: "suspended".into(),
+    };
+    town.answer([stop]);
+    town.happens(&["a2"], to(&["ben"])).await;
+    assert_eq!(reason(&run(&town, now.clone()).await), "suspended");
+    assert_eq!(reason(&by_worker("a3", "cem").await), "suspended");
+    town.process().ledger().resume().await.unwrap();
+
+    let after = by_worker("a4", "cem").await;
+
+    assert_eq!((after.mails.sent, after.ended), (2, None));
 }
 
 async fn few_failures_pause_nothing(fresh: Fresh) {

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
+use tidings::domain::delivery::Handover;
 use tidings::domain::policy::Route;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState};
@@ -433,7 +434,11 @@ async fn a_sending_row_whose_worker_died_is_sent_again_only_where_that_is_harmle
                 "dead",
                 town.clock.now(),
                 until,
-                &[(rows[0].id.clone(), "call".into())],
+                &[Handover {
+                    id: rows[0].id.clone(),
+                    call: town.process().deliver().call_prefix() + "call",
+                    items: 1,
+                }],
             )
             .await
             .unwrap();

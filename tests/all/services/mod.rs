@@ -3,6 +3,7 @@
 mod archive;
 mod braking;
 mod digest;
+mod doubt;
 mod explain;
 mod fanout;
 mod import;

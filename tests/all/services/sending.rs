@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use tidings::app::App;
 use tidings::clock::Clock;
-use tidings::domain::delivery::Verdict;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::mail::{Certainty, Outcome};
 use tidings::services::Silent;
@@ -33,12 +32,10 @@ on_both_stores! {
     a_dead_workers_call_is_resolved_as_a_whole
     a_mail_that_waited_for_its_turn_is_checked_again
     calls_are_under_way_at_the_same_time_once_the_provider_keeps_up
-    an_unknown_mail_that_was_not_mailed_is_mailed_after_all
-    an_unknown_mail_that_was_mailed_is_sent
 }
 
 /// A run as `tidings digest` makes it.
-async fn run(town: &Town, app: &App) -> Report {
+pub(super) async fn run(town: &Town, app: &App) -> Report {
     let request = Request {
         patience: Some(TimeDelta::minutes(15)),
         ..Request::default()
@@ -61,7 +58,7 @@ fn later(after: Option<u64>) -> Outcome {
     }
 }
 
-async fn state(town: &Town, person: &str) -> DeliveryState {
+pub(super) async fn state(town: &Town, person: &str) -> DeliveryState {
     town.deliveries_of(person).await[0].state
 }
 
@@ -328,53 +325,4 @@ async fn calls_are_under_way_at_the_same_time_once_the_provider_keeps_up(fresh: 
     let report = run(&town, &process).await;
 
     assert_eq!((report.mails.sent, town.mails().len()), (3, 23));
-}
-
-/// ada's mail is unknown, and another one was sent since.
-async fn with_an_unknown_mail(town: &Town) -> tidings::domain::DeliveryId {
-    town.clock.set(monday(0) - TimeDelta::hours(1));
-    town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([cut_off()]);
-    assert_eq!(town.digests_at(monday(0)).await.mails.unknown, 1);
-    town.happens(&["a2"], to(&["ada"])).await;
-    let next: DateTime<Utc> = monday(0) + TimeDelta::days(1);
-    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily))
-        .await;
-    assert_eq!(town.digests_at(next).await.mails.sent, 1);
-    assert_eq!(town.told_to("ada"), ["a2"]);
-    let rows = town.deliveries_of("ada").await;
-    let unknown = rows.iter().find(|row| row.state == DeliveryState::Unknown);
-    unknown.unwrap().id.clone()
-}
-
-async fn an_unknown_mail_that_was_not_mailed_is_mailed_after_all(fresh: Fresh) {
-    let town = Town::found(&fresh, false, "").await;
-    let unknown = with_an_unknown_mail(&town).await;
-
-    let app = town.process();
-    app.ledger()
-        .settle(&unknown, Verdict::NotSent)
-        .await
-        .unwrap();
-    let report = run(&town, &app).await;
-    let again = app.ledger().settle(&unknown, Verdict::NotSent).await;
-
-    assert_eq!((report.left_over, report.mails.sent), (1, 1));
-    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
-    assert!(town.told().values().all(|times| *times == 1));
-    let refused = again.unwrap_err().to_string();
-    assert!(refused.ends_with(" is sent, not unknown"), "{refused}");
-}
-
-async fn an_unknown_mail_that_was_mailed_is_sent(fresh: Fresh) {
-    let town = Town::found(&fresh, false, "").await;
-    let unknown = with_an_unknown_mail(&town).await;
-
-    let app = town.process();
-    app.ledger().settle(&unknown, Verdict::Sent).await.unwrap();
-    let report = run(&town, &app).await;
-
-    assert_eq!(report.mails.settled(), 0);
-    assert_eq!(town.told_to("ada"), ["a2"]);
-    assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
 }

@@ -42,7 +42,7 @@ pub(super) async fn sending(
     until: DateTime<Utc>,
     ids: &[DeliveryId],
 ) -> Vec<bool> {
-    let call = |id: &DeliveryId| (id.clone(), format!("call of {id}"));
+    let call = |id: &DeliveryId| handover(id, &format!("call of {id}"));
     let calls: Vec<_> = ids.iter().map(call).collect();
     store.sending(owner, noon(), until, &calls).await.unwrap()
 }

@@ -94,7 +94,7 @@ pub async fn of_many_who_bring_news_at_once_the_worst_stands(store: Fresh) {
 
 pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(store: Fresh) {
     let ids = open(&store, &["ada"]).await;
-    let call = [(ids[0].clone(), "call".to_owned())];
+    let call = [handover(&ids[0], "call")];
     store
         .sending("one", later(0), later(5), &call)
         .await

@@ -178,6 +178,8 @@ laws! {
         nothing_asked_is_nothing_done;
     settling:
         sending_is_for_the_holder_counts_an_attempt_and_notes_the_call
+        who_was_surely_not_taken_is_pending_again_and_still_held
+        a_mail_that_was_taken_after_all_has_no_reason_any_more
         only_a_holder_holds_on
         what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason
         a_call_is_taken_over_whole_whoever_holds_its_rows

@@ -74,11 +74,14 @@ impl Story {
             .collect();
         store.open(&rows).await?;
         store.claim(owner, now, until, 10).await?;
-        let call = |id| (id, format!("call of {owner}"));
-        let calls: Vec<_> = self.deliveries().into_iter().map(call).collect();
+        let call = format!("call of {owner}");
+        let ids = self.deliveries();
+        let calls: Vec<_> = ids.iter().map(|id| handover(id, &call)).collect();
         store.sending(owner, now, until, &calls).await?;
-        store.hold(owner, until, &self.deliveries()).await?;
-        store.take_call(owner, until, &calls[0].1).await?;
+        store.recall(owner, &ids[..1]).await?;
+        store.sending(owner, now, until, &calls[..1]).await?;
+        store.hold(owner, until, &ids).await?;
+        store.take_call(owner, until, &call).await?;
         let sent = |id| Settlement {
             id,
             state: DeliveryState::Sent,

@@ -11,7 +11,7 @@ use crate::support::*;
 pub async fn sending_is_for_the_holder_counts_an_attempt_and_notes_the_call(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
     let unknown = DeliveryId::stored("digest:eve:daily:2014-04-22");
-    let call = |id: &DeliveryId, call: &str| (id.clone(), call.to_owned());
+    let call = handover;
 
     let asked = [call(&ids[1], "x"), call(&unknown, "x"), call(&ids[0], "y")];
     let other = store
@@ -42,10 +42,48 @@ pub async fn sending_is_for_the_holder_counts_an_attempt_and_notes_the_call(stor
         (ada.call.as_deref(), ada.tried),
         (Some("z"), Some(later(3)))
     );
+    assert_eq!((ada.items, bob.items), (3, 3));
     assert_eq!(
         (bob.attempts, bob.call.as_deref(), bob.tried),
         (1, Some("x"), Some(later(1)))
     );
+}
+
+pub async fn who_was_surely_not_taken_is_pending_again_and_still_held(store: Fresh) {
+    let ids = open(&store, &["ada", "bob", "eve"]).await;
+    sending(&store, "one", later(20), &ids[..2]).await;
+
+    let other = store.second().recall("two", &ids).await.unwrap();
+    let recalled = store.recall("one", &ids).await.unwrap();
+    let again = store.recall("one", &ids).await.unwrap();
+
+    assert_eq!(other, [false; 3]);
+    assert_eq!(recalled, [true, true, false], "eve's was never sent");
+    assert_eq!(again, [false; 3]);
+    let ada = row(&store, &ids[0]).await;
+    assert_eq!(
+        (ada.state, ada.open, ada.call, ada.attempts),
+        (DeliveryState::Pending, true, None, 1)
+    );
+    assert_eq!(ada.lease, Some(lease("one", later(20))));
+    assert_eq!(sending(&store, "one", later(30), &ids).await, [true; 3]);
+}
+
+pub async fn a_mail_that_was_taken_after_all_has_no_reason_any_more(store: Fresh) {
+    let ids = open(&store, &["ada"]).await;
+    let deferral = Deferral {
+        id: ids[0].clone(),
+        state: DeliveryState::Pending,
+        not_before: later(1),
+        reason: Some("busy".into()),
+    };
+    store.defer("one", &[deferral]).await.unwrap();
+    store.claim("one", later(2), later(9), 9).await.unwrap();
+
+    let sent = settlement(&ids[0], DeliveryState::Sent);
+    store.settle("one", later(3), &[sent]).await.unwrap();
+
+    assert_eq!(row(&store, &ids[0]).await.reason, None);
 }
 
 pub async fn only_a_holder_holds_on(store: Fresh) {
@@ -121,8 +159,8 @@ pub async fn what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason(st
 
 pub async fn a_call_is_taken_over_whole_whoever_holds_its_rows(store: Fresh) {
     let ids = open(&store, &["ada", "bob", "eve", "zoe"]).await;
-    let calls: Vec<_> = ids.iter().map(|id| (id.clone(), "x".to_owned())).collect();
-    let (own, other) = (calls[..3].to_vec(), (ids[3].clone(), "y".to_owned()));
+    let calls: Vec<_> = ids.iter().map(|id| handover(id, "x")).collect();
+    let (own, other) = (calls[..3].to_vec(), handover(&ids[3], "y"));
     store.sending("one", noon(), later(5), &own).await.unwrap();
     store
         .sending("one", noon(), later(5), &[other])

@@ -3,6 +3,7 @@
 //! The rule: a builder fills in what a test does not care about, with values that are valid and tell each other apart.
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
+use tidings::domain::delivery::Handover;
 use tidings::domain::{
     Audience, Cadence, Day, Delivery, DeliveryId, DeliveryState, Entry, Event, EventType, Fanout,
     FollowKey, Id, Lease, ObjectId, StackId, UserId, Window,
@@ -138,5 +139,14 @@ pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
         provider_id: None,
         reason: None,
         feedback: None,
+    }
+}
+
+/// A delivery that is about to be handed over in this call, and tells of three events.
+pub fn handover(id: &DeliveryId, call: &str) -> Handover {
+    Handover {
+        id: id.clone(),
+        call: call.to_owned(),
+        items: 3,
     }
 }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use tidings::domain::delivery::{Deferral, Judged, PeriodCount, Settlement, Verdict};
+use tidings::domain::delivery::{Deferral, Handover, Judged, PeriodCount, Settlement, Verdict};
 use tidings::domain::{
     Address, Day, Delivery, DeliveryId, DeliveryState, Echo, Fanout, Feedback, FollowKey, Id,
     Lease, Object, ObjectKey, PersonStacks, Point, Progress, Reason, Suppression, Tag, User,
@@ -223,7 +223,8 @@ hand_on! { Journal:
 hand_on! { Deliveries:
     open(rows: &[Delivery]) -> Vec<bool>;
     claim(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Vec<Delivery>;
-    sending(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, calls: &[(DeliveryId, String)]) -> Vec<bool>;
+    sending(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, handovers: &[Handover]) -> Vec<bool>;
+    recall(owner: &str, ids: &[DeliveryId]) -> Vec<bool>;
     hold(owner: &str, until: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool>;
     defer(owner: &str, deferrals: &[Deferral]) -> Vec<bool>;
     take_call(owner: &str, until: DateTime<Utc>, call: &str) -> Vec<Delivery>;

@@ -52,6 +52,8 @@ pub struct Postbox {
     taken: Mutex<HashMap<String, Vec<DeliveryId>>>,
     /// How often it says nothing when it is asked.
     pub silent: AtomicUsize,
+    /// Whose account at the provider it is.
+    pub account: Mutex<&'static str>,
     /// How many mails a call holds.
     pub per_call: AtomicUsize,
     /// So many calls have to be under way before one is answered.
@@ -148,7 +150,7 @@ impl Mailer for Postbox {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         if silent.is_ok() {
             let reason = "the search is down".to_owned();
-            return vec![Answer::Silent { reason }; deliveries.len()];
+            return vec![Answer::Silent(reason.into()); deliveries.len()];
         }
         let mails = self.mails.lock().unwrap();
         let answer = |delivery: &DeliveryId| {
@@ -168,6 +170,10 @@ impl Mailer for Postbox {
 
     fn name(&self) -> &str {
         "postbox"
+    }
+
+    fn account(&self) -> String {
+        (*self.account.lock().unwrap()).to_owned()
     }
 }
 
@@ -225,6 +231,7 @@ impl Town {
                 calls: Mutex::default(),
                 taken: Mutex::default(),
                 silent: AtomicUsize::new(0),
+                account: Mutex::new("postbox"),
                 per_call: AtomicUsize::new(1_000),
                 together: Mutex::default(),
             }),

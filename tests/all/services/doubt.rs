@@ -1,0 +1,135 @@
+//! Mails of which nobody saw what became: who can find out, what a person says of them, and that no event is lost with them.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tidings::domain::delivery::Verdict;
+use tidings::domain::{Cadence, DeliveryState};
+use tidings::mail::{Certainty, Outcome};
+
+use super::sending::{run, state};
+use crate::support::Fresh;
+use crate::support::town::{Town, cut_off, lost, monday, on_both_stores, to};
+
+on_both_stores! {
+    an_unknown_mail_that_was_not_mailed_is_mailed_after_all
+    an_unknown_mail_that_was_mailed_is_sent
+    an_unknown_mail_that_is_refused_after_all_is_unknown_again
+    who_never_had_a_call_is_neither_asked_about_it_nor_given_it_again
+    who_is_left_out_of_a_repeated_call_may_have_been_in_it
+    a_mail_that_was_found_out_tells_of_its_events
+}
+
+/// ada's mail is unknown, and another one was sent since.
+async fn with_an_unknown_mail(town: &Town) -> tidings::domain::DeliveryId {
+    town.clock.set(monday(0) - TimeDelta::hours(1));
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([cut_off()]);
+    assert_eq!(town.digests_at(monday(0)).await.mails.unknown, 1);
+    town.happens(&["a2"], to(&["ada"])).await;
+    let next: DateTime<Utc> = monday(0) + TimeDelta::days(1);
+    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Daily))
+        .await;
+    assert_eq!(town.digests_at(next).await.mails.sent, 1);
+    assert_eq!(town.told_to("ada"), ["a2"]);
+    let rows = town.deliveries_of("ada").await;
+    let unknown = rows.iter().find(|row| row.state == DeliveryState::Unknown);
+    unknown.unwrap().id.clone()
+}
+
+async fn an_unknown_mail_that_was_not_mailed_is_mailed_after_all(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    let unknown = with_an_unknown_mail(&town).await;
+
+    let app = town.process();
+    app.ledger()
+        .settle(&unknown, Verdict::NotSent)
+        .await
+        .unwrap();
+    let report = run(&town, &app).await;
+    let again = app.ledger().settle(&unknown, Verdict::NotSent).await;
+
+    assert_eq!((report.left_over, report.mails.sent), (1, 1));
+    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+    assert!(town.told().values().all(|times| *times == 1));
+    let refused = again.unwrap_err().to_string();
+    assert!(refused.ends_with(" is sent, not unknown"), "{refused}");
+}
+
+async fn an_unknown_mail_that_was_mailed_is_sent(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    let unknown = with_an_unknown_mail(&town).await;
+
+    let app = town.process();
+    app.ledger().settle(&unknown, Verdict::Sent).await.unwrap();
+    let report = run(&town, &app).await;
+
+    assert_eq!(report.mails.settled(), 0);
+    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
+}
+
+async fn an_unknown_mail_that_is_refused_after_all_is_unknown_again(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    let unknown = with_an_unknown_mail(&town).await;
+    let app = town.process();
+    let settle = async || {
+        app.ledger()
+            .settle(&unknown, Verdict::NotSent)
+            .await
+            .unwrap();
+    };
+
+    settle().await;
+    town.answer([Outcome::Refused {
+        reason: "no".into(),
+    }]);
+    let refused = run(&town, &app).await;
+    settle().await;
+    let taken = run(&town, &app).await;
+
+    // Its markers stand: had it failed, no mail would ever tell what it was to tell.
+    assert_eq!((refused.mails.unknown, refused.mails.failed), (1, 0));
+    assert_eq!(taken.mails.sent, 1);
+    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+}
+
+async fn who_never_had_a_call_is_neither_asked_about_it_nor_given_it_again(fresh: Fresh) {
+    for certainty in [Certainty::Repeat { within: None }, Certainty::Ask] {
+        fresh.clear().await;
+        let town = Town::with(&fresh, certainty, "").await;
+        town.happens(&["a1"], to(&["ada"])).await;
+        town.answer([lost()]);
+        assert_eq!(town.digests_at(monday(0)).await.mails.deferred, 1);
+
+        *town.postbox.account.lock().unwrap() = "another postbox";
+        town.clock.advance(TimeDelta::minutes(15));
+        let report = run(&town, &town.process()).await;
+
+        assert_eq!((report.mails.unknown, report.mails.sent), (1, 0));
+        assert_eq!(town.calls().len(), 1, "{certainty:?}");
+    }
+}
+
+async fn who_is_left_out_of_a_repeated_call_may_have_been_in_it(fresh: Fresh) {
+    let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    let unsendable = Outcome::Unsendable {
+        reason: "it has no recipient any more".into(),
+    };
+    town.answer([cut_off(), unsendable]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.failed, report.mails.sent), (0, 1));
+    assert_eq!(town.told_to("ada"), ["a1"]);
+}
+
+async fn a_mail_that_was_found_out_tells_of_its_events(fresh: Fresh) {
+    let town = Town::with(&fresh, Certainty::Ask, "").await;
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    town.answer([lost()]);
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, report.mails.events), (1, 2));
+    assert_eq!(town.deliveries_of("ada").await[0].items, 2);
+}
