@@ -113,9 +113,6 @@ impl Ids {
 
     /// A name for this process in leases.
     pub fn owner(&self) -> String {
-        self.process
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hex::encode(self.process)
     }
 }

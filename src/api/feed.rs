@@ -96,13 +96,7 @@ pub async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Prob
 }
 
 fn tag(body: &[u8]) -> EntityTag {
-    let digest = Sha256::digest(body);
-    EntityTag::new_strong(
-        digest[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect(),
-    )
+    EntityTag::new_strong(hex::encode(&Sha256::digest(body)[..16]))
 }
 
 /// Whether the reader has this page already (RFC 9110, 13.1.2). A header that cannot be read names no page.

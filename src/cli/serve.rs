@@ -114,5 +114,5 @@ fn made_up() -> anyhow::Result<String> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes)
         .map_err(|error| anyhow::anyhow!("making up a server key: {error}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(bytes))
 }

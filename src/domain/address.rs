@@ -86,8 +86,7 @@ pub struct Cursor(pub Address);
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut bytes = self.0.reveal().bytes();
-        bytes.try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.0.reveal()))
     }
 }
 
@@ -95,14 +94,7 @@ impl FromStr for Cursor {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let digit = |c: u8| char::from(c).to_digit(16).map(|digit| digit as u8);
-        let pairs = text.as_bytes().chunks(2);
-        let bytes: Option<Vec<u8>> = pairs
-            .map(|pair| match pair {
-                [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-                _ => None,
-            })
-            .collect();
+        let bytes = hex::decode(text).ok();
         bytes
             .and_then(|bytes| Address::new(String::from_utf8(bytes).ok()?).ok())
             .map(Self)

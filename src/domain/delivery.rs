@@ -44,9 +44,7 @@ impl DeliveryId {
 
     /// What stands for it wherever the id itself cannot.
     pub fn tag(&self) -> Tag {
-        let hash = Sha256::digest(self.0.as_bytes());
-        let digits = hash[..20].iter().map(|byte| format!("{byte:02x}"));
-        Tag(digits.collect())
+        Tag(hex::encode(&Sha256::digest(self.0.as_bytes())[..20]))
     }
 }
 

@@ -40,29 +40,18 @@ impl Id {
 
     /// The id that is hidden in 24 hexadecimal digits, if these are such.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let digits: &[u8; 24] = text.as_bytes().try_into().ok()?;
         let mut bytes = [0; 12];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = (hex_digit(pair[0])? << 4) | hex_digit(pair[1])?;
-        }
+        hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
     }
 
     /// The 24 lower-case hexadecimal digits, without a heap allocation.
     pub fn hex(self) -> [u8; 24] {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut out = [0; 24];
-        for (pair, byte) in out.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
+        // It is as long as it has to be.
+        hex::encode_to_slice(self.0, &mut out).unwrap_or_default();
         out
     }
-}
-
-/// The value of a lower- or upper-case hexadecimal digit.
-fn hex_digit(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
 impl fmt::Display for Id {

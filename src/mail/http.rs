@@ -142,7 +142,7 @@ impl Api {
             client,
             base,
             timeout: account.timeout,
-            login: hash[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
+            login: hex::encode(&hash[..4]),
         })
     }
 

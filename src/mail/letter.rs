@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::http::{Answer, Api, Body, outcomes};
 use super::mime::{headers, mailbox, message_id, one_line, tag};
 use super::{Content, Message, Outcome, Sender};
 
@@ -57,6 +58,13 @@ pub(super) fn from(sender: &Sender) -> Result<String, String> {
     Ok(mailbox(&sender.from, Some(&sender.from_name))?.to_string())
 }
 
+/// What is posted to an API.
+pub(super) struct Call<'a> {
+    pub path: String,
+    pub headers: Vec<(&'static str, &'a str)>,
+    pub body: Body,
+}
+
 /// The letters of a call, and why some messages are none.
 pub(super) struct Letters<'a> {
     pub ready: Vec<Letter<'a>>,
@@ -80,8 +88,30 @@ impl<'a> Letters<'a> {
         Self { ready, refused }
     }
 
+    /// Makes one call of those that can be mails, if any can: `call` says where and with what. `judge` tells what an answer means for so
+    /// many mails.
+    pub async fn post(
+        messages: &'a [Message],
+        api: &Api,
+        call: impl FnOnce(&[Letter<'a>]) -> Call<'a>,
+        judge: impl FnOnce(&Answer, usize) -> Vec<Outcome>,
+    ) -> Vec<Outcome> {
+        let letters = Self::of(messages);
+        let mails = letters.ready.len();
+        if mails == 0 {
+            return letters.outcomes(Vec::new());
+        }
+        let Call {
+            path,
+            headers,
+            body,
+        } = call(&letters.ready);
+        let reply = api.post(&path, &headers, body).await;
+        letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
+    }
+
     /// The outcomes of all messages, in their order, from those of the ready ones.
-    pub fn outcomes(self, ready: Vec<Outcome>) -> Vec<Outcome> {
+    fn outcomes(self, ready: Vec<Outcome>) -> Vec<Outcome> {
         let mut ready = ready.into_iter();
         let merged = self.refused.into_iter().map(|refused| match refused {
             Some(reason) => Outcome::Unsendable { reason },

@@ -11,10 +11,8 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{
-    Account, Answer, Api, Body, Proof, all, answered, heard, outcomes, unexpected, words,
-};
-use super::letter::{Letter, Letters, from, share};
+use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexpected, words};
+use super::letter::{Call, Letter, Letters, from, share};
 use super::mime::tag;
 use super::{
     Answer as Found, Certainty, Checked, Mailer, Message, Outcome, PREFERENCES_PLACE, Silence,
@@ -293,15 +291,12 @@ impl Mailer for Mailgun {
     }
 
     async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
-        let letters = Letters::of(messages);
-        let mails = letters.ready.len();
-        if mails == 0 {
-            return letters.outcomes(Vec::new());
-        }
-        let body = form(reference, &self.fields(reference, &letters.ready));
-        let path = format!("/v3/{}/messages", self.domain);
-        let reply = self.api.post(&path, &[], body).await;
-        letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
+        let call = |ready: &[Letter<'_>]| Call {
+            path: format!("/v3/{}/messages", self.domain),
+            headers: Vec::new(),
+            body: form(reference, &self.fields(reference, ready)),
+        };
+        Letters::post(messages, &self.api, call, judge).await
     }
 
     fn certainty(&self) -> Certainty {

@@ -10,10 +10,8 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::http::{
-    Account, Answer, Api, Body, Proof, all, answered, heard, outcomes, unexpected, words,
-};
-use super::letter::{Letter, Letters, cut, from};
+use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexpected, words};
+use super::letter::{Call, Letter, Letters, cut, from};
 use super::mime::tag;
 use super::{Answer as Found, Certainty, Checked, Mailer, Message, Outcome, Silence};
 use crate::domain::DeliveryId;
@@ -125,14 +123,12 @@ impl Mailer for Postmark {
     }
 
     async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
-        let letters = Letters::of(messages);
-        let mails = letters.ready.len();
-        if mails == 0 {
-            return letters.outcomes(Vec::new());
-        }
-        let body = Body::json(&self.body(reference, &letters.ready));
-        let reply = self.api.post("/email/batch", &[], body).await;
-        letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
+        let call = |ready: &[Letter<'_>]| Call {
+            path: "/email/batch".into(),
+            headers: Vec::new(),
+            body: Body::json(&self.body(reference, ready)),
+        };
+        Letters::post(messages, &self.api, call, judge).await
     }
 
     fn certainty(&self) -> Certainty {

@@ -9,10 +9,8 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{
-    Account, Answer, Api, Body, Proof, all, answered, heard, outcomes, unexpected, words,
-};
-use super::letter::{Letter, Letters, cut, from};
+use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexpected, words};
+use super::letter::{Call, Letter, Letters, cut, from};
 use super::{Certainty, Checked, Mailer, Message, Outcome};
 
 /// Where the API is.
@@ -167,17 +165,15 @@ impl Mailer for Resend {
     }
 
     async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
-        let letters = Letters::of(messages);
-        let mails = letters.ready.len();
-        if mails == 0 {
-            return letters.outcomes(Vec::new());
-        }
-        let body = Body::json(&self.body(&letters.ready));
-        let key = [("idempotency-key", reference)];
-        let reply = self.api.post("/emails/batch", &key, body).await;
-        letters.outcomes(outcomes(reply, mails, |answer| {
+        let call = |ready: &[Letter<'_>]| Call {
+            path: "/emails/batch".into(),
+            headers: vec![("idempotency-key", reference)],
+            body: Body::json(&self.body(ready)),
+        };
+        Letters::post(messages, &self.api, call, |answer, mails| {
             judge(answer, reference, mails)
-        }))
+        })
+        .await
     }
 
     fn certainty(&self) -> Certainty {

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{Account, Answer, Api, Body, Proof, all, heard, outcomes, unexpected, words};
-use super::letter::{Letter, Letters, share};
+use super::http::{Account, Answer, Api, Body, Proof, all, heard, unexpected, words};
+use super::letter::{Call, Letter, Letters, share};
 use super::mime::one_line;
 use super::{Certainty, Checked, Mailer, Message, Outcome, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
 
@@ -128,14 +128,12 @@ impl Mailer for SendGrid {
     }
 
     async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
-        let letters = Letters::of(messages);
-        let mails = letters.ready.len();
-        if mails == 0 {
-            return letters.outcomes(Vec::new());
-        }
-        let body = Body::json(&self.body(reference, &letters.ready));
-        let reply = self.api.post("/v3/mail/send", &[], body).await;
-        letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
+        let call = |ready: &[Letter<'_>]| Call {
+            path: "/v3/mail/send".into(),
+            headers: Vec::new(),
+            body: Body::json(&self.body(reference, ready)),
+        };
+        Letters::post(messages, &self.api, call, judge).await
     }
 
     fn certainty(&self) -> Certainty {

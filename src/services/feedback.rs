@@ -353,11 +353,6 @@ fn whole_millis(time: DateTime<Utc>) -> DateTime<Utc> {
 
 /// What is remembered of a name that a provider gave: short, whatever it gave, and telling nobody anything.
 fn key(provider: Provider, what: &str, name: &str) -> String {
-    let digest = Sha256::digest(name.as_bytes());
-    let digits = digest[..20].iter().map(|byte| format!("{byte:02x}"));
-    format!(
-        "{what}:{}:{}",
-        provider.as_str(),
-        digits.collect::<String>()
-    )
+    let digits = hex::encode(&Sha256::digest(name.as_bytes())[..20]);
+    format!("{what}:{}:{digits}", provider.as_str())
 }

@@ -266,13 +266,7 @@ fn parse(kind: &Kind, line: &[u8], number: u64) -> std::result::Result<Record, S
             let mut event: EventInput = from(line)?;
             // The same line brought in twice is the same event.
             event.key.get_or_insert_with(|| {
-                let hash = Sha256::digest(line.trim_ascii());
-                format!(
-                    "import:{}",
-                    hash.iter()
-                        .map(|byte| format!("{byte:02x}"))
-                        .collect::<String>()
-                )
+                format!("import:{}", hex::encode(Sha256::digest(line.trim_ascii())))
             });
             let request = event.into_request().map_err(|error| error.to_string())?;
             request.check().map_err(|error| error.to_string())?;

@@ -76,14 +76,14 @@ pub(super) fn read(
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).map_err(Refused::unreadable)?;
     mac.update(signature.timestamp.as_bytes());
     mac.update(signature.token.as_bytes());
-    let given = hex(&signature.signature).ok_or_else(wrong_signature)?;
+    let given = hex::decode(&signature.signature).map_err(|_| wrong_signature())?;
     mac.verify_slice(&given).map_err(|_| wrong_signature())?;
     let signed = fresh(&signature.timestamp, now, OLDEST)?;
 
     let with = Sha256::digest(serde_json::to_vec(&body.event).map_err(Refused::unreadable)?);
     let once = Once {
         token: signature.token.clone(),
-        with: with.iter().map(|byte| format!("{byte:02x}")).collect(),
+        with: hex::encode(with),
         until: signed + OLDEST,
     };
     let event: Event = serde_json::from_value(body.event).map_err(Refused::unreadable)?;
@@ -134,16 +134,4 @@ fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
             _ => detail([code.as_deref(), enhanced, reason]),
         },
     })
-}
-
-/// The bytes that hexadecimal digits stand for.
-fn hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: u8| (c as char).to_digit(16).map(|digit| digit as u8);
-    let pairs = text.as_bytes().chunks(2);
-    pairs
-        .map(|pair| match pair {
-            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-            _ => None,
-        })
-        .collect()
 }

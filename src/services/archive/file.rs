@@ -95,7 +95,7 @@ async fn write_lines(days: &dyn Days, day: Day, partial: &Path) -> Result<Summar
     let summary = Summary {
         day,
         stacks,
-        sha256: hex(hash),
+        sha256: hex::encode(hash.finalize()),
     };
     serde_json::to_writer(
         &mut out,
@@ -132,7 +132,7 @@ pub fn verify(file: &Path) -> Result<Summary> {
             "is no export of tidings, or its end is missing".into(),
         ));
     };
-    if tidings.stacks != stacks || tidings.sha256 != hex(hash) {
+    if tidings.stacks != stacks || tidings.sha256 != hex::encode(hash.finalize()) {
         return Err(damaged(
             "is damaged: its documents do not match the checksum in its last line".into(),
         ));
@@ -165,11 +165,4 @@ fn lines(file: &Path) -> Result<impl Iterator<Item = std::io::Result<String>> + 
     let failed = |cause| Error::file(format!("opening {}", file.display()), cause);
     let decoder = zstd::Decoder::new(File::open(file).map_err(failed)?).map_err(failed)?;
     Ok(BufReader::new(decoder).lines())
-}
-
-fn hex(hash: Sha256) -> String {
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }

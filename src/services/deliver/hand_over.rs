@@ -314,15 +314,11 @@ impl Deliver {
             hash.update([0]);
             hash.update(mail.row.attempts.to_be_bytes());
         }
-        self.call_prefix() + &digits(&hash.finalize()[..20])
+        self.call_prefix() + &hex::encode(&hash.finalize()[..20])
     }
 
     /// How the references of all calls begin that are made at the account as it is configured now.
     pub fn call_prefix(&self) -> String {
-        digits(&Sha256::digest(self.mailer.account())[..4]) + "-"
+        hex::encode(&Sha256::digest(self.mailer.account())[..4]) + "-"
     }
-}
-
-fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
