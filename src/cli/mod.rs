@@ -31,6 +31,7 @@ mod progress;
 mod restore;
 mod screen;
 mod serve;
+mod simulate;
 mod status;
 mod stop;
 mod suppressions;
@@ -74,6 +75,7 @@ enum Command {
     Import(import::Args),
     Status(status::Args),
     Doctor(doctor::Args),
+    Simulate(simulate::Args),
     Suppressions(suppressions::Args),
     Config(config::Args),
 }
@@ -132,6 +134,10 @@ impl Cli {
         if let Command::Doctor(args) = &self.command {
             return args.run(&self.global, screen).await;
         }
+        if let Command::Simulate(args) = &self.command {
+            self.global.refuse_store("a simulation opens no store")?;
+            return args.run(screen);
+        }
         if let Command::Demo(args) = &self.command {
             self.global.refuse_store("a demo has a store of its own")?;
             return args.run(screen).await;
@@ -169,7 +175,7 @@ impl Command {
             Self::Import(args) => args.run(app, screen).await,
             Self::Status(args) => args.run(app, screen).await,
             Self::Suppressions(args) => args.run(app, screen).await,
-            Self::Demo(_) | Self::Config(_) | Self::Doctor(_) => {
+            Self::Demo(_) | Self::Config(_) | Self::Doctor(_) | Self::Simulate(_) => {
                 unreachable!("they open no store here, and were done before")
             }
         }

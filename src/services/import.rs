@@ -308,7 +308,7 @@ fn first_field(line: &[u8]) -> std::result::Result<&str, String> {
 }
 
 /// What JSON's reader says of one line: it calls every line the first.
-fn without_line(error: &serde_json::Error) -> String {
+pub(super) fn without_line(error: &serde_json::Error) -> String {
     let told = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     match told.strip_suffix(&place) {

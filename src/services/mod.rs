@@ -24,6 +24,7 @@ pub mod objects;
 pub mod people;
 pub mod progress;
 pub mod rehearsal;
+pub mod simulate;
 pub mod suppressions;
 pub mod worker;
 

@@ -13,6 +13,7 @@ mod events;
 mod help;
 mod imports;
 mod serving;
+mod simulate;
 mod suppressions;
 mod trouble;
 
