@@ -99,7 +99,15 @@ impl Args {
                 None => screen.warning("nothing was paused")?,
             }
         }
-        if !self.dry_run {
+        if self.dry_run {
+            let pending = app.store.backlog().await?.pending;
+            if pending > 0 {
+                let fanouts = words::count(pending, "fan-out", "fan-outs");
+                screen.warning(format!(
+                    "{fanouts} not carried out yet, so some events are missing here; `tidings worker --once` carries them to people"
+                ))?;
+            }
+        } else {
             let bar = screen.bar("people reached").until(stop.clone());
             app.fanouts().drain(&bar).await?;
         }

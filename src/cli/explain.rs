@@ -151,7 +151,7 @@ impl Args {
             screen.json(&Answer::from(&explained))?;
             return Ok(Exit::Done);
         }
-        person(&explained, screen)?;
+        person(&explained, app.clock.now(), screen)?;
         if explained.events.is_empty() {
             screen.line("")?;
             screen.line(self.nothing(app.config.window_back + 1))?;
@@ -184,7 +184,7 @@ impl Args {
     }
 }
 
-fn person(explained: &Explanation, screen: &mut Screen) -> anyhow::Result<()> {
+fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
     let mut head = screen.ink(Ink::Strong, &explained.user);
     if let Some(user) = &explained.record {
         let address = user.email.as_ref().map(ToString::to_string);
@@ -195,7 +195,10 @@ fn person(explained: &Explanation, screen: &mut Screen) -> anyhow::Result<()> {
     }
     screen.line(head)?;
     if let Some(schedule) = &explained.schedule {
-        screen.line(format!("  digest  {}", when(schedule, explained.next_due)))?;
+        screen.line(format!(
+            "  digest  {}",
+            when(schedule, explained.next_due, now)
+        ))?;
     }
     let record = explained.record.as_ref();
     if let Some(when) = record.and_then(|user| user.unsubscribed) {
@@ -227,16 +230,21 @@ fn since(suppression: &Suppression) -> String {
 }
 
 /// `weekly, Mondays at 09:00 Europe/Lisbon; next 2014-04-28 08:00 UTC`.
-fn when(schedule: &Schedule, next: Option<DateTime<Utc>>) -> String {
+fn when(schedule: &Schedule, next: Option<DateTime<Utc>>, now: DateTime<Utc>) -> String {
     let (hour, tz) = (schedule.hour, schedule.tz.name());
     let day = match schedule.cadence {
         Cadence::Never => return "never".into(),
         Cadence::Daily => "daily".to_owned(),
         Cadence::Weekly => format!("weekly, {}s", weekday(schedule.weekday)),
     };
-    let next = next.map_or(String::new(), |next| {
-        format!("; next {} UTC", words::minute(next))
-    });
+    let next = match next {
+        Some(due) if due <= now => {
+            let since = words::minute(due);
+            format!("; due since {since} UTC, and mailed by the next run")
+        }
+        Some(next) => format!("; next {} UTC", words::minute(next)),
+        None => String::new(),
+    };
     format!("{day} at {hour:02}:00 {tz}{next}")
 }
 

@@ -103,11 +103,11 @@ impl FromStr for Cursor {
 }
 
 fn mask(text: &str) -> String {
-    let (local, domain) = text.rsplit_once('@').unwrap_or((text, ""));
-    format!(
-        "{}…@{domain}",
-        local.chars().next().map_or(String::new(), String::from)
-    )
+    let first = |text: &str| text.chars().next().map_or(String::new(), String::from);
+    match text.rsplit_once('@') {
+        Some((local, domain)) => format!("{}…@{domain}", first(local)),
+        None => format!("{}…", first(text)),
+    }
 }
 
 impl fmt::Display for Address {

@@ -9,8 +9,8 @@ use super::catalogue::Catalogue;
 use super::suppressions::Suppressed;
 use crate::clock::Clock;
 use crate::domain::{
-    Cadence, Day, Delivery, ObjectId, Policies, Position, Schedule, Suppression, User, UserId,
-    Window,
+    Cadence, Day, Delivery, DeliveryId, Due, ObjectId, Policies, Position, Schedule, Suppression,
+    User, UserId, Window,
 };
 use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
 
@@ -171,9 +171,10 @@ impl Explain {
                 .map(|why| format!("they are {}", why.as_str())),
         };
         let schedule = record.as_ref().map(|user| user.schedule(&self.schedule));
-        let next_due = schedule
-            .and_then(|schedule| schedule.next_due(now))
-            .map(|due| due.at);
+        let next_due = match schedule {
+            None => None,
+            Some(schedule) => self.next_due(user, &schedule, &events, now).await?,
+        };
         let suppression = record
             .as_ref()
             .and_then(|user| suppressed.of(user))
@@ -189,5 +190,26 @@ impl Explain {
             full_days,
             deliveries,
         })
+    }
+
+    /// When the next digest is due: in the past, where it is due already and the next run mails it.
+    async fn next_due(
+        &self,
+        user: &UserId,
+        schedule: &Schedule,
+        events: &[Fate],
+        now: DateTime<Utc>,
+    ) -> Result<Option<DateTime<Utc>>> {
+        let waits = |due: &Due| {
+            let mut events = events.iter();
+            events.any(|event| event.why == Why::NextDigest && event.at < due.at)
+        };
+        if let Some(due) = schedule.last_due(now).filter(waits) {
+            let id = DeliveryId::digest(user, schedule.cadence, due.period);
+            if self.deliveries.delivery(&id).await?.is_none() {
+                return Ok(Some(due.at));
+            }
+        }
+        Ok(schedule.next_due(now).map(|due| due.at))
     }
 }

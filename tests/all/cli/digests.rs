@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use super::{Desk, now};
+use crate::support::{Fresh, mongo};
 
 /// How many mails lie in the outbox.
 fn mails(desk: &Desk) -> usize {
@@ -103,6 +104,27 @@ fn a_report_belongs_to_a_rehearsal_and_into_a_folder_that_is_there() {
         "error: --report: the folder no does not exist\n  try: mkdir -p no\n"
     );
     assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_says_what_nobody_has_carried_to_people_yet() {
+    mongo::run(async |fresh: Fresh| {
+        let desk = Desk::new();
+        desk.write("tidings.toml", &format!("store = {:?}\n", fresh.url()));
+        desk.fill();
+        desk.run(&["notify", "Published", "a1", "--to", "ada"]);
+
+        let ran = desk.run(&["digest", "--now", "--dry-run"]);
+
+        assert_eq!(ran.code, 0);
+        assert!(
+            ran.err.starts_with("note: 1 fan-out not carried out yet"),
+            "{}",
+            ran.err
+        );
+        assert!(desk.run(&["digest", "--now"]).out.contains("1 sent"));
+    })
+    .await;
 }
 
 #[test]

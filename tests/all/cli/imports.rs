@@ -26,7 +26,7 @@ fn bad_lines_are_told_with_their_number_and_the_good_ones_kept() {
     );
     let lines: Vec<_> = ran.err.lines().collect();
     assert!(
-        lines[0].starts_with("line 2: e-mail address \"n…@\" has no @"),
+        lines[0].starts_with("line 2: e-mail address \"n…\" has no @"),
         "{}",
         ran.err
     );
