@@ -7,7 +7,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use super::Sqlite;
+use super::{Sqlite, deliveries};
 use crate::domain::{Day, Entry, Event, EventType, Id, ObjectId, User, UserId, Window};
 use crate::store::{Directory, Error, People, Pushes, Stacks};
 
@@ -221,5 +221,22 @@ async fn a_file_that_cannot_be_opened_is_named() {
     assert!(
         error.to_string().contains(&nowhere.display().to_string()),
         "{error}"
+    );
+}
+
+#[tokio::test]
+async fn looking_for_free_deliveries_costs_what_is_free_not_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let plan = |transaction: &rusqlite::Transaction<'_>| {
+        let sql = format!("EXPLAIN QUERY PLAN {}", deliveries::FREE);
+        Ok(transaction.query_row(&sql, (1, 2), |row| row.get::<_, String>(3))?)
+    };
+
+    let plan = store.connections.read("planning", plan).await.unwrap();
+
+    assert!(
+        plan.starts_with("SEARCH deliveries USING INDEX deliveries_free"),
+        "{plan}"
     );
 }
