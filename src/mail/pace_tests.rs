@@ -7,6 +7,9 @@ use tokio::time::advance;
 use super::super::http::tests::{kind, mail};
 use super::*;
 
+/// The call that it is asked about once too often.
+const TOO_MANY: &str = "once too often";
+
 /// Answers after so long, and remembers when it was called.
 struct Slow {
     takes: Duration,
@@ -39,8 +42,15 @@ impl Mailer for Slow {
         Certainty::Ask
     }
 
-    async fn ask(&self, _reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
-        vec![Answer::NotTaken; deliveries.len()]
+    async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
+        let answer = match reference {
+            TOO_MANY => Answer::Silent(Silence {
+                reason: "too many questions".into(),
+                after: Some(Duration::from_secs(3600)),
+            }),
+            _ => Answer::NotTaken,
+        };
+        vec![answer; deliveries.len()]
     }
 
     async fn check(&self) -> Checked {
@@ -169,4 +179,15 @@ async fn a_long_quiet_is_not_waited_out_but_told() {
         paced.ask("ref", &[mail("ada", "x").delivery]).await,
         [Answer::NotTaken]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_a_question_is_answered_with_holds_for_calls_too() {
+    let (slow, paced) = paced(Duration::ZERO, 1000, 1);
+
+    paced.ask(TOO_MANY, &[mail("ada", "x").delivery]).await;
+    advance(Duration::from_secs(600)).await;
+
+    assert_eq!(send(&paced).await, "later, in 3000 s");
+    assert!(slow.calls.lock().unwrap().is_empty());
 }

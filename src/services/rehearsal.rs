@@ -13,9 +13,9 @@ use super::deliver::{Deliver, Pause};
 use super::digest::{Digests, Found, Onlooker, Report, Request};
 use super::{Progress, Result};
 use crate::domain::{Cadence, EventType, Period};
-use crate::mail::{Content, Message, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
+use crate::mail::{Content, Message};
+use crate::render::CLIP_BYTES;
 use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading, preheader};
-use crate::render::{CLIP_BYTES, DigestMail, Links};
 use crate::store::{Feedbacks, Journal};
 
 mod compare;
@@ -192,21 +192,10 @@ impl<'a> Stage<'a> {
     fn try_on(&mut self, mail: &Found<'_>, drawn: u64) {
         let stand_in = self.deliver.links.stand_in(&mail.user.id);
         let period = mail.period.to_string();
-        let rendered = self.deliver.renderer.digest(&DigestMail {
-            user: mail.user,
-            digest: mail.digest,
-            cadence: mail.cadence,
-            period: &period,
-            at: self.at,
-            tz: mail.user.schedule(&self.deliver.schedule).tz,
-            links: match stand_in {
-                Some(_) => Links {
-                    unsubscribe: Some(UNSUBSCRIBE_PLACE.into()),
-                    preferences: Some(PREFERENCES_PLACE.into()),
-                },
-                None => Links::default(),
-            },
-        });
+        let of_period = (mail.cadence, period.as_str());
+        let rendered = self
+            .deliver
+            .rendered(mail.user, mail.digest, of_period, self.at);
         let (rendered, to) = match (rendered, mail.user.mailable()) {
             (Ok(rendered), Ok(to)) => (rendered, to),
             (Ok(_), Err(_)) => return,

@@ -13,7 +13,7 @@ use crate::domain::delivery::Settlement;
 use crate::domain::digest::{Digest, assemble, wanted};
 use crate::domain::{Cadence, Delivery, DeliveryState, PersonStacks, User, UserId, Window};
 use crate::mail::{Content, Message, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
-use crate::render::{DigestMail, Links};
+use crate::render::{self, DigestMail, Links, Rendered};
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
 use crate::services::links::Maker;
@@ -194,6 +194,29 @@ impl Deliver {
         }
     }
 
+    /// The mail of a digest, with the places of links where mails carry any: one content for all who are told the same.
+    pub fn rendered(
+        &self,
+        user: &User,
+        digest: &Digest,
+        (cadence, period): (Cadence, &str),
+        at: DateTime<Utc>,
+    ) -> std::result::Result<Rendered, render::Error> {
+        let place = |place: &str| self.links.public_url.is_some().then(|| place.to_owned());
+        self.renderer.digest(&DigestMail {
+            user,
+            digest,
+            cadence,
+            period,
+            at,
+            tz: user.schedule(&self.schedule).tz,
+            links: Links {
+                unsubscribe: place(UNSUBSCRIBE_PLACE),
+                preferences: place(PREFERENCES_PLACE),
+            },
+        })
+    }
+
     fn render(
         &self,
         row: &Delivery,
@@ -207,24 +230,8 @@ impl Deliver {
             .mailable()
             .map_err(|why| why.as_str().to_owned())?
             .clone();
-        let mail = DigestMail {
-            user,
-            digest,
-            cadence: row.cadence,
-            period: &row.period,
-            at,
-            tz: user.schedule(&self.schedule).tz,
-            links: match maker {
-                Some(_) => Links {
-                    unsubscribe: Some(UNSUBSCRIBE_PLACE.into()),
-                    preferences: Some(PREFERENCES_PLACE.into()),
-                },
-                None => Links::default(),
-            },
-        };
         let rendered = self
-            .renderer
-            .digest(&mail)
+            .rendered(user, digest, (row.cadence, &row.period), at)
             .map_err(|error| format!("the mail cannot be rendered: {error:#}"))?;
         Ok(Message {
             delivery: row.id.clone(),

@@ -149,3 +149,21 @@ async fn nobody_can_ask_sendgrid() {
     assert_eq!(said(&mailer.ask("ref-1", &ids).await), ["silent"]);
     assert!(provider.requests().is_empty());
 }
+
+#[tokio::test]
+async fn too_many_questions_are_answered_with_the_wait_that_is_asked_for() {
+    for dialect in [Dialect::Mailgun, Dialect::Postmark] {
+        let provider = Provider::start(dialect).await;
+        let wait = vec![("Retry-After", "7".to_owned())];
+        provider.then([Next::Answer(429, wait, "{}".into())]);
+
+        let answers = mailer(dialect, &provider.url, PATIENT)
+            .ask("ref-1", &[mails(1)[0].delivery.clone()])
+            .await;
+
+        let Answer::Silent(silence) = &answers[0] else {
+            panic!("{dialect:?}: {answers:?}")
+        };
+        assert_eq!(silence.after, Some(std::time::Duration::from_secs(7)));
+    }
+}

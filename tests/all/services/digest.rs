@@ -10,7 +10,9 @@ use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::digest::{Effect, Request, Timing};
 
-use crate::support::town::{Town, followers_of, monday, on_both_stores, request, saturday, to};
+use crate::support::town::{
+    Town, busy, followers_of, monday, on_both_stores, request, saturday, to,
+};
 use crate::support::{Fresh, kind, user};
 
 on_both_stores! {
@@ -156,10 +158,7 @@ async fn a_withdrawn_work_is_left_out(fresh: Fresh) {
 /// Leaves ada's delivery waiting in the ledger.
 async fn with_a_mail_that_waits(town: &Town) {
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::TryLater {
-        reason: "busy".into(),
-        after: None,
-    }]);
+    town.answer([busy()]);
     let report = town.digests_at(monday(0)).await;
     assert_eq!((report.mails.deferred, report.mails.sent), (1, 0));
     town.clock.advance(TimeDelta::minutes(10));

@@ -1,9 +1,15 @@
 //! Mails of which nobody saw what became: who can find out, what a person says of them, and that no event is lost with them.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
+use tidings::app::App;
 use tidings::domain::delivery::Verdict;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::mail::{Certainty, Outcome};
+use tidings::services::Silent;
+use tidings::services::digest::{Request, Timing};
 
 use super::sending::{run, state};
 use crate::support::Fresh;
@@ -14,6 +20,7 @@ on_both_stores! {
     an_unknown_mail_that_was_mailed_is_sent
     an_unknown_mail_that_is_refused_after_all_is_unknown_again
     who_never_had_a_call_is_neither_asked_about_it_nor_given_it_again
+    nothing_is_sent_while_whoever_was_asked_wants_no_calls
     who_is_left_out_of_a_repeated_call_may_have_been_in_it
     a_mail_that_was_found_out_tells_of_its_events
 }
@@ -107,6 +114,37 @@ async fn who_never_had_a_call_is_neither_asked_about_it_nor_given_it_again(fresh
         assert_eq!((report.mails.unknown, report.mails.sent), (1, 0));
         assert_eq!(town.calls().len(), 1, "{certainty:?}");
     }
+}
+
+async fn nothing_is_sent_while_whoever_was_asked_wants_no_calls(fresh: Fresh) {
+    let town = Town::with(&fresh, Certainty::Ask, "delivery.chunk = 1\n").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([lost()]);
+    let process = town.process();
+    run_briefly(&town, &process, monday(0)).await;
+    town.postbox.silent.store(1, Ordering::Relaxed);
+    *town.postbox.after.lock().unwrap() = Some(Duration::from_secs(3600));
+    town.happens(&["a2"], to(&["ben"])).await;
+    let asked = monday(0) + TimeDelta::minutes(3);
+
+    run_briefly(&town, &process, asked).await;
+    run_briefly(&town, &process, asked + TimeDelta::minutes(59)).await;
+    let meanwhile = town.calls().len();
+    run_briefly(&town, &process, asked + TimeDelta::minutes(61)).await;
+
+    assert_eq!(meanwhile, 1, "only ada's");
+    assert_eq!(town.told_to("ben"), ["a2"]);
+    assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
+}
+
+/// A run of this process at that time, which waits for nothing.
+async fn run_briefly(town: &Town, process: &App, at: DateTime<Utc>) {
+    town.clock.set(at);
+    let now = Request {
+        timing: Timing::Now,
+        ..Request::default()
+    };
+    process.digests().run(&now, &Silent).await.unwrap();
 }
 
 async fn who_is_left_out_of_a_repeated_call_may_have_been_in_it(fresh: Fresh) {

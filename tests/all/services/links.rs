@@ -3,11 +3,10 @@
 use chrono::TimeDelta;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
-use tidings::mail::Outcome;
 use tidings::render::MAX_BYTES;
 use tidings::services::links::Links;
 
-use crate::support::town::{Town, followers_of, monday, on_both_stores, to};
+use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
 use crate::support::{Fresh, user};
 
 on_both_stores! {
@@ -64,10 +63,7 @@ async fn a_mail_carries_its_persons_own_links(fresh: Fresh) {
 async fn a_mail_that_is_built_again_has_the_same_links(fresh: Fresh) {
     let town = Town::found(&fresh, true, PUBLIC).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::TryLater {
-        reason: "busy".into(),
-        after: None,
-    }]);
+    town.answer([busy()]);
     town.digests_at(monday(0)).await;
     let row = town.deliveries_of("ada").await.remove(0);
 
@@ -91,10 +87,7 @@ async fn a_mail_that_is_built_again_has_the_same_links(fresh: Fresh) {
 async fn who_unsubscribes_while_the_mail_waits_gets_none(fresh: Fresh) {
     let town = Town::found(&fresh, true, PUBLIC).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::TryLater {
-        reason: "busy".into(),
-        after: None,
-    }]);
+    town.answer([busy()]);
     town.digests_at(monday(0)).await;
     town.process()
         .people()

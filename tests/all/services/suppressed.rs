@@ -6,7 +6,7 @@ use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::archive::{Effect, Fate, Protection, Request};
 
-use crate::support::town::{Town, followers_of, monday, on_both_stores, to};
+use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
 use crate::support::{Fresh, noon};
 
 on_both_stores! {
@@ -27,10 +27,7 @@ async fn suppress(fresh: &Fresh, reason: Reason) {
 async fn an_address_that_is_suppressed_before_the_mail_leaves_gets_none(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
-    town.answer([Outcome::TryLater {
-        reason: "busy".into(),
-        after: None,
-    }]);
+    town.answer([busy()]);
     assert_eq!(town.digests_at(monday(0)).await.mails.deferred, 1);
     suppress(&fresh, Reason::Complaint).await;
     town.clock.advance(TimeDelta::minutes(10));

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
@@ -15,7 +16,7 @@ use tidings::config::Config;
 use tidings::domain::{
     Address, Audience, Delivery, DeliveryId, FollowKey, Object, ObjectId, User, UserId,
 };
-use tidings::mail::{Answer, Certainty, Checked, Mailer, Message, Outcome};
+use tidings::mail::{Answer, Certainty, Checked, Mailer, Message, Outcome, Silence};
 use tidings::services::Silent;
 use tidings::services::digest::Report;
 use tidings::services::notify::{Receipt, Request};
@@ -52,6 +53,8 @@ pub struct Postbox {
     taken: Mutex<HashMap<String, Vec<DeliveryId>>>,
     /// How often it says nothing when it is asked.
     pub silent: AtomicUsize,
+    /// How long it asks to be left alone then.
+    pub after: Mutex<Option<Duration>>,
     /// Whose account at the provider it is.
     pub account: Mutex<&'static str>,
     /// How many mails a call holds.
@@ -66,6 +69,14 @@ pub struct Call {
     pub at: DateTime<Utc>,
     pub reference: String,
     pub deliveries: Vec<DeliveryId>,
+}
+
+/// The provider takes nothing at the moment, and does not say for how long.
+pub fn busy() -> Outcome {
+    Outcome::TryLater {
+        reason: "busy".into(),
+        after: None,
+    }
 }
 
 /// An answer that is never seen, to a mail that was taken.
@@ -149,8 +160,11 @@ impl Mailer for Postbox {
             .silent
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         if silent.is_ok() {
-            let reason = "the search is down".to_owned();
-            return vec![Answer::Silent(reason.into()); deliveries.len()];
+            let silence = Silence {
+                reason: "the search is down".into(),
+                after: *self.after.lock().unwrap(),
+            };
+            return vec![Answer::Silent(silence); deliveries.len()];
         }
         let mails = self.mails.lock().unwrap();
         let answer = |delivery: &DeliveryId| {
@@ -231,6 +245,7 @@ impl Town {
                 calls: Mutex::default(),
                 taken: Mutex::default(),
                 silent: AtomicUsize::new(0),
+                after: Mutex::default(),
                 account: Mutex::new("postbox"),
                 per_call: AtomicUsize::new(1_000),
                 together: Mutex::default(),
