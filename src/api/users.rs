@@ -13,7 +13,7 @@ use super::problem::{Code, Problem};
 use super::taken;
 use super::uri::{NoQuery, segment};
 use crate::app::App;
-use crate::domain::{Cadence, EventType, Point, Route, User, UserId};
+use crate::domain::{Cadence, EventType, Point, Route, User, UserId, duration};
 use crate::services::people::{FollowInput, PreferencesInput, UserInput};
 
 #[derive(Serialize)]
@@ -42,6 +42,7 @@ struct DigestView {
 #[derive(Serialize)]
 struct TypeView {
     route: Route,
+    window: Option<String>,
 }
 
 impl From<User> for UserView {
@@ -65,8 +66,8 @@ impl From<User> for UserView {
             },
             types: types
                 .map(|(kind, chosen)| {
-                    let route = chosen.route;
-                    (kind, TypeView { route })
+                    let (route, window) = (chosen.route, chosen.window.map(duration::show));
+                    (kind, TypeView { route, window })
                 })
                 .collect(),
             suppressed: user.suppressed.is_some(),

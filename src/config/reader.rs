@@ -9,7 +9,7 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use super::{Problem, Problems, Warning};
-use crate::domain::{Address, Invalid};
+use crate::domain::{Address, Invalid, duration};
 
 /// Stands for a dot that belongs to a name, in paths whose parts dots separate.
 const DOT: &str = "\u{2}";
@@ -181,19 +181,10 @@ impl<'a> Reader<'a> {
     /// A duration in a range.
     pub fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
         let text = self.text(option);
-        match parse_duration(&text) {
-            Some(duration) if range.contains(&duration) => duration,
-            _ => {
-                let (from, to) = (show_duration(*range.start()), show_duration(*range.end()));
-                self.problem(
-                    option,
-                    format!(
-                        "{text:?} is not a duration such as 90s, 5m, 2h or 30d, from {from} to {to}"
-                    ),
-                );
-                *range.start()
-            }
-        }
+        duration::within(&text, &range).unwrap_or_else(|why| {
+            self.problem(option, format!("{text:?} {why}"));
+            *range.start()
+        })
     }
 
     /// An http(s) address, or none.
@@ -355,37 +346,4 @@ stand_ins! {
     chrono::Weekday => chrono::Weekday::Mon;
     chrono_tz::Tz => chrono_tz::Tz::UTC;
     Address => Address::new("nobody@localhost.localdomain").expect("this is an address");
-}
-
-/// `500ms`, `90s`, `5m`, `2h`, `30d`.
-pub fn parse_duration(text: &str) -> Option<TimeDelta> {
-    let split = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(split);
-    let number: i64 = number.parse().ok()?;
-    match unit {
-        "ms" => TimeDelta::try_milliseconds(number),
-        "s" => TimeDelta::try_seconds(number),
-        "m" => TimeDelta::try_minutes(number),
-        "h" => TimeDelta::try_hours(number),
-        "d" => TimeDelta::try_days(number),
-        _ => None,
-    }
-}
-
-/// A duration as it is written in the configuration.
-pub fn show_duration(duration: TimeDelta) -> String {
-    let ms = duration.num_milliseconds();
-    let units = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "m"),
-        (1_000, "s"),
-    ];
-    let unit = units
-        .into_iter()
-        .find(|(size, _)| ms % size == 0 && ms >= *size);
-    unit.map_or_else(
-        || format!("{ms}ms"),
-        |(size, name)| format!("{}{name}", ms / size),
-    )
 }

@@ -10,6 +10,7 @@ pub mod cadence;
 pub mod day;
 pub mod delivery;
 pub mod digest;
+pub mod duration;
 pub mod event;
 pub mod fanout;
 pub mod feed;

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc, Weekday};
+use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
 
 use super::address::Address;
 use super::audience::Point;
+use super::batch::BatchPolicy;
 use super::cadence::{Cadence, Schedule};
-use super::name::{EventType, UserId};
+use super::duration;
+use super::name::{EventType, Invalid, UserId};
 use super::policy::{Policies, Route};
 use super::suppression::Reason;
 
@@ -21,6 +23,28 @@ pub struct TypePreference {
     pub route: Route,
     /// When they chose it: nothing older is mailed by this route.
     pub since: DateTime<Utc>,
+    /// How long their batches gather, instead of the type's window: see [`window`]. With another route than `batch` it waits until they
+    /// choose that one.
+    pub window: Option<TimeDelta>,
+}
+
+impl TypePreference {
+    /// A route, with the type's own window.
+    pub fn new(route: Route, since: DateTime<Utc>) -> Self {
+        let window = None;
+        Self {
+            route,
+            since,
+            window,
+        }
+    }
+}
+
+/// A window of somebody's own, as it is written everywhere: from a second to 30 days, as in the configuration. Whoever wants no batches
+/// chooses another route, so it is never nothing.
+pub fn window(text: &str) -> Result<TimeDelta, Invalid> {
+    let range = TimeDelta::seconds(1)..=TimeDelta::days(30);
+    duration::within(text, &range).map_err(|why| Invalid::new("window", text, why))
 }
 
 /// When a person wants their digest; what they did not choose is the configuration's.
@@ -145,6 +169,12 @@ impl User {
         }
     }
 
+    /// How batches of this type gather and close for them: as is configured, with a window of their own if they chose one.
+    pub fn batch_policy(&self, kind: &EventType, policies: &Policies) -> BatchPolicy {
+        let window = self.types.get(kind).and_then(|chosen| chosen.window);
+        policies.of(kind).batch.for_window(window)
+    }
+
     /// Whether an event of this type and time goes into their digest.
     pub fn wants_in_digest(
         &self,
@@ -171,7 +201,8 @@ impl User {
     }
 
     /// What changes when this record takes the place of `before`: a route that differs starts now, one that does not keeps
-    /// its start, and a cadence that leaves `never` starts now. So does everything for whoever comes back.
+    /// its start, and a cadence that leaves `never` starts now. So does everything for whoever comes back. Another window moves no start: it
+    /// changes when a batch is mailed, not whether.
     pub fn replacing(
         mut self,
         before: Option<&Self>,
@@ -205,16 +236,10 @@ impl User {
         // A choice taken back is a change of route to the default: it has to be remembered with its moment.
         for (kind, earlier) in &before.types {
             let default_route = policies.of(kind).route;
-            self.types
-                .entry(kind.clone())
-                .or_insert_with(|| TypePreference {
-                    route: default_route,
-                    since: if earlier.route == default_route {
-                        earlier.since
-                    } else {
-                        now
-                    },
-                });
+            self.types.entry(kind.clone()).or_insert_with(|| {
+                let same = earlier.route == default_route;
+                TypePreference::new(default_route, if same { earlier.since } else { now })
+            });
         }
         if comes_back {
             for chosen in self.mailed_alone(policies, now) {
@@ -237,7 +262,7 @@ impl User {
     ) -> impl Iterator<Item = &mut TypePreference> {
         let defaults = policies.kinds().map(|kind| (kind, policies.of(kind).route));
         for (kind, route) in defaults.filter(|(_, route)| route.is_mailed_alone()) {
-            let default = TypePreference { route, since };
+            let default = TypePreference::new(route, since);
             self.types.entry(kind.clone()).or_insert(default);
         }
         let chosen = self.types.values_mut();

@@ -40,13 +40,8 @@ fn ada() -> User {
 
 fn with_route(route: Route) -> User {
     let mut user = ada();
-    user.types.insert(
-        kind(),
-        TypePreference {
-            route,
-            since: DateTime::UNIX_EPOCH,
-        },
-    );
+    user.types
+        .insert(kind(), TypePreference::new(route, DateTime::UNIX_EPOCH));
     user
 }
 
@@ -108,6 +103,56 @@ fn turning_a_type_off_and_on_again_mails_nothing_older() {
     assert!(user.wants_in_digest(&kind(), at(2), &policies()));
 }
 
+fn with_window(route: Route, text: &str) -> User {
+    let mut user = with_route(route);
+    user.types.get_mut(&kind()).unwrap().window = Some(window(text).unwrap());
+    user
+}
+
+#[test]
+fn another_window_is_no_other_route() {
+    let user = after(vec![
+        ada(),
+        with_route(Route::Batch),
+        with_window(Route::Batch, "1h"),
+        with_window(Route::Batch, "1d"),
+    ]);
+
+    let chosen = user.types[&kind()];
+    assert_eq!(chosen.since, at(1));
+    assert_eq!(chosen.window, Some(TimeDelta::days(1)));
+}
+
+#[test]
+fn a_window_waits_through_other_routes_and_goes_with_the_choice() {
+    let mut muted = with_window(Route::Batch, "1h");
+    muted.unsubscribe(&policies(), at(0));
+    let back = after(vec![ada(), with_window(Route::Batch, "1h"), ada()]);
+
+    assert_eq!(muted.types[&kind()].window, Some(TimeDelta::hours(1)));
+    assert_eq!(back.types[&kind()].window, None);
+}
+
+#[test]
+fn batches_gather_by_their_own_window_or_else_by_the_types() {
+    let five = BatchPolicy {
+        window: TimeDelta::minutes(5),
+        max_wait: Some(TimeDelta::minutes(15)),
+        ..BatchPolicy::IMMEDIATE
+    };
+    let policies = policies().with_batches(five);
+    let theirs = |user: &User| user.batch_policy(&kind(), &policies);
+
+    assert_eq!(theirs(&ada()), five);
+    assert_eq!(theirs(&with_route(Route::Batch)), five);
+    let hour = TimeDelta::hours(1);
+    let slow = theirs(&with_window(Route::Batch, "1h"));
+    assert_eq!((slow.window, slow.max_wait), (hour, Some(hour)));
+    let other = EventType::stored("Other");
+    let user = with_window(Route::Batch, "1h");
+    assert_eq!(user.batch_policy(&other, &policies), five);
+}
+
 #[test]
 fn taking_a_choice_back_is_a_change_too() {
     let user = after(vec![with_route(Route::Never), ada()]);
@@ -132,10 +177,7 @@ fn a_quiet_type_that_is_turned_on_starts_now() {
     let quiet = EventType::stored("Quiet");
     loud.types.insert(
         quiet.clone(),
-        TypePreference {
-            route: Route::Digest,
-            since: DateTime::UNIX_EPOCH,
-        },
+        TypePreference::new(Route::Digest, DateTime::UNIX_EPOCH),
     );
     let user = after(vec![ada(), loud]);
     assert!(!user.wants_in_digest(&quiet, at(0), &policies()));

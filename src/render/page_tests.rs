@@ -94,7 +94,7 @@ fn everything_that_can_be_chosen_stands_on_one_page() {
     let mut user = mara();
     let (route, since) = (Route::Never, at());
     let old = EventType::stored("old_type");
-    user.types.insert(old, TypePreference { route, since });
+    user.types.insert(old, TypePreference::new(route, since));
 
     insta::assert_snapshot!("page_preferences", told(&preferences(&user, true)));
 }
@@ -128,7 +128,7 @@ fn names_from_outside_stay_in_their_place() {
     let mut user = mara();
     let odd = EventType::stored("\"><script>alert(1)</script>");
     let (route, since) = (Route::Digest, at());
-    user.types.insert(odd, TypePreference { route, since });
+    user.types.insert(odd, TypePreference::new(route, since));
     let notice = Page::Notice {
         heading: "<b>",
         text: "<i>&\"",

@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 
 use super::Result;
 use crate::clock::Clock;
-use crate::domain::user::{DigestPreference, TypePreference};
+use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
     Address, Cadence, EventType, FollowKey, Invalid, Point, Policies, Route, Schedule, User, UserId,
 };
@@ -64,6 +64,10 @@ pub struct DigestInput {
 #[serde(deny_unknown_fields)]
 pub struct TypeInput {
     pub route: Route,
+    /// How long their batches gather, such as `1h`; `null` takes it back. Left out, it stays where a choice is changed, and is none where
+    /// choices are replaced.
+    #[serde(default, deserialize_with = "own_window")]
+    pub window: Change<TimeDelta>,
 }
 
 /// What a person changes of their choices: what is left out stays, `null` takes a choice back.
@@ -96,6 +100,27 @@ fn change<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> std::result::Result<Change<T>, D::Error> {
     Option::deserialize(deserializer).map(Some)
+}
+
+/// A window as text, or `null`.
+fn own_window<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Change<TimeDelta>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "expected a duration as text, such as \"1h\", or null"
+    )]
+    enum Window {
+        Own(String),
+        Types(()),
+    }
+    match Window::deserialize(deserializer)? {
+        Window::Own(text) => user::window(&text)
+            .map(|window| Some(Some(window)))
+            .map_err(serde::de::Error::custom),
+        Window::Types(()) => Ok(Some(None)),
+    }
 }
 
 /// An id that may be written as a number.
@@ -148,7 +173,10 @@ impl UserInput {
             None => before.map(|user| user.digest).unwrap_or_default(),
         };
         let types = match &self.types {
-            Some(types) => types.iter().map(chosen).collect(),
+            Some(types) => types
+                .iter()
+                .map(|(kind, input)| (kind.clone(), chosen(input, None)))
+                .collect(),
             None => before.map(|user| user.types.clone()).unwrap_or_default(),
         };
         let suppressed = before.and_then(|user| user.suppressed);
@@ -191,7 +219,10 @@ impl PreferencesInput {
         user.tz = self.tz.unwrap_or(user.tz);
         for (kind, input) in &self.types {
             match input {
-                Some(input) => user.types.extend([chosen((kind, input))]),
+                Some(input) => {
+                    let before = user.types.get(kind).copied();
+                    user.types.insert(kind.clone(), chosen(input, before));
+                }
                 None => {
                     user.types.remove(kind);
                 }
@@ -225,10 +256,14 @@ fn check_hour(hour: Option<u8>) -> std::result::Result<(), Invalid> {
     }
 }
 
-/// A route chosen for a type. A first record says how things are, not that they changed just now; [`User::replacing`] dates changes.
-fn chosen((kind, input): (&EventType, &TypeInput)) -> (EventType, TypePreference) {
-    let (route, since) = (input.route, DateTime::UNIX_EPOCH);
-    (kind.clone(), TypePreference { route, since })
+/// What is chosen for a type, over what was chosen before. A first record says how things are, not that they changed just now;
+/// [`User::replacing`] dates changes.
+fn chosen(input: &TypeInput, before: Option<TypePreference>) -> TypePreference {
+    let window = before.and_then(|before| before.window);
+    TypePreference {
+        window: input.window.unwrap_or(window),
+        ..TypePreference::new(input.route, DateTime::UNIX_EPOCH)
+    }
 }
 
 /// That somebody follows something.

@@ -82,8 +82,12 @@ fn change(form: &Form, known: impl Fn(&EventType) -> bool) -> Result<Preferences
                     );
                     return Err(Unreadable::bad(why).into());
                 };
-                let route = value.parse()?;
-                change.types.insert(kind, Some(TypeInput { route }));
+                let chosen = TypeInput {
+                    route: value.parse()?,
+                    // The page does not ask for it.
+                    window: None,
+                };
+                change.types.insert(kind, Some(chosen));
             }
         }
     }

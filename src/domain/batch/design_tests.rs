@@ -179,7 +179,7 @@ fn immediate_and_never_with_mute_and_unmute() {
     let mut mara = User::new(UserId::stored("mara"));
     let mut choose = |route, when| {
         let mut chosen = mara.clone();
-        let preference = crate::domain::user::TypePreference { route, since: when };
+        let preference = crate::domain::user::TypePreference::new(route, when);
         chosen.types.insert(kind.clone(), preference);
         let schedule = crate::domain::Schedule {
             cadence: crate::domain::Cadence::Weekly,

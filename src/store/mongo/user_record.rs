@@ -12,8 +12,8 @@ use chrono::{DateTime, Utc, Weekday};
 use sha2::{Digest, Sha256};
 
 use super::record::{Record, date, geo_json, put};
-use crate::domain::user::{DigestPreference, Revision, TypePreference};
-use crate::domain::{Address, Cadence, EventType, User, UserId};
+use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
+use crate::domain::{Address, Cadence, EventType, User, UserId, duration};
 use crate::store::Result;
 
 pub(super) fn record_of(user: &User) -> Document {
@@ -43,7 +43,10 @@ pub(super) fn record_of(user: &User) -> Document {
     put(&mut digest, "since", user.digest.since.map(date));
     record.insert("digest", digest);
     let types = user.types.iter().map(|(kind, chosen)| {
-        doc! {"t": kind.as_str(), "route": chosen.route.as_str(), "since": date(chosen.since)}
+        let mut choice =
+            doc! {"t": kind.as_str(), "route": chosen.route.as_str(), "since": date(chosen.since)};
+        put(&mut choice, "window", chosen.window.map(duration::show));
+        choice
     });
     record.insert("types", types.map(Bson::from).collect::<Vec<_>>());
     put(&mut record, "suppressed", user.suppressed.map(date));
@@ -128,6 +131,10 @@ fn types_of(user: &Record<'_>) -> Result<BTreeMap<EventType, TypePreference>> {
         let preference = TypePreference {
             route: chosen.needs("route", chosen.parsed("route")?)?,
             since: chosen.time("since")?.unwrap_or(DateTime::UNIX_EPOCH),
+            window: match chosen.text("window")? {
+                None => None,
+                Some(text) => Some(window(text).map_err(|why| chosen.corrupt("window", why))?),
+            },
         };
         types.insert(kind, preference);
     }
@@ -145,13 +152,18 @@ fn suppressed_of(user: &Record<'_>) -> Result<Option<DateTime<Utc>>> {
 
 #[cfg(test)]
 mod tests {
+    use chrono::TimeDelta;
+
     use super::*;
     use crate::domain::{Point, Route};
     use crate::store::Error;
 
     fn whole() -> User {
         let time = DateTime::from_timestamp_millis(1_398_124_800_123).unwrap();
-        let preference = |route| TypePreference { route, since: time };
+        let preference = |route| TypePreference {
+            window: (route == Route::Batch).then(|| TimeDelta::minutes(90)),
+            ..TypePreference::new(route, time)
+        };
         User {
             email: Some(Address::new("ada@example.org").unwrap()),
             name: Some("Ada".into()),
@@ -195,6 +207,8 @@ mod tests {
             doc! {"_id": "a", "digest": "never"},
             doc! {"_id": "a", "types": [{"t": "T", "route": "maybe"}]},
             doc! {"_id": "a", "types": ["T"]},
+            doc! {"_id": "a", "types": {"T": {"route": "batch", "window": "soon"}}},
+            doc! {"_id": "a", "types": {"T": {"route": "batch", "window": 3600}}},
             doc! {"_id": "a", "confirmed": "yes"},
         ];
         for record in broken {
@@ -214,6 +228,10 @@ mod tests {
         assert_eq!(user.loc, Some(Point::new(1.0, 2.5).unwrap()));
         assert_eq!(user.digest.weekday, Some(Weekday::Mon));
         let by_name = user_of(&doc! {"_id": "a", "types": {"T": {"route": "never"}}}).unwrap();
-        assert_eq!(by_name.types[&EventType::stored("T")].route, Route::Never);
+        let chosen = by_name.types[&EventType::stored("T")];
+        assert_eq!((chosen.route, chosen.window), (Route::Never, None));
+        let slow = doc! {"_id": "a", "types": {"T": {"route": "batch", "window": "60m"}}};
+        let slow = user_of(&slow).unwrap().types[&EventType::stored("T")];
+        assert_eq!(slow.window, Some(TimeDelta::hours(1)));
     }
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use chrono::DateTime;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
+use serde::{Deserialize, Serialize};
 
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
 use super::{Sqlite, near};
-use crate::domain::user::{DigestPreference, Revision, TypePreference};
-use crate::domain::{Address, Cadence, EventType, FollowKey, Point, Route, User, UserId};
+use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
+use crate::domain::{Address, Cadence, EventType, FollowKey, Point, Route, User, UserId, duration};
 use crate::store::{Directory, Result};
 
 #[async_trait]
@@ -143,7 +144,14 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
     let types: BTreeMap<_, _> = user
         .types
         .iter()
-        .map(|(kind, chosen)| (kind.as_str(), (chosen.route, millis(chosen.since))))
+        .map(|(kind, chosen)| {
+            let (since, window) = (millis(chosen.since), chosen.window.map(duration::show));
+            let choice = match window {
+                Some(window) => Choice::Window(chosen.route, since, window),
+                None => Choice::Route(chosen.route, since),
+            };
+            (kind.as_str(), choice)
+        })
         .collect();
     transaction.prepare_cached(sql)?.execute(params![
         user.id.as_str(),
@@ -167,6 +175,14 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
     Ok(true)
 }
 
+/// What stands in `types` of one of them: `[route, since]`, and the window where they chose one.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Choice {
+    Window(Route, i64, String),
+    Route(Route, i64),
+}
+
 fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {
     let mut statement = transaction.prepare_cached("SELECT * FROM users WHERE id = ?1")?;
     let mut rows = statement.query([id.as_str()])?;
@@ -180,14 +196,22 @@ fn read(row: &Row<'_>) -> Answer<User> {
         .map(Address::new)
         .transpose()
         .or_else(|why| record.corrupt("email", why))?;
-    let types: BTreeMap<String, (Route, i64)> = record.json("types")?;
-    let preference =
-        |(kind, (route, since)): (String, (Route, i64))| match DateTime::from_timestamp_millis(
-            since,
-        ) {
-            Some(since) => Ok((EventType::stored(kind), TypePreference { route, since })),
-            None => record.corrupt("types", format!("{since} ms are no time")),
+    let types: BTreeMap<String, Choice> = record.json("types")?;
+    let preference = |(kind, choice)| {
+        let (route, since, own) = match choice {
+            Choice::Route(route, since) => (route, since, None),
+            Choice::Window(route, since, window) => (route, since, Some(window)),
         };
+        let Some(since) = DateTime::from_timestamp_millis(since) else {
+            return record.corrupt("types", format!("{since} ms are no time"));
+        };
+        let own = own.as_deref().map(window).transpose();
+        let chosen = TypePreference {
+            window: own.or_else(|why| record.corrupt("types", why))?,
+            ..TypePreference::new(route, since)
+        };
+        Ok((EventType::stored(kind), chosen))
+    };
     Ok(User {
         id: UserId::stored(record.text("id")?),
         email,

@@ -35,7 +35,7 @@ CREATE TABLE users (
     weekday      TEXT,
     hour         INTEGER,
     digest_since INTEGER,
-    types        TEXT NOT NULL,     -- {type: [route, since]}
+    types        TEXT NOT NULL,     -- {type: [route, since] or [route, since, window]}
     suppressed   INTEGER,
     unsubscribed INTEGER,
     rev          INTEGER NOT NULL   -- how often the record was put

@@ -140,6 +140,10 @@ async fn what_is_there_and_cannot_be_read_is_said_and_not_guessed() {
             "types of user ada in the store cannot be read",
         ),
         (
+            "UPDATE users SET types = '{\"T\": [\"batch\", 0, \"soon\"]}'",
+            "types of user ada in the store cannot be read: window \"soon\" is not",
+        ),
+        (
             "UPDATE users SET email = 'secret'",
             "email of user ada in the store cannot be read",
         ),

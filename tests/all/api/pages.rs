@@ -10,7 +10,7 @@ use tidings::services::links::Links;
 
 use super::Api;
 use crate::support::town::{Town, on_both_stores, saturday};
-use crate::support::{FailingStore, Fault, Fresh, Then, user};
+use crate::support::{FailingStore, Fault, Fresh, Then, kind, user};
 
 on_both_stores! {
     one_click_unsubscribes_at_once_and_again_changes_nothing
@@ -376,6 +376,8 @@ async fn a_store_that_is_down_is_an_apology_to_be_tried_again(fresh: Fresh) {
 async fn preferences_are_saved_and_shown_as_they_hold(fresh: Fresh) {
     let api = api(&fresh).await;
     let path = format!("{}/preferences", path(&api, "ada", saturday()).await);
+    let slow = serde_json::json!({"types": {"Alert": {"route": "batch", "window": "1h"}}});
+    api.put("/v1/users/ada/preferences", slow).await;
     let before = api.browse(&path).await.html;
     assert!(before.contains("value=\"weekly\" checked"), "{before}");
     assert!(before.contains("New works") && before.contains("name=\"type.Alert\""));
@@ -399,12 +401,11 @@ async fn preferences_are_saved_and_shown_as_they_hold(fresh: Fresh) {
         (Some(Cadence::Daily), Some(18))
     );
     assert_eq!(ada.tz, Some(chrono_tz::America::Sao_Paulo));
-    let routes: Vec<_> = ada
-        .types
-        .iter()
-        .map(|(kind, chosen)| (kind.as_str(), chosen.route.as_str()))
-        .collect();
-    assert_eq!(routes, [("Alert", "digest"), ("ArtworkPublished", "never")]);
+    let chosen = |name| ada.types[&kind(name)];
+    assert_eq!(chosen("Alert").route.as_str(), "digest");
+    assert_eq!(chosen("ArtworkPublished").route.as_str(), "never");
+    let kept = chosen("Alert").window;
+    assert_eq!(kept, Some(TimeDelta::hours(1)), "the form has no windows");
     api.stop().await;
 }
 

@@ -15,6 +15,7 @@ on_both_stores! {
     only_a_record_that_says_so_lifts_a_suppression
     a_changed_preference_keeps_the_rest
     turning_a_type_on_again_begins_now
+    a_window_of_their_own_stays_until_it_is_taken_back
     a_deleted_person_is_gone_with_what_they_follow
     names_of_any_characters_have_records_follows_and_feeds
     many_are_put_at_once
@@ -25,6 +26,7 @@ on_sqlite! {
     the_id_in_a_body_is_that_of_the_path
     one_bad_record_in_a_list_and_nothing_is_put
     a_preference_that_cannot_be_changes_nothing
+    a_window_that_cannot_be_is_refused_with_what_to_write
 }
 
 async fn stored(api: &Api, id: &str) -> User {
@@ -51,7 +53,7 @@ async fn a_record_is_shown_with_its_address_masked(fresh: Fresh) {
         json!({
             "id": "eve", "email": "e…@example.org", "name": "Eve", "confirmed": true, "tz": "Europe/Paris", "locale": "fr",
             "loc": [2.35, 48.85], "digest": {"cadence": "daily", "weekday": null, "hour": 7},
-            "types": {"Loan": {"route": "never"}}, "suppressed": false, "unsubscribed": false,
+            "types": {"Loan": {"route": "never", "window": null}}, "suppressed": false, "unsubscribed": false,
         })
     );
     assert_eq!(api.get("/v1/users/nobody").await.code(), "unknown_user");
@@ -120,14 +122,17 @@ async fn a_changed_preference_keeps_the_rest(fresh: Fresh) {
     assert_eq!(changed.body["tz"], "Europe/Paris");
     assert_eq!(
         changed.body["types"],
-        json!({"Loan": {"route": "never"}, "Show": {"route": "never"}})
+        json!({"Loan": {"route": "never", "window": null}, "Show": {"route": "never", "window": null}})
     );
     let digest = json!({"cadence": "weekly", "weekday": "fri", "hour": null});
     assert_eq!(
         (&taken_back.body["digest"], &taken_back.body["tz"]),
         (&digest, &Value::Null)
     );
-    assert_eq!(taken_back.body["types"]["Show"], json!({"route": "digest"}));
+    assert_eq!(
+        taken_back.body["types"]["Show"],
+        json!({"route": "digest", "window": null})
+    );
     let record = stored(&api, "eve").await;
     assert_eq!(
         (record.email.is_some(), record.confirmed, record.name),
@@ -152,6 +157,45 @@ async fn turning_a_type_on_again_begins_now(fresh: Fresh) {
 
     let record = stored(&api, "ada").await;
     assert_eq!(record.types[&kind("ArtworkPublished")].since, now);
+    api.stop().await;
+}
+
+async fn a_window_of_their_own_stays_until_it_is_taken_back(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let path = "/v1/users/ada/preferences";
+    let choose = async |chosen: Value| {
+        let change = json!({"types": {"Reply": chosen}});
+        api.put(path, change).await.body["types"]["Reply"].clone()
+    };
+    api.put(
+        "/v1/users/ada",
+        json!({"confirmed": true, "types": {"Reply": {"route": "batch", "window": "60m"}}}),
+    )
+    .await;
+    let since = async || stored(&api, "ada").await.types[&kind("Reply")].since;
+    let began = since().await;
+    api.town.clock.advance(TimeDelta::hours(1));
+
+    let slower = choose(json!({"route": "batch", "window": "1d"})).await;
+    let same = choose(json!({"route": "batch"})).await;
+    assert_eq!(since().await, began, "another window is no other route");
+    let muted = choose(json!({"route": "never"})).await;
+    let back = choose(json!({"route": "batch"})).await;
+    api.put("/v1/users/ada", json!({"confirmed": true})).await;
+    let kept = stored(&api, "ada").await.types[&kind("Reply")].window;
+    let taken_back = choose(json!({"route": "batch", "window": null})).await;
+
+    assert_eq!(slower, json!({"route": "batch", "window": "1d"}));
+    assert_eq!((&same, &back), (&slower, &slower));
+    assert_eq!(muted, json!({"route": "never", "window": "1d"}));
+    assert_eq!(kept, Some(TimeDelta::days(1)));
+    assert_eq!(taken_back, json!({"route": "batch", "window": null}));
+    choose(json!({"route": "batch", "window": "1h"})).await;
+    assert_eq!(choose(Value::Null).await["window"], Value::Null);
+    let replaced = json!({"confirmed": true, "types": {"Reply": {"route": "batch"}}});
+    choose(json!({"route": "batch", "window": "1h"})).await;
+    api.put("/v1/users/ada", replaced).await;
+    assert_eq!(stored(&api, "ada").await.types[&kind("Reply")].window, None);
     api.stop().await;
 }
 
@@ -324,6 +368,51 @@ async fn a_preference_that_cannot_be_changes_nothing(fresh: Fresh) {
         assert_eq!(
             (refused.status, refused.code()),
             (400, "invalid_body"),
+            "{bad}"
+        );
+    }
+
+    assert_eq!(stored(&api, "ada").await, before);
+    api.stop().await;
+}
+
+async fn a_window_that_cannot_be_is_refused_with_what_to_write(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let before = stored(&api, "ada").await;
+
+    for bad in [
+        "", "0", "0s", "999ms", "1", "1.5h", "-1h", "1h30m", "31d", "false", "soon",
+    ] {
+        let types = json!({"types": {"Reply": {"route": "batch", "window": bad}}});
+        for path in ["/v1/users/ada/preferences", "/v1/users/ada"] {
+            let refused = api.put(path, types.clone()).await;
+            assert_eq!(
+                (refused.status, refused.code()),
+                (400, "invalid_body"),
+                "{bad}"
+            );
+            let told = format!(
+                "window {bad:?} is not a duration such as 90s, 5m, 2h or 30d, from 1s to 30d"
+            );
+            assert_eq!(refused.body["detail"], told);
+            let place = refused.body["location"].as_str().unwrap();
+            assert!(place.starts_with("types.Reply.window"), "{place}");
+        }
+    }
+    for bad in [
+        json!(0),
+        json!(3600),
+        json!(1.5),
+        json!(false),
+        json!({}),
+        json!(["1h"]),
+    ] {
+        let types = json!({"types": {"Reply": {"route": "batch", "window": bad}}});
+        let refused = api.put("/v1/users/ada/preferences", types).await;
+        let told = "expected a duration as text, such as \"1h\", or null";
+        assert_eq!(
+            (refused.status, &refused.body["detail"]),
+            (400, &json!(told)),
             "{bad}"
         );
     }

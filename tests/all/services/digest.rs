@@ -347,10 +347,7 @@ async fn an_event_older_than_its_route_is_never_mailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada"])).await;
     let since = saturday() + TimeDelta::hours(1);
-    let chosen = TypePreference {
-        route: Route::Digest,
-        since,
-    };
+    let chosen = TypePreference::new(Route::Digest, since);
     town.change("ada", |ada| {
         ada.types.insert(kind("ArtworkPublished"), chosen);
     })

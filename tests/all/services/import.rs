@@ -7,7 +7,7 @@ use tidings::services::Silent;
 use tidings::services::import::{BadLine, Kind, Mapping, Report};
 
 use crate::support::town::{Town, on_both_stores};
-use crate::support::{Fresh, key, user};
+use crate::support::{Fresh, key, kind, user};
 
 on_both_stores! {
     people_come_in_and_bad_lines_are_told_by_number
@@ -37,7 +37,7 @@ async fn people_come_in_and_bad_lines_are_told_by_number(fresh: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     let path = file(
         folder.path(),
-        r#"{"id": "eve", "email": "eve@example.org", "confirmed": true, "tz": "Europe/Paris", "loc": [2.35, 48.86], "digest": {"cadence": "daily", "hour": 7}, "types": {"A.b$": {"route": "never"}}}
+        r#"{"id": "eve", "email": "eve@example.org", "confirmed": true, "tz": "Europe/Paris", "loc": [2.35, 48.86], "digest": {"cadence": "daily", "hour": 7}, "types": {"A.b$": {"route": "never"}, "Reply": {"route": "batch", "window": "1d"}}}
 {"id": "bad", "email": "nonsense"}
 
 {"id": "worse", "colour": "red"}
@@ -46,18 +46,19 @@ async fn people_come_in_and_bad_lines_are_told_by_number(fresh: Fresh) {
 {"id": "late", "digest": {"hour": 24}}
 {"id": 0, "name": "Zero"}
 not json
+{"id": "slow", "types": {"Reply": {"route": "batch", "window": "a while"}}}
 "#,
     );
 
     let report = import(&town, Kind::Users, &path).await;
 
-    assert_eq!((report.taken, report.bad), (2, 6));
+    assert_eq!((report.taken, report.bad), (2, 7));
     let told: Vec<_> = report
         .bad_lines
         .iter()
         .map(|BadLine { line, .. }| *line)
         .collect();
-    assert_eq!(told, [2, 4, 5, 6, 7, 9]);
+    assert_eq!(told, [2, 4, 5, 6, 7, 9, 10]);
     assert!(
         report.bad_lines[0].why.contains("has no @"),
         "{:?}",
@@ -75,8 +76,10 @@ not json
     let eve = found[0].as_ref().unwrap();
     assert_eq!(
         (eve.digest.hour, eve.types.len(), eve.confirmed),
-        (Some(7), 1, true)
+        (Some(7), 2, true)
     );
+    let day = chrono::TimeDelta::days(1);
+    assert_eq!(eve.types[&kind("Reply")].window, Some(day));
 }
 
 async fn compressed_files_are_read_as_they_are(fresh: Fresh) {

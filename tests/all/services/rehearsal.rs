@@ -139,10 +139,7 @@ async fn whoever_is_left_out_stands_in_one_line_with_the_reason(fresh: Fresh) {
         .await;
     town.change("gil", |gil| gil.digest.cadence = Some(Cadence::Never))
         .await;
-    let never = TypePreference {
-        route: Route::Never,
-        since: saturday(),
-    };
+    let never = TypePreference::new(Route::Never, saturday());
     town.change("hal", |hal| {
         hal.types.insert(kind("ArtworkPublished"), never);
     })

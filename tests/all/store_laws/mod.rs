@@ -114,6 +114,7 @@ laws! {
     people:
         a_record_comes_back_with_every_field
         every_cadence_weekday_and_route_comes_back
+        windows_of_their_own_come_back_beside_choices_without
         records_come_in_the_order_asked_and_the_unknown_are_none
         putting_a_record_again_replaces_it_whole
         many_records_are_put_and_read_at_once

@@ -35,10 +35,7 @@ fn full(id: &str) -> User {
             .map(|(name, route)| {
                 (
                     kind(name),
-                    TypePreference {
-                        route,
-                        since: noon() + TimeDelta::milliseconds(7),
-                    },
+                    TypePreference::new(route, noon() + TimeDelta::milliseconds(7)),
                 )
             })
             .collect(),
@@ -111,13 +108,7 @@ pub async fn every_cadence_weekday_and_route_comes_back(store: Fresh) {
                 weekday: Some(weekday),
                 ..DigestPreference::default()
             },
-            types: BTreeMap::from([(
-                kind("T"),
-                TypePreference {
-                    route,
-                    since: noon(),
-                },
-            )]),
+            types: BTreeMap::from([(kind("T"), TypePreference::new(route, noon()))]),
             ..User::new(user(&weekday.to_string()))
         })
         .collect();
@@ -127,6 +118,32 @@ pub async fn every_cadence_weekday_and_route_comes_back(store: Fresh) {
     let ids: Vec<_> = users.iter().map(|user| user.id.clone()).collect();
     let found = records(&store, &ids).await.into_iter();
     assert_eq!(found.flatten().collect::<Vec<_>>(), users);
+}
+
+pub async fn windows_of_their_own_come_back_beside_choices_without(store: Fresh) {
+    let windows = [
+        ("second", Some(TimeDelta::seconds(1))),
+        ("odd", Some(TimeDelta::milliseconds(90_001))),
+        ("hour", Some(TimeDelta::hours(1))),
+        ("month", Some(TimeDelta::days(30))),
+        ("none", None),
+    ];
+    let chosen = |route, window| TypePreference {
+        window,
+        ..TypePreference::new(route, noon())
+    };
+    let ada = User {
+        types: windows
+            .into_iter()
+            .zip(Route::ALL.into_iter().cycle())
+            .map(|((name, window), route)| (kind(name), chosen(route, window)))
+            .collect(),
+        ..User::new(user("ada"))
+    };
+
+    store.put_users(std::slice::from_ref(&ada)).await.unwrap();
+
+    assert_eq!(records(&store, &[user("ada")]).await, [Some(ada)]);
 }
 
 pub async fn records_come_in_the_order_asked_and_the_unknown_are_none(store: Fresh) {
@@ -294,7 +311,7 @@ pub async fn of_many_who_change_a_record_at_once_nobodys_change_is_lost(store: F
             loop {
                 let mut ada = record(&store, "ada").await;
                 let (route, since) = (Route::Never, noon());
-                let mine = (kind(&format!("T{n}")), TypePreference { route, since });
+                let mine = (kind(&format!("T{n}")), TypePreference::new(route, since));
                 ada.types.extend([mine]);
                 if store.put_users(&[ada]).await.unwrap() == [true] {
                     break;

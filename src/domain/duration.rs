@@ -1,0 +1,73 @@
+//! How durations are written: `500ms`, `90s`, `5m`, `2h`, `30d`, in the configuration, over HTTP and in records.
+//!
+//! The rule: one whole number and one unit, so that each is read as it was written, whoever wrote it.
+
+use std::ops::RangeInclusive;
+
+use chrono::TimeDelta;
+
+/// `500ms`, `90s`, `5m`, `2h`, `30d`.
+pub fn parse(text: &str) -> Option<TimeDelta> {
+    let split = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(split);
+    let number: i64 = number.parse().ok()?;
+    match unit {
+        "ms" => TimeDelta::try_milliseconds(number),
+        "s" => TimeDelta::try_seconds(number),
+        "m" => TimeDelta::try_minutes(number),
+        "h" => TimeDelta::try_hours(number),
+        "d" => TimeDelta::try_days(number),
+        _ => None,
+    }
+}
+
+/// The same in a range; or why it will not do.
+pub fn within(text: &str, range: &RangeInclusive<TimeDelta>) -> Result<TimeDelta, String> {
+    let duration = parse(text).filter(|duration| range.contains(duration));
+    duration.ok_or_else(|| {
+        let (from, to) = (show(*range.start()), show(*range.end()));
+        format!("is not a duration such as 90s, 5m, 2h or 30d, from {from} to {to}")
+    })
+}
+
+/// A duration as it is written, in whole milliseconds and the largest unit that holds it.
+pub fn show(duration: TimeDelta) -> String {
+    let ms = duration.num_milliseconds();
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ];
+    let unit = units
+        .into_iter()
+        .find(|(size, _)| ms % size == 0 && ms >= *size);
+    unit.map_or_else(
+        || format!("{ms}ms"),
+        |(size, name)| format!("{}{name}", ms / size),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_read_as_it_was_written() {
+        for text in ["0ms", "1500ms", "90s", "5m", "25h", "30d"] {
+            assert_eq!(parse(text).map(show).as_deref(), Some(text));
+        }
+        assert_eq!(parse("60m"), parse("1h"));
+        assert_eq!(parse("24h").map(show).as_deref(), Some("1d"));
+    }
+
+    #[test]
+    fn what_is_no_duration_is_none() {
+        let most = format!("{}d", i64::MAX);
+        for text in [
+            "", "5", "m", "1.5h", "-1h", "1 h", "1h30m", "1H", "٣h", &most,
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}
