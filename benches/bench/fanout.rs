@@ -21,6 +21,7 @@ fn request(audience: Audience, object: &str) -> Request {
         objects,
         audience,
         key: None,
+        batch_key: None,
         at: None,
     }
 }

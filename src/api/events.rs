@@ -30,6 +30,7 @@ struct Progress {
     #[serde(rename = "type")]
     kind: EventType,
     objects: Vec<ObjectId>,
+    batch_key: Option<String>,
     at: DateTime<Utc>,
     day: Day,
     state: FanoutState,
@@ -94,6 +95,7 @@ fn progress(fanout: Fanout) -> Progress {
         id: fanout.id,
         kind: fanout.kind,
         objects: fanout.objects,
+        batch_key: fanout.batch_key.map(|key| key.as_str().to_owned()),
         at: fanout.at,
         day: fanout.day,
         state: fanout.state,

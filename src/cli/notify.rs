@@ -10,8 +10,8 @@ use super::screen::{Ink, Screen};
 use super::{time, words};
 use crate::app::App;
 use crate::domain::{
-    Audience, Counts, Day, Event, EventType, FanoutState, FollowKey, Id, Invalid, ObjectId, Point,
-    Selector, UserId, Window,
+    Audience, ChosenKey, Counts, Day, Event, EventType, FanoutState, FollowKey, Id, Invalid,
+    ObjectId, Point, Selector, UserId, Window,
 };
 use crate::services::catalogue::Catalogue;
 use crate::services::notify::{Receipt, Request};
@@ -48,6 +48,9 @@ pub struct Args {
     /// Idempotency key: an event with a key that was accepted before is not accepted again
     #[arg(long)]
     key: Option<String>,
+    /// What its batches are of, instead of the type: only events with the same key share one
+    #[arg(long, value_name = "KEY")]
+    batch_key: Option<ChosenKey>,
     /// When it happened, which decides the day it goes to; now if left out
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at: Option<DateTime<Utc>>,
@@ -128,6 +131,7 @@ impl Args {
             objects: self.objects.clone(),
             audience: audience.except(self.except.clone()),
             key: self.key.clone(),
+            batch_key: self.batch_key.clone(),
             at: self.at,
         })
     }

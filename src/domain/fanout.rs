@@ -6,11 +6,13 @@
 use chrono::{DateTime, Utc};
 
 use super::audience::Audience;
+use super::batch::{BatchKey, ChosenKey};
 use super::day::Day;
 use super::delivery::Lease;
 use super::event::Event;
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
+use super::policy::Policies;
 
 /// Where a fan-out stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -63,6 +65,8 @@ pub struct Fanout {
     pub kind: EventType,
     pub objects: Vec<ObjectId>,
     pub audience: Audience,
+    /// What its writer wants its batches to be of, instead of what the configuration says: see [`Fanout::batch_key`].
+    pub batch_key: Option<ChosenKey>,
     /// The day whose collection it goes to, whenever that is done.
     pub day: Day,
     pub at: DateTime<Utc>,
@@ -112,12 +116,24 @@ impl Fanout {
             kind,
             objects: unique,
             audience,
+            batch_key: None,
             day: Day::of(at),
             at,
             state,
             progress: Progress::default(),
             lease: None,
         })
+    }
+
+    /// The same, whose batches are of this.
+    pub fn with_batch_key(self, batch_key: Option<ChosenKey>) -> Self {
+        Self { batch_key, ..self }
+    }
+
+    /// What its batches are of: as its writer said, else as its type is configured, else the type.
+    pub fn batch_key(&self, policies: &Policies) -> BatchKey {
+        let configured = policies.of(&self.kind).key.as_ref();
+        BatchKey::of(&self.kind, self.batch_key.as_ref(), configured)
     }
 
     /// What it puts on each person's stack.
@@ -131,6 +147,44 @@ impl Fanout {
 
     /// Whether this is the same request again: all that its writer chose is equal.
     pub fn same_request(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.objects == other.objects && self.audience == other.audience
+        self.kind == other.kind
+            && self.objects == other.objects
+            && self.audience == other.audience
+            && self.batch_key == other.batch_key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Policy;
+
+    fn fanout(batch_key: Option<&str>) -> Fanout {
+        let id = Id::at(DateTime::UNIX_EPOCH, [0; 8]);
+        let audience = Audience::users([UserId::stored("ada")]).unwrap();
+        let objects = vec![ObjectId::stored("a1")];
+        let new = Fanout::new(id, None, EventType::stored("Comment"), objects, audience).unwrap();
+        new.with_batch_key(batch_key.map(|key| key.parse().unwrap()))
+    }
+
+    #[test]
+    fn another_batch_key_is_another_request() {
+        assert!(fanout(Some("acme")).same_request(&fanout(Some("acme"))));
+        assert!(!fanout(Some("acme")).same_request(&fanout(Some("ACME"))));
+        assert!(!fanout(Some("acme")).same_request(&fanout(None)));
+    }
+
+    #[test]
+    fn its_batches_are_of_what_its_writer_said_else_of_what_is_configured_else_of_the_type() {
+        let policy = Policy {
+            key: "all".parse().ok(),
+            ..Policy::default()
+        };
+        let configured = Policies::new([(EventType::stored("Comment"), policy)]);
+        let key = |fanout: Fanout, policies| fanout.batch_key(policies).to_string();
+
+        assert_eq!(key(fanout(Some("acme")), &configured), "key:acme");
+        assert_eq!(key(fanout(None), &configured), "key:all");
+        assert_eq!(key(fanout(None), &Policies::default()), "type:Comment");
     }
 }

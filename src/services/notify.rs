@@ -10,7 +10,9 @@ use serde::Deserialize;
 
 use super::{Error, Result};
 use crate::clock::{Clock, Ids};
-use crate::domain::{Audience, EventType, Fanout, FollowKey, Id, Invalid, ObjectId, Point, UserId};
+use crate::domain::{
+    Audience, ChosenKey, EventType, Fanout, FollowKey, Id, Invalid, ObjectId, Point, UserId,
+};
 use crate::store::{Accepted, Journal};
 
 /// An event as its writer hands it in.
@@ -21,6 +23,8 @@ pub struct Request {
     pub audience: Audience,
     /// The same key is the same event, however often it is handed in.
     pub key: Option<String>,
+    /// What its batches are of, instead of the type or what is configured for it.
+    pub batch_key: Option<ChosenKey>,
     /// When it happened, for events brought in later; now if left out. It decides the day.
     pub at: Option<DateTime<Utc>>,
 }
@@ -67,15 +71,11 @@ impl Notify {
         let fanouts = requests
             .into_iter()
             .map(|r| {
-                Fanout::new(
-                    self.ids.next(r.at.unwrap_or(now)),
-                    r.key,
-                    r.kind,
-                    r.objects,
-                    r.audience,
-                )
+                let id = self.ids.next(r.at.unwrap_or(now));
+                let fanout = Fanout::new(id, r.key, r.kind, r.objects, r.audience)?;
+                Ok(fanout.with_batch_key(r.batch_key))
             })
-            .collect::<std::result::Result<Vec<_>, _>>()?;
+            .collect::<std::result::Result<Vec<_>, Invalid>>()?;
         let answers = self.journal.accept(&fanouts).await?;
         Ok(fanouts
             .iter()
@@ -128,7 +128,16 @@ pub struct EventInput {
     #[serde(default, alias = "actor", deserialize_with = "ids")]
     pub except: Vec<UserId>,
     pub key: Option<String>,
+    #[serde(default, deserialize_with = "chosen")]
+    pub batch_key: Option<ChosenKey>,
     pub at: Option<DateTime<Utc>>,
+}
+
+/// A key that is there: `null` is none.
+fn chosen<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<ChosenKey>, D::Error> {
+    ChosenKey::deserialize(deserializer).map(Some)
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -150,13 +159,13 @@ impl EventInput {
                 return Err(Invalid::new("audience of", &self.kind, why));
             }
         };
-        let (kind, objects, key, at) = (self.kind, self.objects, self.key, self.at);
         Ok(Request {
-            kind,
-            objects,
+            kind: self.kind,
+            objects: self.objects,
             audience: audience.except(self.except),
-            key,
-            at,
+            key: self.key,
+            batch_key: self.batch_key,
+            at: self.at,
         })
     }
 }

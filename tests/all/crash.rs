@@ -235,6 +235,7 @@ impl<'a> Stage<'a> {
             objects: vec![ObjectId::stored(&work)],
             audience: Audience::users(people.iter().map(|person| user(person))).unwrap(),
             key: None,
+            batch_key: None,
             at: Some(at),
         };
         self.app().notify().accept(vec![request]).await.unwrap();

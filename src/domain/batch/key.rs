@@ -54,10 +54,53 @@ impl FromStr for ChosenKey {
     }
 }
 
+/// Text and nothing else: a number, `false` or `null` in its place is more often a mistake of the sender than a key, and would put into one
+/// batch what was not meant to meet.
 impl<'de> serde::Deserialize<'de> for ChosenKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = CompactString::deserialize(deserializer)?;
-        Self::new(&text).map_err(serde::de::Error::custom)
+        deserializer.deserialize_any(Text)
+    }
+}
+
+struct Text;
+
+/// What is said of a value that could have been meant as a key.
+fn no_text<E: serde::de::Error>(value: impl fmt::Display) -> E {
+    E::custom(format!(
+        "batch key {value} is not text; if it is meant, write \"{value}\""
+    ))
+}
+
+impl serde::de::Visitor<'_> for Text {
+    type Value = ChosenKey;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a batch key as text")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ChosenKey, E> {
+        ChosenKey::new(text).map_err(E::custom)
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<ChosenKey, E> {
+        Err(no_text(value))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<ChosenKey, E> {
+        Err(no_text(value))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<ChosenKey, E> {
+        Err(no_text(value))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<ChosenKey, E> {
+        Err(no_text(value))
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<ChosenKey, E> {
+        let what = "batch key null is no key; leave it out for the type's own batch";
+        Err(E::custom(what))
     }
 }
 
@@ -153,6 +196,29 @@ mod tests {
         assert!(why("a\0b").contains("control character"));
         assert!("a".parse::<BatchKey>().is_err());
         assert!("key:".parse::<BatchKey>().is_err());
+    }
+
+    #[test]
+    fn a_key_is_written_as_text_and_what_looks_like_one_is_refused_with_what_to_write() {
+        let read = |json: &str| serde_json::from_str::<ChosenKey>(json);
+
+        for text in ["0", "false", "null", "a.b", "$ne", " "] {
+            let json = serde_json::to_string(text).unwrap();
+            assert_eq!(read(&json).unwrap().as_str(), text);
+        }
+        for value in ["0", "-1", "1.5", "true", "false"] {
+            let why = read(value).unwrap_err().to_string();
+            let told = format!("batch key {value} is not text; if it is meant, write \"{value}\"");
+            assert!(why.starts_with(&told), "{why}");
+        }
+        let why = read("null").unwrap_err().to_string();
+        assert!(
+            why.contains("leave it out for the type's own batch"),
+            "{why}"
+        );
+        for other in ["[]", "{}", "[\"a\"]", "\"\""] {
+            assert!(read(other).is_err(), "{other}");
+        }
     }
 
     #[test]

@@ -17,8 +17,8 @@ use super::bulk::Verb;
 use super::record::{Record, date, geo_json, oid, put};
 use super::{FANOUTS, Mongo};
 use crate::domain::{
-    Audience, Counts, Day, EventType, Fanout, FanoutState, FollowKey, Id, ObjectId, Progress,
-    Selector, UserId,
+    Audience, ChosenKey, Counts, Day, EventType, Fanout, FanoutState, FollowKey, Id, ObjectId,
+    Progress, Selector, UserId,
 };
 use crate::store::{Accepted, Backlog, Error, Journal, Result};
 
@@ -238,6 +238,11 @@ fn record_of(fanout: &Fanout) -> Document {
         "cursor",
         fanout.progress.cursor.as_ref().map(UserId::as_str),
     );
+    put(
+        &mut record,
+        "batch_key",
+        fanout.batch_key.as_ref().map(ChosenKey::as_str),
+    );
     if let Some(lease) = &fanout.lease {
         record.insert("lease", super::record::lease(Some(lease)));
     }
@@ -268,6 +273,7 @@ fn fanout_of(record: &Document) -> Result<Fanout> {
             to: selector_of(&fanout)?,
             except: fanout.texts("except", UserId::stored)?.unwrap_or_default(),
         },
+        batch_key: fanout.parsed("batch_key")?,
         day: fanout.needs("day", fanout.parsed("day")?)?,
         at: fanout.needs("at", fanout.time("at")?)?,
         state,
@@ -315,6 +321,9 @@ mod tests {
             let objects = vec![ObjectId::stored("1"), ObjectId::stored("0")];
             let id = Id::at(at, [1; 8]);
             let new = Fanout::new(id, None, EventType::stored("T"), objects, audience).unwrap();
+            assert_eq!(fanout_of(&record_of(&new)).unwrap(), new);
+            assert!(!record_of(&new).contains_key("batch_key"));
+            let new = new.with_batch_key("$a.b".parse().ok());
             assert_eq!(fanout_of(&record_of(&new)).unwrap(), new);
             let counts = Counts {
                 people: 3,

@@ -10,7 +10,8 @@ use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
 use crate::domain::{
-    Audience, Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId, Progress, UserId,
+    Audience, ChosenKey, Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId, Progress,
+    UserId,
 };
 use crate::store::{Accepted, Backlog, Journal, Result};
 
@@ -139,14 +140,15 @@ fn state_text(state: FanoutState) -> &'static str {
 }
 
 fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
-    let sql = "INSERT INTO fanouts (id, key, type, day, at, state, cursor, people, pushed, capped, owner, until)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (key) DO NOTHING";
+    let sql = "INSERT INTO fanouts (id, key, type, batch_key, day, at, state, cursor, people, pushed, capped, owner, until)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT (key) DO NOTHING";
     let id = fanout.id.to_string();
     let counts = fanout.progress.counts;
     let inserted = transaction.prepare_cached(sql)?.execute(params![
         id,
         fanout.key,
         fanout.kind.as_str(),
+        fanout.batch_key.as_ref().map(ChosenKey::as_str),
         fanout.day.to_string(),
         millis(fanout.at),
         state_text(fanout.state),
@@ -233,6 +235,7 @@ fn read(row: &Row<'_>) -> Answer<Fanout> {
         kind: EventType::stored(record.text("type")?),
         objects: objects.into_iter().map(ObjectId::stored).collect(),
         audience,
+        batch_key: record.maybe_parsed("batch_key")?,
         day: record.parsed("day")?,
         at: record.time("at")?,
         state,

@@ -14,7 +14,7 @@ use crate::store::Error;
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-const VERSION: i32 = 4;
+const VERSION: i32 = 5;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter of that, and costs three
 /// to five times as much from then on: here that is a day of 88 events, with the default of 4 KiB one of 11.
@@ -63,18 +63,19 @@ CREATE TABLE objects (
 ) WITHOUT ROWID;
 
 CREATE TABLE fanouts (
-    id     TEXT PRIMARY KEY NOT NULL,
-    key    TEXT NOT NULL UNIQUE,
-    type   TEXT NOT NULL,
-    day    TEXT NOT NULL,
-    at     INTEGER NOT NULL,
-    state  TEXT NOT NULL,
-    cursor TEXT,
-    people INTEGER NOT NULL,
-    pushed INTEGER NOT NULL,
-    capped INTEGER NOT NULL,
-    owner  TEXT,
-    until  INTEGER
+    id        TEXT PRIMARY KEY NOT NULL,
+    key       TEXT NOT NULL UNIQUE,
+    type      TEXT NOT NULL,
+    batch_key TEXT,                 -- where its writer chose one
+    day       TEXT NOT NULL,
+    at        INTEGER NOT NULL,
+    state     TEXT NOT NULL,
+    cursor    TEXT,
+    people    INTEGER NOT NULL,
+    pushed    INTEGER NOT NULL,
+    capped    INTEGER NOT NULL,
+    owner     TEXT,
+    until     INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX fanouts_pending ON fanouts (at, id, until, day) WHERE state = 'pending';
 CREATE INDEX fanouts_held ON fanouts (owner) WHERE owner IS NOT NULL;

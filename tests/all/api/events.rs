@@ -12,6 +12,7 @@ on_both_stores! {
     the_same_key_is_the_same_event
     a_key_used_for_another_event_is_a_conflict_and_changes_nothing
     a_list_is_accepted_in_order
+    a_batch_key_of_any_text_is_kept_as_it_is
 }
 
 on_sqlite! {
@@ -19,6 +20,7 @@ on_sqlite! {
     a_list_has_1_to_1000_events
     the_header_is_for_one_event
     an_event_that_nobody_posted_is_unknown
+    what_is_no_batch_key_is_refused_with_what_to_do
 }
 
 fn loan() -> Value {
@@ -51,7 +53,7 @@ async fn an_accepted_event_reaches_the_feeds_of_its_audience(fresh: Fresh) {
     assert_eq!(
         done.body,
         json!({
-            "id": receipt.body["id"], "type": "Loan", "objects": ["o1", "o2"], "at": "2014-04-19T10:00:00Z", "day": "20140419",
+            "id": receipt.body["id"], "type": "Loan", "objects": ["o1", "o2"], "batch_key": null, "at": "2014-04-19T10:00:00Z", "day": "20140419",
             "state": "done", "counts": {"people": 2, "pushed": 4, "capped": 0},
         })
     );
@@ -124,6 +126,105 @@ async fn a_list_is_accepted_in_order(fresh: Fresh) {
     let last: Id = receipts[999]["id"].as_str().unwrap().parse().unwrap();
     let last = api.town.store.fanout(last).await.unwrap().unwrap();
     assert_eq!(last.objects[0].as_str(), "999");
+    api.stop().await;
+}
+
+async fn a_batch_key_of_any_text_is_kept_as_it_is(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let with = |batch_key: &str, key: &str| {
+        let mut event = loan();
+        (event["batch_key"], event["key"]) = (json!(batch_key), json!(key));
+        event
+    };
+    let longest = "x".repeat(256);
+    let keys = [
+        "0",
+        "false",
+        "null",
+        "a.b",
+        "$ne",
+        " ",
+        "type:Loan",
+        &longest,
+    ];
+    let events: Vec<Value> = keys.iter().map(|key| with(key, key)).collect();
+
+    let many = api.post("/v1/events", json!(events)).await;
+    let one = api.post("/v1/events", with("acme", "k")).await;
+    let again = api.post("/v1/events", with("acme", "k")).await;
+    let other = api.post("/v1/events", with("ACME", "k")).await;
+    let mut without = loan();
+    without["key"] = json!("k");
+    let without = api.post("/v1/events", without).await;
+
+    let receipts = many.body["events"].as_array().unwrap().iter();
+    for (receipt, key) in receipts
+        .chain([&one.body])
+        .zip(keys.iter().chain(&["acme"]))
+    {
+        let path = format!("/v1/events/{}", receipt["id"].as_str().unwrap());
+        assert_eq!(api.get(&path).await.body["batch_key"], json!(key));
+    }
+    assert_eq!((again.status, &again.body["known"]), (202, &json!(true)));
+    for another in [other, without] {
+        assert_eq!(
+            (another.status, another.code()),
+            (409, "idempotency_key_reused")
+        );
+    }
+    assert_eq!(backlog(&api).await, 9);
+    api.stop().await;
+}
+
+async fn what_is_no_batch_key_is_refused_with_what_to_do(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let long = "x".repeat(257);
+
+    for (bad, told) in [
+        (
+            json!(0),
+            "batch key 0 is not text; if it is meant, write \"0\"",
+        ),
+        (
+            json!(-1.5),
+            "batch key -1.5 is not text; if it is meant, write \"-1.5\"",
+        ),
+        (
+            json!(false),
+            "batch key false is not text; if it is meant, write \"false\"",
+        ),
+        (
+            Value::Null,
+            "batch key null is no key; leave it out for the type's own batch",
+        ),
+        (
+            json!(""),
+            "batch key \"\" is empty; leave it out for the type's own batch",
+        ),
+        (json!(long), "is longer than 256 bytes"),
+        (json!("a\u{0}b"), "holds a control character"),
+        (json!({"$ne": ""}), "expected a batch key as text"),
+        (json!(["a"]), "expected a batch key as text"),
+    ] {
+        let mut event = loan();
+        event["batch_key"] = bad.clone();
+        let one = api.post("/v1/events", event.clone()).await;
+        let many = api.post("/v1/events", json!([loan(), event])).await;
+
+        for (refused, place) in [(one, "batch_key"), (many, "events[1].batch_key")] {
+            assert_eq!(
+                (refused.status, refused.code()),
+                (400, "invalid_body"),
+                "{bad}"
+            );
+            let detail = refused.body["detail"].as_str().unwrap();
+            assert!(detail.contains(told), "{detail}");
+            let location = refused.body["location"].as_str().unwrap();
+            assert!(location.starts_with(place), "{location}");
+        }
+    }
+
+    assert_eq!(backlog(&api).await, 0);
     api.stop().await;
 }
 

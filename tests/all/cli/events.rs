@@ -108,6 +108,30 @@ fn the_same_key_is_the_same_event_and_never_another() {
 }
 
 #[test]
+fn a_batch_key_is_part_of_the_event() {
+    let desk = Desk::with_people();
+    let notify = |batch_key: &str| {
+        let event = ["notify", "Published", "a1", "--to", "ada", "--key", "k"];
+        let mut arguments = event.to_vec();
+        arguments.extend(["--batch-key", batch_key]);
+        desk.run(&arguments)
+    };
+
+    assert_eq!(notify("").code, 2);
+    assert!(notify("a\tb").err.contains("holds a control character"));
+    assert!(notify("0").done().starts_with("accepted: reached 1 person"));
+    assert!(notify("0").done().starts_with("accepted before"));
+    let other = notify("false");
+
+    assert_eq!(other.code, 2);
+    assert!(
+        other.err.contains("was used for a different event"),
+        "{}",
+        other.err
+    );
+}
+
+#[test]
 fn what_nobody_will_see_is_noted() {
     let desk = Desk::with_people();
     desk.write("tidings.toml", "[types.Published]\nmodel = \"Artwork\"");

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use tidings::clock::Clock;
 use tidings::services::Silent;
 use tidings::services::import::{BadLine, Kind, Mapping, Report};
 
@@ -151,21 +152,32 @@ async fn events_brought_in_twice_are_accepted_once(fresh: Fresh) {
     let folder = tempfile::tempdir().unwrap();
     let path = file(
         folder.path(),
-        r#"{"type": "ArtworkPublished", "object": "a1", "followers_of": "artist:1", "at": "2014-04-18T10:00:00Z"}
+        r#"{"type": "ArtworkPublished", "object": "a1", "followers_of": "artist:1", "at": "2014-04-18T10:00:00Z", "batch_key": "acme"}
 {"type": "ArtworkPublished", "objects": ["a2", 3], "to": ["ada", 0]}
 {"type": "ArtworkPublished", "object": "a3"}
 {"type": "ArtworkPublished", "object": "a3", "to": "ada", "followers_of": "artist:1"}
 {"type": "ArtworkPublished", "object": "a3", "near": {"point": [999, 0], "km": 5}}
 {"type": "ArtworkPublished", "objects": [], "to": "ada"}
+{"type": "ArtworkPublished", "object": "a3", "to": "ada", "batch_key": 0}
 "#,
     );
 
     let first = import(&town, Kind::Events, &path).await;
     let second = import(&town, Kind::Events, &path).await;
 
-    assert_eq!((first.taken, first.bad), (2, 4));
+    assert_eq!((first.taken, first.bad), (2, 5));
+    assert_eq!(
+        first.bad_lines[4].why,
+        "batch key 0 is not text; if it is meant, write \"0\""
+    );
     assert_eq!(second.taken, 2);
     assert_eq!(fresh.backlog().await.unwrap().pending, 2);
+    let now = town.clock.now();
+    let until = now + chrono::TimeDelta::minutes(1);
+    let pending = fresh.claim_fanouts("one", now, until, 10).await.unwrap();
+    let keys = pending.iter().map(|fanout| fanout.batch_key.as_ref());
+    let keys: Vec<_> = keys.map(|key| key.map(|key| key.as_str())).collect();
+    assert_eq!(keys, [Some("acme"), None]);
 }
 
 async fn follows_may_name_people_by_number(fresh: Fresh) {

@@ -59,6 +59,27 @@ pub async fn what_is_accepted_is_in_the_journal_with_every_field(store: Fresh) {
     assert_eq!(store.fanout(id(99)).await.unwrap(), None);
 }
 
+pub async fn batch_keys_come_back_as_they_are_and_none_as_none(store: Fresh) {
+    let longest = "ü".repeat(128);
+    let keys = ["0", "false", "null", "a.b", "$ne", " a ", "A", &longest];
+    let keyed = |n: usize, key: &str| fanout(n as u32 + 2).with_batch_key(key.parse().ok());
+    let keyed = keys.iter().enumerate().map(|(n, key)| keyed(n, key));
+    let all: Vec<_> = std::iter::once(fanout(1)).chain(keyed).collect();
+    assert!(all[1..].iter().all(|fanout| fanout.batch_key.is_some()));
+
+    store.accept(&all).await.unwrap();
+
+    let again = store.accept(&all).await.unwrap();
+    for (fanout, again) in all.iter().zip(again) {
+        assert_eq!(again, Accepted::Known(Box::new(fanout.clone())));
+    }
+    let claimed = store.claim_fanouts("one", noon(), soon(), 100).await;
+    let claimed = claimed.unwrap().into_iter();
+    let claimed: Vec<_> = claimed.map(|fanout| fanout.batch_key).collect();
+    let accepted: Vec<_> = all.into_iter().map(|fanout| fanout.batch_key).collect();
+    assert_eq!(claimed, accepted);
+}
+
 pub async fn a_key_is_accepted_once_and_answered_with_what_has_it(store: Fresh) {
     let first = fanout(1);
     store.accept(std::slice::from_ref(&first)).await.unwrap();

@@ -148,6 +148,7 @@ laws! {
         many_records_are_put_and_read_at_once;
     journal:
         what_is_accepted_is_in_the_journal_with_every_field
+        batch_keys_come_back_as_they_are_and_none_as_none
         a_key_is_accepted_once_and_answered_with_what_has_it
         of_two_with_one_key_in_one_call_the_first_is_new
         of_many_who_accept_one_key_at_once_one_is_new

@@ -419,6 +419,7 @@ pub fn request(objects: &[&str], audience: Audience, name: Option<&str>) -> Requ
         objects: objects.iter().map(ObjectId::stored).collect(),
         audience,
         key: name.map(str::to_owned),
+        batch_key: None,
         at: None,
     }
 }
