@@ -17,6 +17,7 @@ use crate::mail::Mailer;
 use crate::mail::hooks::Keys;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
+use crate::services::batches::{BatchBook, Closer, Joiner};
 use crate::services::deliver::{Deliver, Traffic};
 use crate::services::digest::Digests;
 use crate::services::explain::Explain;
@@ -156,6 +157,12 @@ impl App {
             journal: self.store.clone(),
             stacks: self.store.clone(),
             directory: self.store.clone(),
+            joiner: Joiner {
+                batches: self.store.clone(),
+                clock: self.clock.clone(),
+                ids: self.ids.clone(),
+            },
+            policies: self.policies.clone(),
             clock: self.clock.clone(),
             owner: self.owner.clone(),
             settings: fanout::Settings {
@@ -164,6 +171,25 @@ impl App {
                 merge: config.merge,
                 lease: config.lease,
             },
+        }
+    }
+
+    pub fn closer(&self) -> Closer {
+        Closer {
+            batches: self.store.clone(),
+            deliveries: self.store.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            owner: self.owner.clone(),
+            lease: self.config.fanout.lease,
+        }
+    }
+
+    pub fn batches(&self) -> BatchBook {
+        BatchBook {
+            batches: self.store.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
         }
     }
 

@@ -7,17 +7,21 @@
 //! written and the last event only moves on, so a closing that is put off is never put off beyond `max_wait` from the opening, and an early
 //! clock closes nothing early.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 
 use super::event::Event;
 use super::id::Id;
-use super::name::{EventType, ObjectId, UserId};
+use super::name::{EventType, Invalid, ObjectId, UserId};
 
 mod key;
 mod policy;
+mod seat;
 
 pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
 pub use policy::{BatchPolicy, Doubt, Keep};
+pub use seat::{MEMORIES, MEMORY, Memory, Seat, SeatId};
 
 /// The most fan-outs that join a batch: it remembers each, so that none joins twice. The one for which there is no room closes it, and opens the
 /// next.
@@ -90,9 +94,9 @@ impl Contents {
 pub enum BatchState {
     /// It gathers. A person has one open batch of a key.
     Open,
-    /// It takes nothing any more and is to be mailed; what comes goes to the next.
+    /// It takes nothing any more and is being mailed; what comes goes to the next.
     Closing,
-    /// Its mail is in the ledger.
+    /// Its mail is settled: sent, failed or unknown, as the ledger says.
     Closed,
     /// There was nothing to mail, or somebody did not want it mailed.
     Canceled,
@@ -111,13 +115,28 @@ impl BatchState {
     }
 }
 
+impl std::str::FromStr for BatchState {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let named = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        let why = "is not open, closing, closed or canceled";
+        named.ok_or_else(|| Invalid::new("batch state", text, why))
+    }
+}
+
 /// What is mailed at once of a leading batch: what opened it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lead {
     /// It is not a leading one, or nothing is left of its lead.
     None,
-    /// A mail of its own, to be sent at once.
-    Waiting(Contents),
+    /// It is to be a batch of its own, mailed at once.
+    Waiting {
+        contents: Contents,
+        /// The fan-outs that brought it, ascending.
+        joined: Vec<Id>,
+    },
+    /// It is a batch of its own.
     Mailed,
 }
 
@@ -137,6 +156,8 @@ pub struct Batch {
     pub contents: Contents,
     /// The fan-outs that have joined, ascending; at most [`ROOM`].
     pub joined: Vec<Id>,
+    /// When it was closed or canceled.
+    pub settled: Option<DateTime<Utc>>,
 }
 
 /// What came of joining.
@@ -181,11 +202,15 @@ impl Batch {
             lead: Lead::None,
             contents: Contents::default(),
             joined: Vec::new(),
+            settled: None,
         };
         batch.add(items, at, policy);
         // Whatever is mailed at once in any case needs no lead.
         if policy.leading && batch.state == BatchState::Open {
-            batch.lead = Lead::Waiting(std::mem::take(&mut batch.contents));
+            batch.lead = Lead::Waiting {
+                contents: std::mem::take(&mut batch.contents),
+                joined: batch.joined.clone(),
+            };
         }
         batch
     }
@@ -256,10 +281,10 @@ impl Batch {
             taken: self.contents.take_out(kind, objects),
             unseen: self.contents.more(),
         };
-        if let Lead::Waiting(lead) = &mut self.lead {
-            out.taken += lead.take_out(kind, objects);
-            out.unseen += lead.more();
-            if lead.is_empty() {
+        if let Lead::Waiting { contents, .. } = &mut self.lead {
+            out.taken += contents.take_out(kind, objects);
+            out.unseen += contents.more();
+            if contents.is_empty() {
                 self.lead = Lead::None;
             }
         }
@@ -293,9 +318,9 @@ impl Batch {
     /// What opened a leading batch, to be mailed now; it is not given twice.
     pub fn take_lead(&mut self) -> Option<Contents> {
         match std::mem::replace(&mut self.lead, Lead::None) {
-            Lead::Waiting(lead) => {
+            Lead::Waiting { contents, .. } => {
                 self.lead = Lead::Mailed;
-                Some(lead)
+                Some(contents)
             }
             other => {
                 self.lead = other;
@@ -304,7 +329,7 @@ impl Batch {
         }
     }
 
-    /// Its closing is done: its mail is in the ledger, or there was nothing to mail. `Err` says what it is instead of closing.
+    /// Its closing is done: its mail is settled, or there was nothing to mail. `Err` says what it is instead of closing.
     pub fn settle(&mut self) -> Result<(), BatchState> {
         if self.state != BatchState::Closing {
             return Err(self.state);
@@ -317,10 +342,29 @@ impl Batch {
         Ok(())
     }
 
+    /// The kept events, those of a waiting lead as well.
+    pub fn kept(&self) -> impl Iterator<Item = &Item> {
+        let lead = match &self.lead {
+            Lead::Waiting { contents, .. } => &contents.items[..],
+            Lead::None | Lead::Mailed => &[],
+        };
+        lead.iter().chain(&self.contents.items)
+    }
+
+    /// What the kept events are about.
+    pub fn objects(&self) -> BTreeSet<&ObjectId> {
+        self.kept().map(|item| &item.o).collect()
+    }
+
+    /// Whether its lead waits to be mailed.
+    pub fn is_leading(&self) -> bool {
+        matches!(self.lead, Lead::Waiting { .. })
+    }
+
     /// Whether there is something to do: its lead waits, or it closes, or it is time. What closes is due whatever the clock says.
     pub fn is_due(&self, now: DateTime<Utc>) -> bool {
         match self.state {
-            BatchState::Open => matches!(self.lead, Lead::Waiting(_)) || now >= self.closes_at,
+            BatchState::Open => self.is_leading() || now >= self.closes_at,
             BatchState::Closing => true,
             BatchState::Closed | BatchState::Canceled => false,
         }

@@ -1,7 +1,7 @@
 //! The ledger's rows: one for every mail that was ever to leave, and what became of it.
 //!
 //! The rule (P2, P4, P5): the row exists before the mail does; its id is derived, so a mail can only have one; it holds
-//! what the mail covers, so the mail can be built again and its markers written again. A person has at most one
+//! what the mail covers, or which batch it is of, so the mail can be built again and its markers written again. There is at most one
 //! *open* delivery of a slot, and it stays open until its markers stand. [`crate::services::deliver`] walks the states.
 
 use std::fmt;
@@ -24,13 +24,17 @@ pub struct Lease {
     pub until: DateTime<Utc>,
 }
 
-/// `digest:<user>:<cadence>:<period>`.
+/// `digest:<user>:<cadence>:<period>`, or `batch:<batch>`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(String);
 
 impl DeliveryId {
     pub fn digest(user: &UserId, cadence: Cadence, period: Period) -> Self {
         Self(format!("digest:{user}:{cadence}:{period}"))
+    }
+
+    pub fn batch(batch: Id) -> Self {
+        Self(format!("batch:{batch}"))
     }
 
     /// An id as it stands in the store.
@@ -160,17 +164,33 @@ impl FromStr for DeliveryState {
     }
 }
 
+/// What a mail is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Occasion {
+    /// What was pending when a period's digest fell due.
+    Digest {
+        cadence: Cadence,
+        /// Such as `2014-W17`.
+        period: String,
+    },
+    /// A batch that has closed.
+    Batch {
+        batch: Id,
+        /// Its place among the mails that wait, by time: see [`crate::domain::batch::Seat`].
+        turn: DateTime<Utc>,
+    },
+}
+
 /// A row of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub id: DeliveryId,
     pub user: UserId,
-    pub cadence: Cadence,
-    pub period: String,
+    pub occasion: Occasion,
     pub state: DeliveryState,
-    /// Open until it is settled and its markers stand; one open delivery a person (see [`Delivery::slot`]).
+    /// Open until it is settled and its markers stand; one open delivery a slot (see [`Delivery::slot`]).
     pub open: bool,
-    /// Up to where the mail reaches on each stack.
+    /// Up to where a digest reaches on each stack; nothing for a batch, which knows its events itself.
     pub covers: Covers,
     /// The id of the markers it will write.
     pub marker: Id,
@@ -196,9 +216,15 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// What an open delivery occupies: the person's digest.
+    /// What an open delivery occupies: the person's digest, so that no two digests hold the same event; a batch is one delivery in any
+    /// case. Deliveries are taken up in this order: batches first, in their turn.
     pub fn slot(&self) -> String {
-        format!("digest:{}", self.user)
+        match &self.occasion {
+            Occasion::Digest { .. } => format!("digest:{}", self.user),
+            Occasion::Batch { batch, turn } => {
+                format!("batch:{:013}:{batch}", turn.timestamp_millis().max(0))
+            }
+        }
     }
 }
 

@@ -32,11 +32,20 @@ pub struct Marker {
     pub n: Option<u32>,
 }
 
+/// `{mailed, i}`: what these fan-outs put on this stack was mailed on its own, such as in a batch. No digest tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mailed {
+    pub id: Id,
+    /// The `i` of the events, ascending.
+    pub fanouts: Vec<Id>,
+}
+
 /// One element of a day's array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     Event(Event),
     Marker(Marker),
+    Mailed(Mailed),
     /// Something else stands here. It is neither shown nor mailed, but it holds its place.
     Other,
 }

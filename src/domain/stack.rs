@@ -112,7 +112,7 @@ impl Stack {
         covered(&self.entries)
     }
 
-    /// Events that no marker covers, with their positions, oldest first.
+    /// Events that no marker covers and that were not mailed on their own, with their positions, oldest first.
     pub fn uncovered(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         self.uncovered_from(self.covered())
     }
@@ -126,8 +126,19 @@ impl Stack {
     }
 
     fn uncovered_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
+        let mailed = self.mailed();
+        let is_mailed = move |event: &Event| event.i.is_some_and(|i| mailed.contains(&i));
         self.events()
-            .filter(move |(position, _)| position.index as usize >= from)
+            .filter(move |(position, event)| position.index as usize >= from && !is_mailed(event))
+    }
+
+    /// The fan-outs whose events were mailed on their own.
+    pub fn mailed(&self) -> HashSet<Id> {
+        let lists = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Mailed(mailed) => Some(&mailed.fanouts),
+            Entry::Event(_) | Entry::Marker(_) | Entry::Other => None,
+        });
+        lists.flatten().copied().collect()
     }
 
     /// All events, with their positions, oldest first.
@@ -144,7 +155,7 @@ impl Stack {
                     },
                     event,
                 )),
-                Entry::Marker(_) | Entry::Other => None,
+                Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
             })
     }
 }
@@ -156,7 +167,7 @@ pub fn covered(entries: &[Entry]) -> usize {
     let reach = |(index, entry): (usize, &Entry)| match entry {
         Entry::Marker(Marker { n: Some(n), .. }) => Some((*n as usize).min(entries.len())),
         Entry::Marker(Marker { n: None, .. }) => Some(index),
-        Entry::Event(_) | Entry::Other => None,
+        Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
     };
     entries
         .iter()

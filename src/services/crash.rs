@@ -3,9 +3,15 @@
 //! The rule: they are there only where debug assertions are; what is released does not know them. `TIDINGS_CRASH=after-send:3` ends
 //! the process the third time it comes to that point. [`POINTS`] names them all, so that a test walks through each.
 
-/// All points, in the order in which a mail comes by.
-pub const POINTS: [&str; 13] = [
+/// All points, in the order in which an event and its mail come by.
+pub const POINTS: [&str; 19] = [
     "after-push",
+    "after-join",
+    "before-end",
+    "after-end",
+    "after-file",
+    "after-row",
+    "after-forget",
     "before-open",
     "after-open",
     "before-sending",

@@ -19,8 +19,8 @@ use crate::domain::digest::{Digest, assemble, wanted};
 use crate::domain::stack::Pending;
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Cadence, Day, Delivery, DeliveryId, DeliveryState, Due, Lease, Period, PersonStacks, Policies,
-    User, UserId, Window,
+    Cadence, Day, Delivery, DeliveryId, DeliveryState, Due, Lease, Occasion, Period, PersonStacks,
+    Policies, User, UserId, Window,
 };
 use crate::store::{Objects, People};
 
@@ -384,8 +384,10 @@ impl Digests {
         Delivery {
             id: person.id.clone(),
             user: person.stacks.user.clone(),
-            cadence: person.cadence,
-            period: person.due.period.to_string(),
+            occasion: Occasion::Digest {
+                cadence: person.cadence,
+                period: person.due.period.to_string(),
+            },
             state: DeliveryState::Pending,
             open: true,
             covers: person.stacks.reach(),

@@ -1,7 +1,7 @@
 //! Carries journal entries to the people they concern.
 //!
-//! The rule (P1, P2): a page is pushed before the cursor moves past it, and pushing again is harmless, so a crash at any point
-//! loses nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the order of user ids: what
+//! The rule (P1, P2): a page is pushed, and its events have joined the batches of whoever gets them so, before the cursor moves past it; both
+//! are harmless again, so a crash at any point loses nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the order of user ids: what
 //! goes to the same person is one push. Read [`super::audience`] for how people are found.
 
 use std::collections::HashMap;
@@ -10,9 +10,13 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::audience::{self, Page};
+use super::batches::{Join, Joiner};
 use super::crash;
 use crate::clock::Clock;
-use crate::domain::{Counts, Day, Fanout, Id, Progress, UserId};
+use crate::domain::batch::{Item, SeatId};
+use crate::domain::{
+    BatchPolicy, Counts, Day, Fanout, Id, Policies, Progress, Route, User, UserId,
+};
 use crate::store::{Directory, Journal, Pushed, Pushes, Result, Stacks};
 
 /// How the work is cut.
@@ -30,6 +34,8 @@ pub struct Fanouts {
     pub journal: Arc<dyn Journal>,
     pub stacks: Arc<dyn Stacks>,
     pub directory: Arc<dyn Directory>,
+    pub joiner: Joiner,
+    pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,
     pub owner: String,
     pub settings: Settings,
@@ -119,17 +125,60 @@ impl Fanouts {
         self.fill(&mut walks, limit).await?;
         while !walks.is_empty() && !progress.stopping() {
             let round = Round::cut(&mut walks);
+            let joins = self.joins(&walks, &round).await?;
             // The next pages are fetched while this one is pushed.
             let (pushed, ()) = futures::try_join!(
                 self.stacks.push(day, self.settings.day_cap, &round.pushes),
                 self.fill(&mut walks, limit)
             )?;
             crash::point("after-push");
+            if !joins.is_empty() {
+                self.joiner.join(joins).await?;
+                crash::point("after-join");
+            }
             progress.advance(round.pushes.people.len() as u64);
             round.count(&mut walks, &pushed);
             done += self.save(&mut walks).await?;
         }
         Ok(done)
+    }
+
+    /// Who of this page gets its events in batches, or each at once, and how.
+    async fn joins(&self, walks: &[Walk], round: &Round) -> Result<Vec<Join>> {
+        let people = &round.pushes.people;
+        let ids: Vec<UserId> = people.iter().map(|(user, _)| user.clone()).collect();
+        let users = self.directory.users(&ids).await?;
+        let mut items: Vec<Option<Arc<[Item]>>> = vec![None; walks.len()];
+        let mut joins = Vec::new();
+        for ((_, list), user) in people.iter().zip(users) {
+            // Of whom nothing is known, no address is known either.
+            let Some(user) = user else { continue };
+            for (walk, _) in &round.origins[*list] {
+                let fanout = &walks[*walk].fanout;
+                let Some(policy) = self.batched(&user, fanout) else {
+                    continue;
+                };
+                let items = items[*walk].get_or_insert_with(|| brings(fanout));
+                joins.push(Join {
+                    seat: SeatId {
+                        user: user.id.clone(),
+                        key: fanout.batch_key(&self.policies),
+                    },
+                    items: Arc::clone(items),
+                    policy,
+                });
+            }
+        }
+        Ok(joins)
+    }
+
+    /// How a person's batches of this fan-out's type gather, if they get it so.
+    fn batched(&self, user: &User, fanout: &Fanout) -> Option<BatchPolicy> {
+        match user.route(&fanout.kind, fanout.at, &self.policies) {
+            Route::Immediate => Some(BatchPolicy::IMMEDIATE),
+            Route::Batch => Some(user.batch_policy(&fanout.kind, &self.policies)),
+            Route::Never | Route::Digest => None,
+        }
     }
 
     /// Fetches a page for every walk that has run out of people and has more.
@@ -165,6 +214,16 @@ impl Fanouts {
         });
         Ok(done)
     }
+}
+
+/// What a fan-out brings to a batch.
+fn brings(fanout: &Fanout) -> Arc<[Item]> {
+    let item = |o: &_| Item {
+        i: fanout.id,
+        t: fanout.kind.clone(),
+        o: Clone::clone(o),
+    };
+    fanout.objects.iter().map(item).collect()
 }
 
 /// A fan-out on its way through its audience.

@@ -5,6 +5,7 @@
 
 pub mod archive;
 pub mod audience;
+pub mod batches;
 pub mod catalogue;
 pub mod crash;
 pub mod deliver;

@@ -61,7 +61,7 @@ pub trait Feedbacks: Send + Sync {
     /// which something was heard. Costs a read of an index over these rows.
     async fn echo(&self, since: DateTime<Utc>) -> Result<Echo>;
 
-    /// What became of the rows that were settled at `since` or later, counted exactly: by cadence, period and state, ascending in that
+    /// What became of the digests that were settled at `since` or later, counted exactly: by cadence, period and state, ascending in that
     /// order. Costs a read of these rows, found by an index.
     async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>>;
 }

@@ -10,10 +10,11 @@ use futures::stream::BoxStream;
 
 use crate::domain::delivery::{Deferral, Handover, Judged, Settlement, Verdict};
 use crate::domain::{
-    Covers, Day, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey, Id, Lease, Object,
-    ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
+    Covers, Day, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey, Id, Lease, Mailed,
+    Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
 };
 
+mod batches;
 mod condition;
 mod error;
 mod extjson;
@@ -21,6 +22,7 @@ mod feedback;
 pub mod mongo;
 pub mod sqlite;
 
+pub use batches::{BatchCounts, BatchFilter, Batches};
 pub use condition::{Condition, Engine, Topology};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, Sightings, Suppressions};
@@ -32,6 +34,7 @@ pub trait Store:
     + Directory
     + Objects
     + Journal
+    + Batches
     + Deliveries
     + Leases
     + Notes
@@ -47,6 +50,7 @@ impl<T> Store for T where
         + Directory
         + Objects
         + Journal
+        + Batches
         + Deliveries
         + Leases
         + Notes
@@ -79,6 +83,14 @@ pub struct Mark {
     pub user: UserId,
     pub marker: Id,
     pub covers: Covers,
+}
+
+/// What was mailed on its own of one person's day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailedMark {
+    pub user: UserId,
+    pub day: Day,
+    pub mailed: Mailed,
 }
 
 /// Whose stacks to read.
@@ -120,6 +132,10 @@ pub trait Stacks: Send + Sync {
     /// Writes a marker `{flushed, n}` at the end of each named stack that still exists. A marker that stands already (same id and n) is not
     /// written again. Markers are not subject to the cap.
     async fn mark(&self, marks: &[Mark]) -> Result<()>;
+
+    /// Writes an entry `{mailed, i}` at the end of the stack that tidings itself writes to on that day, if it still exists. One that stands
+    /// already is not written again; the cap does not keep it out.
+    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<()>;
 }
 
 /// A day collection as the archive sees it.

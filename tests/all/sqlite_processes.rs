@@ -64,6 +64,6 @@ async fn many_processes_share_a_file_and_lose_and_double_nothing() {
 fn object(entry: &Entry) -> &str {
     match entry {
         Entry::Event(event) => event.o.as_str(),
-        Entry::Marker(_) | Entry::Other => "no event",
+        Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => "no event",
     }
 }

@@ -11,7 +11,9 @@ use chrono::{DateTime, Utc};
 use super::{Deliver, Spread, settlement};
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{Digest, assemble, wanted};
-use crate::domain::{Cadence, Delivery, DeliveryState, PersonStacks, User, UserId, Window};
+use crate::domain::{
+    Cadence, Delivery, DeliveryState, Occasion, PersonStacks, User, UserId, Window,
+};
 use crate::mail::{Content, Message, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
 use crate::render::{self, DigestMail, Links, Rendered};
 use crate::services::Result;
@@ -230,8 +232,11 @@ impl Deliver {
             .mailable()
             .map_err(|why| why.as_str().to_owned())?
             .clone();
+        let Occasion::Digest { cadence, period } = &row.occasion else {
+            return Err("it is of a batch".into());
+        };
         let rendered = self
-            .rendered(user, digest, (row.cadence, &row.period), at)
+            .rendered(user, digest, (*cadence, period), at)
             .map_err(|error| format!("the mail cannot be rendered: {error:#}"))?;
         Ok(Message {
             delivery: row.id.clone(),
@@ -252,7 +257,10 @@ impl Deliver {
     /// What Gmail counts spam reports under: the run, the kind of mail, and whose it is. Nothing in it names a person.
     fn feedback_id(&self, row: &Delivery) -> Option<(String, String)> {
         let sender = self.feedback_id.as_ref()?;
-        let id = format!("{}:{}:digest:{sender}", row.period, row.cadence);
+        let Occasion::Digest { cadence, period } = &row.occasion else {
+            return None;
+        };
+        let id = format!("{period}:{cadence}:digest:{sender}");
         Some(("Feedback-ID".into(), id))
     }
 }

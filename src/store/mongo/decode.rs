@@ -4,7 +4,7 @@
 //! positions count them all. Nothing is copied but what is kept: `t`, `o`, `i`, `flushed` and `n`.
 //! The other direction is [`super::encode`].
 
-use crate::domain::{Entry, Event, EventType, Form, Id, Marker, ObjectId, UserId};
+use crate::domain::{Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, UserId};
 
 /// The bytes are no BSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -221,6 +221,7 @@ fn entries(array: &[u8]) -> Result<Vec<Entry>> {
 fn entry(document: &[u8]) -> Result<Entry> {
     let (mut t, mut o, mut i) = (None, None, None);
     let (mut flushed, mut n) = (None, None);
+    let (mut mailed, mut fanouts) = (None, None);
     let mut fields = Fields::of(document)?;
     while let Some(field) = fields.next()? {
         match field.name {
@@ -229,7 +230,9 @@ fn entry(document: &[u8]) -> Result<Entry> {
                 let text = field.text().map(ObjectId::stored);
                 o = text.or_else(|| field.id().map(|id| ObjectId::stored(id.to_string())));
             }
+            b"i" if field.kind == ARRAY => fanouts = ids(field.value)?,
             b"i" => i = field.id(),
+            b"mailed" => mailed = field.id(),
             b"flushed" => flushed = Some(field.id()),
             b"n" => n = field.count(),
             _ => {}
@@ -238,8 +241,23 @@ fn entry(document: &[u8]) -> Result<Entry> {
     Ok(match (flushed, t, o) {
         (Some(id), ..) => Entry::Marker(Marker { id, n }),
         (None, Some(t), Some(o)) => Entry::Event(Event { t, o, i }),
-        _ => Entry::Other,
+        _ => match (mailed, fanouts) {
+            (Some(id), Some(fanouts)) => Entry::Mailed(Mailed { id, fanouts }),
+            _ => Entry::Other,
+        },
     })
+}
+
+/// The ids in an array, if it holds nothing else.
+fn ids(array: &[u8]) -> Result<Option<Vec<Id>>> {
+    let (mut ids, mut elements) = (Vec::new(), Fields::of(array)?);
+    while let Some(element) = elements.next()? {
+        match element.id() {
+            Some(id) => ids.push(id),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(ids))
 }
 
 #[cfg(test)]

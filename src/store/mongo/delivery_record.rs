@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::record::{Record, date, lease, oid, put};
-use crate::domain::{Covers, Delivery, DeliveryId, Feedback, StackId, UserId};
+use crate::domain::{Covers, Delivery, DeliveryId, Feedback, Occasion, StackId, UserId};
 use crate::store::Result;
 
 pub(super) fn record_of(delivery: &Delivery) -> Document {
@@ -17,8 +17,6 @@ pub(super) fn record_of(delivery: &Delivery) -> Document {
         "_id": delivery.id.as_str(),
         "tag": delivery.id.tag().as_str(),
         "user": delivery.user.as_str(),
-        "cadence": delivery.cadence.as_str(),
-        "period": &delivery.period,
         "state": delivery.state.as_str(),
         "covers": delivery.covers.iter().map(cover).collect::<Vec<_>>(),
         "marker": oid(delivery.marker),
@@ -26,6 +24,14 @@ pub(super) fn record_of(delivery: &Delivery) -> Document {
         "items": i64::from(delivery.items),
         "created": date(delivery.created),
     };
+    match &delivery.occasion {
+        Occasion::Digest { cadence, period } => {
+            row.extend(doc! {"cadence": cadence.as_str(), "period": period});
+        }
+        Occasion::Batch { batch, turn } => {
+            row.extend(doc! {"batch": oid(*batch), "turn": date(*turn)});
+        }
+    }
     if delivery.open {
         row.insert("slot", delivery.slot());
         let free = || match delivery.not_before {
@@ -65,8 +71,7 @@ pub(super) fn delivery_of(row: &Document) -> Result<Delivery> {
     Ok(Delivery {
         id: DeliveryId::stored(delivery.needs("_id", delivery.text("_id")?)?),
         user: UserId::stored(delivery.needs("user", delivery.text("user")?)?),
-        cadence: delivery.needs("cadence", delivery.parsed("cadence")?)?,
-        period: delivery.needs("period", text("period")?)?,
+        occasion: occasion_of(&delivery)?,
         state: delivery.needs("state", delivery.parsed("state")?)?,
         open: delivery.text("slot")?.is_some(),
         covers: covers_of(&delivery)?,
@@ -82,6 +87,18 @@ pub(super) fn delivery_of(row: &Document) -> Result<Delivery> {
         provider_id: text("provider_id")?,
         reason: text("reason")?,
         feedback: feedback_of(&delivery)?,
+    })
+}
+
+fn occasion_of(delivery: &Record<'_>) -> Result<Occasion> {
+    if let Some(batch) = delivery.id("batch")? {
+        let turn = delivery.needs("turn", delivery.time("turn")?)?;
+        return Ok(Occasion::Batch { batch, turn });
+    }
+    let period = delivery.needs("period", delivery.text("period")?)?;
+    Ok(Occasion::Digest {
+        cadence: delivery.needs("cadence", delivery.parsed("cadence")?)?,
+        period: period.to_owned(),
     })
 }
 
@@ -122,8 +139,10 @@ mod tests {
         Delivery {
             id: DeliveryId::digest(&user, Cadence::Daily, period),
             user,
-            cadence: Cadence::Daily,
-            period: period.to_string(),
+            occasion: Occasion::Digest {
+                cadence: Cadence::Daily,
+                period: period.to_string(),
+            },
             state: DeliveryState::Pending,
             open: true,
             covers: vec![
@@ -185,7 +204,14 @@ mod tests {
             lease: None,
             ..row()
         };
-        for row in [row(), free, waiting, settled, closed] {
+        let of_batch = Delivery {
+            occasion: Occasion::Batch {
+                batch: Id::from_bytes([7; 12]),
+                turn: row().created,
+            },
+            ..row()
+        };
+        for row in [row(), free, waiting, settled, closed, of_batch] {
             assert_eq!(delivery_of(&record_of(&row)).unwrap(), row);
         }
     }

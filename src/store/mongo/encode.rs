@@ -2,13 +2,12 @@
 //! command.
 //!
 //! The rule: fields stand in the order in which they are written, always. `$addToSet` takes `{t, o,
-//! i}` and `{i, o, t}` for different entries, so there is one function for an event and one for a
-//! marker. The other direction is [`super::decode`].
+//! i}` and `{i, o, t}` for different entries, so there is one function for each kind of entry. The other direction is [`super::decode`].
 
 use bson::RawDocumentBuf;
 use bson::spec::ElementType;
 
-use crate::domain::{Event, Id};
+use crate::domain::{Event, Id, Mailed};
 
 /// The name of a field, or an array's index.
 pub(super) trait Key {
@@ -155,6 +154,17 @@ impl Writer {
         self.document(key);
         self.id("flushed", id);
         self.int("n", i32::try_from(n).unwrap_or(i32::MAX));
+        self.close();
+    }
+
+    pub fn mailed(&mut self, key: impl Key, mailed: &Mailed) {
+        self.document(key);
+        self.id("mailed", mailed.id);
+        self.array("i");
+        for (n, fanout) in mailed.fanouts.iter().enumerate() {
+            self.id(n, *fanout);
+        }
+        self.close();
         self.close();
     }
 

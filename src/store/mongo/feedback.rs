@@ -83,7 +83,7 @@ impl Feedbacks for Mongo {
         let counted: Vec<Document> = self
             .patiently("counting the mails of periods", || {
                 let deliveries = self.collection(DELIVERIES);
-                let settled = doc! {"settled": {"$gte": date(since)}};
+                let settled = doc! {"settled": {"$gte": date(since)}, "cadence": {"$exists": true}};
                 let kind = doc! {"cadence": "$cadence", "period": "$period", "state": "$state"};
                 let count = doc! {"_id": kind, "mails": {"$sum": 1}, "events": {"$sum": "$items"}};
                 let order = doc! {"_id.cadence": 1, "_id.period": 1, "_id.state": 1};

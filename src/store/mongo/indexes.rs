@@ -8,14 +8,14 @@ use mongodb::IndexModel;
 use mongodb::options::IndexOptions;
 
 use super::patience::Failure;
-use super::{DELIVERIES, FANOUTS, FOLLOWS, Mongo, SIGHTINGS, USERS};
+use super::{BATCHES, DELIVERIES, FANOUTS, FOLLOWS, Mongo, SEATS, SIGHTINGS, USERS};
 use crate::store::Result;
 
 /// The server's code where a collection does not exist.
 const NAMESPACE_NOT_FOUND: i32 = 26;
 
 /// The indexes of each collection that has any.
-fn wanted() -> [(&'static str, Vec<IndexModel>); 5] {
+fn wanted() -> [(&'static str, Vec<IndexModel>); 7] {
     let index = |keys: Document, options: IndexOptions| {
         IndexModel::builder().keys(keys).options(options).build()
     };
@@ -27,6 +27,12 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 5] {
         let open = doc! {"slot": {"$exists": true}};
         IndexOptions::builder()
             .partial_filter_expression(open)
+            .build()
+    };
+    let holding = || {
+        let holding = doc! {"keeps": {"$exists": true}};
+        IndexOptions::builder()
+            .partial_filter_expression(holding)
             .build()
     };
     let unique_sparse = || IndexOptions::builder().unique(true).sparse(true).build();
@@ -45,6 +51,25 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 5] {
                 index(doc! {"key": 1}, unique()),
                 // With the day, so that busy days can be told from the index alone.
                 index(doc! {"state": 1, "_id": 1, "day": 1}, plain()),
+            ],
+        ),
+        (
+            SEATS,
+            vec![
+                index(doc! {"due": 1, "lease.until": 1}, plain()),
+                index(doc! {"open.id": -1}, sparse()),
+                index(doc! {"ended.id": -1}, sparse()),
+                index(doc! {"_id.k": 1, "open.id": -1}, plain()),
+                index(doc! {"keeps": 1, "_id": 1}, holding()),
+            ],
+        ),
+        (
+            BATCHES,
+            vec![
+                index(doc! {"user": 1, "_id": -1}, plain()),
+                index(doc! {"key": 1, "_id": -1}, plain()),
+                index(doc! {"state": 1, "_id": -1}, plain()),
+                index(doc! {"settled": 1}, sparse()),
             ],
         ),
         (

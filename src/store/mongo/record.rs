@@ -135,6 +135,34 @@ impl<'a> Record<'a> {
         })
     }
 
+    /// A list of documents; none where the field is absent.
+    pub fn records(&self, field: &str) -> Result<Vec<Record<'a>>> {
+        let what = self.what;
+        let record = |value: &'a Bson| {
+            let fields = value.as_document();
+            let fields = fields.ok_or_else(|| self.corrupt(field, "it holds no documents"))?;
+            Ok(Record { what, fields })
+        };
+        self.list(field)?
+            .into_iter()
+            .flatten()
+            .map(record)
+            .collect()
+    }
+
+    /// A list of ids.
+    pub fn ids(&self, field: &str) -> Result<Vec<Id>> {
+        let id = |value: &Bson| {
+            let id = value.as_object_id();
+            let id = id.ok_or_else(|| self.corrupt(field, "it holds something that is no id"))?;
+            Ok(Id::from_bytes(id.bytes()))
+        };
+        self.needs(field, self.list(field)?)?
+            .iter()
+            .map(id)
+            .collect()
+    }
+
     /// A place, as GeoJSON.
     pub fn place(&self, field: &str) -> Result<Option<Point>> {
         let read =

@@ -8,12 +8,12 @@ use async_trait::async_trait;
 use bson::doc;
 use futures::stream::BoxStream;
 
-use super::bulk::Verb;
+use super::bulk::{Targets, Verb};
 use super::patience::Failure;
 use super::push::Push;
 use super::{Known, Layout, Mongo};
 use crate::domain::{Day, Form, PersonStacks, StackId, UserId, Window};
-use crate::store::{Mark, People, Pushed, Pushes, Result, Stacks};
+use crate::store::{MailedMark, Mark, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
 impl Stacks for Mongo {
@@ -48,14 +48,7 @@ impl Stacks for Mongo {
             .filter(|(stack, mark, _)| stack.form == Form::Text || mark.user.legacy().is_some())
             .collect();
         statements.sort_by_key(|(stack, ..)| *stack);
-        let targets = statements
-            .chunk_by(|(a, ..), (b, ..)| a.day == b.day)
-            .scan(0, |start, of_day| {
-                let items = (*start..*start + of_day.len()).collect();
-                *start += of_day.len();
-                Some((of_day[0].0.day.collection(), items))
-            })
-            .collect();
+        let targets = of_days(&statements, |(stack, ..)| stack.day);
         let doing = "marking stacks";
         let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
             let (stack, mark, n) = statements[item];
@@ -73,6 +66,37 @@ impl Stacks for Mongo {
         });
         outcome.await?.complete(doing).map(drop)
     }
+
+    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<()> {
+        let mut marks: Vec<&MailedMark> = marks.iter().collect();
+        marks.sort_by_key(|mark| mark.day);
+        let targets = of_days(&marks, |mark| mark.day);
+        let doing = "marking what was mailed";
+        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
+            let mark = marks[item];
+            writer.document("q");
+            writer.text("_id", mark.user.as_str());
+            writer.close();
+            writer.document("u");
+            writer.document("$addToSet");
+            writer.mailed("events", &mark.mailed);
+            writer.close();
+            writer.close();
+        });
+        outcome.await?.complete(doing).map(drop)
+    }
+}
+
+/// The collections of things that are sorted by their days.
+fn of_days<T>(sorted: &[T], day: impl Fn(&T) -> Day) -> Targets {
+    let mut start = 0;
+    let target = |of_day: &[T]| {
+        let items = (start..start + of_day.len()).collect();
+        start += of_day.len();
+        (day(&of_day[0]).collection(), items)
+    };
+    let days = sorted.chunk_by(|a, b| day(a) == day(b));
+    days.map(target).collect()
 }
 
 impl Mongo {

@@ -8,7 +8,7 @@ use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
 use crate::domain::delivery::{Deferral, Handover, Judged, Settlement, Verdict};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, StackId, UserId};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, Occasion, StackId, UserId};
 use crate::store::{Deliveries, Result};
 
 /// Who can be claimed. The `+` keeps it from walking over all that is open in the order of slots, to find the few that are free.
@@ -305,20 +305,24 @@ impl Sqlite {
 
 fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
     let sql = "INSERT INTO deliveries (id, user, cadence, period, state, open, slot, covers, marker, owner, until,
-                   attempts, items, created, settled, provider_id, reason, call, tried, tag, feedback, feedback_at)
+                   attempts, items, created, settled, provider_id, reason, call, tried, tag, feedback, feedback_at, batch, turn)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-                   ?22)
+                   ?22, ?23, ?24)
                ON CONFLICT DO NOTHING";
     let covers: Vec<_> = row
         .covers
         .iter()
         .map(|(stack, n)| (stack.to_string(), n))
         .collect();
+    let (digest, of_batch) = match &row.occasion {
+        Occasion::Digest { cadence, period } => (Some((cadence.as_str(), period)), None),
+        Occasion::Batch { batch, turn } => (None, Some((batch.to_string(), millis(*turn)))),
+    };
     let inserted = transaction.prepare_cached(sql)?.execute(params![
         row.id.as_str(),
         row.user.as_str(),
-        row.cadence.as_str(),
-        row.period,
+        digest.map(|(cadence, _)| cadence),
+        digest.map(|(_, period)| period),
         row.state.as_str(),
         row.open,
         row.slot(),
@@ -341,6 +345,8 @@ fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
         row.id.tag().as_str(),
         row.feedback.map(|feedback| feedback.news.as_str()),
         row.feedback.map(|feedback| millis(feedback.at)),
+        of_batch.as_ref().map(|(batch, _)| batch),
+        of_batch.as_ref().map(|(_, turn)| turn),
     ])?;
     Ok(inserted == 1)
 }
@@ -368,6 +374,19 @@ fn feedback(record: &Record<'_>) -> Answer<Option<Feedback>> {
     Ok(Some(Feedback { news, at }))
 }
 
+fn occasion(record: &Record<'_>) -> Answer<Occasion> {
+    Ok(match record.maybe_parsed("batch")? {
+        Some(batch) => Occasion::Batch {
+            batch,
+            turn: record.time("turn")?,
+        },
+        None => Occasion::Digest {
+            cadence: record.parsed("cadence")?,
+            period: record.get("period")?,
+        },
+    })
+}
+
 fn read(row: &Row<'_>) -> Answer<Delivery> {
     let record = Record {
         what: "delivery",
@@ -387,8 +406,7 @@ fn read(row: &Row<'_>) -> Answer<Delivery> {
     Ok(Delivery {
         id: DeliveryId::stored(record.text("id")?),
         user: UserId::stored(record.text("user")?),
-        cadence: record.parsed("cadence")?,
-        period: record.get("period")?,
+        occasion: occasion(&record)?,
         state: record.parsed("state")?,
         open: record.get("open")?,
         covers: covers.into_iter().map(stack).collect::<Answer<_>>()?,

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::domain::{Entry, Event, EventType, Id, Marker, ObjectId};
+use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
 
 /// Appends the event's line.
 pub(super) fn write_event(lines: &mut String, event: &Event) {
@@ -29,6 +29,20 @@ pub(super) fn marker_line(id: Id, n: u32) -> String {
         "$numberLong"
     };
     format!("{{\"flushed\":{{\"$oid\":\"{id}\"}},\"n\":{{\"{kind}\":\"{n}\"}}}}\n")
+}
+
+/// The line of what was mailed on its own.
+pub(super) fn mailed_line(mailed: &Mailed) -> String {
+    let ids: Vec<String> = mailed
+        .fanouts
+        .iter()
+        .map(|id| format!("{{\"$oid\":\"{id}\"}}"))
+        .collect();
+    let id = mailed.id;
+    format!(
+        "{{\"mailed\":{{\"$oid\":\"{id}\"}},\"i\":[{}]}}\n",
+        ids.join(",")
+    )
 }
 
 /// Appends text as JSON has it: control characters are escaped, so it stays on its line.
@@ -113,8 +127,16 @@ fn read_fields(fields: &serde_json::Map<String, Value>) -> Entry {
             o,
             i: id("i"),
         }),
-        _ => Entry::Other,
+        _ => mailed(fields).map_or(Entry::Other, Entry::Mailed),
     }
+}
+
+fn mailed(fields: &serde_json::Map<String, Value>) -> Option<Mailed> {
+    let fanouts = fields.get("i")?.as_array()?;
+    Some(Mailed {
+        id: object_id(fields.get("mailed")?)?,
+        fanouts: fanouts.iter().map(object_id).collect::<Option<_>>()?,
+    })
 }
 
 fn object_id(value: &Value) -> Option<Id> {

@@ -54,7 +54,7 @@ impl Feedbacks for Sqlite {
         let count = move |transaction: &Transaction<'_>| {
             let sql =
                 "SELECT cadence, period, state, count(*) AS mails, sum(items) AS events FROM deliveries
-                 WHERE settled >= ?1 GROUP BY cadence, period, state ORDER BY cadence, period, state";
+                 WHERE settled >= ?1 AND cadence IS NOT NULL GROUP BY cadence, period, state ORDER BY cadence, period, state";
             let mut statement = transaction.prepare_cached(sql)?;
             let (mut rows, mut found) = (statement.query([millis(since)])?, Vec::new());
             while let Some(row) = rows.next()? {

@@ -4,6 +4,8 @@
 //! snapshot; none is held over an await. Begin with [`stacks`] for the day tables; [`schema`] shows all the others, and
 //! [`connections`] how they are reached.
 
+mod batch_json;
+mod batches;
 mod codec;
 mod condition;
 mod connections;

@@ -87,11 +87,60 @@ CREATE TABLE audiences (
     audience TEXT NOT NULL          -- JSON
 );
 
+CREATE TABLE seats (
+    user     TEXT NOT NULL,
+    key      TEXT NOT NULL,
+    stamp    TEXT NOT NULL,         -- as which it was put last
+    due      INTEGER,
+    owner    TEXT,
+    until    INTEGER,
+    turn     INTEGER,
+    open     TEXT,                  -- JSON: see batch_json.rs
+    ended    TEXT NOT NULL,         -- JSON
+    memories TEXT NOT NULL,         -- JSON
+    PRIMARY KEY (user, key)
+) WITHOUT ROWID;
+CREATE INDEX seats_due ON seats (due, until);
+
+-- What seats are found by.
+CREATE TABLE seat_batches (
+    batch TEXT PRIMARY KEY NOT NULL,
+    user  TEXT NOT NULL,
+    key   TEXT NOT NULL,
+    open  INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX seat_batches_by_seat ON seat_batches (user, key, batch);
+CREATE INDEX seat_batches_by_key ON seat_batches (key, batch);
+CREATE INDEX seat_batches_open ON seat_batches (open, batch);
+CREATE TABLE seat_objects (
+    type   TEXT NOT NULL,
+    object TEXT NOT NULL,
+    user   TEXT NOT NULL,
+    key    TEXT NOT NULL,
+    PRIMARY KEY (type, object, user, key)
+) WITHOUT ROWID;
+CREATE INDEX seat_objects_by_seat ON seat_objects (user, key);
+
+CREATE TABLE batches (
+    id       TEXT PRIMARY KEY NOT NULL,
+    user     TEXT NOT NULL,
+    key      TEXT NOT NULL,
+    state    TEXT NOT NULL,
+    settled  INTEGER,
+    gathered TEXT NOT NULL          -- JSON
+) WITHOUT ROWID;
+CREATE INDEX batches_by_user ON batches (user, id);
+CREATE INDEX batches_by_key ON batches (key, id);
+CREATE INDEX batches_by_state ON batches (state, id);
+CREATE INDEX batches_settled ON batches (settled) WHERE settled IS NOT NULL;
+
 CREATE TABLE deliveries (
     id          TEXT PRIMARY KEY NOT NULL,
     user        TEXT NOT NULL,
-    cadence     TEXT NOT NULL,
-    period      TEXT NOT NULL,
+    cadence     TEXT,               -- of a digest
+    period      TEXT,
+    batch       TEXT,               -- of a batch
+    turn        INTEGER,
     state       TEXT NOT NULL,
     open        INTEGER NOT NULL,
     slot        TEXT NOT NULL,

@@ -18,7 +18,7 @@ use super::{Sqlite, days, entries};
 use crate::domain::{
     Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId, UserId, Window,
 };
-use crate::store::{Mark, People, Pushed, Pushes, Result, Stacks};
+use crate::store::{MailedMark, Mark, People, Pushed, Pushes, Result, Stacks};
 
 /// People or marks a transaction: below a tenth of a second, so that others get their turn.
 const AT_ONCE: usize = 10_000;
@@ -90,7 +90,19 @@ impl Stacks for Sqlite {
     }
 
     async fn mark(&self, marks: &[Mark]) -> Result<()> {
-        let mut todo: Vec<_> = marks.iter().flat_map(Todo::of).collect();
+        self.append_once(marks.iter().flat_map(Todo::of).collect())
+            .await
+    }
+
+    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<()> {
+        self.append_once(marks.iter().map(Todo::of_mailed).collect())
+            .await
+    }
+}
+
+impl Sqlite {
+    /// Writes entries at the ends of the stacks that still exist, each once.
+    async fn append_once(&self, mut todo: Vec<Todo>) -> Result<()> {
         // By day and then by id: that is how the tables lie on the disk.
         todo.sort_by(|a, b| (a.day, &a.row).cmp(&(b.day, &b.row)));
         for part in todo.chunks(AT_ONCE) {
@@ -311,13 +323,13 @@ fn between(
     Ok(people.into_iter().map(answer).collect())
 }
 
-/// One marker on one row.
+/// One entry that is to stand on one row.
 #[derive(Debug, Clone)]
 struct Todo {
     day: Day,
     row: RowId,
-    marker: Id,
-    n: u32,
+    entry: Entry,
+    line: String,
 }
 
 impl Todo {
@@ -328,21 +340,29 @@ impl Todo {
             Some(Self {
                 day: stack.day,
                 row,
-                marker: mark.marker,
-                n: *n,
+                entry: Entry::Marker(Marker {
+                    id: Some(mark.marker),
+                    n: Some(*n),
+                }),
+                line: entries::marker_line(mark.marker, *n),
             })
         })
     }
 
+    fn of_mailed(mark: &MailedMark) -> Self {
+        Self {
+            day: mark.day,
+            row: RowId::Text(mark.user.clone()),
+            entry: Entry::Mailed(mark.mailed.clone()),
+            line: entries::mailed_line(&mark.mailed),
+        }
+    }
+
     fn stands_in(&self, lines: &str) -> bool {
-        let same = Entry::Marker(Marker {
-            id: Some(self.marker),
-            n: Some(self.n),
-        });
         // Nearly every line is an event, and shows that at its end.
         lines
             .lines()
-            .any(|line| entries::our_id(line).is_none() && entries::read_line(line) == same)
+            .any(|line| entries::our_id(line).is_none() && entries::read_line(line) == self.entry)
     }
 }
 
@@ -356,7 +376,7 @@ fn mark(transaction: &Transaction<'_>, marks: &[Todo]) -> Answer<()> {
         for mark in of_a_day {
             let stands = rows.find(&mark.row, |_, lines| mark.stands_in(lines))?;
             if stands == Some(false) {
-                rows.append(&mark.row, 1, &entries::marker_line(mark.marker, mark.n))?;
+                rows.append(&mark.row, 1, &mark.line)?;
             }
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{Cadence, Delivery, DeliveryId, DeliveryState, Form, StackId};
+use tidings::domain::{Delivery, DeliveryId, DeliveryState, Form, Occasion, StackId};
 
 use crate::support::*;
 
@@ -58,7 +58,10 @@ pub(super) fn users(rows: &[Delivery]) -> Vec<&str> {
 pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
     let plain = delivery("ada", "2014-04-22", "one");
     let odd = Delivery {
-        cadence: Cadence::Weekly,
+        occasion: Occasion::Batch {
+            batch: id(77),
+            turn: noon() + TimeDelta::milliseconds(5),
+        },
         covers: vec![
             (
                 StackId {
@@ -295,7 +298,11 @@ pub async fn a_persons_deliveries_come_newest_first(store: Fresh) {
     let all = store.deliveries_of(&user("ada"), 10).await.unwrap();
     let some = store.deliveries_of(&user("ada"), 2).await.unwrap();
 
-    let periods: Vec<_> = all.iter().map(|row| row.period.as_str()).collect();
+    let period = |row: &Delivery| match &row.occasion {
+        Occasion::Digest { period, .. } => period.clone(),
+        Occasion::Batch { .. } => panic!("{row:?} is of a batch"),
+    };
+    let periods: Vec<_> = all.iter().map(period).collect();
     assert_eq!(periods, ["2014-04-03", "2014-04-02", "2014-04-01"]);
     assert_eq!(some, all[..2]);
     assert!(

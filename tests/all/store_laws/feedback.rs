@@ -1,7 +1,9 @@
 //! Laws of `Feedbacks`: a report finds its mail, and the worst news stands.
 
 use tidings::domain::delivery::{PeriodCount, Settlement};
-use tidings::domain::{Cadence, Delivery, DeliveryId, DeliveryState, Echo, Feedback, News};
+use tidings::domain::{
+    Cadence, Delivery, DeliveryId, DeliveryState, Echo, Feedback, News, Occasion,
+};
 
 use super::deliveries::{later, open, row, settlement};
 use crate::support::*;
@@ -172,8 +174,10 @@ pub async fn what_was_settled_since_is_counted_by_cadence_period_and_state(store
     let mut ids = open(&store, &["a", "b", "c", "d"]).await;
     let weekly = |person: &str| Delivery {
         id: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
-        cadence: Cadence::Weekly,
-        period: "2014-W17".into(),
+        occasion: Occasion::Digest {
+            cadence: Cadence::Weekly,
+            period: "2014-W17".into(),
+        },
         ..delivery(person, "2014-04-22", "one")
     };
     let yesterday = delivery("g", "2014-04-21", "one");

@@ -1,7 +1,7 @@
 //! Laws of `Stacks::mark`: at the end, once, past the cap, and only where a stack stands.
 
-use tidings::domain::{Entry, Marker, StackId};
-use tidings::store::Mark;
+use tidings::domain::{Entry, Mailed, Marker, StackId};
+use tidings::store::{MailedMark, Mark, People};
 
 use crate::support::*;
 
@@ -265,4 +265,60 @@ pub async fn no_marks_are_no_error(store: Fresh) {
         .unwrap();
 
     assert!(store.days().await.unwrap().is_empty());
+}
+
+fn mailed(person: &str, marker: u32, fanouts: &[u32]) -> MailedMark {
+    MailedMark {
+        user: user(person),
+        day: today(),
+        mailed: Mailed {
+            id: id(marker),
+            fanouts: fanouts.iter().map(|n| id(*n)).collect(),
+        },
+    }
+}
+
+pub async fn what_was_mailed_on_its_own_stands_once_at_the_end(store: Fresh) {
+    let ada = user("ada");
+    let pushes = push_to(&ada, events(2, 1));
+    store.push(today(), 2, &pushes).await.unwrap();
+
+    for _ in 0..2 {
+        let marks = [mailed("ada", 90, &[1, 7]), mailed("ada", 91, &[])];
+        store.mark_mailed(&marks).await.unwrap();
+    }
+
+    let expected = [
+        entries(events(2, 1)),
+        vec![
+            Entry::Mailed(mailed("ada", 90, &[1, 7]).mailed),
+            Entry::Mailed(mailed("ada", 91, &[]).mailed),
+        ],
+    ];
+    assert_eq!(store.entries_of(&ada, today()).await, expected.concat());
+}
+
+pub async fn what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending(store: Fresh) {
+    let ada = user("ada");
+    let of_two = [events(2, 1), events(1, 2)].concat();
+    store
+        .push(today(), ROOMY, &push_to(&ada, of_two))
+        .await
+        .unwrap();
+    let day_before = MailedMark {
+        day: today().back(1),
+        ..mailed("ada", 90, &[1])
+    };
+
+    store
+        .mark_mailed(&[mailed("ada", 90, &[1]), mailed("ben", 91, &[1]), day_before])
+        .await
+        .unwrap();
+
+    let both = [ada, user("ben")];
+    let found = store.windows(window(), People::Each(&both)).await.unwrap();
+    let pending: Vec<_> = found[0].pending().iter().map(|p| p.event.clone()).collect();
+    assert_eq!(pending, events(1, 2));
+    assert_eq!(found[0].stacks.len(), 1);
+    assert!(found[1].stacks.is_empty());
 }

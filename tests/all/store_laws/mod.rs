@@ -3,6 +3,7 @@
 //! The rule: a law is written once, listed once, and runs everywhere. A law that is not listed is dead code, which the
 //! linter refuses; a backend runs the whole list or does not compile. So the stores cannot drift apart.
 
+mod batches;
 mod condition;
 mod days;
 mod deliveries;
@@ -75,7 +76,26 @@ laws! {
         an_event_pushed_between_read_and_mark_stays_pending
         marks_and_pushes_at_once_lose_nothing
         each_of_many_people_gets_their_own_marker
-        no_marks_are_no_error;
+        no_marks_are_no_error
+        what_was_mailed_on_its_own_stands_once_at_the_end
+        what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending;
+    batches:
+        a_seat_comes_back_with_every_field
+        a_seat_is_put_in_the_place_of_what_was_read_and_of_nothing_else
+        of_many_who_open_one_seat_at_once_one_is_told_yes
+        of_many_who_change_a_seat_at_once_nobodys_change_is_lost
+        an_empty_seat_is_removed_and_can_be_taken_again
+        odd_keys_and_people_have_seats_of_their_own
+        many_seats_are_put_and_read_at_once
+        due_seats_come_in_the_order_in_which_they_fell_due
+        a_seat_that_somebody_holds_is_not_due_until_the_lease_runs_out
+        a_batch_is_found_on_its_seat_until_it_leaves
+        seats_are_found_by_what_their_batches_keep
+        a_batch_is_filed_once_and_comes_back_with_every_field
+        only_a_closing_batch_is_settled
+        batches_are_found_newest_first_by_person_key_and_state
+        counts_are_exact
+        what_was_settled_long_ago_is_forgotten_in_small_steps;
     scans:
         a_scan_meets_everybody_once_in_ascending_order
         a_scan_comes_in_chunks_and_the_chunks_join_without_a_seam

@@ -189,7 +189,7 @@ pub async fn concurrent_writers_on_a_persons_first_event_of_the_day_lose_nothing
     let mut found = store.entries_of(&user("ada"), today()).await;
     found.sort_by_key(|entry| match entry {
         Entry::Event(event) => event.i,
-        Entry::Marker(_) | Entry::Other => None,
+        Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => None,
     });
     assert_eq!(found, entries((0..writers).map(|n| event("a", n))));
 }

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use tidings::domain::delivery::Handover;
 use tidings::domain::{
     Audience, Cadence, Day, Delivery, DeliveryId, DeliveryState, Entry, Event, EventType, Fanout,
-    FollowKey, Id, Lease, ObjectId, StackId, UserId, Window,
+    FollowKey, Id, Lease, ObjectId, Occasion, StackId, UserId, Window,
 };
 use tidings::store::{Mark, Pushes};
 
@@ -122,8 +122,10 @@ pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
     Delivery {
         id: DeliveryId::stored(format!("digest:{person}:daily:{date}")),
         user: user(person),
-        cadence: Cadence::Daily,
-        period: date.into(),
+        occasion: Occasion::Digest {
+            cadence: Cadence::Daily,
+            period: date.into(),
+        },
         state: DeliveryState::Pending,
         open: true,
         covers: vec![(StackId::of(today().back(1)), 3), (StackId::of(today()), 2)],

@@ -11,16 +11,17 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use tidings::domain::batch::{Seat, SeatId};
 use tidings::domain::delivery::{Deferral, Handover, Judged, PeriodCount, Settlement, Verdict};
 use tidings::domain::{
-    Address, Day, Delivery, DeliveryId, DeliveryState, Echo, Fanout, Feedback, FollowKey, Id,
-    Lease, Object, ObjectKey, PersonStacks, Point, Progress, Reason, Suppression, Tag, User,
-    UserId, Window,
+    Address, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo, EventType, Fanout,
+    Feedback, FollowKey, Id, Lease, Object, ObjectId, ObjectKey, PersonStacks, Point, Progress,
+    Reason, Suppression, Tag, User, UserId, Window,
 };
 use tidings::store::{
-    Accepted, Backlog, Condition, DayInfo, Days, Deliveries, Directory, Engine, Error, Feedbacks,
-    Journal, Leases, Mark, Notes, Objects, People, Pushed, Pushes, RawStack, Result, Sightings,
-    Stacks, Store, Suppressions,
+    Accepted, Backlog, BatchCounts, BatchFilter, Batches, Condition, DayInfo, Days, Deliveries,
+    Directory, Engine, Error, Feedbacks, Journal, Leases, MailedMark, Mark, Notes, Objects, People,
+    Pushed, Pushes, RawStack, Result, Sightings, Stacks, Store, Suppressions,
 };
 
 /// How the nth call fails.
@@ -173,6 +174,11 @@ impl Stacks for FailingStore {
     async fn mark(&self, marks: &[Mark]) -> Result<()> {
         self.call("mark", self.inner.mark(marks)).await
     }
+
+    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<()> {
+        self.call("mark_mailed", self.inner.mark_mailed(marks))
+            .await
+    }
 }
 
 #[async_trait]
@@ -208,6 +214,20 @@ hand_on! { Directory:
 hand_on! { Objects:
     put_objects(objects: &[Object]) -> ();
     objects(keys: &[ObjectKey]) -> Vec<Option<Object>>;
+}
+
+hand_on! { Batches:
+    seats(ids: &[SeatId]) -> Vec<Option<Seat>>;
+    put_seats(seats: &[Seat], stamp: Id) -> Vec<bool>;
+    due_seats(now: DateTime<Utc>, limit: usize) -> Vec<Seat>;
+    seat_of(batch: Id) -> Option<Seat>;
+    seats_holding(kind: &EventType, objects: &[ObjectId], after: Option<&SeatId>, limit: usize) -> Vec<Seat>;
+    file_batches(batches: &[Batch]) -> ();
+    filed(ids: &[Id]) -> Vec<Option<Batch>>;
+    settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
+    find_batches(filter: &BatchFilter, before: Option<Id>, limit: usize) -> Vec<Batch>;
+    batch_counts() -> BatchCounts;
+    forget_batches(before: DateTime<Utc>, limit: usize) -> u64;
 }
 
 hand_on! { Journal:

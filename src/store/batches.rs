@@ -1,0 +1,78 @@
+//! What gathers until it is mailed: seats, and the batches that left them.
+//!
+//! The rule: a seat is read and put as a whole, by a compare-and-set; [`crate::domain::batch::Seat`] decides what it becomes. A batch that has
+//! left its seat is filed once, under its id, and only ever settled after that.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use super::Result;
+use crate::domain::batch::{Seat, SeatId};
+use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
+
+/// Which batches; all that is named must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BatchFilter {
+    pub user: Option<UserId>,
+    pub key: Option<BatchKey>,
+    pub state: Option<BatchState>,
+}
+
+/// How many batches there are that are not settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct BatchCounts {
+    pub open: u64,
+    pub closing: u64,
+}
+
+/// Near-real-time batches.
+#[async_trait]
+pub trait Batches: Send + Sync {
+    /// These seats, in the order asked; each at most once.
+    async fn seats(&self, ids: &[SeatId]) -> Result<Vec<Option<Seat>>>;
+
+    /// Puts each seat in the place of what was read, known by its stamp, or where none stood; an empty one is removed. `stamp` is what they
+    /// are known by from now on: an id that was never used. The answer says which were put, in the order asked; each seat at most once. Of
+    /// two who read the same, one is told no, and has to read again. No may also be told where it was put and an earlier answer was lost.
+    /// Durable.
+    async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>>;
+
+    /// Seats that are due at `now` and that nobody holds then, in the order in which they fell due, at most `limit`. Costs what is due and
+    /// held, not what is open.
+    async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>>;
+
+    /// The seat on which this batch is open, or has just ended.
+    async fn seat_of(&self, batch: Id) -> Result<Option<Seat>>;
+
+    /// Seats whose open batch keeps an event of this type about one of these objects, by their ids, after this one, at most `limit`.
+    async fn seats_holding(
+        &self,
+        kind: &EventType,
+        objects: &[ObjectId],
+        after: Option<&SeatId>,
+        limit: usize,
+    ) -> Result<Vec<Seat>>;
+
+    /// Files batches that left their seats; one that is filed already stays as it is. Durable.
+    async fn file_batches(&self, batches: &[Batch]) -> Result<()>;
+
+    /// These batches, as far as they are filed, in the order asked.
+    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>>;
+
+    /// Settles filed batches that are closing, as `closed` or `canceled`; what is settled stays as it is.
+    async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()>;
+
+    /// Batches, open or filed, newest first, at most `limit`; `before` excludes those with this id and newer ones.
+    async fn find_batches(
+        &self,
+        filter: &BatchFilter,
+        before: Option<Id>,
+        limit: usize,
+    ) -> Result<Vec<Batch>>;
+
+    /// How many are open, and how many are closing; exact.
+    async fn batch_counts(&self) -> Result<BatchCounts>;
+
+    /// Removes batches that were settled before then, the oldest first, at most `limit`; answers how many went.
+    async fn forget_batches(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
+}

@@ -1,0 +1,343 @@
+//! Seats and batches: reading and putting them many at a time.
+//!
+//! The rule: a seat is replaced only where its stamp is the one that was read, and gets a new one; the same statement may be sent again, as
+//! it knows its own stamp. So nobody's change is lost and nothing happens twice. [`super::seat_record`] has the documents.
+
+use std::collections::{HashMap, HashSet};
+
+use async_trait::async_trait;
+use bson::{Bson, Document, doc};
+use chrono::{DateTime, Utc};
+use mongodb::options::FindOptions;
+
+use super::bulk::Verb;
+use super::journal::encode;
+use super::record::{date, oid};
+use super::seat_record::{batch_record, read_batch, read_seat, seat_id, seat_of};
+use super::{BATCHES, Mongo, SEATS};
+use crate::domain::batch::{Seat, SeatId};
+use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
+use crate::store::{BatchCounts, BatchFilter, Batches, Result};
+
+#[async_trait]
+impl Batches for Mongo {
+    async fn seats(&self, ids: &[SeatId]) -> Result<Vec<Option<Seat>>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names: Vec<Document> = ids.iter().map(seat_id).collect();
+        let filter = doc! {"_id": {"$in": names}};
+        let options = FindOptions::default();
+        let mut found: HashMap<SeatId, Seat> = HashMap::new();
+        for seat in self.find_seats("reading seats", &filter, options).await? {
+            found.insert(seat.id.clone(), seat);
+        }
+        Ok(ids.iter().map(|id| found.remove(id)).collect())
+    }
+
+    async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>> {
+        let (gone, left): (Vec<usize>, Vec<usize>) =
+            (0..seats.len()).partition(|place| seats[*place].is_empty());
+        let mut put = vec![false; seats.len()];
+        self.replace(seats, &left, stamp, &mut put).await?;
+        self.remove(seats, &gone, &mut put).await?;
+        Ok(put)
+    }
+
+    async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>> {
+        let due = doc! {"due": {"$lte": date(now)}, "lease.until": {"$lte": date(now)}};
+        let order = in_order(doc! {"due": 1}, limit);
+        self.find_seats("looking for due batches", &due, order)
+            .await
+    }
+
+    async fn seat_of(&self, batch: Id) -> Result<Option<Seat>> {
+        let filter = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
+        let found = self.find_seats("looking for a batch", &filter, FindOptions::default());
+        Ok(found.await?.pop())
+    }
+
+    async fn seats_holding(
+        &self,
+        kind: &EventType,
+        objects: &[ObjectId],
+        after: Option<&SeatId>,
+        limit: usize,
+    ) -> Result<Vec<Seat>> {
+        let names: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
+        let item = doc! {"$elemMatch": {"t": kind.as_str(), "o": {"$in": &names}}};
+        let mut filter = doc! {
+            "keeps": {"$in": &names}, "$or": [{"open.items": item.clone()}, {"open.lead.items": item}],
+        };
+        if let Some(after) = after {
+            filter.insert("_id", doc! {"$gt": seat_id(after)});
+        }
+        let order = in_order(doc! {"_id": 1}, limit);
+        let doing = "looking for batches that hold an event";
+        self.find_seats(doing, &filter, order).await
+    }
+
+    async fn file_batches(&self, batches: &[Batch]) -> Result<()> {
+        let doing = "filing batches";
+        let records = encode(doing, batches.iter().map(batch_record))?;
+        let targets = vec![(BATCHES.to_owned(), (0..batches.len()).collect())];
+        let filed = self.bulk(doing, Verb::Insert, targets, |writer, item| {
+            writer.fields(records[item].as_bytes());
+        });
+        filed.await?.duplicates(doing).map(drop)
+    }
+
+    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filter = doc! {"_id": {"$in": oids(ids)}};
+        let found = self.find_filed(&filter, FindOptions::default()).await?;
+        let mut found: HashMap<Id, Batch> =
+            found.into_iter().map(|batch| (batch.id, batch)).collect();
+        Ok(ids.iter().map(|id| found.remove(id)).collect())
+    }
+
+    async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {
+        let doing = "settling batches";
+        let closing = BatchState::Closing.as_str();
+        let query = |(id, _): &(Id, BatchState)| doc! {"_id": oid(*id), "state": closing};
+        let queries = encode(doing, settled.iter().map(query))?;
+        let update = |(_, state): &(Id, BatchState)| doc! {"$set": {"state": state.as_str(), "settled": date(now)}};
+        let updates = encode(doing, settled.iter().map(update))?;
+        let targets = vec![(BATCHES.to_owned(), (0..settled.len()).collect())];
+        let done = self.bulk(doing, Verb::Update, targets, |writer, item| {
+            writer.encoded("q", queries[item].as_bytes());
+            writer.encoded("u", updates[item].as_bytes());
+        });
+        done.await?.complete(doing).map(drop)
+    }
+
+    async fn find_batches(
+        &self,
+        filter: &BatchFilter,
+        before: Option<Id>,
+        limit: usize,
+    ) -> Result<Vec<Batch>> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        let wanted = |state| filter.state.is_none_or(|wanted| wanted == state);
+        if wanted(BatchState::Open) {
+            let seats = self.seats_with("open.id", filter, before, limit).await?;
+            found.extend(seats.into_iter().filter_map(|seat| seat.open));
+        }
+        if filter.state != Some(BatchState::Open) {
+            // Between leaving its seat and being filed: a moment.
+            let seats = self.seats_with("ended.id", filter, before, limit).await?;
+            let ended = seats.into_iter().flat_map(|seat| seat.ended);
+            found.extend(ended.filter(|batch| wanted(batch.state)));
+            let mut filed = Document::new();
+            if let Some(user) = &filter.user {
+                filed.insert("user", user.as_str());
+            }
+            if let Some(key) = &filter.key {
+                filed.insert("key", key.to_string());
+            }
+            if let Some(state) = filter.state {
+                filed.insert("state", state.as_str());
+            }
+            if let Some(before) = before {
+                filed.insert("_id", doc! {"$lt": oid(before)});
+            }
+            let order = in_order(doc! {"_id": -1}, limit);
+            found.extend(self.find_filed(&filed, order).await?);
+        }
+        found.retain(|batch| before.is_none_or(|before| batch.id < before));
+        found.sort_by_key(|batch| std::cmp::Reverse(batch.id));
+        found.dedup_by_key(|batch| batch.id);
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn batch_counts(&self) -> Result<BatchCounts> {
+        let count = |collection: &'static str, filter: Document| {
+            self.patiently("counting batches", move || {
+                let (collection, filter) = (self.collection(collection), filter.clone());
+                async move { Ok(collection.count_documents(filter).await?) }
+            })
+        };
+        let ended = FindOptions::builder()
+            .projection(doc! {"ended.id": 1})
+            .build();
+        let ended = self
+            .find_all(
+                "counting batches",
+                SEATS,
+                &doc! {"ended.id": {"$exists": true}},
+                ended,
+            )
+            .await?;
+        let ended = ended.iter().map(|seat| {
+            seat.get_array("ended")
+                .map_or(0, |ended| ended.len() as u64)
+        });
+        let closing = doc! {"state": BatchState::Closing.as_str()};
+        Ok(BatchCounts {
+            open: count(SEATS, doc! {"open.id": {"$exists": true}}).await?,
+            closing: count(BATCHES, closing).await? + ended.sum::<u64>(),
+        })
+    }
+
+    async fn forget_batches(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        let doing = "forgetting batches";
+        let filter = doc! {"settled": {"$lt": date(before)}};
+        let mut oldest = in_order(doc! {"settled": 1}, limit);
+        oldest.projection = Some(doc! {"_id": 1});
+        let found = self.find_all(doing, BATCHES, &filter, oldest).await?;
+        let ids: Vec<&Bson> = found.iter().filter_map(|batch| batch.get("_id")).collect();
+        if !ids.is_empty() {
+            self.patiently(doing, || {
+                let (batches, filter) = (self.collection(BATCHES), doc! {"_id": {"$in": &ids}});
+                async move { Ok(batches.delete_many(filter).await.map(drop)?) }
+            })
+            .await?;
+        }
+        Ok(ids.len() as u64)
+    }
+}
+
+impl Mongo {
+    async fn find_seats(
+        &self,
+        doing: &str,
+        filter: &Document,
+        options: FindOptions,
+    ) -> Result<Vec<Seat>> {
+        let found = self.find_all(doing, SEATS, filter, options).await?;
+        found.iter().map(read_seat).collect()
+    }
+
+    async fn find_filed(&self, filter: &Document, options: FindOptions) -> Result<Vec<Batch>> {
+        let found = self.find_all("reading batches", BATCHES, filter, options);
+        found.await?.iter().map(read_batch).collect()
+    }
+
+    /// Seats that have this field, with the newest first.
+    async fn seats_with(
+        &self,
+        field: &str,
+        filter: &BatchFilter,
+        before: Option<Id>,
+        limit: usize,
+    ) -> Result<Vec<Seat>> {
+        let there = match before {
+            Some(before) => doc! {"$lt": oid(before)},
+            None => doc! {"$exists": true},
+        };
+        let mut seats = doc! {field: there};
+        if let Some(user) = &filter.user {
+            let (first, end) = (Bson::from(""), Bson::MaxKey);
+            seats.insert(
+                "_id",
+                doc! {"$gte": {"u": user.as_str(), "k": first}, "$lt": {"u": user.as_str(), "k": end}},
+            );
+        }
+        if let Some(key) = &filter.key {
+            seats.insert("_id.k", key.to_string());
+        }
+        let order = in_order(doc! {field: -1}, limit);
+        self.find_seats("looking for batches", &seats, order).await
+    }
+
+    async fn replace(
+        &self,
+        seats: &[Seat],
+        places: &[usize],
+        stamp: Id,
+        put: &mut [bool],
+    ) -> Result<()> {
+        let doing = "putting seats";
+        let query = |place: &usize| {
+            let seat = &seats[*place];
+            // With the new stamp it was put by an attempt whose answer was lost.
+            let stamps = match seat.stamp {
+                Some(read) => Bson::from(doc! {"$in": [oid(read), oid(stamp)]}),
+                None => oid(stamp),
+            };
+            doc! {"_id": seat_id(&seat.id), "stamp": stamps}
+        };
+        let queries = encode(doing, places.iter().map(query))?;
+        let record = |place: &usize| seat_of(&seats[*place], stamp);
+        let records = encode(doing, places.iter().map(record))?;
+        let targets = vec![(SEATS.to_owned(), (0..places.len()).collect())];
+        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
+            writer.encoded("q", queries[item].as_bytes());
+            writer.encoded("u", records[item].as_bytes());
+            // Where none was read none must stand: a duplicate says that one does.
+            writer.flag("upsert", seats[places[item]].stamp.is_none());
+        });
+        let outcome = outcome.await?;
+        let whole = outcome.n == places.len() as u64;
+        outcome.duplicates(doing)?;
+        if whole {
+            places.iter().for_each(|place| put[*place] = true);
+            return Ok(());
+        }
+        let ids: Vec<Document> = places
+            .iter()
+            .map(|place| seat_id(&seats[*place].id))
+            .collect();
+        let filter = doc! {"_id": {"$in": ids}, "stamp": oid(stamp)};
+        let done = self.names(doing, &filter).await?;
+        for place in places {
+            put[*place] = done.contains(&seat_id(&seats[*place].id).to_string());
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, seats: &[Seat], places: &[usize], put: &mut [bool]) -> Result<()> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let doing = "removing seats";
+        let query = |place: &usize| {
+            let seat = &seats[*place];
+            let stamp = seat.stamp.map_or(Bson::Null, oid);
+            doc! {"_id": seat_id(&seat.id), "stamp": stamp}
+        };
+        let queries = encode(doing, places.iter().map(query))?;
+        let targets = vec![(SEATS.to_owned(), (0..places.len()).collect())];
+        let outcome = self.bulk(doing, Verb::Delete, targets, |writer, item| {
+            writer.encoded("q", queries[item].as_bytes());
+            writer.int("limit", 1);
+        });
+        outcome.await?.complete(doing)?;
+        let ids: Vec<Document> = places
+            .iter()
+            .map(|place| seat_id(&seats[*place].id))
+            .collect();
+        let left = self.names(doing, &doc! {"_id": {"$in": ids}}).await?;
+        for place in places {
+            put[*place] = !left.contains(&seat_id(&seats[*place].id).to_string());
+        }
+        Ok(())
+    }
+
+    /// The `_id`s of the seats that match.
+    async fn names(&self, doing: &str, filter: &Document) -> Result<HashSet<String>> {
+        let options = FindOptions::builder().projection(doc! {"_id": 1}).build();
+        let found = self.find_all(doing, SEATS, filter, options).await?;
+        let names = found
+            .iter()
+            .filter_map(|seat| seat.get_document("_id").ok());
+        Ok(names.map(Document::to_string).collect())
+    }
+}
+
+fn in_order(order: Document, limit: usize) -> FindOptions {
+    FindOptions::builder()
+        .sort(order)
+        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+        .build()
+}
+
+fn oids(ids: &[Id]) -> Vec<Bson> {
+    ids.iter().map(|id| oid(*id)).collect()
+}

@@ -1,0 +1,187 @@
+//! Seats and batches as documents.
+//!
+//! The rule: an open batch stands in its seat, `{_id: {u, k}, open, ended, memories, …}`, and one that left in `batches`, in the same shape
+//! under its own `_id`. What was added last stands last, as in memory. [`super::batches`] has the verbs.
+
+use bson::{Bson, Document, doc};
+
+use super::record::{Record, date, lease, oid, put};
+use crate::domain::batch::{Contents, Item, Lead, Memory, Seat, SeatId};
+use crate::domain::{Batch, BatchKey, EventType, Id, ObjectId, UserId};
+use crate::store::Result;
+
+/// A seat's `_id`.
+pub(super) fn seat_id(id: &SeatId) -> Document {
+    doc! {"u": id.user.as_str(), "k": id.key.to_string()}
+}
+
+/// All of a seat but its `_id`.
+pub(super) fn seat_of(seat: &Seat, stamp: Id) -> Document {
+    let mut record = doc! {"stamp": oid(stamp)};
+    put(&mut record, "due", seat.due().map(date));
+    // Nobody's lease has ended before time began: then one range of an index tells who is free.
+    record.insert("lease", lease(seat.lease.as_ref()));
+    put(&mut record, "turn", seat.turn.map(date));
+    if let Some(open) = &seat.open {
+        let mut fields = doc! {"id": oid(open.id)};
+        fields.extend(batch_fields(open));
+        record.insert("open", fields);
+        // By which it is found when something is withdrawn.
+        let keeps: Vec<&str> = open.objects().into_iter().map(ObjectId::as_str).collect();
+        record.insert("keeps", keeps);
+    }
+    if !seat.ended.is_empty() {
+        let ended = |batch: &Batch| {
+            let mut fields = doc! {"id": oid(batch.id)};
+            fields.extend(batch_fields(batch));
+            Bson::from(fields)
+        };
+        record.insert("ended", seat.ended.iter().map(ended).collect::<Vec<_>>());
+    }
+    if !seat.memories.is_empty() {
+        let memory = |memory: &Memory| {
+            Bson::from(doc! {"at": date(memory.at), "joined": ids(&memory.joined)})
+        };
+        let memories: Vec<Bson> = seat.memories.iter().map(memory).collect();
+        record.insert("memories", memories);
+    }
+    record
+}
+
+/// A filed batch.
+pub(super) fn batch_record(batch: &Batch) -> Document {
+    let mut record = doc! {
+        "_id": oid(batch.id), "user": batch.user.as_str(), "key": batch.key.to_string(),
+    };
+    record.extend(batch_fields(batch));
+    record
+}
+
+/// What a batch is without its id and whose it is.
+fn batch_fields(batch: &Batch) -> Document {
+    let mut fields = doc! {
+        "state": batch.state.as_str(),
+        "opened": date(batch.opened_at),
+        "last": date(batch.last_event_at),
+        "closes": date(batch.closes_at),
+        "count": batch.contents.count as i64,
+        "items": items(&batch.contents.items),
+        "joined": ids(&batch.joined),
+    };
+    match &batch.lead {
+        Lead::None => {}
+        Lead::Mailed => {
+            fields.insert("led", true);
+        }
+        Lead::Waiting { contents, joined } => {
+            let lead = doc! {
+                "count": contents.count as i64,
+                "items": items(&contents.items),
+                "joined": ids(joined),
+            };
+            fields.insert("lead", lead);
+        }
+    }
+    put(&mut fields, "settled", batch.settled.map(date));
+    fields
+}
+
+fn items(items: &[Item]) -> Vec<Bson> {
+    let item = |item: &Item| {
+        Bson::from(doc! {"t": item.t.as_str(), "o": item.o.as_str(), "i": oid(item.i)})
+    };
+    items.iter().map(item).collect()
+}
+
+fn ids(ids: &[Id]) -> Vec<Bson> {
+    ids.iter().map(|id| oid(*id)).collect()
+}
+
+pub(super) fn read_seat(record: &Document) -> Result<Seat> {
+    let seat = Record::new("seat", record);
+    let id = seat.needs("_id", seat.record("_id")?)?;
+    let id = SeatId {
+        user: UserId::stored(id.needs("u", id.text("u")?)?),
+        key: id.needs("k", id.parsed("k")?)?,
+    };
+    let of_seat = |batch: Record<'_>| {
+        let own = batch.needs("id", batch.id("id")?)?;
+        read_fields(&batch, own, id.user.clone(), id.key.clone())
+    };
+    let memory = |memory: Record<'_>| {
+        Ok(Memory {
+            at: memory.needs("at", memory.time("at")?)?,
+            joined: memory.ids("joined")?,
+        })
+    };
+    Ok(Seat {
+        open: seat.record("open")?.map(of_seat).transpose()?,
+        ended: seat
+            .records("ended")?
+            .into_iter()
+            .map(of_seat)
+            .collect::<Result<_>>()?,
+        memories: seat
+            .records("memories")?
+            .into_iter()
+            .map(memory)
+            .collect::<Result<_>>()?,
+        turn: seat.time("turn")?,
+        lease: seat.lease("lease")?,
+        stamp: seat.id("stamp")?,
+        id,
+    })
+}
+
+pub(super) fn read_batch(record: &Document) -> Result<Batch> {
+    let batch = Record::new("batch", record);
+    let id = batch.needs("_id", batch.id("_id")?)?;
+    let user = UserId::stored(batch.needs("user", batch.text("user")?)?);
+    let key = batch.needs("key", batch.parsed("key")?)?;
+    read_fields(&batch, id, user, key)
+}
+
+fn read_fields(batch: &Record<'_>, id: Id, user: UserId, key: BatchKey) -> Result<Batch> {
+    Ok(Batch {
+        id,
+        user,
+        key,
+        state: batch.needs("state", batch.parsed("state")?)?,
+        opened_at: batch.needs("opened", batch.time("opened")?)?,
+        last_event_at: batch.needs("last", batch.time("last")?)?,
+        closes_at: batch.needs("closes", batch.time("closes")?)?,
+        lead: read_lead(batch)?,
+        contents: read_contents(batch)?,
+        joined: batch.ids("joined")?,
+        settled: batch.time("settled")?,
+    })
+}
+
+fn read_lead(batch: &Record<'_>) -> Result<Lead> {
+    match batch.record("lead")? {
+        Some(lead) => Ok(Lead::Waiting {
+            contents: read_contents(&lead)?,
+            joined: lead.ids("joined")?,
+        }),
+        None if batch.flag("led")?.unwrap_or(false) => Ok(Lead::Mailed),
+        None => Ok(Lead::None),
+    }
+}
+
+fn read_contents(batch: &Record<'_>) -> Result<Contents> {
+    let item = |item: Record<'_>| {
+        Ok(Item {
+            i: item.needs("i", item.id("i")?)?,
+            t: EventType::stored(item.needs("t", item.text("t")?)?),
+            o: ObjectId::stored(item.needs("o", item.text("o")?)?),
+        })
+    };
+    Ok(Contents {
+        count: batch.needs("count", batch.count("count")?)?,
+        items: batch
+            .records("items")?
+            .into_iter()
+            .map(item)
+            .collect::<Result<_>>()?,
+    })
+}

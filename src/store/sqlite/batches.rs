@@ -1,0 +1,344 @@
+//! Seats and batches: a row each; what stands in them is JSON, and what they are found by are columns.
+//!
+//! The rule: a seat is replaced only where its stamp is the one that was read, in one transaction with the rows it is found by.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use rusqlite::types::Value;
+use rusqlite::{Row, Transaction, params, params_from_iter};
+
+use super::Sqlite;
+use super::batch_json::{Filed, Gathered, memories, read_memories};
+use super::codec::{Record, millis, to_json};
+use super::connections::Answer;
+use crate::domain::batch::{Seat, SeatId};
+use crate::domain::{Batch, BatchState, EventType, Id, ObjectId, UserId};
+use crate::store::{BatchCounts, BatchFilter, Batches, Result};
+
+#[async_trait]
+impl Batches for Sqlite {
+    async fn seats(&self, ids: &[SeatId]) -> Result<Vec<Option<Seat>>> {
+        let ids = ids.to_vec();
+        let read = move |transaction: &Transaction<'_>| {
+            let one =
+                |id: &SeatId| Ok(seats(transaction, "user = ?1 AND key = ?2", names(id))?.pop());
+            ids.iter().map(one).collect()
+        };
+        self.connections.read("reading seats", read).await
+    }
+
+    async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>> {
+        let put = move |transaction: &Transaction<'_>, seat: &Seat| put(transaction, seat, stamp);
+        self.change_each("putting seats", seats, put).await
+    }
+
+    async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>> {
+        let asked = (millis(now), limit as i64);
+        let read = move |transaction: &Transaction<'_>| {
+            let due = "due <= ?1 AND coalesce(until, 0) <= ?1 ORDER BY due LIMIT ?2";
+            seats(transaction, due, asked)
+        };
+        self.connections.read("looking for due batches", read).await
+    }
+
+    async fn seat_of(&self, batch: Id) -> Result<Option<Seat>> {
+        let batch = batch.to_string();
+        let read = move |transaction: &Transaction<'_>| {
+            let here = "(user, key) IN (SELECT user, key FROM seat_batches WHERE batch = ?1)";
+            Ok(seats(transaction, here, [batch])?.pop())
+        };
+        self.connections.read("looking for a batch", read).await
+    }
+
+    async fn seats_holding(
+        &self,
+        kind: &EventType,
+        objects: &[ObjectId],
+        after: Option<&SeatId>,
+        limit: usize,
+    ) -> Result<Vec<Seat>> {
+        let objects = to_json_list(objects.iter().map(ObjectId::as_str));
+        let (user, key) = after.map_or_else(Default::default, names);
+        let kind = kind.to_string();
+        let read = move |transaction: &Transaction<'_>| {
+            let holding = "(user, key) IN (
+                    SELECT DISTINCT user, key FROM seat_objects
+                    WHERE type = ?1 AND object IN (SELECT value FROM json_each(?2)) AND (user, key) > (?3, ?4)
+                    ORDER BY user, key LIMIT ?5
+                ) ORDER BY user, key";
+            seats(
+                transaction,
+                holding,
+                (&kind, &objects?, &user, &key, limit as i64),
+            )
+        };
+        let doing = "looking for batches that hold an event";
+        self.connections.read(doing, read).await
+    }
+
+    async fn file_batches(&self, batches: &[Batch]) -> Result<()> {
+        let file = |transaction: &Transaction<'_>, batch: &Batch| {
+            let sql = "INSERT INTO batches (id, user, key, state, settled, gathered)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
+            let filed = transaction.prepare_cached(sql)?.execute(params![
+                batch.id.to_string(),
+                batch.user.as_str(),
+                batch.key.to_string(),
+                batch.state.as_str(),
+                batch.settled.map(millis),
+                to_json(&Gathered::of(batch))?,
+            ])?;
+            Ok(filed == 1)
+        };
+        self.change_each("filing batches", batches, file).await?;
+        Ok(())
+    }
+
+    async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
+        let ids = ids.to_vec();
+        let read = move |transaction: &Transaction<'_>| {
+            let one = |id: &Id| Ok(filed(transaction, "id = ?1", [id.to_string()])?.pop());
+            ids.iter().map(one).collect()
+        };
+        self.connections.read("reading batches", read).await
+    }
+
+    async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {
+        let settle = move |transaction: &Transaction<'_>, (id, state): &(Id, BatchState)| {
+            let sql =
+                "UPDATE batches SET state = ?2, settled = ?3 WHERE id = ?1 AND state = 'closing'";
+            let mut statement = transaction.prepare_cached(sql)?;
+            Ok(statement.execute((id.to_string(), state.as_str(), millis(now)))? == 1)
+        };
+        self.change_each("settling batches", settled, settle)
+            .await?;
+        Ok(())
+    }
+
+    async fn find_batches(
+        &self,
+        filter: &BatchFilter,
+        before: Option<Id>,
+        limit: usize,
+    ) -> Result<Vec<Batch>> {
+        let filter = filter.clone();
+        let read = move |transaction: &Transaction<'_>| find(transaction, &filter, before, limit);
+        self.connections.read("looking for batches", read).await
+    }
+
+    async fn batch_counts(&self) -> Result<BatchCounts> {
+        let count = |transaction: &Transaction<'_>| {
+            let count = |sql| {
+                let count: i64 = transaction.query_row(sql, [], |row| row.get(0))?;
+                Ok::<_, rusqlite::Error>(count.unsigned_abs())
+            };
+            let closing = count("SELECT count(*) FROM batches WHERE state = 'closing'")?;
+            let ended = count("SELECT count(*) FROM seat_batches WHERE NOT open")?;
+            Ok(BatchCounts {
+                open: count("SELECT count(*) FROM seat_batches WHERE open")?,
+                closing: closing + ended,
+            })
+        };
+        self.connections.read("counting batches", count).await
+    }
+
+    async fn forget_batches(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        let asked = (millis(before), limit as i64);
+        let forget = move |transaction: &Transaction<'_>| {
+            let sql = "DELETE FROM batches WHERE id IN
+                       (SELECT id FROM batches WHERE settled < ?1 ORDER BY settled LIMIT ?2)";
+            Ok(transaction.prepare_cached(sql)?.execute(asked)? as u64)
+        };
+        self.connections.write("forgetting batches", forget).await
+    }
+}
+
+fn names(id: &SeatId) -> (String, String) {
+    (id.user.to_string(), id.key.to_string())
+}
+
+fn to_json_list<'a>(texts: impl Iterator<Item = &'a str>) -> Answer<String> {
+    to_json(&texts.collect::<Vec<_>>())
+}
+
+fn put(transaction: &Transaction<'_>, seat: &Seat, stamp: Id) -> Answer<bool> {
+    let (user, key) = names(&seat.id);
+    let read = seat.stamp.map(|stamp| stamp.to_string());
+    let standing = "SELECT stamp FROM seats WHERE user = ?1 AND key = ?2";
+    let mut standing = transaction.prepare_cached(standing)?;
+    let mut found = standing.query((&user, &key))?;
+    let found: Option<String> = match found.next()? {
+        Some(row) => row.get(0)?,
+        None => None,
+    };
+    if found != read {
+        return Ok(false);
+    }
+    for sql in [
+        "DELETE FROM seat_batches WHERE user = ?1 AND key = ?2",
+        "DELETE FROM seat_objects WHERE user = ?1 AND key = ?2",
+    ] {
+        transaction.prepare_cached(sql)?.execute((&user, &key))?;
+    }
+    if seat.is_empty() {
+        let sql = "DELETE FROM seats WHERE user = ?1 AND key = ?2";
+        transaction.prepare_cached(sql)?.execute((&user, &key))?;
+        return Ok(true);
+    }
+    let sql = "INSERT OR REPLACE INTO seats (user, key, stamp, due, owner, until, turn, open, ended, memories)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    let open = seat.open.as_ref().map(Filed::of);
+    let ended: Vec<Filed> = seat.ended.iter().map(Filed::of).collect();
+    transaction.prepare_cached(sql)?.execute(params![
+        user,
+        key,
+        stamp.to_string(),
+        seat.due().map(millis),
+        seat.lease.as_ref().map(|lease| &lease.owner),
+        seat.lease.as_ref().map(|lease| millis(lease.until)),
+        seat.turn.map(millis),
+        open.map(|open| to_json(&open)).transpose()?,
+        to_json(&ended)?,
+        to_json(&memories(&seat.memories))?,
+    ])?;
+    let sql = "INSERT INTO seat_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
+    let mut batches = transaction.prepare_cached(sql)?;
+    for batch in seat.open.iter().chain(&seat.ended) {
+        let open = batch.state == BatchState::Open;
+        batches.execute((batch.id.to_string(), &user, &key, open))?;
+    }
+    let sql =
+        "INSERT OR IGNORE INTO seat_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
+    let mut objects = transaction.prepare_cached(sql)?;
+    for item in seat.open.iter().flat_map(Batch::kept) {
+        objects.execute((item.t.as_str(), item.o.as_str(), &user, &key))?;
+    }
+    Ok(true)
+}
+
+/// The seats that meet a condition.
+fn seats(
+    transaction: &Transaction<'_>,
+    condition: &str,
+    values: impl rusqlite::Params,
+) -> Answer<Vec<Seat>> {
+    let mut statement =
+        transaction.prepare_cached(&format!("SELECT * FROM seats WHERE {condition}"))?;
+    let (mut rows, mut found) = (statement.query(values)?, Vec::new());
+    while let Some(row) = rows.next()? {
+        found.push(read_seat(row)?);
+    }
+    Ok(found)
+}
+
+fn read_seat(row: &Row<'_>) -> Answer<Seat> {
+    let record = Record { what: "seat", row };
+    let id = SeatId {
+        user: UserId::stored(record.text("user")?),
+        key: record.parsed("key")?,
+    };
+    let batch = |filed: Filed| {
+        let read = filed.read(id.user.clone(), id.key.clone());
+        read.or_else(|why| record.corrupt("batch", why))
+    };
+    let open: Option<Filed> = match record.get::<Option<String>>("open")? {
+        None => None,
+        Some(_) => Some(record.json("open")?),
+    };
+    let ended: Vec<Filed> = record.json("ended")?;
+    let memories = read_memories(record.json("memories")?);
+    Ok(Seat {
+        open: open.map(batch).transpose()?,
+        ended: ended.into_iter().map(batch).collect::<Answer<_>>()?,
+        memories: memories.or_else(|why| record.corrupt("memories", why))?,
+        turn: record.maybe_time("turn")?,
+        lease: record.lease()?,
+        stamp: Some(record.parsed("stamp")?),
+        id,
+    })
+}
+
+/// The filed batches that meet a condition.
+fn filed(
+    transaction: &Transaction<'_>,
+    condition: &str,
+    values: impl rusqlite::Params,
+) -> Answer<Vec<Batch>> {
+    let mut statement =
+        transaction.prepare_cached(&format!("SELECT * FROM batches WHERE {condition}"))?;
+    let (mut rows, mut found) = (statement.query(values)?, Vec::new());
+    while let Some(row) = rows.next()? {
+        let record = Record { what: "batch", row };
+        let gathered: Gathered = record.json("gathered")?;
+        let (id, state) = (record.parsed("id")?, record.parsed("state")?);
+        let user = UserId::stored(record.text("user")?);
+        let settled = record.maybe_time("settled")?;
+        let batch = gathered.read(id, user, record.parsed("key")?, state, settled);
+        found.push(batch.or_else(|why| record.corrupt("gathered", why))?);
+    }
+    Ok(found)
+}
+
+/// Conditions on columns that seats and filed batches both have, with their values.
+fn conditions(filter: &BatchFilter, id: &str, before: Option<Id>) -> (Vec<String>, Vec<Value>) {
+    let asked = [
+        (
+            "user =".to_owned(),
+            filter.user.as_ref().map(|user| user.to_string()),
+        ),
+        (
+            "key =".to_owned(),
+            filter.key.as_ref().map(|key| key.to_string()),
+        ),
+        (format!("{id} <"), before.map(|before| before.to_string())),
+    ];
+    let asked = asked
+        .into_iter()
+        .filter_map(|(what, value)| Some((what, value?)));
+    let numbered = asked.enumerate();
+    numbered
+        .map(|(n, (what, value))| (format!("{what} ?{}", n + 1), Value::from(value)))
+        .unzip()
+}
+
+fn find(
+    transaction: &Transaction<'_>,
+    filter: &BatchFilter,
+    before: Option<Id>,
+    limit: usize,
+) -> Answer<Vec<Batch>> {
+    let wanted = |batch: &Batch| filter.state.is_none_or(|wanted| wanted == batch.state);
+    let (mut here, values) = conditions(filter, "batch", before);
+    match filter.state {
+        None => {}
+        Some(BatchState::Open) => here.push("open".into()),
+        Some(_) => here.push("NOT open".into()),
+    }
+    here.push("true".into());
+    let here = format!(
+        "(user, key) IN (SELECT user, key FROM seat_batches WHERE {} ORDER BY batch DESC LIMIT {limit})",
+        here.join(" AND ")
+    );
+    let seats = seats(transaction, &here, params_from_iter(values))?;
+    let standing = seats
+        .into_iter()
+        .flat_map(|seat| seat.open.into_iter().chain(seat.ended));
+    let mut found: Vec<Batch> = standing.filter(wanted).collect();
+    if filter.state != Some(BatchState::Open) {
+        let (mut conditions, values) = conditions(filter, "id", before);
+        conditions.extend(
+            filter
+                .state
+                .map(|state| format!("state = '{}'", state.as_str())),
+        );
+        conditions.push("true".into());
+        let conditions = conditions.join(" AND ");
+        let condition = format!("{conditions} ORDER BY id DESC LIMIT {limit}");
+        found.extend(filed(transaction, &condition, params_from_iter(values))?);
+    }
+    found.retain(|batch| before.is_none_or(|before| batch.id < before));
+    found.sort_by_key(|batch| std::cmp::Reverse(batch.id));
+    found.dedup_by_key(|batch| batch.id);
+    found.truncate(limit);
+    Ok(found)
+}

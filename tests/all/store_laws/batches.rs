@@ -1,0 +1,475 @@
+//! Laws of `Batches`: one writer of a seat wins, what is due is found, what left is filed once.
+
+use chrono::TimeDelta;
+use tidings::domain::batch::{Contents, Item, Keep, Lead, Memory, Seat, SeatId};
+use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Id, ObjectId};
+use tidings::store::{BatchCounts, BatchFilter};
+
+use crate::support::*;
+
+const WINDOW: BatchPolicy = BatchPolicy {
+    window: TimeDelta::minutes(5),
+    cooldown: TimeDelta::zero(),
+    max_wait: None,
+    close_at: None,
+    keep: Keep::Last(10),
+    leading: false,
+};
+
+pub(super) fn seat_id(person: &str, key: &str) -> SeatId {
+    SeatId {
+        user: user(person),
+        key: BatchKey::Chosen(ChosenKey::new(key).unwrap()),
+    }
+}
+
+pub(super) fn item(object: &str, fanout: u32) -> Item {
+    let event = event(object, fanout);
+    Item {
+        i: id(fanout),
+        t: event.t,
+        o: event.o,
+    }
+}
+
+/// A seat with a batch that this fan-out opened at noon and so many minutes.
+fn opened(person: &str, key: &str, fanout: u32, minute: i64) -> Seat {
+    let mut seat = Seat::new(seat_id(person, key));
+    let items = [item("a1", fanout), item("a2", fanout)];
+    seat.join(&items, noon() + minutes(minute), &WINDOW, || {
+        id(1_000 + fanout)
+    });
+    seat
+}
+
+async fn put(store: &Fresh, seat: &Seat, stamp: u32) -> bool {
+    let seats = std::slice::from_ref(seat);
+    store.put_seats(seats, id(stamp)).await.unwrap() == [true]
+}
+
+async fn read(store: &Fresh, seat: &SeatId) -> Option<Seat> {
+    let ids = std::slice::from_ref(seat);
+    store.seats(ids).await.unwrap().pop().unwrap()
+}
+
+fn closing(person: &str, key: &str, fanout: u32) -> Batch {
+    let mut seat = opened(person, key, fanout, 0);
+    seat.close_now(id(1_000 + fanout), noon() + minutes(1))
+        .unwrap();
+    seat.ended.pop().unwrap()
+}
+
+pub async fn a_seat_comes_back_with_every_field(store: Fresh) {
+    let mut full = opened("ada", "k", 1, 0);
+    let open = full.open.as_mut().unwrap();
+    open.last_event_at = noon() + minutes(2);
+    open.lead = Lead::Waiting {
+        contents: Contents {
+            count: 7,
+            items: vec![item("$odd.é", 3)],
+        },
+        joined: vec![id(3), id(4)],
+    };
+    full.ended = vec![closing("ada", "k", 2), {
+        let mut canceled = closing("ada", "k", 5);
+        (canceled.state, canceled.settled) = (BatchState::Canceled, Some(noon()));
+        canceled.lead = Lead::Mailed;
+        canceled
+    }];
+    full.memories = vec![
+        Memory {
+            at: noon(),
+            joined: vec![id(7), id(8)],
+        },
+        Memory {
+            at: noon() + minutes(1),
+            joined: vec![],
+        },
+    ];
+    full.turn = Some(noon() + TimeDelta::milliseconds(1));
+    full.lease = Some(lease("me", noon() + minutes(3)));
+    let plain = opened("ben", "k", 9, 0);
+
+    let written = [full.clone(), plain.clone()];
+    assert_eq!(
+        store.put_seats(&written, id(50)).await.unwrap(),
+        [true, true]
+    );
+
+    let asked = [plain.id.clone(), seat_id("nobody", "k"), full.id.clone()];
+    let found = store.second().seats(&asked).await.unwrap();
+    let stamped = |seat: Seat| {
+        Some(Seat {
+            stamp: Some(id(50)),
+            ..seat
+        })
+    };
+    assert_eq!(found, [stamped(plain), None, stamped(full)]);
+}
+
+pub async fn a_seat_is_put_in_the_place_of_what_was_read_and_of_nothing_else(store: Fresh) {
+    let first = opened("ada", "k", 1, 0);
+    assert!(put(&store, &first, 50).await);
+    let mine = read(&store, &first.id).await.unwrap();
+    let mut theirs = mine.clone();
+    theirs.turn = Some(noon());
+    assert!(put(&store, &theirs, 51).await);
+
+    assert!(!put(&store, &mine, 52).await);
+    assert!(!put(&store, &first, 53).await);
+
+    let standing = read(&store, &first.id).await.unwrap();
+    assert_eq!(
+        (standing.stamp, standing.turn),
+        (Some(id(51)), Some(noon()))
+    );
+    let gone = Seat {
+        id: seat_id("nobody", "k"),
+        ..mine
+    };
+    assert!(!put(&store, &gone, 54).await);
+    assert_eq!(read(&store, &gone.id).await, None);
+}
+
+pub async fn of_many_who_open_one_seat_at_once_one_is_told_yes(store: Fresh) {
+    let tasks = (0..8).map(|n| {
+        let store = store.second();
+        tokio::spawn(async move {
+            let seat = opened("ada", "k", n, 0);
+            store.put_seats(&[seat], id(50 + n)).await.unwrap() == [true]
+        })
+    });
+    let mut yes = 0;
+    for task in tasks.collect::<Vec<_>>() {
+        yes += u32::from(task.await.unwrap());
+    }
+
+    assert_eq!(yes, 1);
+    assert_eq!(store.batch_counts().await.unwrap().open, 1);
+}
+
+pub async fn of_many_who_change_a_seat_at_once_nobodys_change_is_lost(store: Fresh) {
+    let tasks = (0..6_u32).map(|n| {
+        let store = store.second();
+        tokio::spawn(async move {
+            for turn in 0.. {
+                let ids = [seat_id("ada", "k")];
+                let standing = store.seats(&ids).await.unwrap().pop().unwrap();
+                let mut seat = standing.unwrap_or_else(|| Seat::new(ids[0].clone()));
+                let stamp = 10_000 + 1_000 * n + turn;
+                seat.join(&[item("a", n)], noon(), &WINDOW, || id(100 + n));
+                if store.put_seats(&[seat], id(stamp)).await.unwrap() == [true] {
+                    break;
+                }
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+
+    let open = read(&store, &seat_id("ada", "k")).await.unwrap().open;
+    let open = open.unwrap();
+    assert_eq!(open.contents.count, 6);
+    assert_eq!(open.joined, (0..6).map(id).collect::<Vec<_>>());
+}
+
+pub async fn an_empty_seat_is_removed_and_can_be_taken_again(store: Fresh) {
+    let seat = opened("ada", "k", 1, 0);
+    assert!(put(&store, &seat, 50).await);
+    let read_once = read(&store, &seat.id).await.unwrap();
+    let empty = Seat {
+        stamp: read_once.stamp,
+        ..Seat::new(seat.id.clone())
+    };
+    let stale = Seat {
+        stamp: Some(id(49)),
+        ..empty.clone()
+    };
+
+    assert!(!put(&store, &stale, 51).await);
+    assert!(put(&store, &empty, 52).await);
+
+    assert_eq!(read(&store, &seat.id).await, None);
+    assert_eq!(store.seat_of(id(1_001)).await.unwrap(), None);
+    assert!(!put(&store, &read_once, 53).await);
+    assert!(put(&store, &seat, 54).await);
+}
+
+pub async fn odd_keys_and_people_have_seats_of_their_own(store: Fresh) {
+    let keys = [
+        "0", "false", "a.b", "$ne", "A", "a", " a", "a ", "é", "e\u{301}",
+    ];
+    let mut seats: Vec<Seat> = (0..)
+        .zip(keys)
+        .map(|(n, key)| opened("$gt", key, n, 0))
+        .collect();
+    let mut of_type = opened("$gt", "x", 90, 0);
+    of_type.id.key = BatchKey::Type(kind("A"));
+    seats.push(of_type);
+
+    let put = store.put_seats(&seats, id(50)).await.unwrap();
+
+    assert_eq!(put, vec![true; seats.len()]);
+    let ids: Vec<SeatId> = seats.iter().map(|seat| seat.id.clone()).collect();
+    let found = store.seats(&ids).await.unwrap();
+    for (seat, found) in seats.iter().zip(found) {
+        assert_eq!(
+            found.unwrap().open.unwrap().id,
+            seat.open.as_ref().unwrap().id
+        );
+    }
+}
+
+pub async fn many_seats_are_put_and_read_at_once(store: Fresh) {
+    let seats: Vec<Seat> = (0..2_500)
+        .map(|n| opened(&format!("p{n:05}"), "k", n, 0))
+        .collect();
+    assert!(
+        store
+            .put_seats(&seats[..100], id(50))
+            .await
+            .unwrap()
+            .iter()
+            .all(|put| *put)
+    );
+
+    let put = store.put_seats(&seats, id(51)).await.unwrap();
+
+    assert_eq!(put.iter().filter(|put| !**put).count(), 100);
+    assert!(put[100..].iter().all(|put| *put));
+    let ids: Vec<SeatId> = seats.iter().rev().map(|seat| seat.id.clone()).collect();
+    let found = store.seats(&ids).await.unwrap();
+    for (asked, found) in ids.iter().zip(found) {
+        assert_eq!(found.unwrap().id, *asked);
+    }
+}
+
+pub async fn due_seats_come_in_the_order_in_which_they_fell_due(store: Fresh) {
+    let seats: Vec<Seat> = [("c", 3), ("a", 1), ("d", 9), ("b", 2)]
+        .into_iter()
+        .zip(1..)
+        .map(|((person, minute), n)| opened(person, "k", n, minute))
+        .collect();
+    store.put_seats(&seats, id(50)).await.unwrap();
+    let due = |at, limit| {
+        let store = store.second();
+        async move {
+            let due = store.due_seats(noon() + minutes(at), limit).await.unwrap();
+            let people = due.into_iter().map(|seat| seat.id.user.to_string());
+            people.collect::<Vec<_>>()
+        }
+    };
+
+    assert_eq!(due(5, 10).await, [""; 0]);
+    assert_eq!(due(6, 10).await, ["a"]);
+    assert_eq!(due(8, 10).await, ["a", "b", "c"]);
+    assert_eq!(due(60, 2).await, ["a", "b"]);
+}
+
+pub async fn a_seat_that_somebody_holds_is_not_due_until_the_lease_runs_out(store: Fresh) {
+    let mut seat = opened("ada", "k", 1, 0);
+    seat.lease = Some(lease("me", noon() + minutes(10)));
+    assert!(put(&store, &seat, 50).await);
+
+    assert_eq!(store.due_seats(noon() + minutes(9), 10).await.unwrap(), []);
+    let due = store.due_seats(noon() + minutes(10), 10).await.unwrap();
+
+    assert_eq!(due.len(), 1);
+    assert_eq!(due[0].lease, seat.lease);
+}
+
+pub async fn a_batch_is_found_on_its_seat_until_it_leaves(store: Fresh) {
+    let mut seat = opened("ada", "k", 1, 0);
+    assert!(put(&store, &seat, 50).await);
+    assert!(put(&store, &opened("ben", "k", 2, 0), 51).await);
+    let found = store.seat_of(id(1_001)).await.unwrap().unwrap();
+    assert_eq!(found.id, seat.id);
+
+    seat.stamp = found.stamp;
+    seat.close_now(id(1_001), noon()).unwrap();
+    assert!(put(&store, &seat, 52).await);
+    let found = store.seat_of(id(1_001)).await.unwrap().unwrap();
+    assert_eq!(found.ended[0].id, id(1_001));
+
+    seat.stamp = found.stamp;
+    seat.hand_on(&[id(1_001)], noon());
+    assert!(put(&store, &seat, 53).await);
+    assert_eq!(store.seat_of(id(1_001)).await.unwrap(), None);
+}
+
+pub async fn seats_are_found_by_what_their_batches_keep(store: Fresh) {
+    let mut leading = Seat::new(seat_id("led", "k"));
+    let policy = BatchPolicy {
+        leading: true,
+        ..WINDOW
+    };
+    leading.join(&[item("a1", 7)], noon(), &policy, || id(1_007));
+    let mut other = opened("other", "k", 8, 0);
+    let items = &mut other.open.as_mut().unwrap().contents.items;
+    items.iter_mut().for_each(|item| item.t = kind("Other"));
+    let seats = [
+        opened("b", "k", 1, 0),
+        opened("a", "k", 2, 0),
+        opened("a", "j", 3, 0),
+        leading,
+        other,
+    ];
+    store.put_seats(&seats, id(50)).await.unwrap();
+    let (published, objects) = (
+        kind("ArtworkPublished"),
+        [ObjectId::stored("a1"), ObjectId::stored("x")],
+    );
+    let holding = |objects: Vec<ObjectId>, after: Option<SeatId>, limit| {
+        let (store, kind) = (store.second(), published.clone());
+        async move {
+            let found = store.seats_holding(&kind, &objects, after.as_ref(), limit);
+            let found = found.await.unwrap().into_iter();
+            found.map(|seat| seat.id).collect::<Vec<_>>()
+        }
+    };
+
+    let all = holding(objects.to_vec(), None, 10).await;
+    let some = holding(objects.to_vec(), None, 2).await;
+    let rest = holding(objects.to_vec(), Some(some[1].clone()), 10).await;
+
+    let expected = [("a", "j"), ("a", "k"), ("b", "k"), ("led", "k")];
+    assert_eq!(all, expected.map(|(person, key)| seat_id(person, key)));
+    assert_eq!([some, rest].concat(), all);
+    assert_eq!(holding(vec![ObjectId::stored("x")], None, 10).await, []);
+    // What is no longer kept is not found.
+    let mut emptied = read(&store, &all[0]).await.unwrap();
+    emptied.take_out(&published, &objects[..1], noon());
+    assert!(put(&store, &emptied, 51).await);
+    assert_eq!(holding(objects.to_vec(), None, 10).await, all[1..]);
+}
+
+pub async fn a_batch_is_filed_once_and_comes_back_with_every_field(store: Fresh) {
+    let batch = closing("ada", "k", 1);
+    let mut canceled = closing("ben", "k", 2);
+    (canceled.state, canceled.settled) = (BatchState::Canceled, Some(noon()));
+    canceled.lead = Lead::Mailed;
+    let filed = [batch.clone(), canceled.clone()];
+    store.file_batches(&filed).await.unwrap();
+
+    let mut another = batch.clone();
+    another.contents.count = 99;
+    store.file_batches(&[another]).await.unwrap();
+
+    let asked = [canceled.id, id(5), batch.id];
+    let found = store.second().filed(&asked).await.unwrap();
+    assert_eq!(found, [Some(canceled), None, Some(batch)]);
+}
+
+pub async fn only_a_closing_batch_is_settled(store: Fresh) {
+    let batches = [closing("ada", "k", 1), closing("ben", "k", 2)];
+    store.file_batches(&batches).await.unwrap();
+    let [first, second] = batches.map(|batch| batch.id);
+    let ends = [(first, BatchState::Closed), (second, BatchState::Canceled)];
+    store.settle_batches(&ends, noon()).await.unwrap();
+
+    let again = [(first, BatchState::Canceled), (id(5), BatchState::Closed)];
+    store
+        .settle_batches(&again, noon() + minutes(5))
+        .await
+        .unwrap();
+
+    let found = store.filed(&[first, second]).await.unwrap();
+    let found = found.into_iter().flatten();
+    let states: Vec<_> = found.map(|batch| (batch.state, batch.settled)).collect();
+    assert_eq!(
+        states,
+        [
+            (BatchState::Closed, Some(noon())),
+            (BatchState::Canceled, Some(noon()))
+        ]
+    );
+}
+
+pub async fn batches_are_found_newest_first_by_person_key_and_state(store: Fresh) {
+    let mut ending = opened("ada", "j", 4, 0);
+    ending.cancel(id(1_004), noon()).unwrap();
+    let seats = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
+    store.put_seats(&seats, id(50)).await.unwrap();
+    store
+        .file_batches(&[closing("ada", "k", 2), closing("eve", "k", 5)])
+        .await
+        .unwrap();
+    let find = |filter: BatchFilter, before: Option<u32>, limit| {
+        let store = store.second();
+        async move {
+            let found = store.find_batches(&filter, before.map(|n| id(1_000 + n)), limit);
+            let found = found.await.unwrap().into_iter();
+            let numbers = (1..6).map(|n| (id(1_000 + n), n)).collect::<Vec<_>>();
+            let number = |batch: Batch| numbers.iter().find(|(id, _)| *id == batch.id).unwrap().1;
+            found.map(number).collect::<Vec<_>>()
+        }
+    };
+    let all = BatchFilter::default();
+    let ada = BatchFilter {
+        user: Some(user("ada")),
+        ..all.clone()
+    };
+    let k = BatchFilter {
+        key: Some(seat_id("ada", "k").key),
+        ..all.clone()
+    };
+    let of = |state| BatchFilter {
+        state: Some(state),
+        ..all.clone()
+    };
+
+    assert_eq!(find(all.clone(), None, 10).await, [5, 4, 3, 2, 1]);
+    assert_eq!(find(all.clone(), None, 2).await, [5, 4]);
+    assert_eq!(find(all.clone(), Some(4), 2).await, [3, 2]);
+    assert_eq!(find(ada.clone(), None, 10).await, [4, 2, 1]);
+    assert_eq!(find(k.clone(), None, 10).await, [5, 3, 2, 1]);
+    assert_eq!(find(of(BatchState::Open), None, 10).await, [3, 1]);
+    assert_eq!(find(of(BatchState::Closing), None, 10).await, [5, 2]);
+    assert_eq!(find(of(BatchState::Canceled), None, 10).await, [4]);
+    assert_eq!(find(of(BatchState::Closed), None, 10).await, [0; 0]);
+    let both = BatchFilter {
+        state: Some(BatchState::Open),
+        user: ada.user,
+        key: k.key,
+    };
+    assert_eq!(find(both, None, 10).await, [1]);
+}
+
+pub async fn counts_are_exact(store: Fresh) {
+    assert_eq!(store.batch_counts().await.unwrap(), BatchCounts::default());
+    let mut ending = opened("ada", "j", 4, 0);
+    ending.close_now(id(1_004), noon()).unwrap();
+    let seats = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
+    store.put_seats(&seats, id(50)).await.unwrap();
+    let filed = [closing("ada", "k", 2), closing("eve", "k", 5)];
+    store.file_batches(&filed).await.unwrap();
+    let settled = [(filed[1].id, BatchState::Closed)];
+    store.settle_batches(&settled, noon()).await.unwrap();
+
+    let counts = store.batch_counts().await.unwrap();
+
+    assert_eq!((counts.open, counts.closing), (2, 2));
+}
+
+pub async fn what_was_settled_long_ago_is_forgotten_in_small_steps(store: Fresh) {
+    let batches: Vec<Batch> = (0..5).map(|n| closing("ada", "k", n)).collect();
+    store.file_batches(&batches).await.unwrap();
+    for (batch, minute) in batches[..4].iter().zip([3, 1, 2, 9]) {
+        let settled = [(batch.id, BatchState::Closed)];
+        let at = noon() + minutes(minute);
+        store.settle_batches(&settled, at).await.unwrap();
+    }
+    let left = || async {
+        let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
+        let left = store.filed(&ids).await.unwrap();
+        left.iter().map(Option::is_some).collect::<Vec<_>>()
+    };
+
+    let before = noon() + minutes(9);
+    assert_eq!(store.forget_batches(before, 2).await.unwrap(), 2);
+    assert_eq!(left().await, [true, false, false, true, true]);
+    assert_eq!(store.forget_batches(before, 2).await.unwrap(), 1);
+    assert_eq!(store.forget_batches(before, 2).await.unwrap(), 0);
+    assert_eq!(left().await, [false, false, false, true, true]);
+}
