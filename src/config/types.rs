@@ -41,6 +41,11 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
                 .filter(|name| !name.as_str().contains(':'))
         }),
         heading: r.optional(&format!("{path}.heading")),
+        phrase: r.optional_parse(
+            &format!("{path}.phrase"),
+            "a phrase such as \"commented on\": one line of 1 to 60 characters",
+            |text| text.parse().ok(),
+        ),
         batch: batch::read(r, path, batch),
         key: batch::key(r, path),
     };

@@ -49,6 +49,36 @@ impl FromStr for Route {
     }
 }
 
+/// What people do in an event of a type, between them and what it is about: `commented on`. One line of 1 to 60 characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Phrase(String);
+
+impl Phrase {
+    pub const MAX_CHARS: usize = 60;
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Phrase {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refuse = |why: String| Err(Invalid::new("phrase", text.escape_debug(), why));
+        let trimmed = text.trim_matches(' ');
+        if trimmed.is_empty() {
+            refuse("says nothing".to_owned())
+        } else if trimmed.chars().any(char::is_control) {
+            refuse("holds a line break or another control character".to_owned())
+        } else if trimmed.chars().count() > Self::MAX_CHARS {
+            refuse(format!("is longer than {} characters", Self::MAX_CHARS))
+        } else {
+            Ok(Self(trimmed.to_owned()))
+        }
+    }
+}
+
 /// What is configured of one event type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -58,6 +88,8 @@ pub struct Policy {
     pub model: Option<ModelName>,
     /// The heading of its section, such as "New works"; the type's name if nobody gave one.
     pub heading: Option<String>,
+    /// What people do in it; without one, mails tell what is new and not who did what.
+    pub phrase: Option<Phrase>,
     /// How its batches gather and close, for whoever gets it in batches.
     pub batch: BatchPolicy,
     /// The key its events share where the request brings none.
@@ -70,6 +102,7 @@ impl Default for Policy {
             route: Route::Digest,
             model: None,
             heading: None,
+            phrase: None,
             batch: BatchPolicy::IMMEDIATE,
             key: None,
         }

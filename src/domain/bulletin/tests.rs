@@ -1,0 +1,336 @@
+//! Groups, people, order, caps and totals.
+
+use std::collections::BTreeMap;
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::domain::{Id, ObjectKey, Policy};
+
+fn start() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_153_600, 0).unwrap()
+}
+
+/// Events that joined a minute after each other.
+fn kept(events: &[(&str, &str)]) -> Vec<Kept> {
+    let item = |(minute, (t, o)): (i64, &(&str, &str))| Kept {
+        i: Id::at(start() + TimeDelta::minutes(minute), [0; 8]),
+        t: EventType::stored(t),
+        o: ObjectId::stored(o),
+    };
+    (0..).zip(events).map(item).collect()
+}
+
+fn policies() -> Policies {
+    let policy = |heading: &str, phrase: Option<&str>| Policy {
+        heading: Some(heading.into()),
+        phrase: phrase.map(|phrase| phrase.parse().unwrap()),
+        ..Policy::default()
+    };
+    Policies::new([
+        (
+            EventType::stored("Comment"),
+            policy("New comments", Some("commented on")),
+        ),
+        (EventType::stored("Work"), policy("New works", None)),
+    ])
+}
+
+fn object(id: &str, title: &str, by: &str) -> Object {
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Object {
+        title: some(title),
+        by: some(by),
+        ..Object::bare(ObjectKey::stored(id))
+    }
+}
+
+/// The bulletin of a batch of one's own key, in which these objects apply.
+fn gathered(events: &[(&str, &str)], unseen: u64, objects: &[Object]) -> Option<Bulletin> {
+    let objects: BTreeMap<&str, &Object> = objects
+        .iter()
+        .map(|object| (object.key.as_str(), object))
+        .collect();
+    let key = BatchKey::Chosen("all".parse().unwrap());
+    gather(&key, &kept(events), unseen, &policies(), |event| {
+        objects
+            .get(event.o.as_str())
+            .map(|object| Arc::new((*object).clone()))
+    })
+}
+
+/// Per group, how many items it has and who they are by.
+fn told(bulletin: &Bulletin) -> Vec<(u64, Option<Vec<&str>>)> {
+    let groups = bulletin.sections.iter().flat_map(|section| &section.groups);
+    fn people(group: &Group) -> Option<Vec<&str>> {
+        match &group.people {
+            People::Named(names) => Some(names.iter().map(String::as_str).collect()),
+            People::Unknown => None,
+        }
+    }
+    groups.map(|group| (group.total, people(group))).collect()
+}
+
+fn comments(ids: &[&'static str]) -> Vec<(&'static str, &'static str)> {
+    ids.iter().map(|id| ("Comment", *id)).collect()
+}
+
+#[test]
+fn what_several_people_did_to_one_thing_is_one_group_with_each_of_them_once() {
+    let objects = [
+        object("1", "Budget", "Ada"),
+        object("2", "Roadmap", "Ben"),
+        object("3", "Budget", "Cyd"),
+        object("4", " Budget ", " Ada "),
+    ];
+
+    let bulletin = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
+
+    assert_eq!(
+        told(&bulletin),
+        [(3, Some(vec!["Ada", "Cyd"])), (1, Some(vec!["Ben"]))]
+    );
+    assert_eq!(
+        bulletin.sections[0].people,
+        People::Named(vec!["Ada".into(), "Cyd".into(), "Ben".into()])
+    );
+    let ids = bulletin.sections[0].groups[0].items.iter();
+    assert_eq!(
+        ids.map(|item| item.id.as_str()).collect::<Vec<_>>(),
+        ["4", "3", "1"]
+    );
+    assert_eq!(bulletin.oldest, start());
+    assert_eq!(bulletin.newest, start() + TimeDelta::minutes(3));
+}
+
+#[test]
+fn what_an_object_says_it_is_about_groups_it_whatever_it_is_called() {
+    let about = |id: &str, about: serde_json::Value| Object {
+        data: json!({ "about": about }),
+        ..object(id, id, "Ada")
+    };
+    let objects = [
+        about("1", json!("Budget")),
+        about("2", json!({"title": "Budget"})),
+        about(
+            "3",
+            json!({"title": "Budget", "url": "https://a.example/b"}),
+        ),
+        about(
+            "4",
+            json!({"title": "Budget", "url": "https://a.example/b", "x": 1}),
+        ),
+        about(
+            "5",
+            json!({"title": "Budget", "url": "https://a.example/c"}),
+        ),
+        // These say nothing, so each is about itself.
+        about("6", json!("")),
+        about("7", json!({"url": "https://a.example/b"})),
+        about("8", json!(["Budget"])),
+    ];
+    let ids = ["1", "2", "3", "4", "5", "6", "7", "8"];
+
+    let comments = gathered(&comments(&ids), 0, &objects).unwrap();
+    let works: Vec<_> = ids.iter().map(|id| ("Work", *id)).collect();
+    let works = gathered(&works, 0, &objects).unwrap();
+
+    let totals = |bulletin| -> Vec<u64> { told(bulletin).iter().map(|group| group.0).collect() };
+    assert_eq!(totals(&comments), [1, 1, 1, 1, 2, 2]);
+    assert_eq!(totals(&works), totals(&comments));
+}
+
+#[test]
+fn objects_on_one_page_are_about_it_and_pages_of_one_name_are_told_apart() {
+    let on = |id: &str, url: &str| Object {
+        url: Some(url.into()),
+        ..object(id, "Untitled", "Ada")
+    };
+    let objects = [
+        on("1", "https://a.example/b#c1"),
+        on("2", "https://a.example/b#c2"),
+        on("3", "https://a.example/#/docs/1"),
+        on("4", "https://a.example/#/docs/2"),
+    ];
+
+    let bulletin = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
+
+    let urls = bulletin.sections[0].groups.iter();
+    let urls: Vec<_> = urls.map(|group| group.about.url.as_deref()).collect();
+    assert_eq!(
+        urls,
+        [
+            Some("https://a.example/#/docs/2"),
+            Some("https://a.example/#/docs/1"),
+            Some("https://a.example/b"),
+        ]
+    );
+}
+
+#[test]
+fn things_nobody_did_anything_to_stand_for_themselves() {
+    let objects = [
+        object("1", "Untitled", "Ada"),
+        object("2", "Untitled", "Ada"),
+    ];
+
+    let works = gathered(&[("Work", "1"), ("Work", "2")], 0, &objects).unwrap();
+    let bare = [object("1", "", "Ada"), object("2", "", "Ada")];
+    let comments = gathered(&comments(&["1", "2"]), 0, &bare).unwrap();
+
+    assert_eq!(works.sections[0].groups.len(), 2);
+    assert_eq!(comments.sections[0].groups.len(), 2);
+}
+
+#[test]
+fn where_somebody_is_not_known_nobody_is_counted() {
+    let objects = [
+        object("1", "Budget", "Ada"),
+        object("2", "Budget", " "),
+        object("3", "Roadmap", "Ben"),
+    ];
+
+    let bulletin = gathered(&comments(&["1", "2", "3"]), 0, &objects).unwrap();
+
+    assert_eq!(told(&bulletin), [(1, Some(vec!["Ben"])), (2, None)]);
+    assert_eq!(bulletin.sections[0].people, People::Unknown);
+}
+
+#[test]
+fn the_same_twice_is_one_and_counts_as_the_last_time() {
+    let objects = [object("1", "Budget", "Ada"), object("2", "Roadmap", "Ben")];
+
+    let events = [
+        ("Comment", "1"),
+        ("Comment", "2"),
+        ("Comment", "1"),
+        ("Work", "1"),
+    ];
+    let bulletin = gathered(&events, 0, &objects).unwrap();
+
+    assert_eq!(bulletin.total, 3);
+    let comments = &bulletin.sections[0];
+    assert_eq!((comments.total, comments.abouts), (2, 2));
+    assert_eq!(
+        comments.groups[0].items[0].at,
+        start() + TimeDelta::minutes(2)
+    );
+}
+
+#[test]
+fn what_no_longer_applies_is_neither_told_nor_counted() {
+    let objects = [object("2", "Roadmap", "Ben")];
+
+    let bulletin = gathered(&comments(&["1", "2"]), 3, &objects).unwrap();
+
+    assert_eq!((bulletin.total, bulletin.more), (4, 3));
+    assert_eq!(gathered(&comments(&["1"]), 3, &objects), None);
+    assert_eq!(gathered(&[], 3, &objects), None);
+}
+
+#[test]
+fn what_is_no_longer_kept_is_of_the_keys_type_if_it_has_one() {
+    let kind = EventType::stored("Comment");
+    let of = |key: &BatchKey| {
+        let applies = |_: &Event| Some(Arc::new(object("1", "Budget", "Ada")));
+        gather(key, &kept(&[("Comment", "1")]), 12, &policies(), applies).unwrap()
+    };
+
+    let typed = of(&BatchKey::Type(kind.clone()));
+    let chosen = of(&BatchKey::Chosen("replies".parse().unwrap()));
+
+    for bulletin in [&typed, &chosen] {
+        assert_eq!(
+            (bulletin.total, bulletin.more, bulletin.unseen),
+            (13, 12, 12)
+        );
+        assert_eq!(bulletin.only.as_ref(), Some(&kind));
+    }
+    assert_eq!(
+        (typed.sections[0].total, typed.sections[0].unseen),
+        (13, 12)
+    );
+    assert_eq!(
+        (chosen.sections[0].total, chosen.sections[0].unseen),
+        (1, 0)
+    );
+}
+
+#[test]
+fn sections_stand_in_the_configured_order_and_each_shows_something() {
+    let ids: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let objects: Vec<Object> = ids.iter().map(|id| object(id, id, "Ada")).collect();
+    let kind = |n: usize| ["Zebra", "Work", "Comment", "Comment"][n % 4];
+    let events = ids.iter().enumerate();
+    let events: Vec<_> = events.map(|(n, id)| (kind(n), id.as_str())).collect();
+
+    let bulletin = gathered(&events, 7, &objects).unwrap();
+
+    let sections = bulletin.sections.iter();
+    let sections: Vec<_> = sections
+        .map(|s| (s.kind.as_str(), s.total, s.shown()))
+        .collect();
+    assert_eq!(
+        sections,
+        [("Comment", 50, 12), ("Work", 25, 12), ("Zebra", 25, 12)]
+    );
+    assert_eq!((bulletin.total, bulletin.more), (107, 71));
+}
+
+proptest! {
+    #[test]
+    fn everything_is_told_or_counted(
+        events in prop::collection::vec((0_u8..24, 0_u8..60), 0..120),
+        unseen in 0_u64..1_000,
+        typed in any::<bool>(),
+    ) {
+        let names: Vec<_> = events.iter().map(|(t, o)| (format!("T{t}"), o.to_string())).collect();
+        let events: Vec<_> = names.iter().map(|(t, o)| (t.as_str(), o.as_str())).collect();
+        // Every seventh object is withdrawn; of every fifth nobody knows who did it.
+        let applies = |event: &Event| {
+            let n: u8 = event.o.as_str().parse().unwrap();
+            let by = if n.is_multiple_of(5) { "" } else { "Ada" };
+            (!n.is_multiple_of(7)).then(|| Arc::new(object("x", &(n % 9).to_string(), by)))
+        };
+        let phrased = |n: u8| (EventType::stored(format!("T{n}")), Policy {
+            phrase: n.is_multiple_of(2).then(|| "commented on".parse().unwrap()),
+            ..Policy::default()
+        });
+        let key = match typed {
+            true => BatchKey::Type(EventType::stored("T1")),
+            false => BatchKey::Chosen("all".parse().unwrap()),
+        };
+        let kept = kept(&events);
+        let expected: std::collections::HashSet<_> = kept
+            .iter()
+            .filter(|item| applies(&Event::from((*item).clone())).is_some())
+            .map(|item| (item.t.clone(), item.o.clone()))
+            .collect();
+
+        let bulletin = gather(&key, &kept, unseen, &Policies::new((0..12).map(phrased)), applies);
+
+        let Some(bulletin) = bulletin else {
+            prop_assert!(expected.is_empty());
+            return Ok(());
+        };
+        let shown: u64 = bulletin.sections.iter().map(Section::shown).sum();
+        prop_assert_eq!(bulletin.total, expected.len() as u64 + unseen);
+        prop_assert_eq!(shown + bulletin.more, bulletin.total);
+        prop_assert_eq!(shown, bulletin.shown());
+        prop_assert!(shown > 0 && shown <= TOTAL as u64);
+        for section in &bulletin.sections {
+            prop_assert!(section.shown() > 0);
+            let totals: u64 = section.groups.iter().map(|group| group.total).sum();
+            prop_assert!(totals <= section.total);
+            if section.groups.len() == section.abouts {
+                prop_assert_eq!(totals + section.unseen, section.total);
+            }
+            for group in &section.groups {
+                prop_assert!(group.items.len() as u64 <= group.total);
+                prop_assert!(group.items.is_sorted_by_key(|item| std::cmp::Reverse(item.at)));
+            }
+        }
+    }
+}
