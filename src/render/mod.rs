@@ -2,11 +2,16 @@
 //!
 //! The rule: a mail that is rendered can be sent. Its HTML stays under 90 KB, as Gmail hides what comes after 102 KB; its
 //! subject is one line of at most 150 characters; nothing in an object can break out of its place. What a template can
-//! get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how styles get into the elements; [`pages`] is for browsers, [`report`] for whoever sends.
+//! get wrong is found by [`Renderer::new`]. `view` and `bulletin` are what templates see; `inline` how styles get into the elements; [`pages`] is for
+//! browsers, [`report`] for whoever sends.
 
+mod batch;
+mod bulletin;
 mod colour;
 mod inline;
+mod naming;
 pub mod pages;
+mod parts;
 pub mod report;
 mod sample;
 mod templates;
@@ -14,6 +19,7 @@ mod text;
 mod view;
 mod weight;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
@@ -22,11 +28,12 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 
 use crate::domain::digest::{Digest, Section};
-use crate::domain::{Cadence, User};
+use crate::domain::{Cadence, EventType, User};
 
-use templates::{HTML, MAILS, SUBJECT, TEXT, Templates};
+use templates::{BATCH, DIGEST, Mail, Templates};
 use view::{DigestView, SiteView};
 
+pub use batch::BatchMail;
 pub use pages::{Page, Pages};
 pub use report::ReportPage;
 pub use templates::{Error, Line};
@@ -85,41 +92,56 @@ pub struct Rendered {
     pub subject: String,
     pub html: String,
     pub text: String,
-    /// How many items it shows: fewer than the digest has where it would have been too long.
+    /// How many items it shows: fewer than there are where it would have been too long.
     pub shown: usize,
 }
 
 /// Templates, compiled and tried out.
 pub struct Renderer {
     templates: Templates,
+    /// Types whose batches have templates of their own.
+    own: BTreeMap<EventType, Mail>,
 }
 
 impl Renderer {
-    /// Compiles the templates and tries them on sample mails. A template in `overrides` (`digest/subject.txt`,
-    /// `digest/body.txt`, `digest/body.html`) takes the place of the built-in one.
+    /// Compiles the templates and tries them on sample mails. A template in `overrides` (`digest/subject.txt`, `body.txt` and `body.html`, those of
+    /// `batch/`, and what they share in `mail/`) takes the place of the built-in one; one in `batch/TYPE/` does so in batches of that type alone.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
         let globals = vec![("site", Value::from(Serde(SiteView::of(&site)?)))];
+        let own = batch::own(overrides.as_deref())?;
+        let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
+        let all = all.flat_map(Mail::templates);
         let mut renderer = Self {
-            templates: Templates::load(&MAILS, overrides.as_deref(), globals)?,
+            templates: Templates::load(all, overrides.as_deref(), globals)?,
+            own,
         };
         renderer.try_out()?;
-        renderer.templates.inline_styles()?;
+        let Self { templates, own } = &mut renderer;
+        let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
+        templates.inline_styles(all.map(|mail| &mail.html))?;
         renderer.try_out()?;
         Ok(renderer)
     }
 
     /// Renders a digest. Where that would be too long, the longest sections show fewer items and count the rest.
     pub fn digest(&self, mail: &DigestMail<'_>) -> Result<Rendered, Error> {
-        let mut shown: Vec<usize> = mail
-            .digest
-            .sections
-            .iter()
-            .take(MAX_SECTIONS)
-            .map(|section: &Section| section.items.len())
-            .collect();
+        let sections = mail.digest.sections.iter().take(MAX_SECTIONS);
+        let shown = sections.map(|section: &Section| section.items.len());
+        self.fit(&DIGEST, shown.collect(), |shown| {
+            Value::from(Serde(DigestView::new(mail, shown)))
+        })
+    }
+
+    /// Fills templates in with a view of so many items of each section: as many as fit.
+    fn fit(
+        &self,
+        mail: &Mail,
+        mut shown: Vec<usize>,
+        view: impl Fn(&[usize]) -> Value,
+    ) -> Result<Rendered, Error> {
         level(&mut shown, MAX_ITEMS);
         loop {
-            let rendered = self.fill_in(mail, &shown)?;
+            let rendered = self.fill_in(mail, view(&shown), &shown)?;
             let bytes = rendered.html.len().max(rendered.text.len());
             if bytes < MAX_BYTES - LINK_BYTES {
                 return Ok(rendered);
@@ -135,9 +157,9 @@ impl Renderer {
                 shown.truncate(shown.len() / 2);
             } else {
                 let longer = if rendered.html.len() == bytes {
-                    HTML
+                    &mail.html
                 } else {
-                    TEXT
+                    &mail.text
                 };
                 return Err(Error::TooLong {
                     file: self.templates.file(longer),
@@ -147,13 +169,12 @@ impl Renderer {
         }
     }
 
-    fn fill_in(&self, mail: &DigestMail<'_>, shown: &[usize]) -> Result<Rendered, Error> {
-        let view = Value::from(Serde(DigestView::new(mail, shown)));
-        let subject = self.templates.render(SUBJECT, view.clone())?;
+    fn fill_in(&self, mail: &Mail, view: Value, shown: &[usize]) -> Result<Rendered, Error> {
+        let subject = self.templates.render(&mail.subject, view.clone())?;
         let subject = text::clamp(&text::clean(&subject), MAX_SUBJECT).into_owned();
         let view = context! { subject => &subject, ..view };
-        let html = self.templates.render(HTML, view.clone())?;
-        let text = self.templates.render(TEXT, view)?;
+        let html = self.templates.render(&mail.html, view.clone())?;
+        let text = self.templates.render(&mail.text, view)?;
         Ok(Rendered {
             subject,
             html,
@@ -163,7 +184,11 @@ impl Renderer {
     }
 
     fn try_out(&self) -> Result<(), Error> {
-        sample::mails(|mail| self.digest(mail).map(drop))
+        sample::mails(|mail| self.digest(mail).map(drop))?;
+        for mail in std::iter::once(&BATCH).chain(self.own.values()) {
+            sample::batches(|batch| self.batch_by(mail, batch).map(drop))?;
+        }
+        Ok(())
     }
 }
 
@@ -193,6 +218,8 @@ fn level(counts: &mut [usize], most: usize) {
     }
 }
 
+#[cfg(test)]
+mod batch_tests;
 #[cfg(test)]
 mod template_tests;
 #[cfg(test)]

@@ -11,31 +11,32 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde::Serialize;
 
+use super::naming::{day_in_full, heading_of};
 use super::templates::{Template, Templates};
-use super::view::{SiteView, day_in_full, heading_of};
+use super::view::SiteView;
 use super::{Error, Site};
 use crate::domain::{Cadence, EventType, Policies, Route, Schedule, User, UserId};
 
-const LAYOUT: Template = Template {
-    name: "pages/layout.html",
-    built_in: include_str!("../../templates/pages/layout.html"),
-};
-const UNSUBSCRIBE: Template = Template {
-    name: "pages/unsubscribe.html",
-    built_in: include_str!("../../templates/pages/unsubscribe.html"),
-};
-const UNSUBSCRIBED: Template = Template {
-    name: "pages/unsubscribed.html",
-    built_in: include_str!("../../templates/pages/unsubscribed.html"),
-};
-const PREFERENCES: Template = Template {
-    name: "pages/preferences.html",
-    built_in: include_str!("../../templates/pages/preferences.html"),
-};
-const NOTICE: Template = Template {
-    name: "pages/notice.html",
-    built_in: include_str!("../../templates/pages/notice.html"),
-};
+const LAYOUT: Template = Template::built_in(
+    "pages/layout.html",
+    include_str!("../../templates/pages/layout.html"),
+);
+const UNSUBSCRIBE: Template = Template::built_in(
+    "pages/unsubscribe.html",
+    include_str!("../../templates/pages/unsubscribe.html"),
+);
+const UNSUBSCRIBED: Template = Template::built_in(
+    "pages/unsubscribed.html",
+    include_str!("../../templates/pages/unsubscribed.html"),
+);
+const PREFERENCES: Template = Template::built_in(
+    "pages/preferences.html",
+    include_str!("../../templates/pages/preferences.html"),
+);
+const NOTICE: Template = Template::built_in(
+    "pages/notice.html",
+    include_str!("../../templates/pages/notice.html"),
+);
 
 const ALL: [Template; 5] = [LAYOUT, UNSUBSCRIBE, UNSUBSCRIBED, PREFERENCES, NOTICE];
 
@@ -86,7 +87,7 @@ impl Pages {
             Page::Preferences { .. } => PREFERENCES,
             Page::Notice { .. } => NOTICE,
         };
-        self.templates.render(template, page.view())
+        self.templates.render(&template, page.view())
     }
 
     fn try_out(&self) -> Result<(), Error> {

@@ -7,15 +7,16 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde::Serialize;
 
+use super::naming::heading_of;
 use super::templates::{Template, Templates};
-use super::view::{SiteView, heading_of};
+use super::view::SiteView;
 use super::{Error, Site};
 use crate::domain::EventType;
 
-const PAGE: Template = Template {
-    name: "report/rehearsal.html",
-    built_in: include_str!("../../templates/report/rehearsal.html"),
-};
+const PAGE: Template = Template::built_in(
+    "report/rehearsal.html",
+    include_str!("../../templates/report/rehearsal.html"),
+);
 
 /// What a rehearsal found, in words and numbers ready to be shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -164,12 +165,12 @@ pub struct ReportPage {
 impl ReportPage {
     pub fn new(site: &Site) -> Result<Self, Error> {
         let globals = vec![("site", Value::from(Serde(SiteView::of(site)?)))];
-        let templates = Templates::load(&[PAGE], None, globals)?;
+        let templates = Templates::load([&PAGE], None, globals)?;
         Ok(Self { templates })
     }
 
     pub fn render(&self, rehearsed: &Rehearsed) -> Result<String, Error> {
-        self.templates.render(PAGE, Value::from(Serde(rehearsed)))
+        self.templates.render(&PAGE, Value::from(Serde(rehearsed)))
     }
 }
 

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 
-use super::{DigestMail, Error, Links};
+use super::{BatchMail, DigestMail, Error, Links};
+use crate::domain::batch::Item as Kept;
+use crate::domain::bulletin::gather;
 use crate::domain::digest::{Digest, Item, Section};
 use crate::domain::{
-    Cadence, Day, EventType, Object, ObjectId, ObjectKey, Position, StackId, User, UserId,
+    BatchKey, Cadence, ChosenKey, Day, Event, EventType, Id, Object, ObjectId, ObjectKey, Policies,
+    Policy, Position, StackId, User, UserId,
 };
 
 /// Hands each sample to `try_out`, and stops at the first that fails.
@@ -57,6 +60,70 @@ pub fn mails(mut try_out: impl FnMut(&DigestMail<'_>) -> Result<(), Error>) -> R
             tz: Tz::UTC,
             links,
         })?;
+    }
+    Ok(())
+}
+
+/// The same for batches: one event and several, with and without a phrase, with and without people, of one type and of two.
+pub fn batches(mut try_out: impl FnMut(&BatchMail<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    let at = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
+    let phrased = Policy {
+        heading: Some("New comments".into()),
+        phrase: "commented on".parse().ok(),
+        ..Policy::default()
+    };
+    let policies = Policies::new([(EventType::stored("Comment"), phrased)]);
+    let known = |n: usize| Object {
+        title: Some(format!("Sample {}", n % 2)),
+        url: Some(format!("https://example.org/sample#{n}")),
+        image: Some("https://example.org/sample.jpg".into()),
+        by: Some(format!("Somebody {n}")),
+        at: Some(at),
+        data: match n % 3 {
+            0 => serde_json::json!({"about": "Sample"}),
+            _ => serde_json::Value::Null,
+        },
+        ..bare(0)
+    };
+    let key = BatchKey::Chosen(ChosenKey::new("sample")?);
+    for (kinds, of, unseen) in [
+        (["Comment", "Comment"], vec![known(0)], 0),
+        (["Comment", "Comment"], vec![known(1)], 0),
+        (["Comment", "Comment"], (0..9).map(known).collect(), 12),
+        (["Comment", "Comment"], vec![bare(0)], 0),
+        (["One", "One"], vec![bare(0)], 0),
+        (["One", "One"], vec![known(0), known(1), bare(2)], 0),
+        (["Comment", "Other"], (0..9).map(known).collect(), 0),
+    ] {
+        let kept: Vec<Kept> = (0..of.len())
+            .map(|n| Kept {
+                i: Id::at(at, [n as u8; 8]),
+                t: EventType::stored(kinds[n % 2]),
+                o: ObjectId::stored(n.to_string()),
+            })
+            .collect();
+        let applies = |event: &Event| {
+            let n: usize = event.o.as_str().parse().ok()?;
+            Some(Arc::new(of.get(n)?.clone()))
+        };
+        let Some(bulletin) = gather(&key, &kept, unseen, &policies, applies) else {
+            continue;
+        };
+        for links in [
+            Links::default(),
+            Links {
+                preferences: Some("https://example.org/preferences".into()),
+                unsubscribe: Some("https://example.org/unsubscribe".into()),
+            },
+        ] {
+            try_out(&BatchMail {
+                user: &User::new(UserId::stored("sample")),
+                bulletin: &bulletin,
+                at,
+                tz: Tz::UTC,
+                links,
+            })?;
+        }
     }
     Ok(())
 }

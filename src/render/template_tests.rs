@@ -12,7 +12,8 @@ fn styles_inlined_once_are_those_inlined_for_each_mail() {
     let once = renderer();
     assert!(!once.templates.inlines_each_mail());
     let mut each = renderer();
-    each.templates = Templates::load(&MAILS, None, vec![("site", site_value())]).unwrap();
+    each.templates =
+        Templates::load(DIGEST.templates(), None, vec![("site", site_value())]).unwrap();
     let inliner = inline::inliner();
     let user = User::new(UserId::stored("ada"));
     for digest in [

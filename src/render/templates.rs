@@ -3,6 +3,8 @@
 //! The rule: whatever is wrong with a template is found when it is loaded, and named with file and line. HTML templates
 //! escape what they print; the others do not. A name that does not exist is an error, except in `{% if … %}`.
 
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,29 +14,57 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, escape_formatter};
 
 use super::inline;
+use super::parts::Whole;
 use super::text::{clamp, grouped, wrap};
 
 /// A template: its name, and the text it has unless a folder holds another one.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Template {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub built_in: &'static str,
 }
 
-pub const SUBJECT: Template = Template {
-    name: "digest/subject.txt",
-    built_in: include_str!("../../templates/digest/subject.txt"),
-};
-pub const TEXT: Template = Template {
-    name: "digest/body.txt",
-    built_in: include_str!("../../templates/digest/body.txt"),
-};
-pub const HTML: Template = Template {
-    name: "digest/body.html",
-    built_in: include_str!("../../templates/digest/body.html"),
-};
+impl Template {
+    pub const fn built_in(name: &'static str, text: &'static str) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            built_in: text,
+        }
+    }
+}
 
-pub const MAILS: [Template; 3] = [SUBJECT, TEXT, HTML];
+/// The three templates of a mail.
+#[derive(Debug, Clone)]
+pub struct Mail {
+    pub subject: Template,
+    pub text: Template,
+    pub html: Template,
+}
+
+macro_rules! mail {
+    ($folder:literal) => {
+        Mail {
+            subject: mail!($folder, "/subject.txt"),
+            text: mail!($folder, "/body.txt"),
+            html: mail!($folder, "/body.html"),
+        }
+    };
+    ($folder:literal, $file:literal) => {
+        Template::built_in(
+            concat!($folder, $file),
+            include_str!(concat!("../../templates/", $folder, $file)),
+        )
+    };
+}
+
+pub static DIGEST: Mail = mail!("digest");
+pub static BATCH: Mail = mail!("batch");
+
+impl Mail {
+    pub fn templates(&self) -> [&Template; 3] {
+        [&self.subject, &self.text, &self.html]
+    }
+}
 
 /// Why templates cannot be used, or a mail cannot be made of them.
 #[derive(Debug, thiserror::Error)]
@@ -80,16 +110,17 @@ impl fmt::Display for Line {
 pub struct Templates {
     env: Environment<'static>,
     overrides: Option<PathBuf>,
-    /// The HTML template as it was written.
-    html: String,
-    /// For an HTML template that cannot be inlined before it is filled in.
-    each_mail: Option<CSSInliner<'static>>,
+    /// As they were written, until their styles are inlined.
+    written: HashMap<Cow<'static, str>, Whole>,
+    /// For HTML templates that cannot be inlined before they are filled in.
+    each_mail: BTreeSet<Cow<'static, str>>,
+    inliner: Option<CSSInliner<'static>>,
 }
 
 impl Templates {
     /// Reads and compiles these templates, as they were written.
-    pub fn load(
-        all: &[Template],
+    pub fn load<'a>(
+        all: impl IntoIterator<Item = &'a Template>,
         overrides: Option<&Path>,
         globals: Vec<(&'static str, Value)>,
     ) -> Result<Self, Error> {
@@ -103,71 +134,86 @@ impl Templates {
         let mut templates = Self {
             env: environment(globals),
             overrides: overrides.map(Path::to_owned),
-            html: String::new(),
-            each_mail: None,
+            written: HashMap::new(),
+            each_mail: BTreeSet::new(),
+            inliner: None,
         };
         for template in all {
-            let template = *template;
-            let source = templates.source(template)?;
-            if template.name == HTML.name {
-                templates.html.clone_from(&source);
-            }
-            let added = templates.env.add_template_owned(template.name, source);
+            let whole = Whole::of(template, |part| templates.source(part))?;
+            let text = whole.text.clone();
+            templates.written.insert(template.name.clone(), whole);
+            let added = templates
+                .env
+                .add_template_owned(template.name.clone(), text);
             added.map_err(|error| templates.error(template, &error))?;
         }
         Ok(templates)
     }
 
-    /// Inlines the styles of the HTML template. Until then errors name the lines of the file as it was written.
-    pub fn inline_styles(&mut self) -> Result<(), Error> {
+    /// Inlines the styles of these HTML templates. Until then errors name the lines of the files as they were written.
+    pub fn inline_styles<'a>(
+        &mut self,
+        all: impl IntoIterator<Item = &'a Template>,
+    ) -> Result<(), Error> {
         let inliner = inline::inliner();
-        let inlined = inline::template(&inliner, &self.html)
-            .map_err(|error| self.wrong(HTML, Line(None), error.to_string()))?;
-        match inlined {
-            Some(inlined) => self
-                .env
-                .add_template_owned(HTML.name, inlined)
-                .map_err(|error| self.error(HTML, &error))?,
-            None => self.each_mail = Some(inliner),
+        for template in all {
+            let Some(written) = self.written.remove(&template.name) else {
+                continue;
+            };
+            let inlined = inline::template(&inliner, &written.text)
+                .map_err(|error| self.wrong(template, Line(None), error.to_string()))?;
+            match inlined {
+                Some(inlined) => self
+                    .env
+                    .add_template_owned(template.name.clone(), inlined)
+                    .map_err(|error| self.error(template, &error))?,
+                None => {
+                    self.each_mail.insert(template.name.clone());
+                    self.written.insert(template.name.clone(), written);
+                }
+            }
         }
+        self.inliner = Some(inliner);
         Ok(())
     }
 
     /// Whether each mail's styles are inlined anew.
     #[cfg(test)]
     pub fn inlines_each_mail(&self) -> bool {
-        self.each_mail.is_some()
+        !self.each_mail.is_empty()
     }
 
     /// Fills a template in.
-    pub fn render(&self, template: Template, context: Value) -> Result<String, Error> {
+    pub fn render(&self, template: &Template, context: Value) -> Result<String, Error> {
         let filled = self
             .env
-            .get_template(template.name)
+            .get_template(&template.name)
             .and_then(|compiled| compiled.render(context))
             .map_err(|error| self.error(template, &error))?;
-        match &self.each_mail {
-            Some(inliner) if template.name == HTML.name => inline::mail(inliner, &filled)
-                .map_err(|error| self.wrong(template, Line(None), error.to_string())),
+        match &self.inliner {
+            Some(inliner) if self.each_mail.contains(&template.name) => {
+                inline::mail(inliner, &filled)
+                    .map_err(|error| self.wrong(template, Line(None), error.to_string()))
+            }
             _ => Ok(filled),
         }
     }
 
     /// What a template is called where it can be mended.
-    pub fn file(&self, template: Template) -> String {
+    pub fn file(&self, template: &Template) -> String {
         match self.own_file(template) {
             Some(path) if path.exists() => path.display().to_string(),
             _ => format!("the built-in template {}", template.name),
         }
     }
 
-    fn own_file(&self, template: Template) -> Option<PathBuf> {
+    fn own_file(&self, template: &Template) -> Option<PathBuf> {
         self.overrides
             .as_ref()
-            .map(|folder| folder.join(template.name))
+            .map(|folder| folder.join(&*template.name))
     }
 
-    fn source(&self, template: Template) -> Result<String, Error> {
+    fn source(&self, template: &Template) -> Result<String, Error> {
         let built_in = || template.built_in.to_owned();
         let Some(path) = self.own_file(template) else {
             return Ok(built_in());
@@ -178,15 +224,22 @@ impl Templates {
         }
     }
 
-    fn error(&self, template: Template, error: &minijinja::Error) -> Error {
+    fn error(&self, template: &Template, error: &minijinja::Error) -> Error {
         let why = match error.detail() {
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
         };
-        self.wrong(template, Line(error.line()), why)
+        let written = self.written.get(&template.name);
+        match error.line().zip(written) {
+            Some((line, written)) => match written.origin(line) {
+                Some((file, line)) => self.wrong(file, Line(Some(*line)), why),
+                None => self.wrong(template, Line(None), why),
+            },
+            None => self.wrong(template, Line(None), why),
+        }
     }
 
-    fn wrong(&self, template: Template, line: Line, why: String) -> Error {
+    fn wrong(&self, template: &Template, line: Line, why: String) -> Error {
         Error::Template {
             file: self.file(template),
             line,
@@ -217,7 +270,7 @@ fn environment(globals: Vec<(&'static str, Value)>) -> Environment<'static> {
             _ => escape_formatter(out, state, value),
         }
     });
-    env.add_filter("grouped", |n: usize| grouped(n));
+    env.add_filter("grouped", |n: u64| grouped(n));
     env.add_filter("clamp", |text: String, max: usize| {
         clamp(&text, max).into_owned()
     });

@@ -87,7 +87,7 @@ pub fn link(url: &str) -> Option<&str> {
 }
 
 /// `39389` as `39,389`.
-pub fn grouped(n: usize) -> String {
+pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {

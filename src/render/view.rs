@@ -4,22 +4,18 @@
 //! only HTML escaping is left to do, and the template engine does it. Field names are the contract with templates that
 //! applications write: they may be added to, not changed.
 
-use chrono::{DateTime, Datelike, Utc};
-use chrono_tz::Tz;
 use serde::Serialize;
 
 use super::colour::{self, Colour};
-use super::text::{clamp, clean, link, spaced};
-use super::{DigestMail, Error, Site};
+use super::naming::{
+    NAME, Named, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, names, short, things,
+    words,
+};
+use super::text::link;
+use super::{DigestMail, Error, Links, Site};
 use crate::domain::digest::{Item, Section};
-use crate::domain::{Cadence, EventType};
+use crate::domain::{Cadence, Object, ObjectId, User};
 
-/// How long a title may be, in characters.
-const TITLE: usize = 140;
-/// How long any other name may be.
-const NAME: usize = 80;
-/// How long a name may be that shares a line with others.
-const SHORT: usize = 60;
 /// How many lines a postal address may have.
 const ADDRESS_LINES: usize = 8;
 
@@ -88,14 +84,14 @@ pub struct DigestView<'a> {
 }
 
 #[derive(Serialize)]
-struct UserView<'a> {
+pub struct UserView<'a> {
     id: &'a str,
     name: Option<String>,
     locale: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct LinksView<'a> {
+pub struct LinksView<'a> {
     preferences: Option<&'a str>,
     unsubscribe: Option<&'a str>,
 }
@@ -112,7 +108,7 @@ struct SectionView<'a> {
 }
 
 #[derive(Serialize)]
-struct ItemView<'a> {
+pub struct ItemView<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     heading: String,
@@ -141,22 +137,17 @@ impl<'a> DigestView<'a> {
             .map(|(section, shown)| mail.section(section, *shown))
             .collect();
         let told: usize = sections.iter().map(|section| section.total).sum();
-        let by_all = by_all(all);
-        let names = names(all, mail.digest.total, by_all.is_some());
+        let all_known = all.iter().all(|section| section.more == 0);
+        let by_all = by_all(objects(all).map(|object| object.by.as_deref()), all_known);
+        let columns: Vec<Vec<Named<'_>>> = all.iter().map(named).collect();
+        let names = names(&columns, mail.digest.total as u64, by_all.is_some());
+        let headings: Vec<String> = all.iter().map(heading).collect();
         let one = match all.iter().flat_map(|section| &section.items).next() {
             Some(item) if mail.digest.total == 1 => Some(mail.item(item, heading(&all[0]))),
             _ => None,
         };
         Self {
-            user: UserView {
-                id: mail.user.id.as_str(),
-                name: mail
-                    .user
-                    .name
-                    .as_deref()
-                    .and_then(|name| words(name, SHORT)),
-                locale: mail.user.locale.as_deref(),
-            },
+            user: UserView::of(mail.user),
             cadence: match mail.cadence {
                 Cadence::Never => "",
                 cadence => cadence.as_str(),
@@ -165,7 +156,7 @@ impl<'a> DigestView<'a> {
             date: day_in_full(mail.at, mail.tz),
             since: day(mail.digest.oldest, mail.at, mail.tz),
             total: mail.digest.total,
-            things: things(all),
+            things: things(&headings),
             one,
             others: mail.digest.total.saturating_sub(names.len()),
             names,
@@ -174,14 +165,11 @@ impl<'a> DigestView<'a> {
                 .iter()
                 .flat_map(|section| &section.items)
                 .take(3)
-                .map(|item| label(item, SHORT))
+                .map(|item| label(&item.object, &item.id, SHORT))
                 .collect(),
             sections,
             elsewhere: mail.digest.total.saturating_sub(told),
-            links: LinksView {
-                preferences: mail.links.preferences.as_deref().and_then(link),
-                unsubscribe: mail.links.unsubscribe.as_deref().and_then(link),
-            },
+            links: LinksView::of(&mail.links),
         }
     }
 }
@@ -205,53 +193,62 @@ impl<'a> DigestMail<'a> {
     }
 
     fn item(&self, item: &'a Item, heading: String) -> ItemView<'a> {
-        let object = &*item.object;
-        ItemView {
-            kind: item.kind.as_str(),
+        let date = day(item.at, self.at, self.tz);
+        let on = item.object.at.map(|at| day(at, self.at, self.tz));
+        ItemView::of(
+            &item.object,
+            &item.id,
+            item.kind.as_str(),
             heading,
-            id: short(item.id.as_str(), TITLE),
-            title: object
-                .title
-                .as_deref()
-                .and_then(|title| words(title, TITLE)),
-            label: label(item, TITLE),
-            url: object.url.as_deref().and_then(link),
-            image: object.image.as_deref().and_then(link),
-            by: object.by.as_deref().and_then(|by| words(by, NAME)),
-            date: day(item.at, self.at, self.tz),
-            on: object.at.map(|at| day(at, self.at, self.tz)),
-            data: &object.data,
+            date,
+            on,
+        )
+    }
+}
+
+impl<'a> UserView<'a> {
+    pub fn of(user: &'a User) -> Self {
+        let name = user.name.as_deref();
+        Self {
+            id: user.id.as_str(),
+            name: name.and_then(|name| words(name, SHORT)),
+            locale: user.locale.as_deref(),
         }
     }
 }
 
-/// One harmless line of at most so many characters. Of endless texts only the beginning is looked at.
-fn short(text: &str, max: usize) -> String {
-    let enough = text
-        .char_indices()
-        .nth(4 * max)
-        .map_or(text.len(), |(at, _)| at);
-    clamp(&clean(&text[..enough]), max).into_owned()
+impl<'a> LinksView<'a> {
+    pub fn of(links: &'a Links) -> Self {
+        Self {
+            preferences: links.preferences.as_deref().and_then(link),
+            unsubscribe: links.unsubscribe.as_deref().and_then(link),
+        }
+    }
 }
 
-/// The same, if anything is left of it.
-fn words(text: &str, max: usize) -> Option<String> {
-    Some(short(text, max)).filter(|text| !text.is_empty())
-}
-
-fn label(item: &Item, max: usize) -> String {
-    let title = item.object.title.as_deref();
-    title
-        .and_then(|title| words(title, max))
-        .unwrap_or_else(|| short(item.id.as_str(), max))
-}
-
-/// A type that nobody gave a heading goes by its name, which is written for programs.
-pub fn heading_of(heading: &str, kind: &EventType) -> String {
-    if heading == kind.as_str() {
-        short(&spaced(heading), NAME)
-    } else {
-        short(heading, NAME)
+impl<'a> ItemView<'a> {
+    pub fn of(
+        object: &'a Object,
+        id: &ObjectId,
+        kind: &'a str,
+        heading: String,
+        date: String,
+        on: Option<String>,
+    ) -> Self {
+        let title = object.title.as_deref();
+        Self {
+            kind,
+            heading,
+            id: short(id.as_str(), TITLE),
+            title: title.and_then(|title| words(title, TITLE)),
+            label: label(object, id, TITLE),
+            url: object.url.as_deref().and_then(link),
+            image: object.image.as_deref().and_then(link),
+            by: object.by.as_deref().and_then(|by| words(by, NAME)),
+            date,
+            on,
+            data: &object.data,
+        }
     }
 }
 
@@ -259,58 +256,17 @@ fn heading(section: &Section) -> String {
     heading_of(&section.heading, &section.kind)
 }
 
-fn things(sections: &[Section]) -> String {
-    if let [section] = sections
-        && let Some(rest) = heading(section).strip_prefix("New ")
-    {
-        return format!("new {rest}");
-    }
-    "new things".to_owned()
+fn objects(sections: &[Section]) -> impl Iterator<Item = &Object> {
+    let items = sections.iter().flat_map(|section| &section.items);
+    items.map(|item| &*item.object)
 }
 
-/// The one by-line of everything, if every single event is known to have it.
-fn by_all(sections: &[Section]) -> Option<String> {
-    let mut items = sections.iter().flat_map(|section| &section.items);
-    let by = items.next()?.object.by.as_deref()?;
-    let same = items.all(|item| item.object.by.as_deref() == Some(by));
-    let all_known = sections.iter().all(|section| section.more == 0);
-    words(by, NAME).filter(|_| same && all_known)
-}
-
-/// Names for a subject, from all sections in turn: three if that is everything, else two.
-fn names(sections: &[Section], total: usize, by_one: bool) -> Vec<String> {
-    const ROUNDS: usize = 12;
-    let mut names: Vec<String> = Vec::new();
-    for n in 0..ROUNDS {
-        for item in sections.iter().filter_map(|section| section.items.get(n)) {
-            let by = item.object.by.as_deref().filter(|_| !by_one);
-            let name = by.or(item.object.title.as_deref());
-            if let Some(name) = name.and_then(|name| words(name, SHORT))
-                && !names.contains(&name)
-            {
-                names.push(name);
-            }
-            if names.len() == 3 {
-                names.truncate(if total == 3 { 3 } else { 2 });
-                return names;
-            }
-        }
-    }
-    names
-}
-
-/// A day as people write it, with its year if that is not this one.
-/// A day with its year, such as `22 April 2014`.
-pub fn day_in_full(at: DateTime<Utc>, tz: Tz) -> String {
-    at.with_timezone(&tz).format("%-d %B %Y").to_string()
-}
-
-fn day(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
-    let (at, now) = (at.with_timezone(&tz), now.with_timezone(&tz));
-    let format = if at.year() == now.year() {
-        "%-d %B"
-    } else {
-        "%-d %B %Y"
-    };
-    at.format(format).to_string()
+fn named(section: &Section) -> Vec<Named<'_>> {
+    let objects = section.items.iter().map(|item| &*item.object);
+    objects
+        .map(|object| Named {
+            by: object.by.as_deref(),
+            title: object.title.as_deref(),
+        })
+        .collect()
 }

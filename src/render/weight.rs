@@ -2,10 +2,15 @@
 //!
 //! The rule: measured on what the templates make, not estimated; the items are as long as items usually are.
 
-use super::{DigestMail, Error, LINK_BYTES, Links, MAX_BYTES, Rendered, Renderer, sample};
-use crate::domain::{Cadence, User, UserId};
 use chrono::DateTime;
 use chrono_tz::Tz;
+use minijinja::Value;
+use minijinja::value::Serde;
+
+use super::templates::{BATCH, DIGEST};
+use super::view::DigestView;
+use super::{DigestMail, Error, LINK_BYTES, Links, MAX_BYTES, Rendered, Renderer, sample};
+use crate::domain::{Cadence, User, UserId};
 
 /// The bytes of a mail's parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +23,14 @@ pub struct Weight {
 impl Weight {
     /// The most bytes a part may have before items are left out of it.
     pub const MOST: usize = MAX_BYTES - LINK_BYTES;
+
+    fn of(rendered: &Rendered) -> Self {
+        Self {
+            subject: rendered.subject.trim().len(),
+            html: rendered.html.trim().len(),
+            text: rendered.text.trim().len(),
+        }
+    }
 
     /// Whether such a mail leaves with all its items.
     pub fn fits(&self) -> bool {
@@ -43,17 +56,24 @@ impl Renderer {
                 unsubscribe: Some("https://example.org/unsubscribe".into()),
             },
         };
-        let Rendered {
-            subject,
-            html,
-            text,
-            ..
-        } = self.fill_in(&mail, &[items])?;
-        Ok(Weight {
-            subject: subject.trim().len(),
-            html: html.len(),
-            text: text.trim().len(),
-        })
+        let view = Value::from(Serde(DigestView::new(&mail, &[items])));
+        self.fill_in(&DIGEST, view, &[items])
+            .map(|mail| Weight::of(&mail))
+    }
+
+    /// Weighs batch mails of one event and of several: those of the templates for all types, and of each type's own, by their folder.
+    pub fn weigh_batches(&self) -> Result<Vec<(String, Weight)>, Error> {
+        let own = self.own.iter();
+        let own = own.map(|(kind, mail)| (format!("batch/{kind}"), mail));
+        let mut weights = Vec::new();
+        for (folder, mail) in std::iter::once(("batch".to_owned(), &BATCH)).chain(own) {
+            sample::batches(|batch| {
+                let rendered = self.batch_by(mail, batch)?;
+                weights.push((folder.clone(), Weight::of(&rendered)));
+                Ok(())
+            })?;
+        }
+        Ok(weights)
     }
 }
 

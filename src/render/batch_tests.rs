@@ -1,0 +1,445 @@
+//! Tests of batch mails: what they look like (the snapshots), and what holds of every one of them.
+
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::tests::{at, site, titled, whole, work};
+use super::*;
+use crate::domain::batch::Item as Kept;
+use crate::domain::bulletin::gather;
+use crate::domain::{
+    BatchKey, Bulletin, Event, Id, Object, ObjectId, ObjectKey, Policies, Policy, UserId,
+};
+
+fn policies() -> Policies {
+    let policy = |heading: &str, phrase: Option<&str>| Policy {
+        heading: Some(heading.into()),
+        phrase: phrase.map(|phrase| phrase.parse().unwrap()),
+        ..Policy::default()
+    };
+    Policies::new([
+        (
+            EventType::stored("Comment"),
+            policy("New comments", Some("commented on")),
+        ),
+        (
+            EventType::stored("Mention"),
+            policy("Mentions", Some("mentioned you in")),
+        ),
+        (EventType::stored("Work"), policy("New works", None)),
+    ])
+}
+
+/// A bulletin of these events, the last of them at 08:55 UTC, each seven minutes after the one before.
+fn bulletin_of(key: BatchKey, events: Vec<(&str, Object)>, unseen: u64) -> Option<Bulletin> {
+    let last = at() + TimeDelta::minutes(55);
+    let count = events.len();
+    let kept: Vec<Kept> = (0..count)
+        .map(|n| Kept {
+            i: Id::at(
+                last - TimeDelta::minutes(7 * (count - 1 - n) as i64),
+                [0; 8],
+            ),
+            t: EventType::stored(events[n].0),
+            o: ObjectId::stored(n.to_string()),
+        })
+        .collect();
+    let applies = |event: &Event| {
+        let (_, object) = &events[event.o.as_str().parse::<usize>().unwrap()];
+        object.notifiable.then(|| Arc::new(object.clone()))
+    };
+    gather(&key, &kept, unseen, &policies(), applies)
+}
+
+fn bulletin(events: Vec<(&str, Object)>, unseen: u64) -> Bulletin {
+    let key = BatchKey::Chosen("acme".parse().unwrap());
+    bulletin_of(key, events, unseen).unwrap()
+}
+
+fn mail<'a>(user: &'a User, bulletin: &'a Bulletin) -> BatchMail<'a> {
+    BatchMail {
+        user,
+        bulletin,
+        at: at() + TimeDelta::minutes(60),
+        tz: Tz::Europe__London,
+        links: Links {
+            preferences: Some("https://www.example.org/u/token".into()),
+            unsubscribe: Some("https://www.example.org/u/token?stop".into()),
+        },
+    }
+}
+
+fn render(bulletin: &Bulletin) -> Rendered {
+    let user = User::new(UserId::stored("ada"));
+    Renderer::new(site(), None)
+        .unwrap()
+        .batch(&mail(&user, bulletin))
+        .unwrap()
+}
+
+fn subject(events: Vec<(&str, Object)>, unseen: u64) -> String {
+    render(&bulletin(events, unseen)).subject
+}
+
+fn slug(text: &str) -> String {
+    text.to_lowercase().replace(' ', "-")
+}
+
+/// Somebody's comment on a document, in its own words.
+fn said(by: &str, words: &str, about: &str) -> (&'static str, Object) {
+    let object = Object {
+        by: Some(by.into()),
+        url: Some(format!(
+            "https://www.example.org/{}#{}",
+            slug(about),
+            slug(by)
+        )),
+        data: json!({"about": {"title": about, "url": format!("https://www.example.org/{}", slug(about))}}),
+        ..titled(words)
+    };
+    ("Comment", object)
+}
+
+/// Somebody's comment that is known by its document only.
+fn on(by: &str, about: &str) -> (&'static str, Object) {
+    let (kind, object) = said(by, about, about);
+    let data = serde_json::Value::Null;
+    (kind, Object { data, ..object })
+}
+
+fn new_work(n: usize) -> (&'static str, Object) {
+    ("Work", work(n))
+}
+
+fn unnamed((kind, object): (&'static str, Object)) -> (&'static str, Object) {
+    (kind, Object { by: None, ..object })
+}
+
+fn four_comments() -> Vec<(&'static str, Object)> {
+    vec![
+        said("Ada Okafor", "Are the travel costs in here?", "Budget"),
+        said("Ben", "They are, in line 14.", "Budget"),
+        said(
+            "Cyd",
+            "Then line 15 is too low by about a third, as we have two more venues than last year",
+            "Budget",
+        ),
+        said("Dee", "+1", "Budget"),
+    ]
+}
+
+#[test]
+fn a_batch_of_one_event_says_who_did_it() {
+    let events = four_comments().into_iter().take(1).collect();
+
+    insta::assert_snapshot!("batch_one_event", whole(&render(&bulletin(events, 0))));
+}
+
+#[test]
+fn a_batch_about_one_thing_says_how_many_did_it() {
+    let bulletin = bulletin(four_comments(), 0);
+
+    insta::assert_snapshot!("batch_one_thing", whole(&render(&bulletin)));
+}
+
+#[test]
+fn a_batch_of_several_types_has_sections() {
+    let mut events = four_comments();
+    events.push(on("Ada Okafor", "Roadmap"));
+    events.push(on("Ada Okafor", "Roadmap"));
+    events.push(unnamed(on("", "Minutes")));
+    events.push(unnamed(on("", "Minutes")));
+    events.push(new_work(0));
+    events.push(new_work(1));
+    let (_, mention) = on("Cyd", "Hiring plan");
+    events.push(("Mention", mention));
+
+    let rendered = render(&bulletin(events, 12));
+
+    insta::assert_snapshot!("batch_several_types", whole(&rendered));
+}
+
+#[test]
+fn a_batch_of_things_without_a_phrase_reads_as_a_digest_does() {
+    let events = vec![new_work(0), new_work(2), new_work(1)];
+
+    insta::assert_snapshot!("batch_without_phrase", whole(&render(&bulletin(events, 0))));
+}
+
+#[test]
+fn a_batch_of_odd_objects_keeps_its_shape() {
+    let bare = Object::bare(ObjectKey::stored("7"));
+    let long = "A View of the Harbour, with the Arrival of the Fleet and the Populace Assembled \
+                upon the Quay to Witness the Landing of the Ambassadors from the East";
+    let events = vec![
+        said("ليلى الحداد", "هل تكاليف السفر مدرجة هنا؟", "ميزانية ٢٠١٤"),
+        ("Comment", bare.clone()),
+        on(long, long),
+        on("Ben", "無題(静寂の中の青い間隔)"),
+        ("artwork_published", bare),
+    ];
+
+    insta::assert_snapshot!("batch_odd_objects", whole(&render(&bulletin(events, 0))));
+}
+
+#[test]
+fn a_subject_tells_who_did_what() {
+    let two = |by: [&str; 2]| by.map(|by| on(by, "Budget")).to_vec();
+    let many = |people: usize| -> Vec<_> {
+        (0..people)
+            .map(|n| on(["Dee", "Cyd", "Ben", "Ada", "Eve"][n % 5], "Budget"))
+            .collect()
+    };
+    let mut with_work = two(["Ben", "Ada"]);
+    with_work.push(new_work(0));
+    let of_each = |count: usize| -> Vec<_> {
+        (0..count)
+            .map(|n| {
+                on(
+                    "Ada",
+                    ["Minutes", "Hiring", "Roadmap", "Budget"][(n + 4 - count) % 4],
+                )
+            })
+            .collect()
+    };
+
+    for (subject, expected) in [
+        (subject(many(1), 0), "Dee commented on Budget"),
+        (
+            subject(two(["Ben", "Ada"]), 0),
+            "Ada and Ben commented on Budget",
+        ),
+        (
+            subject(two(["Ada", "Ada"]), 0),
+            "Ada commented on Budget twice",
+        ),
+        (
+            subject(vec![on("Ada", "Budget"); 3], 0),
+            "Ada commented on Budget 3 times",
+        ),
+        (subject(many(3), 0), "Ben, Cyd and Dee commented on Budget"),
+        (
+            subject(many(4), 0),
+            "Ada, Ben and 2 others commented on Budget",
+        ),
+        (
+            subject(many(4), 1_200),
+            "Ada, Ben and 2 others commented on Budget, and 1,200 more",
+        ),
+        (
+            subject(with_work, 0),
+            "Ada and Ben commented on Budget, and 1 more",
+        ),
+        (
+            subject(of_each(2), 0),
+            "Ada commented on Budget and Roadmap",
+        ),
+        (
+            subject(of_each(4), 3),
+            "Ada commented on Budget, Roadmap and 2 more, and 3 more",
+        ),
+        (subject(vec![unnamed(on("", "Budget"))], 0), "New: Budget"),
+        (
+            subject(vec![unnamed(said("", "Hm", "Budget"))], 0),
+            "New comments: Budget",
+        ),
+        (
+            subject(vec![unnamed(on("", "Budget")), on("Ada", "Budget")], 0),
+            "2 new comments: Budget",
+        ),
+        (
+            subject(vec![new_work(0)], 0),
+            "New: Moonlight over the Estuary, with Fishing Boats Coming Ashore by Eleanor Whitcombe",
+        ),
+        (
+            subject(vec![new_work(0), new_work(2)], 0),
+            "2 new works by Eleanor Whitcombe",
+        ),
+        (
+            subject(vec![new_work(0), new_work(2)], 12),
+            "Eleanor Whitcombe and 13 more new things",
+        ),
+    ] {
+        assert_eq!(subject, expected);
+    }
+}
+
+#[test]
+fn a_long_batch_shows_the_newest_and_counts_the_rest() {
+    let events: Vec<_> = (0..100)
+        .map(|n| {
+            said(
+                ["Ada", "Ben", "Cyd"][n % 3],
+                &format!("Remark {n}"),
+                ["Budget", "Roadmap"][n % 2],
+            )
+        })
+        .collect();
+    let key = BatchKey::Type(EventType::stored("Comment"));
+
+    let rendered = render(&bulletin_of(key, events, 1_400).unwrap());
+
+    assert_eq!(
+        rendered.subject,
+        "Ada, Cyd and Ben commented on Roadmap and Budget, and 1,400 more"
+    );
+    insta::assert_snapshot!("batch_long", rendered.text);
+    assert!(rendered.html.contains(">1,500 new comments</h1>"));
+}
+
+#[test]
+fn what_is_withdrawn_is_left_out() {
+    let mut events = four_comments();
+    events[3].1.notifiable = false;
+
+    let rendered = render(&bulletin(events, 0));
+
+    assert_eq!(
+        rendered.subject,
+        "Cyd, Ben and Ada Okafor commented on Budget"
+    );
+    assert!(!rendered.text.contains("Dee") && !rendered.html.contains("Dee"));
+    assert_eq!(rendered.shown, 3);
+}
+
+#[test]
+fn people_who_are_told_the_same_have_the_same_mail() {
+    let bulletin = bulletin(four_comments(), 0);
+    let ada = User {
+        name: Some("Ada".into()),
+        locale: Some("en-GB".into()),
+        ..User::new(UserId::stored("ada"))
+    };
+    let ben = User::new(UserId::stored("ben"));
+    let renderer = Renderer::new(site(), None).unwrap();
+
+    let [one, other] = [&ada, &ben].map(|user| renderer.batch(&mail(user, &bulletin)).unwrap());
+
+    assert_eq!(one, other);
+}
+
+#[test]
+fn times_are_told_in_the_persons_zone() {
+    let user = User::new(UserId::stored("ada"));
+    let bulletin = bulletin(four_comments(), 0);
+    let zoned = |tz| {
+        let mail = BatchMail {
+            tz,
+            ..mail(&user, &bulletin)
+        };
+        Renderer::new(site(), None)
+            .unwrap()
+            .batch(&mail)
+            .unwrap()
+            .text
+    };
+
+    assert!(zoned(Tz::UTC).contains("From 08:34 to 08:55."));
+    let west = zoned(Tz::America__Los_Angeles);
+    assert!(west.contains("From 01:34 to 01:55."), "{west}");
+    assert!(west.contains("America/Los_Angeles"));
+    let late = BatchMail {
+        at: at() + TimeDelta::hours(20),
+        ..mail(&user, &bulletin)
+    };
+    let late = Renderer::new(site(), None)
+        .unwrap()
+        .batch(&late)
+        .unwrap()
+        .text;
+    assert!(late.contains("Dee · 22 April, 09:55"), "{late}");
+}
+
+#[test]
+fn what_comes_from_outside_stays_in_its_place_in_a_batch() {
+    let hostile = Object {
+        title: Some("<script>alert(\"x\")</script> ' & {{ site.name }}".into()),
+        by: Some("Eve\r\nBcc: eve@example.org\u{202e}<u>".into()),
+        url: Some("https://www.example.org/?a=1&b=\"><script>".into()),
+        image: Some("javascript:alert(1)".into()),
+        data: json!({"about": {"title": "<b>Bud\nget", "url": "javascript:alert(1)"}}),
+        ..titled("")
+    };
+    let on_page = Object {
+        data: serde_json::Value::Null,
+        ..hostile.clone()
+    };
+    for events in [
+        vec![("Comment", hostile.clone())],
+        vec![("Comment", on_page.clone())],
+        vec![("Comment", hostile.clone()), ("Comment", on_page.clone())],
+        vec![
+            ("Comment", hostile.clone()),
+            ("Work", on_page),
+            ("Work", hostile),
+        ],
+    ] {
+        let Rendered {
+            subject,
+            html,
+            text,
+            ..
+        } = render(&bulletin(events, 0));
+
+        for bad in ["<script", "<b>", "<u>", "javascript:", "\r", "\u{202e}"] {
+            assert!(!html.contains(bad), "{bad}\n{html}");
+        }
+        assert!(!subject.contains(['\r', '\n']), "{subject}");
+        assert!(
+            !text.contains("javascript:") && !text.contains("\nBcc"),
+            "{text}"
+        );
+    }
+}
+
+/// Numbers in "+12 more".
+fn counted(text: &str) -> u64 {
+    let parts = text.split("+").skip(1);
+    let numbers = parts.filter_map(|part| part.split_once(" more"));
+    let numbers = numbers.filter_map(|(number, _)| number.replace(',', "").parse::<u64>().ok());
+    numbers.sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_mail_shows_or_counts_every_event(
+        events in prop::collection::vec((0_usize..6, 0_usize..9, 0_usize..4, any::<bool>()), 1..100),
+        unseen in 0_u64..2_000,
+        long in prop::sample::select(vec![1_usize, 1, 400]),
+        typed in any::<bool>(),
+    ) {
+        let kinds = ["Comment", "Mention", "Work", "Other", "Comment", "Comment"];
+        let events: Vec<_> = events
+            .into_iter()
+            .enumerate()
+            .map(|(n, (kind, about, by, own_words))| {
+                let about = format!("Page {about} {}", "&".repeat(long));
+                let by = ["Ada", "Ben", "Cyd", ""][by];
+                let (_, object) = if own_words { said(by, &format!("Remark {n}"), &about) } else { on(by, &about) };
+                let url = Some(format!("https://www.example.org/?n={n}{}", "&".repeat(5 * long)));
+                (kinds[kind], Object { url, ..object })
+            })
+            .collect();
+        let key = match typed {
+            true => BatchKey::Type(EventType::stored("Comment")),
+            false => BatchKey::Chosen("all".parse().unwrap()),
+        };
+        let total = events.len() as u64 + unseen;
+        let bulletin = bulletin_of(key, events, unseen).unwrap();
+
+        let Rendered { subject, html, text, shown } = render(&bulletin);
+
+        prop_assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
+        prop_assert!(subject.chars().count() <= MAX_SUBJECT);
+        prop_assert_eq!(bulletin.total, total);
+        prop_assert_eq!(counted(&text) + shown as u64, total, "{}", text);
+        prop_assert_eq!(counted(&html) + shown as u64, total);
+        // Each that is shown has its own link in the text, but where it is the page's.
+        prop_assert!(text.matches("?n=").count() >= shown);
+    }
+}

@@ -1,0 +1,122 @@
+//! Names, headings, days and times as mails write them.
+//!
+//! The rule: whatever comes from outside is one harmless line of bounded length here, and stays within what subjects and headings have room for.
+
+use chrono::{DateTime, Datelike, Utc};
+use chrono_tz::Tz;
+
+use super::text::{clamp, clean, spaced};
+use crate::domain::{EventType, Object, ObjectId};
+
+/// How long a title may be, in characters.
+pub const TITLE: usize = 140;
+/// How long any other name may be.
+pub const NAME: usize = 80;
+/// How long a name may be that shares a line with others.
+pub const SHORT: usize = 60;
+
+/// One harmless line of at most so many characters. Of endless texts only the beginning is looked at.
+pub fn short(text: &str, max: usize) -> String {
+    let enough = text
+        .char_indices()
+        .nth(4 * max)
+        .map_or(text.len(), |(at, _)| at);
+    clamp(&clean(&text[..enough]), max).into_owned()
+}
+
+/// The same, if anything is left of it.
+pub fn words(text: &str, max: usize) -> Option<String> {
+    Some(short(text, max)).filter(|text| !text.is_empty())
+}
+
+/// An object's title, or its id where there is none.
+pub fn label(object: &Object, id: &ObjectId, max: usize) -> String {
+    let title = object.title.as_deref();
+    title
+        .and_then(|title| words(title, max))
+        .unwrap_or_else(|| short(id.as_str(), max))
+}
+
+/// A type that nobody gave a heading goes by its name, which is written for programs.
+pub fn heading_of(heading: &str, kind: &EventType) -> String {
+    if heading == kind.as_str() {
+        short(&spaced(heading), NAME)
+    } else {
+        short(heading, NAME)
+    }
+}
+
+/// What all of it is called after a number, by the headings of its sections.
+pub fn things(headings: &[String]) -> String {
+    if let [heading] = headings
+        && let Some(rest) = heading.strip_prefix("New ")
+    {
+        return format!("new {rest}");
+    }
+    "new things".to_owned()
+}
+
+/// What an item can be named by in a subject.
+#[derive(Debug, Clone, Copy)]
+pub struct Named<'a> {
+    pub by: Option<&'a str>,
+    pub title: Option<&'a str>,
+}
+
+/// The one by-line of everything, if every single event is known to have it.
+pub fn by_all<'a>(
+    mut all: impl Iterator<Item = Option<&'a str>>,
+    all_known: bool,
+) -> Option<String> {
+    let by = all.next()??;
+    let same = all.all(|other| other == Some(by));
+    words(by, NAME).filter(|_| same && all_known)
+}
+
+/// Names for a subject, from all sections in turn: three if that is everything, else two.
+pub fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Vec<String> {
+    const ROUNDS: usize = 12;
+    let mut names: Vec<String> = Vec::new();
+    for n in 0..ROUNDS {
+        for item in sections.iter().filter_map(|section| section.get(n)) {
+            let by = item.by.filter(|_| !by_one);
+            let name = by.or(item.title);
+            if let Some(name) = name.and_then(|name| words(name, SHORT))
+                && !names.contains(&name)
+            {
+                names.push(name);
+            }
+            if names.len() == 3 {
+                names.truncate(if total == 3 { 3 } else { 2 });
+                return names;
+            }
+        }
+    }
+    names
+}
+
+/// A day with its year, such as `22 April 2014`.
+pub fn day_in_full(at: DateTime<Utc>, tz: Tz) -> String {
+    at.with_timezone(&tz).format("%-d %B %Y").to_string()
+}
+
+/// A day as people write it, with its year if that is not this one.
+pub fn day(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
+    let (at, now) = (at.with_timezone(&tz), now.with_timezone(&tz));
+    let format = if at.year() == now.year() {
+        "%-d %B"
+    } else {
+        "%-d %B %Y"
+    };
+    at.format(format).to_string()
+}
+
+/// A time of the day, such as `08:14`, with its day if that is not this one.
+pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
+    let time = at.with_timezone(&tz).format("%H:%M");
+    if at.with_timezone(&tz).date_naive() == now.with_timezone(&tz).date_naive() {
+        time.to_string()
+    } else {
+        format!("{}, {time}", day(at, now, tz))
+    }
+}

@@ -1,0 +1,113 @@
+//! Parts that several templates share: a line `{% include "mail/head.html" %}` stands for the lines of that part.
+//!
+//! The rule: parts are put in as text, before anything is compiled, so that macros reach across and styles can be inlined; and it stays known
+//! which line of which file each line was. A line of an unknown part stays as it is, and the template engine says that there is none.
+
+use super::templates::{Error, Template};
+
+macro_rules! parts {
+    ($($name:literal)*) => {
+        &[$(Template::built_in($name, include_str!(concat!("../../templates/", $name))),)*]
+    };
+}
+
+/// What mails share.
+pub const PARTS: &[Template] = parts! {
+    "mail/head.html" "mail/items.html" "mail/mast.html" "mail/foot.html" "mail/said.html"
+    "mail/items.txt" "mail/foot.txt" "mail/news.txt" "mail/said.txt"
+};
+
+/// How deep parts may include each other: none can include itself.
+const DEPTH: usize = 8;
+
+/// A template with all its parts put in.
+pub struct Whole {
+    pub text: String,
+    /// For each line, the file it stands in and its number there.
+    lines: Vec<(Template, usize)>,
+}
+
+impl Whole {
+    /// Puts the parts into a template; `read` gives the text of one.
+    pub fn of(
+        template: &Template,
+        read: impl Fn(&Template) -> Result<String, Error>,
+    ) -> Result<Self, Error> {
+        let mut whole = Self {
+            text: String::new(),
+            lines: Vec::new(),
+        };
+        whole.put(template, &read, DEPTH)?;
+        Ok(whole)
+    }
+
+    fn put(
+        &mut self,
+        template: &Template,
+        read: &impl Fn(&Template) -> Result<String, Error>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        for (index, line) in read(template)?.split_inclusive('\n').enumerate() {
+            match part(line).filter(|_| depth > 0) {
+                Some(part) => self.put(part, read, depth - 1)?,
+                None => {
+                    self.text.push_str(line);
+                    // What follows a part begins a line, however the part ends.
+                    if depth < DEPTH && !line.ends_with('\n') {
+                        self.text.push('\n');
+                    }
+                    self.lines.push((template.clone(), index + 1));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where this line of the text, counted from 1, was written.
+    pub fn origin(&self, line: usize) -> Option<&(Template, usize)> {
+        self.lines.get(line.checked_sub(1)?)
+    }
+}
+
+/// The part that a line stands for.
+fn part(line: &str) -> Option<&'static Template> {
+    let tag = line.trim().strip_prefix("{%")?.strip_suffix("%}")?;
+    let name = tag.trim().strip_prefix("include")?.trim();
+    let name = name.strip_prefix('"')?.strip_suffix('"')?;
+    PARTS.iter().find(|part| part.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stands_for_the_lines_of_a_part_and_each_is_known_by_its_own_file() {
+        let template = Template::built_in("batch/body.txt", "");
+        let read = |template: &Template| {
+            Ok(match &*template.name {
+                "batch/body.txt" => "one\n  {%include \"mail/foot.txt\"  %}\nlast".to_owned(),
+                "mail/foot.txt" => "two\n{% include \"nowhere\" %}\n".to_owned(),
+                other => panic!("{other}"),
+            })
+        };
+
+        let whole = Whole::of(&template, read).unwrap();
+
+        assert_eq!(whole.text, "one\ntwo\n{% include \"nowhere\" %}\nlast");
+        let origin = |line| whole.origin(line).map(|(file, line)| (&*file.name, *line));
+        assert_eq!(origin(1), Some(("batch/body.txt", 1)));
+        assert_eq!(origin(3), Some(("mail/foot.txt", 2)));
+        assert_eq!(origin(4), Some(("batch/body.txt", 3)));
+        assert_eq!((origin(0), origin(5)), (None, None));
+    }
+
+    #[test]
+    fn a_part_that_includes_itself_ends() {
+        let read = |_: &Template| Ok("x\n{% include \"mail/foot.txt\" %}\n".to_owned());
+
+        let whole = Whole::of(&Template::built_in("a", ""), read).unwrap();
+
+        assert!(whole.text.ends_with("x\n{% include \"mail/foot.txt\" %}\n"));
+    }
+}
