@@ -27,24 +27,35 @@ fn judge(renderer: &Part<Renderer>, items: usize) -> Vec<Finding> {
         Ok(renderer) => renderer,
         Err(why) => return broken(why),
     };
-    match renderer.weigh(items) {
-        Ok(weight) => vec![judge_parts(&weight), judge_weight(&weight, items)],
+    match renderer.weigh(items).and_then(|digest| {
+        let mut mails = vec![("digest".to_owned(), digest)];
+        mails.extend(renderer.weigh_batches()?);
+        Ok(mails)
+    }) {
+        Ok(mails) => vec![judge_parts(&mails), judge_weight(&mails[0].1, items)],
         Err(error) => broken(&chain(&error)),
     }
 }
 
-fn judge_parts(weight: &Weight) -> Finding {
-    let parts = [
-        ("digest/subject.txt", "subject", weight.subject),
-        ("digest/body.txt", "text part", weight.text),
-        ("digest/body.html", "HTML part", weight.html),
-    ];
-    match parts.into_iter().find(|(_, _, bytes)| *bytes == 0) {
+/// Mails by the folder of their templates.
+fn judge_parts(mails: &[(String, Weight)]) -> Finding {
+    let parts = mails.iter().flat_map(|(folder, weight)| {
+        [
+            ("subject.txt", "subject", weight.subject),
+            ("body.txt", "text part", weight.text),
+            ("body.html", "HTML part", weight.html),
+        ]
+        .map(|(file, part, bytes)| (folder, file, part, bytes))
+    });
+    let mut empty = parts.filter(|(_, _, _, bytes)| *bytes == 0);
+    match empty.next() {
         None => Finding::ok(TEMPLATES, "they make a subject, a text and an HTML part"),
-        Some((file, part, _)) => Finding::error(
+        Some((folder, file, part, _)) => Finding::error(
             TEMPLATES,
-            format!("{file} leaves the {part} empty, which spam filters hold against a mail"),
-            format!("write something into {file}, or leave it out"),
+            format!(
+                "{folder}/{file} leaves the {part} empty, which spam filters hold against a mail"
+            ),
+            format!("write something into {folder}/{file}, or leave it out"),
         ),
     }
 }
@@ -80,9 +91,10 @@ mod tests {
     /// Verdicts on a digest of 40 items where these templates take the place of the built-in ones.
     fn verdicts(files: &[(&str, String)]) -> Vec<Verdict> {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("digest")).unwrap();
         for (name, text) in files {
-            std::fs::write(folder.path().join("digest").join(name), text).unwrap();
+            let file = folder.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
         }
         let site = Site {
             name: "Art".into(),
@@ -113,20 +125,48 @@ mod tests {
 
     #[test]
     fn what_cannot_be_rendered_is_an_error() {
-        let broken = ("body.html", "<p>{{ nobody }}".to_owned());
+        let broken = ("digest/body.html", "<p>{{ nobody }}".to_owned());
         assert_eq!(verdicts(&[broken]), [Verdict::Error, Verdict::Unchecked]);
     }
 
     #[test]
     fn a_mail_without_a_text_part_is_an_error() {
-        let empty = ("body.txt", " \n".to_owned());
+        let empty = ("digest/body.txt", " \n".to_owned());
         assert_eq!(verdicts(&[empty]), [Verdict::Error, Verdict::Ok]);
     }
 
     #[test]
+    fn templates_of_batches_are_looked_at_as_those_of_digests_are() {
+        for (file, text, expected) in [
+            ("batch/subject.txt", " ", [Verdict::Error, Verdict::Ok]),
+            (
+                "batch/Comment/body.txt",
+                "\n",
+                [Verdict::Error, Verdict::Ok],
+            ),
+            (
+                "batch/Comment/body.html",
+                "{{ nobody }}",
+                [Verdict::Error, Verdict::Unchecked],
+            ),
+            (
+                "batch/Comment/body.txt",
+                "{{ total }}",
+                [Verdict::Ok, Verdict::Ok],
+            ),
+        ] {
+            assert_eq!(
+                verdicts(&[(file, text.to_owned())]),
+                expected,
+                "{file} {text:?}"
+            );
+        }
+    }
+
+    #[test]
     fn items_that_will_be_left_out_are_a_warning_and_too_much_around_them_is_an_error() {
-        let heavy = ("body.html", html(3_000));
-        let too_heavy = ("body.html", format!("<p>{}", "x".repeat(110_000)));
+        let heavy = ("digest/body.html", html(3_000));
+        let too_heavy = ("digest/body.html", format!("<p>{}", "x".repeat(110_000)));
 
         assert_eq!(verdicts(&[heavy]), [Verdict::Ok, Verdict::Warning]);
         assert_eq!(verdicts(&[too_heavy]), [Verdict::Error, Verdict::Unchecked]);
