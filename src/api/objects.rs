@@ -11,7 +11,7 @@ use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use super::{body, taken};
 use crate::app::App;
-use crate::domain::{ModelName, Object, ObjectId, ObjectKey, Point};
+use crate::domain::{ModelName, Object, ObjectId, ObjectKey, Point, moment};
 use crate::services::objects::key_of;
 
 /// An object whose key is in the path.
@@ -26,6 +26,7 @@ struct ObjectInput {
     url: Option<String>,
     image: Option<String>,
     by: Option<String>,
+    #[serde(default, deserialize_with = "moment::read_if_any")]
     at: Option<DateTime<Utc>>,
     place: Option<Point>,
     #[serde(default)]

@@ -16,7 +16,7 @@ use crate::services::import::{Kind, Mapping, Report, SHOWN};
 
 /// Bring in users, follows, objects or events from NDJSON
 ///
-/// One JSON object a line; gzip and Zstandard are recognised. A bad line is told with its number and left out. Bringing the same file in
+/// One JSON object a line; gzip and Zstandard are recognised. A bad line is told with its number, field and reason, and left out. Bringing the same file in
 /// again changes nothing.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
@@ -39,12 +39,20 @@ pub struct Args {
     json: bool,
 }
 
-const AFTER_HELP: &str = r#"Lines:
+const AFTER_HELP: &str = r#"Lines, such as:
   users    {"id": "mara", "email": "mara@example.org", "confirmed": true, "tz": "Europe/Lisbon",
             "digest": {"cadence": "weekly", "weekday": "mon", "hour": 9}}
   follows  {"user": "mara", "key": "artist:558"}
   objects  {"id": "Artwork:A00001", "title": "Night Ferry", "by": "Ines Tavoro", "url": "https://…"}
   events   {"type": "ArtworkPublished", "objects": ["A00001"], "followers_of": ["artist:558"]}
+
+All fields, those that are needed first; docs/api.md says what each means:
+  users    id; email, name, confirmed, tz, locale, loc [lng, lat], digest {cadence, weekday, hour},
+           types {TYPE: {route, window}}, suppressed, unsubscribed
+  follows  user, key
+  objects  id; notifiable, title, url, image, by, at, place [lng, lat], data {…}
+  events   type, objects, and one of to, followers_of and near {point [lng, lat], km};
+           except, key, batch_key, at
 
 Examples:
   tidings import users users.ndjson.gz
@@ -101,7 +109,7 @@ impl Args {
             None
         };
         for bad in &report.bad_lines {
-            screen.note(format!("line {}: {}", bad.line, bad.why))?;
+            screen.note(format!("{}, {bad}", words::file(&self.file)))?;
         }
         if report.bad > SHOWN as u64 {
             let more = words::number(report.bad - SHOWN as u64);

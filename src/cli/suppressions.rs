@@ -176,7 +176,7 @@ impl Import {
         let report = app.import().file(&kind, &self.file, &bar).await?;
         drop(bar);
         for bad in &report.bad_lines {
-            screen.note(format!("line {}: {}", bad.line, bad.why))?;
+            screen.note(format!("{}, {bad}", words::file(&self.file)))?;
         }
         if report.bad > SHOWN as u64 {
             let more = words::number(report.bad - SHOWN as u64);

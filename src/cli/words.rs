@@ -1,6 +1,16 @@
-//! How counts and times are written for people.
+//! How counts, times and files are written for people.
+
+use std::path::Path;
 
 use chrono::{DateTime, Utc};
+
+/// What a file is called that was named on the command line.
+pub fn file(path: &Path) -> String {
+    match path.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => path.display().to_string(),
+    }
+}
 
 /// `1,234`.
 pub fn number(n: u64) -> String {

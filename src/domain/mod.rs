@@ -17,6 +17,7 @@ pub mod fanout;
 pub mod feed;
 pub mod feedback;
 pub mod id;
+pub mod moment;
 pub mod name;
 pub mod object;
 pub mod policy;

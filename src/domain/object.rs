@@ -11,6 +11,7 @@ use compact_str::{CompactString, format_compact};
 use serde::{Deserialize, Serialize};
 
 use super::audience::Point;
+use super::moment;
 use super::name::{Invalid, ModelName, ObjectId};
 
 /// `Model:id`, the `_id` of an object; without a colon, the id of an object that has no model.
@@ -73,7 +74,7 @@ impl<'de> Deserialize<'de> for ObjectKey {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Object {
-    #[serde(rename = "_id", alias = "id")]
+    #[serde(rename(serialize = "_id", deserialize = "id"), alias = "_id")]
     pub key: ObjectKey,
     /// Whether people may still be told of it; a withdrawn work is kept but not notifiable.
     #[serde(default = "yes")]
@@ -88,7 +89,11 @@ pub struct Object {
     /// By whom: the by-line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "moment::read_if_any"
+    )]
     pub at: Option<DateTime<Utc>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Point>,

@@ -3,22 +3,26 @@
 //! The rule (P10): a line is taken whole or not at all; a bad one is reported with its number and the reason, and the good ones around it
 //! are kept. Memory is bounded by the batch. Bringing the same file in again changes nothing.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
-use super::notify::{EventInput, Notify, Request};
+use super::notify::{Notify, Request};
 use super::objects::last_of_each;
 use super::people::{FollowInput, PeopleBook, UserInput};
 use super::suppressions::{SuppressionBook, SuppressionInput};
 use super::{Error, Progress, Result};
-use crate::domain::{Address, ModelName, Object, Reason};
+use crate::domain::{ModelName, Object, Reason};
 use crate::store::Objects;
+
+pub(super) mod json;
+mod line;
+
+use json::Mistake;
+use line::{is_heading, parse};
 
 /// What a file holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +49,26 @@ pub struct Mapping {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BadLine {
     pub line: u64,
+    /// Which of its fields is to blame, such as `digest.hour`; none where it is all of it.
+    pub field: Option<String>,
     pub why: String,
+}
+
+impl BadLine {
+    pub(super) fn new(line: u64, Mistake { field, why }: Mistake) -> Self {
+        Self { line, field, why }
+    }
+}
+
+/// `line 2, digest.hour: is …`.
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.line)?;
+        if let Some(field) = &self.field {
+            write!(f, ", {field}")?;
+        }
+        write!(f, ": {}", self.why)
+    }
 }
 
 /// What an import came to.
@@ -149,7 +172,7 @@ impl Import {
                 Ok(_) => {}
                 Err(Error::Conflict(why)) => {
                     report.taken -= 1;
-                    report.leave_out(BadLine { line, why });
+                    report.leave_out(BadLine::new(line, why.into()));
                 }
                 Err(error) => return Err(error),
             }
@@ -204,7 +227,7 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
         if number == 1 && is_heading(kind, &line) {
             continue;
         }
-        batch.push(parse(kind, &line, number).map_err(|why| BadLine { line: number, why }));
+        batch.push(parse(kind, &line, number).map_err(|mistake| BadLine::new(number, mistake)));
         if batch.len() == BATCH
             && !send(Ok(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))))
         {
@@ -238,129 +261,4 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
         return Ok(Box::new(BufReader::with_capacity(1 << 16, decoder)));
     }
     Ok(Box::new(plain))
-}
-
-fn parse(kind: &Kind, line: &[u8], number: u64) -> std::result::Result<Record, String> {
-    fn from<'a, T: Deserialize<'a>>(line: &'a [u8]) -> std::result::Result<T, String> {
-        serde_json::from_slice(line).map_err(|error| without_line(&error))
-    }
-    match kind {
-        Kind::Users => {
-            let user: UserInput = from(line)?;
-            user.check().map_err(|error| error.to_string())?;
-            Ok(Record::User(Box::new(user)))
-        }
-        Kind::Follows => Ok(Record::Follow(from(line)?)),
-        Kind::Objects(mapping) => {
-            let object: Object = match mapping {
-                Mapping {
-                    model: None,
-                    fields,
-                } if fields.is_empty() => from(line)?,
-                mapping => mapping.object(from(line)?)?,
-            };
-            object.check().map_err(|error| error.to_string())?;
-            Ok(Record::Object(Box::new(object)))
-        }
-        Kind::Events => {
-            let mut event: EventInput = from(line)?;
-            // The same line brought in twice is the same event.
-            event.key.get_or_insert_with(|| {
-                format!("import:{}", hex::encode(Sha256::digest(line.trim_ascii())))
-            });
-            let request = event.into_request().map_err(|error| error.to_string())?;
-            request.check().map_err(|error| error.to_string())?;
-            Ok(Record::Event(number, Box::new(request)))
-        }
-        Kind::Suppressions(reason) if line.trim_ascii_start().starts_with(b"{") => {
-            let mut fields: Map<String, Value> = from(line)?;
-            let reason = Value::from(reason.as_str());
-            fields.entry("reason").or_insert(reason);
-            SuppressionInput::deserialize(Value::Object(fields))
-                .map(Record::Suppression)
-                .map_err(|error| error.to_string())
-        }
-        Kind::Suppressions(reason) => {
-            let address = Address::new(first_field(line)?).map_err(|why| why.to_string())?;
-            Ok(Record::Suppression(SuppressionInput::new(address, *reason)))
-        }
-    }
-}
-
-/// Whether a file's first line names the fields of the others, as providers write their lists.
-fn is_heading(kind: &Kind, line: &[u8]) -> bool {
-    let names = ["address", "email", "recipient"];
-    matches!(kind, Kind::Suppressions(_))
-        && first_field(line)
-            .is_ok_and(|field| names.iter().any(|name| field.eq_ignore_ascii_case(name)))
-}
-
-/// The first field of a line of comma-separated values.
-fn first_field(line: &[u8]) -> std::result::Result<&str, String> {
-    let line = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
-    // Spreadsheets begin files with a byte order mark.
-    let line = line.trim_start_matches('\u{feff}').trim();
-    let field = match line.strip_prefix('"') {
-        Some(quoted) => quoted.split('"').next(),
-        None => line.split([',', ';', '\t']).next(),
-    };
-    Ok(field.unwrap_or_default().trim())
-}
-
-/// What JSON's reader says of one line: it calls every line the first.
-pub(super) fn without_line(error: &serde_json::Error) -> String {
-    let told = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    match told.strip_suffix(&place) {
-        Some(what) if error.is_data() => what.to_owned(),
-        Some(what) => format!("{what} at column {}", error.column()),
-        None => told,
-    }
-}
-
-/// What an object has besides its id and data.
-const FIELDS: [&str; 7] = ["notifiable", "title", "url", "image", "by", "at", "place"];
-
-impl Mapping {
-    fn object(&self, mut theirs: Map<String, Value>) -> std::result::Result<Object, String> {
-        let (mut ours, mut data) = (Map::new(), Map::new());
-        for (to, from) in &self.fields {
-            if let Some(value) = theirs.remove(from) {
-                let ours_too = to == "id" || FIELDS.contains(&to.as_str());
-                let place = if ours_too { &mut ours } else { &mut data };
-                place.insert(to.clone(), value);
-            }
-        }
-        for field in FIELDS {
-            if let Some(value) = theirs.remove(field) {
-                ours.entry(field).or_insert(value);
-            }
-        }
-        let id = ours
-            .remove("id")
-            .or_else(|| theirs.remove("id"))
-            .or_else(|| theirs.remove("_id"));
-        let id = match id {
-            Some(Value::String(text)) if !text.is_empty() => text,
-            Some(Value::Number(number)) => number.to_string(),
-            Some(other) => return Err(format!("id {other} is not text or a number")),
-            None => return Err("has no id".into()),
-        };
-        let id = self
-            .model
-            .as_ref()
-            .map_or_else(|| id.clone(), |model| format!("{model}:{id}"));
-        ours.insert("_id".into(), Value::String(id));
-        ours.retain(|_, value| !value.is_null());
-        for text in ["title", "by"] {
-            if let Some(value) = ours.get_mut(text).filter(|value| value.is_number()) {
-                *value = Value::String(value.to_string());
-            }
-        }
-        data.append(&mut theirs);
-        if !data.is_empty() {
-            ours.insert("data".into(), Value::Object(data));
-        }
-        serde_json::from_value(Value::Object(ours)).map_err(|error| error.to_string())
-    }
 }

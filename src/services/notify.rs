@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{Error, Result};
 use crate::clock::{Clock, Ids};
 use crate::domain::{
-    Audience, ChosenKey, EventType, Fanout, FollowKey, Id, Invalid, ObjectId, Point, UserId,
+    Audience, ChosenKey, EventType, Fanout, FollowKey, Id, Invalid, ObjectId, Point, UserId, moment,
 };
 use crate::store::{Accepted, Journal};
 
@@ -130,6 +130,7 @@ pub struct EventInput {
     pub key: Option<String>,
     #[serde(default, deserialize_with = "chosen")]
     pub batch_key: Option<ChosenKey>,
+    #[serde(default, deserialize_with = "moment::read_if_any")]
     pub at: Option<DateTime<Utc>>,
 }
 
@@ -141,7 +142,7 @@ fn chosen<'de, D: serde::Deserializer<'de>>(
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with point and km")]
 pub struct NearInput {
     /// Longitude and latitude, in degrees.
     pub point: Point,

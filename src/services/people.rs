@@ -26,12 +26,7 @@ const ROUNDS: usize = 100;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserInput {
-    #[serde(
-        rename = "_id",
-        alias = "id",
-        default,
-        deserialize_with = "optional_id"
-    )]
+    #[serde(default, alias = "_id", deserialize_with = "optional_id")]
     pub id: Option<UserId>,
     pub email: Option<Address>,
     pub name: Option<String>,
@@ -53,7 +48,10 @@ pub struct UserInput {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with cadence, weekday and hour"
+)]
 pub struct DigestInput {
     pub cadence: Option<Cadence>,
     pub weekday: Option<chrono::Weekday>,
@@ -61,7 +59,7 @@ pub struct DigestInput {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with route and window")]
 pub struct TypeInput {
     pub route: Route,
     /// How long their batches gather, such as `1h`; `null` takes it back. Left out, it stays where a choice is changed, and is none where
@@ -83,7 +81,10 @@ pub struct PreferencesInput {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with cadence, weekday and hour"
+)]
 pub struct DigestChange {
     #[serde(default, deserialize_with = "change")]
     pub cadence: Change<Cadence>,

@@ -13,7 +13,7 @@ use super::Result;
 use crate::clock::Clock;
 use crate::domain::suppression::OPERATOR;
 use crate::domain::user::Unmailable;
-use crate::domain::{Address, Reason, Suppression, User};
+use crate::domain::{Address, Reason, Suppression, User, moment};
 use crate::store::Suppressions;
 
 /// What is known of the addresses of some people.
@@ -63,6 +63,7 @@ pub struct SuppressionInput {
     #[serde(default = "by_hand")]
     pub reason: Reason,
     /// Since when, if not now; never later than now.
+    #[serde(default, deserialize_with = "moment::read_if_any")]
     pub at: Option<DateTime<Utc>>,
     /// Who said so first, such as the provider whose list this is; the operator, if nothing is said.
     pub source: Option<String>,

@@ -11,8 +11,9 @@ use serde::Deserialize;
 
 use super::Happening;
 use crate::domain::batch::ChosenKey;
-use crate::domain::{EventType, ObjectId, UserId};
-use crate::services::import::{open, without_line};
+use crate::domain::{EventType, ObjectId, UserId, moment};
+use crate::services::import::json::{self, Mistake};
+use crate::services::import::{BadLine, open};
 use crate::services::{Error, Result};
 
 /// The longest line, in bytes.
@@ -21,6 +22,7 @@ const MAX_LINE: u64 = 1 << 20;
 /// A line. Fields we do not know are the recorder's business.
 #[derive(Deserialize)]
 struct Line {
+    #[serde(deserialize_with = "moment::read")]
     at: DateTime<Utc>,
     #[serde(default)]
     user: Option<UserId>,
@@ -98,10 +100,9 @@ impl Lines {
     fn read(&mut self) -> Result<Happening> {
         if self.line.len() as u64 > MAX_LINE {
             let limit = MAX_LINE >> 20;
-            return Err(self.damaged(format!("is longer than {limit} MiB: is this NDJSON?")));
+            return Err(self.damaged(format!("is longer than {limit} MiB: is this NDJSON?").into()));
         }
-        let line: Line = serde_json::from_slice(&self.line)
-            .map_err(|error| self.damaged(without_line(&error)))?;
+        let line: Line = json::read(&self.line).map_err(|mistake| self.damaged(mistake))?;
         if let Some((before, number)) = self.before.filter(|(before, _)| line.at < *before)
             && self.order == Order::Expected
         {
@@ -110,13 +111,13 @@ impl Lines {
                 "{at} is before line {number}, {before}; events must be in the order of time: \
                  sort them, or let --sort do so"
             );
-            return Err(self.damaged(why));
+            return Err(self.damaged(why.into()));
         }
         self.before = Some((line.at, self.number));
         let mut users = line.users;
         users.extend(line.user);
         if users.is_empty() {
-            return Err(self.damaged("names neither a user nor users".into()));
+            return Err(self.damaged("names neither a user nor users".to_owned().into()));
         }
         users.sort_unstable();
         users.dedup();
@@ -129,8 +130,8 @@ impl Lines {
         })
     }
 
-    fn damaged(&self, why: String) -> Error {
-        let why = format!("line {}: {why}", self.number);
+    fn damaged(&self, why: Mistake) -> Error {
+        let why = BadLine::new(self.number, why).to_string();
         let file = self.file.clone();
         Error::Damaged { file, why }
     }

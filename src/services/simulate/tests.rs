@@ -274,7 +274,7 @@ fn a_line_that_cannot_be_read_ends_it_with_its_number_and_the_reason() {
     for (line, why) in [
         (
             "{\"at\": \"today\", \"user\": \"a\", \"type\": \"T\"}",
-            "line 2: input contains invalid characters",
+            "line 2, at: time \"today\" is not a moment such as 2014-04-22T09:00:00Z",
         ),
         (
             "{\"at\": \"2026-03-02T09:00:00Z\", \"type\": \"T\"}",
@@ -282,7 +282,7 @@ fn a_line_that_cannot_be_read_ends_it_with_its_number_and_the_reason() {
         ),
         (
             "{\"at\": \"2026-03-02T09:00:00Z\", \"user\": \"a\"}",
-            "line 2: missing field `type`",
+            "line 2: has no field `type`, which is needed",
         ),
         (
             "{\"at\": \"2026-03-02T09:00:00Z\", \"user\": \"a\", \"type\": \"T\", \"key\": \"\"}",

@@ -26,17 +26,18 @@ fn bad_lines_are_told_with_their_number_and_the_good_ones_kept() {
     );
     let lines: Vec<_> = ran.err.lines().collect();
     assert!(
-        lines[0].starts_with("line 2: e-mail address \"n…\" has no @"),
+        lines[0].starts_with("users.ndjson, line 2, email: e-mail address \"n…\" has no @"),
         "{}",
         ran.err
     );
     assert!(
-        lines[1].starts_with("line 4: EOF while parsing an object"),
+        lines[1]
+            .starts_with("users.ndjson, line 4: ends in the middle of its JSON, after column 12;"),
         "{}",
         ran.err
     );
     assert!(
-        lines[2].starts_with("line 5: digest hour \"24\""),
+        lines[2].starts_with("users.ndjson, line 5: digest hour \"24\""),
         "{}",
         ran.err
     );
@@ -59,6 +60,41 @@ fn a_file_of_nothing_but_bad_lines_has_failed() {
         (&ran.json()["taken"], &ran.json()["bad"]),
         (&0.into(), &2.into())
     );
+    assert_eq!(
+        ran.err,
+        "follows, line 1: has no field `user`, which is needed\n\
+         follows, line 2: is not a JSON object, which begins with {; write one a line\n"
+    );
+}
+
+#[test]
+fn the_help_lists_every_field_of_every_kind() {
+    let desk = Desk::new();
+    let help = desk.run(&["import", "--help"]).done();
+    let all = help.split("All fields").nth(1).unwrap();
+    desk.write("lines", r#"{"": 1}"#);
+
+    for (kind, next) in [
+        ("users", "follows"),
+        ("follows", "objects"),
+        ("objects", "events"),
+        ("events", "Examples"),
+    ] {
+        let told = desk.run(&["import", kind, "lines"]).err;
+        let known: Vec<&str> = told.split('`').skip(3).step_by(2).collect();
+        assert!(!known.is_empty(), "{told}");
+
+        let listed = all.split(&format!("  {kind} ")).nth(1).unwrap();
+        let listed = listed.split(next).next().unwrap();
+        let listed: Vec<&str> = listed
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .collect();
+        // Other names for the same.
+        let others = ["_id", "object", "actor"];
+        for field in known.iter().filter(|field| !others.contains(field)) {
+            assert!(listed.contains(field), "{kind}: {field} in {listed:?}");
+        }
+    }
 }
 
 #[test]

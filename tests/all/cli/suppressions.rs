@@ -38,7 +38,7 @@ fn a_providers_list_is_brought_in_and_bad_lines_are_told() {
     );
     assert!(
         csv.err
-            .starts_with("line 4: e-mail address \"n…\" has no @"),
+            .starts_with("bounces.csv, line 4: e-mail address \"n…\" has no @"),
         "{}",
         csv.err
     );
@@ -47,7 +47,8 @@ fn a_providers_list_is_brought_in_and_bad_lines_are_told() {
         (3, &2.into(), &2.into())
     );
     assert!(
-        json.err.starts_with("line 3: unknown variant `bounce`"),
+        json.err
+            .starts_with("more.ndjson, line 3, reason: unknown variant `bounce`"),
         "{}",
         json.err
     );

@@ -1,0 +1,124 @@
+//! One line of a file, as the record it brings in.
+//!
+//! The rule (P10): a line is a record or a [`Mistake`], never half of one.
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::json::{Mistake, read, read_value};
+use super::{Kind, Mapping, Record};
+use crate::domain::{Address, Object};
+use crate::services::notify::EventInput;
+use crate::services::people::UserInput;
+use crate::services::suppressions::SuppressionInput;
+
+type Result<T> = std::result::Result<T, Mistake>;
+
+pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
+    match kind {
+        Kind::Users => {
+            let user: UserInput = read(line)?;
+            user.check()?;
+            Ok(Record::User(Box::new(user)))
+        }
+        Kind::Follows => Ok(Record::Follow(read(line)?)),
+        Kind::Objects(mapping) => {
+            let object: Object = match mapping {
+                Mapping {
+                    model: None,
+                    fields,
+                } if fields.is_empty() => read(line)?,
+                mapping => mapping.object(read(line)?)?,
+            };
+            object.check()?;
+            Ok(Record::Object(Box::new(object)))
+        }
+        Kind::Events => {
+            let mut event: EventInput = read(line)?;
+            // The same line brought in twice is the same event.
+            event.key.get_or_insert_with(|| {
+                format!("import:{}", hex::encode(Sha256::digest(line.trim_ascii())))
+            });
+            let request = event.into_request()?;
+            request.check()?;
+            Ok(Record::Event(number, Box::new(request)))
+        }
+        Kind::Suppressions(reason) if line.trim_ascii_start().starts_with(b"{") => {
+            let mut fields: Map<String, Value> = read(line)?;
+            let reason = Value::from(reason.as_str());
+            fields.entry("reason").or_insert(reason);
+            read_value(Value::Object(fields)).map(Record::Suppression)
+        }
+        Kind::Suppressions(reason) => {
+            let address = Address::new(first_field(line)?).map_err(|why| why.to_string())?;
+            Ok(Record::Suppression(SuppressionInput::new(address, *reason)))
+        }
+    }
+}
+
+/// Whether a file's first line names the fields of the others, as providers write their lists.
+pub(super) fn is_heading(kind: &Kind, line: &[u8]) -> bool {
+    let names = ["address", "email", "recipient"];
+    matches!(kind, Kind::Suppressions(_))
+        && first_field(line)
+            .is_ok_and(|field| names.iter().any(|name| field.eq_ignore_ascii_case(name)))
+}
+
+/// The first field of a line of comma-separated values.
+fn first_field(line: &[u8]) -> std::result::Result<&str, String> {
+    let line = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
+    // Spreadsheets begin files with a byte order mark.
+    let line = line.trim_start_matches('\u{feff}').trim();
+    let field = match line.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next(),
+        None => line.split([',', ';', '\t']).next(),
+    };
+    Ok(field.unwrap_or_default().trim())
+}
+
+/// What an object has besides its id and data.
+const FIELDS: [&str; 7] = ["notifiable", "title", "url", "image", "by", "at", "place"];
+
+impl Mapping {
+    fn object(&self, mut theirs: Map<String, Value>) -> Result<Object> {
+        let (mut ours, mut data) = (Map::new(), Map::new());
+        for (to, from) in &self.fields {
+            if let Some(value) = theirs.remove(from) {
+                let ours_too = to == "id" || FIELDS.contains(&to.as_str());
+                let place = if ours_too { &mut ours } else { &mut data };
+                place.insert(to.clone(), value);
+            }
+        }
+        for field in FIELDS {
+            if let Some(value) = theirs.remove(field) {
+                ours.entry(field).or_insert(value);
+            }
+        }
+        let id = ours
+            .remove("id")
+            .or_else(|| theirs.remove("id"))
+            .or_else(|| theirs.remove("_id"));
+        let id = match id {
+            Some(Value::String(text)) if !text.is_empty() => text,
+            Some(Value::Number(number)) => number.to_string(),
+            Some(other) => return Err(format!("id {other} is not text or a number").into()),
+            None => return Err("has no field `id`, which is needed".to_owned().into()),
+        };
+        let id = self
+            .model
+            .as_ref()
+            .map_or_else(|| id.clone(), |model| format!("{model}:{id}"));
+        ours.insert("_id".into(), Value::String(id));
+        ours.retain(|_, value| !value.is_null());
+        for text in ["title", "by"] {
+            if let Some(value) = ours.get_mut(text).filter(|value| value.is_number()) {
+                *value = Value::String(value.to_string());
+            }
+        }
+        data.append(&mut theirs);
+        if !data.is_empty() {
+            ours.insert("data".into(), Value::Object(data));
+        }
+        read_value(Value::Object(ours))
+    }
+}
