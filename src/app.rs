@@ -207,6 +207,7 @@ impl App {
         Deliver {
             deliveries: self.store.clone(),
             stacks: self.store.clone(),
+            batches: self.store.clone(),
             directory: self.store.clone(),
             objects: self.store.clone(),
             leases: self.store.clone(),
@@ -394,6 +395,7 @@ impl App {
     pub fn worker(&self) -> Worker {
         Worker {
             fanouts: self.fanouts(),
+            closer: self.closer(),
             digests: self.digests(),
             journal: self.store.clone(),
             deliveries: self.store.clone(),

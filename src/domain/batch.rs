@@ -27,6 +27,9 @@ pub use seat::{MEMORIES, MEMORY, Memory, Seat, SeatId};
 /// next.
 pub const ROOM: usize = 10_000;
 
+/// The most events of which a batch remembers that they were taken out.
+pub const TAKEN: usize = 1_000;
+
 /// What a batch holds of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
@@ -69,12 +72,12 @@ impl Contents {
         }
     }
 
-    fn take_out(&mut self, kind: &EventType, objects: &[ObjectId]) -> u64 {
-        let before = self.items.len();
-        self.items
-            .retain(|item| item.t != *kind || !objects.contains(&item.o));
-        let taken = (before - self.items.len()) as u64;
-        self.count -= taken;
+    fn take_out(&mut self, kind: &EventType, objects: &[ObjectId]) -> Vec<Item> {
+        let (taken, left): (Vec<Item>, Vec<Item>) = std::mem::take(&mut self.items)
+            .into_iter()
+            .partition(|item| item.t == *kind && objects.contains(&item.o));
+        self.items = left;
+        self.count -= taken.len() as u64;
         taken
     }
 
@@ -156,6 +159,8 @@ pub struct Batch {
     pub contents: Contents,
     /// The fan-outs that have joined, ascending; at most [`ROOM`].
     pub joined: Vec<Id>,
+    /// What was taken out, the latest [`TAKEN`] of it: the stacks still have it.
+    pub taken: Vec<Item>,
     /// When it was closed or canceled.
     pub settled: Option<DateTime<Utc>>,
 }
@@ -202,6 +207,7 @@ impl Batch {
             lead: Lead::None,
             contents: Contents::default(),
             joined: Vec::new(),
+            taken: Vec::new(),
             settled: None,
         };
         batch.add(items, at, policy);
@@ -277,17 +283,22 @@ impl Batch {
         if !matches!(self.state, BatchState::Open | BatchState::Closing) {
             return TakenOut::default();
         }
-        let mut out = TakenOut {
-            taken: self.contents.take_out(kind, objects),
-            unseen: self.contents.more(),
-        };
+        let mut taken = self.contents.take_out(kind, objects);
+        let mut unseen = self.contents.more();
         if let Lead::Waiting { contents, .. } = &mut self.lead {
-            out.taken += contents.take_out(kind, objects);
-            out.unseen += contents.more();
+            taken.extend(contents.take_out(kind, objects));
+            unseen += contents.more();
             if contents.is_empty() {
                 self.lead = Lead::None;
             }
         }
+        let out = TakenOut {
+            taken: taken.len() as u64,
+            unseen,
+        };
+        self.taken.extend(taken);
+        let over = self.taken.len().saturating_sub(TAKEN);
+        self.taken.drain(..over);
         if out.taken > 0 && self.contents.is_empty() && self.lead == Lead::None {
             self.state = BatchState::Canceled;
         }

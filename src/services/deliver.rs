@@ -20,10 +20,12 @@ use crate::domain::{Delivery, DeliveryId, DeliveryState, Policies, Schedule, Sen
 use crate::mail::Mailer;
 use crate::render::Renderer;
 use crate::store::{
-    Deliveries, Directory, Feedbacks, Leases, Mark, Notes, Objects, Stacks, Suppressions,
+    Batches, Deliveries, Directory, Feedbacks, Leases, Notes, Objects, Stacks, Suppressions,
 };
 
 mod build;
+mod close;
+mod gathered;
 mod hand_over;
 mod outcome;
 mod pace;
@@ -45,6 +47,7 @@ use tally::Concluded;
 pub struct Deliver {
     pub deliveries: Arc<dyn Deliveries>,
     pub stacks: Arc<dyn Stacks>,
+    pub batches: Arc<dyn Batches>,
     pub directory: Arc<dyn Directory>,
     pub objects: Arc<dyn Objects>,
     pub leases: Arc<dyn Leases>,
@@ -181,33 +184,6 @@ impl Deliver {
             settled,
             deferred: verdicts.deferrals,
         })
-    }
-
-    /// Writes the markers of what was mailed, or may have been, and closes the rows.
-    async fn close<'a>(
-        &self,
-        settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
-    ) -> Result<()> {
-        let (mut marks, mut ids) = (Vec::new(), Vec::new());
-        for (row, state) in settled {
-            if state.flushes() {
-                marks.push(Mark {
-                    user: row.user.clone(),
-                    marker: row.marker,
-                    covers: row.covers.clone(),
-                });
-            }
-            ids.push(row.id.clone());
-        }
-        if !marks.is_empty() {
-            self.stacks.mark(&marks).await?;
-            crash::point("after-mark");
-        }
-        if !ids.is_empty() {
-            self.deliveries.close(&ids).await?;
-            crash::point("after-close");
-        }
-        Ok(())
     }
 
     /// Extends the leases of rows; says which are still ours.

@@ -1,4 +1,4 @@
-//! The loops that keep everything moving: fan-outs, deliveries that were left, digests that fall due.
+//! The loops that keep everything moving: fan-outs, batches that end, deliveries that wait, digests that fall due.
 //!
 //! The rule: each round is a step that tests can drain without sleeping; the loop around it is thin, stops between steps when asked
 //! to, and gives up its leases when it does.
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use tokio::sync::watch;
 
+use super::batches::{Closed, Closer};
 use super::deliver::{Account, Ended, Pause, Road, Step, Tally};
 use super::digest::{Digests, Report, Request};
 use super::fanout::{Done, Fanouts};
@@ -17,6 +18,7 @@ use crate::store::{Deliveries, Journal, Leases};
 
 pub struct Worker {
     pub fanouts: Fanouts,
+    pub closer: Closer,
     pub digests: Digests,
     pub journal: Arc<dyn Journal>,
     pub deliveries: Arc<dyn Deliveries>,
@@ -28,6 +30,8 @@ pub struct Worker {
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Round {
     pub fanouts: Done,
+    /// Batches that have ended.
+    pub batches: Closed,
     pub left_over: Tally,
     pub digests: Option<Report>,
     /// Why no mail leaves, if none may.
@@ -36,7 +40,10 @@ pub struct Round {
 
 impl Round {
     pub fn idle(&self) -> bool {
-        self.fanouts.fanouts == 0 && self.left_over.settled() == 0 && self.digests.is_none()
+        self.fanouts.fanouts == 0
+            && self.batches == Closed::default()
+            && self.left_over.settled() == 0
+            && self.digests.is_none()
     }
 }
 
@@ -62,6 +69,7 @@ impl Worker {
         progress: &dyn Progress,
     ) -> Result<Round> {
         let fanouts = self.fanouts.drain(progress).await?;
+        let batches = self.closer.drain(progress).await?;
         let mut account = Account::default();
         let paused = match self.digests.deliver.drain(&mut account).await? {
             Step::Held(Road::Paused(pause)) => Some(pause),
@@ -69,6 +77,7 @@ impl Worker {
         };
         let mut round = Round {
             fanouts,
+            batches,
             left_over: account.tally(),
             digests: None,
             paused,

@@ -253,6 +253,7 @@ impl Batch {
             lead: super::Lead::None,
             contents,
             joined,
+            taken: self.taken.clone(),
             settled: None,
         })
     }

@@ -8,14 +8,17 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use super::gathered::Gathered;
 use super::{Deliver, Spread, settlement};
+use crate::domain::bulletin::{self, Bulletin};
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{Digest, assemble, wanted};
 use crate::domain::{
-    Cadence, Delivery, DeliveryState, Occasion, PersonStacks, User, UserId, Window,
+    Cadence, Delivery, DeliveryState, Event, EventType, Occasion, PersonStacks, User, UserId,
+    Window,
 };
 use crate::mail::{Content, Message, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
-use crate::render::{self, DigestMail, Links, Rendered};
+use crate::render::{self, BatchMail, DigestMail, Links, Rendered};
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
 use crate::services::links::Maker;
@@ -91,7 +94,7 @@ impl Deliver {
         room: Room,
     ) -> Result<Built> {
         let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
-        let stacks = self.read(rows, &users, spread).await?;
+        let stacks = self.read(rows, spread).await?;
         let people = self.directory.users(&users).await?;
         let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
         let pending: Vec<_> = rows
@@ -104,6 +107,7 @@ impl Deliver {
             .load(pending.iter().flatten().map(|pending| pending.event))
             .await?;
 
+        let gathered = self.gathered(rows, &people, &mut catalogue).await?;
         let maker = self.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
         for (((row, person), stacks), pending) in
@@ -121,59 +125,78 @@ impl Deliver {
                     continue;
                 }
             };
-            let wanted = wanted(pending, user, &self.policies);
-            let Some(digest) = assemble(&wanted, &self.policies, self.caps, |event| {
-                catalogue.applies(event)
-            }) else {
+            let applies = |event: &Event| catalogue.applies(event);
+            let (told, marked) = match &row.occasion {
+                Occasion::Digest { cadence, period } => {
+                    let wanted = wanted(pending, user, &self.policies);
+                    let digest = assemble(&wanted, &self.policies, self.caps, applies);
+                    let told = digest.map(|digest| Told::Digest(digest, (*cadence, period)));
+                    (told, stacks.are_marked_by(row.marker))
+                }
+                Occasion::Batch { batch, .. } => {
+                    let gathered = gathered.get(batch);
+                    let tell = |of: &Gathered| {
+                        bulletin::gather(&of.key, &of.items, of.unseen, &self.policies, applies)
+                    };
+                    let told = gathered.and_then(tell).map(Told::Batch);
+                    (told, gathered.is_some_and(|gathered| gathered.marked))
+                }
+            };
+            let Some(told) = told else {
                 let why = Some("nothing is left that applies");
                 let canceled = settlement(row, DeliveryState::Canceled, 0, why);
                 built.settlements.push(canceled);
                 continue;
             };
-            match self.render(row, user, &digest, maker.as_ref(), at, &mut contents) {
+            match self.render(row, user, &told, maker.as_ref(), at, &mut contents) {
                 Ok(message) => built.mails.push(Mail {
                     row: row.clone(),
-                    items: digest.total as u32,
-                    marked: stacks.are_marked_by(row.marker),
+                    items: told.items(),
+                    marked,
                     message,
                 }),
                 Err(reason) => {
-                    let state = unmailed(stacks.are_marked_by(row.marker));
-                    built
-                        .settlements
-                        .push(settlement(row, state, 0, Some(&reason)));
+                    let ended = settlement(row, unmailed(marked), 0, Some(&reason));
+                    built.settlements.push(ended);
                 }
             }
         }
         Ok(built)
     }
 
-    async fn read(
-        &self,
-        rows: &[Delivery],
-        users: &[UserId],
-        spread: Spread,
-    ) -> Result<Vec<PersonStacks>> {
+    /// What stands on the stacks of each row's person, in the order of the rows; nothing where the row covers nothing.
+    async fn read(&self, rows: &[Delivery], spread: Spread) -> Result<Vec<PersonStacks>> {
+        let of_stacks = || rows.iter().filter(|row| !row.covers.is_empty());
         let days = || {
-            rows.iter()
+            of_stacks()
                 .flat_map(|row| &row.covers)
                 .map(|(stack, _)| stack.day)
         };
-        let (Some(first), Some(last)) = (days().min(), days().max()) else {
-            return Ok(users
-                .iter()
-                .map(|user| PersonStacks {
-                    user: user.clone(),
-                    stacks: Vec::new(),
-                })
-                .collect());
+        let users: Vec<UserId> = of_stacks().map(|row| row.user.clone()).collect();
+        let mut found = match (days().min(), days().max()) {
+            (Some(first), Some(last)) => {
+                let people = match spread {
+                    Spread::Dense => People::Between(&users),
+                    Spread::Sparse => People::Each(&users),
+                };
+                let window = Window::between(first, last);
+                self.stacks.windows(window, people).await?.into_iter()
+            }
+            _ => Vec::new().into_iter(),
         };
-        let window = Window::between(first, last);
-        let people = match spread {
-            Spread::Dense => People::Between(users),
-            Spread::Sparse => People::Each(users),
+        let none = |row: &Delivery| PersonStacks {
+            user: row.user.clone(),
+            stacks: Vec::new(),
         };
-        Ok(self.stacks.windows(window, people).await?)
+        let stacks = rows.iter().map(|row| {
+            let read = if row.covers.is_empty() {
+                None
+            } else {
+                found.next()
+            };
+            read.unwrap_or_else(|| none(row))
+        });
+        Ok(stacks.collect())
     }
 
     /// Whether this person may still be mailed this (P7).
@@ -187,6 +210,9 @@ impl Deliver {
         suppressed
             .mailable(user)
             .map_err(|why| format!("the person is {}", why.as_str()))?;
+        if matches!(row.occasion, Occasion::Batch { .. }) {
+            return Ok(user);
+        }
         match user.schedule(&self.schedule).cadence {
             Cadence::Never => Err("the person wants no digest any more".into()),
             Cadence::Daily | Cadence::Weekly if row.covers.is_empty() => {
@@ -204,7 +230,6 @@ impl Deliver {
         (cadence, period): (Cadence, &str),
         at: DateTime<Utc>,
     ) -> std::result::Result<Rendered, render::Error> {
-        let place = |place: &str| self.links.public_url.is_some().then(|| place.to_owned());
         self.renderer.digest(&DigestMail {
             user,
             digest,
@@ -212,18 +237,24 @@ impl Deliver {
             period,
             at,
             tz: user.schedule(&self.schedule).tz,
-            links: Links {
-                unsubscribe: place(UNSUBSCRIBE_PLACE),
-                preferences: place(PREFERENCES_PLACE),
-            },
+            links: self.places(),
         })
+    }
+
+    /// Where the links of a mail go, if mails carry any.
+    fn places(&self) -> Links {
+        let place = |place: &str| self.links.public_url.is_some().then(|| place.to_owned());
+        Links {
+            unsubscribe: place(UNSUBSCRIBE_PLACE),
+            preferences: place(PREFERENCES_PLACE),
+        }
     }
 
     fn render(
         &self,
         row: &Delivery,
         user: &User,
-        digest: &Digest,
+        told: &Told<'_>,
         maker: Option<&Maker<'_>>,
         at: DateTime<Utc>,
         contents: &mut Contents,
@@ -232,12 +263,18 @@ impl Deliver {
             .mailable()
             .map_err(|why| why.as_str().to_owned())?
             .clone();
-        let Occasion::Digest { cadence, period } = &row.occasion else {
-            return Err("it is of a batch".into());
+        let rendered = match told {
+            Told::Digest(digest, of_period) => self.rendered(user, digest, *of_period, at),
+            Told::Batch(bulletin) => self.renderer.batch(&BatchMail {
+                user,
+                bulletin,
+                at,
+                tz: user.schedule(&self.schedule).tz,
+                links: self.places(),
+            }),
         };
-        let rendered = self
-            .rendered(user, digest, (*cadence, period), at)
-            .map_err(|error| format!("the mail cannot be rendered: {error:#}"))?;
+        let rendered =
+            rendered.map_err(|error| format!("the mail cannot be rendered: {error:#}"))?;
         Ok(Message {
             delivery: row.id.clone(),
             to,
@@ -249,18 +286,42 @@ impl Deliver {
             }),
             // Of the row's moment, so that the links are the same however often it is built.
             personal: maker.map(|maker| maker.personal(&row.user, row.created)),
-            further: self.feedback_id(row).into_iter().collect(),
+            further: self.feedback_id(row, told).into_iter().collect(),
             at,
         })
     }
 
-    /// What Gmail counts spam reports under: the run, the kind of mail, and whose it is. Nothing in it names a person.
-    fn feedback_id(&self, row: &Delivery) -> Option<(String, String)> {
+    /// What Gmail counts spam reports under: the run or the day, the kind of mail, and whose it is. Nothing in it names a person.
+    fn feedback_id(&self, row: &Delivery, told: &Told<'_>) -> Option<(String, String)> {
         let sender = self.feedback_id.as_ref()?;
-        let Occasion::Digest { cadence, period } = &row.occasion else {
-            return None;
+        let of = match told {
+            Told::Digest(_, (cadence, period)) => format!("{period}:{cadence}:digest"),
+            Told::Batch(bulletin) => {
+                let kind = bulletin.only.as_ref().map(EventType::as_str);
+                // A colon would part it, and what is not ASCII is no header.
+                let plain =
+                    kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+                let day = row.created.date_naive();
+                format!("{day}:{}:batch", plain.unwrap_or("mixed"))
+            }
         };
-        let id = format!("{period}:{cadence}:digest:{sender}");
-        Some(("Feedback-ID".into(), id))
+        Some(("Feedback-ID".into(), format!("{of}:{sender}")))
+    }
+}
+
+/// What one mail tells.
+enum Told<'a> {
+    /// With the cadence and the period it is of.
+    Digest(Digest, (Cadence, &'a str)),
+    Batch(Bulletin),
+}
+
+impl Told<'_> {
+    /// How many events.
+    fn items(&self) -> u32 {
+        match self {
+            Self::Digest(digest, _) => digest.total as u32,
+            Self::Batch(bulletin) => u32::try_from(bulletin.total).unwrap_or(u32::MAX),
+        }
     }
 }

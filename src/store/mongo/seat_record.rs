@@ -82,6 +82,9 @@ fn batch_fields(batch: &Batch) -> Document {
             fields.insert("lead", lead);
         }
     }
+    if !batch.taken.is_empty() {
+        fields.insert("taken", items(&batch.taken));
+    }
     put(&mut fields, "settled", batch.settled.map(date));
     fields
 }
@@ -153,6 +156,7 @@ fn read_fields(batch: &Record<'_>, id: Id, user: UserId, key: BatchKey) -> Resul
         lead: read_lead(batch)?,
         contents: read_contents(batch)?,
         joined: batch.ids("joined")?,
+        taken: read_items(batch, "taken")?,
         settled: batch.time("settled")?,
     })
 }
@@ -169,6 +173,13 @@ fn read_lead(batch: &Record<'_>) -> Result<Lead> {
 }
 
 fn read_contents(batch: &Record<'_>) -> Result<Contents> {
+    Ok(Contents {
+        count: batch.needs("count", batch.count("count")?)?,
+        items: read_items(batch, "items")?,
+    })
+}
+
+fn read_items(batch: &Record<'_>, field: &str) -> Result<Vec<Item>> {
     let item = |item: Record<'_>| {
         Ok(Item {
             i: item.needs("i", item.id("i")?)?,
@@ -176,12 +187,5 @@ fn read_contents(batch: &Record<'_>) -> Result<Contents> {
             o: ObjectId::stored(item.needs("o", item.text("o")?)?),
         })
     };
-    Ok(Contents {
-        count: batch.needs("count", batch.count("count")?)?,
-        items: batch
-            .records("items")?
-            .into_iter()
-            .map(item)
-            .collect::<Result<_>>()?,
-    })
+    batch.records(field)?.into_iter().map(item).collect()
 }

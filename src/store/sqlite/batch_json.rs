@@ -29,6 +29,8 @@ pub(super) struct Gathered {
     /// Whether its lead is a batch of its own by now.
     #[serde(default)]
     led: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    taken: Vec<ItemJson>,
 }
 
 /// A batch in its seat.
@@ -41,24 +43,30 @@ pub(super) struct Filed {
     gathered: Gathered,
 }
 
+fn item_json(item: &Item) -> ItemJson {
+    (item.i, item.t.to_string(), item.o.to_string())
+}
+
+fn read_item((i, t, o): ItemJson) -> Item {
+    Item {
+        i,
+        t: EventType::stored(t),
+        o: ObjectId::stored(o),
+    }
+}
+
 fn contents(contents: &Contents, joined: &[Id]) -> ContentsJson {
-    let item = |item: &Item| (item.i, item.t.to_string(), item.o.to_string());
     ContentsJson {
         count: contents.count,
-        items: contents.items.iter().map(item).collect(),
+        items: contents.items.iter().map(item_json).collect(),
         joined: joined.to_vec(),
     }
 }
 
 fn read_contents(json: ContentsJson) -> (Contents, Vec<Id>) {
-    let item = |(i, t, o): ItemJson| Item {
-        i,
-        t: EventType::stored(t),
-        o: ObjectId::stored(o),
-    };
     let contents = Contents {
         count: json.count,
-        items: json.items.into_iter().map(item).collect(),
+        items: json.items.into_iter().map(read_item).collect(),
     };
     (contents, json.joined)
 }
@@ -83,6 +91,7 @@ impl Gathered {
                 Lead::None | Lead::Mailed => None,
             },
             led: batch.lead == Lead::Mailed,
+            taken: batch.taken.iter().map(item_json).collect(),
         }
     }
 
@@ -110,6 +119,7 @@ impl Gathered {
             },
             contents,
             joined,
+            taken: self.taken.into_iter().map(read_item).collect(),
             settled,
         })
     }

@@ -63,6 +63,7 @@ pub async fn a_seat_comes_back_with_every_field(store: Fresh) {
     let mut full = opened("ada", "k", 1, 0);
     let open = full.open.as_mut().unwrap();
     open.last_event_at = noon() + minutes(2);
+    open.taken = vec![item("gone", 6)];
     open.lead = Lead::Waiting {
         contents: Contents {
             count: 7,

@@ -1,0 +1,84 @@
+//! Closes rows that are settled: what they told is marked, so that no later mail tells it.
+//!
+//! The rule (P2, P4): marks first, then the batches, then the rows; each is harmless again, so whoever dies in between is replaced. A digest marks
+//! how far it read; a batch marks the events it had gathered, wherever they stand.
+
+use std::collections::BTreeMap;
+
+use super::Deliver;
+use crate::domain::{BatchState, Day, Delivery, DeliveryState, Id, Mailed, Occasion};
+use crate::services::{Result, crash};
+use crate::store::{MailedMark, Mark};
+
+impl Deliver {
+    /// Writes the marks of what was mailed, or may have been, and closes the rows.
+    pub(super) async fn close<'a>(
+        &self,
+        settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
+    ) -> Result<()> {
+        let (mut marks, mut batches, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, state) in settled {
+            ids.push(row.id.clone());
+            match row.occasion {
+                Occasion::Batch { batch, .. } => batches.push((batch, row, state)),
+                Occasion::Digest { .. } if state.flushes() => marks.push(Mark {
+                    user: row.user.clone(),
+                    marker: row.marker,
+                    covers: row.covers.clone(),
+                }),
+                Occasion::Digest { .. } => {}
+            }
+        }
+        if !marks.is_empty() {
+            self.stacks.mark(&marks).await?;
+            crash::point("after-mark");
+        }
+        if !batches.is_empty() {
+            self.close_batches(&batches).await?;
+        }
+        if !ids.is_empty() {
+            self.deliveries.close(&ids).await?;
+            crash::point("after-close");
+        }
+        Ok(())
+    }
+
+    async fn close_batches(&self, settled: &[(Id, &Delivery, DeliveryState)]) -> Result<()> {
+        let flushed = settled.iter().filter(|(.., state)| state.flushes());
+        let (ids, rows): (Vec<Id>, Vec<&Delivery>) =
+            flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
+        let mut marks = Vec::new();
+        for (row, batch) in rows.iter().zip(self.batches.filed(&ids).await?) {
+            let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
+            for fanout in batch.into_iter().flat_map(|batch| batch.joined) {
+                days.entry(Day::of(fanout.time())).or_default().push(fanout);
+            }
+            marks.extend(days.into_iter().map(|(day, fanouts)| MailedMark {
+                user: row.user.clone(),
+                day,
+                mailed: Mailed {
+                    id: row.marker,
+                    fanouts,
+                },
+            }));
+        }
+        if !marks.is_empty() {
+            self.stacks.mark_mailed(&marks).await?;
+            crash::point("after-mark");
+        }
+        let ends: Vec<(Id, BatchState)> = settled
+            .iter()
+            .map(|(batch, _, state)| {
+                let canceled = *state == DeliveryState::Canceled;
+                let end = if canceled {
+                    BatchState::Canceled
+                } else {
+                    BatchState::Closed
+                };
+                (*batch, end)
+            })
+            .collect();
+        let now = self.clock.now();
+        Ok(self.batches.settle_batches(&ends, now).await?)
+    }
+}
