@@ -139,6 +139,32 @@ fn types_keep_the_order_of_the_file() {
 }
 
 #[test]
+fn a_phrase_is_told_wrong_together_with_all_else() {
+    let good = Config::parse("[types.Comment]\nphrase = \"commented on\"\n[types.Like]").unwrap();
+    let phrase = |kind: &str| {
+        let policy = good.policies.of(&EventType::new(kind).unwrap());
+        policy.phrase.as_ref().map(|phrase| phrase.as_str())
+    };
+    assert_eq!(
+        (phrase("Comment"), phrase("Like")),
+        (Some("commented on"), None)
+    );
+
+    let text = format!(
+        "[types.A]\nphrase = \"com\\nmented\"\n[types.B]\nphrase = \"{}\"\nroute = \"x\"",
+        "x".repeat(61)
+    );
+    let problems = Config::parse(&text).unwrap_err().to_string();
+    for expected in ["types.A.phrase: ", "types.B.phrase: ", "types.B.route: "] {
+        assert!(problems.contains(expected), "{problems}");
+    }
+    assert!(
+        problems.contains("one line of 1 to 60 characters"),
+        "{problems}"
+    );
+}
+
+#[test]
 fn days_in_the_window_cannot_be_configured_away() {
     let problems = Config::parse("[archive]\nkeep = \"3d\"")
         .unwrap_err()

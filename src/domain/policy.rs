@@ -163,3 +163,27 @@ impl Policies {
         self.of(name).heading.as_deref().unwrap_or(name.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phrase_is_one_line_of_bounded_length() {
+        let phrase = |text: &str| Phrase::from_str(text).map(|phrase| phrase.as_str().to_owned());
+
+        assert_eq!(phrase(" commented on ").unwrap(), "commented on");
+        assert!(phrase(&"é".repeat(60)).is_ok());
+        for (text, why) in [
+            ("", "says nothing"),
+            ("  ", "says nothing"),
+            ("commented\non", "holds a line break"),
+            ("\tcommented on", "holds a line break"),
+        ] {
+            let error = phrase(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let error = phrase(&"é".repeat(61)).unwrap_err().to_string();
+        assert!(error.contains("longer than 60 characters"), "{error}");
+    }
+}

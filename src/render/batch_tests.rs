@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use proptest::prelude::*;
 use serde_json::json;
 
 use super::tests::{at, site, titled, whole, work};
@@ -14,7 +13,7 @@ use crate::domain::{
     BatchKey, Bulletin, Event, Id, Object, ObjectId, ObjectKey, Policies, Policy, UserId,
 };
 
-fn policies() -> Policies {
+pub(super) fn policies() -> Policies {
     let policy = |heading: &str, phrase: Option<&str>| Policy {
         heading: Some(heading.into()),
         phrase: phrase.map(|phrase| phrase.parse().unwrap()),
@@ -34,7 +33,11 @@ fn policies() -> Policies {
 }
 
 /// A bulletin of these events, the last of them at 08:55 UTC, each seven minutes after the one before.
-fn bulletin_of(key: BatchKey, events: Vec<(&str, Object)>, unseen: u64) -> Option<Bulletin> {
+pub(super) fn bulletin_of(
+    key: BatchKey,
+    events: Vec<(&str, Object)>,
+    unseen: u64,
+) -> Option<Bulletin> {
     let last = at() + TimeDelta::minutes(55);
     let count = events.len();
     let kept: Vec<Kept> = (0..count)
@@ -54,12 +57,12 @@ fn bulletin_of(key: BatchKey, events: Vec<(&str, Object)>, unseen: u64) -> Optio
     gather(&key, &kept, unseen, &policies(), applies)
 }
 
-fn bulletin(events: Vec<(&str, Object)>, unseen: u64) -> Bulletin {
+pub(super) fn bulletin(events: Vec<(&str, Object)>, unseen: u64) -> Bulletin {
     let key = BatchKey::Chosen("acme".parse().unwrap());
     bulletin_of(key, events, unseen).unwrap()
 }
 
-fn mail<'a>(user: &'a User, bulletin: &'a Bulletin) -> BatchMail<'a> {
+pub(super) fn mail<'a>(user: &'a User, bulletin: &'a Bulletin) -> BatchMail<'a> {
     BatchMail {
         user,
         bulletin,
@@ -72,7 +75,7 @@ fn mail<'a>(user: &'a User, bulletin: &'a Bulletin) -> BatchMail<'a> {
     }
 }
 
-fn render(bulletin: &Bulletin) -> Rendered {
+pub(super) fn render(bulletin: &Bulletin) -> Rendered {
     let user = User::new(UserId::stored("ada"));
     Renderer::new(site(), None)
         .unwrap()
@@ -89,7 +92,7 @@ fn slug(text: &str) -> String {
 }
 
 /// Somebody's comment on a document, in its own words.
-fn said(by: &str, words: &str, about: &str) -> (&'static str, Object) {
+pub(super) fn said(by: &str, words: &str, about: &str) -> (&'static str, Object) {
     let object = Object {
         by: Some(by.into()),
         url: Some(format!(
@@ -104,7 +107,7 @@ fn said(by: &str, words: &str, about: &str) -> (&'static str, Object) {
 }
 
 /// Somebody's comment that is known by its document only.
-fn on(by: &str, about: &str) -> (&'static str, Object) {
+pub(super) fn on(by: &str, about: &str) -> (&'static str, Object) {
     let (kind, object) = said(by, about, about);
     let data = serde_json::Value::Null;
     (kind, Object { data, ..object })
@@ -118,7 +121,7 @@ fn unnamed((kind, object): (&'static str, Object)) -> (&'static str, Object) {
     (kind, Object { by: None, ..object })
 }
 
-fn four_comments() -> Vec<(&'static str, Object)> {
+pub(super) fn four_comments() -> Vec<(&'static str, Object)> {
     vec![
         said("Ada Okafor", "Are the travel costs in here?", "Budget"),
         said("Ben", "They are, in line 14.", "Budget"),
@@ -392,54 +395,5 @@ fn what_comes_from_outside_stays_in_its_place_in_a_batch() {
             !text.contains("javascript:") && !text.contains("\nBcc"),
             "{text}"
         );
-    }
-}
-
-/// Numbers in "+12 more".
-fn counted(text: &str) -> u64 {
-    let parts = text.split("+").skip(1);
-    let numbers = parts.filter_map(|part| part.split_once(" more"));
-    let numbers = numbers.filter_map(|(number, _)| number.replace(',', "").parse::<u64>().ok());
-    numbers.sum()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn a_mail_shows_or_counts_every_event(
-        events in prop::collection::vec((0_usize..6, 0_usize..9, 0_usize..4, any::<bool>()), 1..100),
-        unseen in 0_u64..2_000,
-        long in prop::sample::select(vec![1_usize, 1, 400]),
-        typed in any::<bool>(),
-    ) {
-        let kinds = ["Comment", "Mention", "Work", "Other", "Comment", "Comment"];
-        let events: Vec<_> = events
-            .into_iter()
-            .enumerate()
-            .map(|(n, (kind, about, by, own_words))| {
-                let about = format!("Page {about} {}", "&".repeat(long));
-                let by = ["Ada", "Ben", "Cyd", ""][by];
-                let (_, object) = if own_words { said(by, &format!("Remark {n}"), &about) } else { on(by, &about) };
-                let url = Some(format!("https://www.example.org/?n={n}{}", "&".repeat(5 * long)));
-                (kinds[kind], Object { url, ..object })
-            })
-            .collect();
-        let key = match typed {
-            true => BatchKey::Type(EventType::stored("Comment")),
-            false => BatchKey::Chosen("all".parse().unwrap()),
-        };
-        let total = events.len() as u64 + unseen;
-        let bulletin = bulletin_of(key, events, unseen).unwrap();
-
-        let Rendered { subject, html, text, shown } = render(&bulletin);
-
-        prop_assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
-        prop_assert!(subject.chars().count() <= MAX_SUBJECT);
-        prop_assert_eq!(bulletin.total, total);
-        prop_assert_eq!(counted(&text) + shown as u64, total, "{}", text);
-        prop_assert_eq!(counted(&html) + shown as u64, total);
-        // Each that is shown has its own link in the text, but where it is the page's.
-        prop_assert!(text.matches("?n=").count() >= shown);
     }
 }

@@ -37,6 +37,8 @@ pub struct BulletinView<'a> {
     things: String,
     /// The event, if it is the only one.
     one: Option<ItemView<'a>>,
+    /// What all of it is about, if that is known to be one thing.
+    topic: Option<AboutView<'a>>,
     /// What the mail can begin with.
     sentence: Option<SentenceView>,
     /// As in a digest, for mails without a sentence.
@@ -82,14 +84,20 @@ struct SectionView<'a> {
     more: u64,
 }
 
+/// What something is about, and where that is.
 #[derive(Serialize)]
-struct GroupView<'a> {
-    sentence: Option<SentenceView>,
-    /// What it is about, and where that is.
+struct AboutView<'a> {
     about: String,
     url: Option<&'a str>,
     /// Whether that is the items themselves, so that they have no other title.
     itself: bool,
+}
+
+#[derive(Serialize)]
+struct GroupView<'a> {
+    #[serde(flatten)]
+    about: AboutView<'a>,
+    sentence: Option<SentenceView>,
     total: u64,
     items: Vec<ItemView<'a>>,
     /// How many there are beside the items.
@@ -131,6 +139,12 @@ impl<'a> BulletinView<'a> {
             unseen: bulletin.unseen,
             things: things(&headings),
             one,
+            topic: match all.as_slice() {
+                [section] if section.abouts == 1 && bulletin.unseen == 0 => {
+                    section.groups.first().map(AboutView::of)
+                }
+                _ => None,
+            },
             sentence: SentenceView::of_all(all, bulletin.total),
             others: bulletin.total.saturating_sub(names.len() as u64),
             names,
@@ -167,10 +181,8 @@ impl<'a> BatchMail<'a> {
     fn group(&self, section: &'a Section, group: &'a Group, shown: usize) -> GroupView<'a> {
         let items = group.items.iter().take(shown);
         GroupView {
+            about: AboutView::of(group),
             sentence: SentenceView::of_group(section, group, self.bulletin.total),
-            about: about(group, TITLE),
-            url: group.about.url.as_deref().and_then(link),
-            itself: is_itself(group),
             total: group.total,
             more: group.total - shown as u64,
             items: items.map(|item| self.item(section, item)).collect(),
@@ -214,6 +226,16 @@ impl<'a> BatchMail<'a> {
             }
         }
         preview
+    }
+}
+
+impl<'a> AboutView<'a> {
+    fn of(group: &'a Group) -> Self {
+        Self {
+            about: about(group, TITLE),
+            url: group.about.url.as_deref().and_then(link),
+            itself: is_itself(group),
+        }
     }
 }
 

@@ -219,6 +219,8 @@ fn level(counts: &mut [usize], most: usize) {
 }
 
 #[cfg(test)]
+mod batch_template_tests;
+#[cfg(test)]
 mod batch_tests;
 #[cfg(test)]
 mod template_tests;

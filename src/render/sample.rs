@@ -80,7 +80,9 @@ pub fn batches(mut try_out: impl FnMut(&BatchMail<'_>) -> Result<(), Error>) -> 
         by: Some(format!("Somebody {n}")),
         at: Some(at),
         data: match n % 3 {
-            0 => serde_json::json!({"about": "Sample"}),
+            0 => {
+                serde_json::json!({"about": {"title": "Sample", "url": "https://example.org/sample"}})
+            }
             _ => serde_json::Value::Null,
         },
         ..bare(0)

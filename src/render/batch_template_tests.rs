@@ -1,0 +1,228 @@
+//! Tests of the templates of batches: a type's own, broken ones, what they share, and that no event goes missing in any mail.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::batch_tests::{bulletin, bulletin_of, four_comments, mail, on, render, said};
+use super::tests::{site, work};
+use super::*;
+use crate::domain::{BatchKey, Bulletin, Object, UserId};
+
+/// A renderer by templates that stand in a folder.
+fn with(files: &[(&str, &str)]) -> Result<Renderer, String> {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+    }
+    Renderer::new(site(), Some(folder.path().to_owned())).map_err(|error| {
+        let path = folder.path().display().to_string();
+        error.to_string().replace(&path, "templates")
+    })
+}
+
+fn by(renderer: &Renderer, bulletin: &Bulletin) -> Rendered {
+    let user = User::new(UserId::stored("ada"));
+    renderer.batch(&mail(&user, bulletin)).unwrap()
+}
+
+#[test]
+fn a_types_own_templates_make_the_mails_that_are_of_it_alone() {
+    let renderer = with(&[
+        ("batch/Comment/subject.txt", "{{ total }} remarks"),
+        ("batch/subject.txt", "{{ total }} {{ sections|length }}"),
+        ("batch/Empty/readme.md", "{{"),
+        ("batch/notes.txt", "{{"),
+    ])
+    .unwrap();
+    let mut mixed = four_comments();
+    mixed.push(("Work", work(0)));
+
+    let alone = by(&renderer, &bulletin(four_comments(), 3));
+    let mixed = by(&renderer, &bulletin(mixed, 0));
+    let works = by(&renderer, &bulletin(vec![("Work", work(0))], 0));
+    let empty = by(&renderer, &bulletin(vec![("Empty", work(0))], 0));
+
+    assert_eq!(alone.subject, "7 remarks");
+    assert_eq!(alone.text, render(&bulletin(four_comments(), 3)).text);
+    assert_eq!(mixed.subject, "5 2");
+    assert_eq!((works.subject, empty.subject), ("1 1".into(), "1 1".into()));
+}
+
+#[test]
+fn the_name_of_a_type_leads_to_no_other_file() {
+    let renderer = with(&[
+        ("batch/subject.txt", "default"),
+        ("batch/Comment/subject.txt", "own"),
+        ("digest/subject.txt", "digest"),
+    ])
+    .unwrap();
+
+    for kind in [
+        "../digest",
+        "Comment/../../digest",
+        "./Comment",
+        "/etc",
+        ".",
+        "..",
+        "comment\0",
+    ] {
+        assert_eq!(
+            by(&renderer, &bulletin(vec![(kind, work(0))], 0)).subject,
+            "default",
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn a_broken_template_of_batches_is_named_with_its_line_before_any_mail_is_made() {
+    for (name, template, expected) in [
+        (
+            "batch/body.html",
+            "<p>\n{% if one %}\n</p>",
+            "templates/batch/body.html, line 3: syntax error",
+        ),
+        (
+            "batch/subject.txt",
+            "a\n{{ totl }}",
+            "templates/batch/subject.txt, line 2: undefined value",
+        ),
+        (
+            "batch/Comment/body.txt",
+            "\n{{ total|gruped }}",
+            "templates/batch/Comment/body.txt, line 2: unknown filter",
+        ),
+        (
+            "batch/body.txt",
+            "{% for s in sections %}{% for g in s.groups %}\n{{ g.sentence.names }}{% endfor %}{% endfor %}",
+            "templates/batch/body.txt, line 2: undefined value",
+        ),
+        (
+            "batch/body.txt",
+            "{% include \"mail/items.txt\" %}\n\n{{ totl }}",
+            "templates/batch/body.txt, line 3: undefined value",
+        ),
+        (
+            "batch/body.txt",
+            "\n{% include \"mail/nothing.txt\" %}",
+            "templates/batch/body.txt, line 2: template not found",
+        ),
+        (
+            "mail/foot.txt",
+            "\n\n{{ nobody }}",
+            "templates/mail/foot.txt, line 3: undefined value",
+        ),
+        (
+            "mail/said.txt",
+            "{% macro listed() %}{% endmacro %}",
+            "the built-in template ",
+        ),
+    ] {
+        let error = with(&[(name, template)]).err().expect(template);
+
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let long = with(&[("batch/Comment/body.html", &"x".repeat(100_000))])
+        .err()
+        .unwrap();
+    assert!(
+        long.starts_with("templates/batch/Comment/body.html makes 1000"),
+        "{long}"
+    );
+}
+
+#[test]
+fn a_folder_of_a_type_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |path: &Path| {
+        let made = Renderer::new(site(), Some(path.to_owned()));
+        made.err().unwrap().to_string()
+    };
+    std::fs::write(folder.path().join("batch"), "").unwrap();
+    assert!(error(folder.path()).ends_with("batch cannot be read"));
+
+    std::fs::remove_file(folder.path().join("batch")).unwrap();
+    std::fs::create_dir_all(folder.path().join("batch/Comment")).unwrap();
+    std::fs::write(folder.path().join("batch/Comment/body.txt"), b"\xff\xfe").unwrap();
+    assert!(error(folder.path()).ends_with("Comment/body.txt cannot be read"));
+}
+
+#[test]
+fn what_digests_and_batches_share_is_replaced_in_both() {
+    let renderer = with(&[("mail/foot.txt", "Bye.\n")]).unwrap();
+    let digest = sample::of(super::tests::at(), 1);
+    let user = User::new(UserId::stored("ada"));
+
+    let digest = renderer
+        .digest(&super::tests::mail(&user, &digest))
+        .unwrap();
+    let batch = by(&renderer, &bulletin(four_comments(), 0));
+
+    assert!(digest.text.ends_with("\nBye."), "{}", digest.text);
+    assert!(batch.text.ends_with("\nBye."), "{}", batch.text);
+}
+
+#[test]
+fn a_template_sees_all_that_an_application_keeps_with_an_object() {
+    let file = (
+        "batch/subject.txt",
+        "{% if one and one.data.about %}{{ one.data.about.title }}{% endif %}",
+    );
+    let renderer = with(&[file]).unwrap();
+
+    let events = vec![said("Ada", "Hm", "Budget")];
+
+    assert_eq!(by(&renderer, &bulletin(events, 0)).subject, "Budget");
+}
+
+/// Numbers in "+12 more".
+fn counted(text: &str) -> u64 {
+    let parts = text.split("+").skip(1);
+    let numbers = parts.filter_map(|part| part.split_once(" more"));
+    let numbers = numbers.filter_map(|(number, _)| number.replace(',', "").parse::<u64>().ok());
+    numbers.sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_mail_shows_or_counts_every_event(
+        events in prop::collection::vec((0_usize..6, 0_usize..9, 0_usize..4, any::<bool>()), 1..100),
+        unseen in 0_u64..2_000,
+        long in prop::sample::select(vec![1_usize, 1, 400]),
+        typed in any::<bool>(),
+    ) {
+        let kinds = ["Comment", "Mention", "Work", "Other", "Comment", "Comment"];
+        let events: Vec<_> = events
+            .into_iter()
+            .enumerate()
+            .map(|(n, (kind, about, by, own_words))| {
+                let about = format!("Page {about} {}", "&".repeat(long));
+                let by = ["Ada", "Ben", "Cyd", ""][by];
+                let (_, object) = if own_words { said(by, &format!("Remark {n}"), &about) } else { on(by, &about) };
+                let url = Some(format!("https://www.example.org/?n={n}{}", "&".repeat(5 * long)));
+                (kinds[kind], Object { url, ..object })
+            })
+            .collect();
+        let key = match typed {
+            true => BatchKey::Type(EventType::stored("Comment")),
+            false => BatchKey::Chosen("all".parse().unwrap()),
+        };
+        let total = events.len() as u64 + unseen;
+        let bulletin = bulletin_of(key, events, unseen).unwrap();
+
+        let Rendered { subject, html, text, shown } = render(&bulletin);
+
+        prop_assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
+        prop_assert!(subject.chars().count() <= MAX_SUBJECT);
+        prop_assert_eq!(bulletin.total, total);
+        prop_assert_eq!(counted(&text) + shown as u64, total, "{}", text);
+        prop_assert_eq!(counted(&html) + shown as u64, total);
+        // Each that is shown has its own link in the text, but where it is the page's.
+        prop_assert!(text.matches("?n=").count() >= shown);
+    }
+}
