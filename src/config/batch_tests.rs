@@ -117,11 +117,9 @@ fn what_can_hardly_be_meant_is_a_warning_with_advice() {
         warnings(text),
         [
             "types.Comment.cooldown has no max_wait beside it: while events keep coming within it, no mail leaves; set max_wait",
-            "types.Comment.route is batch, which nothing mails yet: its events are shown in feeds only; set digest where they are to be mailed",
             "types.Like.window is longer than max_wait, which always ends the batch before; make it at most max_wait",
             "types.Odd.One.route is batch, but neither window nor cooldown is longer than 0s: nothing is gathered; \
              set one of them, or route = \"immediate\"",
-            "types.Odd.One.route is batch, which nothing mails yet: its events are shown in feeds only; set digest where they are to be mailed",
             "types.Mention.key is also that of types.Reply, whose batches gather otherwise: the event that joined last says \
              when both close; give both the same window, cooldown, max_wait, close_at, keep and leading",
         ]

@@ -56,15 +56,5 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
             "set one of them, or route = \"immediate\"",
         );
     }
-    if matches!(policy.route, Route::Batch | Route::Immediate) {
-        r.warn(
-            &format!("{path}.route"),
-            format!(
-                "is {}, which nothing mails yet: its events are shown in feeds only",
-                policy.route.as_str()
-            ),
-            "set digest where they are to be mailed",
-        );
-    }
     policy
 }

@@ -1,0 +1,470 @@
+//! Batches end to end: what happens to somebody within a while is one mail, once, of what still applies to whoever may be mailed.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tidings::clock::Clock;
+use tidings::domain::batch::ChosenKey;
+use tidings::domain::user::TypePreference;
+use tidings::domain::{Batch, BatchState, DeliveryState, ObjectId, Reason, Route, Suppression};
+use tidings::mail::Outcome;
+use tidings::services::Silent;
+use tidings::services::batches::Done;
+use tidings::services::deliver::{Account, Tally};
+use tidings::store::{BatchFilter, Store};
+
+use crate::support::town::{
+    Town, followers_of, lost, monday, on_both_stores, request, saturday, to,
+};
+use crate::support::{FailingStore, Fault, Fresh, Then, kind, user};
+
+on_both_stores! {
+    what_happens_within_a_window_is_one_mail_a_person
+    what_was_mailed_in_a_batch_is_in_no_digest_whatever_the_configuration_says_later
+    an_event_that_comes_while_its_batch_is_mailed_is_in_the_next
+    each_immediate_event_is_a_mail_and_muting_stops_it
+    a_fan_out_carried_out_again_joins_nothing
+    a_withdrawn_object_is_left_out_and_a_batch_of_nothing_else_is_canceled
+    what_is_no_longer_kept_is_told_where_all_that_is_kept_was_withdrawn
+    who_may_not_be_mailed_gets_no_batch
+    a_persons_own_window_is_theirs
+    a_lead_is_mailed_at_once_and_the_rest_gathered
+    types_that_share_a_key_share_a_mail_and_chosen_keys_are_apart
+    a_batch_is_closed_now_or_canceled_by_hand_once
+    events_are_taken_out_of_open_batches
+    an_unknown_batch_is_settled_by_hand_and_mailed_once
+    people_who_share_a_batch_share_its_content
+    somebody_with_many_mails_waits_behind_somebody_with_one
+}
+
+const COMMENTS: &str = r#"
+types.ArtworkPublished.route = "batch"
+types.ArtworkPublished.window = "5m"
+types.ArtworkPublished.keep = "last 2"
+"#;
+
+fn at(seconds: i64) -> DateTime<Utc> {
+    saturday() + TimeDelta::seconds(seconds)
+}
+
+/// Turns the clock to so long after the beginning, and mails what is due.
+async fn mailed_at(town: &Town, seconds: i64) -> Tally {
+    town.clock.set(at(seconds).max(town.clock.now()));
+    mail(town).await
+}
+
+/// Ends what is due, and mails what waits.
+async fn mail(town: &Town) -> Tally {
+    let app = town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    let mut account = Account::default();
+    app.deliver().drain(&mut account).await.unwrap();
+    account.tally()
+}
+
+async fn batches(town: &Town) -> Vec<Batch> {
+    let all = BatchFilter::default();
+    town.store.find_batches(&all, None, 1_000).await.unwrap()
+}
+
+async fn states(town: &Town) -> Vec<(String, BatchState, u64)> {
+    let mut states: Vec<_> = batches(town)
+        .await
+        .into_iter()
+        .map(|batch| (batch.user.to_string(), batch.state, batch.contents.count))
+        .collect();
+    states.sort_by(|a, b| a.0.cmp(&b.0));
+    states
+}
+
+/// The works that each mail tells of, in the order of the mails.
+fn told(town: &Town) -> Vec<(String, Vec<&'static str>)> {
+    let of = |mail: tidings::mail::Message| {
+        let text = mail.filled().text;
+        let works = crate::support::town::WORKS.into_iter();
+        let told = works.filter(|work| text.contains(&format!("Work {work}.")));
+        (mail.to.reveal().to_owned(), told.collect())
+    };
+    town.mails().into_iter().map(of).collect()
+}
+
+async fn what_happens_within_a_window_is_one_mail_a_person(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    for (second, work) in [(0, "a1"), (100, "a2"), (299, "a3")] {
+        town.clock.set(at(second));
+        town.happens(&[work], followers_of("artist:1")).await;
+    }
+
+    assert_eq!(mailed_at(&town, 299).await.sent, 0);
+    let tally = mailed_at(&town, 300).await;
+
+    // dee has not confirmed her address.
+    assert_eq!((tally.sent, tally.events, tally.canceled), (2, 6, 1));
+    let mut mails = told(&town);
+    mails.sort();
+    let newest = vec!["a2", "a3"];
+    assert_eq!(
+        mails,
+        [
+            ("ada@example.org".to_owned(), newest.clone()),
+            ("ben@example.org".to_owned(), newest)
+        ]
+    );
+    assert!(town.mails()[0].filled().text.contains("+1 more"));
+    let expected = [
+        ("ada".to_owned(), BatchState::Closed, 3),
+        ("ben".to_owned(), BatchState::Closed, 3),
+        ("dee".to_owned(), BatchState::Canceled, 3),
+    ];
+    assert_eq!(states(&town).await, expected);
+    assert_eq!(mailed_at(&town, 3_000).await, Tally::default());
+}
+
+async fn what_was_mailed_in_a_batch_is_in_no_digest_whatever_the_configuration_says_later(
+    fresh: Fresh,
+) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    mailed_at(&town, 300).await;
+    let digests = Town::found(&fresh, true, "").await;
+    digests.clock.set(at(400));
+    digests.happens(&["a2"], to(&["ada"])).await;
+
+    let report = digests.digests_at(monday(0)).await;
+
+    assert_eq!(report.mails.sent, 1);
+    assert_eq!(digests.told_to("ada"), ["a2"]);
+}
+
+async fn an_event_that_comes_while_its_batch_is_mailed_is_in_the_next(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    let late = town.process();
+    town.meanwhile(move || {
+        Box::pin(async move {
+            let late_event = request(&["a2"], to(&["ada"]), None);
+            late.notify().accept(vec![late_event]).await.unwrap();
+            late.fanouts().drain(&Silent).await.unwrap();
+        })
+    });
+
+    mailed_at(&town, 300).await;
+    assert_eq!(mailed_at(&town, 599).await.sent, 0);
+    mailed_at(&town, 600).await;
+
+    let ada = "ada@example.org".to_owned();
+    assert_eq!(told(&town), [(ada.clone(), vec!["a1"]), (ada, vec!["a2"])]);
+}
+
+async fn each_immediate_event_is_a_mail_and_muting_stops_it(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "types.ArtworkPublished.route = \"immediate\"").await;
+    let app = town.process();
+    let events = ["a1", "a2"].map(|work| request(&[work], to(&["ada"]), None));
+    app.notify().accept(events.to_vec()).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+    assert_eq!(mailed_at(&town, 0).await.sent, 2);
+
+    let route = |route| {
+        move |user: &mut tidings::domain::User| {
+            let chosen = TypePreference {
+                route,
+                since: at(20),
+                window: None,
+            };
+            user.types.insert(kind("ArtworkPublished"), chosen);
+        }
+    };
+    town.clock.set(at(10));
+    town.happens(&["a3"], to(&["ada"])).await;
+    town.clock.set(at(20));
+    // It is on its way, and not wanted any more.
+    town.change("ada", route(Route::Never)).await;
+    town.happens(&["a4"], to(&["ada"])).await;
+    assert_eq!(mailed_at(&town, 20).await.canceled, 1);
+    town.change("ada", route(Route::Immediate)).await;
+    town.clock.set(at(30));
+    town.happens(&["a5"], to(&["ada"])).await;
+    assert_eq!(mailed_at(&town, 30).await.sent, 1);
+
+    let works: Vec<_> = told(&town)
+        .into_iter()
+        .flat_map(|(_, works)| works)
+        .collect();
+    assert_eq!(works, ["a1", "a2", "a5"]);
+}
+
+async fn a_fan_out_carried_out_again_joins_nothing(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    for fault in [Fault::Refused, Fault::Unheard] {
+        for nth in 0.. {
+            town.clock.advance(TimeDelta::hours(1));
+            let before = town.mails().len();
+            let event = request(&["a1"], to(&["ada"]), None);
+            town.process().notify().accept(vec![event]).await.unwrap();
+            let dies: Arc<dyn Store> =
+                FailingStore::new(town.store.clone(), nth, fault, Then::StaysDown);
+            let died = town
+                .process_on(&dies)
+                .fanouts()
+                .drain(&Silent)
+                .await
+                .is_err();
+            // If it had joined, its batch is mailed before it is carried out again.
+            town.clock.advance(TimeDelta::minutes(5));
+            mail(&town).await;
+
+            town.clock.advance(TimeDelta::minutes(30));
+            town.process().fanouts().drain(&Silent).await.unwrap();
+            town.clock.advance(TimeDelta::minutes(5));
+            mail(&town).await;
+
+            assert_eq!(town.mails().len(), before + 1, "{fault:?} of call {nth}");
+            if !died {
+                break;
+            }
+        }
+    }
+}
+
+async fn a_withdrawn_object_is_left_out_and_a_batch_of_nothing_else_is_canceled(fresh: Fresh) {
+    let config = COMMENTS.to_owned() + "types.ArtworkPublished.model = \"Artwork\"";
+    let town = Town::found(&fresh, true, &config).await;
+    let works = |works: &'static [&'static str], there| {
+        let town = &town;
+        async move {
+            let ids: Vec<String> = works.iter().map(|id| format!("Artwork:{id}")).collect();
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            town.put_works(&ids, |_| there).await;
+        }
+    };
+    works(&["a1", "a2", "a3"], true).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.happens(&["a2"], to(&["ada"])).await;
+    works(&["a1"], false).await;
+
+    let tally = mailed_at(&town, 300).await;
+
+    assert_eq!((tally.sent, tally.events, tally.canceled), (1, 1, 1));
+    assert!(town.mails()[0].filled().text.contains("Work Artwork:a2."));
+    let row = town.deliveries_of("ben").await.remove(0);
+    assert_eq!(row.reason.as_deref(), Some("nothing is left that applies"));
+}
+
+async fn what_is_no_longer_kept_is_told_where_all_that_is_kept_was_withdrawn(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    for work in ["a1", "a2", "a3", "a4", "a5"] {
+        town.happens(&[work], to(&["ada"])).await;
+    }
+    let taken = town
+        .process()
+        .batches()
+        .withdraw(&kind("ArtworkPublished"), &[ObjectId::stored("a5")])
+        .await
+        .unwrap();
+    assert_eq!((taken.taken, taken.unseen), (1, 3));
+    town.put_works(&["a2", "a4"], |_| false).await;
+
+    let tally = mailed_at(&town, 300).await;
+
+    assert_eq!((tally.sent, tally.events), (1, 2));
+    assert_eq!(told(&town)[0].1, ["a1", "a3"]);
+}
+
+async fn who_may_not_be_mailed_gets_no_batch(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem", "dee", "nobody"]))
+        .await;
+    let ada = tidings::domain::Address::new("ada@example.org").unwrap();
+    let bounced = Suppression::new(&ada, Reason::HardBounce, at(1), "esp");
+    fresh.suppress(&[bounced]).await.unwrap();
+    town.change("ben", |user| user.unsubscribed = Some(at(2)))
+        .await;
+
+    let tally = mailed_at(&town, 300).await;
+
+    assert_eq!((tally.sent, tally.canceled), (1, 3));
+    assert_eq!(told(&town)[0].0, "cem@example.org");
+    // Of whom nobody knows an address nothing is gathered.
+    assert_eq!(states(&town).await.len(), 4);
+}
+
+async fn a_persons_own_window_is_theirs(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    town.change("ben", |user| {
+        let chosen = TypePreference {
+            route: Route::Batch,
+            since: DateTime::UNIX_EPOCH,
+            window: Some(TimeDelta::hours(1)),
+        };
+        user.types.insert(kind("ArtworkPublished"), chosen);
+    })
+    .await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+
+    mailed_at(&town, 300).await;
+    assert_eq!(told(&town)[0].0, "ada@example.org");
+    assert_eq!(mailed_at(&town, 3_599).await.sent, 0);
+    assert_eq!(mailed_at(&town, 3_600).await.sent, 1);
+}
+
+async fn a_lead_is_mailed_at_once_and_the_rest_gathered(fresh: Fresh) {
+    let config = COMMENTS.to_owned() + "types.ArtworkPublished.leading = true";
+    let town = Town::found(&fresh, true, &config).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    assert_eq!(mailed_at(&town, 1).await.sent, 1);
+    town.happens(&["a2"], to(&["ada"])).await;
+    town.happens(&["a3"], to(&["ada"])).await;
+    assert_eq!(mailed_at(&town, 299).await.sent, 0);
+
+    assert_eq!(mailed_at(&town, 300).await.sent, 1);
+
+    let works: Vec<_> = told(&town).into_iter().map(|(_, works)| works).collect();
+    assert_eq!(works, [vec!["a1"], vec!["a2", "a3"]]);
+    // All three are mailed, and no digest tells them.
+    let digests = Town::found(&fresh, true, "").await;
+    assert_eq!(digests.digests_at(monday(0)).await.due, 0);
+}
+
+async fn types_that_share_a_key_share_a_mail_and_chosen_keys_are_apart(fresh: Fresh) {
+    let config = COMMENTS.to_owned()
+        + "types.Other.route = \"batch\"\ntypes.Other.window = \"5m\"\ntypes.Other.heading = \"Others\"";
+    let town = Town::found(&fresh, true, &config).await;
+    let event = |name: &str, work: &str, key: Option<&str>| {
+        let mut event = request(&[work], to(&["ada"]), None);
+        event.kind = kind(name);
+        event.batch_key = key.map(|key| ChosenKey::new(key).unwrap());
+        event
+    };
+    let events = vec![
+        event("ArtworkPublished", "a1", Some("acme")),
+        event("Other", "a2", Some("acme")),
+        event("Other", "a3", Some("0")),
+        event("Other", "a4", None),
+        event("Other", "a5", Some("false")),
+    ];
+    let app = town.process();
+    app.notify().accept(events).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    assert_eq!(mailed_at(&town, 300).await.sent, 4);
+
+    let mut works: Vec<_> = told(&town).into_iter().map(|(_, works)| works).collect();
+    works.sort();
+    assert_eq!(
+        works,
+        [vec!["a1", "a2"], vec!["a3"], vec!["a4"], vec!["a5"]]
+    );
+}
+
+async fn a_batch_is_closed_now_or_canceled_by_hand_once(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    let book = town.process().batches();
+    let id = |person: &str, all: &[Batch]| {
+        let of_person = |batch: &&Batch| batch.user == user(person);
+        all.iter().find(of_person).unwrap().id
+    };
+    let all = batches(&town).await;
+    let (ada, ben) = (id("ada", &all), id("ben", &all));
+
+    let closed = book.end(ada, Done::Closed).await.unwrap().unwrap();
+    let canceled = book.end(ben, Done::Canceled).await.unwrap().unwrap();
+    assert_eq!(closed.state, BatchState::Closing);
+    assert_eq!(canceled.state, BatchState::Canceled);
+    let refused = book.end(ada, Done::Canceled).await.unwrap_err();
+    assert!(refused.to_string().contains("is closing"), "{refused}");
+
+    assert_eq!(mailed_at(&town, 1).await.sent, 1);
+    assert_eq!(told(&town)[0].0, "ada@example.org");
+    let refused = book.end(ben, Done::Closed).await.unwrap_err();
+    assert!(refused.to_string().contains("is canceled"), "{refused}");
+    let unknown = tidings::domain::Id::from_bytes([9; 12]);
+    assert!(book.end(unknown, Done::Closed).await.unwrap().is_none());
+    assert_eq!(
+        book.batch(ada).await.unwrap().unwrap().state,
+        BatchState::Closed
+    );
+    assert_eq!(mailed_at(&town, 600).await, Tally::default());
+}
+
+async fn events_are_taken_out_of_open_batches(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.happens(&["a2"], to(&["ada"])).await;
+
+    let book = town.process().batches();
+    let works = [ObjectId::stored("a1"), ObjectId::stored("x")];
+    let out = book
+        .withdraw(&kind("ArtworkPublished"), &works)
+        .await
+        .unwrap();
+
+    assert_eq!((out.taken, out.unseen), (2, 0));
+    assert_eq!(mailed_at(&town, 300).await.sent, 1);
+    assert_eq!(told(&town), [("ada@example.org".to_owned(), vec!["a2"])]);
+    let ben = ("ben".to_owned(), BatchState::Canceled, 0);
+    assert_eq!(states(&town).await[1], ben);
+    let again = book
+        .withdraw(&kind("ArtworkPublished"), &works)
+        .await
+        .unwrap();
+    assert_eq!(again.taken, 0);
+}
+
+async fn an_unknown_batch_is_settled_by_hand_and_mailed_once(fresh: Fresh) {
+    let town = Town::found(&fresh, false, COMMENTS).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([lost()]);
+
+    assert_eq!(mailed_at(&town, 300).await.unknown, 1);
+    assert_eq!(states(&town).await[0].1, BatchState::Closed);
+    let row = town.deliveries_of("ada").await.remove(0);
+    let ledger = town.process().ledger();
+    let not_sent = tidings::domain::delivery::Verdict::NotSent;
+    ledger.settle(&row.id, not_sent).await.unwrap();
+    town.answer([Outcome::Refused {
+        reason: "no".into(),
+    }]);
+    // What was taken for mailed and is refused after all stays for a person to decide about.
+    assert_eq!(mailed_at(&town, 301).await.unknown, 1);
+    ledger.settle(&row.id, not_sent).await.unwrap();
+    assert_eq!(mailed_at(&town, 302).await.sent, 1);
+
+    let row = town.deliveries_of("ada").await.remove(0);
+    assert_eq!((row.state, row.open), (DeliveryState::Sent, false));
+}
+
+async fn people_who_share_a_batch_share_its_content(fresh: Fresh) {
+    let config = "delivery.chunk = 100\n".to_owned() + COMMENTS;
+    let town = Town::found(&fresh, true, &config).await;
+    let crowd = town.crowd(50).await;
+    let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&crowd)).await;
+    town.happens(&["a2"], to(&crowd)).await;
+
+    assert_eq!(mailed_at(&town, 300).await.sent, 50);
+
+    let mails = town.mails();
+    let first = &mails[0].content;
+    assert!(mails.iter().all(|mail| Arc::ptr_eq(&mail.content, first)));
+    assert_eq!(town.calls().len(), 1);
+}
+
+async fn somebody_with_many_mails_waits_behind_somebody_with_one(fresh: Fresh) {
+    let config = "types.ArtworkPublished.route = \"immediate\"";
+    let town = Town::found(&fresh, true, config).await;
+    let many: Vec<_> = (0..20)
+        .map(|n| request(&[["a1", "a2"][n % 2]], to(&["ada"]), None))
+        .collect();
+    let app = town.process();
+    app.notify().accept(many).await.unwrap();
+    let one = request(&["a3"], to(&["ben"]), None);
+    app.notify().accept(vec![one]).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    assert_eq!(mailed_at(&town, 0).await.sent, 21);
+
+    let order: Vec<String> = told(&town).into_iter().map(|(person, _)| person).collect();
+    let ben = order.iter().position(|person| person == "ben@example.org");
+    assert!(ben.unwrap() < 2, "{order:?}");
+}
