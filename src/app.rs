@@ -18,6 +18,7 @@ use crate::mail::hooks::Keys;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
 use crate::services::batches::{BatchBook, Closer, Joiner};
+use crate::services::clean::Cleaner;
 use crate::services::deliver::{Deliver, Traffic};
 use crate::services::digest::Digests;
 use crate::services::explain::Explain;
@@ -396,6 +397,12 @@ impl App {
         Worker {
             fanouts: self.fanouts(),
             closer: self.closer(),
+            cleaner: Cleaner::new(
+                self.store.clone(),
+                self.store.clone(),
+                self.clock.clone(),
+                self.config.delivery.keep,
+            ),
             digests: self.digests(),
             journal: self.store.clone(),
             deliveries: self.store.clone(),

@@ -38,6 +38,7 @@ pub(super) fn read(r: &mut Reader<'_>) -> Sending {
         stop_complaints: share(r, "delivery.stop_complaints"),
         mails_per_hour: r.number("delivery.mails_per_hour", 0..=100_000_000) as u32,
         patience: r.duration("delivery.patience", second..=day),
+        keep: r.duration("delivery.keep", day * 14..=day * 3_650),
     };
     if sending.ask_until < sending.ask_after {
         r.problem("delivery.ask_until", "is shorter than delivery.ask_after");

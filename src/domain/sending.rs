@@ -37,4 +37,6 @@ pub struct Sending {
     pub mails_per_hour: u32,
     /// How long a run waits for mails that wait, when nothing moves.
     pub patience: TimeDelta,
+    /// How long settled deliveries and batches are remembered.
+    pub keep: TimeDelta,
 }

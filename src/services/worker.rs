@@ -9,6 +9,7 @@ use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use tokio::sync::watch;
 
 use super::batches::{Closed, Closer};
+use super::clean::{Cleaner, Forgotten};
 use super::deliver::{Account, Ended, Pause, Road, Step, Tally};
 use super::digest::{Digests, Report, Request};
 use super::fanout::{Done, Fanouts};
@@ -19,6 +20,7 @@ use crate::store::{Deliveries, Journal, Leases};
 pub struct Worker {
     pub fanouts: Fanouts,
     pub closer: Closer,
+    pub cleaner: Cleaner,
     pub digests: Digests,
     pub journal: Arc<dyn Journal>,
     pub deliveries: Arc<dyn Deliveries>,
@@ -34,6 +36,7 @@ pub struct Round {
     pub batches: Closed,
     pub left_over: Tally,
     pub digests: Option<Report>,
+    pub forgotten: Forgotten,
     /// Why no mail leaves, if none may.
     pub paused: Option<Pause>,
 }
@@ -42,6 +45,7 @@ impl Round {
     pub fn idle(&self) -> bool {
         self.fanouts.fanouts == 0
             && self.batches == Closed::default()
+            && self.forgotten == Forgotten::default()
             && self.left_over.settled() == 0
             && self.digests.is_none()
     }
@@ -80,6 +84,7 @@ impl Worker {
             batches,
             left_over: account.tally(),
             digests: None,
+            forgotten: self.cleaner.step().await?,
             paused,
         };
         if round.paused.is_none() {

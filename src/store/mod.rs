@@ -356,6 +356,10 @@ pub trait Deliveries: Send + Sync {
     /// A person's deliveries, newest first, at most `limit`.
     async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>>;
 
+    /// Removes closed rows that were settled before then, the oldest first, at most `limit`; answers how many went. Those of unknown outcome
+    /// stay: somebody has to say what became of them.
+    async fn forget_deliveries(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
+
     /// How many rows there are of each state.
     async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>>;
 }

@@ -186,20 +186,9 @@ impl Batches for Mongo {
     }
 
     async fn forget_batches(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        let doing = "forgetting batches";
-        let filter = doc! {"settled": {"$lt": date(before)}};
-        let mut oldest = in_order(doc! {"settled": 1}, limit);
-        oldest.projection = Some(doc! {"_id": 1});
-        let found = self.find_all(doing, BATCHES, &filter, oldest).await?;
-        let ids: Vec<&Bson> = found.iter().filter_map(|batch| batch.get("_id")).collect();
-        if !ids.is_empty() {
-            self.patiently(doing, || {
-                let (batches, filter) = (self.collection(BATCHES), doc! {"_id": {"$in": &ids}});
-                async move { Ok(batches.delete_many(filter).await.map(drop)?) }
-            })
-            .await?;
-        }
-        Ok(ids.len() as u64)
+        let old = doc! {"settled": {"$lt": date(before)}};
+        self.forget_oldest("forgetting batches", BATCHES, &old, limit)
+            .await
     }
 }
 

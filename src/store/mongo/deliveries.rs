@@ -293,6 +293,15 @@ impl Deliveries for Mongo {
             .await
     }
 
+    async fn forget_deliveries(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        let unknown = DeliveryState::Unknown.as_str();
+        let old = doc! {
+            "settled": {"$lt": date(before)}, "state": {"$ne": unknown}, "slot": {"$exists": false},
+        };
+        self.forget_oldest("forgetting deliveries", DELIVERIES, &old, limit)
+            .await
+    }
+
     async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>> {
         let mut counts = Vec::with_capacity(DeliveryState::ALL.len());
         for state in DeliveryState::ALL {
@@ -322,6 +331,36 @@ fn held(id: &DeliveryId, owner: &str) -> Document {
 }
 
 impl Mongo {
+    /// Removes the first `limit` of these records in the order in which they were settled; answers how many went.
+    pub(super) async fn forget_oldest(
+        &self,
+        doing: &str,
+        collection: &str,
+        old: &Document,
+        limit: usize,
+    ) -> Result<u64> {
+        let oldest = FindOptions::builder()
+            .sort(doc! {"settled": 1})
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .projection(doc! {"_id": 1})
+            .build();
+        let found = self.find_all(doing, collection, old, oldest).await?;
+        let ids: Vec<&Bson> = found
+            .iter()
+            .filter_map(|record| record.get("_id"))
+            .collect();
+        if !ids.is_empty() {
+            self.patiently(doing, || {
+                let mut these = doc! {"_id": {"$in": &ids}};
+                these.extend(old.clone());
+                let records = self.collection(collection);
+                async move { Ok(records.delete_many(these).await.map(drop)?) }
+            })
+            .await?;
+        }
+        Ok(ids.len() as u64)
+    }
+
     async fn newest(&self, doing: &str, filter: Document, limit: usize) -> Result<Vec<Delivery>> {
         if limit == 0 {
             return Ok(Vec::new());

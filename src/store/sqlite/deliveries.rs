@@ -268,6 +268,19 @@ impl Deliveries for Sqlite {
             .await
     }
 
+    async fn forget_deliveries(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        let asked = (millis(before), limit as i64);
+        let forget = move |transaction: &Transaction<'_>| {
+            let sql = "DELETE FROM deliveries WHERE id IN (
+                           SELECT id FROM deliveries WHERE settled < ?1 AND NOT open AND state <> 'unknown'
+                           ORDER BY settled LIMIT ?2)";
+            Ok(transaction.prepare_cached(sql)?.execute(asked)? as u64)
+        };
+        self.connections
+            .write("forgetting deliveries", forget)
+            .await
+    }
+
     async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>> {
         let count = |transaction: &Transaction<'_>| {
             let count = |state: DeliveryState| {

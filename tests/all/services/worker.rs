@@ -11,6 +11,7 @@ use crate::support::{Fresh, user};
 on_both_stores! {
     a_round_carries_fan_outs_and_mails_what_is_due
     due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker
+    what_was_settled_long_ago_is_forgotten_while_it_works
     a_worker_that_is_asked_to_stop_gives_up_its_leases
 }
 
@@ -47,6 +48,26 @@ async fn due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker(fres
     let c = second.round(&mut seen_by_second, &Silent).await.unwrap();
 
     assert!(a.digests.is_some() && b.digests.is_none() && c.digests.is_some());
+}
+
+async fn what_was_settled_long_ago_is_forgotten_while_it_works(fresh: Fresh) {
+    let config = "types.ArtworkPublished.route = \"immediate\"\ndelivery.keep = \"14d\"";
+    let town = Town::found(&fresh, true, config).await;
+    let (worker, mut scanned) = (town.process().worker(), None);
+    accept(&town, request(&["a1"], to(&["ada"]), None)).await;
+    let first = worker.round(&mut scanned, &Silent).await.unwrap();
+    assert_eq!((first.batches.closed, first.left_over.sent), (1, 1));
+
+    let mut forgotten = Vec::new();
+    for days in [13, 1, 0] {
+        town.clock
+            .advance(TimeDelta::days(days) + TimeDelta::seconds(1));
+        let round = worker.round(&mut scanned, &Silent).await.unwrap();
+        forgotten.push((round.forgotten.deliveries, round.forgotten.batches));
+    }
+
+    assert_eq!(forgotten, [(0, 0), (1, 1), (0, 0)]);
+    assert!(town.deliveries_of("ada").await.is_empty());
 }
 
 async fn a_worker_that_is_asked_to_stop_gives_up_its_leases(fresh: Fresh) {

@@ -213,6 +213,7 @@ laws! {
         a_settled_row_is_claimed_again_until_it_is_closed
         closing_is_only_for_settled_rows_and_harmless_again
         counts_are_exact_for_each_state
+        closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay
         many_rows_go_all_the_way_at_once;
     leases:
         a_lease_is_exclusive

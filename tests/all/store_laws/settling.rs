@@ -460,3 +460,31 @@ pub async fn many_rows_go_all_the_way_at_once(store: Fresh) {
             .unwrap()[0]
     );
 }
+
+pub async fn closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay(store: Fresh) {
+    let ids = open(&store, &["a", "b", "c", "d", "e", "f"]).await;
+    let ends = [
+        DeliveryState::Sent,
+        DeliveryState::Canceled,
+        DeliveryState::Unknown,
+        DeliveryState::Failed,
+        DeliveryState::Sent,
+    ];
+    for (minute, (id, state)) in (1..).zip(ids.iter().zip(ends)) {
+        let end = settlement(id, state);
+        store.settle("one", later(minute), &[end]).await.unwrap();
+    }
+    // The last of them is settled and not closed yet, and one is not even settled.
+    store.close(&ids[..4]).await.unwrap();
+    let left = || async {
+        let rows = store.deliveries(&ids).await.unwrap();
+        rows.iter().map(Option::is_some).collect::<Vec<_>>()
+    };
+
+    assert_eq!(store.forget_deliveries(later(1), 10).await.unwrap(), 0);
+    assert_eq!(store.forget_deliveries(later(60), 1).await.unwrap(), 1);
+    assert_eq!(left().await, [false, true, true, true, true, true]);
+    assert_eq!(store.forget_deliveries(later(60), 10).await.unwrap(), 2);
+    assert_eq!(store.forget_deliveries(later(60), 10).await.unwrap(), 0);
+    assert_eq!(left().await, [false, false, true, false, true, true]);
+}

@@ -256,6 +256,7 @@ hand_on! { Deliveries:
     deliveries(ids: &[DeliveryId]) -> Vec<Option<Delivery>>;
     deliveries_in(state: DeliveryState, limit: usize) -> Vec<Delivery>;
     deliveries_of(user: &UserId, limit: usize) -> Vec<Delivery>;
+    forget_deliveries(before: DateTime<Utc>, limit: usize) -> u64;
     delivery_counts() -> Vec<(DeliveryState, u64)>;
 }
 

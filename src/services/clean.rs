@@ -1,0 +1,69 @@
+//! Forgets what nobody needs any more: deliveries and batches that were settled long ago.
+//!
+//! The rule: a little at a time, so that nobody waits for it; and never what a promise rests on: the shortest time that can be configured is
+//! longer than a window and a period. What nobody knows the end of stays.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::Result;
+use crate::clock::Clock;
+use crate::store::{Batches, Deliveries};
+
+/// How many of each are removed in one step.
+const STEP: usize = 1_000;
+/// How long it rests once there was nothing more.
+const REST: TimeDelta = TimeDelta::hours(1);
+
+pub struct Cleaner {
+    pub batches: Arc<dyn Batches>,
+    pub deliveries: Arc<dyn Deliveries>,
+    pub clock: Arc<dyn Clock>,
+    pub keep: TimeDelta,
+    /// Nothing is looked for before then.
+    rests: Mutex<Option<DateTime<Utc>>>,
+}
+
+/// What was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Forgotten {
+    pub deliveries: u64,
+    pub batches: u64,
+}
+
+impl Cleaner {
+    pub fn new(
+        batches: Arc<dyn Batches>,
+        deliveries: Arc<dyn Deliveries>,
+        clock: Arc<dyn Clock>,
+        keep: TimeDelta,
+    ) -> Self {
+        let rests = Mutex::default();
+        Self {
+            batches,
+            deliveries,
+            clock,
+            keep,
+            rests,
+        }
+    }
+
+    /// Forgets a little of what is old enough, unless it rests.
+    pub async fn step(&self) -> Result<Forgotten> {
+        let now = self.clock.now();
+        let rests = *self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        if rests.is_some_and(|until| now < until) {
+            return Ok(Forgotten::default());
+        }
+        let before = now - self.keep;
+        let forgotten = Forgotten {
+            deliveries: self.deliveries.forget_deliveries(before, STEP).await?,
+            batches: self.batches.forget_batches(before, STEP).await?,
+        };
+        let more = forgotten.deliveries.max(forgotten.batches) == STEP as u64;
+        let rests = (!more).then(|| now + REST);
+        *self.rests.lock().unwrap_or_else(PoisonError::into_inner) = rests;
+        Ok(forgotten)
+    }
+}
