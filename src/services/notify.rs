@@ -32,7 +32,13 @@ pub struct Request {
 impl Request {
     /// What the types of its fields cannot say: whether a fan-out can be made of it.
     pub fn check(&self) -> std::result::Result<(), Invalid> {
-        let id = Id::at(self.at.unwrap_or(DateTime::UNIX_EPOCH), [0; 8]);
+        let at = self.at.unwrap_or(DateTime::UNIX_EPOCH);
+        // Ids hold no other, and an event of another day than its own would be shown and mailed as what it is not.
+        if !(0..=i64::from(u32::MAX)).contains(&at.timestamp()) {
+            let why = "is not between 1970 and 2106";
+            return Err(Invalid::new("time", at.to_rfc3339(), why));
+        }
+        let id = Id::at(at, [0; 8]);
         let (key, kind) = (self.key.clone(), self.kind.clone());
         Fanout::new(id, key, kind, self.objects.clone(), self.audience.clone()).map(|_| ())
     }

@@ -238,6 +238,8 @@ async fn one_bad_event_in_a_list_and_nothing_is_accepted(fresh: Fresh) {
         json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "followers_of": ["artist:1"]}),
         json!({"type": "Loan", "objects": ["o1"], "near": {"point": [181, 0], "km": 1}}),
         json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "key": ""}),
+        json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "at": "1969-12-31T23:59:59Z"}),
+        json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "at": "2106-02-07T06:28:16Z"}),
         json!("Loan"),
     ] {
         let refused = api
