@@ -3,6 +3,8 @@
 //! The rule (P10): whoever has to mend the line is told which field, which value and what should stand there, in words of the line and not of
 //! this program. Where lines and columns are counted is said by whoever reads the file.
 
+use std::fmt::Display;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,6 +16,13 @@ pub struct Mistake {
     /// Such as `digest.hour`, where one field is to blame.
     pub field: Option<String>,
     pub why: String,
+}
+
+impl Mistake {
+    /// A field that is needed and not there.
+    pub fn missing(field: impl Display) -> Self {
+        format!("has no field {field}, which is needed").into()
+    }
 }
 
 impl From<String> for Mistake {
@@ -70,7 +79,7 @@ fn mistake(field: String, error: &serde_json::Error) -> Mistake {
         return format!("is not JSON at column {}: {what}", error.column()).into();
     }
     let why = match what.strip_prefix("missing field ") {
-        Some(missing) => format!("has no field {missing}, which is needed"),
+        Some(missing) => Mistake::missing(missing).why,
         None => what.to_owned(),
     };
     // The whole object is no field.
@@ -129,6 +138,14 @@ mod tests {
         assert_eq!(
             user("digest", "\"weekly\""),
             "line 1, digest: invalid type: string \"weekly\", expected an object with cadence, weekday and hour"
+        );
+        assert_eq!(
+            user("digest", "{\"weekday\": \"funday\"}"),
+            "line 1, digest.weekday: weekday \"funday\" is not mon, tue, wed, thu, fri, sat or sun"
+        );
+        assert_eq!(
+            user("tz", "\"Mars\""),
+            "line 1, tz: time zone \"Mars\" is not a name such as Europe/Paris"
         );
         assert_eq!(
             user("types", "{\"Reply\": \"batch\"}"),

@@ -18,6 +18,9 @@ pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
     match kind {
         Kind::Users => {
             let user: UserInput = read(line)?;
+            if user.id.is_none() {
+                return Err(Mistake::missing("`id`"));
+            }
             user.check()?;
             Ok(Record::User(Box::new(user)))
         }
@@ -102,7 +105,7 @@ impl Mapping {
             Some(Value::String(text)) if !text.is_empty() => text,
             Some(Value::Number(number)) => number.to_string(),
             Some(other) => return Err(format!("id {other} is not text or a number").into()),
-            None => return Err("has no field `id`, which is needed".to_owned().into()),
+            None => return Err(Mistake::missing("`id`")),
         };
         let id = self
             .model

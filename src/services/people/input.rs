@@ -1,0 +1,298 @@
+//! What the application, or a person, says of people: records, choices, follows.
+//!
+//! The rule (P10): what the types of the fields cannot say is checked before anything is read or written. What a change means for the past is
+//! the domain's to say: see [`User::replacing`].
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use chrono::{DateTime, TimeDelta, Utc, Weekday};
+use chrono_tz::Tz;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::PeopleBook;
+use crate::domain::user::{self, DigestPreference, TypePreference};
+use crate::domain::{Address, Cadence, EventType, FollowKey, Invalid, Point, Route, User, UserId};
+
+type Result<T, E = Invalid> = std::result::Result<T, E>;
+
+/// A person as the application hands them in. Ids may be numbers.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserInput {
+    #[serde(default, alias = "_id", deserialize_with = "optional_id")]
+    pub id: Option<UserId>,
+    pub email: Option<Address>,
+    pub name: Option<String>,
+    #[serde(default)]
+    pub confirmed: bool,
+    /// Replaces what they chose, `null` takes it back; left out, it stays.
+    #[serde(default, deserialize_with = "zone")]
+    pub tz: Change<Tz>,
+    pub locale: Option<String>,
+    pub loc: Option<Point>,
+    /// Replaces what they chose; left out, it stays.
+    pub digest: Option<DigestInput>,
+    /// The same.
+    pub types: Option<BTreeMap<EventType, TypeInput>>,
+    /// Suppresses them or lifts it; left out, it stays.
+    pub suppressed: Option<bool>,
+    /// Unsubscribes them from everything, if it is true. Nothing said here brings anybody back: only a choice does.
+    pub unsubscribed: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with cadence, weekday and hour"
+)]
+pub struct DigestInput {
+    pub cadence: Option<Cadence>,
+    #[serde(default, deserialize_with = "weekday")]
+    pub weekday: Option<Weekday>,
+    pub hour: Option<u8>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with route and window")]
+pub struct TypeInput {
+    pub route: Route,
+    /// How long their batches gather, such as `1h`; `null` takes it back. Left out, it stays where a choice is changed, and is none where
+    /// choices are replaced.
+    #[serde(default, deserialize_with = "own_window")]
+    pub window: Change<TimeDelta>,
+}
+
+/// What a person changes of their choices: what is left out stays, `null` takes a choice back.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreferencesInput {
+    #[serde(default)]
+    pub digest: DigestChange,
+    #[serde(default, deserialize_with = "zone")]
+    pub tz: Change<Tz>,
+    #[serde(default)]
+    pub types: BTreeMap<EventType, Option<TypeInput>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with cadence, weekday and hour"
+)]
+pub struct DigestChange {
+    #[serde(default, deserialize_with = "change")]
+    pub cadence: Change<Cadence>,
+    #[serde(default, deserialize_with = "weekday_change")]
+    pub weekday: Change<Weekday>,
+    #[serde(default, deserialize_with = "change")]
+    pub hour: Change<u8>,
+}
+
+/// Left out, taken back, or chosen.
+pub type Change<T> = Option<Option<T>>;
+
+fn change<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Change<T>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// A value that has a name, or `null`; whoever gets the name wrong is told what they wrote and what to write.
+fn named<'de, D: Deserializer<'de>, T: FromStr>(
+    deserializer: D,
+    what: &'static str,
+    wanted: &str,
+) -> Result<Option<T>, D::Error> {
+    let name = Option::<String>::deserialize(deserializer)?;
+    let parse = |name: String| {
+        let parsed = name.parse();
+        parsed.map_err(|_| D::Error::custom(Invalid::new(what, name, format!("is not {wanted}"))))
+    };
+    name.map(parse).transpose()
+}
+
+fn zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Change<Tz>, D::Error> {
+    named(deserializer, "time zone", "a name such as Europe/Paris").map(Some)
+}
+
+fn weekday<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Weekday>, D::Error> {
+    let wanted = "mon, tue, wed, thu, fri, sat or sun";
+    named(deserializer, "weekday", wanted)
+}
+
+fn weekday_change<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Change<Weekday>, D::Error> {
+    weekday(deserializer).map(Some)
+}
+
+/// A window as text, or `null`.
+fn own_window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Change<TimeDelta>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "expected a duration as text, such as \"1h\", or null"
+    )]
+    enum Window {
+        Own(String),
+        Types(()),
+    }
+    match Window::deserialize(deserializer)? {
+        Window::Own(text) => user::window(&text)
+            .map(|window| Some(Some(window)))
+            .map_err(Error::custom),
+        Window::Types(()) => Ok(Some(None)),
+    }
+}
+
+/// An id that may be written as a number.
+fn id<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a name as text or a whole number")]
+    enum Id {
+        Text(String),
+        Number(i64),
+    }
+    let text = match Id::deserialize(deserializer)? {
+        Id::Text(text) => text,
+        Id::Number(number) => number.to_string(),
+    };
+    text.parse().map_err(Error::custom)
+}
+
+/// The same where it may be missing.
+fn optional_id<'de, D: Deserializer<'de>, T: FromStr<Err = Invalid>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    id(deserializer).map(Some)
+}
+
+impl UserInput {
+    /// What the types of its fields cannot say.
+    pub fn check(&self) -> Result<&UserId> {
+        check_hour(self.digest.as_ref().and_then(|digest| digest.hour))?;
+        self.id
+            .as_ref()
+            .ok_or_else(|| Invalid::new("user", "", "has no id"))
+    }
+
+    pub(super) fn user(
+        &self,
+        id: UserId,
+        before: Option<&User>,
+        book: &PeopleBook,
+        now: DateTime<Utc>,
+    ) -> User {
+        let digest = match &self.digest {
+            Some(digest) => DigestPreference {
+                cadence: digest.cadence,
+                weekday: digest.weekday,
+                hour: digest.hour,
+                since: None,
+            },
+            None => before.map(|user| user.digest).unwrap_or_default(),
+        };
+        let types = match &self.types {
+            Some(types) => types
+                .iter()
+                .map(|(kind, input)| (kind.clone(), chosen(input, None)))
+                .collect(),
+            None => before.map(|user| user.types.clone()).unwrap_or_default(),
+        };
+        let suppressed = before.and_then(|user| user.suppressed);
+        let name = self.name.clone();
+        let mut user = User {
+            email: self.email.clone(),
+            name: name.filter(|name| !name.trim().is_empty()),
+            confirmed: self.confirmed,
+            tz: self.tz.unwrap_or(before.and_then(|user| user.tz)),
+            locale: self.locale.clone(),
+            loc: self.loc,
+            digest,
+            types,
+            suppressed: match self.suppressed {
+                Some(true) => suppressed.or(Some(now)),
+                Some(false) => None,
+                None => suppressed,
+            },
+            unsubscribed: before.and_then(|user| user.unsubscribed),
+            ..User::new(id)
+        };
+        if self.unsubscribed == Some(true) {
+            user.unsubscribe(&book.policies, now);
+        }
+        user
+    }
+}
+
+impl PreferencesInput {
+    /// What the types of its fields cannot say.
+    pub fn check(&self) -> Result<()> {
+        check_hour(self.digest.hour.flatten())
+    }
+
+    pub(super) fn apply(&self, user: &mut User, book: &PeopleBook) {
+        let digest = &mut user.digest;
+        digest.cadence = self.digest.cadence.unwrap_or(digest.cadence);
+        digest.weekday = self.digest.weekday.unwrap_or(digest.weekday);
+        digest.hour = self.digest.hour.unwrap_or(digest.hour);
+        user.tz = self.tz.unwrap_or(user.tz);
+        for (kind, input) in &self.types {
+            match input {
+                Some(input) => {
+                    let before = user.types.get(kind).copied();
+                    user.types.insert(kind.clone(), chosen(input, before));
+                }
+                None => {
+                    user.types.remove(kind);
+                }
+            }
+        }
+        if self.asks_for_mail(user, book) {
+            user.unsubscribed = None;
+        }
+    }
+
+    /// Whether any of what is named here is mailed from now on: then they come back. Choosing an hour alone does not bring anybody back.
+    fn asks_for_mail(&self, user: &User, book: &PeopleBook) -> bool {
+        let digest = self.digest.cadence.is_some()
+            && user.schedule(&book.schedule).cadence != Cadence::Never;
+        let route = |kind: &EventType| match user.types.get(kind) {
+            Some(chosen) => chosen.route,
+            None => book.policies.of(kind).route,
+        };
+        digest || self.types.keys().any(|kind| route(kind).is_mailed_alone())
+    }
+}
+
+fn check_hour(hour: Option<u8>) -> Result<()> {
+    match hour {
+        Some(hour) if hour > 23 => Err(Invalid::new(
+            "digest hour",
+            hour,
+            "is not an hour from 0 to 23",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What is chosen for a type, over what was chosen before. A first record says how things are, not that they changed just now;
+/// [`User::replacing`] dates changes.
+fn chosen(input: &TypeInput, before: Option<TypePreference>) -> TypePreference {
+    let window = before.and_then(|before| before.window);
+    TypePreference {
+        window: input.window.unwrap_or(window),
+        ..TypePreference::new(input.route, DateTime::UNIX_EPOCH)
+    }
+}
+
+/// That somebody follows something.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FollowInput {
+    #[serde(deserialize_with = "id")]
+    pub user: UserId,
+    pub key: FollowKey,
+}
