@@ -64,8 +64,8 @@ const AFTER_HELP: &str = r#"Policies, with the options that a type has in tiding
   cooldown = "4m"
   max_wait = "15m"
 
-Events, in the order of time; "users": ["…", "…"] names several, and key and object can be left out:
-  {"at": "2026-03-02T09:00:00Z", "user": "mara", "type": "Comment", "key": "acme"}
+Events in the order of time; "users": ["…"] names several, batch_key and object can be left out:
+  {"at": "2026-03-02T09:00:00Z", "user": "mara", "type": "Comment", "batch_key": "acme"}
 
 Examples:
   tidings simulate --generate

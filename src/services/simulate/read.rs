@@ -33,7 +33,7 @@ struct Line {
     #[serde(default)]
     object: Option<ObjectId>,
     #[serde(default)]
-    key: Option<ChosenKey>,
+    batch_key: Option<ChosenKey>,
 }
 
 /// Whether the lines are in the order of time.
@@ -126,7 +126,7 @@ impl Lines {
             users,
             object: line.object.unwrap_or_else(|| ObjectId::stored("")),
             kind: line.kind,
-            key: line.key,
+            key: line.batch_key,
         })
     }
 

@@ -233,7 +233,7 @@ fn read(text: &[u8], order: Order) -> Result<Vec<Happening>> {
     events(&file, order)?.collect()
 }
 
-const LINES: &str = r#"{"at": "2026-03-02T09:00:00+01:00", "user": "ada", "type": "Comment", "object": "budget", "key": "0", "ip": 7}
+const LINES: &str = r#"{"at": "2026-03-02T09:00:00+01:00", "user": "ada", "type": "Comment", "object": "budget", "batch_key": "0", "ip": 7}
 
 {"at": "2026-03-02T08:00:01Z", "users": ["ben", "ada", "ben"], "type": "Like"}
 "#;
@@ -285,7 +285,7 @@ fn a_line_that_cannot_be_read_ends_it_with_its_number_and_the_reason() {
             "line 2: has no field `type`, which is needed",
         ),
         (
-            "{\"at\": \"2026-03-02T09:00:00Z\", \"user\": \"a\", \"type\": \"T\", \"key\": \"\"}",
+            "{\"at\": \"2026-03-02T09:00:00Z\", \"user\": \"a\", \"type\": \"T\", \"batch_key\": \"\"}",
             "batch key \"\" is empty",
         ),
         ("not JSON", "line 2: "),
