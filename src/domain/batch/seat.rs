@@ -120,8 +120,9 @@ impl Seat {
             self.end_open();
         }
         for batch in &mut self.ended {
-            // What was mailed of it was its lead.
-            if batch.state == BatchState::Closing && batch.contents.is_empty() {
+            // What was mailed of it was its lead; one that has not left yet leaves first.
+            let is_empty = batch.contents.is_empty() && !batch.is_leading();
+            if batch.state == BatchState::Closing && is_empty {
                 batch.state = BatchState::Canceled;
             }
             if batch.state == BatchState::Canceled {
@@ -147,14 +148,22 @@ impl Seat {
     }
 
     /// Ends what is due, and forgets what is old enough. Answers whether anything changed.
-    pub fn advance(&mut self, now: DateTime<Utc>, ids: impl FnOnce() -> Id) -> bool {
+    pub fn advance(&mut self, now: DateTime<Utc>, mut ids: impl FnMut() -> Id) -> bool {
         let before = (self.ended.len(), self.memories.len());
+        for mut batch in std::mem::take(&mut self.ended) {
+            // It became full, or was closed by hand, before its lead had left.
+            if batch.state == BatchState::Closing {
+                self.ended.extend(batch.split_lead(&mut ids, now));
+            }
+            self.ended.push(batch);
+        }
         if let Some(open) = &mut self.open {
-            self.ended.extend(open.split_lead(ids, now));
-            if open.is_due(now) && open.close_now(now).is_ok() {
-                self.put_away(now);
+            self.ended.extend(open.split_lead(&mut ids, now));
+            if open.is_due(now) {
+                open.begin_closing(now);
             }
         }
+        self.put_away(now);
         self.memories.retain(|memory| now < memory.at + MEMORY);
         before != (self.ended.len(), self.memories.len())
     }

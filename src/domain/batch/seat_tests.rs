@@ -122,6 +122,39 @@ fn a_lead_leaves_at_once_with_what_brought_it_and_an_empty_rest_is_canceled() {
 }
 
 #[test]
+fn a_lead_that_has_not_left_yet_is_mailed_whatever_ends_its_batch() {
+    let leading = BatchPolicy {
+        leading: true,
+        close_at: std::num::NonZeroU64::new(2),
+        ..policy(300)
+    };
+    let led = |rest: &[u32], by_hand: bool| {
+        let (mut seat, mut ids) = (seat(), ids());
+        seat.join(&[item(1, "a")], at(0), &leading, &mut ids);
+        for fanout in rest {
+            seat.join(&[item(*fanout, "b")], at(1), &leading, &mut ids);
+        }
+        if by_hand {
+            let open = seat.open.as_ref().unwrap().id;
+            seat.close_now(open, at(2)).unwrap();
+        }
+        assert!(seat.advance(at(3), &mut ids));
+        assert!(!seat.advance(at(3), &mut ids), "once");
+        let told = |batch: &Batch| (batch.state, batch.contents.count, batch.is_leading());
+        seat.ended.iter().map(told).collect::<Vec<_>>()
+    };
+    let (closing, canceled) = (BatchState::Closing, BatchState::Canceled);
+
+    let full = led(&[2, 3], false);
+    let by_hand = led(&[2], true);
+    let alone = led(&[], true);
+
+    assert_eq!(full, [(closing, 1, false), (closing, 2, false)]);
+    assert_eq!(by_hand, [(closing, 1, false), (closing, 1, false)]);
+    assert_eq!(alone, [(closing, 1, false), (canceled, 0, false)]);
+}
+
+#[test]
 fn a_batch_whose_every_event_is_withdrawn_ends_canceled() {
     let (mut seat, mut ids) = (seat(), ids());
     seat.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
@@ -247,6 +280,9 @@ proptest! {
                 Step::Advance => {
                     seat.advance(at(now), &mut ids);
                     prop_assert!(seat.open.as_ref().is_none_or(|open| !open.is_due(at(now))));
+                    // Nothing that waits to be mailed goes unseen.
+                    let waits = |batch: &Batch| batch.state == BatchState::Closing && batch.is_leading();
+                    prop_assert!(!seat.ended.iter().any(waits));
                 }
                 Step::HandOn => {
                     let handed: Vec<Id> = seat.ended.iter().map(|batch| batch.id).collect();
