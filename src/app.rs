@@ -189,6 +189,9 @@ impl App {
     pub fn batches(&self) -> BatchBook {
         BatchBook {
             batches: self.store.clone(),
+            deliveries: self.store.clone(),
+            objects: self.store.clone(),
+            policies: self.policies.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
         }

@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::web as pages;
 
 mod auth;
+mod batches;
 mod body;
 mod events;
 mod feed;
@@ -70,7 +71,7 @@ macro_rules! routes {
 }
 
 routes! {v1, V1_ROUTES under "/v1":
-    "/events" => {post: events::post}
+    "/events" => {post: events::post, delete: batches::take_out}
     "/events/{id}" => {get: events::get}
     "/users" => {post: users::post}
     "/users/{id}" => {put: users::put, get: users::get, delete: users::delete}
@@ -80,6 +81,10 @@ routes! {v1, V1_ROUTES under "/v1":
     "/follows" => {post: users::follow_many}
     "/objects" => {post: objects::post}
     "/objects/{model}/{id}" => {put: objects::put, get: objects::get, delete: objects::delete}
+    "/batches" => {get: batches::page}
+    "/batches/{id}" => {get: batches::get}
+    "/batches/{id}/close" => {post: batches::close}
+    "/batches/{id}/cancel" => {post: batches::cancel}
     "/suppressions" => {get: suppressions::page, post: suppressions::post}
     "/suppressions/{address}" => {get: suppressions::get, delete: suppressions::delete}
 }

@@ -44,6 +44,7 @@ codes! {
     UnknownEvent = "unknown_event", NOT_FOUND;
     UnknownUser = "unknown_user", NOT_FOUND;
     UnknownObject = "unknown_object", NOT_FOUND;
+    UnknownBatch = "unknown_batch", NOT_FOUND;
     UnknownProvider = "unknown_provider", NOT_FOUND;
     /// There is no key to verify this provider's reports by.
     HookNotConfigured = "hook_not_configured", NOT_FOUND;
@@ -54,6 +55,8 @@ codes! {
     HookRejected = "hook_rejected", NOT_ACCEPTABLE;
     /// The body did not come in time.
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT;
+    /// The batch closes or has ended: nothing can be changed about it.
+    BatchEnded = "batch_ended", CONFLICT;
     IdempotencyKeyReused = "idempotency_key_reused", CONFLICT;
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE;
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;

@@ -52,6 +52,12 @@ impl DeliveryId {
     }
 }
 
+impl serde::Serialize for DeliveryId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
 /// Forty hexadecimal digits that stand for a delivery: in a `Message-ID`, and in what a provider keeps with a mail and repeats in its events.
 /// Unlike the id they name nobody.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -7,7 +7,11 @@
 mod book;
 mod close;
 mod join;
+mod view;
 
+/// Which batches.
+pub use crate::store::BatchFilter;
 pub use book::{BatchBook, Done};
 pub use close::{Closed, Closer};
 pub use join::{Join, Joiner};
+pub use view::{BatchView, ContentsView, ItemView, LeadView};

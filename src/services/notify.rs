@@ -178,7 +178,7 @@ impl EventInput {
 }
 
 /// One name or a list of names; each may be written as a number.
-fn ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
+pub fn ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: std::str::FromStr<Err = Invalid>,

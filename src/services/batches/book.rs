@@ -4,17 +4,25 @@
 
 use std::sync::Arc;
 
+use super::BatchView;
 use crate::clock::{Clock, Ids};
 use crate::domain::batch::{Seat, SeatId, TakenOut};
-use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
+use crate::domain::fanout::MAX_OBJECTS;
+use crate::domain::{
+    Batch, BatchState, DeliveryId, Event, EventType, Id, Invalid, ObjectId, Policies,
+};
+use crate::services::catalogue::Catalogue;
 use crate::services::{Error, Result};
-use crate::store::{BatchCounts, BatchFilter, Batches};
+use crate::store::{BatchCounts, BatchFilter, Batches, Deliveries, Objects};
 
 /// Seats changed at once.
 const AT_ONCE: usize = 500;
 
 pub struct BatchBook {
     pub batches: Arc<dyn Batches>,
+    pub deliveries: Arc<dyn Deliveries>,
+    pub objects: Arc<dyn Objects>,
+    pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<Ids>,
 }
@@ -47,6 +55,26 @@ impl BatchBook {
             }
         }
         Ok(self.batches.filed(&[id]).await?.pop().flatten())
+    }
+
+    /// The same as people are shown them: with titles, and with what became of their mails.
+    pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
+        let (objects, policies) = (Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let mut catalogue = Catalogue::new(objects, policies);
+        let kept = batches.iter().flat_map(Batch::kept).cloned();
+        let kept: Vec<Event> = kept.map(Event::from).collect();
+        catalogue.load(kept.iter()).await?;
+        let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
+        let mails = self.deliveries.deliveries(&ids).await?;
+        let pairs = batches.into_iter().zip(mails);
+        Ok(pairs
+            .map(|(batch, mail)| BatchView::of(batch, mail, &catalogue))
+            .collect())
+    }
+
+    pub async fn view(&self, batch: Batch) -> Result<BatchView> {
+        let mut views = self.views(vec![batch]).await?;
+        Ok(views.remove(0))
     }
 
     pub async fn counts(&self) -> Result<BatchCounts> {
@@ -82,8 +110,12 @@ impl BatchBook {
         }
     }
 
-    /// Takes events of this type about these objects out of all open batches.
+    /// Takes events of this type about these objects out of all open batches; as many objects as an event can have.
     pub async fn withdraw(&self, kind: &EventType, objects: &[ObjectId]) -> Result<TakenOut> {
+        if objects.is_empty() || objects.len() > MAX_OBJECTS {
+            let why = format!("is not 1 to {MAX_OBJECTS} object ids");
+            return Err(Invalid::new("objects", objects.len(), why).into());
+        }
         let (mut all, mut after) = (TakenOut::default(), None);
         loop {
             let found = self

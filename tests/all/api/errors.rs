@@ -129,6 +129,39 @@ const BODIES: &[(&str, &str, &str)] = &[
         "/v1/objects",
         "{\"objects\": [{\"title\": \"no id\"}]}",
     ),
+    ("DELETE", "/v1/events", ""),
+    ("DELETE", "/v1/events", "{\"type\": \"Loan\"}"),
+    (
+        "DELETE",
+        "/v1/events",
+        "{\"type\": \"Loan\", \"objects\": []}",
+    ),
+    (
+        "DELETE",
+        "/v1/events",
+        "{\"type\": \"Loan\", \"objects\": {\"$ne\": \"\"}}",
+    ),
+    (
+        "DELETE",
+        "/v1/events",
+        "{\"type\": {\"$ne\": \"\"}, \"objects\": [\"o1\"]}",
+    ),
+    (
+        "DELETE",
+        "/v1/events",
+        "{\"type\": \"Loan\", \"objects\": [\"o1\"], \"user\": \"ada\"}",
+    ),
+    (
+        "DELETE",
+        "/v1/events",
+        "[{\"type\": \"Loan\", \"objects\": [\"o1\"]}]",
+    ),
+    (
+        "POST",
+        "/v1/batches/0123456789abcdef01234567/close",
+        "{\"at\": \"2014-04-19T10:00:00Z\"}",
+    ),
+    ("POST", "/v1/batches/0123456789abcdef01234567/cancel", "[]"),
 ];
 
 async fn counted(fresh: &Fresh) -> (Api, std::sync::Arc<FailingStore>) {

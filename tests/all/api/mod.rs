@@ -32,6 +32,7 @@ macro_rules! on_sqlite {
     };
 }
 
+mod batches;
 mod description;
 mod errors;
 mod events;

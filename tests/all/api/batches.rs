@@ -1,0 +1,361 @@
+//! What gathers can be looked at, closed now and canceled; and events are taken out of it.
+
+use serde_json::{Value, json};
+use tidings::services::Silent;
+use tidings::services::deliver::Account;
+
+use super::{Answer, Api};
+use crate::support::Fresh;
+use crate::support::town::{Town, on_both_stores};
+
+on_both_stores! {
+    a_batch_shows_what_it_has_gathered_and_what_became_of_it
+    batches_are_found_by_person_key_and_state_and_paged
+    an_open_batch_is_closed_now_or_canceled_and_one_that_has_ended_is_a_conflict
+    events_are_taken_out_of_open_batches_and_stay_in_feeds
+    a_lead_is_shown_apart_from_what_is_gathered_after_it
+}
+
+on_sqlite! {
+    what_cannot_be_meant_is_refused_with_what_to_do
+}
+
+const COMMENTS: &str = r#"
+server.listen = "127.0.0.1:0"
+types.ArtworkPublished.route = "batch"
+types.ArtworkPublished.window = "5m"
+types.ArtworkPublished.keep = "last 2"
+"#;
+
+async fn gathering(fresh: &Fresh, more: &str) -> Api {
+    Api::of(Town::found(fresh, true, &format!("{COMMENTS}{more}")).await)
+}
+
+/// An event that somebody is told of, in the batch of this key.
+async fn happens(api: &Api, object: &str, to: &[&str], batch_key: Option<&str>) {
+    let mut event = json!({"type": "ArtworkPublished", "objects": object, "to": to});
+    if let Some(key) = batch_key {
+        event["batch_key"] = json!(key);
+    }
+    assert_eq!(api.post("/v1/events", event).await.status, 202);
+    api.carry().await;
+}
+
+/// Ends what is due, and mails it.
+async fn mail(api: &Api) {
+    let app = api.town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    app.deliver().drain(&mut Account::default()).await.unwrap();
+}
+
+async fn listed(api: &Api, query: &str) -> Vec<Value> {
+    let page = api.get(&format!("/v1/batches{query}")).await;
+    assert_eq!(page.status, 200, "{query}: {}", page.body);
+    page.body["batches"].as_array().unwrap().clone()
+}
+
+fn id(batch: &Value) -> &str {
+    batch["id"].as_str().unwrap()
+}
+
+fn refusal(answer: &Answer) -> (u16, &str, &str) {
+    let detail = answer.body["detail"].as_str().unwrap_or("");
+    (answer.status, answer.code(), detail)
+}
+
+async fn a_batch_shows_what_it_has_gathered_and_what_became_of_it(fresh: Fresh) {
+    let api = gathering(&fresh, "").await;
+    for object in ["a1", "a2", "unheard-of"] {
+        happens(&api, object, &["ada"], None).await;
+    }
+
+    let open = listed(&api, "").await.remove(0);
+    api.town.clock.advance(chrono::TimeDelta::minutes(5));
+    mail(&api).await;
+    let closed = api.get(&format!("/v1/batches/{}", id(&open))).await.body;
+
+    let expected = json!({
+        "id": id(&open), "user": "ada", "key": "type:ArtworkPublished", "state": "open",
+        "count": 3, "more": 1,
+        "items": [
+            {"type": "ArtworkPublished", "object": "a2", "title": "Work a2.", "at": "2014-04-19T10:00:00Z"},
+            {"type": "ArtworkPublished", "object": "unheard-of", "title": null, "at": "2014-04-19T10:00:00Z"},
+        ],
+        "lead": null,
+        "opened_at": "2014-04-19T10:00:00Z", "last_event_at": "2014-04-19T10:00:00Z",
+        "closes_at": "2014-04-19T10:05:00Z", "settled_at": null, "delivery": null,
+    });
+    assert_eq!(open, expected);
+    let told =
+        |batch: &Value| ["state", "settled_at", "delivery"].map(|field| batch[field].clone());
+    let delivery = json!({"id": format!("batch:{}", id(&open)), "state": "sent", "reason": null});
+    assert_eq!(
+        told(&closed),
+        [json!("closed"), json!("2014-04-19T10:05:00Z"), delivery]
+    );
+    assert_eq!(closed["items"], open["items"]);
+    api.stop().await;
+}
+
+async fn batches_are_found_by_person_key_and_state_and_paged(fresh: Fresh) {
+    let api = gathering(&fresh, "").await;
+    happens(&api, "a1", &["ada", "ben"], None).await;
+    happens(&api, "a2", &["ada", "cem"], Some("acme & sons/0")).await;
+    happens(&api, "a3", &["ada"], Some("type:ArtworkPublished")).await;
+    let whose = |batches: &[Value]| {
+        let told = |one: &Value| {
+            format!(
+                "{} {}",
+                one["user"].as_str().unwrap(),
+                one["key"].as_str().unwrap()
+            )
+        };
+        let mut told: Vec<String> = batches.iter().map(told).collect();
+        told.sort();
+        told
+    };
+
+    assert_eq!(listed(&api, "?user=ada").await.len(), 3);
+    let of_type = listed(&api, "?key=type:ArtworkPublished").await;
+    assert_eq!(
+        whose(&of_type),
+        ["ada type:ArtworkPublished", "ben type:ArtworkPublished"]
+    );
+    let of_key = listed(&api, "?key=key%3Aacme+%26+sons%2F0&user=cem").await;
+    assert_eq!(whose(&of_key), ["cem key:acme & sons/0"]);
+    assert_eq!(
+        listed(&api, "?key=key:acme").await.len(),
+        0,
+        "it is no prefix"
+    );
+    assert_eq!(listed(&api, "?user=nobody").await.len(), 0);
+    let canceled = api
+        .post(&format!("/v1/batches/{}/cancel", id(&of_key[0])), json!({}))
+        .await;
+    assert_eq!(canceled.status, 200, "{}", canceled.body);
+    assert_eq!(
+        whose(&listed(&api, "?state=canceled").await),
+        ["cem key:acme & sons/0"]
+    );
+    assert_eq!(listed(&api, "?state=open").await.len(), 4);
+
+    let (mut paged, mut path) = (Vec::new(), "/v1/batches?limit=2".to_owned());
+    loop {
+        let page = api.get(&path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.body);
+        paged.extend(
+            page.body["batches"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|one| id(one).to_owned()),
+        );
+        let Some(next) = page.body["next"].as_str() else {
+            break;
+        };
+        path = format!("/v1/batches?limit=2&before={next}");
+    }
+    let all: Vec<String> = listed(&api, "")
+        .await
+        .iter()
+        .map(|one| id(one).to_owned())
+        .collect();
+    assert_eq!((paged.len(), &paged), (5, &all));
+    assert!(all.is_sorted_by(|newer, older| newer > older), "{all:?}");
+    api.stop().await;
+}
+
+async fn an_open_batch_is_closed_now_or_canceled_and_one_that_has_ended_is_a_conflict(
+    fresh: Fresh,
+) {
+    let api = gathering(&fresh, "").await;
+    happens(&api, "a1", &["ada", "ben"], None).await;
+    let of = async |person: &str| {
+        let batch = listed(&api, &format!("?user={person}")).await.remove(0);
+        format!("/v1/batches/{}", id(&batch))
+    };
+    let (ada, ben) = (of("ada").await, of("ben").await);
+
+    // With a body and without.
+    let closed = api.post(&format!("{ada}/close"), json!({})).await;
+    let canceled = super::answer(api.ask("POST", &format!("{ben}/cancel"))).await;
+    let twice = api.post(&format!("{ada}/close"), json!({})).await;
+    mail(&api).await;
+    let late = [
+        api.post(&format!("{ada}/cancel"), json!({})).await,
+        api.post(&format!("{ben}/close"), json!({})).await,
+    ];
+
+    assert_eq!(
+        (closed.status, &closed.body["state"]),
+        (200, &json!("closing"))
+    );
+    assert_eq!(closed.body["closes_at"], "2014-04-19T10:00:00Z");
+    assert_eq!(
+        (canceled.status, &canceled.body["state"]),
+        (200, &json!("canceled"))
+    );
+    assert_eq!(canceled.body["settled_at"], "2014-04-19T10:00:00Z");
+    let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
+    let (ada, ben) = (name(&ada), name(&ben));
+    let why = format!("batch {ada} is closing: its mail may be on its way");
+    assert_eq!(refusal(&twice), (409, "batch_ended", why.as_str()));
+    assert_eq!(
+        refusal(&late[0]),
+        (
+            409,
+            "batch_ended",
+            format!("batch {ada} is closed").as_str()
+        )
+    );
+    assert_eq!(
+        refusal(&late[1]),
+        (
+            409,
+            "batch_ended",
+            format!("batch {ben} is canceled").as_str()
+        )
+    );
+    let told: Vec<String> = api
+        .town
+        .mails()
+        .iter()
+        .map(|mail| mail.to.reveal().to_owned())
+        .collect();
+    assert_eq!(told, ["ada@example.org"]);
+    api.stop().await;
+}
+
+async fn events_are_taken_out_of_open_batches_and_stay_in_feeds(fresh: Fresh) {
+    let api = gathering(&fresh, "").await;
+    happens(&api, "a1", &["ada", "ben"], None).await;
+    happens(&api, "a2", &["ada"], None).await;
+    happens(&api, "a3", &["ada"], None).await;
+    happens(&api, "a3", &["cem"], Some("acme")).await;
+    let take_out = async |objects: Value| {
+        let body = json!({"type": "ArtworkPublished", "objects": objects});
+        super::answer(api.ask("DELETE", "/v1/events").json(&body)).await
+    };
+
+    let other_type = json!({"type": "Comment", "objects": ["a1", "a3"]});
+    let other_type = super::answer(api.ask("DELETE", "/v1/events").json(&other_type)).await;
+    // Of ada's batch, a1 is counted and no longer kept.
+    let out = take_out(json!(["a1", "a3", "x"])).await;
+    let again = take_out(json!("a3")).await;
+
+    assert_eq!(other_type.body, json!({"taken": 0, "unseen": 0}));
+    assert_eq!(
+        (out.status, &out.body),
+        (200, &json!({"taken": 3, "unseen": 1}))
+    );
+    assert_eq!(again.body, json!({"taken": 0, "unseen": 0}));
+    let told = |one: &Value| {
+        (
+            one["user"].clone(),
+            one["state"].clone(),
+            one["count"].clone(),
+        )
+    };
+    let mut batches: Vec<_> = listed(&api, "").await.iter().map(told).collect();
+    batches.sort_by_key(|(user, ..)| user.to_string());
+    let expected = [
+        ("ada", "open", 2),
+        ("ben", "canceled", 0),
+        ("cem", "canceled", 0),
+    ];
+    assert_eq!(
+        batches,
+        expected.map(|(user, state, count)| (json!(user), json!(state), json!(count)))
+    );
+    assert_eq!(api.feed("/v1/users/cem/feed").await, ["a3"]);
+    api.stop().await;
+}
+
+async fn a_lead_is_shown_apart_from_what_is_gathered_after_it(fresh: Fresh) {
+    let api = gathering(&fresh, "types.ArtworkPublished.leading = true").await;
+    happens(&api, "a1", &["ada"], None).await;
+    let waiting = listed(&api, "").await.remove(0);
+    mail(&api).await;
+    happens(&api, "a2", &["ada"], None).await;
+
+    let rest = api.get(&format!("/v1/batches/{}", id(&waiting))).await.body;
+    let lead = listed(&api, "?state=closed").await.remove(0);
+
+    assert_eq!(
+        (&waiting["count"], &waiting["lead"]["state"]),
+        (&json!(0), &json!("waiting"))
+    );
+    assert_eq!(waiting["lead"]["items"][0]["object"], "a1");
+    assert_eq!(
+        (&rest["count"], &rest["lead"]),
+        (&json!(1), &json!({"state": "mailed"}))
+    );
+    assert_eq!(
+        (&lead["items"][0]["object"], &lead["delivery"]["state"]),
+        (&json!("a1"), &json!("sent"))
+    );
+    api.stop().await;
+}
+
+async fn what_cannot_be_meant_is_refused_with_what_to_do(fresh: Fresh) {
+    let api = gathering(&fresh, "").await;
+    for (query, why) in [
+        ("user=", "user id \"\" is empty"),
+        (
+            "key=Comment",
+            "batch key \"Comment\" does not begin with type: or key:",
+        ),
+        ("key=key:", "batch key \"\" is empty"),
+        (
+            "state=done",
+            "batch state \"done\" is not open, closing, closed or canceled",
+        ),
+        (
+            "state[$ne]=open",
+            "parameter \"state[$ne]\" is not known; there are user, key, state, limit, before",
+        ),
+        ("limit=0", "limit \"0\" is not from 1 to 200"),
+        ("limit=201", "limit \"201\" is not from 1 to 200"),
+        ("before=1", "id \"1\" is not 24 hexadecimal digits"),
+        ("state=open&state=open", "is given twice"),
+    ] {
+        let refused = api.get(&format!("/v1/batches?{query}")).await;
+        let (status, code, detail) = refusal(&refused);
+        assert_eq!((status, code), (400, "invalid_parameter"), "{query}");
+        assert!(detail.contains(why), "{query}: {detail}");
+    }
+    let nobodys = "0123456789abcdef01234567";
+    for (method, end) in [("GET", ""), ("POST", "/close"), ("POST", "/cancel")] {
+        let missing = super::answer(api.ask(method, &format!("/v1/batches/{nobodys}{end}"))).await;
+        let garbled =
+            super::answer(api.ask(method, &format!("/v1/batches/%7B%22$ne%22:1%7D{end}"))).await;
+        let stranger =
+            super::answer(api.anonymous(method, &format!("/v1/batches/{nobodys}{end}"))).await;
+        assert_eq!(
+            (missing.status, missing.code()),
+            (404, "unknown_batch"),
+            "{method} {end}"
+        );
+        assert_eq!(
+            (garbled.status, garbled.code()),
+            (400, "invalid_parameter"),
+            "{method} {end}"
+        );
+        assert_eq!(stranger.status, 401, "{method} {end}");
+    }
+    for (method, path, allow) in [
+        ("DELETE", "/v1/batches", "GET"),
+        ("DELETE", "/v1/batches/1", "GET"),
+        ("GET", "/v1/batches/1/close", "POST"),
+        ("PUT", "/v1/batches/1/cancel", "POST"),
+        ("PUT", "/v1/events", "POST, DELETE"),
+    ] {
+        let refused = super::answer(api.ask(method, path)).await;
+        assert_eq!(
+            (refused.status, refused.header("Allow")),
+            (405, allow),
+            "{method} {path}"
+        );
+    }
+    api.stop().await;
+}
