@@ -1,8 +1,10 @@
 //! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
 //!
-//! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `accept`, `digest`, `cache-large`, `cache-small`, `archive`.
+//! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `accept`, `digest`, `cache-large`, `cache-small`, `archive`,
+//! `batches`.
 
 mod archive;
+mod batches;
 mod digest;
 mod fanout;
 mod measure;
@@ -28,6 +30,7 @@ async fn main() {
             "digest" => digest::assembly_and_flush().await,
             "cache-large" => digest::cache("the window in the server's cache").await,
             "cache-small" => digest::cache("the server's cache far too small for the window").await,
+            "batches" => batches::batches().await,
             "archive" => archive::archive().await,
             other => panic!("there is no part {other:?}"),
         }

@@ -49,6 +49,43 @@ pub fn encode_pushes(collection: &str, people: &[String], o: &str) -> Vec<RawDoc
         .collect()
 }
 
+/// Bulk commands of a thousand conditional upserts, encoded before: one event joins one open batch each, once, and the last ten are kept.
+pub fn encode_joins(
+    collection: &str,
+    people: &[String],
+    key: &str,
+    o: &str,
+    at: bson::DateTime,
+) -> Vec<RawDocumentBuf> {
+    let fanout = ObjectId::new();
+    let closes = bson::DateTime::from_millis(at.timestamp_millis() + 300_000);
+    let event = rawdoc! {"t": "ArtworkPublished", "o": o, "i": fanout};
+    let update = rawdoc! {
+        "$push": {
+            "items": {"$each": [event], "$slice": -10},
+            "joined": fanout,
+        },
+        "$inc": {"count": 1},
+        "$max": {"last": at},
+        "$setOnInsert": {"id": ObjectId::new(), "opened": at, "due": closes, "state": "open"},
+    };
+    people
+        .chunks(1_000)
+        .map(|chunk| {
+            let mut updates = RawArrayBuf::new();
+            for user in chunk {
+                let open = rawdoc! {"_id": {"u": user.as_str(), "k": key}, "joined": {"$ne": fanout}};
+                updates.push(rawdoc! {"q": open, "u": update.clone(), "upsert": true});
+            }
+            let mut command = rawdoc! {
+                "update": collection, "ordered": false, "writeConcern": {"w": "majority", "j": true},
+            };
+            command.append(bson::raw::cstr!("updates"), RawBson::Array(updates));
+            command
+        })
+        .collect()
+}
+
 /// Sends commands, two in flight.
 pub async fn send_two_in_flight(
     db: &Database,

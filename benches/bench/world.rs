@@ -27,6 +27,7 @@ pub fn url() -> String {
 pub struct World {
     pub app: App,
     pub store: Arc<dyn Store>,
+    pub clock: Arc<ManualClock>,
     /// The bare driver, majority writes.
     pub db: Database,
 }
@@ -38,6 +39,10 @@ pub fn now() -> DateTime<Utc> {
 
 impl World {
     pub async fn fresh(name: &str) -> Self {
+        Self::configured(name, "").await
+    }
+
+    pub async fn configured(name: &str, config: &str) -> Self {
         let url = url().replacen("/?", &format!("/{name}?"), 1);
         let db = driver(&url, Some("majority")).await.database(name);
         db.drop().await.expect("a fresh database");
@@ -47,15 +52,21 @@ impl World {
         mongo.prepare().await.expect("indexes");
         let store: Arc<dyn Store> = Arc::new(mongo);
         let clock = Arc::new(ManualClock::at(now()));
+        let turns = clock.clone();
         let app = App::assemble(
-            Config::standard(),
+            Config::parse(config).expect("a configuration"),
             store.clone(),
             Arc::new(Nowhere),
             clock,
             Arc::new(Ids::random()),
         )
         .expect("an app");
-        Self { app, store, db }
+        Self {
+            app,
+            store,
+            clock: turns,
+            db,
+        }
     }
 
     pub async fn end(self) {

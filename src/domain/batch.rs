@@ -7,18 +7,18 @@
 //! written and the last event only moves on, so a closing that is put off is never put off beyond `max_wait` from the opening, and an early
 //! clock closes nothing early.
 
-use std::collections::BTreeSet;
-
 use chrono::{DateTime, Utc};
 
 use super::event::Event;
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 
+mod addition;
 mod key;
 mod policy;
 mod seat;
 
+pub use addition::Addition;
 pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
 pub use policy::{BatchPolicy, Doubt, Keep};
 pub use seat::{MEMORIES, MEMORY, Memory, Seat, SeatId};
@@ -157,6 +157,8 @@ pub struct Batch {
     pub closes_at: DateTime<Utc>,
     pub lead: Lead,
     pub contents: Contents,
+    /// The fingerprint of the policy by which something joined last.
+    pub policy: String,
     /// The fan-outs that have joined, ascending; at most [`ROOM`].
     pub joined: Vec<Id>,
     /// What was taken out, the latest [`TAKEN`] of it: the stacks still have it.
@@ -206,6 +208,7 @@ impl Batch {
             closes_at: policy.closes_at(at, at),
             lead: Lead::None,
             contents: Contents::default(),
+            policy: String::new(),
             joined: Vec::new(),
             taken: Vec::new(),
             settled: None,
@@ -248,6 +251,7 @@ impl Batch {
                 self.joined.insert(place, item.i);
             }
         }
+        self.policy = policy.fingerprint();
         self.last_event_at = self.last_event_at.max(at);
         self.closes_at = policy.closes_at(self.opened_at, self.last_event_at);
         if policy.is_immediate() || policy.is_full(self.contents.count) {
@@ -360,11 +364,6 @@ impl Batch {
             Lead::None | Lead::Mailed => &[],
         };
         lead.iter().chain(&self.contents.items)
-    }
-
-    /// What the kept events are about.
-    pub fn objects(&self) -> BTreeSet<&ObjectId> {
-        self.kept().map(|item| &item.o).collect()
     }
 
     /// Whether its lead waits to be mailed.

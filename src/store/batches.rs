@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::Result;
-use crate::domain::batch::{Seat, SeatId};
+use crate::domain::batch::{Addition, Seat, SeatId};
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 
 /// Which batches; all that is named must hold.
@@ -36,6 +36,16 @@ pub trait Batches: Send + Sync {
     /// two who read the same, one is told no, and has to read again. No may also be told where it was put and an earlier answer was lost.
     /// Durable.
     async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>>;
+
+    /// Adds to the open batches of these seats where all that the addition wants holds of the seat ([`Addition::fits`]), each in one step.
+    /// Says whether it was done on all of them; where not, or where nobody can tell, reading the seats does. A store may leave it undone.
+    /// Harmless again, as a fan-out that has joined keeps it from being done. `stamp` is an id that was never used. Durable.
+    async fn add_to_open(
+        &self,
+        seats: &[(SeatId, usize)],
+        additions: &[Addition],
+        stamp: Id,
+    ) -> Result<bool>;
 
     /// Seats that are due at `now` and that nobody holds then, in the order in which they fell due, at most `limit`. Costs what is due and
     /// held, not what is open.

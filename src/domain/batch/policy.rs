@@ -74,6 +74,19 @@ impl BatchPolicy {
         }
     }
 
+    /// Text that only an equal policy has, for records.
+    pub fn fingerprint(&self) -> String {
+        let seconds = |time: TimeDelta| time.num_milliseconds();
+        let longest = self.max_wait.map_or(-1, seconds);
+        let full = self.close_at.map_or(0, NonZeroU64::get);
+        let (window, cooldown) = (seconds(self.window), seconds(self.cooldown));
+        let leading = if self.leading { " leading" } else { "" };
+        format!(
+            "{window}/{cooldown}/{longest}/{full} {}{leading}",
+            self.keep
+        )
+    }
+
     /// What of it can hardly be meant.
     pub fn doubts(&self) -> Vec<Doubt> {
         let shorter = |time: TimeDelta| self.max_wait.is_some_and(|longest| longest < time);

@@ -261,6 +261,7 @@ impl Batch {
             closes_at: now,
             lead: super::Lead::None,
             contents,
+            policy: self.policy.clone(),
             joined,
             taken: self.taken.clone(),
             settled: None,

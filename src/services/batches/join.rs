@@ -1,7 +1,8 @@
 //! Lets events join batches, many people at once.
 //!
-//! The rule: seats are read, changed and put in bulk; those that somebody else changed meanwhile are read again. An event that joined
-//! before, whoever let it, changes nothing.
+//! The rule: what joins open batches and changes nothing else is added in one step ([`Addition`]); where that cannot be, seats are read, changed
+//! and put in bulk, and those that somebody else changed meanwhile are read again. An event that joined before, whoever let it,
+//! changes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use crate::clock::{Clock, Ids};
 use crate::domain::BatchPolicy;
-use crate::domain::batch::{Item, Seat, SeatId};
+use crate::domain::batch::{Addition, Item, Seat, SeatId};
 use crate::store::{Batches, Result};
 
 /// Seats put at once.
@@ -40,9 +41,27 @@ struct Arrivals {
     joins: Vec<(Arc<[Item]>, BatchPolicy)>,
 }
 
+impl Arrivals {
+    /// Whether both bring the very same.
+    fn brings_as(&self, other: &Self) -> bool {
+        let mut pairs = self.joins.iter().zip(&other.joins);
+        self.joins.len() == other.joins.len()
+            && pairs.all(|((a, by), (b, policy))| Arc::ptr_eq(a, b) && by == policy)
+    }
+
+    fn addition(&self, at: DateTime<Utc>) -> Option<Addition> {
+        let (_, policy) = self.joins.first()?;
+        if self.joins.iter().any(|(_, other)| other != policy) {
+            return None;
+        }
+        let items = self.joins.iter().flat_map(|(items, _)| items.iter());
+        Addition::new(items.cloned().collect(), at, policy)
+    }
+}
+
 impl Joiner {
-    /// Lets all of these join; answers how many events are new in batches.
-    pub async fn join(&self, joins: Vec<Join>) -> Result<u64> {
+    /// Lets all of these join.
+    pub async fn join(&self, joins: Vec<Join>) -> Result<()> {
         let mut places: HashMap<SeatId, usize> = HashMap::with_capacity(joins.len());
         let mut arrivals: Vec<Arrivals> = Vec::new();
         for join in joins {
@@ -59,28 +78,22 @@ impl Joiner {
             .map(|part| self.join_part(part).boxed())
             .collect();
         let mut parts = futures::stream::iter(parts).buffer_unordered(IN_FLIGHT);
-        let mut added = 0;
-        while let Some(part) = parts.try_next().await? {
-            added += part;
-        }
-        Ok(added)
+        while parts.try_next().await?.is_some() {}
+        Ok(())
     }
 
-    async fn join_part(&self, arrivals: &[Arrivals]) -> Result<u64> {
+    async fn join_part(&self, arrivals: &[Arrivals]) -> Result<()> {
         let mut left: Vec<&Arrivals> = arrivals.iter().collect();
-        let mut added = 0;
         // Whoever is told no lost to somebody who was told yes, so it ends.
-        while !left.is_empty() {
+        while !left.is_empty() && !self.add(&left).await? {
             let ids: Vec<SeatId> = left.iter().map(|arrivals| arrivals.seat.clone()).collect();
             let standing = self.batches.seats(&ids).await?;
             let at = self.clock.now();
-            let (mut changed, mut counts, mut whose) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut changed, mut whose) = (Vec::new(), Vec::new());
             for (arrivals, seat) in left.into_iter().zip(standing) {
                 let mut seat = seat.unwrap_or_else(|| Seat::new(arrivals.seat.clone()));
-                let new = self.seat_down(&mut seat, arrivals, at);
-                if new > 0 {
+                if self.seat_down(&mut seat, arrivals, at) > 0 {
                     changed.push(seat);
-                    counts.push(new);
                     whose.push(arrivals);
                 }
             }
@@ -88,15 +101,30 @@ impl Joiner {
                 break;
             }
             let put = self.batches.put_seats(&changed, self.ids.next(at)).await?;
-            added += counts
-                .iter()
-                .zip(&put)
-                .filter_map(|(count, put)| put.then_some(count))
-                .sum::<u64>();
             let lost = whose.into_iter().zip(put).filter(|(_, put)| !put);
             left = lost.map(|(arrivals, _)| arrivals).collect();
         }
-        Ok(added)
+        Ok(())
+    }
+
+    /// Adds where batches are open and nothing else follows; whether that was so for all of them. Those who bring the same share
+    /// what is to be added.
+    async fn add(&self, arrivals: &[&Arrivals]) -> Result<bool> {
+        let at = self.clock.now();
+        let (mut seats, mut additions) = (Vec::with_capacity(arrivals.len()), Vec::new());
+        let mut same: Option<&Arrivals> = None;
+        for arrivals in arrivals {
+            if !same.is_some_and(|same| same.brings_as(arrivals)) {
+                let Some(addition) = arrivals.addition(at) else {
+                    return Ok(false);
+                };
+                additions.push(addition);
+                same = Some(arrivals);
+            }
+            seats.push((arrivals.seat.clone(), additions.len() - 1));
+        }
+        let stamp = self.ids.next(at);
+        self.batches.add_to_open(&seats, &additions, stamp).await
     }
 
     fn seat_down(&self, seat: &mut Seat, arrivals: &Arrivals, at: DateTime<Utc>) -> u64 {

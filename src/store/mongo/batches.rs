@@ -13,9 +13,11 @@ use mongodb::options::FindOptions;
 use super::bulk::Verb;
 use super::journal::encode;
 use super::record::{date, oid};
-use super::seat_record::{batch_record, read_batch, read_seat, seat_id, seat_of};
+use super::seat_record::{
+    addition_query, addition_update, batch_record, read_batch, read_seat, seat_id, seat_of,
+};
 use super::{BATCHES, Mongo, SEATS};
-use crate::domain::batch::{Seat, SeatId};
+use crate::domain::batch::{Addition, Seat, SeatId};
 use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
 use crate::store::{BatchCounts, BatchFilter, Batches, Result};
 
@@ -44,6 +46,31 @@ impl Batches for Mongo {
         Ok(put)
     }
 
+    async fn add_to_open(
+        &self,
+        seats: &[(SeatId, usize)],
+        additions: &[Addition],
+        stamp: Id,
+    ) -> Result<bool> {
+        let doing = "adding to open batches";
+        let queries = encode(doing, additions.iter().map(addition_query))?;
+        let update = |addition: &Addition| addition_update(addition, stamp);
+        let updates = encode(doing, additions.iter().map(update))?;
+        let targets = vec![(SEATS.to_owned(), (0..seats.len()).collect())];
+        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
+            let (seat, addition) = &seats[item];
+            writer.document("q");
+            writer.document("_id");
+            writer.text("u", seat.user.as_str());
+            writer.text("k", &seat.key.to_string());
+            writer.close();
+            writer.fields(queries[*addition].as_bytes());
+            writer.close();
+            writer.encoded("u", updates[*addition].as_bytes());
+        });
+        Ok(outcome.await?.complete(doing)?.n == seats.len() as u64)
+    }
+
     async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>> {
         let due = doc! {"due": {"$lte": date(now)}, "lease.until": {"$lte": date(now)}};
         let order = in_order(doc! {"due": 1}, limit);
@@ -65,13 +92,21 @@ impl Batches for Mongo {
         limit: usize,
     ) -> Result<Vec<Seat>> {
         let names: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
-        let item = doc! {"$elemMatch": {"t": kind.as_str(), "o": {"$in": &names}}};
-        let mut filter = doc! {
-            "keeps": {"$in": &names}, "$or": [{"open.items": item.clone()}, {"open.lead.items": item}],
+        // With what its index is of, and what it is in.
+        let holding = |items: &str, part: &str| {
+            let mut holding = doc! {
+                part: {"$exists": true},
+                format!("{items}.o"): {"$in": &names},
+                items: {"$elemMatch": {"t": kind.as_str(), "o": {"$in": &names}}},
+            };
+            if let Some(after) = after {
+                holding.insert("_id", doc! {"$gt": seat_id(after)});
+            }
+            holding
         };
-        if let Some(after) = after {
-            filter.insert("_id", doc! {"$gt": seat_id(after)});
-        }
+        let filter = doc! {"$or": [
+            holding("open.items", "open.id"), holding("open.lead.items", "open.lead"),
+        ]};
         let order = in_order(doc! {"_id": 1}, limit);
         let doing = "looking for batches that hold an event";
         self.find_seats(doing, &filter, order).await

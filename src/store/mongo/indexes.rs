@@ -29,8 +29,8 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 7] {
             .partial_filter_expression(open)
             .build()
     };
-    let holding = || {
-        let holding = doc! {"keeps": {"$exists": true}};
+    let holding = |what: &str| {
+        let holding = doc! {what: {"$exists": true}};
         IndexOptions::builder()
             .partial_filter_expression(holding)
             .build()
@@ -60,7 +60,11 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 7] {
                 index(doc! {"open.id": -1}, sparse()),
                 index(doc! {"ended.id": -1}, sparse()),
                 index(doc! {"_id.k": 1, "open.id": -1}, plain()),
-                index(doc! {"keeps": 1, "_id": 1}, holding()),
+                index(doc! {"open.items.o": 1, "_id": 1}, holding("open.id")),
+                index(
+                    doc! {"open.lead.items.o": 1, "_id": 1},
+                    holding("open.lead"),
+                ),
             ],
         ),
         (

@@ -6,7 +6,7 @@
 use bson::{Bson, Document, doc};
 
 use super::record::{Record, date, lease, oid, put};
-use crate::domain::batch::{Contents, Item, Lead, Memory, Seat, SeatId};
+use crate::domain::batch::{Addition, Contents, Item, Keep, Lead, Memory, Seat, SeatId};
 use crate::domain::{Batch, BatchKey, EventType, Id, ObjectId, UserId};
 use crate::store::Result;
 
@@ -26,9 +26,6 @@ pub(super) fn seat_of(seat: &Seat, stamp: Id) -> Document {
         let mut fields = doc! {"id": oid(open.id)};
         fields.extend(batch_fields(open));
         record.insert("open", fields);
-        // By which it is found when something is withdrawn.
-        let keeps: Vec<&str> = open.objects().into_iter().map(ObjectId::as_str).collect();
-        record.insert("keeps", keeps);
     }
     if !seat.ended.is_empty() {
         let ended = |batch: &Batch| {
@@ -66,6 +63,7 @@ fn batch_fields(batch: &Batch) -> Document {
         "closes": date(batch.closes_at),
         "count": batch.contents.count as i64,
         "items": items(&batch.contents.items),
+        "policy": &batch.policy,
         "joined": ids(&batch.joined),
     };
     match &batch.lead {
@@ -87,6 +85,50 @@ fn batch_fields(batch: &Batch) -> Document {
     }
     put(&mut fields, "settled", batch.settled.map(date));
     fields
+}
+
+/// What `Addition::fits` asks of a seat, without its `_id`; `stamp` is what it leaves.
+pub(super) fn addition_query(addition: &Addition) -> Document {
+    let fanouts = ids(&addition.fanouts);
+    let mut query = doc! {
+        "open.policy": &addition.policy,
+        "open.joined": {"$nin": fanouts.clone()},
+        "open.lead": {"$exists": false},
+        "ended": {"$exists": false},
+        "memories.joined": {"$nin": fanouts},
+    };
+    query.insert(
+        format!("open.joined.{}", addition.joined_to),
+        doc! {"$exists": false},
+    );
+    if let Some(most) = addition.count_to {
+        query.insert("open.count", doc! {"$lte": most as i64});
+    }
+    if let Some(from) = addition.opened_from {
+        query.insert("open.opened", doc! {"$gte": date(from)});
+    }
+    query
+}
+
+/// Adds it.
+pub(super) fn addition_update(addition: &Addition, stamp: Id) -> Document {
+    let slice = match addition.keep {
+        Keep::First(most) => most as i64,
+        Keep::Last(most) => -(most as i64),
+    };
+    doc! {
+        "$push": {
+            "open.items": {"$each": items(&addition.items), "$slice": slice},
+            "open.joined": {"$each": ids(&addition.fanouts)},
+        },
+        "$inc": {"open.count": addition.items.len() as i64},
+        "$max": {
+            "open.last": date(addition.at),
+            "open.closes": date(addition.closes_from),
+            "due": date(addition.closes_from),
+        },
+        "$set": {"stamp": oid(stamp)},
+    }
 }
 
 fn items(items: &[Item]) -> Vec<Bson> {
@@ -155,10 +197,19 @@ fn read_fields(batch: &Record<'_>, id: Id, user: UserId, key: BatchKey) -> Resul
         closes_at: batch.needs("closes", batch.time("closes")?)?,
         lead: read_lead(batch)?,
         contents: read_contents(batch)?,
-        joined: batch.ids("joined")?,
+        policy: batch.needs("policy", batch.text("policy")?)?.to_owned(),
+        joined: ascending(batch.ids("joined")?),
         taken: read_items(batch, "taken")?,
         settled: batch.time("settled")?,
     })
+}
+
+/// What was added to an open batch stands last.
+fn ascending(mut ids: Vec<Id>) -> Vec<Id> {
+    if !ids.is_sorted() {
+        ids.sort_unstable();
+    }
+    ids
 }
 
 fn read_lead(batch: &Record<'_>) -> Result<Lead> {

@@ -24,6 +24,7 @@ pub(super) struct Gathered {
     last: i64,
     closes: i64,
     contents: ContentsJson,
+    policy: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lead: Option<ContentsJson>,
     /// Whether its lead is a batch of its own by now.
@@ -83,6 +84,7 @@ impl Gathered {
             last: millis(batch.last_event_at),
             closes: millis(batch.closes_at),
             contents: contents(&batch.contents, &batch.joined),
+            policy: batch.policy.clone(),
             lead: match &batch.lead {
                 Lead::Waiting {
                     contents: lead,
@@ -118,6 +120,7 @@ impl Gathered {
                 None => Lead::None,
             },
             contents,
+            policy: self.policy,
             joined,
             taken: self.taken.into_iter().map(read_item).collect(),
             settled,

@@ -87,6 +87,7 @@ laws! {
         an_empty_seat_is_removed_and_can_be_taken_again
         odd_keys_and_people_have_seats_of_their_own
         many_seats_are_put_and_read_at_once
+        what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing_else_changes
         due_seats_come_in_the_order_in_which_they_fell_due
         a_seat_that_somebody_holds_is_not_due_until_the_lease_runs_out
         a_batch_is_found_on_its_seat_until_it_leaves

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use tidings::domain::batch::{Seat, SeatId};
+use tidings::domain::batch::{Addition, Seat, SeatId};
 use tidings::domain::delivery::{Deferral, Handover, Judged, PeriodCount, Settlement, Verdict};
 use tidings::domain::{
     Address, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo, EventType, Fanout,
@@ -219,6 +219,7 @@ hand_on! { Objects:
 hand_on! { Batches:
     seats(ids: &[SeatId]) -> Vec<Option<Seat>>;
     put_seats(seats: &[Seat], stamp: Id) -> Vec<bool>;
+    add_to_open(seats: &[(SeatId, usize)], additions: &[Addition], stamp: Id) -> bool;
     due_seats(now: DateTime<Utc>, limit: usize) -> Vec<Seat>;
     seat_of(batch: Id) -> Option<Seat>;
     seats_holding(kind: &EventType, objects: &[ObjectId], after: Option<&SeatId>, limit: usize) -> Vec<Seat>;

@@ -1,0 +1,164 @@
+//! The common case of joining: a batch is open, gathers by the same policy, and does not end by what comes.
+//!
+//! The rule: under these conditions adding the events is all that joining does, so a store can do it in one step without reading the seat
+//! first. Where one of them does not hold, [`super::Seat::join`] decides; what both come to is the same.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+
+use super::{BatchPolicy, Item, Keep, ROOM, Seat};
+use crate::domain::batch::BatchState;
+use crate::domain::id::Id;
+
+/// Events that are to be added to open batches, and what must hold of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addition {
+    pub items: Vec<Item>,
+    /// Their fan-outs, ascending; none of them may have joined before.
+    pub fanouts: Vec<Id>,
+    pub at: DateTime<Utc>,
+    /// The batch gathers by the policy of this fingerprint.
+    pub policy: String,
+    pub keep: Keep,
+    /// It counts no more events than these.
+    pub count_to: Option<u64>,
+    /// No more fan-outs than these have joined it.
+    pub joined_to: usize,
+    /// It was opened no earlier.
+    pub opened_from: Option<DateTime<Utc>>,
+    /// It closes no earlier from now on.
+    pub closes_from: DateTime<Utc>,
+}
+
+impl Addition {
+    /// What may be added so, all by one policy; `None` where something else always follows from joining.
+    pub fn new(items: Vec<Item>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
+        let mut fanouts: Vec<Id> = items.iter().map(|item| item.i).collect();
+        fanouts.sort_unstable();
+        fanouts.dedup();
+        let brought = items.chunk_by(|a, b| a.i == b.i).count();
+        let distinct: HashSet<_> = items
+            .iter()
+            .map(|item| (item.i, &item.t, &item.o))
+            .collect();
+        // What is brought twice is counted once, which is not done here.
+        if brought != fanouts.len() || distinct.len() != items.len() {
+            return None;
+        }
+        let new = items.len() as u64;
+        // One that is full by then is to be closed.
+        let count_to = match policy.close_at {
+            Some(full) => Some(full.get().checked_sub(new + 1)?),
+            None => None,
+        };
+        if policy.is_immediate() || items.is_empty() {
+            return None;
+        }
+        let closes_from = at.checked_add_signed(policy.cooldown)?;
+        let longest = policy.max_wait.filter(|_| !policy.cooldown.is_zero());
+        Some(Self {
+            fanouts: fanouts.clone(),
+            at,
+            policy: policy.fingerprint(),
+            keep: policy.keep,
+            count_to,
+            joined_to: ROOM.checked_sub(fanouts.len())?,
+            opened_from: match longest {
+                Some(longest) => Some(closes_from.checked_sub_signed(longest)?),
+                None => None,
+            },
+            closes_from: if policy.cooldown.is_zero() {
+                DateTime::UNIX_EPOCH
+            } else {
+                closes_from
+            },
+            items,
+        })
+    }
+
+    /// Whether all conditions hold of a seat.
+    pub fn fits(&self, seat: &Seat) -> bool {
+        let Some(open) = &seat.open else {
+            return false;
+        };
+        open.state == BatchState::Open
+            && seat.ended.is_empty()
+            && !open.is_leading()
+            && open.policy == self.policy
+            && self.count_to.is_none_or(|most| open.contents.count <= most)
+            && open.joined.len() <= self.joined_to
+            && self.opened_from.is_none_or(|from| open.opened_at >= from)
+            && !self.fanouts.iter().any(|fanout| seat.has_joined(*fanout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use chrono::TimeDelta;
+    use proptest::prelude::*;
+
+    use super::super::{BatchKey, SeatId};
+    use super::*;
+    use crate::domain::name::{EventType, ObjectId, UserId};
+
+    fn at(second: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_398_124_800 + second, 0).unwrap()
+    }
+
+    fn item(fanout: u8) -> Item {
+        Item {
+            i: Id::from_bytes([fanout; 12]),
+            t: EventType::stored("T"),
+            o: ObjectId::stored(fanout.to_string()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn where_it_fits_adding_is_all_that_joining_does(
+            (window, cooldown, longest) in (0..100_i64, 0..100_i64, prop::option::of(1..200_i64)),
+            (full, kept) in (prop::option::of(1..9_u64), 1..5_usize),
+            before in prop::collection::vec((1..20_u8, 0..60_i64), 0..9),
+            (fanouts, second) in (prop::collection::btree_set(1..30_u8, 1..3), 0..200_i64),
+        ) {
+            let policy = BatchPolicy {
+                window: TimeDelta::seconds(window),
+                cooldown: TimeDelta::seconds(cooldown),
+                max_wait: longest.map(TimeDelta::seconds),
+                close_at: full.and_then(NonZeroU64::new),
+                keep: Keep::Last(kept),
+                leading: false,
+            };
+            let key = BatchKey::Type(EventType::stored("T"));
+            let mut seat = Seat::new(SeatId { user: UserId::stored("u"), key });
+            let mut batches = 100..;
+            let mut next = || Id::from_bytes([batches.next().unwrap(); 12]);
+            for (fanout, second) in before {
+                seat.join(&[item(fanout)], at(second), &policy, &mut next);
+            }
+            let items: Vec<Item> = fanouts.into_iter().map(item).collect();
+            let Some(addition) = Addition::new(items.clone(), at(second), &policy) else {
+                prop_assert!(policy.is_immediate() || full.is_some());
+                return Ok(());
+            };
+            prop_assume!(addition.fits(&seat));
+
+            let mut joined = seat.clone();
+            joined.join(&items, at(second), &policy, &mut next);
+
+            let open = seat.open.as_mut().unwrap();
+            open.contents.count += items.len() as u64;
+            open.contents.items.extend(items);
+            let over = open.contents.items.len().saturating_sub(kept);
+            open.contents.items.drain(..over);
+            open.joined.extend(addition.fanouts);
+            open.joined.sort_unstable();
+            open.last_event_at = open.last_event_at.max(at(second));
+            open.closes_at = open.closes_at.max(addition.closes_from);
+            prop_assert_eq!(joined, seat);
+        }
+    }
+}

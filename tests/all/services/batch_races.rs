@@ -1,0 +1,158 @@
+//! Races for batches: whoever comes at the same moment, a person has one open batch of a key, and nobody's event is lost or counted twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use tidings::domain::batch::{Item, Keep, SeatId};
+use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, Id, ObjectId};
+use tidings::services::Silent;
+use tidings::services::batches::Join;
+use tidings::store::BatchFilter;
+
+use crate::support::town::{Town, on_both_stores};
+use crate::support::{Fresh, id, kind, user};
+
+on_both_stores! {
+    sixty_four_writers_of_first_events_open_one_batch_a_key
+    what_joins_while_others_close_is_in_one_batch
+}
+
+const WRITERS: u32 = 64;
+const KEYS: usize = 1_000;
+
+fn policy(window: i64) -> BatchPolicy {
+    BatchPolicy {
+        window: TimeDelta::seconds(window),
+        cooldown: TimeDelta::zero(),
+        max_wait: None,
+        close_at: None,
+        keep: Keep::Last(3),
+        leading: false,
+    }
+}
+
+fn seats(count: usize) -> impl Iterator<Item = SeatId> {
+    (0..count).map(|n| SeatId {
+        user: user(&format!("p{:03}", n / 2)),
+        key: BatchKey::Chosen(["0", "false"][n % 2].parse().unwrap()),
+    })
+}
+
+/// What this fan-out brings to so many seats.
+fn joins(count: usize, fanout: u32, policy: BatchPolicy) -> Vec<Join> {
+    let items: Arc<[Item]> = [Item {
+        i: id(fanout),
+        t: kind("T"),
+        o: ObjectId::stored(format!("o{fanout}")),
+    }]
+    .into();
+    let join = |seat| Join {
+        seat,
+        items: items.clone(),
+        policy,
+    };
+    seats(count).map(join).collect()
+}
+
+async fn all(town: &Town) -> Vec<Batch> {
+    let (all, mut found) = (BatchFilter::default(), Vec::<Batch>::new());
+    loop {
+        let before = found.last().map(|batch| batch.id);
+        let page = town.store.find_batches(&all, before, 1_000).await.unwrap();
+        if page.is_empty() {
+            return found;
+        }
+        found.extend(page);
+    }
+}
+
+async fn sixty_four_writers_of_first_events_open_one_batch_a_key(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let tasks: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let joiner = town.process_on(&fresh.second().handle()).fanouts().joiner;
+            let joins = joins(KEYS, writer, policy(300));
+            tokio::spawn(async move { joiner.join(joins).await.unwrap() })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+
+    let found = all(&town).await;
+    assert_eq!(found.len(), KEYS);
+    let writers: Vec<Id> = (0..WRITERS).map(id).collect();
+    for batch in found {
+        assert_eq!(batch.state, BatchState::Open);
+        assert_eq!(batch.contents.count, u64::from(WRITERS));
+        assert_eq!(batch.joined, writers);
+        assert_eq!(batch.contents.items.len(), 3);
+    }
+}
+
+async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
+    const SEATS: usize = 40;
+    const EVENTS: u32 = 30;
+    let town = Town::of(&fresh).await;
+    // Some fill at once, and all are due as soon as somebody looks.
+    let full = BatchPolicy {
+        close_at: std::num::NonZeroU64::new(4),
+        ..policy(1)
+    };
+    let writers = (0..4).map(|writer| {
+        let (first, again) = (town.process(), town.process());
+        let clock = town.clock.clone();
+        tokio::spawn(async move {
+            for event in 0..EVENTS {
+                let fanout = event * 4 + writer;
+                let joiner = first.fanouts().joiner;
+                joiner.join(joins(SEATS, fanout, full)).await.unwrap();
+                // Whoever carries it out again changes nothing.
+                let joiner = again.fanouts().joiner;
+                joiner.join(joins(SEATS, fanout, full)).await.unwrap();
+                clock.advance(TimeDelta::seconds(1));
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let closers = (0..3).map(|_| {
+        let closer = town.process().closer();
+        let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            while stopped.try_recv().is_err() {
+                closer.drain(&Silent).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        });
+        (stop, task)
+    });
+    let closers: Vec<_> = closers.collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    for (stop, task) in closers {
+        stop.send(()).unwrap();
+        task.await.unwrap();
+    }
+    town.clock.advance(TimeDelta::hours(1));
+    town.process().closer().drain(&Silent).await.unwrap();
+
+    let mut joined: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
+    for batch in all(&town).await {
+        assert_eq!(batch.state, BatchState::Closing);
+        assert_eq!(batch.contents.count, batch.joined.len() as u64);
+        let place = (batch.user.to_string(), batch.key.to_string());
+        joined.entry(place).or_default().extend(batch.joined);
+    }
+    let mut every: Vec<Id> = (0..EVENTS * 4).map(id).collect();
+    every.sort_unstable();
+    assert_eq!(joined.len(), SEATS);
+    for (place, mut fanouts) in joined {
+        fanouts.sort_unstable();
+        assert_eq!(fanouts, every, "{place:?}");
+    }
+    let rows = town.store.delivery_counts().await.unwrap();
+    let pending: u64 = rows.iter().map(|(_, count)| count).sum();
+    assert_eq!(pending, all(&town).await.len() as u64);
+}
