@@ -125,8 +125,10 @@ impl Seat {
             if batch.state == BatchState::Closing && is_empty {
                 batch.state = BatchState::Canceled;
             }
-            if batch.state == BatchState::Canceled {
-                batch.settled.get_or_insert(at);
+            if batch.state == BatchState::Canceled && batch.settled.is_none() {
+                batch.settled = Some(at);
+                // There is nothing to wait for, and what ends after it must not wait either.
+                batch.closes_at = batch.closes_at.min(at);
             }
         }
     }

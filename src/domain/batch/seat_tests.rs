@@ -155,6 +155,22 @@ fn a_lead_that_has_not_left_yet_is_mailed_whatever_ends_its_batch() {
 }
 
 #[test]
+fn a_batch_that_was_canceled_does_not_hold_up_what_ends_after_it() {
+    let (mut seat, mut ids) = (seat(), ids());
+    seat.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
+    let first = seat.open.as_ref().unwrap().id;
+    seat.cancel(first, at(10)).unwrap();
+    assert_eq!(seat.due(), Some(at(10)), "it is put away by the next round");
+
+    seat.join(&[item(2, "b")], at(20), &policy(300), &mut ids);
+    let next = seat.open.as_ref().unwrap().id;
+    seat.close_now(next, at(30)).unwrap();
+
+    assert_eq!(seat.due(), Some(at(10)));
+    assert_eq!(seat.ended[0].closes_at, at(10));
+}
+
+#[test]
 fn a_batch_whose_every_event_is_withdrawn_ends_canceled() {
     let (mut seat, mut ids) = (seat(), ids());
     seat.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
