@@ -124,5 +124,5 @@ pub async fn take_out(
     let body = body::read(&req, payload, body::LIMIT).await?;
     let Withdrawal { kind, objects } = body::one(&body)?;
     let out = app.batches().withdraw(&kind, &objects).await?;
-    Ok(HttpResponse::Ok().json(json!({"taken": out.taken, "unseen": out.unseen})))
+    Ok(HttpResponse::Ok().json(out))
 }

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::config::{Config, StoreUrl};
 
 mod archive;
+mod batches;
 mod carry;
 mod config;
 mod deliveries;
@@ -69,6 +70,7 @@ enum Command {
     Flush(flush::Args),
     Digest(digest::Args),
     Worker(worker::Args),
+    Batches(batches::Args),
     Deliveries(deliveries::Args),
     Archive(archive::Args),
     Restore(restore::Args),
@@ -169,6 +171,7 @@ impl Command {
             Self::Flush(args) => args.run(app, screen).await,
             Self::Digest(args) => args.run(app, screen, stop).await,
             Self::Worker(args) => args.run(app, screen, stop).await,
+            Self::Batches(args) => args.run(app, screen).await,
             Self::Deliveries(args) => args.run(app, screen).await,
             Self::Archive(args) => args.run(app, screen).await,
             Self::Restore(args) => args.run(app, screen).await,

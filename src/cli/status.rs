@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::domain::{Day, DeliveryState, Echo, Window};
 use crate::services::deliver::Pause;
 use crate::services::ledger::Only;
-use crate::store::{Backlog, DayInfo};
+use crate::store::{Backlog, BatchCounts, DayInfo};
 
 /// Of how long ago the mails are whose reports are counted.
 const HEARD: TimeDelta = TimeDelta::days(7);
@@ -33,6 +33,8 @@ struct Answer {
     store: String,
     fanouts: Backlog,
     oldest_pending_day: Option<Day>,
+    /// How many gather, and how many are being mailed.
+    batches: BatchCounts,
     deliveries: std::collections::BTreeMap<&'static str, u64>,
     /// The newest of the mails of which nobody knows whether they were taken.
     unknown: Vec<Row>,
@@ -55,6 +57,7 @@ impl Args {
         let store = &app.store;
         let backlog = store.backlog().await?;
         let oldest = store.busy_days().await?.into_iter().min();
+        let batches = store.batch_counts().await?;
         let deliveries = store.delivery_counts().await?;
         let unknown = app.ledger().list(&unknown(), UNKNOWN_SHOWN).await?;
         let paused = app.ledger().pause().await?;
@@ -67,6 +70,7 @@ impl Args {
                 store: format!("{:?}", app.config.store),
                 fanouts: backlog,
                 oldest_pending_day: oldest,
+                batches,
                 deliveries: deliveries
                     .iter()
                     .map(|(state, count)| (state.as_str(), *count))
@@ -85,6 +89,7 @@ impl Args {
         let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
         table.row(["store".into(), format!("{:?}", app.config.store)]);
         table.row(["fan-outs".into(), fanouts(backlog, oldest)]);
+        table.row(["batches".into(), gathering(batches)]);
         table.row(["mails".into(), mails(&deliveries)]);
         if let Some(pause) = &paused {
             table.row(["sending".into(), digest::paused(pause)]);
@@ -145,6 +150,15 @@ fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
             });
             format!("{} pending{oldest}, {done}", words::number(pending))
         }
+    }
+}
+
+/// `12 open, 1 closing`.
+fn gathering(batches: BatchCounts) -> String {
+    let closing = words::some(batches.closing, "closing");
+    match words::some(batches.open, "open") {
+        None if closing.is_none() => "none open".into(),
+        open => words::list([open, closing]),
     }
 }
 

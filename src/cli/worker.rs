@@ -1,4 +1,4 @@
-//! `tidings worker`: carries out fan-outs and mails digests as they fall due, until it is told to stop.
+//! `tidings worker`: carries out fan-outs, ends batches and mails what falls due, until it is told to stop.
 //!
 //! The rule: SIGTERM and Ctrl-C finish what is in hand and give up every lease, so that another worker can go on at once.
 
@@ -17,7 +17,7 @@ use crate::services::deliver::{Pause, Tally};
 use crate::services::worker::Round;
 use crate::services::{self, Silent};
 
-/// Carry out fan-outs and mail digests as they fall due
+/// Carry out fan-outs, and mail batches and digests as they fall due
 ///
 /// Several workers share the work. Ctrl-C or SIGTERM finishes what is in hand and ends.
 #[derive(Debug, Arguments)]
@@ -129,7 +129,20 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
             capped,
         ])
     });
-    let mailed = sent(&mails(round), outbox).map(|sent| format!("digests: {sent}"));
-    let parts: Vec<String> = [carried, mailed].into_iter().flatten().collect();
+    let ended = words::list([
+        words::some(round.batches.closed, "closed"),
+        words::some(round.batches.canceled, "canceled"),
+    ]);
+    let ended = (!ended.is_empty()).then(|| format!("batches: {ended}"));
+    let mailed = sent(&mails(round), outbox).map(|sent| format!("mails: {sent}"));
+    let deliveries = round.forgotten.deliveries;
+    let forgotten = words::list([
+        (deliveries > 0).then(|| words::count(deliveries, "mail", "mails")),
+        (round.forgotten.batches > 0)
+            .then(|| words::count(round.forgotten.batches, "batch", "batches")),
+    ]);
+    let forgotten = (!forgotten.is_empty()).then(|| format!("forgot {forgotten} settled long ago"));
+    let parts = [carried, ended, mailed, forgotten].into_iter().flatten();
+    let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

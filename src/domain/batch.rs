@@ -179,7 +179,7 @@ pub enum Joined {
 }
 
 /// What came of taking events out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct TakenOut {
     /// So many were kept; they are gone, and the total is smaller by them.
     pub taken: u64,

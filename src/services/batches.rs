@@ -14,4 +14,4 @@ pub use crate::store::BatchFilter;
 pub use book::{BatchBook, Done};
 pub use close::{Closed, Closer};
 pub use join::{Join, Joiner};
-pub use view::{BatchView, ContentsView, ItemView, LeadView};
+pub use view::{BatchView, ContentsView, DeliveryView, ItemView, LeadView};

@@ -3,6 +3,7 @@
 //! The rule: what a script relies on is asserted (exit codes, JSON, where a line goes), and what people read as far as
 //! they rely on it. Nothing of this machine's environment reaches the commands.
 
+mod batches;
 mod batching;
 mod codes;
 mod days;

@@ -1,0 +1,293 @@
+//! `tidings batches`: what gathers until it is mailed, to look at and to end by hand.
+
+use clap::{Args as Arguments, Subcommand};
+
+use super::exit::{Exit, Usage};
+use super::screen::{Ink, Screen};
+use super::table::{Column, Table};
+use super::words;
+use crate::app::App;
+use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
+use crate::services::Error;
+use crate::services::batches::{
+    BatchFilter, BatchView, ContentsView, DeliveryView, Done, ItemView, LeadView,
+};
+
+/// List batches, look into them, close them now, cancel them
+///
+/// A batch is what happens to a person within a while and becomes one mail. They have one open batch of a key: type:Comment where
+/// nobody chose one, key:acme where the event (batch_key) or the configuration did.
+#[derive(Debug, Arguments)]
+#[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    list: List,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  tidings batches --user mara --state open
+  tidings batches close 535254a00000000000000001
+  tidings batches take-out Comment c17 c18";
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List them, newest first
+    List(List),
+    /// Show what one has gathered
+    Show(Show),
+    /// Let open ones be mailed now
+    ///
+    /// They take nothing more, and a worker mails them in its next round.
+    Close(Which),
+    /// Let open ones not be mailed
+    ///
+    /// Feeds stay as they are, and what happens next opens the next batch.
+    Cancel(Which),
+    /// Take events out of all open batches
+    ///
+    /// Feeds and digests stay as they are. Events that are counted and no longer kept stay counted.
+    TakeOut(TakeOut),
+}
+
+#[derive(Debug, Arguments)]
+struct List {
+    /// Only those of this person
+    #[arg(long, value_name = "USER")]
+    user: Option<UserId>,
+    /// Only those of this key, such as type:Comment or key:acme
+    #[arg(long, value_name = "KEY")]
+    key: Option<BatchKey>,
+    /// Only those in this state: open, closing, closed or canceled
+    #[arg(long, value_name = "STATE")]
+    state: Option<BatchState>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Arguments)]
+struct Show {
+    id: Id,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Arguments)]
+struct Which {
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<Id>,
+}
+
+#[derive(Debug, Arguments)]
+struct TakeOut {
+    #[arg(value_name = "TYPE")]
+    kind: EventType,
+    #[arg(required = true, value_name = "OBJECT")]
+    objects: Vec<ObjectId>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        match &self.verb {
+            None => self.list.run(app, screen).await,
+            Some(Verb::List(list)) => list.run(app, screen).await,
+            Some(Verb::Show(show)) => show.run(app, screen).await,
+            Some(Verb::Close(which)) => which.end(Done::Closed, app, screen).await,
+            Some(Verb::Cancel(which)) => which.end(Done::Canceled, app, screen).await,
+            Some(Verb::TakeOut(out)) => out.run(app, screen).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let filter = BatchFilter {
+            user: self.user.clone(),
+            key: self.key.clone(),
+            state: self.state,
+        };
+        let book = app.batches();
+        let found = book.list(&filter, None, usize::from(self.limit)).await?;
+        let views = book.views(found).await?;
+        if self.json {
+            screen.json(&views)?;
+        } else if views.is_empty() {
+            screen.line("none")?;
+        } else {
+            screen.table(&table(&views))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn no_such(id: Id) -> Usage {
+    Usage::new(format!("there is no batch {id}")).instead("tidings batches, which lists them")
+}
+
+impl Show {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let book = app.batches();
+        let found = book.batch(self.id).await?;
+        let view = book.view(found.ok_or_else(|| no_such(self.id))?).await?;
+        if self.json {
+            screen.json(&view)?;
+            return Ok(Exit::Done);
+        }
+        let id = screen.ink(Ink::Strong, view.id);
+        screen.line(format!("{id}  {}  {}", view.user, view.key))?;
+        screen.line(format!("  {}", standing(&view)))?;
+        let lead = match &view.lead {
+            Some(LeadView::Waiting(lead)) => Some(lead),
+            Some(LeadView::Mailed) => {
+                screen.line("  what opened it was mailed at once, as a batch of its own")?;
+                None
+            }
+            None => None,
+        };
+        for gathered in lead.into_iter().chain([&view.gathered]) {
+            if gathered.count > 0 {
+                screen.line("")?;
+                events(gathered, screen)?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// `open since 2014-04-19 10:00, closes 2014-04-19 10:05 UTC`.
+fn standing(view: &BatchView) -> String {
+    let (opened, closes) = (words::minute(view.opened_at), words::minute(view.closes_at));
+    let canceled = words::minute(view.settled_at.unwrap_or(view.closes_at));
+    let stands = match view.state {
+        BatchState::Open => format!("open since {opened}, closes {closes} UTC"),
+        BatchState::Closing => format!("opened {opened}, closing since {closes} UTC"),
+        BatchState::Closed => format!("opened {opened}, closed {closes} UTC"),
+        BatchState::Canceled => format!("opened {opened}, canceled {canceled} UTC"),
+    };
+    match &view.delivery {
+        Some(mail) => format!("{stands}; {} is {}", mail.id, told(mail)),
+        None => stands,
+    }
+}
+
+fn told(mail: &DeliveryView) -> String {
+    let state = mail.state.as_str();
+    mail.reason
+        .as_ref()
+        .map_or_else(|| state.into(), |reason| format!("{state}: {reason}"))
+}
+
+fn events(gathered: &ContentsView, screen: &mut Screen) -> anyhow::Result<()> {
+    let mut table = Table::new([
+        Column::new("when (UTC)").ink(Ink::Faint),
+        Column::new("event").ink(Ink::Strong).gives_way(),
+        Column::new("type").gives_way(),
+        Column::new("object").spare(),
+    ]);
+    for ItemView {
+        kind,
+        object,
+        title,
+        at,
+    } in &gathered.items
+    {
+        let event = title.clone().unwrap_or_else(|| object.to_string());
+        table.row([
+            words::minute(*at),
+            event,
+            kind.to_string(),
+            object.to_string(),
+        ]);
+    }
+    screen.table(&table)?;
+    if gathered.more > 0 {
+        let more = words::number(gathered.more);
+        screen.line(format!("and {more} more, counted and no longer kept"))?;
+    }
+    Ok(())
+}
+
+impl Which {
+    async fn end(&self, how: Done, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let book = app.batches();
+        let (mut good, mut bad) = (0, 0);
+        for id in &self.ids {
+            let why = match book.end(*id, how).await {
+                Ok(Some(_)) => {
+                    good += 1;
+                    screen.line(match how {
+                        Done::Closed => {
+                            format!("{id} is closing; a worker mails it in its next round")
+                        }
+                        Done::Canceled => format!("{id} is canceled"),
+                    })?;
+                    continue;
+                }
+                Ok(None) => no_such(*id).to_string(),
+                Err(Error::Conflict(why)) => why,
+                Err(error) => return Err(error.into()),
+            };
+            bad += 1;
+            screen.note(why)?;
+        }
+        Ok(match Exit::of(good, bad) {
+            // Nothing was changed: these ids will not do.
+            Exit::Failed => Exit::Usage,
+            exit => exit,
+        })
+    }
+}
+
+impl TakeOut {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let out = app.batches().withdraw(&self.kind, &self.objects).await?;
+        if self.json {
+            screen.json(&out)?;
+            return Ok(Exit::Done);
+        }
+        let events = words::count(out.taken, "event", "events");
+        screen.line(format!("take-out: {events} taken out of open batches"))?;
+        if out.unseen > 0 {
+            let unseen = words::number(out.unseen);
+            screen.note(format!(
+                "the same batches count {unseen} that they no longer keep; which they are is not known, and they stay counted"
+            ))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Batches, and what became of them.
+pub fn table(views: &[BatchView]) -> Table {
+    let mut table = Table::new([
+        Column::new("closes (UTC)").ink(Ink::Faint),
+        Column::new("state").ink(Ink::Strong),
+        Column::new("events").right(),
+        Column::new("person").gives_way(),
+        Column::new("key").gives_way(),
+        Column::new("batch"),
+        Column::new("mail").gives_way(),
+    ]);
+    for view in views {
+        table.row([
+            words::minute(view.closes_at),
+            view.state.as_str().to_owned(),
+            words::number(view.events()),
+            view.user.to_string(),
+            view.key.clone(),
+            view.id.to_string(),
+            view.delivery.as_ref().map(told).unwrap_or_default(),
+        ]);
+    }
+    table
+}

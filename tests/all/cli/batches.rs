@@ -1,0 +1,167 @@
+//! `batches`: listed, looked into, closed now, canceled, and events taken out; `status` and `worker` tell of them.
+
+use serde_json::Value;
+
+use super::Desk;
+
+/// ada and cem have each an open batch of three comments, of which two are kept.
+fn gathering() -> Desk {
+    let desk = Desk::with_people();
+    let comments = "[types.Comment]\nroute = \"batch\"\nwindow = \"1h\"\nkeep = \"last 2\"";
+    desk.write("tidings.toml", comments);
+    let told = ["--to", "ada", "--to", "cem"];
+    desk.run(&[&["notify", "Comment", "c1", "c2", "c3"][..], &told].concat())
+        .done();
+    desk
+}
+
+fn listed(desk: &Desk, arguments: &[&str]) -> Vec<Value> {
+    let ran = desk.run(&[&["batches", "list", "--json"], arguments].concat());
+    ran.json().as_array().unwrap().clone()
+}
+
+fn id_of(desk: &Desk, user: &str) -> String {
+    let batch = &listed(desk, &["--user", user])[0];
+    batch["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_gathers_is_listed_and_can_be_looked_into() {
+    let desk = gathering();
+    let id = id_of(&desk, "ada");
+
+    let table = desk.run(&["batches", "--key", "type:Comment", "--user", "ada"]);
+    let none = desk.run(&["batches", "--state", "closed"]).done();
+    let shown = desk.run(&["batches", "show", &id]).done();
+    let json = desk.run(&["batches", "show", &id, "--json"]).json();
+    let status = desk.run(&["status"]).done();
+
+    let table = table.done();
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].starts_with("closes (UTC)"), "{table}");
+    let row = lines[1].split_whitespace().skip(2);
+    assert_eq!(
+        row.collect::<Vec<_>>(),
+        ["open", "3", "ada", "type:Comment", &id]
+    );
+    assert_eq!((lines.len(), none.as_str()), (2, "none\n"));
+    assert!(
+        shown.starts_with(&format!("{id}  ada  type:Comment\n  open since ")),
+        "{shown}"
+    );
+    assert!(shown.contains("  c2     Comment  c2\n"), "{shown}");
+    assert!(
+        shown.ends_with("and 1 more, counted and no longer kept\n"),
+        "{shown}"
+    );
+    assert_eq!(
+        (&json["count"], &json["more"], &json["items"][1]["object"]),
+        (&3.into(), &1.into(), &"c3".into())
+    );
+    assert!(status.contains("batches   2 open\n"), "{status}");
+    let status = desk.run(&["status", "--json"]).json();
+    assert_eq!(
+        status["batches"],
+        serde_json::json!({"open": 2, "closing": 0})
+    );
+}
+
+#[test]
+fn a_batch_is_closed_now_or_canceled_and_the_worker_says_what_became_of_it() {
+    let desk = gathering();
+    let (ada, cem) = (id_of(&desk, "ada"), id_of(&desk, "cem"));
+
+    let closed = desk.run(&["batches", "close", &ada]).done();
+    let canceled = desk.run(&["batches", "cancel", &cem, &ada]);
+    let again = desk.run(&["batches", "close", &ada]);
+    let worked = desk.run(&["worker", "--once"]).done();
+    let shown = desk.run(&["batches", "show", &ada]).done();
+
+    assert_eq!(
+        closed,
+        format!("{ada} is closing; a worker mails it in its next round\n")
+    );
+    assert_eq!(
+        (canceled.code, canceled.out),
+        (3, format!("{cem} is canceled\n"))
+    );
+    let conflict = format!("batch {ada} is closing: its mail may be on its way\n");
+    assert_eq!(
+        (again.code, again.out.as_str(), &again.err),
+        (2, "", &conflict)
+    );
+    assert_eq!(canceled.err, conflict);
+    assert_eq!(
+        worked,
+        "worker: batches: 1 closed, 1 canceled; mails: 1 sent into outbox (3 events)\n"
+    );
+    assert!(
+        shown.contains(&format!("UTC; batch:{ada} is sent\n")),
+        "{shown}"
+    );
+    assert_eq!(
+        desk.run(&["status"])
+            .done()
+            .matches("batches      none open\n")
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn events_are_taken_out_and_what_cannot_be_seen_is_told() {
+    let desk = gathering();
+
+    let out = desk.run(&["batches", "take-out", "Comment", "c3", "c9"]);
+    let other = desk.run(&["batches", "take-out", "Task", "c2"]).done();
+    let again = desk.run(&["batches", "take-out", "Comment", "c3", "--json"]);
+
+    assert_eq!(
+        (out.code, out.out.as_str()),
+        (0, "take-out: 2 events taken out of open batches\n")
+    );
+    assert_eq!(
+        out.err,
+        "the same batches count 2 that they no longer keep; which they are is not known, and they stay counted\n"
+    );
+    assert_eq!(other, "take-out: 0 events taken out of open batches\n");
+    assert_eq!(again.json(), serde_json::json!({"taken": 0, "unseen": 0}));
+    assert_eq!(listed(&desk, &["--user", "ada"])[0]["count"], 2);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    let desk = gathering();
+    let nobodys = "0123456789abcdef01234567";
+    for (arguments, expected) in [
+        (
+            &["batches", "--key", "Comment"][..],
+            "does not begin with type: or key:",
+        ),
+        (
+            &["batches", "--state", "done"],
+            "is not open, closing, closed or canceled",
+        ),
+        (&["batches", "show", "1"], "is not 24 hexadecimal digits"),
+        (
+            &["batches", "show", nobodys],
+            "there is no batch 0123456789abcdef01234567\n  try: tidings batches",
+        ),
+        (
+            &["batches", "cancel", nobodys],
+            "there is no batch 0123456789abcdef01234567",
+        ),
+        (&["batches", "close"], "<ID>"),
+        (&["batches", "take-out", "Comment"], "<OBJECT>"),
+        (&["batches", "--limit", "0"], "'0'"),
+    ] {
+        let ran = desk.run(arguments);
+        assert_eq!(
+            (ran.code, ran.out.as_str()),
+            (2, ""),
+            "{arguments:?}: {}",
+            ran.err
+        );
+        assert!(ran.err.contains(expected), "{arguments:?}: {}", ran.err);
+    }
+}
