@@ -314,6 +314,7 @@ impl App {
             directory: self.store.clone(),
             objects: self.store.clone(),
             deliveries: self.store.clone(),
+            batches: self.batches(),
             suppressions: self.store.clone(),
             policies: self.policies.clone(),
             clock: self.clock.clone(),

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
 use serde::Serialize;
 
+use super::batches;
 use super::deliveries;
 use super::exit::Exit;
 use super::screen::{Ink, Screen};
@@ -11,7 +12,8 @@ use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
 use crate::domain::{Cadence, Delivery, News, Reason, Schedule, Suppression, UserId};
-use crate::services::explain::{Explanation, Fate, Why};
+use crate::services::batches::BatchView;
+use crate::services::explain::{Explanation, Fate, InBatch, Why};
 
 /// Explain why a person does or does not get something
 ///
@@ -39,6 +41,8 @@ struct Answer<'a> {
     digest: Option<Digest>,
     events: Vec<Event<'a>>,
     full_days: Vec<String>,
+    /// What gathers for them, or is being mailed.
+    batches: &'a [BatchView],
     deliveries: Vec<Mail<'a>>,
 }
 
@@ -68,6 +72,7 @@ struct Event<'a> {
     title: Option<&'a str>,
     at: DateTime<Utc>,
     why: Why,
+    batch: Option<&'a InBatch>,
 }
 
 #[derive(Serialize)]
@@ -110,6 +115,7 @@ impl<'a> From<&'a Explanation> for Answer<'a> {
             }),
             events: e.events.iter().map(event).collect(),
             full_days: e.full_days.iter().map(ToString::to_string).collect(),
+            batches: &e.batches,
             deliveries: e.deliveries.iter().map(mail).collect(),
         }
     }
@@ -123,6 +129,7 @@ fn event(fate: &Fate) -> Event<'_> {
         title: fate.title.as_deref(),
         at: fate.at,
         why: fate.why,
+        batch: fate.batch.as_ref(),
     }
 }
 
@@ -164,6 +171,10 @@ impl Args {
             screen.line(format!(
                 "{date}: their stack is full; what came later that day was not stored"
             ))?;
+        }
+        if !explained.batches.is_empty() && self.event.is_none() {
+            screen.line("")?;
+            screen.table(&batches::table(&explained.batches))?;
         }
         if !explained.deliveries.is_empty() && self.event.is_none() {
             screen.line("")?;
@@ -260,12 +271,28 @@ fn weekday(weekday: chrono::Weekday) -> &'static str {
     ][weekday.num_days_from_monday() as usize]
 }
 
+/// `is in the open batch 5352…, which closes 2014-04-19 10:05`.
+fn becomes(fate: &Fate) -> String {
+    match (fate.why, &fate.batch) {
+        (Why::Gathering, Some(batch)) => {
+            let closes = words::minute(batch.closes_at);
+            format!("is in the open batch {}, which closes {closes}", batch.id)
+        }
+        (Why::Closing, Some(batch)) => format!("is in batch {}, which is being mailed", batch.id),
+        (Why::NotMailed, Some(batch)) => match &batch.reason {
+            Some(reason) => format!("was not mailed: {reason}"),
+            None => "was not mailed: its batch was canceled".to_owned(),
+        },
+        (why, _) => why.sentence().to_owned(),
+    }
+}
+
 fn events(explained: &Explanation) -> Table {
     let mut table = Table::new([
         Column::new("when (UTC)").ink(Ink::Faint),
         Column::new("event").ink(Ink::Strong).gives_way(),
         Column::new("type").gives_way(),
-        Column::new("it …"),
+        Column::new("it …").gives_way(),
         Column::new("item").ink(Ink::Faint).spare(),
     ]);
     for fate in &explained.events {
@@ -275,7 +302,7 @@ fn events(explained: &Explanation) -> Table {
                 .clone()
                 .unwrap_or_else(|| fate.object.to_string()),
             fate.kind.clone(),
-            fate.why.sentence().to_owned(),
+            becomes(fate),
             fate.position.to_string(),
         ]);
     }

@@ -5,20 +5,26 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::Result;
+use super::batches::{BatchBook, BatchFilter, BatchView};
 use super::catalogue::Catalogue;
 use super::suppressions::Suppressed;
 use crate::clock::Clock;
 use crate::domain::{
-    Cadence, Day, Delivery, DeliveryId, Due, ObjectId, Policies, Position, Schedule, Suppression,
-    User, UserId, Window,
+    Cadence, Day, Delivery, DeliveryId, Due, Id, ObjectId, Policies, Position, Schedule,
+    Suppression, User, UserId, Window,
 };
 use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
+
+mod gathered;
+
+use gathered::Batches;
 
 pub struct Explain {
     pub stacks: Arc<dyn Stacks>,
     pub directory: Arc<dyn Directory>,
     pub objects: Arc<dyn Objects>,
     pub deliveries: Arc<dyn Deliveries>,
+    pub batches: BatchBook,
     pub suppressions: Arc<dyn Suppressions>,
     pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,
@@ -41,6 +47,8 @@ pub struct Explanation {
     pub events: Vec<Fate>,
     /// Days on which their stack is full: later events of that day were not stored.
     pub full_days: Vec<Day>,
+    /// What gathers for them, or is being mailed.
+    pub batches: Vec<BatchView>,
     pub deliveries: Vec<Delivery>,
 }
 
@@ -53,11 +61,36 @@ pub struct Fate {
     pub title: Option<String>,
     pub at: DateTime<Utc>,
     pub why: Why,
+    /// The batch it is in, if one is known.
+    pub batch: Option<InBatch>,
+}
+
+/// What is known of the batch that an event is in.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct InBatch {
+    pub id: Id,
+    pub closes_at: DateTime<Utc>,
+    /// Why its mail ended as it did, if the ledger says.
+    pub reason: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
+    /// It was mailed in a batch, or on its own.
+    Mailed,
+    /// The same, but nobody knows whether the mail was taken.
+    MayBeMailed,
+    /// It is in an open batch, which is to be mailed.
+    Gathering,
+    /// Its batch is being mailed.
+    Closing,
+    /// It was taken out of its batch.
+    TakenOut,
+    /// Its batch was canceled, or its mail failed.
+    NotMailed,
+    /// It is to be mailed in a batch or on its own, and no batch that it is in is known.
+    NoBatch,
     /// A marker covers it: mailed, or flushed.
     Covered,
     /// The same event stands at an older place.
@@ -75,6 +108,13 @@ pub enum Why {
 impl Why {
     pub fn sentence(self) -> &'static str {
         match self {
+            Self::Mailed => "was mailed in a batch",
+            Self::MayBeMailed => "may have been mailed: see tidings deliveries",
+            Self::Gathering => "is in an open batch",
+            Self::Closing => "is in a batch that is being mailed",
+            Self::TakenOut => "was taken out of its batch",
+            Self::NotMailed => "was not mailed",
+            Self::NoBatch => "is for a batch, and in none that is known",
             Self::Covered => "was mailed or flushed",
             Self::Repeated => "is told once already",
             Self::Withdrawn => "no longer applies",
@@ -101,6 +141,11 @@ impl Explain {
             .pop()
             .flatten();
         let deliveries = self.deliveries.deliveries_of(user, 10).await?;
+        let theirs = BatchFilter {
+            user: Some(user.clone()),
+            ..BatchFilter::default()
+        };
+        let batches = Batches::of(&self.batches, &theirs).await?;
         let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
         let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
@@ -124,7 +169,7 @@ impl Explain {
                 .map(|pending| pending.position)
                 .collect();
             for stack in &person.stacks {
-                let covered = stack.covered();
+                let (covered, mailed) = (stack.covered(), stack.mailed());
                 full_days.extend((stack.entries.len() >= self.day_cap).then_some(stack.id.day));
                 for (position, event) in stack.events() {
                     let at = event.at(stack.id.day);
@@ -132,12 +177,24 @@ impl Explain {
                     let wanted = record
                         .as_ref()
                         .is_none_or(|user| user.wants_in_digest(&event.t, at, &self.policies));
-                    let why = if (position.index as usize) < covered {
+                    let alone = match &record {
+                        Some(user) => user.route(&event.t, at, &self.policies),
+                        None => self.policies.of(&event.t).route,
+                    };
+                    let alone = alone.is_mailed_alone();
+                    let applies = catalogue.applies(event).is_some();
+                    let is_mailed = event.i.is_some_and(|i| mailed.contains(&i));
+                    let in_batch = batches.why(event, is_mailed, alone && applies);
+                    let why = if let Some(in_batch) = in_batch {
+                        in_batch
+                    } else if (position.index as usize) < covered {
                         Why::Covered
                     } else if !pending.contains(&position) {
                         Why::Repeated
-                    } else if catalogue.applies(event).is_none() {
+                    } else if !applies {
                         Why::Withdrawn
+                    } else if alone {
+                        Why::NoBatch
                     } else if !wanted {
                         Why::NotForDigest
                     } else if !gets_digests {
@@ -153,6 +210,11 @@ impl Explain {
                         title,
                         at,
                         why,
+                        batch: batches.holding(event).map(|batch| InBatch {
+                            id: batch.id,
+                            closes_at: batch.closes_at,
+                            reason: batches.reason(batch.id),
+                        }),
                     });
                 }
             }
@@ -188,6 +250,7 @@ impl Explain {
             next_due,
             events,
             full_days,
+            batches: self.batches.views(batches.unsettled()).await?,
             deliveries,
         })
     }

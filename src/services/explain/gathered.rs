@@ -1,0 +1,75 @@
+//! Which batch an event joined, and what became of it there.
+//!
+//! The rule: what the stack says (it was mailed) comes before what a batch's record says, and a batch that keeps the event before one that only
+//! remembers its fan-out, as a lead's fan-outs are remembered by the batch it opened as well.
+
+use std::collections::HashMap;
+
+use super::Why;
+use crate::domain::batch::Item;
+use crate::domain::{Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, Id};
+use crate::services::Result;
+use crate::services::batches::{BatchBook, BatchFilter};
+
+/// How many of a person's batches are looked at, newest first.
+const MOST: usize = 200;
+
+/// A person's batches, newest first, and their mails.
+pub(super) struct Batches {
+    all: Vec<Batch>,
+    mails: HashMap<DeliveryId, Delivery>,
+}
+
+impl Batches {
+    pub async fn of(book: &BatchBook, filter: &BatchFilter) -> Result<Self> {
+        let all = book.list(filter, None, MOST).await?;
+        let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
+        let mails = book.deliveries.deliveries(&ids).await?;
+        let mails = mails.into_iter().flatten();
+        let mails = mails.map(|mail| (mail.id.clone(), mail)).collect();
+        Ok(Self { all, mails })
+    }
+
+    /// Those that are still to be mailed.
+    pub fn unsettled(&self) -> Vec<Batch> {
+        let unsettled =
+            |batch: &&Batch| matches!(batch.state, BatchState::Open | BatchState::Closing);
+        self.all.iter().filter(unsettled).cloned().collect()
+    }
+
+    /// The batch that the event is in, if one is known.
+    pub fn holding(&self, event: &Event) -> Option<&Batch> {
+        let i = event.i?;
+        let is_it = |item: &Item| item.i == i && item.t == event.t && item.o == event.o;
+        let keeps = |batch: &&Batch| batch.kept().chain(&batch.taken).any(is_it);
+        let of_lead = |batch: &&Batch| batch.has_joined(i);
+        let mut all = self.all.iter();
+        all.clone().find(keeps).or_else(|| all.find(of_lead))
+    }
+
+    /// What becomes, or became, of the event on its own way: nothing, if batches are not what decides. `mailed` is what the stack says of it;
+    /// `waits`, whether it is mailed on this way as things stand.
+    pub fn why(&self, event: &Event, mailed: bool, waits: bool) -> Option<Why> {
+        let Some(batch) = self.holding(event) else {
+            return mailed.then_some(Why::Mailed);
+        };
+        let is_it = |item: &Item| Some(item.i) == event.i && item.t == event.t && item.o == event.o;
+        if batch.taken.iter().any(is_it) {
+            return Some(Why::TakenOut);
+        }
+        let mail = self.mails.get(&DeliveryId::batch(batch.id));
+        let doubtful = mail.is_some_and(|mail| mail.state == DeliveryState::Unknown);
+        match batch.state {
+            _ if mailed && doubtful => Some(Why::MayBeMailed),
+            _ if mailed => Some(Why::Mailed),
+            BatchState::Open => waits.then_some(Why::Gathering),
+            BatchState::Closing => waits.then_some(Why::Closing),
+            BatchState::Closed | BatchState::Canceled => Some(Why::NotMailed),
+        }
+    }
+
+    /// Why the batch's mail was not sent, if that is known.
+    pub fn reason(&self, batch: Id) -> Option<String> {
+        self.mails.get(&DeliveryId::batch(batch))?.reason.clone()
+    }
+}
