@@ -146,3 +146,35 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::batches::Closed;
+    use crate::services::clean::Forgotten;
+
+    #[test]
+    fn a_round_tells_which_batches_ended_and_what_was_forgotten_and_nothing_of_nothing() {
+        let round = |batches, forgotten| Round {
+            batches,
+            forgotten,
+            ..Round::default()
+        };
+        let some = round(
+            Closed {
+                closed: 1_200,
+                canceled: 1,
+            },
+            Forgotten {
+                deliveries: 1_000,
+                batches: 1,
+            },
+        );
+
+        assert_eq!(
+            sentence(&some, None).unwrap(),
+            "batches: 1,200 closed, 1 canceled; forgot 1,000 mails, 1 batch settled long ago"
+        );
+        assert_eq!(sentence(&Round::default(), None), None);
+    }
+}

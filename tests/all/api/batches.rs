@@ -14,6 +14,7 @@ on_both_stores! {
     an_open_batch_is_closed_now_or_canceled_and_one_that_has_ended_is_a_conflict
     events_are_taken_out_of_open_batches_and_stay_in_feeds
     a_lead_is_shown_apart_from_what_is_gathered_after_it
+    a_batch_that_is_closed_before_its_lead_has_left_mails_both
 }
 
 on_sqlite! {
@@ -293,6 +294,41 @@ async fn a_lead_is_shown_apart_from_what_is_gathered_after_it(fresh: Fresh) {
     assert_eq!(
         (&lead["items"][0]["object"], &lead["delivery"]["state"]),
         (&json!("a1"), &json!("sent"))
+    );
+    api.stop().await;
+}
+
+async fn a_batch_that_is_closed_before_its_lead_has_left_mails_both(fresh: Fresh) {
+    let api = gathering(&fresh, "types.ArtworkPublished.leading = true").await;
+    happens(&api, "a1", &["ada", "ben"], None).await;
+    happens(&api, "a2", &["ada"], None).await;
+
+    for batch in listed(&api, "").await {
+        let path = format!("/v1/batches/{}/close", id(&batch));
+        let closed = api.post(&path, json!({})).await;
+        assert_eq!(closed.body["lead"]["state"], "waiting", "{}", closed.body);
+    }
+    mail(&api).await;
+
+    assert_eq!(api.town.mails().len(), 3);
+    let told = |one: &Value| {
+        (
+            one["user"].clone(),
+            one["state"].clone(),
+            one["count"].clone(),
+        )
+    };
+    let mut ended: Vec<_> = listed(&api, "").await.iter().map(told).collect();
+    ended.sort_by_key(|ended| format!("{ended:?}"));
+    let expected = [
+        ("ada", "closed", 1),
+        ("ada", "closed", 1),
+        ("ben", "canceled", 0),
+        ("ben", "closed", 1),
+    ];
+    assert_eq!(
+        ended,
+        expected.map(|(user, state, count)| (json!(user), json!(state), json!(count)))
     );
     api.stop().await;
 }
