@@ -113,7 +113,7 @@ pub enum DeliveryState {
     Sending,
     /// The provider has it.
     Sent,
-    /// The provider refused it for good; its events go into the next mail.
+    /// The provider refused it for good. The events of a digest go into the next one; those of a batch stay in the feed.
     Failed,
     /// Nothing was left to mail, or the person may not be mailed any more.
     Canceled,
