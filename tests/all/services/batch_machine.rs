@@ -1,0 +1,423 @@
+//! Batches as a machine of many states: whatever is done to them, in whatever order, they stand as the [`model`] says.
+//!
+//! The rule: after each action all that stands in the store is compared, in seats and filed. Every action means something in every state, so a run
+//! is a plain list that shrinks by itself. `TIDINGS_TEST_SEED` plays another game, `TIDINGS_TEST_CASES` a longer one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Settings, RngSeed, TestRunner};
+use tidings::clock::{Ids, ManualClock};
+use tidings::domain::batch::{Item, Keep, SeatId};
+use tidings::domain::{
+    Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
+};
+use tidings::services::Silent;
+use tidings::services::batches::{BatchBook, Closer, Done, Join, Joiner};
+use tidings::store::{BatchFilter, Store};
+
+use crate::support::town::on_both_stores;
+use crate::support::{FailingStore, Fault, Fresh, Then, id, kind, noon, user};
+
+mod model;
+
+use model::{Model, Place, Reached, Told};
+
+on_both_stores! {
+    batches_stand_as_a_plain_model_says_whatever_is_done_to_them
+}
+
+const PEOPLE: [&str; 2] = ["ada", "ben"];
+const KEYS: [&str; 4] = ["window", "cooldown", "leading", "immediate"];
+const OBJECTS: u32 = 4;
+const LEASE: i64 = 60;
+/// So far a second process's clock is behind.
+const BEHIND: i64 = 7;
+/// More calls than a closer makes in a step.
+const CALLS: usize = 8;
+
+fn policies() -> Vec<BatchPolicy> {
+    let seconds = TimeDelta::seconds;
+    let most = std::num::NonZeroU64::new;
+    let none = BatchPolicy::IMMEDIATE;
+    vec![
+        BatchPolicy {
+            window: seconds(60),
+            close_at: most(4),
+            keep: Keep::Last(2),
+            ..none
+        },
+        BatchPolicy {
+            cooldown: seconds(30),
+            max_wait: Some(seconds(100)),
+            keep: Keep::First(2),
+            ..none
+        },
+        BatchPolicy {
+            window: seconds(50),
+            cooldown: seconds(20),
+            max_wait: Some(seconds(90)),
+            close_at: most(3),
+            leading: true,
+            ..none
+        },
+        none,
+    ]
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    /// A process brings fan-outs to these people: new ones of a key, or again what was brought before.
+    Join {
+        second: bool,
+        people: Vec<usize>,
+        fanouts: Vec<Brings>,
+    },
+    TimePasses(i64),
+    CloserComesBy,
+    /// It dies of its nth call.
+    CloserDies(usize, Fault),
+    Withdraw(u32),
+    End(Place, Done),
+    Settle,
+}
+
+#[derive(Debug, Clone)]
+enum Brings {
+    New { key: usize },
+    Again(prop::sample::Index),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let people = prop::sample::subsequence(vec![0, 1], 1..=PEOPLE.len());
+    let brings = prop_oneof![
+        4 => (0..KEYS.len()).prop_map(|key| Brings::New { key }),
+        1 => any::<prop::sample::Index>().prop_map(Brings::Again),
+    ];
+    let place = (0..PEOPLE.len(), 0..KEYS.len());
+    let fault = prop_oneof![Just(Fault::Refused), Just(Fault::Unheard)];
+    let how = prop_oneof![Just(Done::Closed), Just(Done::Canceled)];
+    prop_oneof![
+        8 => (any::<bool>(), people, prop::collection::vec(brings, 1..=3))
+            .prop_map(|(second, people, fanouts)| Action::Join { second, people, fanouts }),
+        4 => (1..80_i64).prop_map(Action::TimePasses),
+        2 => Just(Action::CloserComesBy),
+        2 => (0..CALLS, fault).prop_map(|(nth, fault)| Action::CloserDies(nth, fault)),
+        2 => (0..OBJECTS).prop_map(Action::Withdraw),
+        2 => (place, how).prop_map(|(place, how)| Action::End(place, how)),
+        1 => Just(Action::Settle),
+    ]
+}
+
+async fn batches_stand_as_a_plain_model_says_whatever_is_done_to_them(fresh: Fresh) {
+    let number = |name: &str, otherwise: u64| {
+        let set = std::env::var(name).ok();
+        set.map_or(otherwise, |set| set.parse().unwrap())
+    };
+    let (seed, cases) = (
+        number("TIDINGS_TEST_SEED", 1),
+        number("TIDINGS_TEST_CASES", 40),
+    );
+    println!("TIDINGS_TEST_SEED={seed} TIDINGS_TEST_CASES={cases}");
+    let mut runner = TestRunner::new(Settings {
+        cases: u32::try_from(cases).unwrap(),
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        ..Settings::default()
+    });
+    let runtime = tokio::runtime::Handle::current();
+    let game = prop::collection::vec(action(), 1..40);
+    tokio::task::block_in_place(|| {
+        let case = |actions: Vec<Action>| {
+            runtime.block_on(async {
+                fresh.clear().await;
+                let mut machine = Machine::new(&fresh);
+                for (n, action) in actions.iter().enumerate() {
+                    machine.plays(action).await;
+                    let told = machine.told().await;
+                    prop_assert_eq!(told, machine.model.told(), "after action {}", n);
+                }
+                Ok(())
+            })
+        };
+        runner.run(&game, case).unwrap();
+    });
+}
+
+/// The model, and the real thing beside it.
+struct Machine<'a> {
+    model: Model,
+    fresh: &'a Fresh,
+    clock: Arc<ManualClock>,
+    behind: Arc<ManualClock>,
+    ids: [Arc<Ids>; 3],
+    /// Seconds since noon.
+    now: i64,
+    /// The key of each fan-out there was.
+    fanouts: Vec<usize>,
+    closers: usize,
+}
+
+impl<'a> Machine<'a> {
+    fn new(fresh: &'a Fresh) -> Self {
+        Self {
+            model: Model::new(policies()),
+            fresh,
+            clock: Arc::new(ManualClock::at(noon())),
+            behind: Arc::new(ManualClock::at(noon() - TimeDelta::seconds(BEHIND))),
+            ids: [1, 2, 3].map(|process| Arc::new(Ids::counting(process))),
+            now: 0,
+            fanouts: Vec::new(),
+            closers: 0,
+        }
+    }
+
+    async fn plays(&mut self, action: &Action) {
+        match action {
+            Action::Join {
+                second,
+                people,
+                fanouts,
+            } => self.joins(*second, people, fanouts).await,
+            Action::TimePasses(seconds) => self.time_passes(*seconds),
+            Action::CloserComesBy => self.closes().await,
+            Action::CloserDies(nth, fault) => self.closer_dies(*nth, *fault).await,
+            Action::Withdraw(object) => {
+                let about = [ObjectId::stored(object.to_string())];
+                let out = self.book().withdraw(&kind("Happened"), &about).await;
+                let taken = self.model.withdraw(*object, self.now);
+                assert_eq!(out.unwrap().taken, taken);
+            }
+            Action::End(place, how) => self.ends(*place, *how).await,
+            Action::Settle => self.settles().await,
+        }
+    }
+
+    fn time_passes(&mut self, seconds: i64) {
+        self.now += seconds;
+        self.clock.advance(TimeDelta::seconds(seconds));
+        self.behind.advance(TimeDelta::seconds(seconds));
+    }
+
+    async fn joins(&mut self, second: bool, people: &[usize], fanouts: &[Brings]) {
+        let (store, clock, ids, at) = if second {
+            let store = self.fresh.second().handle();
+            (store, &self.behind, &self.ids[1], self.now - BEHIND)
+        } else {
+            (self.fresh.handle(), &self.clock, &self.ids[0], self.now)
+        };
+        let joiner = Joiner {
+            batches: store,
+            clock: clock.clone(),
+            ids: ids.clone(),
+        };
+        let mut joins = Vec::new();
+        for brings in fanouts {
+            let number = match brings {
+                Brings::Again(before) if !self.fanouts.is_empty() => {
+                    before.index(self.fanouts.len())
+                }
+                Brings::Again(_) => continue,
+                Brings::New { key } => {
+                    self.fanouts.push(*key);
+                    self.fanouts.len() - 1
+                }
+            };
+            let key = self.fanouts[number];
+            let fanout = number as u32;
+            // Every third is about two things.
+            let things = 1 + u32::from(fanout.is_multiple_of(3));
+            let objects: Vec<u32> = (0..things).map(|n| (fanout + n) % OBJECTS).collect();
+            let item = |object: &u32| Item {
+                i: id(fanout),
+                t: kind("Happened"),
+                o: ObjectId::stored(object.to_string()),
+            };
+            let items: Arc<[Item]> = objects.iter().map(item).collect();
+            for person in people {
+                let place = (*person, key);
+                joins.push(Join {
+                    seat: seat(place),
+                    items: items.clone(),
+                    policy: policies()[key],
+                });
+                self.model.join(place, fanout, &objects, at);
+            }
+        }
+        joiner.join(joins).await.unwrap();
+    }
+
+    fn closer(&mut self, store: &Arc<impl Store + 'static>) -> Closer {
+        self.closers += 1;
+        Closer {
+            batches: store.clone(),
+            deliveries: store.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids[2].clone(),
+            owner: format!("closer {}", self.closers),
+            lease: TimeDelta::seconds(LEASE),
+        }
+    }
+
+    async fn closes(&mut self) {
+        let store = FailingStore::counting(self.fresh.handle());
+        self.closer(&store).drain(&Silent).await.unwrap();
+        self.model.close(self.now, Reached::HandedOn);
+    }
+
+    async fn closer_dies(&mut self, nth: usize, fault: Fault) {
+        let failing = FailingStore::new(self.fresh.handle(), nth, fault, Then::StaysDown);
+        let died = self.closer(&failing).drain(&Silent).await.is_err();
+        assert_eq!(died, failing.struck().is_some());
+        let done = failing.verbs();
+        let (ended, filed) = (done.contains("put_seats"), done.contains("file_batches"));
+        let held = Reached::Ended {
+            held_until: self.now + LEASE,
+        };
+        let reached = match (failing.struck(), fault) {
+            (None, _) => Reached::HandedOn,
+            (Some("due_seats"), _) if ended => Reached::HandedOn,
+            (Some("due_seats"), _) => Reached::Nothing,
+            (Some("put_seats"), Fault::Refused) if !filed => Reached::Nothing,
+            (Some("put_seats"), Fault::Unheard) if filed => Reached::HandedOn,
+            (Some("put_seats" | "file_batches" | "open" | "seats"), _) => held,
+            (Some(other), _) => panic!("closers do not call {other}"),
+        };
+        self.model.close(self.now, reached);
+    }
+
+    fn book(&self) -> BatchBook {
+        BatchBook {
+            batches: self.fresh.second().handle(),
+            deliveries: self.fresh.second().handle(),
+            objects: self.fresh.second().handle(),
+            policies: Arc::default(),
+            clock: self.clock.clone(),
+            ids: self.ids[2].clone(),
+        }
+    }
+
+    async fn ends(&mut self, place: Place, how: Done) {
+        let seat = seat(place);
+        let open = BatchFilter {
+            user: Some(seat.user),
+            key: Some(seat.key),
+            state: Some(BatchState::Open),
+        };
+        let book = self.book();
+        let found = book.list(&open, None, 9).await.unwrap();
+        assert_eq!(found.len(), usize::from(self.model.is_open(place)));
+        for batch in found {
+            let ended = book.end(batch.id, how).await.unwrap().unwrap();
+            assert_eq!(ended.id, batch.id);
+            let state = match how {
+                Done::Closed => BatchState::Closing,
+                Done::Canceled => BatchState::Canceled,
+            };
+            self.model.end(place, state, self.now);
+        }
+    }
+
+    /// Whoever died is replaced, and every mail there is leaves.
+    async fn settles(&mut self) {
+        self.time_passes(LEASE);
+        self.closes().await;
+        let (closing, now) = (BatchState::Closing, self.time());
+        let all = self.filed().await;
+        let settled: Vec<(Id, BatchState)> = all
+            .iter()
+            .filter(|batch| batch.state == closing)
+            .map(|batch| (batch.id, BatchState::Closed))
+            .collect();
+        self.fresh.settle_batches(&settled, now).await.unwrap();
+        self.model.settle();
+        let counts = self.fresh.batch_counts().await.unwrap();
+        let open = self
+            .model
+            .told()
+            .iter()
+            .filter(|told| told.state == "open")
+            .count();
+        assert_eq!((counts.open, counts.closing), (open as u64, 0));
+    }
+
+    fn time(&self) -> DateTime<Utc> {
+        noon() + TimeDelta::seconds(self.now)
+    }
+
+    async fn filed(&self) -> Vec<Batch> {
+        let all = BatchFilter::default();
+        let mut found = self.fresh.find_batches(&all, None, 10_000).await.unwrap();
+        let ids: Vec<Id> = found.iter().map(|batch| batch.id).collect();
+        let filed = self.fresh.filed(&ids).await.unwrap();
+        found = filed.into_iter().flatten().collect();
+        found
+    }
+
+    /// All that stands in the store, and whether it hangs together.
+    async fn told(&self) -> Vec<Told> {
+        let places: Vec<Place> = (0..PEOPLE.len())
+            .flat_map(|person| (0..KEYS.len()).map(move |key| (person, key)))
+            .collect();
+        let seats: Vec<SeatId> = places.iter().map(|place| seat(*place)).collect();
+        let seats = self.fresh.seats(&seats).await.unwrap();
+        let filed = self.filed().await;
+        let mut batches: BTreeMap<Id, Batch> = BTreeMap::new();
+        let mut handed_on: BTreeSet<Id> = filed.iter().map(|batch| batch.id).collect();
+        for seat in seats.into_iter().flatten() {
+            for batch in seat.open.into_iter().chain(seat.ended) {
+                handed_on.remove(&batch.id);
+                batches.insert(batch.id, batch);
+            }
+        }
+        batches.extend(filed.into_iter().map(|batch| (batch.id, batch)));
+        // What has left its seat is mailed, if there is anything to mail.
+        let handed_on: Vec<Id> = handed_on.into_iter().collect();
+        let rows: Vec<DeliveryId> = handed_on.iter().copied().map(DeliveryId::batch).collect();
+        let rows = self.fresh.deliveries(&rows).await.unwrap();
+        for (batch, row) in handed_on.iter().zip(rows) {
+            let canceled = batches[batch].state == BatchState::Canceled;
+            assert_eq!(row.is_none(), canceled, "{:?}", batches[batch]);
+        }
+        let mut told: Vec<Told> = batches.values().map(tell).collect();
+        told.sort();
+        told
+    }
+}
+
+fn seat((person, key): Place) -> SeatId {
+    SeatId {
+        user: user(PEOPLE[person]),
+        key: BatchKey::Chosen(ChosenKey::new(KEYS[key]).unwrap()),
+    }
+}
+
+fn tell(batch: &Batch) -> Told {
+    let number = |fanout: &Id| (0..).find(|n| id(*n) == *fanout).unwrap();
+    let items = |items: &[Item]| {
+        let item = |item: &Item| (number(&item.i), item.o.as_str().parse().unwrap());
+        items.iter().map(item).collect()
+    };
+    let lead = match &batch.lead {
+        tidings::domain::batch::Lead::Waiting { contents, .. } => {
+            Some((contents.count, items(&contents.items)))
+        }
+        _ => None,
+    };
+    let person = PEOPLE.iter().position(|one| user(one) == batch.user);
+    let key = |key: &&str| {
+        let chosen = ChosenKey::new(*key).unwrap();
+        BatchKey::Chosen(chosen) == batch.key
+    };
+    Told {
+        place: (person.unwrap(), KEYS.iter().position(key).unwrap()),
+        state: batch.state.as_str(),
+        count: batch.contents.count,
+        kept: items(&batch.contents.items),
+        joined: batch.joined.iter().map(number).collect(),
+        lead,
+        closes_at: (batch.closes_at - noon()).num_seconds(),
+    }
+}
