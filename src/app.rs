@@ -158,11 +158,7 @@ impl App {
             journal: self.store.clone(),
             stacks: self.store.clone(),
             directory: self.store.clone(),
-            joiner: Joiner {
-                batches: self.store.clone(),
-                clock: self.clock.clone(),
-                ids: self.ids.clone(),
-            },
+            joiner: Joiner::new(self.store.clone(), self.clock.clone(), self.ids.clone()),
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             owner: self.owner.clone(),

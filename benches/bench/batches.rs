@@ -75,11 +75,8 @@ async fn joins() {
         let index = IndexModel::builder().keys(keys).build();
         rival.create_index(index).await.expect("an index");
     }
-    let joiner = Joiner {
-        batches: world.store.clone(),
-        clock: world.clock.clone(),
-        ids: std::sync::Arc::new(tidings::clock::Ids::random()),
-    };
+    let ids_of_batches = std::sync::Arc::new(tidings::clock::Ids::random());
+    let joiner = Joiner::new(world.store.clone(), world.clock.clone(), ids_of_batches);
     let mut bare_rounds = [Rounds::default(), Rounds::default()];
     let mut our_rounds = [Rounds::default(), Rounds::default()];
     for round in 0..rounds(5) {

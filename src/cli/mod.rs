@@ -124,7 +124,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(cli.run(&mut Screen::standard()))
+    let ended = runtime.block_on(cli.run(&mut Screen::standard()));
+    // The process ends now. MongoDB's driver panics where its tasks are taken down one after the other, so they are left standing.
+    std::mem::forget(runtime);
+    ended
 }
 
 impl Cli {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{DateTime, Utc};
 use futures::{FutureExt, StreamExt, TryStreamExt};
@@ -21,9 +22,11 @@ const AT_ONCE: usize = 1_000;
 const IN_FLIGHT: usize = 2;
 
 pub struct Joiner {
-    pub batches: Arc<dyn Batches>,
-    pub clock: Arc<dyn Clock>,
-    pub ids: Arc<Ids>,
+    batches: Arc<dyn Batches>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<Ids>,
+    /// Whether most seats had an open batch, when some were last read. Only a hint: where they have none, trying to add is in vain.
+    mostly_open: AtomicBool,
 }
 
 /// What one fan-out brings for one seat.
@@ -60,6 +63,15 @@ impl Arrivals {
 }
 
 impl Joiner {
+    pub fn new(batches: Arc<dyn Batches>, clock: Arc<dyn Clock>, ids: Arc<Ids>) -> Self {
+        Self {
+            batches,
+            clock,
+            ids,
+            mostly_open: AtomicBool::new(true),
+        }
+    }
+
     /// Lets all of these join.
     pub async fn join(&self, joins: Vec<Join>) -> Result<()> {
         let mut places: HashMap<SeatId, usize> = HashMap::with_capacity(joins.len());
@@ -88,6 +100,9 @@ impl Joiner {
         while !left.is_empty() && !self.add(&left).await? {
             let ids: Vec<SeatId> = left.iter().map(|arrivals| arrivals.seat.clone()).collect();
             let standing = self.batches.seats(&ids).await?;
+            let open = |seat: &&Option<Seat>| seat.as_ref().is_some_and(|seat| seat.open.is_some());
+            let mostly_open = 2 * standing.iter().filter(open).count() >= standing.len();
+            self.mostly_open.store(mostly_open, Ordering::Relaxed);
             let at = self.clock.now();
             let (mut changed, mut whose) = (Vec::new(), Vec::new());
             for (arrivals, seat) in left.into_iter().zip(standing) {
@@ -110,6 +125,9 @@ impl Joiner {
     /// Adds where batches are open and nothing else follows; whether that was so for all of them. Those who bring the same share
     /// what is to be added.
     async fn add(&self, arrivals: &[&Arrivals]) -> Result<bool> {
+        if !self.mostly_open.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         let at = self.clock.now();
         let (mut seats, mut additions) = (Vec::with_capacity(arrivals.len()), Vec::new());
         let mut same: Option<&Arrivals> = None;

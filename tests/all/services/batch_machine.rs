@@ -208,11 +208,7 @@ impl<'a> Machine<'a> {
         } else {
             (self.fresh.handle(), &self.clock, &self.ids[0], self.now)
         };
-        let joiner = Joiner {
-            batches: store,
-            clock: clock.clone(),
-            ids: ids.clone(),
-        };
+        let joiner = Joiner::new(store, clock.clone(), ids.clone());
         let mut joins = Vec::new();
         for brings in fanouts {
             let number = match brings {

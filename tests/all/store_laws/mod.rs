@@ -18,6 +18,7 @@ mod old_documents;
 mod people;
 mod repeats;
 mod scans;
+mod seats;
 mod settling;
 mod sightings;
 mod stacks;
@@ -79,7 +80,7 @@ laws! {
         no_marks_are_no_error
         what_was_mailed_on_its_own_stands_once_at_the_end
         what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending;
-    batches:
+    seats:
         a_seat_comes_back_with_every_field
         a_seat_is_put_in_the_place_of_what_was_read_and_of_nothing_else
         of_many_who_open_one_seat_at_once_one_is_told_yes
@@ -91,7 +92,8 @@ laws! {
         due_seats_come_in_the_order_in_which_they_fell_due
         a_seat_that_somebody_holds_is_not_due_until_the_lease_runs_out
         a_batch_is_found_on_its_seat_until_it_leaves
-        seats_are_found_by_what_their_batches_keep
+        seats_are_found_by_what_their_batches_keep;
+    batches:
         a_batch_is_filed_once_and_comes_back_with_every_field
         only_a_closing_batch_is_settled
         batches_are_found_newest_first_by_person_key_and_state
