@@ -15,5 +15,6 @@ mod old_writers;
 mod people;
 mod rehearsal;
 mod sending;
+mod simulation;
 mod suppressed;
 mod worker;
