@@ -1,6 +1,7 @@
 //! The program's sentences, told on both stores.
 
 mod archive;
+mod batch_designs;
 mod batch_machine;
 mod batch_races;
 mod batches;
