@@ -67,13 +67,22 @@ fn policies() -> Vec<BatchPolicy> {
     ]
 }
 
+/// That of the key, or of another type that shares it.
+fn policy(key: usize, fanout: u32) -> BatchPolicy {
+    let mut policy = policies()[key];
+    if fanout % 4 == 3 && !policy.is_immediate() {
+        policy.cooldown += TimeDelta::seconds(15);
+        policy.keep = Keep::Last(3);
+    }
+    policy
+}
+
 #[derive(Debug, Clone)]
 enum Action {
-    /// A process brings fan-outs to these people: new ones of a key, or again what was brought before.
+    /// A process brings fan-outs, each to these people: new ones of a key, or again what was brought before.
     Join {
         second: bool,
-        people: Vec<usize>,
-        fanouts: Vec<Brings>,
+        fanouts: Vec<(Brings, Vec<usize>)>,
     },
     TimePasses(i64),
     CloserComesBy,
@@ -100,8 +109,8 @@ fn action() -> impl Strategy<Value = Action> {
     let fault = prop_oneof![Just(Fault::Refused), Just(Fault::Unheard)];
     let how = prop_oneof![Just(Done::Closed), Just(Done::Canceled)];
     prop_oneof![
-        8 => (any::<bool>(), people, prop::collection::vec(brings, 1..=3))
-            .prop_map(|(second, people, fanouts)| Action::Join { second, people, fanouts }),
+        8 => (any::<bool>(), prop::collection::vec((brings, people), 1..=3))
+            .prop_map(|(second, fanouts)| Action::Join { second, fanouts }),
         4 => (1..80_i64).prop_map(Action::TimePasses),
         2 => Just(Action::CloserComesBy),
         2 => (0..CALLS, fault).prop_map(|(nth, fault)| Action::CloserDies(nth, fault)),
@@ -163,7 +172,7 @@ struct Machine<'a> {
 impl<'a> Machine<'a> {
     fn new(fresh: &'a Fresh) -> Self {
         Self {
-            model: Model::new(policies()),
+            model: Model::default(),
             fresh,
             clock: Arc::new(ManualClock::at(noon())),
             behind: Arc::new(ManualClock::at(noon() - TimeDelta::seconds(BEHIND))),
@@ -176,11 +185,7 @@ impl<'a> Machine<'a> {
 
     async fn plays(&mut self, action: &Action) {
         match action {
-            Action::Join {
-                second,
-                people,
-                fanouts,
-            } => self.joins(*second, people, fanouts).await,
+            Action::Join { second, fanouts } => self.joins(*second, fanouts).await,
             Action::TimePasses(seconds) => self.time_passes(*seconds),
             Action::CloserComesBy => self.closes().await,
             Action::CloserDies(nth, fault) => self.closer_dies(*nth, *fault).await,
@@ -201,7 +206,7 @@ impl<'a> Machine<'a> {
         self.behind.advance(TimeDelta::seconds(seconds));
     }
 
-    async fn joins(&mut self, second: bool, people: &[usize], fanouts: &[Brings]) {
+    async fn joins(&mut self, second: bool, fanouts: &[(Brings, Vec<usize>)]) {
         let (store, clock, ids, at) = if second {
             let store = self.fresh.second().handle();
             (store, &self.behind, &self.ids[1], self.now - BEHIND)
@@ -210,7 +215,7 @@ impl<'a> Machine<'a> {
         };
         let joiner = Joiner::new(store, clock.clone(), ids.clone());
         let mut joins = Vec::new();
-        for brings in fanouts {
+        for (brings, people) in fanouts {
             let number = match brings {
                 Brings::Again(before) if !self.fanouts.is_empty() => {
                     before.index(self.fanouts.len())
@@ -232,14 +237,15 @@ impl<'a> Machine<'a> {
                 o: ObjectId::stored(object.to_string()),
             };
             let items: Arc<[Item]> = objects.iter().map(item).collect();
+            let policy = policy(key, fanout);
             for person in people {
                 let place = (*person, key);
                 joins.push(Join {
                     seat: seat(place),
                     items: items.clone(),
-                    policy: policies()[key],
+                    policy,
                 });
-                self.model.join(place, fanout, &objects, at);
+                self.model.join(place, fanout, &objects, &policy, at);
             }
         }
         joiner.join(joins).await.unwrap();

@@ -120,23 +120,14 @@ pub enum Reached {
     HandedOn,
 }
 
+#[derive(Default)]
 pub struct Model {
-    policies: Vec<BatchPolicy>,
     batches: Vec<Gathering>,
     /// What closers who died hold, until when.
     held: BTreeMap<Place, i64>,
 }
 
 impl Model {
-    /// Of these policies, by key.
-    pub fn new(policies: Vec<BatchPolicy>) -> Self {
-        Self {
-            policies,
-            batches: Vec::new(),
-            held: BTreeMap::new(),
-        }
-    }
-
     pub fn told(&self) -> Vec<Told> {
         let mut told: Vec<Told> = self.batches.iter().map(Gathering::told).collect();
         told.sort();
@@ -149,8 +140,14 @@ impl Model {
     }
 
     /// A fan-out brings these.
-    pub fn join(&mut self, place: Place, fanout: u32, objects: &[u32], at: i64) {
-        let policy = self.policies[place.1];
+    pub fn join(
+        &mut self,
+        place: Place,
+        fanout: u32,
+        objects: &[u32],
+        policy: &BatchPolicy,
+        at: i64,
+    ) {
         let mut here: Vec<&mut Gathering> = self.batches.iter_mut().collect();
         here.retain(|batch| batch.place == place);
         if here.iter().any(|batch| batch.joined.contains(&fanout)) {
@@ -175,7 +172,7 @@ impl Model {
         }
         batch.joined.insert(fanout);
         batch.last = batch.last.max(at);
-        batch.closes_at = closes_at(&policy, batch.opened, batch.last);
+        batch.closes_at = closes_at(policy, batch.opened, batch.last);
         let immediate = policy.window.is_zero() && policy.cooldown.is_zero();
         let full = policy.close_at.map_or(u64::MAX, |full| full.get());
         if immediate || batch.contents.count >= full {
