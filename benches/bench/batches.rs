@@ -29,12 +29,6 @@ const POLICY: BatchPolicy = BatchPolicy {
 };
 const KIND: &str = "ArtworkPublished";
 
-pub async fn batches() {
-    joins().await;
-    due().await;
-    burst().await;
-}
-
 /// An id that was never used.
 fn unused(world: &World) -> Id {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +55,7 @@ fn item(world: &World, o: &str) -> Item {
 /// How many events join the same batches one after the other: the first opens them.
 const EVENTS: usize = 5;
 
-async fn joins() {
+pub async fn joins() {
     let world = World::fresh("bench_batches").await;
     let ids = people(scaled(20_000));
     // The same indexes as ours.
@@ -152,7 +146,7 @@ async fn open(world: &World, ids: &[String], at: TimeDelta) {
 
 const DUE: usize = 100;
 
-async fn due() {
+pub async fn due() {
     let sizes = [1_000, scaled(1_000_000)];
     let mut found = BTreeMap::new();
     let mut worlds = Vec::new();
@@ -205,7 +199,7 @@ fn resident() -> f64 {
 /// Events each person gets.
 const EACH: usize = 50;
 
-async fn burst() {
+pub async fn burst() {
     let config = "types.ArtworkPublished.route = \"batch\"\ntypes.ArtworkPublished.window = \"5m\"";
     let world = World::configured("bench_burst", config).await;
     let ids = people(scaled(10_000));

@@ -1,7 +1,7 @@
 //! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
 //!
 //! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `accept`, `digest`, `cache-large`, `cache-small`, `archive`,
-//! `batches`.
+//! `batches`, and `joins`, the first part of it.
 
 mod archive;
 mod batches;
@@ -30,7 +30,12 @@ async fn main() {
             "digest" => digest::assembly_and_flush().await,
             "cache-large" => digest::cache("the window in the server's cache").await,
             "cache-small" => digest::cache("the server's cache far too small for the window").await,
-            "batches" => batches::batches().await,
+            "batches" => {
+                batches::joins().await;
+                batches::due().await;
+                batches::burst().await;
+            }
+            "joins" => batches::joins().await,
             "archive" => archive::archive().await,
             other => panic!("there is no part {other:?}"),
         }
