@@ -158,7 +158,7 @@ impl App {
             journal: self.store.clone(),
             stacks: self.store.clone(),
             directory: self.store.clone(),
-            joiner: Joiner::new(self.store.clone(), self.clock.clone(), self.ids.clone()),
+            joiner: Joiner::new(self.closer()),
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             owner: self.owner.clone(),

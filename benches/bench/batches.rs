@@ -69,8 +69,7 @@ pub async fn joins() {
         let index = IndexModel::builder().keys(keys).build();
         rival.create_index(index).await.expect("an index");
     }
-    let ids_of_batches = std::sync::Arc::new(tidings::clock::Ids::random());
-    let joiner = Joiner::new(world.store.clone(), world.clock.clone(), ids_of_batches);
+    let joiner = Joiner::new(world.app.closer());
     let mut bare_rounds = [Rounds::default(), Rounds::default()];
     let mut our_rounds = [Rounds::default(), Rounds::default()];
     for round in 0..rounds(5) {

@@ -2,6 +2,7 @@
 //!
 //! The rule: SIGTERM and Ctrl-C finish what is in hand and give up every lease, so that another worker can go on at once.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -14,7 +15,7 @@ use super::stop::Stop;
 use super::words;
 use crate::app::App;
 use crate::services::deliver::{Pause, Tally};
-use crate::services::worker::Round;
+use crate::services::worker::{Part, Round};
 use crate::services::{self, Silent};
 
 /// Carry out fan-outs, and mail batches and digests as they fall due
@@ -63,16 +64,16 @@ impl Args {
 
 /// Rounds until `stop` turns true; a line is logged for each that did something, and for each new kind of failure.
 pub async fn run(app: &App, stop: Stop) -> services::Result<()> {
-    let failing: Mutex<Option<String>> = Mutex::new(None);
+    let failing: Mutex<HashMap<Part, String>> = Mutex::default();
     let standing: Mutex<Option<Pause>> = Mutex::new(None);
     app.worker()
-        .run(stop, |round| {
+        .run(stop, |part, round| {
             let mut failing = failing
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             match round {
                 Ok(round) => {
-                    if failing.take().is_some() {
+                    if failing.remove(&part).is_some() {
                         tracing::info!("worker: works again");
                     }
                     let mut standing = standing
@@ -81,11 +82,15 @@ pub async fn run(app: &App, stop: Stop) -> services::Result<()> {
                     match (&round.paused, standing.as_ref()) {
                         (Some(pause), before) if Some(pause) != before => {
                             tracing::error!("worker: no mail leaves: {}", paused(pause));
+                            *standing = Some(pause.clone());
                         }
-                        (None, Some(_)) => tracing::info!("worker: mails leave again"),
+                        // Only this part always knows.
+                        (None, Some(_)) if part == Part::Mailing => {
+                            tracing::info!("worker: mails leave again");
+                            *standing = None;
+                        }
                         _ => {}
                     }
-                    standing.clone_from(&round.paused);
                     if let Some(done) = sentence(&round, app.outbox()) {
                         tracing::info!("worker: {done}");
                     }
@@ -97,10 +102,11 @@ pub async fn run(app: &App, stop: Stop) -> services::Result<()> {
                 Err(error) => {
                     let told = explain_failure(&error.into());
                     // It is tried again and again; the log need not say so each time.
-                    if failing.as_ref() != Some(&told) {
+                    // Nor does each part: what stops one usually stops all.
+                    if !failing.values().any(|known| *known == told) {
                         tracing::error!("worker: {}", told.lines().next().unwrap_or_default());
-                        *failing = Some(told);
                     }
+                    failing.insert(part, told);
                 }
             }
         })

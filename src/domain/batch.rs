@@ -21,7 +21,7 @@ mod seat;
 pub use addition::Addition;
 pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
 pub use policy::{BatchPolicy, Doubt, Keep};
-pub use seat::{MEMORIES, MEMORY, Memory, Seat, SeatId};
+pub use seat::{MEMORIES, MEMORY, MOST_ENDED, Memory, Seat, SeatId};
 
 /// The most fan-outs that join a batch: it remembers each, so that none joins twice. The one for which there is no room closes it, and opens the
 /// next.
@@ -31,7 +31,7 @@ pub const ROOM: usize = 10_000;
 pub const TAKEN: usize = 1_000;
 
 /// What a batch holds of an event.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Item {
     /// The fan-out that brought it.
     pub i: Id,
@@ -140,7 +140,10 @@ pub enum Lead {
         joined: Vec<Id>,
     },
     /// It is a batch of its own.
-    Mailed,
+    Mailed {
+        /// The fan-outs that brought it, ascending.
+        joined: Vec<Id>,
+    },
 }
 
 /// A batch as it is stored.
@@ -333,8 +336,8 @@ impl Batch {
     /// What opened a leading batch, to be mailed now; it is not given twice.
     pub fn take_lead(&mut self) -> Option<Contents> {
         match std::mem::replace(&mut self.lead, Lead::None) {
-            Lead::Waiting { contents, .. } => {
-                self.lead = Lead::Mailed;
+            Lead::Waiting { contents, joined } => {
+                self.lead = Lead::Mailed { joined };
                 Some(contents)
             }
             other => {
@@ -342,6 +345,16 @@ impl Batch {
                 None
             }
         }
+    }
+
+    /// The fan-outs whose events are its own: what its lead took along is another batch's.
+    pub fn own_fanouts(&self) -> impl Iterator<Item = Id> {
+        let led = match &self.lead {
+            Lead::Mailed { joined } => &joined[..],
+            Lead::None | Lead::Waiting { .. } => &[],
+        };
+        let is_own = |fanout: &Id| led.binary_search(fanout).is_err();
+        self.joined.iter().copied().filter(is_own)
     }
 
     /// Its closing is done: its mail is settled, or there was nothing to mail. `Err` says what it is instead of closing.
@@ -361,7 +374,7 @@ impl Batch {
     pub fn kept(&self) -> impl Iterator<Item = &Item> {
         let lead = match &self.lead {
             Lead::Waiting { contents, .. } => &contents.items[..],
-            Lead::None | Lead::Mailed => &[],
+            Lead::None | Lead::Mailed { .. } => &[],
         };
         lead.iter().chain(&self.contents.items)
     }

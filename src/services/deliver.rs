@@ -101,6 +101,7 @@ pub enum Step {
 impl Deliver {
     /// Claims open rows that nobody works on, and finishes them.
     pub async fn step(&self, account: &mut Account) -> Result<Step> {
+        let _turn = self.turn().await;
         match self.road().await? {
             Road::Free => {}
             held => return Ok(Step::Held(held)),

@@ -239,6 +239,7 @@ impl Digests {
                 report.held += rows.len() as u64;
                 continue;
             }
+            let _turn = self.deliver.turn().await;
             // They may have waited: the lease begins now.
             let until = self.deliver.clock.now() + self.deliver.settings.lease;
             let mut rows = rows.to_vec();

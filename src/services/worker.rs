@@ -1,11 +1,13 @@
 //! The loops that keep everything moving: fan-outs, batches that end, deliveries that wait, digests that fall due.
 //!
-//! The rule: each round is a step that tests can drain without sleeping; the loop around it is thin, stops between steps when asked
-//! to, and gives up its leases when it does.
+//! The rule: each part of a round is a step that tests can drain without sleeping; the loops around them are thin, go on side by side, stop
+//! between steps when asked to, and give up their leases when they do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
+use futures::FutureExt;
 use tokio::sync::watch;
 
 use super::batches::{Closed, Closer};
@@ -28,7 +30,15 @@ pub struct Worker {
     pub idle: TimeDelta,
 }
 
-/// What a round did.
+/// A part of a round, which goes on by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    Carrying,
+    Mailing,
+    Digests,
+}
+
+/// What a round did, or a part of it.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Round {
     pub fanouts: Done,
@@ -49,6 +59,12 @@ impl Round {
             && self.left_over.settled() == 0
             && self.digests.is_none()
     }
+}
+
+type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
+
+fn is_busy(round: &Result<Round>) -> bool {
+    round.as_ref().is_ok_and(|round| !round.idle())
 }
 
 /// Work that ends when the worker is asked to stop.
@@ -72,34 +88,70 @@ impl Worker {
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Progress,
     ) -> Result<Round> {
-        let fanouts = self.fanouts.drain(progress).await?;
+        let carried = self.carry(progress).await?;
+        let mut round = self.mail(progress).await?;
+        round.fanouts = carried.fanouts;
+        if round.paused.is_none() {
+            let digests = self.digest(scanned, progress).await?;
+            round.digests = digests.digests;
+            round.paused = digests.paused;
+        }
+        Ok(round)
+    }
+
+    /// Carries what was accepted to its people.
+    async fn carry(&self, progress: &dyn Progress) -> Result<Round> {
+        Ok(Round {
+            fanouts: self.fanouts.drain(progress).await?,
+            ..Round::default()
+        })
+    }
+
+    /// Ends what is due of batches, mails what waits, forgets a little.
+    async fn mail(&self, progress: &dyn Progress) -> Result<Round> {
         let batches = self.closer.drain(progress).await?;
         let mut account = Account::default();
         let paused = match self.digests.deliver.drain(&mut account).await? {
             Step::Held(Road::Paused(pause)) => Some(pause),
             _ => None,
         };
-        let mut round = Round {
-            fanouts,
+        Ok(Round {
             batches,
             left_over: account.tally(),
-            digests: None,
             forgotten: self.cleaner.step().await?,
             paused,
-        };
-        if round.paused.is_none() {
-            round.digests = self.due_digests(scanned, progress).await?;
+            ..Round::default()
+        })
+    }
+
+    /// Mails the digests that are due, once a tick.
+    async fn digest(
+        &self,
+        scanned: &mut Option<DateTime<Utc>>,
+        progress: &dyn Progress,
+    ) -> Result<Round> {
+        // Nobody is looked for whose mail could not leave.
+        if let Road::Paused(pause) = self.digests.deliver.road().await? {
+            return Ok(Round {
+                paused: Some(pause),
+                ..Round::default()
+            });
         }
-        if let Some(Ended::Paused(pause)) = round
-            .digests
-            .as_ref()
-            .and_then(|report| report.ended.as_ref())
-        {
-            round.paused = Some(pause.clone());
+        let digests = self.due_digests(scanned, progress).await?;
+        let ended = digests.as_ref().and_then(|report| report.ended.as_ref());
+        let paused = match ended {
+            Some(Ended::Paused(pause)) => Some(pause.clone()),
+            _ => None,
+        };
+        if paused.is_some() {
             // Whoever was held back is looked for again.
             *scanned = None;
         }
-        Ok(round)
+        Ok(Round {
+            digests,
+            paused,
+            ..Round::default()
+        })
     }
 
     /// Looks for due digests once a tick, whoever of all workers comes first. The lease only saves work: the ledger is what keeps
@@ -127,29 +179,54 @@ impl Worker {
         Ok(report)
     }
 
-    /// Rounds until `stop` turns true; then gives up all leases. A round that fails is reported to `failed` and tried again after a rest.
+    /// Works until `stop` turns true; then gives up all leases. Carrying, mailing and digests go on side by side: none waits for another to come
+    /// to its end, or is stopped by its failure. A part of a round that fails is reported and tried again after a rest.
     pub async fn run(
         &self,
-        mut stop: watch::Receiver<bool>,
-        on_round: impl Fn(Result<Round>),
+        stop: watch::Receiver<bool>,
+        on_round: impl Fn(Part, Result<Round>) + Send + Sync,
     ) -> Result<()> {
-        let mut scanned = None;
-        let rest = self
-            .idle
-            .to_std()
-            .unwrap_or(std::time::Duration::from_millis(500));
-        while !*stop.borrow() {
-            let round = self.round(&mut scanned, &UntilStopped(&stop)).await;
-            let busy = round.as_ref().is_ok_and(|round| !round.idle());
-            on_round(round);
-            if !busy {
-                tokio::select! {
-                    () = tokio::time::sleep(rest) => {}
-                    changed = stop.changed() => if changed.is_err() { break },
-                }
+        let progress = UntilStopped(&stop);
+        let (on_round, progress): (&OnRound<'_>, _) = (&on_round, &progress);
+        let carrying = async {
+            let mut stop = stop.clone();
+            while !*stop.borrow() {
+                let round = self.carry(progress).await;
+                let busy = is_busy(&round);
+                on_round(Part::Carrying, round);
+                self.rest(busy, &mut stop).await;
             }
-        }
+        };
+        let mailing = async {
+            let mut stop = stop.clone();
+            while !*stop.borrow() {
+                let round = self.mail(progress).await;
+                let busy = is_busy(&round);
+                on_round(Part::Mailing, round);
+                self.rest(busy, &mut stop).await;
+            }
+        };
+        let digesting = async {
+            let (mut stop, mut scanned) = (stop.clone(), None);
+            while !*stop.borrow() {
+                let round = self.digest(&mut scanned, progress).await;
+                let busy = is_busy(&round);
+                on_round(Part::Digests, round);
+                self.rest(busy, &mut stop).await;
+            }
+        };
+        futures::join!(carrying.boxed(), mailing.boxed(), digesting.boxed());
         self.release().await
+    }
+
+    /// Rests a while where nothing was found to do, or until it is asked to stop.
+    async fn rest(&self, busy: bool, stop: &mut watch::Receiver<bool>) {
+        if busy {
+            return;
+        }
+        let rest = self.idle.to_std().unwrap_or(Duration::from_millis(500));
+        // Whoever asked it to stop may be gone by then: that is asking as well.
+        let _ = tokio::time::timeout(rest, stop.wait_for(|stop| *stop)).await;
     }
 
     /// Gives up all leases, so that others can go on at once.

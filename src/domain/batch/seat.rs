@@ -15,7 +15,11 @@ use crate::domain::name::{EventType, ObjectId, UserId};
 /// held it comes back to life.
 pub const MEMORY: TimeDelta = TimeDelta::days(1);
 /// It remembers no more fan-outs than this beside those of the newest batch; the oldest are forgotten first.
-pub const MEMORIES: usize = 20_000;
+pub const MEMORIES: usize = 10_000;
+/// What is handed on within this time is remembered as one.
+const TOGETHER: TimeDelta = TimeDelta::minutes(10);
+/// More batches that have ended than these are not left standing on a seat: whoever lets events join hands them on first.
+pub const MOST_ENDED: usize = 200;
 /// Of one seat, so much lies between two mails in the order in which mails leave: whoever has many waits behind whoever has one.
 const TURN: TimeDelta = TimeDelta::seconds(1);
 
@@ -177,10 +181,15 @@ impl Seat {
             .partition(|batch| handed.contains(&batch.id));
         self.ended = ended;
         let gone: Vec<Batch> = gone;
-        for batch in gone {
-            let joined = batch.joined;
-            self.memories.push(Memory { at: now, joined });
+        let mut joined: Vec<Id> = gone.into_iter().flat_map(|batch| batch.joined).collect();
+        // What was handed on shortly before is remembered together with it, for as long.
+        let shortly = |last: &mut Memory| now - last.at < TOGETHER && last.joined.len() < MEMORIES;
+        if let Some(last) = self.memories.pop_if(shortly) {
+            joined.extend(last.joined);
         }
+        joined.sort_unstable();
+        joined.dedup();
+        self.memories.push(Memory { at: now, joined });
         let mut room = MEMORIES;
         let keep = self.memories.iter().rev().take_while(|memory| {
             let kept = room > 0;
@@ -241,7 +250,7 @@ impl Batch {
     fn joined_events(&self) -> u64 {
         let lead = match &self.lead {
             super::Lead::Waiting { contents, .. } => contents.count,
-            super::Lead::None | super::Lead::Mailed => 0,
+            super::Lead::None | super::Lead::Mailed { .. } => 0,
         };
         lead + self.contents.count
     }

@@ -230,7 +230,7 @@ fn the_oldest_memories_go_first_where_there_are_too_many() {
 
     let known = |n: u32| seat.has_joined(id(n));
     assert_eq!(
-        [0, 9_999, 10_000, 29_999].map(known),
+        [0, 19_999, 20_000, 29_999].map(known),
         [false, false, true, true]
     );
 }

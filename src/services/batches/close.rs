@@ -80,7 +80,8 @@ impl Closer {
         Ok(all)
     }
 
-    async fn hand_on(&self, mut seats: Vec<Seat>, now: DateTime<Utc>) -> Result<Closed> {
+    /// Hands on what has ended on these seats, as they were put.
+    pub(super) async fn hand_on(&self, mut seats: Vec<Seat>, now: DateTime<Utc>) -> Result<Closed> {
         let ended: Vec<Batch> = seats.iter().flat_map(|seat| seat.ended.clone()).collect();
         if ended.is_empty() {
             return Ok(Closed::default());

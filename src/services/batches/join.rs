@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chrono::{DateTime, Utc};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 
+use super::Closer;
 use crate::clock::{Clock, Ids};
 use crate::domain::BatchPolicy;
-use crate::domain::batch::{Addition, Item, Seat, SeatId};
+use crate::domain::batch::{Addition, Item, MOST_ENDED, Seat, SeatId};
 use crate::store::{Batches, Result};
 
 /// Seats put at once.
@@ -25,6 +26,7 @@ pub struct Joiner {
     batches: Arc<dyn Batches>,
     clock: Arc<dyn Clock>,
     ids: Arc<Ids>,
+    closer: Closer,
     /// Whether most seats had an open batch, when some were last read. Only a hint: where they have none, trying to add is in vain.
     mostly_open: AtomicBool,
 }
@@ -63,11 +65,13 @@ impl Arrivals {
 }
 
 impl Joiner {
-    pub fn new(batches: Arc<dyn Batches>, clock: Arc<dyn Clock>, ids: Arc<Ids>) -> Self {
+    /// `closer` is asked where more has ended on a seat than it should hold.
+    pub fn new(closer: Closer) -> Self {
         Self {
-            batches,
-            clock,
-            ids,
+            batches: Arc::clone(&closer.batches),
+            clock: Arc::clone(&closer.clock),
+            ids: Arc::clone(&closer.ids),
+            closer,
             mostly_open: AtomicBool::new(true),
         }
     }
@@ -108,6 +112,9 @@ impl Joiner {
             for (arrivals, seat) in left.into_iter().zip(standing) {
                 let mut seat = seat.unwrap_or_else(|| Seat::new(arrivals.seat.clone()));
                 if self.seat_down(&mut seat, arrivals, at) > 0 {
+                    if seat.ended.len() > MOST_ENDED {
+                        seat.advance(at, || self.ids.next(at));
+                    }
                     changed.push(seat);
                     whose.push(arrivals);
                 }
@@ -116,6 +123,12 @@ impl Joiner {
                 break;
             }
             let put = self.batches.put_seats(&changed, self.ids.next(at)).await?;
+            let full = changed.into_iter().zip(&put);
+            let full = full.filter(|(seat, put)| **put && seat.ended.len() > MOST_ENDED);
+            let full: Vec<Seat> = full.map(|(seat, _)| seat).collect();
+            if !full.is_empty() {
+                self.closer.hand_on(full, at).await?;
+            }
             let lost = whose.into_iter().zip(put).filter(|(_, put)| !put);
             left = lost.map(|(arrivals, _)| arrivals).collect();
         }

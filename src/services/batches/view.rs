@@ -77,7 +77,7 @@ impl BatchView {
             Lead::Waiting { contents, .. } => {
                 Some(LeadView::Waiting(ContentsView::of(contents, catalogue)))
             }
-            Lead::Mailed => Some(LeadView::Mailed),
+            Lead::Mailed { .. } => Some(LeadView::Mailed),
         };
         Self {
             id: batch.id,

@@ -3,12 +3,17 @@
 //! The rule (P2, P4): marks first, then the batches, then the rows; each is harmless again, so whoever dies in between is replaced. A digest marks
 //! how far it read; a batch marks the events it had gathered, wherever they stand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Deliver;
-use crate::domain::{BatchState, Day, Delivery, DeliveryState, Id, Mailed, Occasion};
+use crate::domain::{
+    Batch, BatchState, Day, Delivery, DeliveryState, Id, Mailed, Occasion, Window,
+};
 use crate::services::{Result, crash};
-use crate::store::{MailedMark, Mark};
+use crate::store::{MailedMark, Mark, People};
+
+/// From so many fan-outs on it pays to look which of them are to be marked.
+const MANY: usize = 500;
 
 impl Deliver {
     /// Writes the marks of what was mailed, or may have been, and closes the rows.
@@ -49,8 +54,9 @@ impl Deliver {
             flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
         let mut marks = Vec::new();
         for (row, batch) in rows.iter().zip(self.batches.filed(&ids).await?) {
+            let Some(batch) = batch else { continue };
             let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
-            for fanout in batch.into_iter().flat_map(|batch| batch.joined) {
+            for fanout in self.standing(&batch).await? {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
             marks.extend(days.into_iter().map(|(day, fanouts)| MailedMark {
@@ -80,5 +86,25 @@ impl Deliver {
             .collect();
         let now = self.clock.now();
         Ok(self.batches.settle_batches(&ends, now).await?)
+    }
+
+    /// The fan-outs to be marked: all that were the batch's own, or, of very many, those of which something stands on a stack. A day that is
+    /// full has not stored the others.
+    async fn standing(&self, batch: &Batch) -> Result<Vec<Id>> {
+        let own: BTreeSet<Id> = batch.own_fanouts().collect();
+        if own.len() <= MANY {
+            return Ok(own.into_iter().collect());
+        }
+        let days: BTreeSet<Day> = own.iter().map(|fanout| Day::of(fanout.time())).collect();
+        let (Some(first), Some(last)) = (days.first(), days.last()) else {
+            return Ok(Vec::new());
+        };
+        let window = Window::between(*first, *last);
+        let person = People::Each(std::slice::from_ref(&batch.user));
+        let found = self.stacks.windows(window, person).await?;
+        let stacks = found.iter().flat_map(|person| &person.stacks);
+        let events = stacks.flat_map(|stack| stack.events());
+        let standing: BTreeSet<Id> = events.filter_map(|(_, event)| event.i).collect();
+        Ok(own.intersection(&standing).copied().collect())
     }
 }

@@ -1,14 +1,15 @@
 //! What batches have gathered, as far as it may still be told.
 //!
 //! The rule (P6, P7): an event is told while its person gets its type outside the digest, as they chose before it happened, and while its object
-//! applies. Where all kept events may be told, those that are only counted are taken for the same; where one may not, the stacks say what
-//! else had joined, so that nothing is counted that was withdrawn.
+//! applies. Where all kept events may be told, and are of different things, those that are only counted are taken for the same; otherwise
+//! the stacks say what else had joined.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::domain::batch::Item;
 use crate::domain::{
-    Batch, BatchKey, BatchState, Day, Delivery, Event, Id, Occasion, Policies, User, UserId, Window,
+    Batch, BatchKey, BatchState, Day, Delivery, Event, Id, Occasion, PersonStacks, Policies, User,
+    UserId, Window,
 };
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
@@ -66,7 +67,11 @@ impl Deliver {
                     && catalogue.applies(&Event::from(item.clone())).is_some()
             };
             let unseen = batch.contents.more();
-            if unseen > 0 && !batch.contents.items.iter().all(told) {
+            let items = &batch.contents.items;
+            // Where one thing is kept twice, those that are only counted may be that thing as well.
+            let things: HashSet<_> = items.iter().map(|item| (&item.t, &item.o)).collect();
+            let repeats = things.len() < items.len();
+            if unseen > 0 && (repeats || !items.iter().all(told)) {
                 doubtful.push(batch);
                 continue;
             }
@@ -75,11 +80,10 @@ impl Deliver {
                 Gathered::new(&batch, batch.contents.items.clone(), unseen),
             );
         }
-        for batch in doubtful {
-            let items = self.joined(&batch).await?;
+        for (batch, items) in doubtful.iter().zip(self.joined(&doubtful).await?) {
             let events: Vec<Event> = items.iter().cloned().map(Event::from).collect();
             catalogue.load(events.iter()).await?;
-            gathered.insert(batch.id, Gathered::new(&batch, items, 0));
+            gathered.insert(batch.id, Gathered::new(batch, items, 0));
         }
         for (id, gathered) in &mut gathered {
             gathered
@@ -89,37 +93,44 @@ impl Deliver {
         Ok(gathered)
     }
 
-    /// All that had joined, as the person's stacks have it.
-    async fn joined(&self, batch: &Batch) -> Result<Vec<Item>> {
-        let days = || batch.joined.iter().map(|fanout| Day::of(fanout.time()));
-        let (Some(first), Some(last)) = (days().min(), days().max()) else {
-            return Ok(Vec::new());
+    /// All that had joined each of these, without its lead, as its person's stacks have it.
+    async fn joined(&self, batches: &[Batch]) -> Result<Vec<Vec<Item>>> {
+        let fanouts = batches.iter().flat_map(Batch::own_fanouts);
+        let days: BTreeSet<Day> = fanouts.map(|fanout| Day::of(fanout.time())).collect();
+        let (Some(first), Some(last)) = (days.first(), days.last()) else {
+            return Ok(vec![Vec::new(); batches.len()]);
         };
-        let (window, user): (_, &[UserId]) = (
-            Window::between(first, last),
-            std::slice::from_ref(&batch.user),
-        );
-        let stacks = self.stacks.windows(window, People::Each(user)).await?;
-        let of_batch: HashSet<Id> = batch.joined.iter().copied().collect();
-        let events = stacks.iter().flat_map(|person| &person.stacks);
-        let events = events
-            .flat_map(|stack| stack.events())
-            .filter_map(|(_, event)| {
-                let i = event.i.filter(|i| of_batch.contains(i))?;
-                let (t, o) = (event.t.clone(), event.o.clone());
-                Some(Item { i, t, o })
-            });
-        let mut items: Vec<Item> = events.filter(|item| !batch.taken.contains(item)).collect();
-        // A day that is full has not stored all of it.
-        let kept = batch
-            .contents
-            .items
-            .iter()
-            .filter(|item| !items.contains(item));
-        let kept: Vec<Item> = kept.cloned().collect();
-        items.extend(kept);
-        Ok(items)
+        let mut users: Vec<UserId> = batches.iter().map(|batch| batch.user.clone()).collect();
+        users.sort_unstable();
+        users.dedup();
+        let window = Window::between(*first, *last);
+        let stacks = self.stacks.windows(window, People::Each(&users)).await?;
+        let of_batch = |batch: &Batch| {
+            let person = users.binary_search(&batch.user).ok();
+            all_of(batch, person.and_then(|place| stacks.get(place)))
+        };
+        Ok(batches.iter().map(of_batch).collect())
     }
+}
+
+/// What had joined a batch: what stands on these stacks, without what was taken out, and what is kept. A day that is full has not stored all
+/// of it.
+fn all_of(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Item> {
+    let own: HashSet<Id> = batch.own_fanouts().collect();
+    let taken: HashSet<&Item> = batch.taken.iter().collect();
+    let stacks = stacks.iter().flat_map(|person| &person.stacks);
+    let events = stacks.flat_map(|stack| stack.events());
+    let standing = events.filter_map(|(_, event)| {
+        let i = event.i.filter(|i| own.contains(i))?;
+        let (t, o) = (event.t.clone(), event.o.clone());
+        Some(Item { i, t, o })
+    });
+    let mut items: Vec<Item> = standing.filter(|item| !taken.contains(item)).collect();
+    let known: HashSet<&Item> = items.iter().collect();
+    let kept = batch.contents.items.iter();
+    let unstored: Vec<Item> = kept.filter(|item| !known.contains(item)).cloned().collect();
+    items.extend(unstored);
+    items
 }
 
 impl Gathered {

@@ -15,9 +15,10 @@ use crate::domain::delivery::Settlement;
 use crate::domain::{DeliveryState, Lease, Sending};
 use crate::services::Result;
 
-/// What this process knows of the provider's mood.
+/// What this process knows of the provider's mood, and whose turn it is to make calls: one part of it at a time, or there would be more calls
+/// under way than the provider keeps up with.
 #[derive(Debug, Default)]
-pub struct Traffic(Mutex<Known>);
+pub struct Traffic(Mutex<Known>, tokio::sync::Mutex<()>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -147,6 +148,11 @@ impl Traffic {
 }
 
 impl Deliver {
+    /// Waits for its turn to deliver a chunk; others wait until this is dropped, in the order in which they came.
+    pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.traffic.1.lock().await
+    }
+
     /// Whether anything may be begun at this moment.
     pub async fn road(&self) -> Result<Road> {
         match self.barrier().await? {

@@ -68,8 +68,8 @@ fn batch_fields(batch: &Batch) -> Document {
     };
     match &batch.lead {
         Lead::None => {}
-        Lead::Mailed => {
-            fields.insert("led", true);
+        Lead::Mailed { joined } => {
+            fields.insert("led", ids(joined));
         }
         Lead::Waiting { contents, joined } => {
             let lead = doc! {
@@ -218,8 +218,12 @@ fn read_lead(batch: &Record<'_>) -> Result<Lead> {
             contents: read_contents(&lead)?,
             joined: lead.ids("joined")?,
         }),
-        None if batch.flag("led")?.unwrap_or(false) => Ok(Lead::Mailed),
-        None => Ok(Lead::None),
+        None => Ok(match batch.list("led")? {
+            Some(_) => Lead::Mailed {
+                joined: batch.ids("led")?,
+            },
+            None => Lead::None,
+        }),
     }
 }
 

@@ -27,9 +27,9 @@ pub(super) struct Gathered {
     policy: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lead: Option<ContentsJson>,
-    /// Whether its lead is a batch of its own by now.
-    #[serde(default)]
-    led: bool,
+    /// What its lead took along that is a batch of its own by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    led: Option<Vec<Id>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     taken: Vec<ItemJson>,
 }
@@ -90,9 +90,12 @@ impl Gathered {
                     contents: lead,
                     joined,
                 } => Some(contents(lead, joined)),
-                Lead::None | Lead::Mailed => None,
+                Lead::None | Lead::Mailed { .. } => None,
             },
-            led: batch.lead == Lead::Mailed,
+            led: match &batch.lead {
+                Lead::Mailed { joined } => Some(joined.clone()),
+                Lead::None | Lead::Waiting { .. } => None,
+            },
             taken: batch.taken.iter().map(item_json).collect(),
         }
     }
@@ -114,10 +117,10 @@ impl Gathered {
             opened_at: time(self.opened)?,
             last_event_at: time(self.last)?,
             closes_at: time(self.closes)?,
-            lead: match self.lead.map(read_contents) {
-                Some((contents, joined)) => Lead::Waiting { contents, joined },
-                None if self.led => Lead::Mailed,
-                None => Lead::None,
+            lead: match (self.lead.map(read_contents), self.led) {
+                (Some((contents, joined)), _) => Lead::Waiting { contents, joined },
+                (None, Some(joined)) => Lead::Mailed { joined },
+                (None, None) => Lead::None,
             },
             contents,
             policy: self.policy,

@@ -213,7 +213,14 @@ impl<'a> Machine<'a> {
         } else {
             (self.fresh.handle(), &self.clock, &self.ids[0], self.now)
         };
-        let joiner = Joiner::new(store, clock.clone(), ids.clone());
+        let joiner = Joiner::new(Closer {
+            batches: store.clone(),
+            deliveries: store,
+            clock: clock.clone(),
+            ids: ids.clone(),
+            owner: format!("joiner {second}"),
+            lease: TimeDelta::minutes(1),
+        });
         let mut joins = Vec::new();
         for (brings, people) in fanouts {
             let number = match brings {

@@ -1,12 +1,16 @@
 //! Batches end to end: what happens to somebody within a while is one mail, once, of what still applies to whoever may be mailed.
+//!
+//! Long because all of it plays with the same few helpers.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
-use tidings::domain::batch::ChosenKey;
+use tidings::domain::batch::{ChosenKey, MOST_ENDED};
 use tidings::domain::user::TypePreference;
-use tidings::domain::{Batch, BatchState, DeliveryState, ObjectId, Reason, Route, Suppression};
+use tidings::domain::{
+    Batch, BatchState, Day, DeliveryState, Entry, ObjectId, Reason, Route, Suppression,
+};
 use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::batches::Done;
@@ -35,6 +39,11 @@ on_both_stores! {
     an_unknown_batch_is_settled_by_hand_and_mailed_once
     people_who_share_a_batch_share_its_content
     somebody_with_many_mails_waits_behind_somebody_with_one
+    turns_go_on_where_mails_are_closed_one_by_one
+    a_lead_is_not_told_again_where_a_kept_event_was_withdrawn
+    the_same_thing_again_and_again_is_one_thing
+    a_seat_holds_only_so_much_that_has_ended
+    a_busy_day_is_marked_by_what_it_has_stored
 }
 
 const COMMENTS: &str = r#"
@@ -467,4 +476,94 @@ async fn somebody_with_many_mails_waits_behind_somebody_with_one(fresh: Fresh) {
     let order: Vec<String> = told(&town).into_iter().map(|(person, _)| person).collect();
     let ben = order.iter().position(|person| person == "ben@example.org");
     assert!(ben.unwrap() < 2, "{order:?}");
+}
+
+async fn turns_go_on_where_mails_are_closed_one_by_one(fresh: Fresh) {
+    let config = "types.ArtworkPublished.route = \"immediate\"";
+    let town = Town::found(&fresh, true, config).await;
+    let app = town.process();
+    for work in ["a1", "a2", "a3"] {
+        town.happens(&[work], to(&["ada"])).await;
+        app.closer().drain(&Silent).await.unwrap();
+    }
+    town.happens(&["a4"], to(&["ben"])).await;
+
+    assert_eq!(mailed_at(&town, 0).await.sent, 4);
+
+    let works: Vec<_> = told(&town).into_iter().map(|(_, works)| works[0]).collect();
+    assert!(
+        works[..2].contains(&"a1") && works[..2].contains(&"a4"),
+        "{works:?}"
+    );
+}
+
+async fn a_lead_is_not_told_again_where_a_kept_event_was_withdrawn(fresh: Fresh) {
+    let config = COMMENTS.to_owned() + "types.ArtworkPublished.leading = true";
+    let town = Town::found(&fresh, true, &config).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    assert_eq!(mailed_at(&town, 1).await.sent, 1);
+    for work in ["a2", "a3", "a4"] {
+        town.happens(&[work], to(&["ada"])).await;
+    }
+    town.put_works(&["a4"], |_| false).await;
+
+    mailed_at(&town, 300).await;
+
+    let works: Vec<_> = told(&town).into_iter().map(|(_, works)| works).collect();
+    assert_eq!(works, [vec!["a1"], vec!["a2", "a3"]]);
+}
+
+async fn the_same_thing_again_and_again_is_one_thing(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    for _ in 0..6 {
+        town.happens(&["a1"], to(&["ada"])).await;
+    }
+
+    let tally = mailed_at(&town, 300).await;
+
+    assert_eq!((tally.sent, tally.events), (1, 1));
+    assert!(!town.mails()[0].filled().text.contains("more"));
+}
+
+async fn a_seat_holds_only_so_much_that_has_ended(fresh: Fresh) {
+    let config = "types.ArtworkPublished.route = \"immediate\"";
+    let town = Town::found(&fresh, true, config).await;
+    let events: Vec<_> = (0..MOST_ENDED + 50)
+        .map(|n| request(&[["a1", "a2"][n % 2]], to(&["ada"]), None))
+        .collect();
+    let app = town.process();
+    for part in events.chunks(100) {
+        app.notify().accept(part.to_vec()).await.unwrap();
+    }
+
+    // No closer comes by meanwhile.
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    let all = batches(&town).await;
+    assert_eq!(all.len(), MOST_ENDED + 50);
+    let seat = town.store.seat_of(all[0].id).await.unwrap();
+    let standing = seat.map_or(0, |seat| seat.ended.len());
+    assert!(standing <= MOST_ENDED, "{standing}");
+    assert_eq!(mail(&town).await.sent, events.len() as u64);
+}
+
+async fn a_busy_day_is_marked_by_what_it_has_stored(fresh: Fresh) {
+    let config = COMMENTS.to_owned() + "fanout.day_cap = 100";
+    let town = Town::found(&fresh, true, &config).await;
+    let app = town.process();
+    for _ in 0..6 {
+        let events: Vec<_> = (0..100)
+            .map(|_| request(&["a1"], to(&["ada"]), None))
+            .collect();
+        app.notify().accept(events).await.unwrap();
+    }
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    assert_eq!(mailed_at(&town, 300).await.sent, 1);
+
+    let entries = fresh.entries_of(&user("ada"), Day::of(saturday())).await;
+    let Some(Entry::Mailed(mailed)) = entries.last() else {
+        panic!("{:?} is no mark", entries.last());
+    };
+    assert_eq!((entries.len(), mailed.fanouts.len()), (101, 100));
 }

@@ -11,6 +11,7 @@ use crate::support::{Fresh, user};
 on_both_stores! {
     a_round_carries_fan_outs_and_mails_what_is_due
     due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker
+    batches_are_mailed_while_events_keep_coming
     what_was_settled_long_ago_is_forgotten_while_it_works
     a_worker_that_is_asked_to_stop_gives_up_its_leases
 }
@@ -50,6 +51,32 @@ async fn due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker(fres
     assert!(a.digests.is_some() && b.digests.is_none() && c.digests.is_some());
 }
 
+/// A writer posts faster than anybody carries, until a mail has left.
+async fn batches_are_mailed_while_events_keep_coming(fresh: Fresh) {
+    let config = "types.ArtworkPublished.route = \"batch\"\ntypes.ArtworkPublished.window = \"5m\"";
+    let town = Town::found(&fresh, true, config).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.clock.advance(TimeDelta::minutes(5));
+    let (stop, stopped) = watch::channel(false);
+    let worker = town.process().worker();
+    let working = tokio::spawn(async move { worker.run(stopped, |_, _| {}).await });
+    let notify = town.process().notify();
+    let posting = async {
+        while town.mails().is_empty() {
+            let events = vec![request(&["a2"], to(&["cem"]), None); 20];
+            notify.accept(events).await.unwrap();
+        }
+    };
+
+    tokio::time::timeout(std::time::Duration::from_secs(60), posting)
+        .await
+        .expect("a mail leaves although events keep coming");
+
+    stop.send(true).unwrap();
+    working.await.unwrap().unwrap();
+    assert_eq!(town.mails()[0].to.reveal(), "ada@example.org");
+}
+
 async fn what_was_settled_long_ago_is_forgotten_while_it_works(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"immediate\"\ndelivery.keep = \"14d\"";
     let town = Town::found(&fresh, true, config).await;
@@ -82,7 +109,7 @@ async fn a_worker_that_is_asked_to_stop_gives_up_its_leases(fresh: Fresh) {
         .unwrap();
     let (stop, stopped) = watch::channel(true);
 
-    worker.run(stopped, |_| {}).await.unwrap();
+    worker.run(stopped, |_, _| {}).await.unwrap();
 
     drop(stop);
     let done = town.process().fanouts().drain(&Silent).await.unwrap();

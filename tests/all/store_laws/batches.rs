@@ -63,7 +63,9 @@ pub async fn a_batch_is_filed_once_and_comes_back_with_every_field(store: Fresh)
     let batch = closing("ada", "k", 1);
     let mut canceled = closing("ben", "k", 2);
     (canceled.state, canceled.settled) = (BatchState::Canceled, Some(noon()));
-    canceled.lead = Lead::Mailed;
+    canceled.lead = Lead::Mailed {
+        joined: vec![id(2)],
+    };
     let filed = [batch.clone(), canceled.clone()];
     store.file_batches(&filed).await.unwrap();
 

@@ -22,7 +22,9 @@ pub async fn a_seat_comes_back_with_every_field(store: Fresh) {
     full.ended = vec![closing("ada", "k", 2), {
         let mut canceled = closing("ada", "k", 5);
         (canceled.state, canceled.settled) = (BatchState::Canceled, Some(noon()));
-        canceled.lead = Lead::Mailed;
+        canceled.lead = Lead::Mailed {
+            joined: vec![id(2)],
+        };
         canceled
     }];
     full.memories = vec![
