@@ -118,7 +118,7 @@ impl Why {
             Self::Covered => "was mailed or flushed",
             Self::Repeated => "is told once already",
             Self::Withdrawn => "no longer applies",
-            Self::NotForDigest => "is not routed to the digest",
+            Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
             Self::NoDigest => "waits: no digest goes to them",
             Self::NextDigest => "will be in the next digest",
         }
@@ -189,14 +189,15 @@ impl Explain {
                         in_batch
                     } else if (position.index as usize) < covered {
                         Why::Covered
-                    } else if !pending.contains(&position) {
-                        Why::Repeated
                     } else if !applies {
                         Why::Withdrawn
                     } else if alone {
                         Why::NoBatch
                     } else if !wanted {
                         Why::NotForDigest
+                    } else if !pending.contains(&position) {
+                        // Only what a digest would tell is told once.
+                        Why::Repeated
                     } else if !gets_digests {
                         Why::NoDigest
                     } else {
