@@ -13,7 +13,7 @@ use super::uri::{NoQuery, Query, refuse, segment};
 use crate::app::App;
 use crate::domain::{Batch, EventType, Id, Invalid, ObjectId};
 use crate::services::Error;
-use crate::services::batches::{BatchFilter, Done};
+use crate::services::batches::{BatchFilter, End};
 use crate::services::notify::ids;
 
 /// Batches on a page unless asked otherwise, and at most.
@@ -23,7 +23,7 @@ const MAX_LIMIT: u32 = 200;
 /// What is taken out.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Withdrawal {
+struct TakeOut {
     #[serde(rename = "type")]
     kind: EventType,
     #[serde(alias = "object", deserialize_with = "ids")]
@@ -78,7 +78,7 @@ pub async fn close(
     payload: Payload,
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
-    end(&req, payload, &app, Done::Closed).await
+    end(&req, payload, &app, End::Close).await
 }
 
 /// `POST /v1/batches/{id}/cancel`
@@ -88,14 +88,14 @@ pub async fn cancel(
     payload: Payload,
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
-    end(&req, payload, &app, Done::Canceled).await
+    end(&req, payload, &app, End::Cancel).await
 }
 
 async fn end(
     req: &HttpRequest,
     payload: Payload,
     app: &App,
-    how: Done,
+    how: End,
 ) -> Result<HttpResponse, Problem> {
     let id: Id = segment(req, "id")?;
     let body = body::read(req, payload, body::LIMIT).await?;
@@ -122,7 +122,7 @@ pub async fn take_out(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let body = body::read(&req, payload, body::LIMIT).await?;
-    let Withdrawal { kind, objects } = body::one(&body)?;
-    let out = app.batches().withdraw(&kind, &objects).await?;
+    let TakeOut { kind, objects } = body::one(&body)?;
+    let out = app.batches().take_out(&kind, &objects).await?;
     Ok(HttpResponse::Ok().json(out))
 }

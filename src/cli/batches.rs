@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::services::Error;
 use crate::services::batches::{
-    BatchFilter, BatchView, ContentsView, DeliveryView, Done, ItemView, LeadView,
+    BatchFilter, BatchView, ContentsView, DeliveryView, End, ItemView, LeadView,
 };
 
 /// List batches, look into them, close them now, cancel them
@@ -102,8 +102,8 @@ impl Args {
             None => self.list.run(app, screen).await,
             Some(Verb::List(list)) => list.run(app, screen).await,
             Some(Verb::Show(show)) => show.run(app, screen).await,
-            Some(Verb::Close(which)) => which.end(Done::Closed, app, screen).await,
-            Some(Verb::Cancel(which)) => which.end(Done::Canceled, app, screen).await,
+            Some(Verb::Close(which)) => which.end(End::Close, app, screen).await,
+            Some(Verb::Cancel(which)) => which.end(End::Cancel, app, screen).await,
             Some(Verb::TakeOut(out)) => out.run(app, screen).await,
         }
     }
@@ -218,7 +218,7 @@ fn events(gathered: &ContentsView, screen: &mut Screen) -> anyhow::Result<()> {
 }
 
 impl Which {
-    async fn end(&self, how: Done, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    async fn end(&self, how: End, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let book = app.batches();
         let (mut good, mut bad) = (0, 0);
         for id in &self.ids {
@@ -226,10 +226,10 @@ impl Which {
                 Ok(Some(_)) => {
                     good += 1;
                     screen.line(match how {
-                        Done::Closed => {
+                        End::Close => {
                             format!("{id} is closing; a worker mails it in its next round")
                         }
-                        Done::Canceled => format!("{id} is canceled"),
+                        End::Cancel => format!("{id} is canceled"),
                     })?;
                     continue;
                 }
@@ -250,7 +250,7 @@ impl Which {
 
 impl TakeOut {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let out = app.batches().withdraw(&self.kind, &self.objects).await?;
+        let out = app.batches().take_out(&self.kind, &self.objects).await?;
         if self.json {
             screen.json(&out)?;
             return Ok(Exit::Done);

@@ -222,6 +222,36 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// A new row: to be built and sent by whoever takes it up, nobody at first, and covering nothing of stacks.
+    pub fn new(
+        id: DeliveryId,
+        user: UserId,
+        occasion: Occasion,
+        marker: Id,
+        created: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            id,
+            user,
+            occasion,
+            state: DeliveryState::Pending,
+            open: true,
+            covers: Covers::new(),
+            marker,
+            lease: None,
+            not_before: None,
+            attempts: 0,
+            call: None,
+            tried: None,
+            items: 0,
+            created,
+            settled: None,
+            provider_id: None,
+            reason: None,
+            feedback: None,
+        }
+    }
+
     /// What an open delivery occupies: the person's digest, so that no two digests hold the same event; a batch is one delivery in any
     /// case. Deliveries are taken up in this order: batches first, in their turn.
     pub fn slot(&self) -> String {

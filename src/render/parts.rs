@@ -13,7 +13,7 @@ macro_rules! parts {
 
 /// What mails share.
 pub const PARTS: &[Template] = parts! {
-    "mail/head.html" "mail/items.html" "mail/mast.html" "mail/foot.html" "mail/said.html"
+    "mail/head.html" "mail/items.html" "mail/item.html" "mail/more.html" "mail/mast.html" "mail/foot.html" "mail/said.html"
     "mail/items.txt" "mail/foot.txt" "mail/news.txt" "mail/said.txt"
 };
 

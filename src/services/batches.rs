@@ -11,7 +11,7 @@ mod view;
 
 /// Which batches.
 pub use crate::store::BatchFilter;
-pub use book::{BatchBook, Done};
+pub use book::{BatchBook, End};
 pub use close::{Closed, Closer};
 pub use join::{Join, Joiner};
 pub use view::{BatchView, ContentsView, DeliveryView, ItemView, LeadView};

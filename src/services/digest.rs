@@ -19,8 +19,8 @@ use crate::domain::digest::{Digest, assemble, wanted};
 use crate::domain::stack::Pending;
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Cadence, Day, Delivery, DeliveryId, DeliveryState, Due, Lease, Occasion, Period, PersonStacks,
-    Policies, User, UserId, Window,
+    Cadence, Day, Delivery, DeliveryId, Due, Lease, Occasion, Period, PersonStacks, Policies, User,
+    UserId, Window,
 };
 use crate::store::{Objects, People};
 
@@ -382,31 +382,18 @@ impl Digests {
 
     fn row(&self, person: &DuePerson<'_>, at: DateTime<Utc>) -> Delivery {
         let now = self.deliver.clock.now();
+        let occasion = Occasion::Digest {
+            cadence: person.cadence,
+            period: person.due.period.to_string(),
+        };
+        let (id, user) = (person.id.clone(), person.stacks.user.clone());
         Delivery {
-            id: person.id.clone(),
-            user: person.stacks.user.clone(),
-            occasion: Occasion::Digest {
-                cadence: person.cadence,
-                period: person.due.period.to_string(),
-            },
-            state: DeliveryState::Pending,
-            open: true,
             covers: person.stacks.reach(),
-            marker: self.ids.next(at),
             lease: Some(Lease {
                 owner: self.deliver.owner.clone(),
                 until: now + self.deliver.settings.lease,
             }),
-            not_before: None,
-            attempts: 0,
-            call: None,
-            tried: None,
-            items: 0,
-            created: now,
-            settled: None,
-            provider_id: None,
-            reason: None,
-            feedback: None,
+            ..Delivery::new(id, user, occasion, self.ids.next(at), now)
         }
     }
 }

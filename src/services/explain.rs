@@ -184,7 +184,8 @@ impl Explain {
                     let alone = alone.is_mailed_alone();
                     let applies = catalogue.applies(event).is_some();
                     let is_mailed = event.i.is_some_and(|i| mailed.contains(&i));
-                    let in_batch = batches.why(event, is_mailed, alone && applies);
+                    let holding = batches.holding(event);
+                    let in_batch = batches.why(event, holding, is_mailed, alone && applies);
                     let why = if let Some(in_batch) = in_batch {
                         in_batch
                     } else if (position.index as usize) < covered {
@@ -211,7 +212,7 @@ impl Explain {
                         title,
                         at,
                         why,
-                        batch: batches.holding(event).map(|batch| InBatch {
+                        batch: holding.map(|batch| InBatch {
                             id: batch.id,
                             closes_at: batch.closes_at,
                             reason: batches.reason(batch.id),

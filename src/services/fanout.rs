@@ -125,13 +125,16 @@ impl Fanouts {
         self.fill(&mut walks, limit).await?;
         while !walks.is_empty() && !progress.stopping() {
             let round = Round::cut(&mut walks);
-            let joins = self.joins(&walks, &round).await?;
-            // The next pages are fetched while this one is pushed.
-            let (pushed, ()) = futures::try_join!(
+            let people = round.pushes.people.iter();
+            let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
+            // Their records and the next pages are fetched while this one is pushed.
+            let (pushed, users, ()) = futures::try_join!(
                 self.stacks.push(day, self.settings.day_cap, &round.pushes),
+                self.directory.users(&people),
                 self.fill(&mut walks, limit)
             )?;
             crash::point("after-push");
+            let joins = self.joins(&walks, &round, users);
             if !joins.is_empty() {
                 self.joiner.join(joins).await?;
                 crash::point("after-join");
@@ -144,13 +147,10 @@ impl Fanouts {
     }
 
     /// Who of this page gets its events in batches, or each at once, and how.
-    async fn joins(&self, walks: &[Walk], round: &Round) -> Result<Vec<Join>> {
-        let people = &round.pushes.people;
-        let ids: Vec<UserId> = people.iter().map(|(user, _)| user.clone()).collect();
-        let users = self.directory.users(&ids).await?;
+    fn joins(&self, walks: &[Walk], round: &Round, users: Vec<Option<User>>) -> Vec<Join> {
         let mut items: Vec<Option<Arc<[Item]>>> = vec![None; walks.len()];
         let mut joins = Vec::new();
-        for ((_, list), user) in people.iter().zip(users) {
+        for ((_, list), user) in round.pushes.people.iter().zip(users) {
             // Of whom nothing is known, no address is known either.
             let Some(user) = user else { continue };
             for (walk, _) in &round.origins[*list] {
@@ -169,7 +169,7 @@ impl Fanouts {
                 });
             }
         }
-        Ok(joins)
+        joins
     }
 
     /// How a person's batches of this fan-out's type gather, if they get it so.

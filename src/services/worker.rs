@@ -63,10 +63,6 @@ impl Round {
 
 type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
 
-fn is_busy(round: &Result<Round>) -> bool {
-    round.as_ref().is_ok_and(|round| !round.idle())
-}
-
 /// Work that ends when the worker is asked to stop.
 struct UntilStopped<'a>(&'a watch::Receiver<bool>);
 
@@ -82,20 +78,21 @@ impl Progress for UntilStopped<'_> {
 const TICK: TimeDelta = TimeDelta::minutes(15);
 
 impl Worker {
-    /// Everything there is to do now, once. `scanned` is the last tick whose due digests this worker looked for.
+    /// Everything there is to do now, once; what fails to be carried keeps no mail from leaving. `scanned` is the last tick whose due digests
+    /// this worker looked for.
     pub async fn round(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Progress,
     ) -> Result<Round> {
-        let carried = self.carry(progress).await?;
+        let carried = self.carry(progress).await;
         let mut round = self.mail(progress).await?;
-        round.fanouts = carried.fanouts;
         if round.paused.is_none() {
             let digests = self.digest(scanned, progress).await?;
             round.digests = digests.digests;
             round.paused = digests.paused;
         }
+        round.fanouts = carried?.fanouts;
         Ok(round)
     }
 
@@ -186,44 +183,31 @@ impl Worker {
         stop: watch::Receiver<bool>,
         on_round: impl Fn(Part, Result<Round>) + Send + Sync,
     ) -> Result<()> {
-        let progress = UntilStopped(&stop);
-        let (on_round, progress): (&OnRound<'_>, _) = (&on_round, &progress);
-        let carrying = async {
-            let mut stop = stop.clone();
-            while !*stop.borrow() {
-                let round = self.carry(progress).await;
-                let busy = is_busy(&round);
-                on_round(Part::Carrying, round);
-                self.rest(busy, &mut stop).await;
-            }
-        };
-        let mailing = async {
-            let mut stop = stop.clone();
-            while !*stop.borrow() {
-                let round = self.mail(progress).await;
-                let busy = is_busy(&round);
-                on_round(Part::Mailing, round);
-                self.rest(busy, &mut stop).await;
-            }
-        };
-        let digesting = async {
-            let (mut stop, mut scanned) = (stop.clone(), None);
-            while !*stop.borrow() {
-                let round = self.digest(&mut scanned, progress).await;
-                let busy = is_busy(&round);
-                on_round(Part::Digests, round);
-                self.rest(busy, &mut stop).await;
-            }
-        };
-        futures::join!(carrying.boxed(), mailing.boxed(), digesting.boxed());
+        let go_on = |part| self.go_on(part, stop.clone(), &on_round).boxed();
+        let (carrying, mailing) = (go_on(Part::Carrying), go_on(Part::Mailing));
+        futures::join!(carrying, mailing, go_on(Part::Digests));
         self.release().await
     }
 
-    /// Rests a while where nothing was found to do, or until it is asked to stop.
-    async fn rest(&self, busy: bool, stop: &mut watch::Receiver<bool>) {
-        if busy {
-            return;
+    async fn go_on(&self, part: Part, mut stop: watch::Receiver<bool>, on_round: &OnRound<'_>) {
+        let (asked, mut scanned) = (stop.clone(), None);
+        let progress = UntilStopped(&asked);
+        while !progress.stopping() {
+            let round = match part {
+                Part::Carrying => self.carry(&progress).await,
+                Part::Mailing => self.mail(&progress).await,
+                Part::Digests => self.digest(&mut scanned, &progress).await,
+            };
+            let busy = round.as_ref().is_ok_and(|round| !round.idle());
+            on_round(part, round);
+            if !busy {
+                self.rest(&mut stop).await;
+            }
         }
+    }
+
+    /// Rests a while, or until it is asked to stop.
+    async fn rest(&self, stop: &mut watch::Receiver<bool>) {
         let rest = self.idle.to_std().unwrap_or(Duration::from_millis(500));
         // Whoever asked it to stop may be gone by then: that is asking as well.
         let _ = tokio::time::timeout(rest, stop.wait_for(|stop| *stop)).await;

@@ -18,6 +18,15 @@ pub struct BatchFilter {
     pub state: Option<BatchState>,
 }
 
+/// A page of what was found on seats and among the filed: each batch once, newest first.
+pub(super) fn page(mut found: Vec<Batch>, before: Option<Id>, limit: usize) -> Vec<Batch> {
+    found.retain(|batch| before.is_none_or(|before| batch.id < before));
+    found.sort_by_key(|batch| std::cmp::Reverse(batch.id));
+    found.dedup_by_key(|batch| batch.id);
+    found.truncate(limit);
+    found
+}
+
 /// How many batches there are that are not settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct BatchCounts {

@@ -1,4 +1,4 @@
-//! Looks into batches, and changes them by hand: close now, cancel, take out what is withdrawn.
+//! Looks into batches, and changes them by hand: close now, cancel, take events out.
 //!
 //! The rule: only an open batch can be changed; one that closes may be on its way already, and says so.
 
@@ -27,13 +27,13 @@ pub struct BatchBook {
     pub ids: Arc<Ids>,
 }
 
-/// What is done to an open batch.
+/// How an open batch is ended by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Done {
+pub enum End {
     /// It is mailed now.
-    Closed,
+    Close,
     /// It is not mailed.
-    Canceled,
+    Cancel,
 }
 
 impl BatchBook {
@@ -82,7 +82,7 @@ impl BatchBook {
     }
 
     /// Ends an open batch; nothing if there is none of that id. One that has ended is a conflict.
-    pub async fn end(&self, id: Id, how: Done) -> Result<Option<Batch>> {
+    pub async fn end(&self, id: Id, how: End) -> Result<Option<Batch>> {
         loop {
             let Some(mut seat) = self.batches.seat_of(id).await? else {
                 return match self.batches.filed(&[id]).await?.pop().flatten() {
@@ -92,8 +92,8 @@ impl BatchBook {
             };
             let now = self.clock.now();
             let ended_so = match how {
-                Done::Closed => seat.close_now(id, now),
-                Done::Canceled => seat.cancel(id, now),
+                End::Close => seat.close_now(id, now),
+                End::Cancel => seat.cancel(id, now),
             };
             match ended_so {
                 Ok(()) => {}
@@ -111,7 +111,7 @@ impl BatchBook {
     }
 
     /// Takes events of this type about these objects out of all open batches; as many objects as an event can have.
-    pub async fn withdraw(&self, kind: &EventType, objects: &[ObjectId]) -> Result<TakenOut> {
+    pub async fn take_out(&self, kind: &EventType, objects: &[ObjectId]) -> Result<TakenOut> {
         if objects.is_empty() || objects.len() > MAX_OBJECTS {
             let why = format!("is not 1 to {MAX_OBJECTS} object ids");
             return Err(Invalid::new("objects", objects.len(), why).into());
@@ -126,13 +126,13 @@ impl BatchBook {
                 return Ok(all);
             };
             after = Some(last.id.clone());
-            let out = self.take_out(found, kind, objects).await?;
+            let out = self.take_out_of(found, kind, objects).await?;
             all.taken += out.taken;
             all.unseen += out.unseen;
         }
     }
 
-    async fn take_out(
+    async fn take_out_of(
         &self,
         mut seats: Vec<Seat>,
         kind: &EventType,

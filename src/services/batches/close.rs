@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::clock::{Clock, Ids};
 use crate::domain::batch::{Seat, SeatId};
-use crate::domain::{Batch, BatchState, Delivery, DeliveryId, DeliveryState, Id, Lease, Occasion};
+use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion};
 use crate::services::crash;
 use crate::store::{Batches, Deliveries, Result};
 
@@ -106,75 +106,64 @@ impl Closer {
 
     /// A delivery for each batch that has something to mail, each in its turn.
     fn rows(&self, seat: &mut Seat, now: DateTime<Utc>) -> Vec<Delivery> {
-        let closing = |batch: &&Batch| batch.state == BatchState::Closing;
-        let closing: Vec<Id> = seat
-            .ended
-            .iter()
-            .filter(closing)
-            .map(|batch| batch.id)
-            .collect();
-        let user = seat.id.user.clone();
-        closing
-            .into_iter()
-            .map(|batch| Delivery {
-                id: DeliveryId::batch(batch),
-                user: user.clone(),
-                occasion: Occasion::Batch {
-                    batch,
-                    turn: seat.next_turn(now),
-                },
-                state: DeliveryState::Pending,
-                open: true,
-                covers: Vec::new(),
-                marker: self.ids.next(now),
-                lease: None,
-                not_before: None,
-                attempts: 0,
-                call: None,
-                tried: None,
-                items: 0,
-                created: now,
-                settled: None,
-                provider_id: None,
-                reason: None,
-                feedback: None,
-            })
-            .collect()
+        let closing = seat.ended.iter();
+        let closing = closing.filter(|batch| batch.state == BatchState::Closing);
+        let closing: Vec<Id> = closing.map(|batch| batch.id).collect();
+        let row = |batch| {
+            let turn = seat.next_turn(now);
+            let (id, user) = (DeliveryId::batch(batch), seat.id.user.clone());
+            let occasion = Occasion::Batch { batch, turn };
+            Delivery::new(id, user, occasion, self.ids.next(now), now)
+        };
+        closing.into_iter().map(row).collect()
     }
 
     /// Takes what was handed on out of its seats, whatever else happened to them meanwhile.
     async fn forget(&self, seats: Vec<Seat>, now: DateTime<Utc>) -> Result<()> {
-        let handed: Vec<(SeatId, Vec<Id>, Option<DateTime<Utc>>)> = seats
-            .iter()
-            .map(|seat| {
-                let ids = seat.ended.iter().map(|batch| batch.id).collect();
-                (seat.id.clone(), ids, seat.turn)
-            })
-            .collect();
-        let mut left: Vec<usize> = (0..handed.len()).collect();
+        let mut left: Vec<Handed> = seats.into_iter().map(Handed::of).collect();
         while !left.is_empty() {
-            let ids: Vec<SeatId> = left.iter().map(|place| handed[*place].0.clone()).collect();
+            let ids: Vec<SeatId> = left.iter().map(|handed| handed.seat.clone()).collect();
             let standing = self.batches.seats(&ids).await?;
-            let (mut changed, mut places) = (Vec::new(), Vec::new());
-            for (place, seat) in left.into_iter().zip(standing) {
-                let (_, ids, turn) = &handed[place];
-                let Some(mut seat) = seat else { continue };
-                if !seat.ended.iter().any(|batch| ids.contains(&batch.id)) {
+            let (mut changed, mut whose) = (Vec::new(), Vec::new());
+            for (handed, seat) in left.into_iter().zip(standing) {
+                let holds = |seat: &Seat| {
+                    let mut ended = seat.ended.iter();
+                    ended.any(|batch| handed.batches.contains(&batch.id))
+                };
+                let Some(mut seat) = seat.filter(holds) else {
                     continue;
-                }
-                seat.hand_on(ids, now);
-                seat.turn = seat.turn.max(*turn);
+                };
+                seat.hand_on(&handed.batches, now);
+                seat.turn = seat.turn.max(handed.turn);
                 seat.lease = None;
                 changed.push(seat);
-                places.push(place);
+                whose.push(handed);
             }
             if changed.is_empty() {
                 return Ok(());
             }
             let put = self.batches.put_seats(&changed, self.ids.next(now)).await?;
-            let lost = places.into_iter().zip(put).filter(|(_, put)| !put);
-            left = lost.map(|(place, _)| place).collect();
+            let lost = whose.into_iter().zip(put).filter(|(_, put)| !put);
+            left = lost.map(|(handed, _)| handed).collect();
         }
         Ok(())
+    }
+}
+
+/// What was handed on of a seat.
+struct Handed {
+    seat: SeatId,
+    batches: Vec<Id>,
+    /// The last turn that was given.
+    turn: Option<DateTime<Utc>>,
+}
+
+impl Handed {
+    fn of(seat: Seat) -> Self {
+        Self {
+            batches: seat.ended.iter().map(|batch| batch.id).collect(),
+            turn: seat.turn,
+            seat: seat.id,
+        }
     }
 }

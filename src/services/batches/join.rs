@@ -12,10 +12,9 @@ use chrono::{DateTime, Utc};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use super::Closer;
-use crate::clock::{Clock, Ids};
 use crate::domain::BatchPolicy;
 use crate::domain::batch::{Addition, Item, MOST_ENDED, Seat, SeatId};
-use crate::store::{Batches, Result};
+use crate::store::Result;
 
 /// Seats put at once.
 const AT_ONCE: usize = 1_000;
@@ -23,9 +22,7 @@ const AT_ONCE: usize = 1_000;
 const IN_FLIGHT: usize = 2;
 
 pub struct Joiner {
-    batches: Arc<dyn Batches>,
-    clock: Arc<dyn Clock>,
-    ids: Arc<Ids>,
+    /// Asked where more has ended on a seat than it should hold.
     closer: Closer,
     /// Whether most seats had an open batch, when some were last read. Only a hint: where they have none, trying to add is in vain.
     mostly_open: AtomicBool,
@@ -65,12 +62,9 @@ impl Arrivals {
 }
 
 impl Joiner {
-    /// `closer` is asked where more has ended on a seat than it should hold.
+    /// It joins on the closer's store, by its clock.
     pub fn new(closer: Closer) -> Self {
         Self {
-            batches: Arc::clone(&closer.batches),
-            clock: Arc::clone(&closer.clock),
-            ids: Arc::clone(&closer.ids),
             closer,
             mostly_open: AtomicBool::new(true),
         }
@@ -103,17 +97,17 @@ impl Joiner {
         // Whoever is told no lost to somebody who was told yes, so it ends.
         while !left.is_empty() && !self.add(&left).await? {
             let ids: Vec<SeatId> = left.iter().map(|arrivals| arrivals.seat.clone()).collect();
-            let standing = self.batches.seats(&ids).await?;
+            let standing = self.closer.batches.seats(&ids).await?;
             let open = |seat: &&Option<Seat>| seat.as_ref().is_some_and(|seat| seat.open.is_some());
             let mostly_open = 2 * standing.iter().filter(open).count() >= standing.len();
             self.mostly_open.store(mostly_open, Ordering::Relaxed);
-            let at = self.clock.now();
+            let at = self.closer.clock.now();
             let (mut changed, mut whose) = (Vec::new(), Vec::new());
             for (arrivals, seat) in left.into_iter().zip(standing) {
                 let mut seat = seat.unwrap_or_else(|| Seat::new(arrivals.seat.clone()));
                 if self.seat_down(&mut seat, arrivals, at) > 0 {
                     if seat.ended.len() > MOST_ENDED {
-                        seat.advance(at, || self.ids.next(at));
+                        seat.advance(at, || self.closer.ids.next(at));
                     }
                     changed.push(seat);
                     whose.push(arrivals);
@@ -122,7 +116,11 @@ impl Joiner {
             if changed.is_empty() {
                 break;
             }
-            let put = self.batches.put_seats(&changed, self.ids.next(at)).await?;
+            let put = self
+                .closer
+                .batches
+                .put_seats(&changed, self.closer.ids.next(at))
+                .await?;
             let full = changed.into_iter().zip(&put);
             let full = full.filter(|(seat, put)| **put && seat.ended.len() > MOST_ENDED);
             let full: Vec<Seat> = full.map(|(seat, _)| seat).collect();
@@ -141,7 +139,7 @@ impl Joiner {
         if !self.mostly_open.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let at = self.clock.now();
+        let at = self.closer.clock.now();
         let (mut seats, mut additions) = (Vec::with_capacity(arrivals.len()), Vec::new());
         let mut same: Option<&Arrivals> = None;
         for arrivals in arrivals {
@@ -154,14 +152,17 @@ impl Joiner {
             }
             seats.push((arrivals.seat.clone(), additions.len() - 1));
         }
-        let stamp = self.ids.next(at);
-        self.batches.add_to_open(&seats, &additions, stamp).await
+        let stamp = self.closer.ids.next(at);
+        self.closer
+            .batches
+            .add_to_open(&seats, &additions, stamp)
+            .await
     }
 
     fn seat_down(&self, seat: &mut Seat, arrivals: &Arrivals, at: DateTime<Utc>) -> u64 {
         let joins = arrivals.joins.iter();
         joins
-            .map(|(items, policy)| seat.join(items, at, policy, || self.ids.next(at)))
+            .map(|(items, policy)| seat.join(items, at, policy, || self.closer.ids.next(at)))
             .sum()
     }
 }

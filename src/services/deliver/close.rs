@@ -3,16 +3,16 @@
 //! The rule (P2, P4): marks first, then the batches, then the rows; each is harmless again, so whoever dies in between is replaced. A digest marks
 //! how far it read; a batch marks the events it had gathered, wherever they stand.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::Deliver;
 use crate::domain::{
-    Batch, BatchState, Day, Delivery, DeliveryState, Id, Mailed, Occasion, Window,
+    Batch, BatchState, Day, Delivery, DeliveryState, Id, Mailed, Occasion, PersonStacks,
 };
 use crate::services::{Result, crash};
-use crate::store::{MailedMark, Mark, People};
+use crate::store::{MailedMark, Mark};
 
-/// From so many fan-outs on it pays to look which of them are to be marked.
+/// Of so many fan-outs all are marked, whether anything of them stands or not.
 const MANY: usize = 500;
 
 impl Deliver {
@@ -52,11 +52,15 @@ impl Deliver {
         let flushed = settled.iter().filter(|(.., state)| state.flushes());
         let (ids, rows): (Vec<Id>, Vec<&Delivery>) =
             flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
+        let batches = self.batches.filed(&ids).await?;
+        let large = batches.iter().flatten().filter(|batch| is_large(batch));
+        let stacks = self.stacks_of(&large.cloned().collect::<Vec<_>>()).await?;
         let mut marks = Vec::new();
-        for (row, batch) in rows.iter().zip(self.batches.filed(&ids).await?) {
+        for (row, batch) in rows.iter().zip(batches) {
             let Some(batch) = batch else { continue };
+            let stacks = stacks.get(&batch.user).filter(|_| is_large(&batch));
             let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
-            for fanout in self.standing(&batch).await? {
+            for fanout in to_mark(&batch, stacks) {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
             marks.extend(days.into_iter().map(|(day, fanouts)| MailedMark {
@@ -87,24 +91,21 @@ impl Deliver {
         let now = self.clock.now();
         Ok(self.batches.settle_batches(&ends, now).await?)
     }
+}
 
-    /// The fan-outs to be marked: all that were the batch's own, or, of very many, those of which something stands on a stack. A day that is
-    /// full has not stored the others.
-    async fn standing(&self, batch: &Batch) -> Result<Vec<Id>> {
-        let own: BTreeSet<Id> = batch.own_fanouts().collect();
-        if own.len() <= MANY {
-            return Ok(own.into_iter().collect());
-        }
-        let days: BTreeSet<Day> = own.iter().map(|fanout| Day::of(fanout.time())).collect();
-        let (Some(first), Some(last)) = (days.first(), days.last()) else {
-            return Ok(Vec::new());
-        };
-        let window = Window::between(*first, *last);
-        let person = People::Each(std::slice::from_ref(&batch.user));
-        let found = self.stacks.windows(window, person).await?;
-        let stacks = found.iter().flat_map(|person| &person.stacks);
-        let events = stacks.flat_map(|stack| stack.events());
-        let standing: BTreeSet<Id> = events.filter_map(|(_, event)| event.i).collect();
-        Ok(own.intersection(&standing).copied().collect())
-    }
+/// Whether so many fan-outs joined that it pays to look which of them are to be marked.
+fn is_large(batch: &Batch) -> bool {
+    batch.joined.len() > MANY
+}
+
+/// The fan-outs to be marked: all that were the batch's own or, where the stacks were looked at, those of which something stands there. A day that
+/// is full has not stored the others.
+fn to_mark(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
+    let Some(stacks) = stacks else {
+        return batch.own_fanouts().collect();
+    };
+    let events = stacks.stacks.iter().flat_map(|stack| stack.events());
+    let standing: HashSet<Id> = events.filter_map(|(_, event)| event.i).collect();
+    let own = batch.own_fanouts();
+    own.filter(|fanout| standing.contains(fanout)).collect()
 }

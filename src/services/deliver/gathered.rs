@@ -80,7 +80,9 @@ impl Deliver {
                 Gathered::new(&batch, batch.contents.items.clone(), unseen),
             );
         }
-        for (batch, items) in doubtful.iter().zip(self.joined(&doubtful).await?) {
+        let stacks = self.stacks_of(&doubtful).await?;
+        for batch in &doubtful {
+            let items = all_of(batch, stacks.get(&batch.user));
             let events: Vec<Event> = items.iter().cloned().map(Event::from).collect();
             catalogue.load(events.iter()).await?;
             gathered.insert(batch.id, Gathered::new(batch, items, 0));
@@ -93,23 +95,21 @@ impl Deliver {
         Ok(gathered)
     }
 
-    /// All that had joined each of these, without its lead, as its person's stacks have it.
-    async fn joined(&self, batches: &[Batch]) -> Result<Vec<Vec<Item>>> {
+    /// What stands on the stacks of these batches' people, on the days of what joined them.
+    pub(super) async fn stacks_of(
+        &self,
+        batches: &[Batch],
+    ) -> Result<HashMap<UserId, PersonStacks>> {
         let fanouts = batches.iter().flat_map(Batch::own_fanouts);
         let days: BTreeSet<Day> = fanouts.map(|fanout| Day::of(fanout.time())).collect();
         let (Some(first), Some(last)) = (days.first(), days.last()) else {
-            return Ok(vec![Vec::new(); batches.len()]);
+            return Ok(HashMap::new());
         };
-        let mut users: Vec<UserId> = batches.iter().map(|batch| batch.user.clone()).collect();
-        users.sort_unstable();
-        users.dedup();
+        let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
+        let users: Vec<UserId> = users.into_iter().cloned().collect();
         let window = Window::between(*first, *last);
         let stacks = self.stacks.windows(window, People::Each(&users)).await?;
-        let of_batch = |batch: &Batch| {
-            let person = users.binary_search(&batch.user).ok();
-            all_of(batch, person.and_then(|place| stacks.get(place)))
-        };
-        Ok(batches.iter().map(of_batch).collect())
+        Ok(users.into_iter().zip(stacks).collect())
     }
 }
 

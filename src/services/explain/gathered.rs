@@ -47,10 +47,16 @@ impl Batches {
         all.clone().find(keeps).or_else(|| all.find(of_lead))
     }
 
-    /// What becomes, or became, of the event on its own way: nothing, if batches are not what decides. `mailed` is what the stack says of it;
+    /// What becomes, or became, of the event in the batch that holds it: nothing, if batches are not what decides. `mailed` is what the stack says of it;
     /// `waits`, whether it is mailed on this way as things stand.
-    pub fn why(&self, event: &Event, mailed: bool, waits: bool) -> Option<Why> {
-        let Some(batch) = self.holding(event) else {
+    pub fn why(
+        &self,
+        event: &Event,
+        holding: Option<&Batch>,
+        mailed: bool,
+        waits: bool,
+    ) -> Option<Why> {
+        let Some(batch) = holding else {
             return mailed.then_some(Why::Mailed);
         };
         let is_it = |item: &Item| Some(item.i) == event.i && item.t == event.t && item.o == event.o;

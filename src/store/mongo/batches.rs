@@ -19,6 +19,7 @@ use super::seat_record::{
 use super::{BATCHES, Mongo, SEATS};
 use crate::domain::batch::{Addition, Seat, SeatId};
 use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
+use crate::store::batches::page;
 use crate::store::{BatchCounts, BatchFilter, Batches, Result};
 
 #[async_trait]
@@ -184,11 +185,7 @@ impl Batches for Mongo {
             let order = in_order(doc! {"_id": -1}, limit);
             found.extend(self.find_filed(&filed, order).await?);
         }
-        found.retain(|batch| before.is_none_or(|before| batch.id < before));
-        found.sort_by_key(|batch| std::cmp::Reverse(batch.id));
-        found.dedup_by_key(|batch| batch.id);
-        found.truncate(limit);
-        Ok(found)
+        Ok(page(found, before, limit))
     }
 
     async fn batch_counts(&self) -> Result<BatchCounts> {

@@ -36,7 +36,7 @@ pub(super) struct Gathered {
 
 /// A batch in its seat.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Filed {
+pub(super) struct Seated {
     id: Id,
     state: String,
     settled: Option<i64>,
@@ -131,7 +131,7 @@ impl Gathered {
     }
 }
 
-impl Filed {
+impl Seated {
     pub fn of(batch: &Batch) -> Self {
         Self {
             id: batch.id,

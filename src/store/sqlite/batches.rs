@@ -8,11 +8,12 @@ use rusqlite::types::Value;
 use rusqlite::{Row, Transaction, params, params_from_iter};
 
 use super::Sqlite;
-use super::batch_json::{Filed, Gathered, memories, read_memories};
+use super::batch_json::{Gathered, Seated, memories, read_memories};
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
 use crate::domain::batch::{Addition, Seat, SeatId};
 use crate::domain::{Batch, BatchState, EventType, Id, ObjectId, UserId};
+use crate::store::batches::page;
 use crate::store::{BatchCounts, BatchFilter, Batches, Result};
 
 #[async_trait]
@@ -197,8 +198,8 @@ fn put(transaction: &Transaction<'_>, seat: &Seat, stamp: Id) -> Answer<bool> {
     }
     let sql = "INSERT OR REPLACE INTO seats (user, key, stamp, due, owner, until, turn, open, ended, memories)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    let open = seat.open.as_ref().map(Filed::of);
-    let ended: Vec<Filed> = seat.ended.iter().map(Filed::of).collect();
+    let open = seat.open.as_ref().map(Seated::of);
+    let ended: Vec<Seated> = seat.ended.iter().map(Seated::of).collect();
     transaction.prepare_cached(sql)?.execute(params![
         user,
         key,
@@ -247,15 +248,15 @@ fn read_seat(row: &Row<'_>) -> Answer<Seat> {
         user: UserId::stored(record.text("user")?),
         key: record.parsed("key")?,
     };
-    let batch = |filed: Filed| {
+    let batch = |filed: Seated| {
         let read = filed.read(id.user.clone(), id.key.clone());
         read.or_else(|why| record.corrupt("batch", why))
     };
-    let open: Option<Filed> = match record.get::<Option<String>>("open")? {
+    let open: Option<Seated> = match record.get::<Option<String>>("open")? {
         None => None,
         Some(_) => Some(record.json("open")?),
     };
-    let ended: Vec<Filed> = record.json("ended")?;
+    let ended: Vec<Seated> = record.json("ended")?;
     let memories = read_memories(record.json("memories")?);
     Ok(Seat {
         open: open.map(batch).transpose()?,
@@ -346,9 +347,5 @@ fn find(
         let condition = format!("{conditions} ORDER BY id DESC LIMIT {limit}");
         found.extend(filed(transaction, &condition, params_from_iter(values))?);
     }
-    found.retain(|batch| before.is_none_or(|before| batch.id < before));
-    found.sort_by_key(|batch| std::cmp::Reverse(batch.id));
-    found.dedup_by_key(|batch| batch.id);
-    found.truncate(limit);
-    Ok(found)
+    Ok(page(found, before, limit))
 }

@@ -15,7 +15,7 @@ use tidings::domain::{
     Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
 };
 use tidings::services::Silent;
-use tidings::services::batches::{BatchBook, Closer, Done, Join, Joiner};
+use tidings::services::batches::{BatchBook, Closer, End, Join, Joiner};
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::on_both_stores;
@@ -89,7 +89,7 @@ enum Action {
     /// It dies of its nth call.
     CloserDies(usize, Fault),
     Withdraw(u32),
-    End(Place, Done),
+    End(Place, End),
     Settle,
 }
 
@@ -107,7 +107,7 @@ fn action() -> impl Strategy<Value = Action> {
     ];
     let place = (0..PEOPLE.len(), 0..KEYS.len());
     let fault = prop_oneof![Just(Fault::Refused), Just(Fault::Unheard)];
-    let how = prop_oneof![Just(Done::Closed), Just(Done::Canceled)];
+    let how = prop_oneof![Just(End::Close), Just(End::Cancel)];
     prop_oneof![
         8 => (any::<bool>(), prop::collection::vec((brings, people), 1..=3))
             .prop_map(|(second, fanouts)| Action::Join { second, fanouts }),
@@ -191,7 +191,7 @@ impl<'a> Machine<'a> {
             Action::CloserDies(nth, fault) => self.closer_dies(*nth, *fault).await,
             Action::Withdraw(object) => {
                 let about = [ObjectId::stored(object.to_string())];
-                let out = self.book().withdraw(&kind("Happened"), &about).await;
+                let out = self.book().take_out(&kind("Happened"), &about).await;
                 let taken = self.model.withdraw(*object, self.now);
                 assert_eq!(out.unwrap().taken, taken);
             }
@@ -308,7 +308,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    async fn ends(&mut self, place: Place, how: Done) {
+    async fn ends(&mut self, place: Place, how: End) {
         let seat = seat(place);
         let open = BatchFilter {
             user: Some(seat.user),
@@ -322,8 +322,8 @@ impl<'a> Machine<'a> {
             let ended = book.end(batch.id, how).await.unwrap().unwrap();
             assert_eq!(ended.id, batch.id);
             let state = match how {
-                Done::Closed => BatchState::Closing,
-                Done::Canceled => BatchState::Canceled,
+                End::Close => BatchState::Closing,
+                End::Cancel => BatchState::Canceled,
             };
             self.model.end(place, state, self.now);
         }

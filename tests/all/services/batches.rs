@@ -13,7 +13,7 @@ use tidings::domain::{
 };
 use tidings::mail::Outcome;
 use tidings::services::Silent;
-use tidings::services::batches::Done;
+use tidings::services::batches::End;
 use tidings::services::deliver::{Account, Tally};
 use tidings::store::{BatchFilter, Store};
 
@@ -267,7 +267,7 @@ async fn what_is_no_longer_kept_is_told_where_all_that_is_kept_was_withdrawn(fre
     let taken = town
         .process()
         .batches()
-        .withdraw(&kind("ArtworkPublished"), &[ObjectId::stored("a5")])
+        .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a5")])
         .await
         .unwrap();
     assert_eq!((taken.taken, taken.unseen), (1, 3));
@@ -376,19 +376,19 @@ async fn a_batch_is_closed_now_or_canceled_by_hand_once(fresh: Fresh) {
     let all = batches(&town).await;
     let (ada, ben) = (id("ada", &all), id("ben", &all));
 
-    let closed = book.end(ada, Done::Closed).await.unwrap().unwrap();
-    let canceled = book.end(ben, Done::Canceled).await.unwrap().unwrap();
+    let closed = book.end(ada, End::Close).await.unwrap().unwrap();
+    let canceled = book.end(ben, End::Cancel).await.unwrap().unwrap();
     assert_eq!(closed.state, BatchState::Closing);
     assert_eq!(canceled.state, BatchState::Canceled);
-    let refused = book.end(ada, Done::Canceled).await.unwrap_err();
+    let refused = book.end(ada, End::Cancel).await.unwrap_err();
     assert!(refused.to_string().contains("is closing"), "{refused}");
 
     assert_eq!(mailed_at(&town, 1).await.sent, 1);
     assert_eq!(told(&town)[0].0, "ada@example.org");
-    let refused = book.end(ben, Done::Closed).await.unwrap_err();
+    let refused = book.end(ben, End::Close).await.unwrap_err();
     assert!(refused.to_string().contains("is canceled"), "{refused}");
     let unknown = tidings::domain::Id::from_bytes([9; 12]);
-    assert!(book.end(unknown, Done::Closed).await.unwrap().is_none());
+    assert!(book.end(unknown, End::Close).await.unwrap().is_none());
     assert_eq!(
         book.batch(ada).await.unwrap().unwrap().state,
         BatchState::Closed
@@ -404,7 +404,7 @@ async fn events_are_taken_out_of_open_batches(fresh: Fresh) {
     let book = town.process().batches();
     let works = [ObjectId::stored("a1"), ObjectId::stored("x")];
     let out = book
-        .withdraw(&kind("ArtworkPublished"), &works)
+        .take_out(&kind("ArtworkPublished"), &works)
         .await
         .unwrap();
 
@@ -414,7 +414,7 @@ async fn events_are_taken_out_of_open_batches(fresh: Fresh) {
     let ben = ("ben".to_owned(), BatchState::Canceled, 0);
     assert_eq!(states(&town).await[1], ben);
     let again = book
-        .withdraw(&kind("ArtworkPublished"), &works)
+        .take_out(&kind("ArtworkPublished"), &works)
         .await
         .unwrap();
     assert_eq!(again.taken, 0);

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{ObjectId, Route};
 use tidings::services::Silent;
-use tidings::services::batches::{BatchFilter, Done};
+use tidings::services::batches::{BatchFilter, End};
 use tidings::services::deliver::Account;
 use tidings::services::explain::Why;
 
@@ -84,7 +84,7 @@ async fn what_gathers_is_said_to_and_then_to_be_mailed(fresh: Fresh) {
     town.happens(&["a2"], to(&["ada"])).await;
     town.process()
         .batches()
-        .withdraw(&kind("ArtworkPublished"), &[ObjectId::stored("a2")])
+        .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a2")])
         .await
         .unwrap();
     let why = |fates: [Why; 3]| {
@@ -130,8 +130,8 @@ async fn a_lost_answer_and_a_canceled_batch_are_told_from_mails(fresh: Fresh) {
     let all = book.list(&BatchFilter::default(), None, 10).await.unwrap();
     for batch in all {
         let how = match batch.user == user("ada") {
-            true => Done::Closed,
-            false => Done::Canceled,
+            true => End::Close,
+            false => End::Cancel,
         };
         book.end(batch.id, how).await.unwrap();
     }
@@ -167,4 +167,8 @@ async fn a_lost_answer_and_a_canceled_batch_are_told_from_mails(fresh: Fresh) {
         fates(&town, "cem").await,
         [("a3".to_owned(), Why::NotForDigest)]
     );
+    // Also of what comes a second time.
+    town.happens(&["a3"], to(&["cem"])).await;
+    let muted = ("a3".to_owned(), Why::NotForDigest);
+    assert_eq!(fates(&town, "cem").await, [muted.clone(), muted]);
 }

@@ -1,16 +1,20 @@
 //! The worker: everything moves without anybody asking, and it stops when asked to.
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 use tidings::services::Silent;
 use tidings::services::notify::Request;
+use tidings::store::Store;
 use tokio::sync::watch;
 
 use crate::support::town::{Town, followers_of, monday, on_both_stores, request, to};
-use crate::support::{Fresh, user};
+use crate::support::{FailingStore, Fault, Fresh, Then, user};
 
 on_both_stores! {
     a_round_carries_fan_outs_and_mails_what_is_due
     due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker
+    what_fails_to_be_carried_keeps_no_mail_from_leaving
     batches_are_mailed_while_events_keep_coming
     what_was_settled_long_ago_is_forgotten_while_it_works
     a_worker_that_is_asked_to_stop_gives_up_its_leases
@@ -49,6 +53,21 @@ async fn due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker(fres
     let c = second.round(&mut seen_by_second, &Silent).await.unwrap();
 
     assert!(a.digests.is_some() && b.digests.is_none() && c.digests.is_some());
+}
+
+async fn what_fails_to_be_carried_keeps_no_mail_from_leaving(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "types.ArtworkPublished.route = \"immediate\"").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    // A round begins by claiming what is to be carried.
+    let failing: Arc<dyn Store> =
+        FailingStore::new(town.store.clone(), 0, Fault::Refused, Then::Recovers);
+    let worker = town.process_on(&failing).worker();
+
+    let round = worker.round(&mut None, &Silent).await;
+
+    let failed = round.unwrap_err().to_string();
+    assert!(failed.contains("claim_fanouts"), "{failed}");
+    assert_eq!(town.mails().len(), 1);
 }
 
 /// A writer posts faster than anybody carries, until a mail has left.

@@ -5,8 +5,8 @@
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use tidings::domain::delivery::Handover;
 use tidings::domain::{
-    Audience, Cadence, Day, Delivery, DeliveryId, DeliveryState, Entry, Event, EventType, Fanout,
-    FollowKey, Id, Lease, ObjectId, Occasion, StackId, UserId, Window,
+    Audience, Cadence, Day, Delivery, DeliveryId, Entry, Event, EventType, Fanout, FollowKey, Id,
+    Lease, ObjectId, Occasion, StackId, UserId, Window,
 };
 use tidings::store::{Mark, Pushes};
 
@@ -119,28 +119,15 @@ pub fn lease(owner: &str, until: DateTime<Utc>) -> Lease {
 
 /// A new delivery of a person's daily digest of that date, leased to the owner for five minutes.
 pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
+    let id = DeliveryId::stored(format!("digest:{person}:daily:{date}"));
+    let occasion = Occasion::Digest {
+        cadence: Cadence::Daily,
+        period: date.into(),
+    };
     Delivery {
-        id: DeliveryId::stored(format!("digest:{person}:daily:{date}")),
-        user: user(person),
-        occasion: Occasion::Digest {
-            cadence: Cadence::Daily,
-            period: date.into(),
-        },
-        state: DeliveryState::Pending,
-        open: true,
         covers: vec![(StackId::of(today().back(1)), 3), (StackId::of(today()), 2)],
-        marker: id(900),
         lease: Some(lease(owner, noon() + minutes(5))),
-        not_before: None,
-        attempts: 0,
-        call: None,
-        tried: None,
-        items: 0,
-        created: noon(),
-        settled: None,
-        provider_id: None,
-        reason: None,
-        feedback: None,
+        ..Delivery::new(id, user(person), occasion, self::id(900), noon())
     }
 }
 
