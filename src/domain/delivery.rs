@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 
 use sha2::{Digest as _, Sha256};
 
@@ -203,8 +203,14 @@ pub struct Delivery {
     pub lease: Option<Lease>,
     /// Nobody takes it up before then: the provider, or a limit of ours, asked for patience.
     pub not_before: Option<DateTime<Utc>>,
+    /// The local date on which a digest fell due; nothing for a batch, and in rows of before this was
+    /// noted.
+    pub due_on: Option<NaiveDate>,
     /// How often it was to be handed to the provider.
     pub attempts: u32,
+    /// How many of these attempts the provider answered, and did not take: what `delivery.attempts`
+    /// limits. One that did not reach it is none.
+    pub refusals: u32,
     /// The reference of the call it was handed over in last: with all rows of that call, the call can be made again or asked about.
     pub call: Option<String>,
     /// When that call was made first.
@@ -240,7 +246,9 @@ impl Delivery {
             marker,
             lease: None,
             not_before: None,
+            due_on: None,
             attempts: 0,
+            refusals: 0,
             call: None,
             tried: None,
             items: 0,
@@ -256,12 +264,17 @@ impl Delivery {
     /// case. Deliveries are taken up in this order: batches first, in their turn.
     pub fn slot(&self) -> String {
         match &self.occasion {
-            Occasion::Digest { .. } => format!("digest:{}", self.user),
+            Occasion::Digest { .. } => digest_slot(&self.user),
             Occasion::Batch { batch, turn } => {
                 format!("batch:{:013}:{batch}", turn.timestamp_millis().max(0))
             }
         }
     }
+}
+
+/// What an open digest of this person occupies.
+pub fn digest_slot(user: &UserId) -> String {
+    format!("digest:{user}")
 }
 
 /// How a delivery ended.
@@ -306,6 +319,28 @@ pub struct Deferral {
     /// Nobody takes it up before then.
     pub not_before: DateTime<Utc>,
     pub reason: Option<String>,
+    /// Whether the provider answered the last attempt and did not take it: see [`Delivery::refusals`].
+    pub refused: bool,
+}
+
+/// A delivery that failed and is to be tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reopening {
+    pub id: DeliveryId,
+    /// Up to where it reaches now; what it covered before, if nothing is said.
+    pub covers: Option<Covers>,
+    /// Who tries it; nobody yet, if nothing is said.
+    pub lease: Option<Lease>,
+}
+
+/// What became of a reopening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reopened {
+    Done,
+    /// There is no such row, or it did not fail, or is not closed yet.
+    NotFailed,
+    /// Another delivery of the person is open; once it is closed there is room.
+    Busy,
 }
 
 /// What somebody who knows says of an unknown delivery.

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 
-use crate::domain::delivery::{Deferral, Handover, Judged, Settlement, Verdict};
+use crate::domain::delivery::{
+    Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict,
+};
 use crate::domain::{
     Covers, Day, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey, Id, Lease, Mailed,
     Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
@@ -307,8 +309,8 @@ pub trait Deliveries: Send + Sync {
         ids: &[DeliveryId],
     ) -> Result<Vec<bool>>;
 
-    /// Lets go of `pending` and `sending` rows that the owner holds, in the state that is asked for; nobody can claim them before their
-    /// time. The answer says which were, in the order asked.
+    /// Lets go of `pending` and `sending` rows that the owner holds, in the state that is asked for, and counts a refusal where there
+    /// was one; nobody can claim them before their time. The answer says which were, in the order asked.
     async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Result<Vec<bool>>;
 
     /// Leases all open `sending` rows of this call to the owner, whoever holds them, by slot. Only for who has the lease that is named
@@ -344,6 +346,15 @@ pub trait Deliveries: Send + Sync {
         verdict: Verdict,
         reason: &str,
     ) -> Result<Judged>;
+
+    /// Opens rows that failed and are closed as if they were new: `pending`, created at `now`, without
+    /// refusals, call and outcome, covering what is asked for. The answers are in the order asked.
+    /// Durable before it returns.
+    async fn reopen(&self, now: DateTime<Utc>, rows: &[Reopening]) -> Result<Vec<Reopened>>;
+
+    /// The open digest of each of these people, in the order asked: one that is not settled, or whose
+    /// markers are still to be written.
+    async fn open_digests(&self, users: &[UserId]) -> Result<Vec<Option<Delivery>>>;
 
     async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>>;
 
@@ -386,6 +397,13 @@ pub trait Notes: Send + Sync {
 
     /// Writes a note if none stands, and says which one stands now. Whoever asks, at whatever moment, is told the same.
     async fn keep_note(&self, name: &str, text: &str) -> Result<String>;
+
+    /// Writes a note if what stands is what was read, or nothing where nothing was; says whether it was
+    /// written. No may also be told where it was and an earlier answer was lost.
+    async fn swap_note(&self, name: &str, read: Option<&str>, text: &str) -> Result<bool>;
+
+    /// The notes whose names begin so, by name, as a majority has them.
+    async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>>;
 
     /// Forgets a note; one that does not stand is no error.
     async fn drop_note(&self, name: &str) -> Result<()>;

@@ -268,5 +268,6 @@ pub(super) fn deferral(
         state,
         not_before,
         reason: Some(reason.to_owned()),
+        refused: false,
     }
 }

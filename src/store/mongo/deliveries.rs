@@ -13,14 +13,19 @@ use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
 use super::bulk::{DUPLICATE, Verb};
-use super::delivery_record::{delivery_of, record_of};
+use super::delivery_record::{covers, delivery_of, record_of};
 use super::journal::encode;
 use super::patience::Failure;
 use super::record::{date, lease, put};
-use super::{DELIVERIES, Mongo};
-use crate::domain::delivery::{Deferral, Handover, Judged, Settlement, Verdict};
+use super::{DELIVERIES, Mongo, at_once};
+use crate::domain::delivery::{
+    Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict, digest_slot,
+};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
 use crate::store::{Deliveries, Result};
+
+/// Rows that are reopened at the same time.
+const REOPENED: usize = 8;
 
 #[async_trait]
 impl Deliveries for Mongo {
@@ -141,8 +146,13 @@ impl Deliveries for Mongo {
                 "stamp": token,
             };
             put(&mut set, "reason", deferral.reason.as_deref());
+            // Who let go holds it no more, so nothing is counted twice.
             let query = held(&deferral.id, owner);
-            (Bson::from(deferral.id.as_str()), query, doc! {"$set": set})
+            let mut update = doc! {"$set": set};
+            if deferral.refused {
+                update.insert("$inc", doc! {"refusals": 1});
+            }
+            (Bson::from(deferral.id.as_str()), query, update)
         };
         self.stamped("deferring deliveries", DELIVERIES, deferrals, statement)
             .await
@@ -272,6 +282,40 @@ impl Deliveries for Mongo {
         .await
     }
 
+    async fn reopen(&self, now: DateTime<Utc>, rows: &[Reopening]) -> Result<Vec<Reopened>> {
+        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
+        let standing = self.deliveries(&ids).await?;
+        let mut answers = vec![Reopened::NotFailed; rows.len()];
+        let reopen = |place: usize| {
+            let (row, standing) = (&rows[place], standing[place].as_ref());
+            async move {
+                let slot = standing.map(Delivery::slot);
+                let answer = match slot {
+                    Some(slot) => self.reopen_one(now, row, slot).await?,
+                    None => Reopened::NotFailed,
+                };
+                Ok((place, answer))
+            }
+        };
+        let answer = |(place, answer): (usize, Reopened)| answers[place] = answer;
+        at_once(REOPENED, 0..rows.len(), reopen, answer).await?;
+        Ok(answers)
+    }
+
+    async fn open_digests(&self, users: &[UserId]) -> Result<Vec<Option<Delivery>>> {
+        let slots: Vec<String> = users.iter().map(digest_slot).collect();
+        let filter = doc! {"slot": {"$in": &slots}};
+        let doing = "reading open digests";
+        let options = FindOptions::default();
+        let found = self.find_all(doing, DELIVERIES, &filter, options).await?;
+        let keyed = |row| {
+            let delivery = delivery_of(row)?;
+            Ok((delivery.slot(), delivery))
+        };
+        let found: HashMap<String, Delivery> = found.iter().map(keyed).collect::<Result<_>>()?;
+        Ok(slots.iter().map(|slot| found.get(slot).cloned()).collect())
+    }
+
     async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
         let mut rows = self.rows("reading a delivery", [id].into_iter()).await?;
         Ok(rows.remove(id))
@@ -331,6 +375,48 @@ fn held(id: &DeliveryId, owner: &str) -> Document {
 }
 
 impl Mongo {
+    async fn reopen_one(
+        &self,
+        now: DateTime<Utc>,
+        row: &Reopening,
+        slot: String,
+    ) -> Result<Reopened> {
+        let token = Oid::new();
+        let failed = doc! {
+            "state": DeliveryState::Failed.as_str(), "slot": {"$exists": false}
+        };
+        let mut set = doc! {
+            "state": DeliveryState::Pending.as_str(),
+            "slot": slot,
+            "lease": lease(row.lease.as_ref()),
+            "created": date(now),
+            "refusals": 0,
+            "stamp": token,
+        };
+        if let Some(reach) = &row.covers {
+            set.insert("covers", covers(reach));
+        }
+        let unset = doc! {"settled": "", "call": "", "tried": "", "provider_id": ""};
+        self.patiently("trying a delivery again", || {
+            let deliveries = self.collection(DELIVERIES);
+            // With its own token it was reopened by an attempt whose answer was lost.
+            let which = [failed.clone(), doc! {"stamp": token}];
+            let which = doc! {"_id": row.id.as_str(), "$or": which.as_slice()};
+            let update = doc! {"$set": set.clone(), "$unset": unset.clone()};
+            async move {
+                match deliveries.update_one(which, update).await {
+                    Ok(done) if done.matched_count == 1 => Ok(Reopened::Done),
+                    Ok(_) => Ok(Reopened::NotFailed),
+                    Err(error) => match Failure::from(error) {
+                        failure if failure.code == Some(DUPLICATE) => Ok(Reopened::Busy),
+                        failure => Err(failure),
+                    },
+                }
+            }
+        })
+        .await
+    }
+
     /// Removes the first `limit` of these records in the order in which they were settled; answers how many went.
     pub(super) async fn forget_oldest(
         &self,

@@ -11,16 +11,15 @@ use crate::domain::{Covers, Delivery, DeliveryId, Feedback, Occasion, StackId, U
 use crate::store::Result;
 
 pub(super) fn record_of(delivery: &Delivery) -> Document {
-    let cover =
-        |(stack, n): &(StackId, u32)| Bson::from(doc! {"s": stack.to_string(), "n": i64::from(*n)});
     let mut row = doc! {
         "_id": delivery.id.as_str(),
         "tag": delivery.id.tag().as_str(),
         "user": delivery.user.as_str(),
         "state": delivery.state.as_str(),
-        "covers": delivery.covers.iter().map(cover).collect::<Vec<_>>(),
+        "covers": covers(&delivery.covers),
         "marker": oid(delivery.marker),
         "attempts": i64::from(delivery.attempts),
+        "refusals": i64::from(delivery.refusals),
         "items": i64::from(delivery.items),
         "created": date(delivery.created),
     };
@@ -41,6 +40,8 @@ pub(super) fn record_of(delivery: &Delivery) -> Document {
         let held = delivery.lease.as_ref().map(|held| lease(Some(held)));
         row.insert("lease", held.unwrap_or_else(free));
     }
+    let due_on = delivery.due_on.map(|date| date.to_string());
+    put(&mut row, "due_on", due_on);
     put(&mut row, "call", delivery.call.as_deref());
     put(&mut row, "tried", delivery.tried.map(date));
     put(&mut row, "settled", delivery.settled.map(date));
@@ -48,6 +49,13 @@ pub(super) fn record_of(delivery: &Delivery) -> Document {
     put(&mut row, "reason", delivery.reason.as_deref());
     put(&mut row, "feedback", delivery.feedback.map(feedback));
     row
+}
+
+/// How far a mail reaches, as it stands in its row.
+pub(super) fn covers(covers: &Covers) -> Vec<Bson> {
+    let cover =
+        |(stack, n): &(StackId, u32)| Bson::from(doc! {"s": stack.to_string(), "n": i64::from(*n)});
+    covers.iter().map(cover).collect()
 }
 
 /// What was reported of a mail, as it stands in its row.
@@ -78,7 +86,9 @@ pub(super) fn delivery_of(row: &Document) -> Result<Delivery> {
         marker: delivery.needs("marker", delivery.id("marker")?)?,
         lease: delivery.lease("lease")?,
         not_before: not_before(&delivery)?,
+        due_on: delivery.parsed("due_on")?,
         attempts: delivery.count32("attempts")?.unwrap_or(0),
+        refusals: delivery.count32("refusals")?.unwrap_or(0),
         call: text("call")?,
         tried: delivery.time("tried")?,
         items: delivery.count32("items")?.unwrap_or(0),
@@ -161,7 +171,9 @@ mod tests {
                 until: created,
             }),
             not_before: None,
+            due_on: Some(created.date_naive()),
             attempts: 0,
+            refusals: 0,
             call: None,
             tried: None,
             items: 0,
@@ -185,6 +197,7 @@ mod tests {
                 at: row().created,
             }),
             attempts: 2,
+            refusals: 1,
             call: Some("c0ffee".into()),
             tried: Some(row().created),
             items: 7,

@@ -4,6 +4,7 @@
 
 use async_trait::async_trait;
 use bson::{Document, doc};
+use mongodb::options::FindOptions;
 
 use super::patience::Failure;
 use super::{Mongo, NOTES};
@@ -59,6 +60,41 @@ impl Notes for Mongo {
             Some(note) => text(doing, &note),
             None => Ok(ours.to_owned()),
         }
+    }
+
+    async fn swap_note(&self, name: &str, read: Option<&str>, text: &str) -> Result<bool> {
+        self.patiently("changing a note", || {
+            let notes = self.collection(NOTES);
+            async move {
+                let Some(read) = read else {
+                    let inserted = notes.insert_one(doc! {"_id": name, "text": text}).await;
+                    return match inserted.map_err(Failure::from) {
+                        Ok(_) => Ok(true),
+                        Err(failure) if failure.code == Some(super::bulk::DUPLICATE) => Ok(false),
+                        Err(failure) => Err(failure),
+                    };
+                };
+                let standing = doc! {"_id": name, "text": read};
+                let set = doc! {"$set": {"text": text}};
+                let swapped = notes.update_one(standing, set).await?;
+                Ok(swapped.matched_count == 1)
+            }
+        })
+        .await
+    }
+
+    async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>> {
+        let doing = "reading notes";
+        let under = doc! {"_id": {"$gte": prefix, "$lt": format!("{prefix}{}", char::MAX)}};
+        let by_name = FindOptions::builder().sort(doc! {"_id": 1}).build();
+        let found = self.find_all(doing, NOTES, &under, by_name).await?;
+        let note = |note: &Document| {
+            let name = note.get_str("_id").map_err(|error| {
+                Error::database(doing, format!("a note's name cannot be read: {error}"))
+            })?;
+            Ok((name.to_owned(), text(doing, note)?))
+        };
+        found.iter().map(note).collect()
     }
 
     async fn drop_note(&self, name: &str) -> Result<()> {

@@ -7,8 +7,12 @@ use rusqlite::{Row, Transaction, params};
 use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
-use crate::domain::delivery::{Deferral, Handover, Judged, Settlement, Verdict};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, Occasion, StackId, UserId};
+use crate::domain::delivery::{
+    Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict, digest_slot,
+};
+use crate::domain::{
+    Covers, Delivery, DeliveryId, DeliveryState, Feedback, Occasion, StackId, UserId,
+};
 use crate::store::{Deliveries, Result};
 
 /// Who can be claimed. The `+` keeps it from walking over all that is open in the order of slots, to find the few that are free.
@@ -109,7 +113,8 @@ impl Deliveries for Sqlite {
         let defer = move |transaction: &Transaction<'_>, deferral: &Deferral| {
             // A lease that is nobody's: it keeps everybody off until then, and no release ends it early.
             let sql = "UPDATE deliveries
-                       SET state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason)
+                       SET state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason),
+                           refusals = refusals + ?6
                        WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
             let deferred = transaction.prepare_cached(sql)?.execute((
                 deferral.id.as_str(),
@@ -117,6 +122,7 @@ impl Deliveries for Sqlite {
                 deferral.state.as_str(),
                 millis(deferral.not_before),
                 &deferral.reason,
+                deferral.refused,
             ))?;
             Ok(deferred == 1)
         };
@@ -230,6 +236,26 @@ impl Deliveries for Sqlite {
         self.connections.write("judging a delivery", judge).await
     }
 
+    async fn reopen(&self, now: DateTime<Utc>, rows: &[Reopening]) -> Result<Vec<Reopened>> {
+        let all = rows.to_vec();
+        let work = move |transaction: &Transaction<'_>| {
+            let reopen = |row: &Reopening| reopen(transaction, now, row);
+            all.iter().map(reopen).collect()
+        };
+        self.connections
+            .write("trying deliveries again", work)
+            .await
+    }
+
+    async fn open_digests(&self, users: &[UserId]) -> Result<Vec<Option<Delivery>>> {
+        let slots: Vec<String> = users.iter().map(digest_slot).collect();
+        let look = move |transaction: &Transaction<'_>| {
+            let row = |slot| Ok(rows(transaction, "slot = ?1 AND open", [slot])?.pop());
+            slots.iter().map(row).collect()
+        };
+        self.connections.read("reading open digests", look).await
+    }
+
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
         let ids = ids.to_vec();
         let look = move |transaction: &Transaction<'_>| {
@@ -316,17 +342,45 @@ impl Sqlite {
     }
 }
 
+fn reopen(transaction: &Transaction<'_>, now: DateTime<Utc>, row: &Reopening) -> Answer<Reopened> {
+    // Ignored where another open row has the slot.
+    let sql = "UPDATE OR IGNORE deliveries
+               SET state = 'pending', open = 1, covers = coalesce(?2, covers), owner = ?3, until = ?4, created = ?5,
+                   refusals = 0, settled = NULL, call = NULL, tried = NULL, provider_id = NULL
+               WHERE id = ?1 AND state = 'failed' AND NOT open";
+    let covers = row.covers.as_ref().map(covers).transpose()?;
+    let reopened = transaction.prepare_cached(sql)?.execute((
+        row.id.as_str(),
+        covers,
+        row.lease.as_ref().map(|lease| &lease.owner),
+        row.lease.as_ref().map(|lease| millis(lease.until)),
+        millis(now),
+    ))?;
+    if reopened == 1 {
+        return Ok(Reopened::Done);
+    }
+    let standing = rows(transaction, "id = ?1", [row.id.as_str()])?.pop();
+    let failed = standing.is_some_and(|row| row.state == DeliveryState::Failed && !row.open);
+    Ok(if failed {
+        Reopened::Busy
+    } else {
+        Reopened::NotFailed
+    })
+}
+
+/// How far a mail reaches, as it is kept.
+fn covers(covers: &Covers) -> Answer<String> {
+    let cover = |(stack, n): &(StackId, u32)| (stack.to_string(), *n);
+    to_json(&covers.iter().map(cover).collect::<Vec<_>>())
+}
+
 fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
     let sql = "INSERT INTO deliveries (id, user, cadence, period, state, open, slot, covers, marker, owner, until,
-                   attempts, items, created, settled, provider_id, reason, call, tried, tag, feedback, feedback_at, batch, turn)
+                   attempts, items, created, settled, provider_id, reason, call, tried, tag, feedback, feedback_at, batch, turn,
+                   due_on, refusals)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-                   ?22, ?23, ?24)
+                   ?22, ?23, ?24, ?25, ?26)
                ON CONFLICT DO NOTHING";
-    let covers: Vec<_> = row
-        .covers
-        .iter()
-        .map(|(stack, n)| (stack.to_string(), n))
-        .collect();
     let (digest, of_batch) = match &row.occasion {
         Occasion::Digest { cadence, period } => (Some((cadence.as_str(), period)), None),
         Occasion::Batch { batch, turn } => (None, Some((batch.to_string(), millis(*turn)))),
@@ -339,7 +393,7 @@ fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
         row.state.as_str(),
         row.open,
         row.slot(),
-        to_json(&covers)?,
+        covers(&row.covers)?,
         row.marker.to_string(),
         row.lease.as_ref().map(|lease| &lease.owner),
         row.lease
@@ -360,6 +414,8 @@ fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
         row.feedback.map(|feedback| millis(feedback.at)),
         of_batch.as_ref().map(|(batch, _)| batch),
         of_batch.as_ref().map(|(_, turn)| turn),
+        row.due_on.map(|date| date.to_string()),
+        row.refusals,
     ])?;
     Ok(inserted == 1)
 }
@@ -426,7 +482,9 @@ fn read(row: &Row<'_>) -> Answer<Delivery> {
         marker: record.parsed("marker")?,
         lease,
         not_before,
+        due_on: record.maybe_parsed("due_on")?,
         attempts: record.get("attempts")?,
+        refusals: record.get("refusals")?,
         call: record.get("call")?,
         tried: record.maybe_time("tried")?,
         items: record.get("items")?,

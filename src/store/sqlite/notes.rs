@@ -44,6 +44,37 @@ impl Notes for Sqlite {
         self.connections.write(doing, keep).await
     }
 
+    async fn swap_note(&self, name: &str, read: Option<&str>, text: &str) -> Result<bool> {
+        let doing = format!("changing the note {name}");
+        let (name, read, text) = (name.to_owned(), read.map(str::to_owned), text.to_owned());
+        let swap = move |transaction: &Transaction<'_>| {
+            let changed = match read {
+                Some(read) => transaction
+                    .prepare_cached("UPDATE notes SET text = ?3 WHERE name = ?1 AND text = ?2")?
+                    .execute([name, read, text])?,
+                None => transaction
+                    .prepare_cached(
+                        "INSERT INTO notes (name, text) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+                    )?
+                    .execute([name, text])?,
+            };
+            Ok(changed == 1)
+        };
+        self.connections.write(doing, swap).await
+    }
+
+    async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>> {
+        let doing = format!("reading the notes under {prefix}");
+        let (from, to) = (prefix.to_owned(), format!("{prefix}{}", char::MAX));
+        let read = move |transaction: &Transaction<'_>| {
+            let sql = "SELECT name, text FROM notes WHERE name >= ?1 AND name < ?2 ORDER BY name";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let notes = statement.query_map([from, to], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(notes.collect::<rusqlite::Result<_>>()?)
+        };
+        self.connections.read(doing, read).await
+    }
+
     async fn drop_note(&self, name: &str) -> Result<()> {
         let doing = format!("forgetting the note {name}");
         let name = name.to_owned();

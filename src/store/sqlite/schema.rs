@@ -1,6 +1,7 @@
 //! The tables, and how a file becomes ours.
 //!
-//! The rule: names are those of the MongoDB collections. Times are milliseconds since 1970, as MongoDB keeps them; ids of
+//! The rule: a file that an earlier version wrote is brought up to date when it is opened, by
+//! [`UPGRADES`], in one transaction; a newer one is refused. Names are those of the MongoDB collections. Times are milliseconds since 1970, as MongoDB keeps them; ids of
 //! fan-outs and markers are their 24 hexadecimal digits. Day tables come and go with their days: see [`day_table`].
 
 use std::path::Path;
@@ -14,7 +15,15 @@ use crate::store::Error;
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-const VERSION: i32 = 5;
+const VERSION: i32 = 6;
+
+/// What makes a file of each version one of the next. Columns that are added have defaults, so that
+/// processes of the version before go on with a file that they have open.
+const UPGRADES: &[(i32, &str)] = &[(
+    5,
+    "ALTER TABLE deliveries ADD COLUMN due_on TEXT;
+     ALTER TABLE deliveries ADD COLUMN refusals INTEGER NOT NULL DEFAULT 0;",
+)];
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter of that, and costs three
 /// to five times as much from then on: here that is a day of 88 events, with the default of 4 KiB one of 11.
@@ -158,7 +167,9 @@ CREATE TABLE deliveries (
     tried       INTEGER,
     tag         TEXT NOT NULL,      -- what providers name the mail by in their reports
     feedback    TEXT,
-    feedback_at INTEGER
+    feedback_at INTEGER,
+    due_on      TEXT,               -- the local date on which a digest fell due
+    refusals    INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX deliveries_open ON deliveries (slot) WHERE open;
 CREATE INDEX deliveries_free ON deliveries (coalesce(until, 0), slot) WHERE open;
@@ -219,24 +230,40 @@ pub(super) fn day_table(day: Day) -> String {
 
 /// Makes the file ours: creates what is missing, and refuses what belongs to somebody else.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
-    let ours = is_ours(&connection.transaction()?, path)?;
-    if !ours {
+    let state = state(&connection.transaction()?, path)?;
+    if state == State::Empty {
         // It can only be chosen before there are any pages, and not within a transaction.
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     }
     // The file remembers it, but a copy that somebody made of it need not.
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-    if ours {
+    if state == State::Current {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have been faster.
-    if !is_ours(&transaction, path)? {
-        transaction.execute_batch(TABLES)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
+    match self::state(&transaction, path)? {
+        State::Current => {}
+        State::Empty => transaction.execute_batch(TABLES)?,
+        State::Old(version) => {
+            for (_, step) in UPGRADES.iter().filter(|(from, _)| *from >= version) {
+                transaction.execute_batch(step)?;
+            }
+        }
     }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
     Ok(transaction.commit()?)
+}
+
+/// What a file is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It has nothing in it yet.
+    Empty,
+    /// An earlier version wrote it, and [`UPGRADES`] begin there.
+    Old(i32),
+    Current,
 }
 
 /// The indexes that stand, each as `deliveries(deliveries_by_tag)`.
@@ -254,20 +281,27 @@ pub(super) fn wanted_indexes() -> rusqlite::Result<Vec<String>> {
     indexes(&made)
 }
 
-/// Whether the file has our tables; an empty one has not. Anything else is an error. In a transaction, as all that is asked
-/// here must be of one moment.
-fn is_ours(transaction: &Transaction<'_>, path: &Path) -> Answer<bool> {
+/// What the file is; one that is none of ours is an error. In a transaction, as all that is asked here
+/// must be of one moment.
+fn state(transaction: &Transaction<'_>, path: &Path) -> Answer<State> {
     let number = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);
     let tables: i64 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let refuse = |why: String| Err(Error::Unsupported(format!("{} {why}", path.display())).into());
     match (application, version) {
-        (APPLICATION, VERSION) => Ok(true),
-        (APPLICATION, _) => refuse(format!(
-            "was written by another version of tidings: its schema is number {version}, and this one knows {VERSION}"
+        (APPLICATION, VERSION) => Ok(State::Current),
+        (APPLICATION, _) if UPGRADES.iter().any(|(from, _)| *from == version) => {
+            Ok(State::Old(version))
+        }
+        (APPLICATION, VERSION..) => refuse(format!(
+            "was written by a newer version of tidings: its schema is number {version}, and this one knows {VERSION}; \
+             open it with that version, or a newer one"
         )),
-        (0, 0) if tables == 0 => Ok(false),
+        (APPLICATION, _) => refuse(format!(
+            "was written by a version of tidings that was never released: its schema is number {version}"
+        )),
+        (0, 0) if tables == 0 => Ok(State::Empty),
         _ => refuse("is a database of another program".into()),
     }
 }
@@ -337,12 +371,44 @@ mod tests {
         let error = refusal(&path);
 
         assert!(
-            error.ends_with(&format!(
-                "its schema is number {}, and this one knows {VERSION}",
+            error.contains(&format!(
+                "its schema is number {}, and this one knows {VERSION}; open it with",
                 VERSION + 1
             )),
             "{error}"
         );
+    }
+
+    /// Tables and columns, by name.
+    fn shape(connection: &Connection) -> Vec<(String, String, String, bool)> {
+        let sql = "SELECT t.name, c.name, c.type, c.\"notnull\"
+                   FROM sqlite_schema t, pragma_table_info(t.name) c
+                   WHERE t.type = 'table' ORDER BY t.name, c.name";
+        let mut query = connection.prepare(sql).unwrap();
+        let rows = query.query_map([], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        });
+        rows.unwrap().collect::<rusqlite::Result<_>>().unwrap()
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_becomes_one_of_this_and_keeps_what_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old.db"), folder.path().join("new.db"));
+        let written = Connection::open(&old).unwrap();
+        written.execute_batch(include_str!("schema_5.sql")).unwrap();
+        drop(written);
+
+        let upgraded = open(&old).unwrap();
+
+        assert_eq!(shape(&upgraded), shape(&open(&new).unwrap()));
+        assert_eq!(indexes(&upgraded).unwrap(), wanted_indexes().unwrap());
+        let kept = upgraded.query_row("SELECT id, refusals FROM deliveries", [], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+        });
+        assert_eq!(kept.unwrap(), ("digest:ada:daily:2014-04-22".to_owned(), 0));
+        drop(upgraded);
+        open(&old).unwrap();
     }
 
     #[test]

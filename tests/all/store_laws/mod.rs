@@ -210,6 +210,10 @@ laws! {
         a_call_is_taken_over_whole_whoever_holds_its_rows
         who_knows_better_ends_an_unknown_delivery
         only_a_closed_unknown_delivery_is_judged_and_only_where_its_slot_is_free
+        refusals_are_counted_and_other_waits_are_not
+        what_failed_is_opened_again_as_if_it_were_new
+        only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free
+        the_open_digests_of_people_are_found
         a_lost_lease_can_neither_send_nor_settle
         a_settled_row_says_how_it_ended_and_stays_open
         a_row_is_settled_once
@@ -228,7 +232,10 @@ laws! {
         odd_names_are_leased_like_any_other;
     notes:
         a_note_is_read_by_everybody_until_it_is_forgotten
-        of_many_who_keep_a_note_at_once_all_are_told_the_same;
+        of_many_who_keep_a_note_at_once_all_are_told_the_same
+        a_note_is_changed_only_from_what_was_read
+        of_many_who_change_a_note_at_once_one_is_told_yes
+        notes_are_found_by_how_their_names_begin;
     suppressions:
         a_suppressed_address_comes_back_with_every_field
         an_address_is_suppressed_however_it_is_spelt

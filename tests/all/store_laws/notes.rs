@@ -36,3 +36,52 @@ pub async fn of_many_who_keep_a_note_at_once_all_are_told_the_same(store: Fresh)
     assert!(told.iter().all(|one| *one == standing), "{told:?}");
     assert_eq!(store.keep_note("secret", "late").await.unwrap(), standing);
 }
+
+pub async fn a_note_is_changed_only_from_what_was_read(store: Fresh) {
+    assert!(store.swap_note("day", None, "one").await.unwrap());
+
+    let late = store.second().swap_note("day", None, "two").await.unwrap();
+    let stale = store.swap_note("day", Some("other"), "two").await.unwrap();
+    let absent = store.swap_note("else", Some("one"), "two").await.unwrap();
+    let own = store.swap_note("day", Some("one"), "three").await.unwrap();
+
+    assert_eq!((late, stale, absent, own), (false, false, false, true));
+    assert_eq!(store.note("day").await.unwrap().as_deref(), Some("three"));
+    assert_eq!(store.note("else").await.unwrap(), None);
+}
+
+pub async fn of_many_who_change_a_note_at_once_one_is_told_yes(store: Fresh) {
+    store.put_note("day", "read").await.unwrap();
+
+    let told = store
+        .at_once(16, |store, n| async move {
+            let text = format!("of {n}");
+            store.swap_note("day", Some("read"), &text).await.unwrap()
+        })
+        .await;
+
+    let winner = told.iter().position(|yes| *yes).unwrap();
+    assert_eq!(told.iter().filter(|yes| **yes).count(), 1, "{told:?}");
+    let standing = store.note("day").await.unwrap();
+    assert_eq!(standing, Some(format!("of {winner}")));
+}
+
+pub async fn notes_are_found_by_how_their_names_begin(store: Fresh) {
+    for name in [
+        "day:20140423",
+        "day",
+        "day:20140422",
+        "days",
+        "day:$x",
+        "dayz:1",
+    ] {
+        store.put_note(name, &format!("of {name}")).await.unwrap();
+    }
+
+    let found = store.second().notes_under("day:").await.unwrap();
+
+    let expected = ["day:$x", "day:20140422", "day:20140423"];
+    let expected = expected.map(|name| (name.to_owned(), format!("of {name}")));
+    assert_eq!(found, expected);
+    assert_eq!(store.notes_under("none:").await.unwrap(), []);
+}

@@ -12,7 +12,9 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tidings::domain::batch::{Addition, Seat, SeatId};
-use tidings::domain::delivery::{Deferral, Handover, Judged, PeriodCount, Settlement, Verdict};
+use tidings::domain::delivery::{
+    Deferral, Handover, Judged, PeriodCount, Reopened, Reopening, Settlement, Verdict,
+};
 use tidings::domain::{
     Address, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo, EventType, Fanout,
     Feedback, FollowKey, Id, Lease, Object, ObjectId, ObjectKey, PersonStacks, Point, Progress,
@@ -252,6 +254,8 @@ hand_on! { Deliveries:
     settle(owner: &str, now: DateTime<Utc>, settlements: &[Settlement]) -> Vec<bool>;
     close(ids: &[DeliveryId]) -> ();
     release(owner: &str) -> ();
+    reopen(now: DateTime<Utc>, rows: &[Reopening]) -> Vec<Reopened>;
+    open_digests(users: &[UserId]) -> Vec<Option<Delivery>>;
     judge(id: &DeliveryId, now: DateTime<Utc>, verdict: Verdict, reason: &str) -> Judged;
     delivery(id: &DeliveryId) -> Option<Delivery>;
     deliveries(ids: &[DeliveryId]) -> Vec<Option<Delivery>>;
@@ -270,6 +274,8 @@ hand_on! { Notes:
     note(name: &str) -> Option<String>;
     put_note(name: &str, text: &str) -> ();
     keep_note(name: &str, text: &str) -> String;
+    swap_note(name: &str, read: Option<&str>, text: &str) -> bool;
+    notes_under(prefix: &str) -> Vec<(String, String)>;
     drop_note(name: &str) -> ();
 }
 
