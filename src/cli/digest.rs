@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::domain::{Cadence, Share, UserId};
 use crate::services::deliver::{Ended, Pause, Tally};
 use crate::services::digest::{Effect, Report, Request, Timing};
+use crate::services::trouble::BadStacks;
 
 /// Mail the digests that are due
 ///
@@ -109,7 +110,8 @@ impl Args {
             }
         } else {
             let bar = screen.bar("people reached").until(stop.clone());
-            app.fanouts().drain(&bar).await?;
+            let carried = app.fanouts().drain(&bar).await?;
+            bad_stacks(&carried.bad_stacks, screen)?;
         }
         let bar = screen.bar("people looked at").until(stop.clone());
         let (report, rehearsed) = match page {
@@ -198,10 +200,15 @@ fn exit(report: &Report) -> Exit {
 
 /// The same of mails alone, and of so many that were held back.
 pub fn of(mails: &Tally, held: u64) -> Exit {
-    Exit::of(
+    let exit = Exit::of(
         mails.sent,
         mails.failed + mails.unknown + mails.deferred + held,
-    )
+    );
+    match exit {
+        // Somebody has to look at these.
+        Exit::Done if !mails.bad_stacks.is_empty() => Exit::Partly,
+        exit => exit,
+    }
 }
 
 /// `paused since 2014-04-21 09:30 UTC: 12 of the last 50 mails failed`.
@@ -235,6 +242,20 @@ pub fn reasons(mails: &Tally, screen: &mut Screen) -> std::io::Result<()> {
             "{}: {reason}",
             words::count(*times, "mail", "mails")
         ))?;
+    }
+    bad_stacks(&mails.bad_stacks, screen)
+}
+
+/// Documents that something could not be done with: whose, and why.
+pub fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> std::io::Result<()> {
+    const SHOWN: usize = 20;
+    for bad in bad.first.iter().take(SHOWN) {
+        screen.warning(format!("passed over: {bad}"))?;
+    }
+    let more = bad.count.saturating_sub(SHOWN as u64);
+    if more > 0 {
+        let more = words::number(more);
+        screen.warning(format!("passed over: {more} more documents"))?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use clap::{Args as Arguments, ValueEnum};
 use serde::Serialize;
 
 use super::carry::Carry;
+use super::digest::bad_stacks;
 use super::exit::{Exit, Usage};
 use super::screen::Screen;
 use super::words;
@@ -94,7 +95,7 @@ struct Answer<'a> {
     #[serde(flatten)]
     report: &'a Report,
     #[serde(skip_serializing_if = "Option::is_none")]
-    carried: Option<Done>,
+    carried: Option<&'a Done>,
 }
 
 impl Args {
@@ -118,10 +119,13 @@ impl Args {
         if self.json {
             screen.json(&Answer {
                 report: &report,
-                carried,
+                carried: carried.as_ref(),
             })?;
         } else {
-            screen.line(self.sentence(&report, carried))?;
+            screen.line(self.sentence(&report, carried.as_ref()))?;
+            if let Some(done) = &carried {
+                bad_stacks(&done.bad_stacks, screen)?;
+            }
         }
         Ok(Exit::of(report.taken, report.bad))
     }
@@ -142,7 +146,7 @@ impl Args {
         })
     }
 
-    fn sentence(&self, report: &Report, carried: Option<Done>) -> String {
+    fn sentence(&self, report: &Report, carried: Option<&Done>) -> String {
         let (one, many) = self.what.names();
         let taken = words::count(report.taken, one, many);
         let bad = (report.bad > 0).then(|| {

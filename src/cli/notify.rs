@@ -5,6 +5,7 @@ use clap::{ArgGroup, Args as Arguments};
 use serde::Serialize;
 
 use super::carry::Carry;
+use super::digest::bad_stacks;
 use super::exit::Exit;
 use super::screen::{Ink, Screen};
 use super::{time, words};
@@ -101,7 +102,8 @@ impl Args {
         let receipts = app.notify().accept(vec![request.clone()]).await?;
         let receipt = receipts[0];
         if self.carry.wanted(app) {
-            app.fanouts().drain(&screen.bar("people reached")).await?;
+            let done = app.fanouts().drain(&screen.bar("people reached")).await?;
+            bad_stacks(&done.bad_stacks, screen)?;
         }
         let found = app.notify().find(receipt.id).await?;
         let (state, counts) = found.map_or((FanoutState::Pending, Counts::default()), |fanout| {

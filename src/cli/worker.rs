@@ -123,7 +123,7 @@ fn mails(round: &Round) -> Tally {
 
 /// What a round did; nothing if that was nothing.
 fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
-    let fanouts = round.fanouts;
+    let fanouts = &round.fanouts;
     let carried = (fanouts.fanouts > 0).then(|| {
         let reached = words::count(fanouts.counts.people, "person", "people");
         let capped = words::some(fanouts.counts.capped, "entries did not fit into full days");

@@ -26,10 +26,7 @@ fn stacks(events: &[(&str, String)]) -> PersonStacks {
     let entries = events.iter().enumerate().map(entry).collect();
     PersonStacks {
         user: UserId::stored("ada"),
-        stacks: vec![Stack {
-            id: StackId::of(day()),
-            entries,
-        }],
+        stacks: vec![Stack::new(StackId::of(day()), entries)],
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Counts {
     pub people: u64,
     /// Entries on their stacks.
     pub pushed: u64,
-    /// Entries that were not stored because the person's day was full.
+    /// Entries that were not stored because the person's day was full, or its document takes none.
     pub capped: u64,
 }
 

@@ -15,9 +15,9 @@ fn event(o: &str) -> Entry {
 
 fn person(days: &[&[&str]]) -> PersonStacks {
     let first = Day::from_ymd(2014, 4, 20).unwrap();
-    let stack = |(n, objects): (usize, &&[&str])| Stack {
-        id: StackId::of(first.ahead(n as u32)),
-        entries: objects.iter().map(|o| event(o)).collect(),
+    let stack = |(n, objects): (usize, &&[&str])| {
+        let entries = objects.iter().map(|o| event(o)).collect();
+        Stack::new(StackId::of(first.ahead(n as u32)), entries)
     };
     PersonStacks {
         user: UserId::stored("ada"),

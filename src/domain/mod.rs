@@ -45,6 +45,6 @@ pub use policy::{Phrase, Policies, Policy, Route};
 pub use secret::Secret;
 pub use sending::Sending;
 pub use share::Share;
-pub use stack::{Covers, Form, PersonStacks, Position, Stack, StackId};
+pub use stack::{BadStack, Covers, Defect, Form, PersonStacks, Position, Stack, StackId};
 pub use suppression::{Reason, Suppression};
 pub use user::User;

@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use super::day::Day;
 use super::event::{Entry, Event, Marker};
@@ -104,9 +105,65 @@ impl FromStr for Position {
 pub struct Stack {
     pub id: StackId,
     pub entries: Vec<Entry>,
+    /// What is wrong with the document, if anything is: then no mail is made of it.
+    pub defect: Option<Defect>,
+}
+
+/// What other hands, or a broken disk, may have done to a document. It is its owner's trouble only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Defect {
+    /// Its `events` is something else than a list: nothing can be added, and nothing in it is mailed.
+    NoList,
+    /// Its bytes make no sense.
+    Unreadable,
+    /// It is as large as a document can be.
+    NoRoom,
+    /// The database refuses changes to it, by a rule of somebody else's.
+    Refused,
+}
+
+impl Defect {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoList => "its events are no list",
+            Self::Unreadable => "it cannot be read",
+            Self::NoRoom => "it is too large to take anything more",
+            Self::Refused => "a rule of the database refuses the change",
+        }
+    }
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A document that something could not be done with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct BadStack {
+    pub user: UserId,
+    pub day: Day,
+    pub reason: Defect,
+}
+
+impl fmt::Display for BadStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the stack of {} on {}: {}", self.user, self.day, self.reason)
+    }
 }
 
 impl Stack {
+    /// A stack as it should be.
+    pub fn new(id: StackId, entries: Vec<Entry>) -> Self {
+        Self {
+            id,
+            entries,
+            defect: None,
+        }
+    }
+
     /// How many entries from the front are dealt with: the furthest reach of any marker.
     pub fn covered(&self) -> usize {
         covered(&self.entries)
@@ -196,6 +253,20 @@ pub struct Pending<'a> {
 }
 
 impl PersonStacks {
+    /// Takes out the stacks that something is wrong with, and names them: what is mailed of them could not be marked.
+    pub fn set_aside_bad(&mut self) -> Vec<BadStack> {
+        let mut bad = Vec::new();
+        self.stacks.retain(|stack| {
+            bad.extend(stack.defect.map(|reason| BadStack {
+                user: self.user.clone(),
+                day: stack.id.day,
+                reason,
+            }));
+            stack.defect.is_none()
+        });
+        bad
+    }
+
     /// What no marker covers, each (type, object) once, at its oldest place; oldest first.
     pub fn pending(&self) -> Vec<Pending<'_>> {
         unique(self.stacks.iter().flat_map(Stack::uncovered))

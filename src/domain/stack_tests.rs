@@ -28,10 +28,7 @@ fn own(n: u32) -> Entry {
 }
 
 fn stack(day: &str, entries: Vec<Entry>) -> Stack {
-    Stack {
-        id: StackId::of(day.parse().unwrap()),
-        entries,
-    }
+    Stack::new(StackId::of(day.parse().unwrap()), entries)
 }
 
 fn person(stacks: Vec<Stack>) -> PersonStacks {

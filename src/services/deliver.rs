@@ -143,8 +143,10 @@ impl Deliver {
             .into_iter()
             .partition(|row| row.state == DeliveryState::Sending);
         // Markers first: they depend on nobody.
-        self.close(settled.iter().map(|row| (row, row.state)))
+        let bad = self
+            .close(settled.iter().map(|row| (row, row.state)))
             .await?;
+        account.passed_over(bad);
         self.resolve(sending, account).boxed().await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         self.send(pending, spread, account).boxed().await
@@ -159,8 +161,8 @@ impl Deliver {
         }
         if verdicts.settlements.is_empty() {
             return Ok(Concluded {
-                settled: Vec::new(),
                 deferred: verdicts.deferrals,
+                ..Concluded::default()
             });
         }
         crash::point("before-settle");
@@ -180,10 +182,11 @@ impl Deliver {
         let closing = settled
             .iter()
             .filter_map(|end| Some((*of.get(&end.id)?, end.state)));
-        self.close(closing).await?;
+        let bad = self.close(closing).await?;
         Ok(Concluded {
             settled,
             deferred: verdicts.deferrals,
+            bad,
         })
     }
 

@@ -130,7 +130,9 @@ impl Digests {
             None => stacks.scan(window, None, SCAN_CHUNK),
         };
         while let Some(people) = chunks.next().await {
-            let people = people?;
+            let mut people = people?;
+            let bad = people.iter_mut().flat_map(PersonStacks::set_aside_bad);
+            account.passed_over(bad);
             let due = self
                 .find(
                     request,

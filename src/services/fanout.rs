@@ -12,10 +12,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::audience::{self, Page};
 use super::batches::{Join, Joiner};
 use super::crash;
+use super::trouble::BadStacks;
 use crate::clock::Clock;
 use crate::domain::batch::{Item, SeatId};
 use crate::domain::{
-    BatchPolicy, Counts, Day, Fanout, Id, Policies, Progress, Route, User, UserId,
+    BadStack, BatchPolicy, Counts, Day, Defect, Fanout, Id, Policies, Progress, Route, User, UserId,
 };
 use crate::store::{Directory, Journal, Pushed, Pushes, Result, Stacks};
 
@@ -42,17 +43,21 @@ pub struct Fanouts {
 }
 
 /// What one step did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Done {
     /// Fan-outs that are finished now.
     pub fanouts: u64,
     pub counts: Counts,
+    /// Documents that took no entries. What should stand there is counted as not stored; it is in batches all the same.
+    #[serde(skip_serializing_if = "BadStacks::is_empty")]
+    pub bad_stacks: BadStacks,
 }
 
 impl std::ops::AddAssign for Done {
     fn add_assign(&mut self, other: Self) {
         self.fanouts += other.fanouts;
         self.counts += other.counts;
+        self.bad_stacks += other.bad_stacks;
     }
 }
 
@@ -140,6 +145,7 @@ impl Fanouts {
                 crash::point("after-join");
             }
             progress.advance(round.pushes.people.len() as u64);
+            done.bad_stacks.note(round.bad_stacks(day, &pushed));
             round.count(&mut walks, &pushed);
             done += self.save(&mut walks).await?;
         }
@@ -337,6 +343,16 @@ impl Round {
             served,
             frontier,
         }
+    }
+
+    /// Whose documents took no entries.
+    fn bad_stacks(&self, day: Day, pushed: &Pushed) -> Vec<BadStack> {
+        let bad = |(person, reason): &(usize, Defect)| BadStack {
+            user: self.pushes.people[*person].0.clone(),
+            day,
+            reason: *reason,
+        };
+        pushed.bad.iter().map(bad).collect()
     }
 
     /// Notes on every walk what the push came to.

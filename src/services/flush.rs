@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::Result;
+use super::{Error, Result};
 use crate::clock::{Clock, Ids};
 use crate::domain::{Day, UserId, Window};
 use crate::store::{Mark, People, Stacks};
@@ -30,13 +30,18 @@ impl Flush {
             let covers = person.reach();
             if !covers.is_empty() {
                 flushed += person.pending().len() as u64;
-                self.stacks
+                let bad = self
+                    .stacks
                     .mark(&[Mark {
                         user: person.user.clone(),
                         marker: self.ids.next(now),
                         covers,
                     }])
                     .await?;
+                if let Some(bad) = bad.first() {
+                    let why = format!("{bad}. It cannot be marked, and digests leave it out");
+                    return Err(Error::Conflict(why));
+                }
             }
         }
         Ok(flushed)

@@ -28,6 +28,7 @@ pub mod progress;
 pub mod rehearsal;
 pub mod simulate;
 pub mod suppressions;
+pub mod trouble;
 pub mod worker;
 
 pub use progress::{Progress, Silent};

@@ -12,7 +12,7 @@ use crate::domain::delivery::{
     Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict,
 };
 use crate::domain::{
-    Covers, Day, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey, Id, Lease, Mailed,
+    BadStack, Covers, Day, Defect, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey, Id, Lease, Mailed,
     Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
 };
 
@@ -77,6 +77,8 @@ pub struct Pushes {
 pub struct Pushed {
     /// People (by index) of whose entries some were not stored, and which: indices into their list.
     pub capped: Vec<(usize, Vec<usize>)>,
+    /// Those of them whose documents take no entries, and why.
+    pub bad: Vec<(usize, Defect)>,
 }
 
 /// Markers to write on one person's stacks.
@@ -106,6 +108,9 @@ pub enum People<'a> {
 }
 
 /// The heart: the day collections.
+///
+/// A document that cannot be dealt with is its owner's trouble only: it is told in the answer ([`Pushed::bad`], [`BadStack`]) or on its
+/// stack ([`crate::domain::Stack::defect`]), and everybody else is read, pushed to and marked. One that is nobody's is passed over.
 #[async_trait]
 pub trait Stacks: Send + Sync {
     /// Appends to each person's stack of that day, creating day and stack as needed.
@@ -132,12 +137,12 @@ pub trait Stacks: Send + Sync {
     async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>>;
 
     /// Writes a marker `{flushed, n}` at the end of each named stack that still exists. A marker that stands already (same id and n) is not
-    /// written again. Markers are not subject to the cap.
-    async fn mark(&self, marks: &[Mark]) -> Result<()>;
+    /// written again. Markers are not subject to the cap. The answer names the stacks that took none.
+    async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>>;
 
     /// Writes an entry `{mailed, i}` at the end of the stack that tidings itself writes to on that day, if it still exists. One that stands
-    /// already is not written again; the cap does not keep it out.
-    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<()>;
+    /// already is not written again; the cap does not keep it out. The answer names the stacks that took none.
+    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<Vec<BadStack>>;
 }
 
 /// A day collection as the archive sees it.

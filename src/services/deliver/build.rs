@@ -14,8 +14,8 @@ use crate::domain::bulletin::{self, Bulletin};
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{Digest, assemble, wanted};
 use crate::domain::{
-    Cadence, Delivery, DeliveryState, Event, EventType, Occasion, PersonStacks, User, UserId,
-    Window,
+    Cadence, Delivery, DeliveryState, Event, EventType, Occasion, PersonStacks, Stack, User,
+    UserId, Window,
 };
 use crate::mail::{Content, Message, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
 use crate::render::{self, BatchMail, DigestMail, Links, Rendered};
@@ -74,6 +74,16 @@ pub(super) struct Mail {
     pub message: Message,
 }
 
+/// Whether what the row covers can be marked once it is mailed: if not, it would be mailed again and again. The next mail leaves it out.
+fn markable(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), String> {
+    let covered = |stack: &&Stack| row.covers.iter().any(|(id, _)| *id == stack.id);
+    let mut covered = stacks.stacks.iter().filter(covered);
+    match covered.find_map(|stack| Some((stack.id.day, stack.defect?))) {
+        Some((day, defect)) => Err(format!("the stack of {day} takes no marker: {defect}")),
+        None => Ok(()),
+    }
+}
+
 /// How a row ends whose mail will not be taken. Where its markers stand, no later mail would tell its events: it stays for a person
 /// to decide about.
 pub(super) fn unmailed(marked: bool) -> DeliveryState {
@@ -117,7 +127,8 @@ impl Deliver {
                 break;
             }
             built.rows += 1;
-            let user = match self.allowed(row, person.as_ref(), &suppressed) {
+            let allowed = self.allowed(row, person.as_ref(), &suppressed);
+            let user = match allowed.and_then(|user| markable(row, stacks).map(|()| user)) {
                 Ok(user) => user,
                 Err(reason) => {
                     let canceled = settlement(row, DeliveryState::Canceled, 0, Some(&reason));

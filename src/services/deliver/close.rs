@@ -1,13 +1,15 @@
 //! Closes rows that are settled: what they told is marked, so that no later mail tells it.
 //!
 //! The rule (P2, P4): marks first, then the batches, then the rows; each is harmless again, so whoever dies in between is replaced. A digest marks
-//! how far it read; a batch marks the events it had gathered, wherever they stand.
+//! how far it read; a batch marks the events it had gathered, wherever they stand. Where a document takes no marker its row stays open: nothing of it
+//! is mailed again, and marking is tried again while the document stands.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::Deliver;
 use crate::domain::{
-    Batch, BatchState, Day, Delivery, DeliveryState, Id, Mailed, Occasion, PersonStacks,
+    BadStack, Batch, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed,
+    Occasion, PersonStacks, UserId,
 };
 use crate::services::{Result, crash};
 use crate::store::{MailedMark, Mark};
@@ -16,14 +18,15 @@ use crate::store::{MailedMark, Mark};
 const MANY: usize = 500;
 
 impl Deliver {
-    /// Writes the marks of what was mailed, or may have been, and closes the rows.
+    /// Writes the marks of what was mailed, or may have been, and closes the rows; answers with the stacks that took none.
     pub(super) async fn close<'a>(
         &self,
         settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
-    ) -> Result<()> {
-        let (mut marks, mut batches, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    ) -> Result<Vec<BadStack>> {
+        let (mut marks, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut bad = Vec::new();
         for (row, state) in settled {
-            ids.push(row.id.clone());
+            rows.push(row);
             match row.occasion {
                 Occasion::Batch { batch, .. } => batches.push((batch, row, state)),
                 Occasion::Digest { .. } if state.flushes() => marks.push(Mark {
@@ -35,20 +38,32 @@ impl Deliver {
             }
         }
         if !marks.is_empty() {
-            self.stacks.mark(&marks).await?;
+            bad.extend(self.stacks.mark(&marks).await?);
             crash::point("after-mark");
         }
         if !batches.is_empty() {
-            self.close_batches(&batches).await?;
+            bad.extend(self.close_batches(&batches).await?);
         }
+        // What is no list holds nothing that a later mail could tell.
+        let unmarked: HashSet<&UserId> = bad
+            .iter()
+            .filter(|bad| bad.reason != Defect::NoList)
+            .map(|bad| &bad.user)
+            .collect();
+        rows.retain(|row| !unmarked.contains(&row.user));
+        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         if !ids.is_empty() {
             self.deliveries.close(&ids).await?;
             crash::point("after-close");
         }
-        Ok(())
+        Ok(bad)
     }
 
-    async fn close_batches(&self, settled: &[(Id, &Delivery, DeliveryState)]) -> Result<()> {
+    async fn close_batches(
+        &self,
+        settled: &[(Id, &Delivery, DeliveryState)],
+    ) -> Result<Vec<BadStack>> {
+        let mut bad = Vec::new();
         let flushed = settled.iter().filter(|(.., state)| state.flushes());
         let (ids, rows): (Vec<Id>, Vec<&Delivery>) =
             flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
@@ -73,7 +88,7 @@ impl Deliver {
             }));
         }
         if !marks.is_empty() {
-            self.stacks.mark_mailed(&marks).await?;
+            bad = self.stacks.mark_mailed(&marks).await?;
             crash::point("after-mark");
         }
         let ends: Vec<(Id, BatchState)> = settled
@@ -89,7 +104,8 @@ impl Deliver {
             })
             .collect();
         let now = self.clock.now();
-        Ok(self.batches.settle_batches(&ends, now).await?)
+        self.batches.settle_batches(&ends, now).await?;
+        Ok(bad)
     }
 }
 

@@ -135,6 +135,7 @@ impl Deliver {
         let others = self.conclude(&rows, verdicts).await?;
         concluded.settled.extend(others.settled);
         concluded.deferred.extend(others.deferred);
+        concluded.bad.extend(others.bad);
         Ok(concluded)
     }
 

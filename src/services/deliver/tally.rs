@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 
 use crate::domain::delivery::{Deferral, Settlement};
-use crate::domain::{Delivery, DeliveryId, DeliveryState};
+use crate::domain::{BadStack, Delivery, DeliveryId, DeliveryState};
+use crate::services::trouble::BadStacks;
 
 /// What became of deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
@@ -23,6 +24,9 @@ pub struct Tally {
     pub deferred: u64,
     /// Why mails failed, wait or are unknown: the first few reasons, with how many there were of each.
     pub reasons: Vec<(String, u64)>,
+    /// Documents that were passed over, or that took no marker.
+    #[serde(skip_serializing_if = "BadStacks::is_empty")]
+    pub bad_stacks: BadStacks,
 }
 
 impl Tally {
@@ -74,6 +78,7 @@ impl std::ops::AddAssign for Tally {
         for (reason, count) in other.reasons {
             self.note(&reason, count);
         }
+        self.bad_stacks += other.bad_stacks;
     }
 }
 
@@ -82,6 +87,8 @@ impl std::ops::AddAssign for Tally {
 pub(super) struct Concluded {
     pub settled: Vec<Settlement>,
     pub deferred: Vec<Deferral>,
+    /// What took no marker.
+    pub bad: Vec<BadStack>,
 }
 
 #[derive(Debug)]
@@ -160,8 +167,14 @@ impl Account {
         }
     }
 
+    /// These documents were passed over, or took no marker.
+    pub fn passed_over(&mut self, bad: impl IntoIterator<Item = BadStack>) {
+        self.tally.bad_stacks.note(bad);
+    }
+
     /// What was done here.
     pub(super) fn conclude(&mut self, concluded: &Concluded) {
+        self.passed_over(concluded.bad.iter().cloned());
         for end in &concluded.settled {
             if self.waiting.remove(&end.id).is_some() {
                 self.tally

@@ -4,7 +4,9 @@
 //! positions count them all. Nothing is copied but what is kept: `t`, `o`, `i`, `flushed` and `n`.
 //! The other direction is [`super::encode`].
 
-use crate::domain::{Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, UserId};
+use crate::domain::{
+    Defect, Entry, Event, EventType, Form, Id, Mailed, Marker, ObjectId, Stack, StackId, UserId,
+};
 
 /// The bytes are no BSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -137,6 +139,11 @@ impl<'a> Field<'a> {
     }
 }
 
+/// The largest document that MongoDB keeps.
+const LARGEST: usize = 16 << 20;
+/// A document this near to it is taken for full: markers have to fit, and what others push meanwhile.
+const SPARE: usize = 64 << 10;
+
 /// A document of a day, of which only the `_id` has been looked at.
 pub(super) struct RawStack<'a> {
     pub user: Owner<'a>,
@@ -180,15 +187,35 @@ impl<'a> RawStack<'a> {
         Ok(None)
     }
 
-    /// Everything in `events`, in its place.
-    pub fn entries(&self) -> Result<Vec<Entry>> {
+    /// Everything in `events`, in its place; and what is wrong with the document, if anything is.
+    pub fn stack(&self, id: StackId) -> Stack {
+        let (entries, defect) = match self.entries() {
+            Ok(Some(entries)) if self.document.len() + SPARE > LARGEST => {
+                (entries, Some(Defect::NoRoom))
+            }
+            Ok(Some(entries)) => (entries, None),
+            Ok(None) => (Vec::new(), Some(Defect::NoList)),
+            Err(Malformed) => (Vec::new(), Some(Defect::Unreadable)),
+        };
+        Stack {
+            id,
+            entries,
+            defect,
+        }
+    }
+
+    /// `None` if `events` is something else than a list; without `events` there are none.
+    fn entries(&self) -> Result<Option<Vec<Entry>>> {
         let mut fields = Fields::of(self.document)?;
         while let Some(field) = fields.next()? {
-            if field.name == b"events" && field.kind == ARRAY {
-                return entries(field.value);
+            if field.name == b"events" {
+                return match field.kind {
+                    ARRAY => entries(field.value).map(Some),
+                    _ => Ok(None),
+                };
             }
         }
-        Ok(Vec::new())
+        Ok(Some(Vec::new()))
     }
 
     /// The number in a field that a query put beside ours.

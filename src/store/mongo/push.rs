@@ -6,19 +6,19 @@
 //! stacks are inserted, which costs the server a tenth of an upsert; whoever has one is then pushed
 //! to.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bson::{RawDocumentBuf, doc};
 
 use super::bulk::{Outcome, STATEMENTS, Verb};
 use super::decode::RawStack;
 use super::encode::Writer;
-use super::patience::Failure;
+use super::stacks::defect;
 use super::{Known, Mongo, at_once};
-use crate::domain::{Day, Entry, Event, UserId};
-use crate::store::{Error, Pushed, Pushes, Result};
+use crate::domain::{Day, Defect, Entry, Event, StackId, UserId};
+use crate::store::{Pushed, Pushes, Result};
 
 /// How many stacks are looked at one by one at the same time.
 const LOOKS: usize = 8;
@@ -37,7 +37,7 @@ pub(super) struct Push<'a> {
     /// Whether most people had no stack yet, when we last saw.
     fresh: AtomicBool,
     /// Whose document cannot take entries, whatever we do.
-    unfit: Mutex<BTreeSet<usize>>,
+    bad: Mutex<BTreeMap<usize, Defect>>,
 }
 
 impl<'a> Push<'a> {
@@ -54,7 +54,7 @@ impl<'a> Push<'a> {
             pushes,
             lists: lists.collect(),
             fresh: AtomicBool::new(fresh),
-            unfit: Mutex::default(),
+            bad: Mutex::default(),
         })
     }
 
@@ -150,28 +150,26 @@ impl<'a> Push<'a> {
         self.store.bulk(&self.doing, verb, targets, encode).await
     }
 
-    /// Whose statements met a stack that stands. A document that cannot take entries spoils its
+    /// Whose statements met a stack that stands. A document that takes no entries spoils its
     /// owner's day only: it is noted, and reported as full.
     fn refused(&self, mut outcome: Outcome) -> Result<Vec<usize>> {
-        let mut unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
         outcome.refused.retain(|refused| {
-            let spoilt = unfit_for_entries(&refused.failure);
-            if spoilt {
-                let (day, user) = (self.day, &self.pushes.people[refused.item].0);
-                tracing::warn!(%day, %user, why = %refused.failure, "a stack cannot take entries");
-                unfit.insert(refused.item);
-            }
-            !spoilt
+            let defect = defect(&refused.failure);
+            defect.is_none_or(|defect| {
+                self.note_bad(refused.item, defect);
+                false
+            })
         });
-        drop(unfit);
         let refused = outcome.duplicates(&self.doing)?;
         Ok(refused.into_iter().map(|refused| refused.item).collect())
     }
 
-    /// Takes out those whose documents cannot take entries.
-    fn without_unfit(&self, people: &mut Vec<usize>) {
-        let unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
-        people.retain(|item| !unfit.contains(item));
+    fn bad(&self) -> MutexGuard<'_, BTreeMap<usize, Defect>> {
+        self.bad.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_bad(&self, item: usize, defect: Defect) {
+        self.bad().insert(item, defect);
     }
 
     /// Looks at each of these stacks, adds what is missing as far as there is room, and looks again
@@ -198,13 +196,14 @@ impl<'a> Push<'a> {
             };
             // A duplicate here is a stack that filled up since we looked: the next look tells.
             self.add(&people, addition).await?;
-            self.without_unfit(&mut people);
+            let bad = self.bad();
+            people.retain(|item| !bad.contains_key(item));
         }
-        let unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
+        let bad: Vec<(usize, Defect)> = self.bad().iter().map(|bad| (*bad.0, *bad.1)).collect();
         let all = |item: usize| (0..self.pushes.lists[self.pushes.people[item].1].len()).collect();
-        capped.extend(unfit.iter().map(|item| (*item, all(*item))));
+        capped.extend(bad.iter().map(|(item, _)| (*item, all(*item))));
         capped.sort_unstable();
-        Ok(Pushed { capped })
+        Ok(Pushed { capped, bad })
     }
 
     /// Finds out what is still to be done for one person.
@@ -215,16 +214,6 @@ impl<'a> Push<'a> {
             item,
             Plan::of(&self.pushes.lists[*list], &entries, self.cap),
         ))
-    }
-}
-
-/// Whether it is the document that is to blame: its `events` is no list, it would be larger than
-/// 16 MB, or a validator of somebody else's forbids it.
-fn unfit_for_entries(failure: &Failure) -> bool {
-    match failure.code {
-        Some(2) => failure.why.contains("non-array"),
-        Some(code) => [121, 10334, 17419].contains(&code),
-        None => false,
     }
 }
 
@@ -307,9 +296,10 @@ impl Mongo {
         });
         match found.await? {
             None => Ok(Vec::new()),
-            Some(document) => RawStack::read(document.as_bytes())
-                .and_then(|stack| stack.map_or(Ok(Vec::new()), |stack| stack.entries()))
-                .map_err(|error| Error::corrupt(format!("a stack of {day}"), error)),
+            Some(document) => Ok(RawStack::read(document.as_bytes())
+                .ok()
+                .flatten()
+                .map_or(Vec::new(), |stack| stack.stack(StackId::of(day)).entries)),
         }
     }
 }

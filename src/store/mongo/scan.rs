@@ -305,7 +305,7 @@ impl<'a> Decoding<'a> {
         id: StackId,
         wanted: Option<&[UserId]>,
     ) -> Result<Option<(Vec<Found>, UserId)>> {
-        let corrupt = |error: Malformed| Error::corrupt(format!("a stack of {}", id.day), error);
+        let corrupt = || Error::corrupt(format!("a batch of stacks of {}", id.day), Malformed);
         let mut found = Vec::new();
         let mut last = None;
         let mut wanted = wanted.map(Wanted::new);
@@ -313,19 +313,17 @@ impl<'a> Decoding<'a> {
         while entries < PIECE
             && let Some(document) = self.documents.next()
         {
-            let document = document.map_err(|_| corrupt(Malformed))?;
+            let document = document.map_err(|_| corrupt())?;
             let Some(document) = document.value().ok().and_then(|value| value.as_document()) else {
-                return Err(corrupt(Malformed));
+                return Err(corrupt());
             };
-            let Some(stack) = RawStack::read(document.as_bytes()).map_err(corrupt)? else {
+            // Whose it is cannot be read: it is nobody's.
+            let Ok(Some(stack)) = RawStack::read(document.as_bytes()) else {
                 continue;
             };
             let user = stack.user.user();
             if wanted.as_mut().is_none_or(|wanted| wanted.has(&user)) {
-                let stack = Stack {
-                    id,
-                    entries: stack.entries().map_err(corrupt)?,
-                };
+                let stack = stack.stack(id);
                 entries += stack.entries.len();
                 let user = user.clone();
                 found.push(Found { user, stack });

@@ -8,12 +8,12 @@ use async_trait::async_trait;
 use bson::doc;
 use futures::stream::BoxStream;
 
-use super::bulk::{Targets, Verb};
+use super::bulk::{Outcome, Refused, Targets, Verb};
 use super::patience::Failure;
 use super::push::Push;
 use super::{Known, Layout, Mongo};
-use crate::domain::{Day, Form, PersonStacks, StackId, UserId, Window};
-use crate::store::{MailedMark, Mark, People, Pushed, Pushes, Result, Stacks};
+use crate::domain::{BadStack, Day, Defect, Form, PersonStacks, StackId, UserId, Window};
+use crate::store::{Error, MailedMark, Mark, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
 impl Stacks for Mongo {
@@ -40,7 +40,7 @@ impl Stacks for Mongo {
         }
     }
 
-    async fn mark(&self, marks: &[Mark]) -> Result<()> {
+    async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
         let mut statements: Vec<(StackId, &Mark, u32)> = marks
             .iter()
             .flat_map(|mark| mark.covers.iter().map(move |(stack, n)| (*stack, mark, *n)))
@@ -64,10 +64,11 @@ impl Stacks for Mongo {
             writer.close();
             writer.close();
         });
-        outcome.await?.complete(doing).map(drop)
+        let marked = |item: usize| (&statements[item].1.user, statements[item].0.day);
+        outcome.await?.bad_stacks(doing, marked)
     }
 
-    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<()> {
+    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<Vec<BadStack>> {
         let mut marks: Vec<&MailedMark> = marks.iter().collect();
         marks.sort_by_key(|mark| mark.day);
         let targets = of_days(&marks, |mark| mark.day);
@@ -83,7 +84,38 @@ impl Stacks for Mongo {
             writer.close();
             writer.close();
         });
-        outcome.await?.complete(doing).map(drop)
+        let marked = |item: usize| (&marks[item].user, marks[item].day);
+        outcome.await?.bad_stacks(doing, marked)
+    }
+}
+
+impl Outcome {
+    /// The stacks that took nothing, if nothing else was refused.
+    fn bad_stacks<'a>(
+        self,
+        doing: &str,
+        of: impl Fn(usize) -> (&'a UserId, Day),
+    ) -> Result<Vec<BadStack>> {
+        let bad = |refused: Refused| match defect(&refused.failure) {
+            Some(reason) => {
+                let (user, day) = of(refused.item);
+                let user = user.clone();
+                Ok(BadStack { user, day, reason })
+            }
+            None => Err(Error::database(doing, refused.failure)),
+        };
+        self.refused.into_iter().map(bad).collect()
+    }
+}
+
+/// What is wrong with a document, where it is to blame for the failure.
+pub(super) fn defect(failure: &Failure) -> Option<Defect> {
+    let no_list = ["non-array", "must be an array"];
+    match failure.code? {
+        2 if no_list.iter().any(|words| failure.why.contains(words)) => Some(Defect::NoList),
+        10334 | 17419 | 17420 => Some(Defect::NoRoom),
+        121 => Some(Defect::Refused),
+        _ => None,
     }
 }
 

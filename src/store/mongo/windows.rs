@@ -17,7 +17,7 @@ use super::decode::RawStack;
 use super::scan::Range;
 use super::{Known, Layout, Mongo, at_once};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
-use crate::store::{Error, Result};
+use crate::store::Result;
 
 /// From how many people on it pays to find out how the days are laid out.
 const MANY: usize = 16;
@@ -114,10 +114,8 @@ impl Mongo {
             let index = stack.number("day").ok().flatten()?;
             days.get(index as usize).copied()
         };
-        documents
-            .iter()
-            .filter_map(|document| read(document, day).transpose())
-            .collect()
+        let read = |document| read(document, day);
+        Ok(documents.iter().filter_map(read).collect())
     }
 
     /// Many people's stacks of one ordinary day.
@@ -132,10 +130,8 @@ impl Mongo {
                 async move { Ok(days.find(filter).await?.try_collect().await?) }
             })
             .await?;
-        documents
-            .iter()
-            .filter_map(|document| read(document, |_| Some(day)).transpose())
-            .collect()
+        let read = |document| read(document, |_| Some(day));
+        Ok(documents.iter().filter_map(read).collect())
     }
 
     /// How the days of a window are laid out, as far as they exist. Asked once for each day.
@@ -180,23 +176,17 @@ fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
     legacy.into_iter().chain([Bson::String(user.to_string())])
 }
 
+/// `None` where it is nobody's.
 fn read(
     document: &RawDocumentBuf,
     day: impl Fn(&RawStack<'_>) -> Option<Day>,
-) -> Result<Option<(UserId, Stack)>> {
-    let corrupt = |error| Error::corrupt("a stack", error);
-    let Some(stack) = RawStack::read(document.as_bytes()).map_err(corrupt)? else {
-        return Ok(None);
-    };
-    let Some(day) = day(&stack) else {
-        return Ok(None);
-    };
+) -> Option<(UserId, Stack)> {
+    let stack = RawStack::read(document.as_bytes()).ok()??;
     let id = StackId {
-        day,
+        day: day(&stack)?,
         form: stack.user.form(),
     };
-    let entries = stack.entries().map_err(corrupt)?;
-    Ok(Some((stack.user.user(), Stack { id, entries })))
+    Some((stack.user.user(), stack.stack(id)))
 }
 
 /// Stacks by person, in whatever order they come.

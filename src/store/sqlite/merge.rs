@@ -119,17 +119,14 @@ impl<'a> Source<'a> {
     /// Takes the next row of the range in hand.
     fn advance(&mut self, range: &Range) -> Answer<()> {
         while let Some(row) = self.rows.next()? {
-            let user = days::row_id(row.get_ref(0)?, self.stack.day)?.into_user();
+            // One that is no id is nobody's.
+            let Ok(id) = days::row_id(row.get_ref(0)?, self.stack.day) else {
+                continue;
+            };
+            let user = id.into_user();
             if range.holds(&user) {
-                let lines = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-                let entries = entries::read(lines);
-                self.head = Some((
-                    user,
-                    Stack {
-                        id: self.stack,
-                        entries,
-                    },
-                ));
+                let entries = entries::read(entries::bytes(row.get_ref(1)?));
+                self.head = Some((user, Stack::new(self.stack, entries)));
                 break;
             }
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Transaction};
 
 use super::codec::RowId;
@@ -16,7 +17,7 @@ use super::connections::Answer;
 use super::merge::{self, Range};
 use super::{Sqlite, days, entries};
 use crate::domain::{
-    Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId, UserId, Window,
+    BadStack, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId, UserId, Window,
 };
 use crate::store::{MailedMark, Mark, People, Pushed, Pushes, Result, Stacks};
 
@@ -89,14 +90,17 @@ impl Stacks for Sqlite {
         }
     }
 
-    async fn mark(&self, marks: &[Mark]) -> Result<()> {
+    /// A row takes a line more whatever stands in it.
+    async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
         self.append_once(marks.iter().flat_map(Todo::of).collect())
             .await
+            .map(|()| Vec::new())
     }
 
-    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<()> {
+    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<Vec<BadStack>> {
         self.append_once(marks.iter().map(Todo::of_mailed).collect())
             .await
+            .map(|()| Vec::new())
     }
 }
 
@@ -152,9 +156,9 @@ impl List {
     }
 
     /// Those of its entries that do not stand among these lines.
-    fn missing_in(&self, standing: &str) -> Vec<usize> {
+    fn missing_in(&self, standing: &[u8]) -> Vec<usize> {
         let mut missing = self.distinct.clone();
-        for line in standing.lines() {
+        for line in entries::lines(standing).flatten() {
             // Nearly every line is an event of another fan-out, and shows that at its end.
             if entries::our_id(line).is_some_and(|id| !self.ids.contains(&Some(id))) {
                 continue;
@@ -203,14 +207,17 @@ impl<'a> DayRows<'a> {
     }
 
     /// What `look` sees in a row: how many entries it has, and their lines.
-    fn find<T>(&mut self, id: &RowId, look: impl FnOnce(usize, &str) -> T) -> Answer<Option<T>> {
+    fn find<T>(&mut self, id: &RowId, look: impl FnOnce(usize, &[u8]) -> T) -> Answer<Option<T>> {
         let mut rows = self.find.query([id])?;
         let Some(row) = rows.next()? else {
             return Ok(None);
         };
-        let n: i64 = row.get(0)?;
-        let lines = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        Ok(Some(look(usize::try_from(n).unwrap_or(0), lines)))
+        let lines = entries::bytes(row.get_ref(1)?);
+        let n = match row.get_ref(0)? {
+            ValueRef::Integer(n) => usize::try_from(n).unwrap_or(0),
+            _ => entries::lines(lines).count(),
+        };
+        Ok(Some(look(n, lines)))
     }
 
     fn append(&mut self, id: &RowId, count: usize, lines: &str) -> Answer<()> {
@@ -287,10 +294,7 @@ fn each(
                     continue;
                 };
                 let entries = rows.find(&id, |_, lines| entries::read(lines))?;
-                let stack = |entries| Stack {
-                    id: StackId { day, form },
-                    entries,
-                };
+                let stack = |entries| Stack::new(StackId { day, form }, entries);
                 person.stacks.extend(entries.map(stack));
             }
         }
@@ -358,10 +362,10 @@ impl Todo {
         }
     }
 
-    fn stands_in(&self, lines: &str) -> bool {
+    fn stands_in(&self, lines: &[u8]) -> bool {
         // Nearly every line is an event, and shows that at its end.
-        lines
-            .lines()
+        entries::lines(lines)
+            .flatten()
             .any(|line| entries::our_id(line).is_none() && entries::read_line(line) == self.entry)
     }
 }

@@ -14,6 +14,7 @@ mod import;
 mod links;
 mod old_writers;
 mod people;
+mod poison;
 mod rehearsal;
 mod sending;
 mod simulation;

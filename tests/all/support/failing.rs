@@ -16,7 +16,7 @@ use tidings::domain::delivery::{
     Deferral, Handover, Judged, PeriodCount, Reopened, Reopening, Settlement, Verdict,
 };
 use tidings::domain::{
-    Address, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo, EventType, Fanout,
+    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo, EventType, Fanout,
     Feedback, FollowKey, Id, Lease, Object, ObjectId, ObjectKey, PersonStacks, Point, Progress,
     Reason, Suppression, Tag, User, UserId, Window,
 };
@@ -173,11 +173,11 @@ impl Stacks for FailingStore {
             .await
     }
 
-    async fn mark(&self, marks: &[Mark]) -> Result<()> {
+    async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
         self.call("mark", self.inner.mark(marks)).await
     }
 
-    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<()> {
+    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<Vec<BadStack>> {
         self.call("mark_mailed", self.inner.mark_mailed(marks))
             .await
     }

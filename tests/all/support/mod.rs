@@ -8,6 +8,7 @@ mod client;
 mod failing;
 mod fresh;
 pub mod mongo;
+pub mod poison;
 pub mod sqlite;
 pub mod town;
 

@@ -1,0 +1,67 @@
+//! What other hands may leave where somebody's stack should stand.
+//!
+//! The rule: it is written past the store, as another program would, or as a broken disk leaves it.
+
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use tidings::domain::Day;
+
+use super::Fresh;
+
+/// Text that is none: in its place stand bytes that are not UTF-8.
+pub const NOT_UTF8: &str = "~~~~";
+
+/// The largest document that MongoDB takes.
+const LARGEST: usize = 16 << 20;
+
+/// The database behind a store on MongoDB; `None` on SQLite.
+pub async fn database(fresh: &Fresh) -> Option<mongodb::Database> {
+    if !fresh.url().starts_with("mongodb") {
+        return None;
+    }
+    let client = mongodb::Client::with_uri_str(fresh.url()).await.unwrap();
+    client.default_database()
+}
+
+/// The file behind a store on SQLite.
+pub fn file(fresh: &Fresh) -> rusqlite::Connection {
+    let path = fresh.url().strip_prefix("sqlite:").unwrap();
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection
+        .busy_timeout(std::time::Duration::from_secs(30))
+        .unwrap();
+    connection
+}
+
+/// Puts a document in the place of whatever stands under its `_id`; [`NOT_UTF8`] in it is made so.
+pub async fn put(database: &mongodb::Database, day: Day, document: Document) {
+    let id = document.get("_id").cloned().unwrap();
+    let delete = doc! {"delete": day.collection(), "deletes": [{"q": {"_id": {"$eq": id}}, "limit": 1}]};
+    let insert = doc! {"insert": day.collection(), "documents": [document]};
+    for command in [delete, insert] {
+        let mut bytes = bson::serialize_to_vec(&command).unwrap();
+        for at in 0..bytes.len().saturating_sub(NOT_UTF8.len()) {
+            if bytes[at..].starts_with(NOT_UTF8.as_bytes()) {
+                bytes[at..at + NOT_UTF8.len()].fill(0xff);
+            }
+        }
+        let raw = RawDocumentBuf::from_bytes(bytes).unwrap();
+        let answer = database.run_raw_command(raw).await.unwrap();
+        assert!(!answer.contains_key("writeErrors"), "{answer}");
+    }
+}
+
+/// What stands under this `_id`.
+pub async fn standing(database: &mongodb::Database, day: Day, id: &str) -> Document {
+    let collection = database.collection::<Document>(&day.collection());
+    let found = collection.find_one(doc! {"_id": id}).await.unwrap();
+    found.unwrap()
+}
+
+/// Lets a person's document grow until nothing more fits into it.
+pub async fn fill_up(database: &mongodb::Database, day: Day, id: &str) {
+    let mut document = standing(database, day, id).await;
+    document.insert("pad", Bson::String(String::new()));
+    let size = bson::serialize_to_vec(&document).unwrap().len();
+    document.insert("pad", "x".repeat(LARGEST - size - 8));
+    put(database, day, document).await;
+}
