@@ -1,6 +1,6 @@
 //! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
 //!
-//! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `accept`, `digest`, `cache-large`, `cache-small`, `archive`,
+//! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`, `digest`, `cache-large`, `cache-small`, `archive`,
 //! `batches`, and `joins`, the first part of it.
 
 mod archive;
@@ -9,6 +9,7 @@ mod digest;
 mod fanout;
 mod measure;
 mod rivals;
+mod standing;
 mod world;
 
 #[tokio::main]
@@ -26,6 +27,7 @@ async fn main() {
             "fanout" => fanout::fan_out(false).await,
             "fanout-standalone" => fanout::fan_out(true).await,
             "merge" => fanout::merge().await,
+            "standing" => standing::standing_days().await,
             "accept" => fanout::accept().await,
             "digest" => digest::assembly_and_flush().await,
             "cache-large" => digest::cache("the window in the server's cache").await,

@@ -150,7 +150,11 @@ pub struct BadStack {
 
 impl fmt::Display for BadStack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the stack of {} on {}: {}", self.user, self.day, self.reason)
+        write!(
+            f,
+            "the stack of {} on {}: {}",
+            self.user, self.day, self.reason
+        )
     }
 }
 

@@ -2,23 +2,26 @@
 //!
 //! The rule (P1, P2): a page is pushed, and its events have joined the batches of whoever gets them so, before the cursor moves past it; both
 //! are harmless again, so a crash at any point loses nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the order of user ids: what
-//! goes to the same person is one push. Read [`super::audience`] for how people are found.
+//! goes to the same person is one push. Nobody waits for a longer audience than their own for more than a few pages. A page is cut in [`round`].
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::audience::{self, Page};
 use super::batches::{Join, Joiner};
 use super::crash;
 use super::trouble::BadStacks;
 use crate::clock::Clock;
 use crate::domain::batch::{Item, SeatId};
 use crate::domain::{
-    BadStack, BatchPolicy, Counts, Day, Defect, Fanout, Id, Policies, Progress, Route, User, UserId,
+    BatchPolicy, Counts, Day, Fanout, Id, Policies, Progress, Route, User, UserId,
 };
-use crate::store::{Directory, Journal, Pushed, Pushes, Result, Stacks};
+use crate::store::{Directory, Journal, Result, Stacks};
+
+mod round;
+
+use round::{Round, Walk};
 
 /// How the work is cut.
 #[derive(Debug, Clone, Copy)]
@@ -62,8 +65,34 @@ impl std::ops::AddAssign for Done {
 }
 
 impl Fanouts {
-    /// Claims what is pending and finishes it; `None` if there was nothing to claim.
+    /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes longer takes turns, a page each, with what
+    /// came meanwhile.
     pub async fn step(&self, progress: &dyn super::Progress) -> Result<Option<Done>> {
+        let mut lanes: VecDeque<Lane> = self.claim().await?.into();
+        if lanes.is_empty() {
+            return Ok(None);
+        }
+        let mut done = Done::default();
+        while !progress.stopping()
+            && let Some(mut lane) = lanes.pop_front()
+        {
+            done += self.carry(&mut lane, progress).await?;
+            if !lane.walks.is_empty() {
+                lanes.push_back(lane);
+                if lanes.len() < LANES {
+                    // They come first: their first page may be all there is of them.
+                    let came = self.claim().await?;
+                    came.into_iter()
+                        .rev()
+                        .for_each(|lane| lanes.push_front(lane));
+                }
+            }
+        }
+        Ok(Some(done))
+    }
+
+    /// Claims what is pending and finds its first people. Whom that is all of go by themselves: they wait for nobody's longer audience.
+    async fn claim(&self) -> Result<Vec<Lane>> {
         let now = self.clock.now();
         let claimed = self
             .journal
@@ -74,14 +103,21 @@ impl Fanouts {
                 self.settings.merge,
             )
             .await?;
-        if claimed.is_empty() {
-            return Ok(None);
-        }
-        let mut done = Done::default();
+        let (mut short, mut long) = (Vec::new(), Vec::new());
         for (day, group) in self.groups(claimed) {
-            done += self.carry(day, group, progress).await?;
+            let mut walks: Vec<Walk> = group.into_iter().map(Walk::new).collect();
+            let limit = (self.settings.page / walks.len()).max(500);
+            self.fill(&mut walks, limit).await?;
+            let (whole, more): (Vec<_>, Vec<_>) =
+                walks.into_iter().partition(|walk| walk.exhausted);
+            for (lanes, walks) in [(&mut short, whole), (&mut long, more)] {
+                if !walks.is_empty() {
+                    lanes.push(Lane { day, walks });
+                }
+            }
         }
-        Ok(Some(done))
+        short.append(&mut long);
+        Ok(short)
     }
 
     /// Steps until nothing is left, or until somebody wants it to stop.
@@ -117,38 +153,30 @@ impl Fanouts {
             .collect()
     }
 
-    /// Walks these fan-outs' audiences side by side and pushes page by page.
-    async fn carry(
-        &self,
-        day: Day,
-        fanouts: Vec<Fanout>,
-        progress: &dyn super::Progress,
-    ) -> Result<Done> {
-        let mut walks: Vec<Walk> = fanouts.into_iter().map(Walk::new).collect();
-        let mut done = Done::default();
+    /// Walks the audiences of a lane's fan-outs side by side, for a page.
+    async fn carry(&self, lane: &mut Lane, progress: &dyn super::Progress) -> Result<Done> {
+        let Lane { day, walks } = lane;
         let limit = (self.settings.page / walks.len()).max(500);
-        self.fill(&mut walks, limit).await?;
-        while !walks.is_empty() && !progress.stopping() {
-            let round = Round::cut(&mut walks);
-            let people = round.pushes.people.iter();
-            let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
-            // Their records and the next pages are fetched while this one is pushed.
-            let (pushed, users, ()) = futures::try_join!(
-                self.stacks.push(day, self.settings.day_cap, &round.pushes),
-                self.directory.users(&people),
-                self.fill(&mut walks, limit)
-            )?;
-            crash::point("after-push");
-            let joins = self.joins(&walks, &round, users);
-            if !joins.is_empty() {
-                self.joiner.join(joins).await?;
-                crash::point("after-join");
-            }
-            progress.advance(round.pushes.people.len() as u64);
-            done.bad_stacks.note(round.bad_stacks(day, &pushed));
-            round.count(&mut walks, &pushed);
-            done += self.save(&mut walks).await?;
+        let round = Round::cut(walks);
+        let people = round.pushes.people.iter();
+        let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
+        // Their records and the next pages are fetched while this one is pushed.
+        let (pushed, users, ()) = futures::try_join!(
+            self.stacks.push(*day, self.settings.day_cap, &round.pushes),
+            self.directory.users(&people),
+            self.fill(walks, limit)
+        )?;
+        crash::point("after-push");
+        let joins = self.joins(walks, &round, users);
+        if !joins.is_empty() {
+            self.joiner.join(joins).await?;
+            crash::point("after-join");
         }
+        progress.advance(round.pushes.people.len() as u64);
+        let mut done = Done::default();
+        done.bad_stacks.note(round.bad_stacks(*day, &pushed));
+        round.count(walks, &pushed);
+        done += self.save(walks).await?;
         Ok(done)
     }
 
@@ -222,6 +250,15 @@ impl Fanouts {
     }
 }
 
+/// So many groups take turns at most; who comes later waits until one of them is finished.
+const LANES: usize = 4;
+
+/// Fan-outs that walk their audiences together.
+struct Lane {
+    day: Day,
+    walks: Vec<Walk>,
+}
+
 /// What a fan-out brings to a batch.
 fn brings(fanout: &Fanout) -> Arc<[Item]> {
     let item = |o: &_| Item {
@@ -230,202 +267,4 @@ fn brings(fanout: &Fanout) -> Arc<[Item]> {
         o: Clone::clone(o),
     };
     fanout.objects.iter().map(item).collect()
-}
-
-/// A fan-out on its way through its audience.
-struct Walk {
-    fanout: Fanout,
-    /// People fetched and not yet served, ascending.
-    people: Vec<UserId>,
-    /// Where the next page begins.
-    next: Option<UserId>,
-    exhausted: bool,
-    /// Everybody up to here is served.
-    cursor: Option<UserId>,
-    /// What was counted since the last save.
-    unsaved: Counts,
-}
-
-impl Walk {
-    fn new(fanout: Fanout) -> Self {
-        let cursor = fanout.progress.cursor.clone();
-        Self {
-            people: Vec::new(),
-            next: cursor.clone(),
-            exhausted: false,
-            cursor,
-            unsaved: Counts::default(),
-            fanout,
-        }
-    }
-
-    /// Fetches pages until one has people in it, or there are no more.
-    async fn fetch(&mut self, directory: &Arc<dyn Directory>, limit: usize) -> Result<()> {
-        while self.people.is_empty() && !self.exhausted {
-            let Page { people, next } =
-                audience::page(directory, &self.fanout.audience, self.next.as_ref(), limit).await?;
-            self.people = people;
-            self.exhausted = next.is_none();
-            self.next = next;
-        }
-        Ok(())
-    }
-
-    fn finished(&self) -> bool {
-        self.exhausted && self.people.is_empty()
-    }
-
-    fn progress(&self) -> Progress {
-        Progress {
-            cursor: self.cursor.clone(),
-            counts: self.fanout.progress.counts,
-            done: self.finished(),
-        }
-    }
-}
-
-/// What is pushed between two saves: everybody up to where all walks know their people.
-struct Round {
-    pushes: Pushes,
-    /// For each list, which walks its entries come from: (walk, entries).
-    origins: Vec<Vec<(usize, usize)>>,
-    /// People served, by walk.
-    served: Vec<u64>,
-    frontier: Option<UserId>,
-}
-
-impl Round {
-    /// Takes off every walk the people up to the frontier, merged per person.
-    fn cut(walks: &mut [Walk]) -> Self {
-        let frontier = walks
-            .iter()
-            .filter(|walk| !walk.exhausted)
-            .filter_map(|walk| walk.people.last())
-            .min()
-            .cloned();
-        let taken: Vec<Vec<UserId>> = walks
-            .iter_mut()
-            .map(|walk| walk.take_until(frontier.as_ref()))
-            .collect();
-        let served = taken.iter().map(|people| people.len() as u64).collect();
-        let mut lists = Lists {
-            walks,
-            pushes: Pushes::default(),
-            origins: Vec::new(),
-            known: HashMap::new(),
-        };
-        let mut heads: Vec<std::iter::Peekable<std::vec::IntoIter<UserId>>> = taken
-            .into_iter()
-            .map(|people| people.into_iter().peekable())
-            .collect();
-        let mut who: Vec<usize> = Vec::with_capacity(heads.len());
-        while let Some(user) = heads
-            .iter_mut()
-            .filter_map(|head| head.peek())
-            .min()
-            .cloned()
-        {
-            who.clear();
-            for (index, head) in heads.iter_mut().enumerate() {
-                if head.next_if(|next| *next == user).is_some() {
-                    who.push(index);
-                }
-            }
-            let list = lists.of(&who);
-            lists.pushes.people.push((user, list));
-        }
-        let Lists {
-            pushes, origins, ..
-        } = lists;
-        Self {
-            pushes,
-            origins,
-            served,
-            frontier,
-        }
-    }
-
-    /// Whose documents took no entries.
-    fn bad_stacks(&self, day: Day, pushed: &Pushed) -> Vec<BadStack> {
-        let bad = |(person, reason): &(usize, Defect)| BadStack {
-            user: self.pushes.people[*person].0.clone(),
-            day,
-            reason: *reason,
-        };
-        pushed.bad.iter().map(bad).collect()
-    }
-
-    /// Notes on every walk what the push came to.
-    fn count(self, walks: &mut [Walk], pushed: &Pushed) {
-        let mut capped = vec![0u64; walks.len()];
-        for (person, entries) in &pushed.capped {
-            let list = self.pushes.people[*person].1;
-            for entry in entries {
-                let mut first = 0;
-                for (walk, count) in &self.origins[list] {
-                    if (first..first + count).contains(entry) {
-                        capped[*walk] += 1;
-                    }
-                    first += count;
-                }
-            }
-        }
-        for (index, walk) in walks.iter_mut().enumerate() {
-            let people = self.served[index];
-            let all = people * walk.fanout.objects.len() as u64;
-            let counts = Counts {
-                people,
-                pushed: all - capped[index],
-                capped: capped[index],
-            };
-            walk.unsaved += counts;
-            walk.fanout.progress.counts += counts;
-            // Without a frontier every walk was taken to its end.
-            if let Some(frontier) = self
-                .frontier
-                .as_ref()
-                .filter(|frontier| walk.cursor.as_ref() < Some(frontier))
-            {
-                walk.cursor = Some(frontier.clone());
-            }
-        }
-    }
-}
-
-impl Walk {
-    fn take_until(&mut self, frontier: Option<&UserId>) -> Vec<UserId> {
-        let end = frontier.map_or(self.people.len(), |frontier| {
-            self.people.partition_point(|user| user <= frontier)
-        });
-        let rest = self.people.split_off(end);
-        std::mem::replace(&mut self.people, rest)
-    }
-}
-
-/// The distinct lists of entries of a round: one for every combination of walks that share a person.
-struct Lists<'a> {
-    walks: &'a [Walk],
-    pushes: Pushes,
-    origins: Vec<Vec<(usize, usize)>>,
-    known: HashMap<Vec<usize>, usize>,
-}
-
-impl Lists<'_> {
-    fn of(&mut self, who: &[usize]) -> usize {
-        if let Some(list) = self.known.get(who) {
-            return *list;
-        }
-        let events = who
-            .iter()
-            .flat_map(|walk| self.walks[*walk].fanout.events())
-            .collect();
-        self.pushes.lists.push(events);
-        self.origins.push(
-            who.iter()
-                .map(|walk| (*walk, self.walks[*walk].fanout.objects.len()))
-                .collect(),
-        );
-        self.known.insert(who.to_vec(), self.pushes.lists.len() - 1);
-        self.pushes.lists.len() - 1
-    }
 }

@@ -77,7 +77,10 @@ mod tests {
         one += other;
 
         assert_eq!(one.count, 2);
-        assert_eq!(one.first, [bad("ada", Defect::NoRoom), bad("ben", Defect::NoList)]);
+        assert_eq!(
+            one.first,
+            [bad("ada", Defect::NoRoom), bad("ben", Defect::NoList)]
+        );
         assert!(BadStacks::default().is_empty());
     }
 }

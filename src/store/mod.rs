@@ -12,8 +12,8 @@ use crate::domain::delivery::{
     Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict,
 };
 use crate::domain::{
-    BadStack, Covers, Day, Defect, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey, Id, Lease, Mailed,
-    Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
+    BadStack, Covers, Day, Defect, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey,
+    Id, Lease, Mailed, Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
 };
 
 mod batches;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use tidings::domain::delivery::Settlement;
-use tidings::domain::{DeliveryState, Progress, User};
+use tidings::domain::{Defect, DeliveryState, Progress, User};
 use tidings::store::mongo::MongoOptions;
 use tidings::store::{Accepted, Error};
 
@@ -72,6 +72,52 @@ async fn a_document_that_cannot_take_entries_spoils_its_owners_day_only() {
                 .map(async |person| store.entries_of(person, today()).await.len());
             assert_eq!(futures::future::join_all(lengths).await, [2, 0, 2]);
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_the_server_ends_at_its_limit_goes_on_in_smaller_parts() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let everybody = people(700);
+        store
+            .push(today(), ROOMY, &push_to_all(&everybody, events(6, 1)))
+            .await
+            .unwrap();
+        // MaxTimeMSExpired, again and again, whatever the size.
+        store.fails(6, refused(PUSH, 50)).await;
+
+        let pushes = push_to_all(&everybody, events(8, 2));
+        let pushed = store.push(today(), ROOMY, &pushes).await;
+
+        assert_eq!(pushed.unwrap().capped, []);
+        for person in store.everybody(None, 100).await {
+            let both = [events(6, 1), events(8, 2)].concat();
+            assert_eq!(person.stacks[0].entries, entries(both));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unique_index_of_somebody_elses_spoils_its_owners_day_only() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let (ada, ben) = (user("ada"), user("ben"));
+        for person in [&ada, &ben] {
+            let first = vec![event(&format!("of {person}"), 1)];
+            store
+                .push(today(), ROOMY, &push_to(person, first))
+                .await
+                .unwrap();
+        }
+        store.unique_index(&today().collection(), "events.o").await;
+
+        let both = push_to_all(&[ada.clone(), ben.clone()], events(1, 2));
+        let pushed = store.push(today(), ROOMY, &both).await.unwrap();
+
+        assert_eq!(pushed.bad, [(1, Defect::Refused)]);
+        assert_eq!(store.entries_of(&ada, today()).await.len(), 2);
+        assert_eq!(store.entries_of(&ben, today()).await.len(), 1);
     })
     .await;
 }

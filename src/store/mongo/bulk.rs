@@ -4,9 +4,11 @@
 //! The rule: a statement may be sent twice. A command that may or may not have been applied is sent
 //! again as a whole, and what its statements met the second time is told with that in mind
 //! (`resent`). A command answers `ok` even where statements or the write concern failed: both lists
-//! are read. Statements are unordered; who needs the outcome of each asks by its index.
+//! are read. Statements are unordered; who needs the outcome of each asks by its index. The server ends
+//! a command before we give it up, so nothing runs twice; one that was too slow goes again in halves.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf};
 use futures::StreamExt;
@@ -14,11 +16,13 @@ use futures::stream::FuturesUnordered;
 
 use super::super::{Error, Result};
 use super::encode::Writer;
-use super::patience::Failure;
+use super::patience::{Failure, TOO_SLOW, limit};
 use super::{MAJORITY, Mongo};
 
 /// More statements a command are no faster.
 pub(super) const STATEMENTS: usize = 1_000;
+/// What the statements of a command may weigh together, unless it is one alone: see [`Mongo::bulk_weighed`].
+pub(super) const WEIGHT: u64 = 2_000_000;
 /// Commands end here unless a single statement is longer; beyond 16 MB the server would hang up.
 const BYTES: usize = 8 << 20;
 /// What a command can hold at most: MongoDB's largest document.
@@ -108,14 +112,21 @@ impl Mongo {
         targets: Targets,
         encode: impl Fn(&mut Writer, usize) + Send,
     ) -> Result<Outcome> {
-        let mut commands = Commands {
-            verb,
-            targets: targets
-                .into_iter()
-                .map(|(name, items)| (name, items, 0))
-                .collect(),
-            encode,
-        };
+        self.bulk_weighed(doing, verb, targets, |_| 1, encode).await
+    }
+
+    /// The same where some statements are much dearer than others: each weighs about as many list entries as the
+    /// server may have to move or compare for it. A command's weight is a second's work.
+    pub(super) async fn bulk_weighed(
+        &self,
+        doing: &str,
+        verb: Verb,
+        targets: Targets,
+        weigh: impl Fn(usize) -> u64 + Send,
+        encode: impl Fn(&mut Writer, usize) + Send,
+    ) -> Result<Outcome> {
+        let mut commands = Commands::new(verb, targets, weigh, encode);
+        commands.limit = limit(self.0.options.attempt);
         let mut outcome = Outcome::default();
         let mut flying = FuturesUnordered::new();
         loop {
@@ -126,8 +137,9 @@ impl Mongo {
             }
             match flying.next().await {
                 None => return Ok(outcome),
-                Some(part) => {
-                    let part = part?;
+                Some(Err(Unsent::Failed(error))) => return Err(error),
+                Some(Err(Unsent::TooSlow(command))) => commands.halve(command),
+                Some(Ok(part)) => {
                     outcome.n += part.n;
                     outcome.created += part.created;
                     outcome.resent |= part.resent;
@@ -137,15 +149,24 @@ impl Mongo {
         }
     }
 
-    async fn send(&self, doing: &str, command: Command) -> Result<Outcome> {
+    async fn send(&self, doing: &str, command: Command) -> std::result::Result<Outcome, Unsent> {
         let mut attempts = 0;
+        let many = command.items.len() > 1;
         let answer = self.patiently(doing, || {
             attempts += 1;
             let run = self.0.db.run_raw_command(command.body.clone());
-            async move { Answer::read(&run.await?) }
+            async move {
+                let answer = run.await.map_err(Failure::from);
+                match answer.and_then(|reply| Answer::read(&reply)) {
+                    Err(failure) if many && failure.code == Some(TOO_SLOW) => Ok(None),
+                    answer => answer.map(Some),
+                }
+            }
         });
-        let answer = answer.await?;
-        let resent = attempts > 1;
+        let Some(answer) = answer.await.map_err(Unsent::Failed)? else {
+            return Err(Unsent::TooSlow(command));
+        };
+        let resent = command.resent || attempts > 1;
         let refused = answer.refused.into_iter().map(|(index, failure)| Refused {
             item: command.items[index],
             resent,
@@ -198,133 +219,127 @@ impl Answer {
 }
 
 struct Command {
+    collection: String,
     body: RawDocumentBuf,
     /// Which item each statement is of.
     items: Vec<usize>,
+    /// Whether some of it may have been done before.
+    resent: bool,
+}
+
+/// Why a command came to nothing, or to part of what it should.
+enum Unsent {
+    Failed(Error),
+    /// The server ended it at its limit.
+    TooSlow(Command),
+}
+
+/// Items of one collection.
+struct Target {
+    collection: String,
+    items: Vec<usize>,
+    /// How many of these are done.
+    done: usize,
+    resent: bool,
 }
 
 /// Encodes commands one by one, when they are needed.
-struct Commands<F> {
+struct Commands<W, F> {
     verb: Verb,
-    /// Collections, their items, and how many of these are done.
-    targets: VecDeque<(String, Vec<usize>, usize)>,
+    targets: VecDeque<Target>,
+    /// How many statements a command holds at most.
+    statements: usize,
+    /// What the server may take for one.
+    limit: Duration,
+    weigh: W,
     encode: F,
 }
 
-impl<F: Fn(&mut Writer, usize)> Commands<F> {
+impl<W: Fn(usize) -> u64, F: Fn(&mut Writer, usize)> Commands<W, F> {
+    fn new(verb: Verb, targets: Targets, weigh: W, encode: F) -> Self {
+        let target = |(collection, items)| Target {
+            collection,
+            items,
+            done: 0,
+            resent: false,
+        };
+        Self {
+            verb,
+            targets: targets.into_iter().map(target).collect(),
+            statements: STATEMENTS,
+            limit: Duration::ZERO,
+            weigh,
+            encode,
+        }
+    }
+
+    /// Has this one go again in two, and no larger one after it.
+    fn halve(&mut self, command: Command) {
+        let half = command.items.len().div_ceil(2);
+        self.statements = self.statements.min(half).max(1);
+        for items in command.items.chunks(half).rev() {
+            self.targets.push_front(Target {
+                collection: command.collection.clone(),
+                items: items.to_vec(),
+                done: 0,
+                resent: true,
+            });
+        }
+    }
+
     fn next(&mut self) -> Option<Result<Command>> {
-        while let Some((_, items, done)) = self.targets.front()
-            && *done == items.len()
+        while self
+            .targets
+            .front()
+            .is_some_and(|target| target.done == target.items.len())
         {
             self.targets.pop_front();
         }
-        let (collection, all, done) = self.targets.front_mut()?;
+        let target = self.targets.front_mut()?;
         let (name, array) = self.verb.names();
         let mut writer = Writer::new();
-        writer.text(name, collection);
+        writer.text(name, &target.collection);
         writer.flag("ordered", false);
+        if !self.limit.is_zero() {
+            writer.long("maxTimeMS", self.limit.as_millis() as i64);
+        }
         writer.document("writeConcern");
         writer.text("w", "majority");
         writer.flag("j", true);
         writer.int("wtimeout", MAJORITY.as_millis() as i32);
         writer.close();
         writer.array(array);
-        let mut items = Vec::new();
-        for item in all[*done..].iter().copied().take(STATEMENTS) {
+        let (mut items, mut weight) = (Vec::new(), 0);
+        let left = target.items[target.done..].iter().copied();
+        for item in left.take(self.statements) {
+            weight += (self.weigh)(item);
             let before = writer.len();
             writer.document(items.len());
             (self.encode)(&mut writer, item);
             writer.close();
-            if writer.len() > BYTES && !items.is_empty() {
+            if (writer.len() > BYTES || weight > WEIGHT) && !items.is_empty() {
                 writer.take_back_to(before);
                 break;
             }
             items.push(item);
         }
-        *done += items.len();
+        target.done += items.len();
         if writer.len() > LIMIT {
-            let what = format!("a document for {collection} is larger than MongoDB's 16 MB");
+            let what = format!(
+                "a document for {} is larger than MongoDB's 16 MB",
+                target.collection
+            );
             return Some(Err(Error::Unsupported(what)));
         }
-        let body = writer.finish();
-        Some(Ok(Command { body, items }))
+        Some(Ok(Command {
+            collection: target.collection.clone(),
+            body: writer.finish(),
+            items,
+            resent: target.resent,
+        }))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use bson::doc;
-
-    use super::*;
-
-    fn commands(targets: Targets, statement: usize) -> Vec<(Document, Vec<usize>)> {
-        let mut commands = Commands {
-            verb: Verb::Insert,
-            targets: targets
-                .into_iter()
-                .map(|(name, items)| (name, items, 0))
-                .collect(),
-            encode: |writer: &mut Writer, item| {
-                writer.int("_id", item as i32);
-                writer.text("x", &"x".repeat(statement));
-            },
-        };
-        std::iter::from_fn(|| commands.next())
-            .map(|command| command.unwrap())
-            .map(|command| (Document::try_from(command.body).unwrap(), command.items))
-            .collect()
-    }
-
-    #[test]
-    fn statements_are_split_by_collection_and_by_number() {
-        let targets = vec![
-            ("a".to_owned(), (0..2_500).collect()),
-            ("none".to_owned(), vec![]),
-            ("b".to_owned(), vec![7]),
-        ];
-        let commands = commands(targets, 1);
-        let sizes: Vec<_> = commands.iter().map(|(_, items)| items.len()).collect();
-        assert_eq!(sizes, [1_000, 1_000, 500, 1]);
-        let (last, items) = commands.last().unwrap();
-        assert_eq!(items, &[7]);
-        assert_eq!(last.get_str("insert").unwrap(), "b");
-        assert_eq!(last.get_array("documents").unwrap().len(), 1);
-        assert!(!last.get_bool("ordered").unwrap());
-        assert_eq!(
-            last.get_document("writeConcern")
-                .unwrap()
-                .get_str("w")
-                .unwrap(),
-            "majority"
-        );
-    }
-
-    #[test]
-    fn statements_are_split_by_size_and_none_is_lost() {
-        let targets = vec![("a".to_owned(), (0..20).collect())];
-        let commands = commands(targets, 1 << 20);
-        let items: Vec<_> = commands
-            .iter()
-            .flat_map(|(_, items)| items.clone())
-            .collect();
-        assert_eq!(items, (0..20).collect::<Vec<_>>());
-        assert!(commands.len() >= 3);
-    }
-
-    #[test]
-    fn a_reply_is_read_in_all_its_parts() {
-        let ours = |reply: Document| Answer::read(&reply).unwrap();
-        let fine = ours(doc! {"ok": 1.0, "n": 3, "upserted": [{"index": 0, "_id": "a"}]});
-        assert_eq!((fine.n, fine.created, fine.refused.len()), (3, 1, 0));
-        let error = doc! {"index": 4, "code": 11000, "errmsg": "dup"};
-        let taken = ours(doc! {"ok": 1.0, "n": 1, "writeErrors": [error]});
-        assert_eq!((taken.n, taken.refused[0].0), (1, 4));
-        let stepping_down =
-            doc! {"ok": 1.0, "n": 1, "writeErrors": [{"index": 4, "code": 10107, "errmsg": ""}]};
-        assert!(Answer::read(&stepping_down).unwrap_err().passing);
-        let alone = doc! {"ok": 1.0, "n": 1, "writeConcernError": {"code": 64, "errmsg": "waiting timed out"}};
-        assert!(Answer::read(&alone).unwrap_err().passing);
-        let never = doc! {"ok": 1.0, "n": 1, "writeConcernError": {"code": 100, "errmsg": "not enough members"}};
-        assert!(!Answer::read(&never).unwrap_err().passing);
-    }
-}
+#[path = "bulk_tests.rs"]
+mod tests;

@@ -12,7 +12,10 @@ fn bytes(document: &Document) -> Vec<u8> {
 fn read(document: &Document) -> (UserId, Vec<Entry>) {
     let bytes = bytes(document);
     let stack = RawStack::read(&bytes).unwrap().unwrap();
-    (stack.user.user(), stack.entries().unwrap().unwrap_or_default())
+    (
+        stack.user.user(),
+        stack.entries().unwrap().unwrap_or_default(),
+    )
 }
 
 fn event(t: &str, o: &str, i: Option<Id>) -> Entry {

@@ -20,6 +20,7 @@ use mongodb::{Client, Collection, Database};
 use super::{Error, Result};
 use crate::domain::{Day, ModelName};
 
+mod append;
 mod batches;
 mod bulk;
 mod condition;
@@ -184,7 +185,8 @@ impl Mongo {
     ) -> Result<Vec<Document>> {
         self.patiently(doing, || {
             let collection = self.collection(collection);
-            let (filter, options) = (filter.clone(), options.clone());
+            let (filter, mut options) = (filter.clone(), options.clone());
+            options.max_time = Some(patience::limit(self.0.options.attempt));
             async move {
                 let found = collection.find(filter).with_options(options).await?;
                 Ok(found.try_collect().await?)

@@ -42,14 +42,22 @@ impl Failure {
     }
 }
 
+/// MaxTimeMSExpired: the server ended it by itself, at the limit that it was given.
+pub(super) const TOO_SLOW: i32 = 50;
+
+/// What a server may take for an attempt, so that it ends before the attempt is given up and made again.
+pub(super) fn limit(attempt: Duration) -> Duration {
+    (attempt - attempt / 10).max(Duration::from_millis(1))
+}
+
 /// What a server answers while it stops, steps down, elects, or cannot reach the others (the
 /// driver's retryable codes); that a majority did not acknowledge in time; and that a cursor is
 /// gone, because its reader took his time or its server is another now.
-const PASSING: [i32; 20] = [
-    6,     // HostUnreachable
-    7,     // HostNotFound
-    43,    // CursorNotFound
-    64,    // WriteConcernFailed: not acknowledged in time
+const PASSING: [i32; 21] = [
+    6,  // HostUnreachable
+    7,  // HostNotFound
+    43, // CursorNotFound
+    TOO_SLOW, 64,    // WriteConcernFailed: not acknowledged in time
     89,    // NetworkTimeout
     91,    // ShutdownInProgress
     112,   // WriteConflict

@@ -1,23 +1,26 @@
 //! Pushing: entries onto the stacks of one day, as many people a command as the server likes.
 //!
-//! The rule: entries are added as whole values with `$addToSet`, so any statement may be sent
-//! again, by anybody. The cap is a filter: a stack that is too full for a whole list does not match
-//! it, and only those few are then looked at one by one. While most people have no stack yet,
-//! stacks are inserted, which costs the server a tenth of an upsert; whoever has one is then pushed
-//! to.
+//! The rule: any statement may be sent again, by anybody, and costs in proportion to what it adds. A
+//! short list is added as whole values with `$addToSet`. A long one would be compared with all that
+//! stands, entry by entry, so it is appended where nothing of its fan-outs stands yet. The cap is a
+//! filter too. Whom a filter leaves out is looked at alone, and what is missing is appended if the
+//! stack is still as long as it was seen. While most people have no stack yet, stacks are inserted,
+//! which costs the server a tenth of an upsert; whoever has one is then pushed to.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bson::{RawDocumentBuf, doc};
 
+use super::append::{Plan, Statement};
 use super::bulk::{Outcome, STATEMENTS, Verb};
 use super::decode::RawStack;
 use super::encode::Writer;
+use super::patience::limit;
 use super::stacks::defect;
 use super::{Known, Mongo, at_once};
-use crate::domain::{Day, Defect, Entry, Event, StackId, UserId};
+use crate::domain::{Day, Defect, Stack, StackId, UserId};
 use crate::store::{Pushed, Pushes, Result};
 
 /// How many stacks are looked at one by one at the same time.
@@ -114,7 +117,8 @@ impl<'a> Push<'a> {
             writer.text("_id", self.pushes.people[item].0.as_str());
             writer.encoded_array("events", &self.list(item).entries);
         };
-        self.refused(self.send(Verb::Insert, people, encode).await?)
+        let weigh = |item: usize| self.list(item).count as u64;
+        self.refused(self.send(Verb::Insert, people, weigh, encode).await?)
     }
 
     /// Adds to these people's stacks, creating them as needed; tells whose have no room, or were
@@ -128,14 +132,13 @@ impl<'a> Push<'a> {
             let statement = statement(item);
             writer.document("q");
             writer.text("_id", self.pushes.people[item].0.as_str());
-            writer.document(statement.room.as_str());
-            writer.flag("$exists", false);
-            writer.close();
+            writer.fields(&statement.condition);
             writer.close();
             writer.encoded("u", &statement.update);
             writer.flag("upsert", true);
         };
-        let outcome = self.send(Verb::Update, people, encode).await?;
+        let weigh = |item: usize| statement(item).weight;
+        let outcome = self.send(Verb::Update, people, weigh, encode).await?;
         let created = outcome.created;
         Ok((self.refused(outcome)?, created))
     }
@@ -144,10 +147,13 @@ impl<'a> Push<'a> {
         &self,
         verb: Verb,
         people: &[usize],
+        weigh: impl Fn(usize) -> u64 + Send,
         encode: impl Fn(&mut Writer, usize) + Send,
     ) -> Result<Outcome> {
         let targets = vec![(self.day.collection(), people.to_vec())];
-        self.store.bulk(&self.doing, verb, targets, encode).await
+        self.store
+            .bulk_weighed(&self.doing, verb, targets, weigh, encode)
+            .await
     }
 
     /// Whose statements met a stack that stands. A document that takes no entries spoils its
@@ -182,7 +188,7 @@ impl<'a> Push<'a> {
             let mut additions = Vec::new();
             at_once(LOOKS, people, look, |(item, plan)| {
                 if !plan.add.is_empty() {
-                    additions.push((item, Statement::new(&plan.add, self.cap)));
+                    additions.push((item, Statement::at(plan.length, &plan.add)));
                 } else if !plan.capped.is_empty() {
                     capped.push((item, plan.capped));
                 }
@@ -194,7 +200,7 @@ impl<'a> Push<'a> {
                 let place = additions.binary_search_by_key(&item, |(item, _)| *item);
                 &additions[place.expect("every item has an addition")].1
             };
-            // A duplicate here is a stack that filled up since we looked: the next look tells.
+            // A duplicate here is a stack that grew since we looked: the next look tells.
             self.add(&people, addition).await?;
             let bad = self.bad();
             people.retain(|item| !bad.contains_key(item));
@@ -209,145 +215,36 @@ impl<'a> Push<'a> {
     /// Finds out what is still to be done for one person.
     async fn look(&self, item: usize) -> Result<(usize, Plan)> {
         let (user, list) = &self.pushes.people[item];
-        let entries = self.store.stack(self.day, user).await?;
-        Ok((
-            item,
-            Plan::of(&self.pushes.lists[*list], &entries, self.cap),
-        ))
-    }
-}
-
-/// Adding a list: the same for everybody who gets it, so it is encoded once.
-struct Statement {
-    /// The element that must not exist for the list to fit under the cap.
-    room: String,
-    /// Whether it fits at all.
-    fits: bool,
-    update: Vec<u8>,
-    /// The entries alone, as an array.
-    entries: Vec<u8>,
-}
-
-impl Statement {
-    fn new(list: &[Event], cap: usize) -> Self {
-        let mut once = HashSet::with_capacity(list.len());
-        let list = list.iter().filter(|event| once.insert(*event));
-        let mut entries = Writer::new();
-        let mut count = 0;
-        for event in list {
-            entries.event(count, event);
-            count += 1;
+        let stack = self.store.stack(self.day, user).await?;
+        if let Some(defect @ (Defect::NoList | Defect::Unreadable)) = stack.defect {
+            self.note_bad(item, defect);
+            return Ok((item, Plan::default()));
         }
-        let entries = entries.finish().into_bytes();
-        let mut update = Writer::new();
-        update.document("$addToSet");
-        update.document("events");
-        update.encoded_array("$each", &entries);
-        Self {
-            room: format!("events.{}", cap.saturating_sub(count)),
-            fits: count <= cap,
-            update: update.finish().into_bytes(),
-            entries,
-        }
-    }
-}
-
-/// What is still to be done for one person.
-#[derive(Debug, PartialEq, Eq)]
-struct Plan {
-    /// What is missing and fits.
-    add: Vec<Event>,
-    /// What is missing and does not fit, by its place in the list.
-    capped: Vec<usize>,
-}
-
-impl Plan {
-    fn of(list: &[Event], entries: &[Entry], cap: usize) -> Self {
-        let mut standing: HashSet<&Event> = entries
-            .iter()
-            .filter_map(|entry| match entry {
-                Entry::Event(event) => Some(event),
-                _ => None,
-            })
-            .collect();
-        let mut missing = list
-            .iter()
-            .enumerate()
-            .filter(|(_, event)| standing.insert(event));
-        let room = cap.saturating_sub(entries.len());
-        let add = missing
-            .by_ref()
-            .take(room)
-            .map(|(_, event)| event.clone())
-            .collect();
-        let capped = missing.map(|(index, _)| index).collect();
-        Self { add, capped }
+        let plan = Plan::of(&self.pushes.lists[*list], &stack.entries, self.cap);
+        Ok((item, plan))
     }
 }
 
 impl Mongo {
     /// What stands on the stack that we write to.
-    async fn stack(&self, day: Day, user: &UserId) -> Result<Vec<Entry>> {
+    async fn stack(&self, day: Day, user: &UserId) -> Result<Stack> {
+        let id = StackId::of(day);
+        let limit = limit(self.0.options.attempt);
         let doing = format!("reading a stack of {day}");
         let found = self.patiently(&doing, || {
             let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
             let find = doc! {"_id": user.as_str()};
-            async move { Ok(days.find_one(find).await?) }
+            async move { Ok(days.find_one(find).max_time(limit).await?) }
         });
-        match found.await? {
-            None => Ok(Vec::new()),
-            Some(document) => Ok(RawStack::read(document.as_bytes())
-                .ok()
-                .flatten()
-                .map_or(Vec::new(), |stack| stack.stack(StackId::of(day)).entries)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::{EventType, Id, ObjectId};
-
-    fn event(o: &str) -> Event {
-        Event {
-            t: EventType::stored("T"),
-            o: ObjectId::stored(o),
-            i: Some(Id::from_bytes([1; 12])),
-        }
-    }
-
-    #[test]
-    fn what_is_missing_is_added_in_list_order_as_far_as_there_is_room() {
-        let list = ["a", "b", "c", "d"].map(event);
-        let standing = [Entry::Other, Entry::Event(event("b"))];
-        let plan = Plan::of(&list, &standing, 4);
-        assert_eq!(plan.add, [event("a"), event("c")]);
-        assert_eq!(plan.capped, [3]);
-        let full = Plan::of(&list, &standing, 2);
-        assert_eq!((full.add.len(), full.capped), (0, vec![0, 2, 3]));
-    }
-
-    #[test]
-    fn an_entry_named_twice_is_added_once() {
-        let list = [event("a"), event("a")];
-        let plan = Plan::of(&list, &[], 1);
-        assert_eq!(
-            plan,
-            Plan {
-                add: vec![event("a")],
-                capped: vec![]
-            }
-        );
-    }
-
-    #[test]
-    fn a_statement_needs_room_for_its_whole_list() {
-        let list = ["a", "b", "c"].map(event);
-        assert_eq!(Statement::new(&list, 1_000).room, "events.997");
-        assert_eq!(Statement::new(&list, 3).room, "events.0");
-        assert!(Statement::new(&list, 3).fits && !Statement::new(&list, 2).fits);
-        let twice = [event("a"), event("b"), event("a")];
-        assert_eq!(Statement::new(&twice, 1_000).room, "events.998");
+        let found = found.await?;
+        let found = found.as_ref().map(|found| RawStack::read(found.as_bytes()));
+        Ok(match found {
+            None => Stack::new(id, Vec::new()),
+            Some(Ok(Some(stack))) => stack.stack(id),
+            Some(Ok(None) | Err(_)) => Stack {
+                defect: Some(Defect::Unreadable),
+                ..Stack::new(id, Vec::new())
+            },
+        })
     }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bson::doc;
 use futures::stream::BoxStream;
 
-use super::bulk::{Outcome, Refused, Targets, Verb};
+use super::bulk::{DUPLICATE, Outcome, Refused, Targets, Verb};
 use super::patience::Failure;
 use super::push::Push;
 use super::{Known, Layout, Mongo};
@@ -108,6 +108,9 @@ impl Outcome {
     }
 }
 
+/// How the server names the key that a stack stands under.
+const OUR_KEY: &str = "dup key: { _id:";
+
 /// What is wrong with a document, where it is to blame for the failure.
 pub(super) fn defect(failure: &Failure) -> Option<Defect> {
     let no_list = ["non-array", "must be an array"];
@@ -115,6 +118,10 @@ pub(super) fn defect(failure: &Failure) -> Option<Defect> {
         2 if no_list.iter().any(|words| failure.why.contains(words)) => Some(Defect::NoList),
         10334 | 17419 | 17420 => Some(Defect::NoRoom),
         121 => Some(Defect::Refused),
+        // A key that is not ours: somebody made a unique index.
+        DUPLICATE if failure.why.contains("dup key") && !failure.why.contains(OUR_KEY) => {
+            Some(Defect::Refused)
+        }
         _ => None,
     }
 }

@@ -14,6 +14,7 @@ use bson::{Bson, RawDocumentBuf, doc};
 use futures::TryStreamExt;
 
 use super::decode::RawStack;
+use super::patience::limit;
 use super::scan::Range;
 use super::{Known, Layout, Mongo, at_once};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
@@ -100,12 +101,17 @@ impl Mongo {
             doc! {"$unionWith": {"coll": coll, "pipeline": pipeline}}
         }));
         let doing = "reading a person's stacks";
+        let limit = limit(self.0.options.attempt);
         let documents: Vec<RawDocumentBuf> = self
             .patiently(doing, || {
                 let first = self.0.db.collection::<RawDocumentBuf>(&first);
                 let pipeline = pipeline.clone();
                 async move {
-                    let found = first.aggregate(pipeline).with_type().await?;
+                    let found = first
+                        .aggregate(pipeline)
+                        .max_time(limit)
+                        .with_type()
+                        .await?;
                     Ok(found.try_collect().await?)
                 }
             })
@@ -123,11 +129,19 @@ impl Mongo {
         let ids: Vec<Bson> = people.iter().flat_map(spellings).collect();
         let filter = doc! {"_id": {"$in": ids}};
         let doing = format!("reading stacks of {day}");
+        let limit = limit(self.0.options.attempt);
         let documents: Vec<RawDocumentBuf> = self
             .patiently(&doing, || {
                 let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
                 let filter = filter.clone();
-                async move { Ok(days.find(filter).await?.try_collect().await?) }
+                async move {
+                    Ok(days
+                        .find(filter)
+                        .max_time(limit)
+                        .await?
+                        .try_collect()
+                        .await?)
+                }
             })
             .await?;
         let read = |document| read(document, |_| Some(day));

@@ -1,8 +1,11 @@
 //! Fan-outs: everybody once, merged, resumable, capped and counted.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use chrono::TimeDelta;
 use tidings::domain::{Audience, FanoutState, FollowKey, Point, User, UserId};
-use tidings::services::Silent;
+use tidings::services::{Progress, Silent};
+use tokio::runtime::Handle;
 
 use crate::support::town::{Town, followers_of, on_both_stores, request, to};
 use crate::support::{Fresh, people, user};
@@ -18,6 +21,89 @@ on_both_stores! {
     a_worker_that_lost_its_lease_counts_nothing
     what_does_not_fit_a_persons_day_is_counted
     a_fan_out_that_spans_midnight_stays_in_its_day
+    a_small_audience_does_not_wait_for_a_large_one
+    what_comes_meanwhile_does_not_wait_for_a_slow_fan_out
+}
+
+/// Does something after so many pages, and stops after so many more.
+struct Meanwhile<F> {
+    pages: AtomicUsize,
+    at: usize,
+    stop: usize,
+    what: F,
+}
+
+impl<F> Meanwhile<F> {
+    fn new(at: usize, stop: usize, what: F) -> Self {
+        let pages = AtomicUsize::new(0);
+        Self {
+            pages,
+            at,
+            stop,
+            what,
+        }
+    }
+}
+
+impl<F: AsyncFn() + Send + Sync> Progress for Meanwhile<F> {
+    fn advance(&self, _: u64) {
+        if self.pages.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
+            tokio::task::block_in_place(|| Handle::current().block_on((self.what)()));
+        }
+    }
+
+    fn total(&self, _: u64) {}
+
+    fn stopping(&self) -> bool {
+        self.pages.load(Ordering::Relaxed) >= self.stop
+    }
+}
+
+/// 3,000 people follow this, five pages and more.
+async fn crowd_follows(town: &Town, what: &str) {
+    let crowd = people(3_000);
+    let follows: Vec<_> = crowd
+        .iter()
+        .map(|person| (FollowKey::stored(what), person.clone()))
+        .collect();
+    town.store.follow(&follows).await.unwrap();
+}
+
+async fn a_small_audience_does_not_wait_for_a_large_one(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    crowd_follows(&town, "artist:7").await;
+    let app = town.process();
+    let large = request(&["a1"], followers_of("artist:7"), None);
+    let small = request(&["a2"], to(&["zoe"]), None);
+    app.notify().accept(vec![large, small]).await.unwrap();
+
+    let two_pages = Meanwhile::new(usize::MAX, 2, async || {});
+    app.fanouts().drain(&two_pages).await.unwrap();
+
+    assert_eq!(objects_of(&town, &user("zoe")).await, ["a2"]);
+    assert_eq!(town.store.backlog().await.unwrap().pending, 1);
+}
+
+async fn what_comes_meanwhile_does_not_wait_for_a_slow_fan_out(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    crowd_follows(&town, "artist:7").await;
+    let app = town.process();
+    let large = request(&["a1"], followers_of("artist:7"), None);
+    app.notify().accept(vec![large]).await.unwrap();
+
+    let small = async || {
+        let small = request(&["a2"], to(&["zoe"]), None);
+        app.notify().accept(vec![small]).await.unwrap();
+    };
+    let three_pages = Meanwhile::new(2, 3, small);
+    app.fanouts().drain(&three_pages).await.unwrap();
+
+    assert_eq!(objects_of(&town, &user("zoe")).await, ["a2"]);
+    assert_eq!(town.store.backlog().await.unwrap().pending, 1);
+    app.worker().release().await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+    let last = people(3_000).pop().unwrap();
+    assert_eq!(objects_of(&town, &last).await, ["a1"]);
 }
 
 async fn objects_of(town: &Town, person: &UserId) -> Vec<String> {

@@ -68,7 +68,8 @@ async fn feed(town: &Town, person: &str) -> usize {
 
 async fn a_stack_that_cannot_take_a_marker_stops_nobody_elses_digest(fresh: Fresh) {
     let town = Town::of(&fresh).await;
-    town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"])).await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"]))
+        .await;
     let database = database(&fresh).await.unwrap();
     fill_up(&database, first_day(), "ada").await;
 

@@ -56,6 +56,10 @@ laws! {
         one_fan_out_about_an_object_by_two_types_stands_twice
         concurrent_writers_on_a_persons_first_event_of_the_day_lose_nothing
         concurrent_repeats_of_one_push_double_nothing
+        concurrent_repeats_of_long_lists_double_nothing
+        of_merged_long_lists_only_what_is_missing_is_added
+        a_long_list_fits_under_the_cap_exactly_or_in_part
+        what_was_mailed_on_its_own_keeps_no_long_list_out
         a_push_reaches_each_of_many_people_with_their_list
         a_long_list_is_pushed_whole
         the_cap_is_honoured_exactly_and_reported_again_on_repeat

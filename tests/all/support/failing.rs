@@ -16,9 +16,9 @@ use tidings::domain::delivery::{
     Deferral, Handover, Judged, PeriodCount, Reopened, Reopening, Settlement, Verdict,
 };
 use tidings::domain::{
-    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo, EventType, Fanout,
-    Feedback, FollowKey, Id, Lease, Object, ObjectId, ObjectKey, PersonStacks, Point, Progress,
-    Reason, Suppression, Tag, User, UserId, Window,
+    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo,
+    EventType, Fanout, Feedback, FollowKey, Id, Lease, Object, ObjectId, ObjectKey, PersonStacks,
+    Point, Progress, Reason, Suppression, Tag, User, UserId, Window,
 };
 use tidings::store::{
     Accepted, Backlog, BatchCounts, BatchFilter, Batches, Condition, DayInfo, Days, Deliveries,

@@ -50,6 +50,14 @@ impl Faulty {
         collection.insert_one(document).await.unwrap();
     }
 
+    /// Makes an index that tidings knows nothing of.
+    pub async fn unique_index(&self, collection: &str, field: &str) {
+        let index = doc! {"key": {field: 1}, "name": field, "unique": true};
+        let command = doc! {"createIndexes": collection, "indexes": [index]};
+        let database = self.admin.client().database(&self.name);
+        database.run_command(command).await.unwrap();
+    }
+
     async fn fail_point(&self, mode: bson::Bson, data: bson::Document) {
         let command = doc! {"configureFailPoint": "failCommand", "mode": mode, "data": data};
         self.admin.run_command(command).await.unwrap();

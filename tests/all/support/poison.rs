@@ -35,7 +35,8 @@ pub fn file(fresh: &Fresh) -> rusqlite::Connection {
 /// Puts a document in the place of whatever stands under its `_id`; [`NOT_UTF8`] in it is made so.
 pub async fn put(database: &mongodb::Database, day: Day, document: Document) {
     let id = document.get("_id").cloned().unwrap();
-    let delete = doc! {"delete": day.collection(), "deletes": [{"q": {"_id": {"$eq": id}}, "limit": 1}]};
+    let delete =
+        doc! {"delete": day.collection(), "deletes": [{"q": {"_id": {"$eq": id}}, "limit": 1}]};
     let insert = doc! {"insert": day.collection(), "documents": [document]};
     for command in [delete, insert] {
         let mut bytes = bson::serialize_to_vec(&command).unwrap();

@@ -1,0 +1,148 @@
+//! Pushing onto days that hold something already, by how much is added to how much: what it costs the server.
+//!
+//! The rule: the server's own processor time counts, as client and server share the machine. The rival is the way that is harmless
+//! again by itself: `$addToSet` of all entries, pre-encoded, a thousand people a command.
+
+use bson::{RawDocumentBuf, doc};
+use tidings::domain::{Day, Event, EventType, Id, ObjectId, UserId};
+use tidings::store::Pushes;
+
+use crate::measure::{Table, number, rounds, scaled};
+use crate::world::{World, now, people};
+
+/// Entries that are added, entries that stand, and to how many people.
+const SHAPES: [(usize, usize, usize); 8] = [
+    (1, 0, 20_000),
+    (1, 10, 20_000),
+    (1, 900, 2_000),
+    (10, 10, 10_000),
+    (100, 0, 1_000),
+    (100, 100, 500),
+    (100, 900, 200),
+    (400, 400, 100),
+];
+
+fn events(count: usize, first: usize) -> Vec<Event> {
+    let event = |n: usize| Event {
+        t: EventType::stored("ArtworkPublished"),
+        o: ObjectId::stored(format!("5334647b139b2165{n:08x}")),
+        // Ten objects a fan-out.
+        i: Some(Id::at(now(), (n as u64 / 10).to_be_bytes())),
+    };
+    (first..first + count).map(event).collect()
+}
+
+fn pushes(ids: &[String], list: Vec<Event>) -> Pushes {
+    let mut users: Vec<UserId> = ids.iter().map(UserId::stored).collect();
+    users.sort_unstable();
+    Pushes {
+        lists: vec![list],
+        people: users.into_iter().map(|user| (user, 0)).collect(),
+    }
+}
+
+pub async fn standing_days() {
+    let table = Table::begin(
+        "Pushes onto standing days: processor time of the server, a person",
+        &[
+            "added onto",
+            "`$addToSet` of all, ms",
+            "tidings, ms",
+            "ratio",
+            "again, ms",
+        ],
+    );
+    let world = World::fresh("bench_standing").await;
+    let day = Day::of(now());
+    for (add, stand, count) in SHAPES {
+        let ids = people(scaled(count));
+        let (mut rival, mut ours, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..rounds(5) {
+            let added = pushes(&ids, events(add, 10_000));
+            fill(&world, day, &ids, stand).await;
+            let commands = add_to_set(day, &ids, &added.lists[0]);
+            let before = processor(&world).await;
+            for command in commands {
+                let answer = world.db.run_raw_command(command).await.expect("an answer");
+                assert!(!answer.contains_key("writeErrors"), "{answer}");
+            }
+            rival.push(processor(&world).await - before);
+
+            fill(&world, day, &ids, stand).await;
+            for costs in [&mut ours, &mut again] {
+                let before = processor(&world).await;
+                let pushed = world.store.push(day, 1_000, &added).await.expect("pushed");
+                assert!(pushed.capped.is_empty());
+                costs.push(processor(&world).await - before);
+            }
+        }
+        let [rival, ours, again] = [rival, ours, again].map(|mut costs| {
+            costs.sort_by(f64::total_cmp);
+            costs[costs.len() / 2] / ids.len() as f64
+        });
+        table.row(&[
+            format!("{add} onto {stand}"),
+            number(rival),
+            number(ours),
+            format!("{}×", number(rival / ours)),
+            number(again),
+        ]);
+    }
+    world.end().await;
+}
+
+/// A day on which everybody has so many entries.
+async fn fill(world: &World, day: Day, ids: &[String], stand: usize) {
+    world.store.drop_day(day).await.expect("a fresh day");
+    let somebody = ["0".to_owned()];
+    let first = pushes(&somebody, events(1, 0));
+    world.store.push(day, 1_000, &first).await.expect("the day");
+    if stand > 0 {
+        let standing = pushes(ids, events(stand, 0));
+        world
+            .store
+            .push(day, 1_000, &standing)
+            .await
+            .expect("filled");
+    }
+}
+
+/// How many milliseconds the server has worked since it was started.
+async fn processor(world: &World) -> f64 {
+    let status = world.db.run_command(doc! {"serverStatus": 1}).await;
+    let status = status.expect("the server's status");
+    let extra = status.get_document("extra_info").expect("more of it");
+    let micros = |name| extra.get_i64(name).expect("its processor time") as f64;
+    (micros("user_time_us") + micros("system_time_us")) / 1e3
+}
+
+fn add_to_set(day: Day, ids: &[String], list: &[Event]) -> Vec<RawDocumentBuf> {
+    let entry = |event: &Event| {
+        let i = event
+            .i
+            .map(|id| bson::oid::ObjectId::from_bytes(id.bytes()));
+        doc! {"t": event.t.as_str(), "o": event.o.as_str(), "i": i}
+    };
+    let entries: Vec<_> = list.iter().map(entry).collect();
+    let room = format!("events.{}", 1_000 - list.len());
+    let command = |ids: &[String]| {
+        let statement = |id: &String| {
+            doc! {
+                "q": {"_id": id, &room: {"$exists": false}},
+                "u": {"$addToSet": {"events": {"$each": entries.clone()}}},
+                "upsert": true,
+            }
+        };
+        let updates: Vec<_> = ids.iter().map(statement).collect();
+        let command = doc! {
+            "update": day.collection(),
+            "ordered": false,
+            "writeConcern": {"w": "majority", "j": true},
+            "updates": updates,
+        };
+        RawDocumentBuf::try_from(&command).expect("a command")
+    };
+    // A command holds 16 MB at most.
+    let each = (100_000 / list.len()).clamp(1, 1_000);
+    ids.chunks(each).map(command).collect()
+}

@@ -1,0 +1,217 @@
+//! What adding entries to a stack is: a condition and an update, so that it happens once.
+//!
+//! The rule: a statement says itself what a stack must be like, so it may be sent again, by anybody;
+//! and it costs in proportion to what it adds. Sent by [`super::push`].
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::encode::Writer;
+use crate::domain::{Entry, Event, Id};
+
+/// Lists up to here are short: comparing them costs less than finding out whether they stand.
+const SHORT: usize = 4;
+
+/// Adding a list: the same for everybody who gets it, so it is encoded once.
+pub(super) struct Statement {
+    /// What must be so of a stack beside its `_id`, as the fields of a document.
+    pub condition: Vec<u8>,
+    /// Whether it fits under the cap at all.
+    pub fits: bool,
+    /// How many entries it adds.
+    pub count: usize,
+    /// See [`super::bulk`].
+    pub weight: u64,
+    pub update: Vec<u8>,
+    /// The entries alone, as an array.
+    pub entries: Vec<u8>,
+}
+
+impl Statement {
+    /// Adds a whole list where there is room for it: to anybody, any number of times.
+    pub fn new(list: &[Event], cap: usize) -> Self {
+        let (count, entries) = encode(list);
+        let standing = cap.saturating_sub(count);
+        let ids: BTreeSet<Id> = list.iter().filter_map(|event| event.i).collect();
+        let is_short = count <= SHORT || list.iter().any(|event| event.i.is_none());
+        let mut condition = Writer::new();
+        condition.document(format!("events.{standing}").as_str());
+        condition.flag("$exists", false);
+        condition.close();
+        if !is_short {
+            condition.document("events.i");
+            condition.array("$nin");
+            for (n, id) in ids.into_iter().enumerate() {
+                condition.id(n, id);
+            }
+            condition.close();
+            condition.close();
+        }
+        // Entries that the server moves or compares, if the stack is as long as it may be.
+        let touched = if is_short { cap * count } else { cap + count };
+        Self {
+            condition: condition.finish().into_bytes(),
+            fits: count <= cap,
+            count,
+            weight: touched as u64,
+            update: update(if is_short { "$addToSet" } else { "$push" }, &entries),
+            entries,
+        }
+    }
+
+    /// Appends to a stack that is exactly so long. None has no entries either.
+    pub fn at(length: usize, list: &[Event]) -> Self {
+        let (count, entries) = encode(list);
+        let mut condition = Writer::new();
+        let places = [(length, false), (length.wrapping_sub(1), true)];
+        for (place, exists) in places.into_iter().take(1 + length.min(1)) {
+            condition.document(format!("events.{place}").as_str());
+            condition.flag("$exists", exists);
+            condition.close();
+        }
+        Self {
+            condition: condition.finish().into_bytes(),
+            fits: true,
+            count,
+            weight: (length + count) as u64,
+            update: update("$push", &entries),
+            entries,
+        }
+    }
+}
+
+/// How many entries a list has, each once, and they as an array.
+fn encode(list: &[Event]) -> (usize, Vec<u8>) {
+    let mut once = HashSet::with_capacity(list.len());
+    let mut entries = Writer::new();
+    let mut count = 0;
+    for event in list.iter().filter(|event| once.insert(*event)) {
+        entries.event(count, event);
+        count += 1;
+    }
+    (count, entries.finish().into_bytes())
+}
+
+/// `{operator: {events: {$each: entries}}}`.
+fn update(operator: &str, entries: &[u8]) -> Vec<u8> {
+    let mut update = Writer::new();
+    update.document(operator);
+    update.document("events");
+    update.encoded_array("$each", entries);
+    update.finish().into_bytes()
+}
+
+/// What is still to be done for one person.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// How long the stack is.
+    pub length: usize,
+    /// What is missing and fits.
+    pub add: Vec<Event>,
+    /// What is missing and does not fit, by its place in the list.
+    pub capped: Vec<usize>,
+}
+
+impl Plan {
+    pub fn of(list: &[Event], entries: &[Entry], cap: usize) -> Self {
+        let mut standing: HashSet<&Event> = entries
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Event(event) => Some(event),
+                _ => None,
+            })
+            .collect();
+        let mut missing = list
+            .iter()
+            .enumerate()
+            .filter(|(_, event)| standing.insert(event));
+        let length = entries.len();
+        let room = cap.saturating_sub(length);
+        let add = missing
+            .by_ref()
+            .take(room)
+            .map(|(_, event)| event.clone())
+            .collect();
+        let capped = missing.map(|(index, _)| index).collect();
+        Self {
+            length,
+            add,
+            capped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{EventType, ObjectId};
+
+    fn event(o: &str) -> Event {
+        Event {
+            t: EventType::stored("T"),
+            o: ObjectId::stored(o),
+            i: Some(Id::from_bytes([1; 12])),
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_added_in_list_order_as_far_as_there_is_room() {
+        let list = ["a", "b", "c", "d"].map(event);
+        let standing = [Entry::Other, Entry::Event(event("b"))];
+        let plan = Plan::of(&list, &standing, 4);
+        assert_eq!(plan.add, [event("a"), event("c")]);
+        assert_eq!(plan.capped, [3]);
+        let full = Plan::of(&list, &standing, 2);
+        assert_eq!((full.add.len(), full.capped), (0, vec![0, 2, 3]));
+    }
+
+    #[test]
+    fn an_entry_named_twice_is_added_once() {
+        let list = [event("a"), event("a")];
+        let plan = Plan::of(&list, &[], 1);
+        let expected = Plan {
+            add: vec![event("a")],
+            ..Plan::default()
+        };
+        assert_eq!(plan, expected);
+    }
+
+    /// What a stack must be like, as MongoDB's shell shows it.
+    fn condition(statement: &Statement) -> String {
+        bson::deserialize_from_slice::<bson::Document>(&statement.condition)
+            .unwrap()
+            .to_string()
+    }
+
+    #[test]
+    fn a_statement_needs_room_for_its_whole_list() {
+        let list = ["a", "b", "c"].map(event);
+        let room = |n| format!(r#"{{ "events.{n}": {{ "$exists": false }} }}"#);
+        assert_eq!(condition(&Statement::new(&list, 1_000)), room(997));
+        assert_eq!(condition(&Statement::new(&list, 3)), room(0));
+        assert!(Statement::new(&list, 3).fits && !Statement::new(&list, 2).fits);
+        let twice = [event("a"), event("b"), event("a")];
+        assert_eq!(condition(&Statement::new(&twice, 1_000)), room(998));
+    }
+
+    #[test]
+    fn a_long_list_is_appended_where_nothing_of_its_fan_outs_stands() {
+        let list = ["a", "b", "c", "d", "e"].map(event);
+        let long = Statement::new(&list, 1_000);
+        let id = r#"ObjectId("010101010101010101010101")"#;
+        let expected = format!(
+            r#"{{ "events.995": {{ "$exists": false }}, "events.i": {{ "$nin": [{id}] }} }}"#
+        );
+        assert_eq!(condition(&long), expected);
+        assert_eq!(long.weight, 1_005);
+        assert_eq!(Statement::new(&list[..SHORT], 1_000).weight, 4_000);
+    }
+
+    #[test]
+    fn what_was_missing_is_appended_if_the_stack_is_as_long_as_it_was() {
+        let list = ["a"].map(event);
+        let none = r#"{ "events.0": { "$exists": false } }"#;
+        assert_eq!(condition(&Statement::at(0, &list)), none);
+        let some = r#"{ "events.7": { "$exists": false }, "events.6": { "$exists": true } }"#;
+        assert_eq!(condition(&Statement::at(7, &list)), some);
+    }
+}

@@ -1,0 +1,121 @@
+//! Tests of [`super`]: how statements become commands, and what an answer says.
+
+use bson::doc;
+
+use super::*;
+
+/// Inserts of numbers, with a text of so many bytes.
+fn numbered<W: Fn(usize) -> u64>(
+    targets: Targets,
+    weigh: W,
+    bytes: usize,
+) -> Commands<W, impl Fn(&mut Writer, usize)> {
+    Commands::new(
+        Verb::Insert,
+        targets,
+        weigh,
+        move |writer: &mut Writer, item| {
+            writer.int("_id", item as i32);
+            writer.text("x", &"x".repeat(bytes));
+        },
+    )
+}
+
+fn commands(targets: Targets, statement: usize) -> Vec<(Document, Vec<usize>)> {
+    let mut commands = numbered(targets, |_| 1, statement);
+    std::iter::from_fn(|| commands.next())
+        .map(|command| command.unwrap())
+        .map(|command| (Document::try_from(command.body).unwrap(), command.items))
+        .collect()
+}
+
+#[test]
+fn statements_are_split_by_collection_and_by_number() {
+    let targets = vec![
+        ("a".to_owned(), (0..2_500).collect()),
+        ("none".to_owned(), vec![]),
+        ("b".to_owned(), vec![7]),
+    ];
+    let commands = commands(targets, 1);
+    let sizes: Vec<_> = commands.iter().map(|(_, items)| items.len()).collect();
+    assert_eq!(sizes, [1_000, 1_000, 500, 1]);
+    let (last, items) = commands.last().unwrap();
+    assert_eq!(items, &[7]);
+    assert_eq!(last.get_str("insert").unwrap(), "b");
+    assert_eq!(last.get_array("documents").unwrap().len(), 1);
+    assert!(!last.get_bool("ordered").unwrap());
+    assert_eq!(
+        last.get_document("writeConcern")
+            .unwrap()
+            .get_str("w")
+            .unwrap(),
+        "majority"
+    );
+}
+
+#[test]
+fn statements_are_split_by_size_and_none_is_lost() {
+    let targets = vec![("a".to_owned(), (0..20).collect())];
+    let commands = commands(targets, 1 << 20);
+    let items: Vec<_> = commands
+        .iter()
+        .flat_map(|(_, items)| items.clone())
+        .collect();
+    assert_eq!(items, (0..20).collect::<Vec<_>>());
+    assert!(commands.len() >= 3);
+}
+
+#[test]
+fn dear_statements_are_few_a_command() {
+    let targets = vec![("a".to_owned(), (0..7).collect())];
+    let weigh = |item| if item == 6 { 3 * WEIGHT } else { WEIGHT / 2 };
+    let mut commands = numbered(targets, weigh, 1);
+    let sizes = std::iter::from_fn(|| commands.next()).map(|command| command.unwrap().items.len());
+    assert_eq!(sizes.collect::<Vec<_>>(), [2, 2, 2, 1]);
+}
+
+#[test]
+fn what_was_too_slow_goes_again_in_halves_and_the_rest_no_larger() {
+    let targets = vec![("a".to_owned(), (0..8).collect())];
+    let mut commands = numbered(targets, |item| if item < 5 { 1 } else { WEIGHT / 2 }, 1);
+    let first = commands.next().unwrap().unwrap();
+    assert_eq!((first.items.len(), first.resent), (6, false));
+    commands.halve(first);
+    let rest: Vec<_> = std::iter::from_fn(|| commands.next())
+        .map(|command| command.unwrap())
+        .map(|command| (command.items, command.resent))
+        .collect();
+    let expected = [
+        (vec![0, 1, 2], true),
+        (vec![3, 4, 5], true),
+        (vec![6, 7], false),
+    ];
+    assert_eq!(rest, expected);
+}
+
+#[test]
+fn every_command_says_how_long_the_server_may_take() {
+    let mut commands = numbered(vec![("a".to_owned(), vec![1])], |_| 1, 1);
+    commands.limit = limit(Duration::from_secs(20));
+    let command = commands.next().unwrap().unwrap();
+    let command = Document::try_from(command.body).unwrap();
+    assert_eq!(command.get_i64("maxTimeMS").unwrap(), 18_000);
+}
+
+#[test]
+fn a_reply_is_read_in_all_its_parts() {
+    let ours = |reply: Document| Answer::read(&reply).unwrap();
+    let fine = ours(doc! {"ok": 1.0, "n": 3, "upserted": [{"index": 0, "_id": "a"}]});
+    assert_eq!((fine.n, fine.created, fine.refused.len()), (3, 1, 0));
+    let error = doc! {"index": 4, "code": 11000, "errmsg": "dup"};
+    let taken = ours(doc! {"ok": 1.0, "n": 1, "writeErrors": [error]});
+    assert_eq!((taken.n, taken.refused[0].0), (1, 4));
+    let stepping_down =
+        doc! {"ok": 1.0, "n": 1, "writeErrors": [{"index": 4, "code": 10107, "errmsg": ""}]};
+    assert!(Answer::read(&stepping_down).unwrap_err().passing);
+    let alone =
+        doc! {"ok": 1.0, "n": 1, "writeConcernError": {"code": 64, "errmsg": "waiting timed out"}};
+    assert!(Answer::read(&alone).unwrap_err().passing);
+    let never = doc! {"ok": 1.0, "n": 1, "writeConcernError": {"code": 100, "errmsg": "not enough members"}};
+    assert!(!Answer::read(&never).unwrap_err().passing);
+}
