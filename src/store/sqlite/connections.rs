@@ -1,7 +1,9 @@
 //! Connections to the file: one that writes, a few that read, all of them used on blocking threads only.
 //!
 //! The rule: within a process writers queue here, in order, and not at the file's lock, which is unfair; between
-//! processes they wait for that lock up to [`PATIENCE`]. Readers wait for nobody (WAL).
+//! processes they wait for that lock up to [`PATIENCE`]. Readers wait for nobody (WAL). Whoever asked never holds a place in the
+//! queue, nor the connection: a task of its own does. Otherwise a caller that is handed the turn while it waits for
+//! something else would keep everybody waiting, itself perhaps among them.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::task::JoinHandle;
 
 use super::schema;
 use crate::store::{Error, Result};
@@ -83,8 +86,8 @@ impl Connections {
         doing: impl Into<String>,
         work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
     ) -> Result<T> {
-        let mut writer = self.writer.clone().lock_owned().await;
-        blocking(doing, move || {
+        let turn = self.writer.clone().lock_owned();
+        in_turn(doing, turn, move |mut writer| {
             let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let answer = work(&transaction)?;
             transaction.commit()?;
@@ -99,14 +102,10 @@ impl Connections {
         doing: impl Into<String>,
         work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = self
-            .turns
-            .clone()
-            .acquire_owned()
-            .await
-            .expect("nobody closes this semaphore");
+        let turn = self.turns.clone().acquire_owned();
         let (readers, path) = (self.readers.clone(), self.path.clone());
-        blocking(doing, move || {
+        in_turn(doing, turn, move |turn| {
+            let turn = turn.expect("nobody closes this semaphore");
             let idle = readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let mut reader = match idle {
                 Some(reader) => reader,
@@ -121,6 +120,37 @@ impl Connections {
             Ok(answer)
         })
         .await
+    }
+}
+
+/// Waits for the turn, and does the work where it may block, in a task of its own: it goes on however long nobody asks for the answer. If
+/// nobody wants it any more, what has begun runs to its end, and what waits for its turn is not begun.
+async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
+    doing: impl Into<String>,
+    turn: impl Future<Output = Turn> + Send + 'static,
+    work: impl FnOnce(Turn) -> Answer<T> + Send + 'static,
+) -> Result<T> {
+    let doing = doing.into();
+    let task = tokio::spawn({
+        let doing = doing.clone();
+        async move {
+            let turn = turn.await;
+            blocking(doing, move || work(turn)).await
+        }
+    });
+    let mut task = WhileWanted(task);
+    match (&mut task.0).await {
+        Ok(answer) => answer,
+        Err(stopped) => Err(Error::database(doing, stopped)),
+    }
+}
+
+/// A task that is not gone on with when nobody waits for it any more.
+struct WhileWanted<T>(JoinHandle<T>);
+
+impl<T> Drop for WhileWanted<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -6,10 +6,11 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::{Sqlite, deliveries};
 use crate::domain::{Day, Entry, Event, EventType, Id, ObjectId, User, UserId, Window};
-use crate::store::{Directory, Error, People, Pushes, Stacks};
+use crate::store::{Directory, Error, Notes, People, Pushes, Stacks};
 
 fn today() -> Day {
     Day::from_ymd(2014, 4, 22).unwrap()
@@ -243,4 +244,83 @@ async fn looking_for_free_deliveries_costs_what_is_free_not_what_waits() {
         plan.starts_with("SEARCH deliveries USING INDEX deliveries_free"),
         "{plan}"
     );
+}
+
+/// Asks a future once, as somebody does who then waits for something else; says whether it is still to be done.
+fn asked_once(future: std::pin::Pin<&mut impl Future>) -> bool {
+    let polled = future.poll(&mut Context::from_waker(Waker::noop()));
+    polled.is_pending()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_nobody_polls_any_more_keeps_nobody_from_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let (go_on, held) = std::sync::mpsc::channel::<()>();
+    let (began, begun) = tokio::sync::oneshot::channel();
+    let first = store.connections.write("holding the file", move |_| {
+        let _ = began.send(());
+        let _ = held.recv();
+        Ok(())
+    });
+    let mut first = pin!(first);
+    assert!(asked_once(first.as_mut()));
+    begun.await.unwrap();
+    let mut queued = pin!(store.connections.write("waiting its turn", |_| Ok(())));
+    assert!(asked_once(queued.as_mut()));
+
+    // The turn is handed on to the one who waits and is not polled.
+    go_on.send(()).unwrap();
+    first.await.unwrap();
+    let third = store.connections.write("writing after both", |_| Ok(()));
+    let third = tokio::time::timeout(Duration::from_secs(30), third).await;
+
+    third.expect("it hangs").unwrap();
+    queued.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_nobody_polls_any_more_keep_nobody_from_reading() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    // More than read at once: some read, some wait, and nobody asks any of them again.
+    let reads: Vec<_> = (0..20)
+        .map(|_| Box::pin(store.connections.read("reading", |_| Ok(()))))
+        .filter_map(|mut read| asked_once(read.as_mut()).then_some(read))
+        .collect();
+
+    let last = store.connections.read("reading after all", |_| Ok(()));
+    let last = tokio::time::timeout(Duration::from_secs(30), last).await;
+
+    last.expect("it hangs").unwrap();
+    for read in reads {
+        read.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_waits_for_any_more_is_not_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let (go_on, held) = std::sync::mpsc::channel::<()>();
+    let (began, begun) = tokio::sync::oneshot::channel();
+    let mut first = pin!(store.connections.write("holding the file", move |_| {
+        let _ = began.send(());
+        let _ = held.recv();
+        Ok(())
+    }));
+    assert!(asked_once(first.as_mut()));
+    begun.await.unwrap();
+    {
+        let given_up = store.connections.write("giving up", |transaction| {
+            let user = "INSERT INTO notes (name, text) VALUES ('given-up', 'yes')";
+            Ok(transaction.execute_batch(user)?)
+        });
+        assert!(asked_once(pin!(given_up).as_mut()));
+    }
+
+    go_on.send(()).unwrap();
+    first.await.unwrap();
+
+    assert_eq!(store.note("given-up").await.unwrap(), None);
 }
