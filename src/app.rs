@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use tokio::sync::watch;
 
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, StoreUrl};
@@ -137,6 +138,11 @@ impl App {
             owner,
             traffic: Arc::default(),
         }
+    }
+
+    /// From now on nothing new is handed over once this turns true.
+    pub fn end_with(&self, stop: watch::Receiver<bool>) {
+        self.traffic.end_with(stop);
     }
 
     /// The folder mails are written to, if that is what becomes of them.

@@ -13,7 +13,7 @@ use tidings::app::App;
 use tidings::clock::{Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Address, Day, FollowKey, User, UserId};
-use tidings::mail::{Certainty, Checked, Mailer, Message, Outcome};
+use tidings::mail::{Certainty, Checked, Leave, Mailer, Message, Outcome};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{Directory, Store};
 
@@ -187,7 +187,7 @@ impl Mailer for Nowhere {
         vec![(0..messages.len()).collect()]
     }
 
-    async fn send(&self, _reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, _reference: &str, messages: &[Message], _leave: &Leave) -> Vec<Outcome> {
         messages
             .iter()
             .map(|message| Outcome::Accepted {

@@ -159,6 +159,7 @@ impl Cli {
         } else {
             stop::never()
         };
+        app.end_with(stop.clone());
         self.command.run(&app, screen, &stop).await
     }
 }

@@ -14,9 +14,9 @@ use super::screen::Screen;
 use super::stop::Stop;
 use super::words;
 use crate::app::App;
+use crate::services;
 use crate::services::deliver::{Pause, Tally};
-use crate::services::worker::{Part, Round};
-use crate::services::{self, Silent};
+use crate::services::worker::{Part, Round, UntilStopped};
 
 /// Carry out fan-outs, and mail batches and digests as they fall due
 ///
@@ -34,7 +34,7 @@ pub struct Args {
 impl Args {
     pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
         if self.once {
-            return self.once(app, screen).await;
+            return self.once(app, screen, stop).await;
         }
         tracing::info!("worker: started; Ctrl-C or SIGTERM finishes what is in hand and ends");
         run(app, stop.clone()).await?;
@@ -42,9 +42,9 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    async fn once(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    async fn once(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
         let worker = app.worker();
-        let round = worker.round(&mut None, &Silent).await;
+        let round = worker.round(&mut None, &UntilStopped(stop)).await;
         worker.release().await?;
         let round = round?;
         let mails = mails(&round);
@@ -57,6 +57,12 @@ impl Args {
         reasons(&mails, screen)?;
         if let Some(pause) = &round.paused {
             screen.warning(format!("no mail leaves: {}", paused(pause)))?;
+        }
+        if *stop.borrow() {
+            screen.warning(
+                "stopped before everything was done; the next run or a worker goes on from there",
+            )?;
+            return Ok(Exit::Partly);
         }
         Ok(of(&mails, u64::from(round.paused.is_some())))
     }

@@ -5,6 +5,7 @@
 //! user agent and its types, as providers turn away those that do not. [`super::letter`] is what goes into the requests.
 
 use std::error::Error;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -15,7 +16,8 @@ use reqwest::header::{
 use reqwest::{Client, Method, StatusCode, Url, redirect};
 use sha2::{Digest as _, Sha256};
 
-use super::{Checked, Outcome, Sender};
+use super::guarded::Guarded;
+use super::{Checked, Leave, Outcome, Sender};
 use crate::domain::Secret;
 
 /// How a provider's API is reached, and what all its calls have in common.
@@ -80,6 +82,10 @@ pub(super) enum Reply {
     },
     /// The same, and the machine at that address said that nothing listens there.
     NobodyListens {
+        reason: String,
+    },
+    /// Nothing complete was sent, as the leave to send it had ended.
+    Withheld {
         reason: String,
     },
     /// It may have arrived, and no answer came.
@@ -155,7 +161,17 @@ impl Api {
         self.call(Method::GET, path, &[], None).await
     }
 
-    pub async fn post(&self, path: &str, headers: &[(&'static str, &str)], body: Body) -> Reply {
+    pub async fn post(
+        &self,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        body: Body,
+        leave: &Leave,
+    ) -> Reply {
+        if let Some(reason) = leave.withheld() {
+            return Reply::Withheld { reason };
+        }
+        let body = (body, leave);
         self.call(Method::POST, path, headers, Some(body)).await
     }
 
@@ -164,16 +180,29 @@ impl Api {
         method: Method,
         path: &str,
         headers: &[(&'static str, &str)],
-        body: Option<Body>,
+        body: Option<(Body, &Leave)>,
     ) -> Reply {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, body.kind).body(body.bytes);
+        let mut broken_off = None;
+        if let Some((body, leave)) = body {
+            let (bytes, broken) = Guarded::new(body.bytes, leave.clone());
+            request = request
+                .header(CONTENT_TYPE, body.kind)
+                .body(reqwest::Body::wrap(bytes));
+            broken_off = Some((broken, leave));
         }
-        match request.send().await {
+        let answer = request.send().await;
+        if answer.is_err()
+            && let Some((broken, leave)) = broken_off
+            && broken.load(Ordering::SeqCst)
+            && let Some(reason) = leave.over()
+        {
+            return Reply::Withheld { reason };
+        }
+        match answer {
             Ok(response) => Reply::Answered(read(response).await),
             Err(error) if is_refused(&error) => Reply::NobodyListens {
                 reason: format!("no connection: {}", chain(&error.without_url())),
@@ -288,6 +317,7 @@ pub(super) fn outcomes(
             };
             messages
         ],
+        Reply::Withheld { reason } => vec![Outcome::Withheld { reason }; messages],
         Reply::Unanswered { reason } => vec![Outcome::Unknown { reason }; messages],
         Reply::Answered(answer) => judge(&answer),
     }
@@ -298,6 +328,7 @@ pub(super) fn answered(reply: Reply) -> Result<Answer, String> {
     match reply {
         Reply::NotSent { reason }
         | Reply::NobodyListens { reason }
+        | Reply::Withheld { reason }
         | Reply::Unanswered { reason } => Err(reason),
         Reply::Answered(answer) => Ok(answer),
     }
@@ -311,9 +342,11 @@ pub(super) fn heard(reply: Reply, name: &str) -> Result<Answer, Checked> {
             format!("nothing listens where {name}'s API should be ({reason})"),
             "set mail.url right, or leave it empty",
         )),
-        Reply::NotSent { reason } | Reply::Unanswered { reason } => Err(Checked::Unreached {
-            reason: format!("{name}: {reason}"),
-        }),
+        Reply::NotSent { reason } | Reply::Withheld { reason } | Reply::Unanswered { reason } => {
+            Err(Checked::Unreached {
+                reason: format!("{name}: {reason}"),
+            })
+        }
     }
 }
 

@@ -74,6 +74,7 @@ pub fn kind(outcome: &Outcome) -> String {
         Outcome::TryLater {
             after: Some(after), ..
         } => format!("later, in {} s", after.as_secs_f32()),
+        Outcome::Withheld { .. } => "withheld".into(),
         Outcome::Stop { .. } => "stop".into(),
         Outcome::Unknown { .. } => "unknown".into(),
     }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::http::{Answer, Api, Body, outcomes};
 use super::mime::{headers, mailbox, message_id, one_line, tag};
-use super::{Content, Message, Outcome, Sender};
+use super::{Content, Leave, Message, Outcome, Sender};
 
 /// A message that can be a mail, with what every API asks for.
 pub(super) struct Letter<'a> {
@@ -92,6 +92,7 @@ impl<'a> Letters<'a> {
     /// many mails.
     pub async fn post(
         messages: &'a [Message],
+        leave: &Leave,
         api: &Api,
         call: impl FnOnce(&[Letter<'a>]) -> Call<'a>,
         judge: impl FnOnce(&Answer, usize) -> Vec<Outcome>,
@@ -106,7 +107,7 @@ impl<'a> Letters<'a> {
             headers,
             body,
         } = call(&letters.ready);
-        let reply = api.post(&path, &headers, body).await;
+        let reply = api.post(&path, &headers, body, leave).await;
         letters.outcomes(outcomes(reply, mails, |answer| judge(answer, mails)))
     }
 

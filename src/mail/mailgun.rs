@@ -15,8 +15,8 @@ use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexp
 use super::letter::{Call, Letter, Letters, from, share};
 use super::mime::tag;
 use super::{
-    Answer as Found, Certainty, Checked, Mailer, Message, Outcome, PREFERENCES_PLACE, Silence,
-    UNSUBSCRIBE_PLACE,
+    Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, PREFERENCES_PLACE,
+    Silence, UNSUBSCRIBE_PLACE,
 };
 use crate::domain::DeliveryId;
 
@@ -290,13 +290,13 @@ impl Mailer for Mailgun {
         share(messages, self.account.per_call(MOST))
     }
 
-    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
         let call = |ready: &[Letter<'_>]| Call {
             path: format!("/v3/{}/messages", self.domain),
             headers: Vec::new(),
             body: form(reference, &self.fields(reference, ready)),
         };
-        Letters::post(messages, &self.api, call, judge).await
+        Letters::post(messages, leave, &self.api, call, judge).await
     }
 
     fn certainty(&self) -> Certainty {

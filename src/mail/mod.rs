@@ -6,8 +6,10 @@
 //! too often.
 
 mod check;
+mod guarded;
 pub mod hooks;
 mod http;
+mod leave;
 mod letter;
 pub mod mailgun;
 mod mime;
@@ -28,6 +30,7 @@ use crate::domain::{Address, DeliveryId};
 
 pub use check::Checked;
 pub use http::Account;
+pub use leave::{Leave, Standing};
 pub use mailgun::Mailgun;
 pub use mime::tag;
 pub use outbox::Outbox;
@@ -166,6 +169,8 @@ pub enum Outcome {
         /// How long to wait at least, where the provider said so.
         after: Option<Duration>,
     },
+    /// It was not begun, or broken off before it could be taken, as the leave to send it had ended ([`Leave`]): surely not taken.
+    Withheld { reason: String },
     /// It was surely not taken, and neither will any other be until somebody mends it: a bad key, a suspended account.
     Stop { reason: String },
     /// It may have been taken: the request was written and no answer came, or one that cannot be read.
@@ -221,10 +226,10 @@ pub trait Mailer: Send + Sync {
 
     /// Makes one call, of messages that [`Mailer::calls`] put together, and answers for each, in their order. `reference` names the call
     /// in the ledger (ASCII letters, digits, `-` and `_`, at most 64 characters): it is the provider's idempotency key, or what it can be
-    /// asked by. A call that is made again under its reference must hold the same deliveries.
+    /// asked by. A call that is made again under its reference must hold the same deliveries. Nothing of it goes out once `leave` is over.
     ///
     /// Dropping the future leaves the outcome of all of them unknown.
-    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome>;
+    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome>;
 
     /// What can be done about an unknown outcome.
     fn certainty(&self) -> Certainty;

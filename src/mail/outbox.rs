@@ -13,7 +13,7 @@ use std::thread;
 use async_trait::async_trait;
 
 use super::mime::{compose, tag};
-use super::{Certainty, Checked, Mailer, Message, Outcome, Sender};
+use super::{Certainty, Checked, Leave, Mailer, Message, Outcome, Sender};
 use crate::domain::DeliveryId;
 
 /// A folder of `.eml` files, one a delivery.
@@ -100,7 +100,10 @@ impl Mailer for Outbox {
         vec![(0..messages.len()).collect()]
     }
 
-    async fn send(&self, _reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, _reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+        if let Some(reason) = leave.withheld() {
+            return vec![Outcome::Withheld { reason }; messages.len()];
+        }
         let outbox = self.clone();
         let owned = messages.to_vec();
         let written = tokio::task::spawn_blocking(move || outbox.write_all(&owned)).await;

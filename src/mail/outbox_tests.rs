@@ -51,7 +51,9 @@ async fn a_mail_becomes_a_file_in_a_folder_made_for_it() {
     let outbox = outbox(&folder);
     let message = message("digest:ada:weekly:2014-W17");
 
-    let outcomes = outbox.send("call", std::slice::from_ref(&message)).await;
+    let outcomes = outbox
+        .send("call", std::slice::from_ref(&message), &Leave::always())
+        .await;
 
     let name = &files(&folder)[0];
     assert!(name.starts_with("digest-ada-weekly-2014-w17-"), "{name}");
@@ -74,8 +76,10 @@ async fn sending_a_delivery_again_overwrites_its_file() {
     let mut second = first.clone();
     Arc::make_mut(&mut second.content).subject = "13 new works".into();
 
-    outbox.send("call", &[first.clone(), first.clone()]).await;
-    outbox.send("call", &[second]).await;
+    outbox
+        .send("call", &[first.clone(), first.clone()], &Leave::always())
+        .await;
+    outbox.send("call", &[second], &Leave::always()).await;
 
     assert_eq!(outbox.certainty(), Certainty::Repeat { within: None });
     assert_eq!(files(root.path()).len(), 1);
@@ -92,7 +96,7 @@ async fn outcomes_stand_in_the_order_of_the_messages() {
         .further
         .push(("From".into(), "eve@example.org".into()));
 
-    let outcomes = outbox.send("call", &messages).await;
+    let outcomes = outbox.send("call", &messages, &Leave::always()).await;
 
     for (n, (message, outcome)) in messages.iter().zip(&outcomes).enumerate() {
         match outcome {
@@ -113,7 +117,12 @@ async fn nothing_to_send_touches_nothing() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("outbox");
 
-    assert!(outbox(&folder).send("call", &[]).await.is_empty());
+    assert!(
+        outbox(&folder)
+            .send("call", &[], &Leave::always())
+            .await
+            .is_empty()
+    );
 
     assert!(!folder.exists());
 }
@@ -125,7 +134,7 @@ async fn a_folder_that_cannot_be_is_tried_later_with_the_reason() {
     fs::write(&file, "in the way").unwrap();
 
     let outcomes = outbox(file.join("outbox"))
-        .send("call", &[message("a"), message("b")])
+        .send("call", &[message("a"), message("b")], &Leave::always())
         .await;
 
     assert_eq!(outcomes.len(), 2);
@@ -145,7 +154,9 @@ async fn a_file_that_cannot_be_put_in_place_leaves_nothing_half_written() {
     // A folder in the file's place: writing succeeds, the last step does not.
     fs::create_dir(outbox.path(&message.delivery)).unwrap();
 
-    let outcomes = outbox.send("call", std::slice::from_ref(&message)).await;
+    let outcomes = outbox
+        .send("call", std::slice::from_ref(&message), &Leave::always())
+        .await;
 
     assert!(matches!(&outcomes[0], Outcome::TryLater { reason, .. } if reason.contains("writing")));
     assert_eq!(files(root.path()), [file_name(&message.delivery)]);

@@ -16,7 +16,7 @@ use governor::{Quota, RateLimiter};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-use super::{Answer, Certainty, Checked, Mailer, Message, Outcome, Silence};
+use super::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
 use crate::domain::DeliveryId;
 
 /// How fast a provider is called.
@@ -53,8 +53,15 @@ impl Clock for Ticks {
     }
 }
 
-/// The provider wants no calls for so long.
-struct Quiet(Duration);
+/// Why no call may be made.
+enum NoTurn {
+    /// The provider wants none for so long.
+    Quiet(Duration),
+    Withheld(String),
+}
+
+/// The longest that is slept without a look whether the leave still stands.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Paced {
     pub fn new(mailer: Arc<dyn Mailer>, pace: Pace) -> Self {
@@ -72,16 +79,19 @@ impl Paced {
     }
 
     /// Waits until a call may be made.
-    async fn turn(&self) -> Result<Option<SemaphorePermit<'_>>, Quiet> {
+    async fn turn(&self, leave: &Leave) -> Result<Option<SemaphorePermit<'_>>, NoTurn> {
         // The semaphore is never closed, so there is always a permit.
         let place = self.places.acquire().await.ok();
         loop {
+            if let Some(reason) = leave.withheld() {
+                return Err(NoTurn::Withheld(reason));
+            }
             let quiet = self.quiet();
             if quiet > self.patience {
-                return Err(Quiet(quiet));
+                return Err(NoTurn::Quiet(quiet));
             }
             if !quiet.is_zero() {
-                sleep(quiet).await;
+                sleep(quiet.min(LOOK)).await;
                 continue;
             }
             match self.turns.check() {
@@ -118,18 +128,21 @@ impl Mailer for Paced {
         self.mailer.calls(messages)
     }
 
-    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
-        let _place = match self.turn().await {
+    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+        let _place = match self.turn(leave).await {
             Ok(place) => place,
-            Err(Quiet(rest)) => {
-                let outcome = Outcome::TryLater {
-                    reason: format!("{} wants no calls for a while", self.name()),
-                    after: Some(rest),
+            Err(why) => {
+                let outcome = match why {
+                    NoTurn::Quiet(rest) => Outcome::TryLater {
+                        reason: format!("{} wants no calls for a while", self.name()),
+                        after: Some(rest),
+                    },
+                    NoTurn::Withheld(reason) => Outcome::Withheld { reason },
                 };
                 return vec![outcome; messages.len()];
             }
         };
-        let outcomes = self.mailer.send(reference, messages).await;
+        let outcomes = self.mailer.send(reference, messages, leave).await;
         self.heed(outcomes.iter().filter_map(|outcome| match outcome {
             Outcome::TryLater { after, .. } => *after,
             _ => None,
@@ -142,7 +155,7 @@ impl Mailer for Paced {
     }
 
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
-        match self.turn().await {
+        match self.turn(&Leave::always()).await {
             Ok(_place) => {
                 let answers = self.mailer.ask(reference, deliveries).await;
                 self.heed(answers.iter().filter_map(|answer| match answer {
@@ -151,12 +164,15 @@ impl Mailer for Paced {
                 }));
                 answers
             }
-            Err(Quiet(rest)) => {
+            Err(NoTurn::Quiet(rest)) => {
                 let silence = Silence {
                     reason: format!("{} wants no calls for {} s", self.name(), rest.as_secs()),
                     after: Some(rest),
                 };
                 vec![Answer::Silent(silence); deliveries.len()]
+            }
+            Err(NoTurn::Withheld(reason)) => {
+                vec![Answer::Silent(reason.into()); deliveries.len()]
             }
         }
     }

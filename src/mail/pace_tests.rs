@@ -25,7 +25,7 @@ impl Mailer for Slow {
         vec![(0..messages.len()).collect()]
     }
 
-    async fn send(&self, _reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, _reference: &str, messages: &[Message], _leave: &Leave) -> Vec<Outcome> {
         self.calls.lock().unwrap().push(Instant::now());
         let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_at_once.fetch_max(now, Ordering::SeqCst);
@@ -86,7 +86,11 @@ fn later(seconds: u64) -> Outcome {
 }
 
 async fn send(paced: &Paced) -> String {
-    kind(&paced.send("ref", &[mail("ada", "x")]).await[0])
+    kind(
+        &paced
+            .send("ref", &[mail("ada", "x")], &Leave::always())
+            .await[0],
+    )
 }
 
 #[tokio::test(start_paused = true)]

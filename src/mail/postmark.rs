@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexpected, words};
 use super::letter::{Call, Letter, Letters, cut, from};
 use super::mime::tag;
-use super::{Answer as Found, Certainty, Checked, Mailer, Message, Outcome, Silence};
+use super::{Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
 use crate::domain::DeliveryId;
 
 /// Where the API is.
@@ -122,13 +122,13 @@ impl Mailer for Postmark {
         cut(messages, self.account.per_call(MOST), MOST_BYTES)
     }
 
-    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
         let call = |ready: &[Letter<'_>]| Call {
             path: "/email/batch".into(),
             headers: Vec::new(),
             body: Body::json(&self.body(reference, ready)),
         };
-        Letters::post(messages, &self.api, call, judge).await
+        Letters::post(messages, leave, &self.api, call, judge).await
     }
 
     fn certainty(&self) -> Certainty {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexpected, words};
 use super::letter::{Call, Letter, Letters, cut, from};
-use super::{Certainty, Checked, Mailer, Message, Outcome};
+use super::{Certainty, Checked, Leave, Mailer, Message, Outcome};
 
 /// Where the API is.
 pub const URL: &str = "https://api.resend.com";
@@ -164,13 +164,13 @@ impl Mailer for Resend {
         cut(messages, self.account.per_call(MOST), MOST_BYTES)
     }
 
-    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
         let call = |ready: &[Letter<'_>]| Call {
             path: "/emails/batch".into(),
             headers: vec![("idempotency-key", reference)],
             body: Body::json(&self.body(ready)),
         };
-        Letters::post(messages, &self.api, call, |answer, mails| {
+        Letters::post(messages, leave, &self.api, call, |answer, mails| {
             judge(answer, reference, mails)
         })
         .await

@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use super::http::{Account, Answer, Api, Body, Proof, all, heard, unexpected, words};
 use super::letter::{Call, Letter, Letters, share};
 use super::mime::one_line;
-use super::{Certainty, Checked, Mailer, Message, Outcome, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
+use super::{
+    Certainty, Checked, Leave, Mailer, Message, Outcome, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE,
+};
 
 /// Where the API is.
 pub const URL: &str = "https://api.sendgrid.com";
@@ -127,13 +129,13 @@ impl Mailer for SendGrid {
         share(messages, self.account.per_call(MOST))
     }
 
-    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
         let call = |ready: &[Letter<'_>]| Call {
             path: "/v3/mail/send".into(),
             headers: Vec::new(),
             body: Body::json(&self.body(reference, ready)),
         };
-        Letters::post(messages, &self.api, call, judge).await
+        Letters::post(messages, leave, &self.api, call, judge).await
     }
 
     fn certainty(&self) -> Certainty {

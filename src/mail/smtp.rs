@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use super::http::{is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
-use super::{Certainty, Checked, Mailer, Message, Outcome, Sender};
+use super::{Certainty, Checked, Leave, Mailer, Message, Outcome, Sender};
 use crate::domain::Secret;
 
 /// An SMTP server that takes our mails.
@@ -76,14 +76,18 @@ enum Stage {
 enum Trouble {
     Smtp(SmtpError),
     TimedOut,
+    /// There is no leave to go on.
+    Withheld(String),
 }
 
 impl Trouble {
-    /// Whether the connection can be used no more: anything but a server that said no, and not goodbye (421).
-    fn is_over(&self) -> bool {
+    /// Whether the connection can be used no more: anything but a server that said no, and not goodbye (421), and not a mail that was
+    /// broken off.
+    fn is_over(&self, stage: Stage) -> bool {
         match self {
             Self::Smtp(error) => error.status().is_none_or(|code| u16::from(code) == 421),
             Self::TimedOut => true,
+            Self::Withheld(_) => stage == Stage::Content,
         }
     }
 }
@@ -187,7 +191,7 @@ impl Smtp {
         }
     }
 
-    async fn one(&self, message: &Message) -> Outcome {
+    async fn one(&self, message: &Message, leave: &Leave) -> Outcome {
         let prepared = compose(message, &self.relay.sender).and_then(|mail| {
             let from = mailbox(&self.relay.sender.from, None)?.email;
             let to = mailbox(&message.to, None)?.email;
@@ -202,7 +206,7 @@ impl Smtp {
                 Ok(line) => line,
                 Err(trouble) => return self.outcome(Stage::Introduction, &trouble),
             };
-            let spoken = self.converse(&mut line.connection, &from, &to, &mail);
+            let spoken = self.converse(&mut line.connection, &from, &to, &mail, leave);
             let (stage, trouble) = match spoken.await {
                 Ok(_) => {
                     self.keep(line).await;
@@ -213,7 +217,7 @@ impl Smtp {
                 }
                 Err(trouble) => trouble,
             };
-            let over = trouble.is_over();
+            let over = trouble.is_over(stage);
             if over && stage == Stage::Sender && line.mails > 0 {
                 // The server had taken leave of a kept connection before it heard of this mail.
                 continue;
@@ -232,6 +236,7 @@ impl Smtp {
         from: &MailAddress,
         to: &MailAddress,
         mail: &[u8],
+        leave: &Leave,
     ) -> Result<Response, (Stage, Trouble)> {
         let able = |extension| connection.server_info().supports_feature(extension);
         let mut parameters = Vec::new();
@@ -243,6 +248,9 @@ impl Smtp {
         if !mail.is_ascii() && able(Extension::EightBitMime) {
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
+        if let Some(reason) = leave.withheld() {
+            return Err((Stage::Sender, Trouble::Withheld(reason)));
+        }
         self.within(connection.command(Mail::new(Some(from.clone()), parameters)))
             .await
             .map_err(|trouble| (Stage::Sender, trouble))?;
@@ -252,6 +260,10 @@ impl Smtp {
         self.within(connection.command(Data))
             .await
             .map_err(|trouble| (Stage::Recipient, trouble))?;
+        if let Some(reason) = leave.over() {
+            // No way back from DATA but to leave: without its last line the mail is not taken.
+            return Err((Stage::Content, Trouble::Withheld(reason)));
+        }
         self.within(connection.message(mail))
             .await
             .map_err(|trouble| (Stage::Content, trouble))
@@ -264,6 +276,9 @@ impl Smtp {
                 format!("no answer within {} s", self.relay.timeout.as_secs_f32()),
             ),
             Trouble::Smtp(error) => meaning(stage, error),
+            Trouble::Withheld(reason) => Outcome::Withheld {
+                reason: reason.clone(),
+            },
         }
     }
 }
@@ -321,10 +336,10 @@ impl Mailer for Smtp {
         (0..messages.len()).map(|place| vec![place]).collect()
     }
 
-    async fn send(&self, _reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, _reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
-            outcomes.push(self.one(message).await);
+            outcomes.push(self.one(message, leave).await);
         }
         outcomes
     }
@@ -342,6 +357,7 @@ impl Mailer for Smtp {
                     reason: format!("{host}:{port} does not answer"),
                 };
             }
+            Err(Trouble::Withheld(reason)) => return Checked::Unreached { reason },
             Err(Trouble::Smtp(error)) => {
                 let why = words(&error.to_string());
                 let is_reached = error.status().is_some()

@@ -27,6 +27,7 @@ mod build;
 mod close;
 mod gathered;
 mod hand_over;
+mod hold;
 mod outcome;
 mod pace;
 mod pause;
@@ -44,6 +45,7 @@ pub use wait::Ended;
 use outcome::Verdicts;
 use tally::Concluded;
 
+#[derive(Clone)]
 pub struct Deliver {
     pub deliveries: Arc<dyn Deliveries>,
     pub stacks: Arc<dyn Stacks>,
@@ -85,6 +87,8 @@ pub enum Road {
     Closed(DateTime<Utc>),
     /// Not until somebody resumes.
     Paused(Pause),
+    /// Not by this process, which is to end.
+    Ending,
 }
 
 /// What a step came to.
@@ -188,12 +192,6 @@ impl Deliver {
             deferred: verdicts.deferrals,
             bad,
         })
-    }
-
-    /// Extends the leases of rows; says which are still ours.
-    async fn hold(&self, ids: &[DeliveryId]) -> Result<Vec<bool>> {
-        let until = self.clock.now() + self.settings.lease;
-        Ok(self.deliveries.hold(&self.owner, until, ids).await?)
     }
 }
 

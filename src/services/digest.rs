@@ -111,9 +111,11 @@ impl Digests {
         let at = request.at.unwrap_or_else(|| self.deliver.clock.now());
         let (mut report, mut account) = (Report::default(), Account::default());
         if request.effect == Effect::Send {
-            if let Step::Held(Road::Paused(pause)) = self.deliver.drain(&mut account).await? {
-                report.ended = Some(Ended::Paused(pause));
-            }
+            report.ended = match self.deliver.drain(&mut account).await? {
+                Step::Held(Road::Paused(pause)) => Some(Ended::Paused(pause)),
+                Step::Held(Road::Ending) => Some(Ended::Stopped),
+                _ => None,
+            };
             report.left_over = account.begun();
         }
         let window = Window::ending(Day::of(at), self.window_back);
@@ -232,6 +234,7 @@ impl Digests {
                     Some(patience) => self.deliver.wait_for_road(patience, progress).await?,
                     None => match self.deliver.road().await? {
                         Road::Paused(pause) => Some(Ended::Paused(pause)),
+                        Road::Ending => Some(Ended::Stopped),
                         // They are opened, and leave when they may.
                         Road::Free | Road::Closed(_) => None,
                     },

@@ -64,7 +64,7 @@ impl Round {
 type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
 
 /// Work that ends when the worker is asked to stop.
-struct UntilStopped<'a>(&'a watch::Receiver<bool>);
+pub struct UntilStopped<'a>(pub &'a watch::Receiver<bool>);
 
 impl Progress for UntilStopped<'_> {
     fn advance(&self, _: u64) {}

@@ -122,8 +122,8 @@ async fn play(town: &Town, faulty: &Arc<dyn Store>) {
         })
     });
     if attempt(town, faulty).await.is_err() {
-        // That process is dead; its leases run out, and the next one takes over.
-        town.clock.advance(TimeDelta::minutes(10));
+        // That process is dead; its leases run out, the provider is believed, and the next one takes over.
+        town.clock.advance(TimeDelta::minutes(15));
         attempt(town, &town.store).await.unwrap();
     }
     town.process().fanouts().drain(&Silent).await.unwrap();

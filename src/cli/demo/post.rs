@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use crate::mail::{Certainty, Checked, Mailer, Message, Outbox, Outcome};
+use crate::mail::{Certainty, Checked, Leave, Mailer, Message, Outbox, Outcome};
 
 /// A mail that left, as the story tells of it.
 #[derive(Debug, Clone)]
@@ -52,8 +52,8 @@ impl Mailer for Post {
         self.outbox.calls(messages)
     }
 
-    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
-        let outcomes = self.outbox.send(reference, messages).await;
+    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
+        let outcomes = self.outbox.send(reference, messages, leave).await;
         messages
             .iter()
             .zip(outcomes)

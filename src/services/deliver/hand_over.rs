@@ -5,13 +5,12 @@
 //! again first, so that person and objects were checked just before it left.
 
 use std::collections::{HashSet, VecDeque};
-use std::pin::pin;
-use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use sha2::{Digest as _, Sha256};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use super::build::{Mail, Room};
 use super::outcome::{Attempt, Verdicts, deferral};
@@ -19,7 +18,7 @@ use super::tally::Concluded;
 use super::{Account, Deliver, Road, Spread};
 use crate::domain::delivery::Handover;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
-use crate::mail::Message;
+use crate::mail::{Leave, Message, Outcome};
 use crate::services::{Result, crash};
 
 /// A mail that was built longer ago than this is built again before it leaves.
@@ -66,7 +65,7 @@ impl Deliver {
                 }
                 allowed = true;
             }
-            rest = self.hand_over(mails, at, account).boxed().await?;
+            rest = self.hand_over(mails, &unbuilt, at, account).boxed().await?;
             if rest.is_empty() && !unbuilt.is_empty() {
                 rest = self.still_ours(std::mem::take(&mut unbuilt)).await?;
                 allowed = false;
@@ -75,17 +74,22 @@ impl Deliver {
         Ok(())
     }
 
-    /// Makes the calls of these mails; answers with the rows whose turn did not come while their mails were fresh.
+    /// Makes the calls of these mails; answers with the rows whose turn did not come while their mails were fresh. `further` are ours as
+    /// well, and held meanwhile.
+    ///
+    /// Each call goes on in a task of its own: none waits for what is done here, and none keeps a place in anybody's queue while nobody
+    /// asks for it.
     async fn hand_over(
         &self,
         mails: Vec<Mail>,
+        further: &[Delivery],
         at: DateTime<Utc>,
         account: &mut Account,
     ) -> Result<Vec<Delivery>> {
         let mut calls = self.cut(mails);
-        let mut flying = FuturesUnordered::new();
+        let mut flying = JoinSet::new();
         let (mut road, mut stale, mut failure) = (Road::Free, false, None);
-        let mut made = 0;
+        let (mut made, mut held) = (0, Instant::now());
         loop {
             while !calls.is_empty()
                 && flying.len() < self.traffic.width(self.settings.in_flight)
@@ -104,33 +108,37 @@ impl Deliver {
                     && !stale
                     && let Some(call) = calls.pop_front()
                 {
-                    flying.push(self.call(call, at).boxed());
+                    let deliver = self.clone();
+                    flying.spawn(async move { deliver.call(call, at).await }.boxed());
                     made += 1;
                 }
             }
-            // Calls that are under way are seen through, whatever became of another.
-            match tokio::time::timeout(self.third_of_lease(), flying.next()).await {
-                Err(_) => {
-                    let waiting: Vec<DeliveryId> = calls
-                        .iter()
-                        .flatten()
-                        .map(|mail| mail.row.id.clone())
-                        .collect();
-                    if let Err(error) = self.hold(&waiting).await {
-                        failure = failure.or(Some(error));
-                    }
+            if held.elapsed() >= self.third_of_lease() {
+                let waiting = calls.iter().flatten().map(|mail| &mail.row).chain(further);
+                let waiting: Vec<DeliveryId> = waiting.map(|row| row.id.clone()).collect();
+                if let Err(error) = self.hold(&waiting).await {
+                    failure = failure.or(Some(error));
                 }
+                held = Instant::now();
+            }
+            // Calls that are under way are seen through, whatever became of another.
+            match timeout_at(held + self.third_of_lease(), flying.join_next()).await {
+                Err(_) => {}
                 Ok(None) => break,
-                Ok(Some(Ok((concluded, alone)))) => {
+                Ok(Some(Ok(Ok((concluded, alone))))) => {
                     calls.extend(alone.into_iter().map(|mail| vec![mail]));
                     if let Err(error) = self.done(concluded, account).await {
                         failure = failure.or(Some(error));
                     }
                 }
-                Ok(Some(Err(error))) => failure = failure.or(Some(error)),
+                Ok(Some(Ok(Err(error)))) => failure = failure.or(Some(error)),
+                // Nobody stops these tasks, so it panicked.
+                Ok(Some(Err(stopped))) => match stopped.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(stopped) => unreachable!("a call was stopped: {stopped}"),
+                },
             }
         }
-        drop(flying);
         if let Some(error) = failure {
             return Err(error);
         }
@@ -160,6 +168,11 @@ impl Deliver {
 
     /// Makes a call for the first time; answers also with the mails that are to be sent alone.
     async fn call(&self, mails: Vec<Mail>, at: DateTime<Utc>) -> Result<(Concluded, Vec<Mail>)> {
+        let leave = self.leave(at);
+        if leave.over().is_some() {
+            // What was built so long ago is built again.
+            return Ok((Concluded::default(), mails));
+        }
         let reference = self.reference(&mails);
         let handovers: Vec<Handover> = mails
             .iter()
@@ -189,7 +202,7 @@ impl Deliver {
             .filter_map(|(mail, ours)| ours.then(|| noted(mail)))
             .collect();
         let (concluded, alone) = self
-            .make(&reference, &mails, Attempt::First)
+            .make(&reference, &mails, Attempt::First, &leave)
             .boxed()
             .await?;
         if alone.is_empty() {
@@ -217,6 +230,7 @@ impl Deliver {
         reference: &str,
         mails: &[Mail],
         attempt: Attempt,
+        leave: &Leave,
     ) -> Result<(Concluded, Vec<usize>)> {
         if mails.is_empty() {
             return Ok(<_>::default());
@@ -224,13 +238,18 @@ impl Deliver {
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
         let ids: Vec<DeliveryId> = mails.iter().map(|mail| mail.row.id.clone()).collect();
         let outcomes = self
-            .holding(&ids, self.mailer.send(reference, &messages))
+            .holding(&ids, self.mailer.send(reference, &messages, leave))
             .await;
         crash::point("after-send");
         let now = self.clock.now();
+        let begun = outcomes
+            .iter()
+            .any(|outcome| !matches!(outcome, Outcome::Withheld { .. }));
         let mut verdicts = self.weigh(mails, outcomes, attempt, now);
-        self.traffic
-            .heard(&verdicts, self.settings.retry_after, now);
+        if begun {
+            self.traffic
+                .heard(&verdicts, self.settings.retry_after, now);
+        }
         let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
         let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
         let undeliverable = std::mem::take(&mut verdicts.undeliverable);
@@ -240,33 +259,6 @@ impl Deliver {
         }
         self.suppress(mails, &undeliverable, now).await?;
         Ok((concluded?, alone))
-    }
-
-    /// Waits for what may take long, and extends the leases of these rows meanwhile.
-    pub(super) async fn holding<T>(&self, ids: &[DeliveryId], work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        loop {
-            match tokio::time::timeout(self.third_of_lease(), &mut work).await {
-                Ok(done) => return done,
-                // What the provider says is worth waiting for, even where the store is away at the moment.
-                Err(_) => drop(self.hold(ids).await),
-            }
-        }
-    }
-
-    fn third_of_lease(&self) -> Duration {
-        (self.settings.lease / 3).to_std().unwrap_or_default()
-    }
-
-    /// Those of the rows whose leases could be extended.
-    async fn still_ours(&self, rows: Vec<Delivery>) -> Result<Vec<Delivery>> {
-        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
-        let held = self.hold(&ids).await?;
-        Ok(rows
-            .into_iter()
-            .zip(held)
-            .filter_map(|(row, held)| held.then_some(row))
-            .collect())
     }
 
     /// What was done goes into the account; too many failures stop everything.
@@ -290,6 +282,7 @@ impl Deliver {
             Road::Free => (now, "it waits".to_owned()),
             Road::Closed(until) => (*until, "it waits for its turn".to_owned()),
             Road::Paused(pause) => (now, format!("sending is paused: {}", pause.reason)),
+            Road::Ending => (now, "the process that held it ended".to_owned()),
         };
         let deferrals = rows
             .map(|row| deferral(row, DeliveryState::Pending, not_before, &reason))

@@ -74,10 +74,10 @@ impl Deliver {
         for (place, (mail, outcome)) in mails.iter().zip(outcomes).enumerate() {
             let row = &mail.row;
             let ended = |state, reason: Option<&str>| settlement(row, state, mail.items, reason);
-            if let Outcome::TryLater { after, .. } = &outcome {
-                longest = longest.max(*after);
-            } else if !matches!(outcome, Outcome::Unknown { .. }) {
-                none_taken = false;
+            match &outcome {
+                Outcome::TryLater { after, .. } => longest = longest.max(*after),
+                Outcome::Unknown { .. } => {}
+                _ => none_taken = false,
             }
             match outcome {
                 Outcome::Accepted { provider_id } => verdicts.settlements.push(Settlement {
@@ -120,6 +120,13 @@ impl Deliver {
                     Attempt::First => verdicts.wait_or_fail(self, mail, &reason, after, now),
                     Attempt::Repeated => verdicts.doubt(self, mail, &reason, after, now),
                 },
+                Outcome::Withheld { reason } => {
+                    let state = match attempt {
+                        Attempt::First => DeliveryState::Pending,
+                        Attempt::Repeated => DeliveryState::Sending,
+                    };
+                    verdicts.deferrals.push(deferral(row, state, now, &reason));
+                }
                 Outcome::Stop { reason } => {
                     let state = match attempt {
                         Attempt::First => DeliveryState::Pending,
@@ -160,10 +167,17 @@ impl Deliver {
             Certainty::Repeat {
                 within: Some(within),
             } => TimeDelta::from_std(within).map_or(ours, |within| within.min(ours)),
-            Certainty::Repeat { within: None } | Certainty::Ask => ours,
+            Certainty::Repeat { within: None } => ours,
+            Certainty::Ask => ours.max(self.believed(tried) - tried),
             Certainty::Never => TimeDelta::zero(),
         };
         tried + within
+    }
+
+    /// From when on "never heard of it" is believed of a call first made then: whoever made it may have stood still for as long as its
+    /// lease, and the provider may take its time to learn of it.
+    pub(super) fn believed(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
+        tried + self.settings.lease + self.settings.ask_until
     }
 
     /// When an outcome nobody saw is looked for next: each time after twice as long.
@@ -174,7 +188,7 @@ impl Deliver {
         };
         let next = (now + (now - tried).clamp(least, LONGEST)).min(self.hope(tried));
         // The first answer that counts, whatever it is.
-        let counts = tried + self.settings.ask_until;
+        let counts = self.believed(tried);
         if now < counts { next.min(counts) } else { next }
     }
 

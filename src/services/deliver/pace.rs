@@ -5,9 +5,10 @@
 //! share of them stops everything ([`super::pause`]). The operator's limit holds over all processes: whoever has the lease `pace` may
 //! send, and it lasts as long as the mails are to take.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use tokio::sync::watch;
 
 use super::outcome::Verdicts;
 use super::{Deliver, Road};
@@ -18,7 +19,10 @@ use crate::services::Result;
 /// What this process knows of the provider's mood, and whose turn it is to make calls: one part of it at a time, or there would be more calls
 /// under way than the provider keeps up with.
 #[derive(Debug, Default)]
-pub struct Traffic(Mutex<Known>, tokio::sync::Mutex<()>);
+pub struct Traffic(Mutex<Known>, tokio::sync::Mutex<()>, OnceLock<Stop>);
+
+/// Turns true when the process is to end.
+type Stop = watch::Receiver<bool>;
 
 #[derive(Debug, Default)]
 struct Known {
@@ -56,6 +60,16 @@ const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
 impl Traffic {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on mails leave only until this turns true; the first that is given counts.
+    pub fn end_with(&self, stop: Stop) {
+        drop(self.2.set(stop));
+    }
+
+    /// Whether the process is to end: nothing new is begun then.
+    pub(super) fn ending(&self) -> bool {
+        self.2.get().is_some_and(|stop| *stop.borrow())
     }
 
     /// Until when nothing is sent, if that is still to come.

@@ -110,6 +110,9 @@ impl Deliver {
 
     /// Whether anything may be handed over at this moment.
     pub(super) async fn barrier(&self) -> Result<Road> {
+        if self.traffic.ending() {
+            return Ok(Road::Ending);
+        }
         if let Some(pause) = Pause::standing(self.notes.as_ref()).await? {
             self.traffic.forget();
             return Ok(Road::Paused(pause));

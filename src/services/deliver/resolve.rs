@@ -13,7 +13,7 @@ use super::outcome::{Attempt, Verdicts, deferral};
 use super::tally::Concluded;
 use super::{Account, Deliver, Road, Spread, settlement};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
-use crate::mail::{Answer, Certainty, Silence};
+use crate::mail::{Answer, Certainty, Leave, Silence};
 use crate::services::{Result, crash};
 
 /// Why a row is `sending` of which nobody has said anything.
@@ -49,6 +49,7 @@ impl Deliver {
             owner: self.owner.clone(),
             until: now + self.settings.lease,
         };
+        let leave = self.leave(now);
         if !self.leases.lease(&name, &lease, now).await? {
             // Somebody resolves it, and takes our rows over as well.
             let later = now + self.settings.ask_after;
@@ -59,7 +60,7 @@ impl Deliver {
             .take_call(&self.owner, lease.until, call)
             .await?;
         account.take_up(&rows);
-        let resolved = self.resolve_rows(call, rows, now).await;
+        let resolved = self.resolve_rows(call, rows, now, leave).await;
         self.leases.unlease(&name, &self.owner).await?;
         resolved
     }
@@ -69,6 +70,7 @@ impl Deliver {
         call: &str,
         rows: Vec<Delivery>,
         now: DateTime<Utc>,
+        leave: Leave,
     ) -> Result<Concluded> {
         let Some(tried) = rows.iter().filter_map(|row| row.tried).max() else {
             return self.doubtful(&rows).await;
@@ -81,9 +83,9 @@ impl Deliver {
             Certainty::Never => self.doubtful(&rows).await,
             Certainty::Ask => self.ask(call, &rows, tried, now).await,
             Certainty::Repeat { .. } => match self.barrier().await? {
-                Road::Free => self.repeat(call, rows, tried, now).await,
+                Road::Free => self.repeat(call, rows, (tried, now), leave).await,
                 Road::Closed(until) => self.look_again_at(&rows, until).await,
-                Road::Paused(_) => self.look_again_at(&rows, now).await,
+                Road::Paused(_) | Road::Ending => self.look_again_at(&rows, now).await,
             },
         }
     }
@@ -94,15 +96,15 @@ impl Deliver {
         &self,
         call: &str,
         mut rows: Vec<Delivery>,
-        tried: DateTime<Utc>,
-        now: DateTime<Utc>,
+        (tried, now): (DateTime<Utc>, DateTime<Utc>),
+        leave: Leave,
     ) -> Result<Concluded> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         let built = self
             .build(&rows, Spread::Sparse, tried, Room::Whole)
             .await?;
         let (mails, left_out) = (built.mails, built.settlements);
-        let (mut concluded, _) = self.make(call, &mails, Attempt::Repeated).await?;
+        let (mut concluded, _) = self.make(call, &mails, Attempt::Repeated, &leave).await?;
         let waits = |id: &DeliveryId| concluded.deferred.iter().any(|d| d.id == *id);
         let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
         // Known by nothing but the call, as it was made before with more people in it: those left out now were in it too.
@@ -167,7 +169,7 @@ impl Deliver {
                     sent.provider_id = Some(provider_id);
                     verdicts.settlements.push(sent);
                 }
-                Answer::NotTaken if now >= tried + self.settings.ask_until => {
+                Answer::NotTaken if now >= self.believed(tried) => {
                     let reason = "the provider never heard of it";
                     verdicts
                         .deferrals

@@ -41,6 +41,10 @@ impl Deliver {
                 self.look_up(account).await?;
                 return Ok(Ended::Paused(pause));
             }
+            if step == Step::Held(Road::Ending) {
+                self.look_up(account).await?;
+                return Ok(Ended::Stopped);
+            }
             let next = self.look_up(account).await?;
             let now = self.clock.now();
             if account.settled() > settled {
@@ -73,6 +77,7 @@ impl Deliver {
             match self.road().await? {
                 Road::Free => return Ok(None),
                 Road::Paused(pause) => return Ok(Some(Ended::Paused(pause))),
+                Road::Ending => return Ok(Some(Ended::Stopped)),
                 Road::Closed(_) if self.clock.now() >= end => return Ok(Some(Ended::Patience)),
                 Road::Closed(until) => {
                     if !self.rest(until.min(end), progress).await {

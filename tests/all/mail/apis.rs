@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidings::app;
 use tidings::config::Config;
-use tidings::mail::{Checked, Outcome, tag};
+use tidings::mail::{Checked, Leave, Outcome, tag};
 use tokio::net::TcpListener;
 
 use super::provider::{Dialect, Next, Provider};
@@ -17,7 +17,7 @@ async fn every_provider_is_called_as_it_wants_to_be() {
         let provider = Provider::start(dialect).await;
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &mails(2))
+            .send("ref-1", &mails(2), &Leave::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
@@ -88,7 +88,9 @@ async fn many_mails_are_one_call_and_nobody_sees_another() {
         let calls = mailer.calls(&all);
         for (n, call) in calls.iter().enumerate() {
             let together: Vec<_> = call.iter().map(|place| all[*place].clone()).collect();
-            let outcomes = mailer.send(&format!("ref-{n}"), &together).await;
+            let outcomes = mailer
+                .send(&format!("ref-{n}"), &together, &Leave::always())
+                .await;
             assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}");
         }
 
@@ -117,7 +119,7 @@ async fn without_a_connection_nothing_was_sent() {
     drop(listener);
     for dialect in ALL {
         let outcomes = mailer(dialect, &url, PATIENT)
-            .send("ref-1", &mails(2))
+            .send("ref-1", &mails(2), &Leave::always())
             .await;
         assert_eq!(kinds(&outcomes), ["later"], "{dialect:?}: {outcomes:?}");
     }
@@ -131,7 +133,7 @@ async fn a_call_without_an_answer_is_unknown_and_not_made_again() {
             provider.then([next.clone()]);
 
             let outcomes = mailer(dialect, &provider.url, PATIENT)
-                .send("ref-1", &mails(2))
+                .send("ref-1", &mails(2), &Leave::always())
                 .await;
 
             assert_eq!(
@@ -151,7 +153,7 @@ async fn an_answer_that_comes_too_late_is_unknown() {
         provider.then([Next::Late]);
         let hasty = mailer(dialect, &provider.url, Duration::from_millis(300));
 
-        let outcomes = hasty.send("ref-1", &mails(2)).await;
+        let outcomes = hasty.send("ref-1", &mails(2), &Leave::always()).await;
 
         assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?}: {outcomes:?}");
         let Outcome::Unknown { reason } = &outcomes[0] else {
@@ -170,7 +172,7 @@ async fn a_yes_that_cannot_be_read_to_its_end_is_unknown() {
             provider.then([next.clone()]);
 
             let outcomes = mailer(dialect, &provider.url, PATIENT)
-                .send("ref-1", &mails(2))
+                .send("ref-1", &mails(2), &Leave::always())
                 .await;
 
             assert_eq!(
@@ -190,7 +192,7 @@ async fn too_many_requests_are_tried_later_when_the_provider_says() {
         provider.then([Next::Answer(429, wait, "{}".into())]);
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &mails(2))
+            .send("ref-1", &mails(2), &Leave::always())
             .await;
 
         for outcome in outcomes {
@@ -211,7 +213,7 @@ async fn a_redirect_is_not_followed_with_the_key() {
         provider.then([Next::Answer(307, location, String::new())]);
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &mails(2))
+            .send("ref-1", &mails(2), &Leave::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["stop"], "{dialect:?}: {outcomes:?}");
@@ -229,7 +231,7 @@ async fn a_mail_that_cannot_be_sent_does_not_hold_up_the_others() {
             .push(("Bcc".into(), "eve@example.org".into()));
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &three)
+            .send("ref-1", &three, &Leave::always())
             .await;
 
         assert_eq!(
@@ -247,7 +249,7 @@ async fn an_inactive_recipient_is_undeliverable_and_the_others_get_theirs() {
     let three = [mail("ada"), mail("inactive"), mail("cem")];
 
     let outcomes = mailer(Dialect::Postmark, &provider.url, PATIENT)
-        .send("ref-1", &three)
+        .send("ref-1", &three, &Leave::always())
         .await;
 
     assert_eq!(kinds(&outcomes), ["accepted", "undeliverable", "accepted"]);
@@ -400,7 +402,7 @@ async fn the_configured_provider_gets_the_mails() {
         let mailer = app::mailer(&config.unwrap()).unwrap();
         let three = mails(3);
 
-        let outcomes = mailer.send("ref-1", &three[..2]).await;
+        let outcomes = mailer.send("ref-1", &three[..2], &Leave::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{name}: {outcomes:?}");
         assert_eq!(mailer.calls(&three), [vec![0, 1], vec![2]]);

@@ -1,6 +1,6 @@
 //! Outcomes that nobody saw, and how they are found out where they can be (P5).
 
-use tidings::mail::{Answer, Certainty, tag};
+use tidings::mail::{Answer, Certainty, Leave, tag};
 
 use super::provider::{Dialect, Next, Provider};
 use super::{PATIENT, kinds, mailer, mails};
@@ -24,8 +24,14 @@ async fn who_can_be_asked_says_what_was_taken_though_its_answer_was_lost() {
         let mailer = mailer(dialect, &provider.url, PATIENT);
         let (lost, reset) = (mails(3), mails(5).split_off(3));
         provider.then([Next::Lose, Next::Reset]);
-        assert_eq!(kinds(&mailer.send("ref-1", &lost).await), ["unknown"]);
-        assert_eq!(kinds(&mailer.send("ref-2", &reset).await), ["unknown"]);
+        assert_eq!(
+            kinds(&mailer.send("ref-1", &lost, &Leave::always()).await),
+            ["unknown"]
+        );
+        assert_eq!(
+            kinds(&mailer.send("ref-2", &reset, &Leave::always()).await),
+            ["unknown"]
+        );
 
         let ids = |mails: &[_]| -> Vec<_> {
             mails
@@ -53,7 +59,7 @@ async fn a_call_of_many_is_read_page_by_page_from_mailgun_and_nobody_else() {
     let mailer = mailer(Dialect::Mailgun, &provider.url, PATIENT);
     let all = mails(700);
     provider.then([Next::Lose]);
-    mailer.send("ref-1", &all).await;
+    mailer.send("ref-1", &all, &Leave::always()).await;
 
     let ids: Vec<_> = all.iter().map(|mail| mail.delivery.clone()).collect();
     let answers = mailer.ask("ref-1", &ids).await;
@@ -84,7 +90,7 @@ async fn a_mail_that_is_not_listed_beside_others_of_its_call_is_asked_about_agai
     let provider = Provider::start(Dialect::Mailgun).await;
     let mailer = mailer(Dialect::Mailgun, &provider.url, PATIENT);
     let three = mails(3);
-    mailer.send("ref-1", &three[..2]).await;
+    mailer.send("ref-1", &three[..2], &Leave::always()).await;
 
     let ids: Vec<_> = three.iter().map(|mail| mail.delivery.clone()).collect();
     let answers = mailer.ask("ref-1", &ids).await;
@@ -126,11 +132,23 @@ async fn a_call_to_resend_is_made_again_under_its_key_and_mails_nothing_twice() 
     let two = mails(2);
     provider.then([Next::Lose, Next::Garble]);
 
-    assert_eq!(kinds(&mailer.send("ref-1", &two).await), ["unknown"]);
-    assert_eq!(kinds(&mailer.send("ref-1", &two).await), ["unknown"]);
-    assert_eq!(kinds(&mailer.send("ref-1", &two).await), ["accepted"]);
+    assert_eq!(
+        kinds(&mailer.send("ref-1", &two, &Leave::always()).await),
+        ["unknown"]
+    );
+    assert_eq!(
+        kinds(&mailer.send("ref-1", &two, &Leave::always()).await),
+        ["unknown"]
+    );
+    assert_eq!(
+        kinds(&mailer.send("ref-1", &two, &Leave::always()).await),
+        ["accepted"]
+    );
     // Even if what the mails say has changed meanwhile.
-    assert_eq!(kinds(&mailer.send("ref-1", &mails(1)).await), ["accepted"]);
+    assert_eq!(
+        kinds(&mailer.send("ref-1", &mails(1), &Leave::always()).await),
+        ["accepted"]
+    );
 
     assert_eq!(provider.mails().len(), 2);
     assert!(matches!(

@@ -93,6 +93,7 @@ fn kinds(outcomes: &[Outcome]) -> Vec<&'static str> {
             Outcome::RefusedTogether { .. } => "refused together",
             Outcome::Undeliverable { .. } => "undeliverable",
             Outcome::TryLater { .. } => "later",
+            Outcome::Withheld { .. } => "withheld",
             Outcome::Stop { .. } => "stop",
             Outcome::Unknown { .. } => "unknown",
         })

@@ -6,7 +6,7 @@ use mail_parser::MessageParser;
 use tidings::app;
 use tidings::config::Config;
 use tidings::domain::Secret;
-use tidings::mail::{Certainty, Checked, Mailer, Outcome, Relay, Security, Smtp};
+use tidings::mail::{Certainty, Checked, Leave, Mailer, Outcome, Relay, Security, Smtp};
 
 use super::server::{Say, Server};
 use super::{PATIENT, kinds, mail, mails, sender};
@@ -30,7 +30,9 @@ fn smtp(server: &Server) -> Smtp {
 async fn after(command: &'static str, say: Say) -> (Vec<&'static str>, usize) {
     let server = Server::start().await;
     server.then(command, say);
-    let outcomes = smtp(&server).send("ref", &[mail("ada")]).await;
+    let outcomes = smtp(&server)
+        .send("ref", &[mail("ada")], &Leave::always())
+        .await;
     (kinds(&outcomes), server.mails().len())
 }
 
@@ -39,7 +41,7 @@ async fn mails_arrive_whole_over_one_connection() {
     let server = Server::start().await;
     let smtp = smtp(&server);
 
-    let outcomes = smtp.send("ref", &mails(3)).await;
+    let outcomes = smtp.send("ref", &mails(3), &Leave::always()).await;
 
     assert_eq!(kinds(&outcomes), ["accepted"]);
     assert_eq!((server.connections(), server.mails().len()), (1, 3));
@@ -130,7 +132,10 @@ async fn silence_means_what_a_lost_connection_means() {
             ..relay(&server)
         });
 
-        let outcomes = hasty.unwrap().send("ref", &[mail("ada")]).await;
+        let outcomes = hasty
+            .unwrap()
+            .send("ref", &[mail("ada")], &Leave::always())
+            .await;
 
         assert_eq!(kinds(&outcomes), [expected], "{command}");
     }
@@ -141,7 +146,7 @@ async fn after_a_no_the_next_mail_goes_over_the_same_connection() {
     let server = Server::start().await;
     server.then("RCPT", Say::Reply("550 5.1.1 no such user"));
 
-    let outcomes = smtp(&server).send("ref", &mails(2)).await;
+    let outcomes = smtp(&server).send("ref", &mails(2), &Leave::always()).await;
 
     assert_eq!(kinds(&outcomes), ["undeliverable", "accepted"]);
     assert_eq!(server.connections(), 1);
@@ -152,10 +157,10 @@ async fn a_kept_connection_that_the_server_has_left_costs_no_mail() {
     for goodbye in [Say::HangUp, Say::Reply("421 4.4.2 timed out")] {
         let server = Server::start().await;
         let smtp = smtp(&server);
-        smtp.send("ref", &[mail("ada")]).await;
+        smtp.send("ref", &[mail("ada")], &Leave::always()).await;
         server.then("MAIL", goodbye);
 
-        let outcomes = smtp.send("ref", &[mail("ben")]).await;
+        let outcomes = smtp.send("ref", &[mail("ben")], &Leave::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{goodbye:?}");
         assert_eq!((server.connections(), server.mails().len()), (2, 2));
@@ -171,7 +176,7 @@ async fn the_login_is_shown_and_a_refused_one_stops_the_sender() {
     })
     .unwrap();
 
-    let first = known.send("ref", &[mail("ada")]).await;
+    let first = known.send("ref", &[mail("ada")], &Leave::always()).await;
     server.then("AUTH", Say::Reply("535 5.7.8 who are you"));
     let check = format!("{:?}", known.check().await);
     let again = Server::start().await;
@@ -180,7 +185,10 @@ async fn the_login_is_shown_and_a_refused_one_stops_the_sender() {
         login: Some((Secret::new("me"), Secret::new("wrong"))),
         ..relay(&again)
     });
-    let second = stranger.unwrap().send("ref", &[mail("ada")]).await;
+    let second = stranger
+        .unwrap()
+        .send("ref", &[mail("ada")], &Leave::always())
+        .await;
 
     assert_eq!(
         (kinds(&first), kinds(&second)),
@@ -210,7 +218,7 @@ async fn a_server_that_cannot_encrypt_hears_no_password() {
     })
     .unwrap();
 
-    let outcomes = careful.send("ref", &[mail("ada")]).await;
+    let outcomes = careful.send("ref", &[mail("ada")], &Leave::always()).await;
 
     assert_eq!(kinds(&outcomes), ["stop"], "{outcomes:?}");
     assert!(
@@ -232,7 +240,10 @@ async fn the_configured_server_gets_the_mails() {
     let two = mails(2);
 
     assert_eq!(mailer.calls(&two), [[0], [1]]);
-    assert_eq!(kinds(&mailer.send("ref", &two[..1]).await), ["accepted"]);
+    assert_eq!(
+        kinds(&mailer.send("ref", &two[..1], &Leave::always()).await),
+        ["accepted"]
+    );
     let check = mailer.check().await;
     assert!(
         matches!(&check, Checked::Ready { found, .. } if found.contains("in plain text")),

@@ -1,10 +1,11 @@
 //! The sender: every outcome becomes a state, what nobody saw is found out where that can be, and a run accounts for everybody.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use futures::FutureExt;
 use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::{Cadence, DeliveryState};
@@ -12,9 +13,12 @@ use tidings::mail::{Certainty, Outcome};
 use tidings::services::Silent;
 use tidings::services::deliver::Ended;
 use tidings::services::digest::{Report, Request};
+use tidings::store::Store;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 
-use crate::support::Fresh;
 use crate::support::town::{Town, cut_off, lost, monday, on_both_stores, to};
+use crate::support::{Before, FailingStore, Fresh};
 
 on_both_stores! {
     a_run_waits_for_what_was_not_taken_and_accounts_for_everybody
@@ -32,6 +36,9 @@ on_both_stores! {
     a_dead_workers_call_is_resolved_as_a_whole
     a_mail_that_waited_for_its_turn_is_checked_again
     calls_are_under_way_at_the_same_time_once_the_provider_keeps_up
+    a_call_goes_on_while_its_sender_waits_for_the_store
+    who_comes_back_after_its_lease_hands_nothing_over
+    a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing
 }
 
 /// A run as `tidings digest` makes it.
@@ -325,4 +332,90 @@ async fn calls_are_under_way_at_the_same_time_once_the_provider_keeps_up(fresh: 
     let report = run(&town, &process).await;
 
     assert_eq!((report.mails.sent, town.mails().len()), (3, 23));
+}
+
+async fn a_call_goes_on_while_its_sender_waits_for_the_store(fresh: Fresh) {
+    let config = "delivery.chunk = 20\ndelivery.in_flight = 2\n";
+    let town = Arc::new(Town::found(&fresh, true, config).await);
+    let people = town.crowd(13).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    town.postbox.per_call.store(1, Ordering::Relaxed);
+    // After ten calls two are under way at a time. One of them is answered only while the next asks whether it may be made.
+    let (answer, settled) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (stops, asks) = (AtomicBool::new(false), AtomicBool::new(false));
+    let gate: Before = Box::new({
+        let town = town.clone();
+        move |verb| {
+            let (answer, settled) = (answer.clone(), settled.clone());
+            let calls = town.calls().len();
+            if verb == "settle" && asks.load(Ordering::SeqCst) {
+                settled.notify_one();
+            }
+            let stop = verb == "note" && calls == 10 && !stops.swap(true, Ordering::SeqCst);
+            if stop {
+                let answer = answer.clone();
+                town.meanwhile(move || async move { answer.notified().await }.boxed());
+            }
+            let ask = verb == "note" && calls == 11 && !asks.swap(true, Ordering::SeqCst);
+            async move {
+                if ask {
+                    answer.notify_one();
+                    settled.notified().await;
+                }
+            }
+            .boxed()
+        }
+    });
+    let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), gate);
+
+    let app = town.process_on(&store);
+    let report = timeout(Duration::from_secs(60), run(&town, &app)).await;
+
+    assert_eq!(report.expect("it hangs").mails.sent, 13);
+}
+
+async fn who_comes_back_after_its_lease_hands_nothing_over(fresh: Fresh) {
+    let may_ask = [Certainty::Ask, Certainty::Repeat { within: None }];
+    for certainty in may_ask.into_iter().chain([Certainty::Never]) {
+        fresh.clear().await;
+        let town = Arc::new(Town::with(&fresh, certainty, "").await);
+        town.happens(&["a1"], to(&["ada", "ben"])).await;
+        // It stands still between the store's word and the provider, for longer than its lease, and longer than any answer takes.
+        let meanwhile = town.clone();
+        town.meanwhile(move || {
+            async move {
+                meanwhile.clock.advance(TimeDelta::hours(1));
+                run(&meanwhile, &meanwhile.process()).await;
+            }
+            .boxed()
+        });
+
+        run(&town, &town.process()).await;
+
+        let twice: Vec<_> = town.told().into_iter().filter(|(_, n)| *n > 1).collect();
+        assert!(twice.is_empty(), "{certainty:?}: {twice:?}");
+        let mailed = if certainty == Certainty::Never { 0 } else { 2 };
+        assert_eq!(town.mails().len(), mailed, "{certainty:?}");
+    }
+}
+
+async fn a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
+    let people = town.crowd(9).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    town.postbox.per_call.store(1, Ordering::Relaxed);
+    let (stop, stopped) = watch::channel(false);
+    let app = town.process();
+    app.end_with(stopped);
+    // While the first mail is under way.
+    town.meanwhile(move || async move { stop.send(true).unwrap() }.boxed());
+
+    let report = run(&town, &app).await;
+    let next = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, report.ended), (0, Some(Ended::Stopped)));
+    assert_eq!((next.mails.sent, next.busy), (9, 0), "nothing is held");
+    assert!(town.told().values().all(|times| *times == 1));
 }

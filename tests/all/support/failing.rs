@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use tidings::domain::batch::{Addition, Seat, SeatId};
 use tidings::domain::delivery::{
@@ -48,7 +49,12 @@ pub enum Then {
 pub struct FailingStore {
     inner: Arc<dyn Store>,
     plan: Mutex<Plan>,
+    /// What happens before each call.
+    before: Option<Before>,
 }
+
+/// What happens before a call of this verb.
+pub type Before = Box<dyn Fn(&'static str) -> BoxFuture<'static, ()> + Send + Sync>;
 
 #[derive(Default)]
 struct Plan {
@@ -66,7 +72,11 @@ impl FailingStore {
             fails,
             ..Plan::default()
         });
-        Arc::new(Self { inner, plan })
+        Arc::new(Self {
+            inner,
+            plan,
+            before: None,
+        })
     }
 
     /// A store that only counts.
@@ -74,6 +84,16 @@ impl FailingStore {
         Arc::new(Self {
             inner,
             plan: Mutex::default(),
+            before: None,
+        })
+    }
+
+    /// A store each of whose calls waits for something first; streams do not.
+    pub fn waiting(inner: Arc<dyn Store>, before: Before) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            plan: Mutex::default(),
+            before: Some(before),
         })
     }
 
@@ -111,6 +131,9 @@ impl FailingStore {
         verb: &'static str,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
+        if let Some(before) = &self.before {
+            before(verb).await;
+        }
         match self.next(verb) {
             None => work.await,
             Some(Fault::Refused) => Err(failure(verb)),

@@ -14,5 +14,5 @@ pub mod town;
 
 pub use build::*;
 pub use client::client;
-pub use failing::{FailingStore, Fault, Then};
+pub use failing::{Before, FailingStore, Fault, Then};
 pub use fresh::Fresh;

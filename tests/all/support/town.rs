@@ -16,7 +16,7 @@ use tidings::config::Config;
 use tidings::domain::{
     Address, Audience, Delivery, DeliveryId, FollowKey, Object, ObjectId, User, UserId,
 };
-use tidings::mail::{Answer, Certainty, Checked, Mailer, Message, Outcome, Silence};
+use tidings::mail::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
 use tidings::services::Silent;
 use tidings::services::digest::Report;
 use tidings::services::notify::{Receipt, Request};
@@ -103,7 +103,7 @@ impl Mailer for Postbox {
         places.chunks(size).map(<[usize]>::to_vec).collect()
     }
 
-    async fn send(&self, reference: &str, messages: &[Message]) -> Vec<Outcome> {
+    async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome> {
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile().await;
@@ -111,6 +111,9 @@ impl Mailer for Postbox {
         let together = self.together.lock().unwrap().clone();
         if let Some(together) = together {
             together.wait().await;
+        }
+        if let Some(reason) = leave.withheld() {
+            return vec![Outcome::Withheld { reason }; messages.len()];
         }
         let deliveries: Vec<_> = messages.iter().map(|mail| mail.delivery.clone()).collect();
         self.calls.lock().unwrap().push(Call {
