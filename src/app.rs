@@ -36,6 +36,7 @@ use crate::services::objects::ObjectBook;
 use crate::services::people::PeopleBook;
 use crate::services::rehearsal::{self, Rehearsal};
 use crate::services::suppressions::SuppressionBook;
+use crate::services::unknown::Known;
 use crate::services::worker::Worker;
 use crate::store::Store;
 use crate::store::mongo::{Mapping, Mongo, MongoOptions};
@@ -155,6 +156,7 @@ impl App {
             journal: self.store.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
+            window_back: self.config.window_back,
         }
     }
 
@@ -384,6 +386,15 @@ impl App {
         }
     }
 
+    /// What of events is known.
+    pub fn known(&self) -> Known {
+        Known {
+            objects: self.store.clone(),
+            journal: self.store.clone(),
+            policies: self.policies.clone(),
+        }
+    }
+
     pub fn health(&self) -> Health {
         Health {
             journal: self.store.clone(),
@@ -404,6 +415,7 @@ impl App {
             fanouts: self.fanouts(),
             closer: self.closer(),
             cleaner: Cleaner::new(
+                self.store.clone(),
                 self.store.clone(),
                 self.store.clone(),
                 self.clock.clone(),

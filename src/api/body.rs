@@ -18,6 +18,7 @@ use serde::de::{
 use serde_path_to_error::{Deserializer as PathDeserializer, Track};
 
 use super::problem::{Code, Problem};
+use crate::domain::Invalid;
 use crate::services::notify::MAX_REQUESTS;
 
 /// The largest body of one record, in bytes.
@@ -133,8 +134,8 @@ pub fn is_many(body: &[u8], field: &str) -> bool {
 }
 
 /// A problem with the record at this place of the list.
-pub fn of_record(field: &str, index: usize, why: impl fmt::Display) -> Problem {
-    Problem::body(why.to_string()).at(format!("{field}[{index}]"))
+pub fn of_record(field: &str, index: usize, why: Invalid) -> Problem {
+    Problem::from(why).at(format!("{field}[{index}]"))
 }
 
 fn problem(path: &str, error: &serde_json::Error) -> Problem {

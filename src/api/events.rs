@@ -13,14 +13,43 @@ use super::body;
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use crate::app::App;
-use crate::domain::{Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId};
-use crate::services::notify::{EventInput, Receipt, Request};
+use crate::domain::{Counts, Day, Event, EventType, Fanout, FanoutState, Id, ObjectId};
+use crate::services::notify::{EventInput, Notify, Receipt, Request};
+use crate::services::unknown::Unknown;
 
 const FIELD: &str = "events";
 
+/// What became of an event, and what of it is not known.
 #[derive(Serialize)]
-struct Receipts {
-    events: Vec<Receipt>,
+struct Answer {
+    #[serde(flatten)]
+    receipt: Receipt,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Answers {
+    events: Vec<Answer>,
+}
+
+/// Accepts these, and says of each what is not known. They are accepted by then: that nothing can be said of them does not make them fail.
+async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Answer>, Problem> {
+    let events: Vec<Vec<Event>> = requests.iter().map(Request::events).collect();
+    let receipts = app.notify().accept(requests).await?;
+    let unknown = match app.known().of(&events).await {
+        Ok(unknown) => unknown,
+        Err(error) => {
+            tracing::warn!(%error, "whether the objects of accepted events are known was not found out");
+            Vec::new()
+        }
+    };
+    let mut warnings = unknown.iter().map(Unknown::warnings);
+    let answer = |receipt| Answer {
+        receipt,
+        warnings: warnings.next().unwrap_or_default(),
+    };
+    Ok(receipts.into_iter().map(answer).collect())
 }
 
 /// How far an event has come. The cursor is a user's id, and not shown.
@@ -52,12 +81,13 @@ pub async fn post(
             return Err(Problem::parameter(KEY_LOCATION, why));
         }
         let events: Vec<EventInput> = body::many(&body, FIELD)?;
+        let notify = app.notify();
         let requests = events.into_iter().enumerate().map(|(index, event)| {
-            checked(event).map_err(|invalid| body::of_record(FIELD, index, invalid))
+            checked(&notify, event).map_err(|invalid| body::of_record(FIELD, index, invalid))
         });
         let requests = requests.collect::<Result<Vec<_>, _>>()?;
-        let events = app.notify().accept(requests).await?;
-        return Ok(HttpResponse::Accepted().json(Receipts { events }));
+        let events = accept(&app, requests).await?;
+        return Ok(HttpResponse::Accepted().json(Answers { events }));
     }
     let mut event: EventInput = body::one(&body)?;
     if let Some(key) = key {
@@ -67,16 +97,20 @@ pub async fn post(
         }
         event.key = Some(key);
     }
-    let mut receipts = app.notify().accept(vec![checked(event)?]).await?;
-    let receipt = receipts.remove(0);
+    let notify = app.notify();
+    let mut answers = accept(&app, vec![checked(&notify, event)?]).await?;
+    let answer = answers.remove(0);
     Ok(HttpResponse::Accepted()
-        .insert_header((header::LOCATION, format!("/v1/events/{}", receipt.id)))
-        .json(receipt))
+        .insert_header((
+            header::LOCATION,
+            format!("/v1/events/{}", answer.receipt.id),
+        ))
+        .json(answer))
 }
 
-fn checked(event: EventInput) -> Result<Request, crate::domain::Invalid> {
+fn checked(notify: &Notify, event: EventInput) -> Result<Request, crate::domain::Invalid> {
     let request = event.into_request()?;
-    request.check()?;
+    notify.check(&request)?;
     Ok(request)
 }
 

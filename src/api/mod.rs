@@ -75,7 +75,7 @@ routes! {v1, V1_ROUTES under "/v1":
     "/events/{id}" => {get: events::get}
     "/users" => {post: users::post}
     "/users/{id}" => {put: users::put, get: users::get, delete: users::delete}
-    "/users/{id}/preferences" => {put: users::prefer}
+    "/users/{id}/preferences" => {put: users::prefer, get: users::preferences}
     "/users/{id}/follows/{key}" => {put: users::follow, delete: users::unfollow}
     "/users/{id}/feed" => {get: feed::page}
     "/follows" => {post: users::follow_many}

@@ -9,7 +9,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 use serde::Serialize;
 
-use crate::domain::Invalid;
+use crate::domain::{Invalid, Kind};
 use crate::services;
 
 macro_rules! codes {
@@ -59,6 +59,10 @@ codes! {
     BatchEnded = "batch_ended", CONFLICT;
     IdempotencyKeyReused = "idempotency_key_reused", CONFLICT;
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE;
+    /// A value is larger than what is kept.
+    LimitExceeded = "limit_exceeded", PAYLOAD_TOO_LARGE;
+    /// An event is of a moment at which none can be accepted now.
+    TimeOutOfRange = "time_out_of_range", UNPROCESSABLE_ENTITY;
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
     Internal = "internal", INTERNAL_SERVER_ERROR;
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE;
@@ -131,7 +135,12 @@ impl Problem {
 /// Values reach services out of bodies unless a handler says otherwise.
 impl From<Invalid> for Problem {
     fn from(invalid: Invalid) -> Self {
-        Self::body(invalid.to_string())
+        let code = match invalid.kind {
+            Kind::Value => Code::InvalidBody,
+            Kind::Limit => Code::LimitExceeded,
+            Kind::Time => Code::TimeOutOfRange,
+        };
+        Self::new(code, invalid.to_string())
     }
 }
 

@@ -150,6 +150,69 @@ pub async fn prefer(
     Ok(HttpResponse::Ok().json(UserView::from(user)))
 }
 
+/// What a user can choose, and what holds.
+#[derive(Serialize)]
+struct PreferencesView {
+    digest: ScheduleView,
+    tz: chrono_tz::Tz,
+    types: BTreeMap<EventType, ChoiceView>,
+}
+
+#[derive(Serialize)]
+struct ScheduleView {
+    cadence: Cadence,
+    weekday: String,
+    hour: u8,
+}
+
+#[derive(Serialize)]
+struct ChoiceView {
+    /// How it is called on the page.
+    heading: String,
+    route: Route,
+    /// Of their own.
+    window: Option<String>,
+    /// Whether they chose it, or it is what the configuration says.
+    chosen: bool,
+}
+
+/// `GET /v1/users/{id}/preferences`
+pub async fn preferences(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let id: UserId = segment(&req, "id")?;
+    let user = app.people().get(&id).await?;
+    let user = user.ok_or_else(|| unknown(&id))?;
+    let seen = app.feeds().types(&id).await?;
+    let policies = &app.config.policies;
+    let schedule = user.schedule(&app.config.digest.schedule);
+    let choice = |kind: &EventType| {
+        let chosen = user.types.get(kind);
+        let view = ChoiceView {
+            heading: policies.heading(kind).to_owned(),
+            route: chosen.map_or(policies.of(kind).route, |chosen| chosen.route),
+            window: chosen.and_then(|chosen| chosen.window).map(duration::show),
+            chosen: chosen.is_some(),
+        };
+        (kind.clone(), view)
+    };
+    Ok(HttpResponse::Ok().json(PreferencesView {
+        digest: ScheduleView {
+            cadence: schedule.cadence,
+            weekday: schedule.weekday.to_string().to_lowercase(),
+            hour: schedule.hour,
+        },
+        tz: schedule.tz,
+        types: policies
+            .offered(&user, &seen)
+            .into_iter()
+            .map(choice)
+            .collect(),
+    }))
+}
+
 fn follow_of(req: &HttpRequest) -> Result<Vec<FollowInput>, Problem> {
     let (user, key) = (segment(req, "id")?, segment(req, "key")?);
     Ok(vec![FollowInput { user, key }])

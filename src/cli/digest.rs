@@ -150,6 +150,9 @@ impl Args {
             }
         }
         reasons(&report.mails, screen)?;
+        for warning in report.unknown.warnings() {
+            screen.warning(warning)?;
+        }
         if report.due > 0 && app.lacks_links() {
             screen.warning(
                 "these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam",

@@ -27,7 +27,7 @@ pub struct Args {
     what: What,
     /// The file; - is standard input
     file: PathBuf,
-    /// Objects: put this model before their ids, and what tidings does not know into `data`
+    /// Objects: put this model before their ids, and fields that tidings does not know into `data`
     #[arg(long)]
     model: Option<ModelName>,
     /// Objects: which of their fields is ours, such as by=artist

@@ -11,11 +11,11 @@ use super::screen::{Ink, Screen};
 use super::{time, words};
 use crate::app::App;
 use crate::domain::{
-    Audience, ChosenKey, Counts, Day, Event, EventType, FanoutState, FollowKey, Id, Invalid,
-    ObjectId, Point, Selector, UserId, Window,
+    Audience, ChosenKey, Counts, EventType, FanoutState, FollowKey, Invalid, ObjectId, ObjectKey,
+    Point, Selector, UserId,
 };
-use crate::services::catalogue::Catalogue;
 use crate::services::notify::{Receipt, Request};
+use crate::services::unknown::Unknown;
 
 /// Tell people that something happened
 ///
@@ -94,6 +94,8 @@ struct Answer {
     state: FanoutState,
     #[serde(flatten)]
     counts: Counts,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 impl Args {
@@ -109,16 +111,20 @@ impl Args {
         let (state, counts) = found.map_or((FanoutState::Pending, Counts::default()), |fanout| {
             (fanout.state, fanout.progress.counts)
         });
+        let warnings = self.warnings(app, &request).await?;
         if self.json {
             screen.json(&Answer {
                 receipt,
                 state,
                 counts,
+                warnings,
             })?;
             return Ok(Exit::Done);
         }
         screen.line(self.sentence(screen, receipt, state, counts))?;
-        self.notes(app, &request, receipt.id, screen).await?;
+        for warning in warnings {
+            screen.warning(warning)?;
+        }
         Ok(Exit::Done)
     }
 
@@ -167,50 +173,28 @@ impl Args {
     }
 
     /// What explains that people will not see it.
-    async fn notes(
-        &self,
-        app: &App,
-        request: &Request,
-        id: Id,
-        screen: &mut Screen,
-    ) -> anyhow::Result<()> {
-        let window = Window::ending(Day::of(app.clock.now()), app.config.window_back);
-        let day = Day::of(id.time());
-        if !window.contains(day) {
-            screen.warning(format!(
-                "{} is not in the window, {} to {}: it is neither shown nor mailed",
-                day.start().date_naive(),
-                window.first().start().date_naive(),
-                window.last().start().date_naive()
-            ))?;
-        }
-        let mut catalogue = Catalogue::new(app.store.clone(), app.config.policies.clone().into());
-        let events: Vec<Event> = request
+    async fn warnings(&self, app: &App, request: &Request) -> anyhow::Result<Vec<String>> {
+        let unknown = app.known().of(&[request.events()]).await?;
+        let mut warnings: Vec<String> = unknown.iter().flat_map(Unknown::warnings).collect();
+        let model = app.config.policies.of(&request.kind).model.as_ref();
+        let keys: Vec<ObjectKey> = request
             .objects
             .iter()
-            .map(|o| Event {
-                t: request.kind.clone(),
-                o: o.clone(),
-                i: None,
-            })
+            .map(|object| ObjectKey::new(model, object))
             .collect();
-        catalogue.load(events.iter()).await?;
-        for event in events
-            .iter()
-            .filter(|event| catalogue.applies(event).is_none())
-        {
-            let key = app.config.policies.object_of(event);
-            screen.warning(format!(
-                "{key} has no record, or is withdrawn: until it has one, nobody is shown or mailed this \
-                 (tidings import objects)"
-            ))?;
+        let withdrawn = app.store.objects(&keys).await?.into_iter().flatten();
+        for object in withdrawn.filter(|object| !object.notifiable) {
+            warnings.push(format!(
+                "{:?} is withdrawn: nobody is shown or mailed it",
+                object.key
+            ));
         }
         if let Selector::FollowersOf(keys) = &request.audience.to
             && app.store.followers(&keys[0], None, 1).await?.is_empty()
             && keys.len() == 1
         {
-            screen.warning(format!("nobody follows {}", keys[0]))?;
+            warnings.push(format!("nobody follows {}", keys[0]));
         }
-        Ok(())
+        Ok(warnings)
     }
 }

@@ -14,10 +14,14 @@ use crate::app::App;
 use crate::domain::{Day, DeliveryState, Echo, Window};
 use crate::services::deliver::Pause;
 use crate::services::ledger::Only;
+use crate::services::unknown::Unknown;
 use crate::store::{Backlog, BatchCounts, DayInfo};
 
 /// Of how long ago the mails are whose reports are counted.
 const HEARD: TimeDelta = TimeDelta::days(7);
+
+/// So many of the newest events are looked at for types and objects that are not known.
+const LATELY: usize = 1_000;
 
 /// Show what is waiting, what became of mails, and which days there are
 #[derive(Debug, Arguments)]
@@ -42,6 +46,9 @@ struct Answer {
     /// Of the last seven days.
     heard: Echo,
     suppressed: std::collections::BTreeMap<&'static str, u64>,
+    /// What is not known of the events that were accepted lately.
+    #[serde(skip_serializing_if = "Unknown::is_empty")]
+    not_known: Unknown,
     days: Vec<DayAnswer>,
 }
 
@@ -64,6 +71,7 @@ impl Args {
         let heard = store.echo(app.clock.now() - HEARD).await?;
         let suppressed = store.suppression_counts().await?;
         let days = store.days().await?;
+        let unknown_lately = app.known().lately(LATELY).await?;
         let window = Window::ending(Day::of(app.clock.now()), app.config.window_back);
         if self.json {
             screen.json(&Answer {
@@ -82,6 +90,7 @@ impl Args {
                     .iter()
                     .map(|(reason, count)| (reason.as_str(), *count))
                     .collect(),
+                not_known: unknown_lately,
                 days: days.iter().map(|day| told(day, window)).collect(),
             })?;
             return Ok(Exit::Done);
@@ -117,6 +126,9 @@ impl Args {
         if !days.is_empty() {
             screen.line("")?;
             screen.table(&days_table(&days, window))?;
+        }
+        for warning in unknown_lately.warnings() {
+            screen.warning(warning)?;
         }
         Ok(Exit::Done)
     }

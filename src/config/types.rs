@@ -40,6 +40,11 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
                 .ok()
                 .filter(|name| !name.as_str().contains(':'))
         }),
+        unknown_objects: r
+            .optional_parse(&format!("{path}.unknown_objects"), "skip or mail", |text| {
+                text.parse().ok()
+            })
+            .unwrap_or(standard.unknown_objects),
         heading: r.optional(&format!("{path}.heading")),
         phrase: r.optional_parse(
             &format!("{path}.phrase"),

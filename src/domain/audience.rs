@@ -88,8 +88,10 @@ pub struct Audience {
     pub except: Vec<UserId>,
 }
 
-/// The most people that can be named in one event: a journal entry must stay well below MongoDB's 16 MB.
+/// The most people that can be named in one event.
 pub const MAX_USERS: usize = 100_000;
+/// The most people that can be left out of one event: they fit into its journal entry on every store.
+pub const MAX_EXCEPT: usize = 10_000;
 /// The most keys whose followers one event can go to.
 pub const MAX_KEYS: usize = 100;
 /// The furthest two places on Earth can be apart, rounded up, in kilometres.
@@ -107,7 +109,7 @@ impl Audience {
             let why = format!(
                 "is more than {MAX_USERS} people in one event; let them follow a key instead"
             );
-            return Err(Invalid::new("audience", users.len(), why));
+            return Err(Invalid::limit("audience", users.len(), why));
         }
         Ok(Self {
             to: Selector::Users(users),
@@ -144,6 +146,17 @@ impl Audience {
             to: Selector::Near { point, km },
             except: Vec::new(),
         })
+    }
+
+    /// What the type cannot say: that not too many are left out.
+    pub fn check(&self) -> Result<(), Invalid> {
+        match self.except.len() {
+            count if count > MAX_EXCEPT => {
+                let why = format!("is more than {MAX_EXCEPT} people to leave out of one event");
+                Err(Invalid::limit("except", count, why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The same without these people.

@@ -97,6 +97,7 @@ impl Fanout {
                 format!("is not 1 to {MAX_OBJECTS} object ids"),
             ));
         }
+        audience.check()?;
         let key = match key {
             Some(key) if key.is_empty() || key.len() > 256 || key.chars().any(char::is_control) => {
                 return Err(Invalid::new(

@@ -3,6 +3,7 @@
 //! The rule of this floor: no I/O, no clock, no randomness. Time and ids come in as arguments, and a value that
 //! exists is valid. Start with [`stack`] (what a person's day is) and [`digest`] (what becomes of it).
 
+pub mod acceptance;
 pub mod address;
 pub mod audience;
 pub mod batch;
@@ -28,6 +29,7 @@ pub mod stack;
 pub mod suppression;
 pub mod user;
 
+pub use acceptance::Acceptance;
 pub use address::Address;
 pub use audience::{Audience, Point, Selector};
 pub use batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey};
@@ -39,9 +41,9 @@ pub use event::{Entry, Event, Mailed, Marker};
 pub use fanout::{Counts, Fanout, FanoutState, Progress};
 pub use feedback::{Echo, Feedback, News};
 pub use id::Id;
-pub use name::{EventType, FollowKey, Invalid, ModelName, ObjectId, UserId};
+pub use name::{EventType, FollowKey, Invalid, Kind, ModelName, ObjectId, UserId};
 pub use object::{Object, ObjectKey};
-pub use policy::{Phrase, Policies, Policy, Route};
+pub use policy::{Phrase, Policies, Policy, Route, UnknownObjects};
 pub use secret::Secret;
 pub use sending::Sending;
 pub use share::Share;

@@ -15,6 +15,18 @@ pub struct Invalid {
     pub what: &'static str,
     pub value: String,
     pub why: String,
+    pub kind: Kind,
+}
+
+/// What sort of mistake it is, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is not what is asked for.
+    Value,
+    /// It is larger than what is kept, in bytes or in number.
+    Limit,
+    /// It is a moment that events cannot be of.
+    Time,
 }
 
 impl Invalid {
@@ -29,6 +41,23 @@ impl Invalid {
             what,
             value,
             why: why.into(),
+            kind: Kind::Value,
+        }
+    }
+
+    /// More than the limit, in bytes or in number: how much it is, and what to do.
+    pub fn limit(what: &'static str, size: usize, why: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Limit,
+            ..Self::new(what, size, why)
+        }
+    }
+
+    /// The same as a moment that events cannot be of.
+    pub fn out_of_time(self) -> Self {
+        Self {
+            kind: Kind::Time,
+            ..self
         }
     }
 }

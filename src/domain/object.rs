@@ -70,6 +70,11 @@ impl<'de> Deserialize<'de> for ObjectKey {
     }
 }
 
+/// The longest title, by-line or link, in bytes.
+pub const MAX_TEXT: usize = 16 << 10;
+/// The most `data`, in bytes of JSON: whatever it holds, its record is below MongoDB's 16 MB.
+pub const MAX_DATA: usize = 1 << 20;
+
 /// An object as feeds and mails show it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -122,8 +127,9 @@ impl Object {
         }
     }
 
-    /// Links must be http(s): they end up in `href` and `src` of mails.
+    /// Links must be http(s): they end up in `href` and `src` of mails. And it has to fit on every store.
     pub fn check(&self) -> Result<(), Invalid> {
+        self.check_size()?;
         for (what, link) in [("object url", &self.url), ("object image", &self.image)] {
             if let Some(link) = link
                 && !(link.starts_with("https://") || link.starts_with("http://"))
@@ -134,6 +140,34 @@ impl Object {
                     "does not begin with https:// or http://",
                 ));
             }
+        }
+        Ok(())
+    }
+
+    fn check_size(&self) -> Result<(), Invalid> {
+        let texts = [
+            ("object title", &self.title),
+            ("object url", &self.url),
+            ("object image", &self.image),
+            ("object by", &self.by),
+        ];
+        for (what, text) in texts {
+            let bytes = text.as_ref().map_or(0, String::len);
+            if bytes > MAX_TEXT {
+                let why =
+                    format!("bytes are more than the {MAX_TEXT} that can be kept; shorten it");
+                return Err(Invalid::limit(what, bytes, why));
+            }
+        }
+        let bytes = match &self.data {
+            serde_json::Value::Null => 0,
+            data => data.to_string().len(),
+        };
+        if bytes > MAX_DATA {
+            let why = format!(
+                "bytes of JSON are more than the {MAX_DATA} that can be kept; keep there what mails show, and the rest elsewhere"
+            );
+            return Err(Invalid::limit("object data", bytes, why));
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! What the configuration says of each event type: its route, its model, its heading and its order.
 //!
-//! The rule: a type nobody configured works all the same. It goes to the digest and its objects need no record.
+//! The rule: a type nobody configured works all the same: it goes to the digest. What is mailed are objects that are known; a type can say otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use super::batch::{BatchPolicy, ChosenKey};
 use super::event::Event;
 use super::name::{EventType, Invalid, ModelName};
 use super::object::ObjectKey;
+use super::user::User;
 
 /// How an event of a type is mailed. In the feed it appears in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,13 +80,34 @@ impl FromStr for Phrase {
     }
 }
 
+/// What becomes of events about objects that nobody put a record of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownObjects {
+    /// They are not mailed: nobody knows whether they apply (P6).
+    Skip,
+    /// They are mailed by their ids.
+    Mail,
+}
+
+impl FromStr for UnknownObjects {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "skip" => Ok(Self::Skip),
+            "mail" => Ok(Self::Mail),
+            _ => Err(Invalid::new("unknown_objects", text, "is not skip or mail")),
+        }
+    }
+}
+
 /// What is configured of one event type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub route: Route,
-    /// Which model its objects are of. With a model, an object without a record no longer applies; without one, ids
-    /// are shown as they are unless a record says otherwise.
+    /// Which model its objects are of; without one, events name their objects by whole keys.
     pub model: Option<ModelName>,
+    pub unknown_objects: UnknownObjects,
     /// The heading of its section, such as "New works"; the type's name if nobody gave one.
     pub heading: Option<String>,
     /// What people do in it; without one, mails tell what is new and not who did what.
@@ -101,6 +123,7 @@ impl Default for Policy {
         Self {
             route: Route::Digest,
             model: None,
+            unknown_objects: UnknownObjects::Skip,
             heading: None,
             phrase: None,
             batch: BatchPolicy::IMMEDIATE,
@@ -138,9 +161,25 @@ impl Policies {
         self.types.get(name).unwrap_or(&self.default)
     }
 
+    /// Whether any type is configured, and not this one: then its name may be mistyped.
+    pub fn is_stray(&self, name: &EventType) -> bool {
+        !self.types.is_empty() && !self.types.contains_key(name)
+    }
+
     /// The types that are configured, in the order of their sections.
     pub fn kinds(&self) -> impl Iterator<Item = &EventType> {
         self.order.iter()
+    }
+
+    /// The types a person can choose of: what is configured, in its order, then by name what else they once chose or saw happen.
+    pub fn offered<'a>(&'a self, user: &'a User, seen: &'a [EventType]) -> Vec<&'a EventType> {
+        let others: BTreeSet<&EventType> = user
+            .types
+            .keys()
+            .chain(seen)
+            .filter(|kind| !self.types.contains_key(*kind))
+            .collect();
+        self.kinds().chain(others).collect()
     }
 
     /// The key of the object an event is about.

@@ -67,6 +67,22 @@ impl Revision {
     pub const NONE: Self = Self(0);
 }
 
+/// The most types one person can have a choice of.
+pub const MAX_TYPES: usize = 1_000;
+/// The longest name of a person, in bytes.
+pub const MAX_NAME: usize = 1_000;
+/// The longest locale, in bytes: longer than any that BCP 47 gives.
+pub const MAX_LOCALE: usize = 100;
+
+/// That these are not more choices than can be kept.
+pub fn check_choices(count: usize) -> Result<(), Invalid> {
+    if count <= MAX_TYPES {
+        return Ok(());
+    }
+    let why = format!("is more than the {MAX_TYPES} event types one person can have a choice of");
+    Err(Invalid::limit("types", count, why))
+}
+
 /// A person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct User {

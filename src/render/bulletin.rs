@@ -209,10 +209,10 @@ impl<'a> BatchMail<'a> {
             for item in &group.items {
                 let by = item.object.by.as_deref().and_then(|by| words(by, SHORT));
                 let beginning = match (&group.about.subject, by) {
-                    (Subject::Page(_), Some(by)) => {
+                    (subject, Some(by)) if is_unnamed(subject, item) => {
                         format!("{by} {}", moment(item.at, self.at, self.tz))
                     }
-                    (Subject::Page(title), None) => short(title, SHORT),
+                    (Subject::Page(title), _) => short(title, SHORT),
                     (Subject::Other(_) | Subject::Itself(_), _) => {
                         label(&item.object, &item.id, SHORT)
                     }
@@ -325,6 +325,15 @@ impl SentenceView {
 
 fn heading(section: &Section) -> String {
     heading_of(&section.heading, &section.kind)
+}
+
+/// Whether an item has no title of its own: it is one of several on a page, or done to another thing and not called anything.
+fn is_unnamed(subject: &Subject, item: &Item) -> bool {
+    match subject {
+        Subject::Page(_) => true,
+        Subject::Other(_) => item.object.title.is_none(),
+        Subject::Itself(_) => false,
+    }
 }
 
 /// What a group is about, in words.

@@ -53,6 +53,7 @@ fn preferences(user: &User, saved: bool) -> String {
         token: TOKEN,
         default: &default(),
         policies: &policies(),
+        seen: &[],
         saved,
     };
     pages().render(&page).unwrap()

@@ -57,6 +57,8 @@ pub enum Page<'a> {
         /// What holds where they chose nothing.
         default: &'a Schedule,
         policies: &'a Policies,
+        /// Types of what happened to them lately.
+        seen: &'a [EventType],
         saved: bool,
     },
     /// Something went otherwise than somebody expected.
@@ -117,6 +119,7 @@ impl Pages {
                     token,
                     default,
                     policies,
+                    seen: &[],
                     saved,
                 })?;
             }
@@ -209,13 +212,15 @@ impl Page<'_> {
                 token,
                 default,
                 policies,
+                seen,
                 saved,
             } => {
                 let links = LinksView {
                     unsubscribe: format!("../{token}"),
                     preferences: String::new(),
                 };
-                let choices = choices(user, &user.schedule(default), policies, saved);
+                let kinds = policies.offered(user, seen);
+                let choices = choices(user, &user.schedule(default), policies, &kinds, saved);
                 Value::from(Serde(person(user, links, Some(choices))))
             }
         }
@@ -232,7 +237,13 @@ fn person(user: &User, links: LinksView, choices: Option<ChoicesView>) -> Person
     }
 }
 
-fn choices(user: &User, schedule: &Schedule, policies: &Policies, saved: bool) -> ChoicesView {
+fn choices(
+    user: &User,
+    schedule: &Schedule,
+    policies: &Policies,
+    kinds: &[&EventType],
+    saved: bool,
+) -> ChoicesView {
     let option = |value: String, label: String, chosen| OptionView {
         value,
         label,
@@ -266,7 +277,7 @@ fn choices(user: &User, schedule: &Schedule, policies: &Policies, saved: bool) -
             })
             .collect(),
         zones: zones(schedule.tz),
-        types: types(user, policies),
+        types: types(user, policies, kinds),
     }
 }
 
@@ -304,12 +315,9 @@ fn zones(chosen: chrono_tz::Tz) -> Vec<RegionView> {
     regions.into_iter().map(region).collect()
 }
 
-/// What is configured, in its order, then what else they once chose. Each can go where it goes by default, where it goes now, into the
-/// digest, or nowhere.
-fn types(user: &User, policies: &Policies) -> Vec<TypeView> {
-    let others = user.types.keys();
-    let others = others.filter(|kind| policies.kinds().all(|known| known != *kind));
-    let view = |kind: &EventType| {
+/// Each can go where it goes by default, where it goes now, into the digest, or nowhere.
+fn types(user: &User, policies: &Policies, kinds: &[&EventType]) -> Vec<TypeView> {
+    let view = |kind: &&EventType| {
         let default = policies.of(kind).route;
         let route = user.types.get(kind).map_or(default, |chosen| chosen.route);
         let offered = [Route::Immediate, Route::Batch, Route::Digest, Route::Never];
@@ -327,7 +335,7 @@ fn types(user: &User, policies: &Policies) -> Vec<TypeView> {
                 .collect(),
         }
     };
-    policies.kinds().chain(others).map(view).collect()
+    kinds.iter().map(view).collect()
 }
 
 #[cfg(test)]

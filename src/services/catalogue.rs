@@ -1,12 +1,13 @@
 //! Do these objects still apply? One bulk look-up for many events, remembered across people.
 //!
-//! The rule (P6): an object applies if its record is notifiable, or if its type has no model and nobody ever put a record. A mail
-//! about to leave asks with a fresh catalogue, so that what was withdrawn a moment ago is not in it.
+//! The rule (P6): an object applies if its record is notifiable. One that nobody put a record of is mailed only where its type says so
+//! (`unknown_objects`); in feeds, whose readers may know it themselves, it is shown by its id, unless its type has a model. A mail about to leave
+//! asks with a fresh catalogue, so that what was withdrawn a moment ago is not in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::domain::{Event, EventType, Object, ObjectId, Policies};
+use crate::domain::{Event, EventType, Object, ObjectId, Policies, UnknownObjects};
 use crate::store::{Objects, Result};
 
 /// What is remembered is forgotten when it has grown to this many objects.
@@ -14,7 +15,15 @@ const REMEMBERED: usize = 200_000;
 /// Objects asked for in one look-up.
 const AT_ONCE: usize = 1_000;
 
+/// For whom objects are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Mail,
+    Feed,
+}
+
 pub struct Catalogue {
+    purpose: Purpose,
     objects: Arc<dyn Objects>,
     policies: Arc<Policies>,
     /// Records as they were found, notifiable or not.
@@ -23,8 +32,19 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
+    /// A catalogue of what may be mailed.
     pub fn new(objects: Arc<dyn Objects>, policies: Arc<Policies>) -> Self {
+        Self::of(Purpose::Mail, objects, policies)
+    }
+
+    /// A catalogue of what feeds show.
+    pub fn of_feeds(objects: Arc<dyn Objects>, policies: Arc<Policies>) -> Self {
+        Self::of(Purpose::Feed, objects, policies)
+    }
+
+    fn of(purpose: Purpose, objects: Arc<dyn Objects>, policies: Arc<Policies>) -> Self {
         Self {
+            purpose,
             objects,
             policies,
             known: HashMap::new(),
@@ -60,11 +80,8 @@ impl Catalogue {
                 .collect();
             let found = self.objects.objects(&keys).await?;
             for ((event, key), record) in events.iter().zip(keys).zip(found) {
-                let object = match record {
-                    Some(object) => Some(object),
-                    None if self.policies.of(&event.t).model.is_some() => None,
-                    None => Some(Object::bare(key)),
-                };
+                let object =
+                    record.or_else(|| self.shows_unknown(&event.t).then(|| Object::bare(key)));
                 self.known
                     .entry(event.t.clone())
                     .or_default()
@@ -72,6 +89,12 @@ impl Catalogue {
             }
         }
         Ok(())
+    }
+
+    fn shows_unknown(&self, kind: &EventType) -> bool {
+        let policy = self.policies.of(kind);
+        policy.unknown_objects == UnknownObjects::Mail
+            || (self.purpose == Purpose::Feed && policy.model.is_none())
     }
 
     /// The event's object, if it still applies; the event must have been loaded.

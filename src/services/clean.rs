@@ -1,4 +1,5 @@
-//! Forgets what nobody needs any more: deliveries and batches that were settled long ago.
+//! Forgets what nobody needs any more: deliveries and batches that were settled long ago, and what a crash left of events that were never
+//! accepted.
 //!
 //! The rule: a little at a time, so that nobody waits for it; and never what a promise rests on: the shortest time that can be configured is
 //! longer than a window and a period. What nobody knows the end of stays.
@@ -9,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Result;
 use crate::clock::Clock;
-use crate::store::{Batches, Deliveries};
+use crate::store::{Batches, Deliveries, Journal};
 
 /// How many of each are removed in one step.
 const STEP: usize = 1_000;
@@ -19,6 +20,7 @@ const REST: TimeDelta = TimeDelta::hours(1);
 pub struct Cleaner {
     pub batches: Arc<dyn Batches>,
     pub deliveries: Arc<dyn Deliveries>,
+    pub journal: Arc<dyn Journal>,
     pub clock: Arc<dyn Clock>,
     pub keep: TimeDelta,
     /// Nothing is looked for before then.
@@ -36,6 +38,7 @@ impl Cleaner {
     pub fn new(
         batches: Arc<dyn Batches>,
         deliveries: Arc<dyn Deliveries>,
+        journal: Arc<dyn Journal>,
         clock: Arc<dyn Clock>,
         keep: TimeDelta,
     ) -> Self {
@@ -43,6 +46,7 @@ impl Cleaner {
         Self {
             batches,
             deliveries,
+            journal,
             clock,
             keep,
             rests,
@@ -61,6 +65,8 @@ impl Cleaner {
             deliveries: self.deliveries.forget_deliveries(before, STEP).await?,
             batches: self.batches.forget_batches(before, STEP).await?,
         };
+        // No event of that time is accepted any more, so nobody is about to.
+        self.journal.forget_unaccepted(before, STEP).await?;
         let more = forgotten.deliveries.max(forgotten.batches) == STEP as u64;
         let rests = (!more).then(|| now + REST);
         *self.rests.lock().unwrap_or_else(PoisonError::into_inner) = rests;

@@ -374,6 +374,11 @@ impl Digests {
             )
             .await?;
         let mut left = Vec::with_capacity(due.len());
+        for pending in due.iter().flat_map(|person| &person.wanted) {
+            report
+                .unknown
+                .note(pending.event, catalogue, &self.policies);
+        }
         for person in due {
             match assemble(&person.wanted, &self.policies, self.deliver.caps, |event| {
                 catalogue.applies(event)

@@ -3,6 +3,7 @@
 //! The rule: pages stay put while events arrive (see [`crate::domain::feed`]); a page costs one read of the window and one
 //! look-up of the objects it may show.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -11,6 +12,7 @@ use super::Result;
 use super::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::domain::feed::{Cursor, Query, select};
+use crate::domain::user::MAX_TYPES;
 use crate::domain::{
     Day, EventType, Invalid, Object, ObjectId, PersonStacks, Policies, Position, UserId, Window,
 };
@@ -59,6 +61,23 @@ pub struct Page {
 }
 
 impl Feeds {
+    /// The types of everything that is on somebody's stacks in the window, by name.
+    pub async fn types(&self, user: &UserId) -> Result<Vec<EventType>> {
+        let window = Window::ending(Day::of(self.clock.now()), self.window_back);
+        let people = People::Each(std::slice::from_ref(user));
+        let found = self.stacks.windows(window, people).await?;
+        let types: BTreeSet<EventType> = found
+            .iter()
+            .flat_map(|person| &person.stacks)
+            .flat_map(|stack| stack.events())
+            .map(|(_, event)| &event.t)
+            // What older writers stored may be no name.
+            .filter(|kind| EventType::new(kind.as_str()).is_ok())
+            .cloned()
+            .collect();
+        Ok(types.into_iter().take(MAX_TYPES).collect())
+    }
+
     pub async fn page(&self, request: &Request) -> Result<Page> {
         if !(1..=MAX_LIMIT).contains(&request.limit) {
             return Err(Invalid::new(
@@ -89,7 +108,8 @@ impl Feeds {
             stacks: Vec::new(),
         });
         let selected = select(&person, &request.query);
-        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let mut catalogue =
+            Catalogue::of_feeds(Arc::clone(&self.objects), Arc::clone(&self.policies));
         let mut items = Vec::new();
         let mut rest = selected.as_slice();
         // Looked up a page at a time: of most feeds only the first is ever read.

@@ -38,7 +38,7 @@ pub enum Kind {
 /// How an application's own objects become ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Their ids get this model in front, and fields we do not know go into `data`.
+    /// Their ids get this model in front, unless it stands there, and fields we do not know go into `data`, beside what it holds.
     pub model: Option<ModelName>,
     /// (our field, their field), such as ("by", "artist"). A name that is none of our fields is one in `data`: so a field
     /// of theirs that means something else than ours of that name is moved out of the way.
@@ -163,7 +163,7 @@ impl Import {
         Ok(())
     }
 
-    /// An event whose key was used for a different one is a bad line like any other.
+    /// An event whose key was used for a different one, or of a time at which none is accepted any more, is a bad line like any other.
     async fn accept(&self, events: Vec<(u64, Request)>, report: &mut Report) -> Result<()> {
         let (lines, requests): (Vec<_>, Vec<_>) = events.into_iter().unzip();
         let answers = self.notify.accept_each(requests).await?;
@@ -173,6 +173,10 @@ impl Import {
                 Err(Error::Conflict(why)) => {
                     report.taken -= 1;
                     report.leave_out(BadLine::new(line, why.into()));
+                }
+                Err(Error::Invalid(why)) => {
+                    report.taken -= 1;
+                    report.leave_out(BadLine::new(line, Mistake::of_event(why)));
                 }
                 Err(error) => return Err(error),
             }

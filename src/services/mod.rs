@@ -29,6 +29,7 @@ pub mod rehearsal;
 pub mod simulate;
 pub mod suppressions;
 pub mod trouble;
+pub mod unknown;
 pub mod worker;
 
 pub use progress::{Progress, Silent};

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use super::{Error, Result};
 use crate::clock::{Clock, Ids};
 use crate::domain::{
-    Audience, ChosenKey, EventType, Fanout, FollowKey, Id, Invalid, ObjectId, Point, UserId, moment,
+    Acceptance, Audience, ChosenKey, Event, EventType, Fanout, FollowKey, Id, Invalid, ObjectId,
+    Point, UserId, moment,
 };
-use crate::store::{Accepted, Journal};
+use crate::store::{self, Accepted, Journal};
 
 /// An event as its writer hands it in.
 #[derive(Debug, Clone)]
@@ -30,6 +31,16 @@ pub struct Request {
 }
 
 impl Request {
+    /// What it says happened, without the fan-out that will carry it.
+    pub fn events(&self) -> Vec<Event> {
+        let event = |o: &ObjectId| Event {
+            t: self.kind.clone(),
+            o: o.clone(),
+            i: None,
+        };
+        self.objects.iter().map(event).collect()
+    }
+
     /// What the types of its fields cannot say: whether a fan-out can be made of it.
     pub fn check(&self) -> std::result::Result<(), Invalid> {
         let at = self.at.unwrap_or(DateTime::UNIX_EPOCH);
@@ -60,6 +71,8 @@ pub struct Notify {
     pub journal: Arc<dyn Journal>,
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<Ids>,
+    /// How many days before today the window reaches: events can be of no day before it.
+    pub window_back: u32,
 }
 
 impl Notify {
@@ -68,26 +81,59 @@ impl Notify {
     /// A key that was used before for a different event is a conflict ([`Error::Conflict`]); the others of that call
     /// stand all the same, and handing in the call again is harmless where they have keys.
     pub async fn accept(&self, requests: Vec<Request>) -> Result<Vec<Receipt>> {
+        for request in &requests {
+            self.check(request)?;
+        }
         self.accept_each(requests).await?.into_iter().collect()
     }
 
-    /// The same, with an answer of its own for each: a key that was used before for a different event is that event's conflict.
+    /// The same, with an answer of its own for each: one that cannot be accepted keeps none of the others out, and a key that was used before
+    /// for a different event is that event's conflict.
     pub async fn accept_each(&self, requests: Vec<Request>) -> Result<Vec<Result<Receipt>>> {
         let now = self.clock.now();
-        let fanouts = requests
+        let requests: Vec<_> = requests
             .into_iter()
-            .map(|r| {
-                let id = self.ids.next(r.at.unwrap_or(now));
-                let fanout = Fanout::new(id, r.key, r.kind, r.objects, r.audience)?;
-                Ok(fanout.with_batch_key(r.batch_key))
-            })
-            .collect::<std::result::Result<Vec<_>, Invalid>>()?;
+            .map(|request| self.fanout(request, now))
+            .collect();
+        let fanouts: Vec<Fanout> = requests.iter().flatten().cloned().collect();
         let answers = self.journal.accept(&fanouts).await?;
-        Ok(fanouts
-            .iter()
-            .zip(answers)
-            .map(|(fanout, answer)| receipt(fanout, answer))
-            .collect())
+        let mut answers = fanouts.iter().zip(answers);
+        let answer = |request: std::result::Result<Fanout, Invalid>| {
+            request?;
+            let (fanout, answer) = answers.next().ok_or_else(|| {
+                store::Error::database("journalling events", "an answer is missing")
+            })?;
+            receipt(fanout, answer)
+        };
+        Ok(requests.into_iter().map(answer).collect())
+    }
+
+    /// Whether this can be accepted now.
+    pub fn check(&self, request: &Request) -> std::result::Result<(), Invalid> {
+        self.in_time(request, self.clock.now())?;
+        request.check()
+    }
+
+    fn in_time(&self, request: &Request, now: DateTime<Utc>) -> std::result::Result<(), Invalid> {
+        match request.at {
+            Some(at) => Acceptance::of(now, self.window_back).check(at),
+            None => Ok(()),
+        }
+    }
+
+    fn fanout(&self, request: Request, now: DateTime<Utc>) -> std::result::Result<Fanout, Invalid> {
+        self.in_time(&request, now)?;
+        let Request {
+            key,
+            kind,
+            objects,
+            audience,
+            batch_key,
+            at,
+        } = request;
+        let id = self.ids.next(at.unwrap_or(now));
+        let fanout = Fanout::new(id, key, kind, objects, audience)?;
+        Ok(fanout.with_batch_key(batch_key))
     }
 
     /// The fan-out that carries an event, with how far it has come.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::Result;
 use crate::clock::Clock;
+use crate::domain::user::check_choices;
 use crate::domain::{Policies, Schedule, User, UserId};
 use crate::store::{self, Directory};
 
@@ -29,6 +30,31 @@ pub struct PeopleBook {
     pub schedule: Schedule,
 }
 
+/// What a change may not exceed.
+#[derive(Clone, Copy)]
+enum Bound {
+    /// The number of choices a person can have.
+    Choices,
+    /// Nothing: whoever wants no mail any more is always heard.
+    None,
+}
+
+/// Nobody comes to have more choices than can be kept; whoever has them already can change them.
+fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) -> Result<()> {
+    let before: HashMap<&UserId, usize> = ids
+        .iter()
+        .zip(standing)
+        .map(|(id, user)| (id, user.as_ref().map_or(0, |user| user.types.len())))
+        .collect();
+    for user in changed {
+        let grows = user.types.len() > before.get(&user.id).copied().unwrap_or(0);
+        if grows && user.unsubscribed.is_none() {
+            check_choices(user.types.len())?;
+        }
+    }
+    Ok(())
+}
+
 impl PeopleBook {
     /// Creates or replaces these people's records. Where one id occurs twice, the last counts.
     pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
@@ -39,10 +65,14 @@ impl PeopleBook {
         }
         let mut ids: Vec<UserId> = people.keys().cloned().collect();
         ids.sort_unstable();
-        self.change(ids, |id, before| {
-            let user = people[id].user(id.clone(), before, self, now);
-            Some(user.replacing(before, &self.schedule, &self.policies, now))
-        })
+        self.change(
+            ids,
+            |id, before| {
+                let user = people[id].user(id.clone(), before, self, now);
+                Some(user.replacing(before, &self.schedule, &self.policies, now))
+            },
+            Bound::Choices,
+        )
         .await
     }
 
@@ -52,6 +82,7 @@ impl PeopleBook {
         &self,
         mut ids: Vec<UserId>,
         change: impl Fn(&UserId, Option<&User>) -> Option<User>,
+        bound: Bound,
     ) -> Result<()> {
         for _ in 0..ROUNDS {
             let standing = self.directory.users(&ids).await?;
@@ -62,6 +93,9 @@ impl PeopleBook {
             let changed: Vec<User> = changed.collect();
             if changed.is_empty() {
                 return Ok(());
+            }
+            if let Bound::Choices = bound {
+                grow_no_further(&ids, &standing, &changed)?;
             }
             let put = self.directory.put_users(&changed).await?;
             let missed = changed.into_iter().zip(put).filter(|(_, put)| !put);
@@ -89,12 +123,16 @@ impl PeopleBook {
     pub async fn prefer(&self, id: &UserId, change: PreferencesInput) -> Result<Option<User>> {
         change.check()?;
         let now = self.clock.now();
-        self.change(vec![id.clone()], |_, before| {
-            let before = before?;
-            let mut user = before.clone();
-            change.apply(&mut user, self);
-            Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
-        })
+        self.change(
+            vec![id.clone()],
+            |_, before| {
+                let before = before?;
+                let mut user = before.clone();
+                change.apply(&mut user, self);
+                Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+            },
+            Bound::Choices,
+        )
         .await?;
         self.get(id).await
     }
@@ -102,12 +140,16 @@ impl PeopleBook {
     /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it is now, or nothing where there is none.
     pub async fn unsubscribe(&self, id: &UserId) -> Result<Option<User>> {
         let now = self.clock.now();
-        self.change(vec![id.clone()], |_, before| {
-            let before = before?;
-            let mut user = before.clone();
-            user.unsubscribe(&self.policies, now);
-            Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
-        })
+        self.change(
+            vec![id.clone()],
+            |_, before| {
+                let before = before?;
+                let mut user = before.clone();
+                user.unsubscribe(&self.policies, now);
+                Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+            },
+            Bound::None,
+        )
         .await?;
         self.get(id).await
     }

@@ -93,6 +93,7 @@ impl Rehearsal {
         let pause = Pause::standing(&*self.digests.deliver.notes).await?;
         let uncarried = self.journal.backlog().await?.pending;
         let mut warnings = tell::warnings(report, sizes, pause.as_ref(), uncarried);
+        warnings.extend(report.unknown.warnings());
         warnings.extend(stage.failures.iter().cloned());
         if report.due > 0 {
             warnings.extend(self.lacking.iter().cloned());

@@ -243,7 +243,7 @@ pub struct Backlog {
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// Writes new entries, each one durable insert, and finds those whose key is taken. All answers are in the order asked. The cost
-    /// does not depend on the audience's size. Two entries with one key in one call: the first is new, the second known.
+    /// does not depend on the audience's size, but for writing down people who are named; an entry stands with all of them, or not at all. Two entries with one key in one call: the first is new, the second known.
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>>;
 
     /// Leases up to `limit` pending fan-outs that nobody holds (or whose lease has run out by `now`) to the owner, oldest first.
@@ -268,6 +268,13 @@ pub trait Journal: Send + Sync {
     async fn release_fanouts(&self, owner: &str) -> Result<()>;
 
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>>;
+
+    /// What the newest entries say happened, at most so many, newest first: the events of each.
+    async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>>;
+
+    /// Removes what was written for events of before then that were never accepted, because their writer died on the way; answers how many
+    /// documents went, of at most so many events. Nobody accepts events of that time any more.
+    async fn forget_unaccepted(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
 
     /// Days that still have pending fan-outs: not to be dropped.
     async fn busy_days(&self) -> Result<Vec<Day>>;

@@ -22,7 +22,9 @@ use crate::services::people::{PreferencesInput, TypeInput};
 pub async fn show(token: Path<String>, app: Data<App>) -> HttpResponse {
     let found = async {
         let id = person(&app, &token).await?;
-        app.people().get(&id).await?.ok_or(Failure::Gone)
+        let user = app.people().get(&id).await?.ok_or(Failure::Gone)?;
+        let seen = app.feeds().types(&id).await?;
+        Ok((user, seen))
     };
     answer(&app, &token, found.await, false)
 }
@@ -39,23 +41,29 @@ pub async fn save(
         let people = app.people();
         let user = people.get(&id).await?.ok_or(Failure::Gone)?;
         let form = Form::read(&req, payload).await?;
-        let known = |kind: &EventType| {
-            app.config.policies.kinds().any(|known| known == kind) || user.types.contains_key(kind)
-        };
-        let user = people.prefer(&id, change(&form, known)?).await?;
-        user.ok_or(Failure::Gone)
+        let seen = app.feeds().types(&id).await?;
+        let offered = app.config.policies.offered(&user, &seen);
+        let change = change(&form, |kind| offered.contains(&kind))?;
+        let user = people.prefer(&id, change).await?.ok_or(Failure::Gone)?;
+        Ok((user, seen))
     };
     answer(&app, &token, saved.await, true)
 }
 
-fn answer(app: &App, token: &str, user: Result<User, Failure>, saved: bool) -> HttpResponse {
-    match user {
-        Ok(user) => {
+fn answer(
+    app: &App,
+    token: &str,
+    found: Result<(User, Vec<EventType>), Failure>,
+    saved: bool,
+) -> HttpResponse {
+    match found {
+        Ok((user, seen)) => {
             let shown = Page::Preferences {
                 user: &user,
                 token,
                 default: &app.config.digest.schedule,
                 policies: &app.config.policies,
+                seen: &seen,
                 saved,
             };
             page(app, StatusCode::OK, &shown)

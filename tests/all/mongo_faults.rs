@@ -272,6 +272,38 @@ async fn an_event_whose_acceptance_was_not_heard_is_new_and_stands_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_audience_whose_writer_dies_on_the_way_is_not_accepted_and_in_time_forgotten() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let long = |n| {
+            let named = (0..100_000).map(|p| user(&format!("{p:0>160}")));
+            tidings::domain::Fanout {
+                key: "one".into(),
+                audience: tidings::domain::Audience::users(named).unwrap(),
+                ..fanout(n)
+            }
+        };
+        let day = chrono::TimeDelta::days(1);
+        let mut dies = refused("insert", 13);
+        dies.insert("namespace", store.namespace("fanouts"));
+        store.fails(1, dies).await;
+        let died = store.accept(&[long(1)]).await;
+
+        let nothing = store.fanout(id(1)).await.unwrap();
+        let again = store.accept(&[long(2)]).await.unwrap();
+        let early = store.forget_unaccepted(noon() - day, 10).await.unwrap();
+        let forgotten = store.forget_unaccepted(noon() + day, 10).await.unwrap();
+
+        assert!(died.is_err() && nothing.is_none());
+        assert!(again == [Accepted::New] && early == 0 && forgotten > 0);
+        let until = noon() + minutes(1);
+        let claimed = store.claim_fanouts("one", noon(), until, 10).await.unwrap();
+        assert!(claimed.len() == 1 && claimed[0].audience == long(2).audience);
+        assert_eq!(store.forget_unaccepted(noon() + day, 10).await.unwrap(), 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_and_a_save_that_were_not_heard_are_told_as_done() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let (now, until) = (noon(), noon() + minutes(1));

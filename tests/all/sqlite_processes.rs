@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use tidings::clock::{Clock, SystemClock};
 use tidings::domain::{Day, Entry};
 use tidings::store::sqlite::Sqlite;
 use tidings::store::{People, Stacks};
@@ -13,10 +14,11 @@ const PROCESSES: usize = 8;
 #[tokio::test]
 async fn many_processes_share_a_file_and_lose_and_double_nothing() {
     let folder = tempfile::tempdir().unwrap();
+    let now = SystemClock.now();
     let notify = |object: &str, key: &str| {
         Command::new(env!("CARGO_BIN_EXE_tidings"))
             .args(["notify", "ArtworkPublished", object, "--to", "ada", "ben"])
-            .args(["--at", "2014-04-22T12:00:00Z", "--key", key])
+            .args(["--at", &now.to_rfc3339(), "--key", key])
             .current_dir(folder.path())
             .env_clear()
             .stdin(Stdio::null())
@@ -47,7 +49,7 @@ async fn many_processes_share_a_file_and_lose_and_double_nothing() {
     let store = Sqlite::open(folder.path().join("tidings.db"))
         .await
         .unwrap();
-    let only = tidings::domain::Window::ending(Day::of(noon()), 0);
+    let only = tidings::domain::Window::ending(Day::of(now), 0);
     let found = store
         .windows(only, People::Each(&[user("ada"), user("ben")]))
         .await

@@ -8,6 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::{Cadence, Share, UserId};
 use crate::services::deliver::{Ended, Tally};
+use crate::services::unknown::Unknown;
 
 /// Whose digests, and when.
 #[derive(Debug, Clone, Default)]
@@ -82,6 +83,9 @@ pub struct Report {
     /// What became of the mails, these and those that an earlier run left:
     /// sent + failed + canceled + unknown + deferred = due − busy − held + left over.
     pub mails: Tally,
+    /// What is not known of the events of whoever is due, those that are not mailed for it as well.
+    #[serde(skip_serializing_if = "Unknown::is_empty")]
+    pub unknown: Unknown,
     /// Whether the limit ended the run.
     pub limited: bool,
     /// What ended the run before everything was settled, if anything did.

@@ -8,7 +8,7 @@ use std::fmt::Display;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::domain::Invalid;
+use crate::domain::{Invalid, Kind};
 
 /// Why a line cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,17 @@ impl Mistake {
     /// A field that is needed and not there.
     pub fn missing(field: impl Display) -> Self {
         format!("has no field {field}, which is needed").into()
+    }
+}
+
+impl Mistake {
+    /// What cannot be accepted of an event that could be read.
+    pub fn of_event(invalid: Invalid) -> Self {
+        let field = (invalid.kind == Kind::Time).then(|| "at".to_owned());
+        Self {
+            field,
+            why: invalid.to_string(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::json::{Mistake, read, read_value};
 use super::{Kind, Mapping, Record};
-use crate::domain::{Address, Object};
+use crate::domain::{Address, ModelName, Object};
 use crate::services::notify::EventInput;
 use crate::services::people::UserInput;
 use crate::services::suppressions::SuppressionInput;
@@ -82,12 +82,56 @@ fn first_field(line: &[u8]) -> std::result::Result<&str, String> {
 /// What an object has besides its id and data.
 const FIELDS: [&str; 7] = ["notifiable", "title", "url", "image", "by", "at", "place"];
 
+/// A key of this model; an id that has the model in front already is a key as it is.
+fn key_of(model: &ModelName, id: String) -> String {
+    match id.strip_prefix(model.as_str()) {
+        Some(rest) if rest.starts_with(':') => id,
+        _ => format!("{model}:{id}"),
+    }
+}
+
+/// What is kept as `data`: the line's own, with the fields beside it that are none of ours.
+fn data_of(own: Option<Value>, beside: Map<String, Value>) -> Result<Option<Value>> {
+    let own = own.filter(|own| !own.is_null());
+    match own {
+        None if beside.is_empty() => Ok(None),
+        None => Ok(Some(Value::Object(beside))),
+        Some(own) if beside.is_empty() => Ok(Some(own)),
+        Some(Value::Object(mut own)) => {
+            for (name, value) in beside {
+                if own.contains_key(&name) {
+                    let why = format!(
+                        "is in data as well as beside it; leave one out, or bring it elsewhere with --map NAME={name}"
+                    );
+                    return Err(Mistake {
+                        field: Some(name),
+                        why,
+                    });
+                }
+                own.insert(name, value);
+            }
+            Ok(Some(Value::Object(own)))
+        }
+        Some(_) => {
+            let names: Vec<&str> = beside.keys().map(String::as_str).collect();
+            let why = format!(
+                "is no object, so that {} cannot go into it; bring it elsewhere with --map NAME=data",
+                names.join(", ")
+            );
+            Err(Mistake {
+                field: Some("data".into()),
+                why,
+            })
+        }
+    }
+}
+
 impl Mapping {
     fn object(&self, mut theirs: Map<String, Value>) -> Result<Object> {
         let (mut ours, mut data) = (Map::new(), Map::new());
         for (to, from) in &self.fields {
             if let Some(value) = theirs.remove(from) {
-                let ours_too = to == "id" || FIELDS.contains(&to.as_str());
+                let ours_too = to == "id" || to == "data" || FIELDS.contains(&to.as_str());
                 let place = if ours_too { &mut ours } else { &mut data };
                 place.insert(to.clone(), value);
             }
@@ -110,7 +154,7 @@ impl Mapping {
         let id = self
             .model
             .as_ref()
-            .map_or_else(|| id.clone(), |model| format!("{model}:{id}"));
+            .map_or_else(|| id.clone(), |model| key_of(model, id.clone()));
         ours.insert("_id".into(), Value::String(id));
         ours.retain(|_, value| !value.is_null());
         for text in ["title", "by"] {
@@ -118,9 +162,10 @@ impl Mapping {
                 *value = Value::String(value.to_string());
             }
         }
+        let own = ours.remove("data").or_else(|| theirs.remove("data"));
         data.append(&mut theirs);
-        if !data.is_empty() {
-            ours.insert("data".into(), Value::Object(data));
+        if let Some(data) = data_of(own, data)? {
+            ours.insert("data".into(), data);
         }
         read_value(Value::Object(ours))
     }

@@ -173,6 +173,9 @@ impl UserInput {
     /// What the types of its fields cannot say.
     pub fn check(&self) -> Result<&UserId> {
         check_hour(self.digest.as_ref().and_then(|digest| digest.hour))?;
+        check_length("name", self.name.as_deref(), user::MAX_NAME)?;
+        check_length("locale", self.locale.as_deref(), user::MAX_LOCALE)?;
+        user::check_choices(self.types.as_ref().map_or(0, BTreeMap::len))?;
         self.id
             .as_ref()
             .ok_or_else(|| Invalid::new("user", "", "has no id"))
@@ -230,7 +233,8 @@ impl UserInput {
 impl PreferencesInput {
     /// What the types of its fields cannot say.
     pub fn check(&self) -> Result<()> {
-        check_hour(self.digest.hour.flatten())
+        check_hour(self.digest.hour.flatten())?;
+        user::check_choices(self.types.len())
     }
 
     pub(super) fn apply(&self, user: &mut User, book: &PeopleBook) {
@@ -264,6 +268,16 @@ impl PreferencesInput {
             None => book.policies.of(kind).route,
         };
         digest || self.types.keys().any(|kind| route(kind).is_mailed_alone())
+    }
+}
+
+fn check_length(what: &'static str, text: Option<&str>, limit: usize) -> Result<()> {
+    match text.map_or(0, str::len) {
+        bytes if bytes > limit => {
+            let why = format!("bytes are more than the {limit} that can be kept; shorten it");
+            Err(Invalid::limit(what, bytes, why))
+        }
+        _ => Ok(()),
     }
 }
 

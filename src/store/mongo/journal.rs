@@ -13,12 +13,13 @@ use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 
+use super::audiences::parts;
 use super::bulk::Verb;
 use super::record::{Record, date, geo_json, oid, put};
 use super::{FANOUTS, Mongo};
 use crate::domain::{
-    Audience, ChosenKey, Counts, Day, EventType, Fanout, FanoutState, FollowKey, Id, ObjectId,
-    Progress, Selector, UserId,
+    Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, FollowKey, Id,
+    ObjectId, Progress, Selector, UserId,
 };
 use crate::store::{Accepted, Backlog, Error, Journal, Result};
 
@@ -35,6 +36,8 @@ impl Journal for Mongo {
             taken.remove(item);
         }
         let encoded = encode(doing, fanouts.iter().map(record_of))?;
+        self.put_audiences(doing, first.iter().map(|item| &fanouts[*item]))
+            .await?;
         let targets = vec![(FANOUTS.to_owned(), first)];
         let inserted = self.bulk(doing, Verb::Insert, targets, |writer, item| {
             writer.fields(encoded[item].as_bytes());
@@ -52,6 +55,18 @@ impl Journal for Mongo {
             .map(|item| fanouts[*item].key.as_str())
             .collect();
         let standing = self.by_key(doing, &wanted).await?;
+        let left: Vec<Id> = refused
+            .iter()
+            .map(|refused| &fanouts[refused.item])
+            .filter(|fanout| {
+                standing
+                    .get(&fanout.key)
+                    .is_some_and(|known| known.id != fanout.id)
+            })
+            .filter(|fanout| !parts(fanout).is_empty())
+            .map(|fanout| fanout.id)
+            .collect();
+        self.drop_audiences(doing, &left).await?;
         let answer = |(item, fanout): (usize, &Fanout)| {
             if !taken.contains(&item) {
                 return Ok(Accepted::New);
@@ -86,7 +101,7 @@ impl Journal for Mongo {
         let claimed = self
             .claim_records(doing, FANOUTS, &free, order, lease, limit)
             .await?;
-        claimed.iter().map(fanout_of).collect()
+        self.fanouts_of(doing, &claimed).await
     }
 
     async fn save_fanouts(
@@ -134,7 +149,35 @@ impl Journal for Mongo {
             let fanouts = self.collection(FANOUTS);
             async move { Ok(fanouts.find_one(doc! {"_id": oid(id)}).await?) }
         });
-        found.await?.as_ref().map(fanout_of).transpose()
+        let found: Vec<Document> = found.await?.into_iter().collect();
+        let fanouts = self.fanouts_of("reading a fan-out", &found).await?;
+        Ok(fanouts.into_iter().next())
+    }
+
+    async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
+        let options = FindOptions::builder()
+            .sort(doc! {"_id": -1})
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .projection(doc! {"type": 1, "objects": 1})
+            .build();
+        let doing = "reading the newest events";
+        let found = self.find_all(doing, FANOUTS, &doc! {}, options).await?;
+        let events = |record: &Document| {
+            let fanout = Record::new("fan-out", record);
+            let i = fanout.needs("_id", fanout.id("_id")?)?;
+            let t = EventType::stored(fanout.needs("type", fanout.text("type")?)?);
+            let event = |o| Event {
+                t: t.clone(),
+                o: ObjectId::stored(o),
+                i: Some(i),
+            };
+            fanout.needs("objects", fanout.texts("objects", event)?)
+        };
+        found.iter().map(events).collect()
+    }
+
+    async fn forget_unaccepted(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        self.forget_audiences(before, limit).await
     }
 
     async fn busy_days(&self) -> Result<Vec<Day>> {
@@ -183,11 +226,21 @@ impl Mongo {
         let found = self
             .find_all(doing, FANOUTS, &filter, FindOptions::default())
             .await?;
-        let keyed = |record| {
-            let fanout = fanout_of(record)?;
-            Ok((fanout.key.clone(), fanout))
-        };
-        found.iter().map(keyed).collect()
+        let fanouts = self.fanouts_of(doing, &found).await?.into_iter();
+        Ok(fanouts.map(|fanout| (fanout.key.clone(), fanout)).collect())
+    }
+
+    /// The fan-outs of these documents, with all their people.
+    async fn fanouts_of(&self, doing: &str, records: &[Document]) -> Result<Vec<Fanout>> {
+        let mut fanouts = records.iter().map(fanout_of).collect::<Result<Vec<_>>>()?;
+        let mut counted = HashMap::new();
+        for (fanout, record) in fanouts.iter().zip(records) {
+            if let Some(parts) = parts_of(&Record::new("fan-out", record))? {
+                counted.insert(fanout.id, parts);
+            }
+        }
+        self.fill_audiences(doing, &mut fanouts, &counted).await?;
+        Ok(fanouts)
     }
 }
 
@@ -213,10 +266,11 @@ fn names<'a, T: 'a>(names: &'a [T], text: impl Fn(&'a T) -> &'a str) -> Vec<&'a 
 }
 
 fn record_of(fanout: &Fanout) -> Document {
-    let audience = match &fanout.audience.to {
-        Selector::Users(users) => doc! {"users": names(users, UserId::as_str)},
-        Selector::FollowersOf(keys) => doc! {"followers_of": names(keys, FollowKey::as_str)},
-        Selector::Near { point, km } => doc! {"near": {"point": geo_json(*point), "km": km}},
+    let audience = match (&fanout.audience.to, parts(fanout).len()) {
+        (_, parts @ 1..) => doc! {"parts": parts as i32},
+        (Selector::Users(users), _) => doc! {"users": names(users, UserId::as_str)},
+        (Selector::FollowersOf(keys), _) => doc! {"followers_of": names(keys, FollowKey::as_str)},
+        (Selector::Near { point, km }, _) => doc! {"near": {"point": geo_json(*point), "km": km}},
     };
     let mut record = doc! {
         "_id": oid(fanout.id),
@@ -286,8 +340,18 @@ fn fanout_of(record: &Document) -> Result<Fanout> {
     })
 }
 
+/// How many parts its audience has; none where it is in the document itself.
+fn parts_of(fanout: &Record<'_>) -> Result<Option<usize>> {
+    let audience = fanout.needs("audience", fanout.record("audience")?)?;
+    Ok(audience.count32("parts")?.map(|parts| parts as usize))
+}
+
+/// Without its people where these are in parts: see [`Mongo::fill_audiences`].
 fn selector_of(fanout: &Record<'_>) -> Result<Selector> {
     let audience = fanout.needs("audience", fanout.record("audience")?)?;
+    if parts_of(fanout)?.is_some() {
+        return Ok(Selector::Users(Vec::new()));
+    }
     if let Some(users) = audience.texts("users", UserId::stored)? {
         return Ok(Selector::Users(users));
     }

@@ -21,6 +21,7 @@ use super::{Error, Result};
 use crate::domain::{Day, ModelName};
 
 mod append;
+mod audiences;
 mod batches;
 mod bulk;
 mod condition;
@@ -243,6 +244,7 @@ const USERS: &str = "users";
 const FOLLOWS: &str = "follows";
 const OBJECTS: &str = "objects";
 const FANOUTS: &str = "fanouts";
+const AUDIENCES: &str = "audiences";
 const SEATS: &str = "seats";
 const BATCHES: &str = "batches";
 const DELIVERIES: &str = "deliveries";

@@ -10,8 +10,8 @@ use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
 use crate::domain::{
-    Audience, ChosenKey, Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId, Progress,
-    UserId,
+    Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, Id, ObjectId,
+    Progress, UserId,
 };
 use crate::store::{Accepted, Backlog, Journal, Result};
 
@@ -90,6 +90,38 @@ impl Journal for Sqlite {
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
         let look = move |transaction: &Transaction<'_>| find(transaction, "id", &id.to_string());
         self.connections.read("reading a fan-out", look).await
+    }
+
+    async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
+        let look = move |transaction: &Transaction<'_>| {
+            let sql = "SELECT id, type, objects FROM fanouts JOIN audiences ON fanout = id ORDER BY id DESC LIMIT ?1";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let (mut rows, mut newest) = (statement.query([limit as i64])?, Vec::new());
+            while let Some(row) = rows.next()? {
+                let record = Record {
+                    what: "fan-out",
+                    row,
+                };
+                let (i, objects): (Id, Vec<String>) =
+                    (record.parsed("id")?, record.json("objects")?);
+                let t = EventType::stored(record.text("type")?);
+                let event = |o: String| Event {
+                    t: t.clone(),
+                    o: ObjectId::stored(o),
+                    i: Some(i),
+                };
+                newest.push(objects.into_iter().map(event).collect());
+            }
+            Ok(newest)
+        };
+        self.connections
+            .read("reading the newest events", look)
+            .await
+    }
+
+    /// An event and its audience are accepted in one transaction here.
+    async fn forget_unaccepted(&self, _: DateTime<Utc>, _: usize) -> Result<u64> {
+        Ok(0)
     }
 
     async fn busy_days(&self) -> Result<Vec<Day>> {

@@ -5,7 +5,7 @@ use tidings::domain::Id;
 
 use super::{Api, answer};
 use crate::support::Fresh;
-use crate::support::town::on_both_stores;
+use crate::support::town::{Town, on_both_stores};
 
 on_both_stores! {
     an_accepted_event_reaches_the_feeds_of_its_audience
@@ -13,6 +13,7 @@ on_both_stores! {
     a_key_used_for_another_event_is_a_conflict_and_changes_nothing
     a_list_is_accepted_in_order
     a_batch_key_of_any_text_is_kept_as_it_is
+    what_is_not_known_of_an_event_is_a_warning
 }
 
 on_sqlite! {
@@ -238,8 +239,6 @@ async fn one_bad_event_in_a_list_and_nothing_is_accepted(fresh: Fresh) {
         json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "followers_of": ["artist:1"]}),
         json!({"type": "Loan", "objects": ["o1"], "near": {"point": [181, 0], "km": 1}}),
         json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "key": ""}),
-        json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "at": "1969-12-31T23:59:59Z"}),
-        json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "at": "2106-02-07T06:28:16Z"}),
         json!("Loan"),
     ] {
         let refused = api
@@ -312,5 +311,35 @@ async fn an_event_that_nobody_posted_is_unknown(fresh: Fresh) {
 
     assert_eq!((unknown.status, unknown.code()), (404, "unknown_event"));
     assert_eq!((garbled.status, garbled.code()), (400, "invalid_parameter"));
+    api.stop().await;
+}
+
+async fn what_is_not_known_of_an_event_is_a_warning(fresh: Fresh) {
+    let config = "server.listen = \"127.0.0.1:0\"\n[types.Show]\nheading = \"Shows\"";
+    let api = Api::of(Town::found(&fresh, true, config).await);
+    let event =
+        |kind: &str, object: &str| json!({"type": kind, "objects": [object], "to": ["ada"]});
+
+    let known = api.post("/v1/events", event("Show", "a1")).await;
+    let stray = api.post("/v1/events", event("Shwo", "a1")).await;
+    let list = json!([event("Show", "a1"), event("Show", "nowhere")]);
+    let list = api.post("/v1/events", list).await;
+
+    assert_eq!([known.status, stray.status, list.status], [202; 3]);
+    assert_eq!(known.body["warnings"], Value::Null);
+    assert!(
+        stray.body["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("\"Shwo\" is not configured")
+    );
+    let events = list.body["events"].as_array().unwrap();
+    assert_eq!(events[0]["warnings"], Value::Null);
+    assert!(
+        events[1]["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("\"nowhere\" is not known")
+    );
     api.stop().await;
 }

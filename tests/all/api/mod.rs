@@ -40,6 +40,7 @@ mod feed;
 mod health;
 mod hooks;
 mod key;
+mod limits;
 mod logs;
 mod objects;
 mod pages;

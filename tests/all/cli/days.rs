@@ -1,13 +1,23 @@
 //! Old days: `archive` and `restore`.
 
-use super::{Desk, days_ago};
+use super::{Desk, Ran, days_ago};
 
 /// With events of 60, 50 and 9 days ago and of today; only ada's of 50 days ago should have been mailed.
 fn aged() -> Desk {
     let desk = Desk::with_people();
     for (days, person) in [(60, "ben"), (50, "ada"), (9, "ben"), (0, "ben")] {
         let at = days_ago(days);
-        desk.run(&["notify", "Published", "a1", "--to", person, "--at", &at]);
+        // As they happened, when the window reached so far.
+        let mut then = desk.command(&["notify", "Published", "a1", "--to", person, "--at", &at]);
+        let ran: Ran = then
+            .envs([
+                ("TIDINGS_WINDOW_DAYS_BACK", "60"),
+                ("TIDINGS_ARCHIVE_KEEP", "90d"),
+            ])
+            .output()
+            .unwrap()
+            .into();
+        ran.done();
     }
     desk
 }

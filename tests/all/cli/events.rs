@@ -134,28 +134,49 @@ fn a_batch_key_is_part_of_the_event() {
 #[test]
 fn what_nobody_will_see_is_noted() {
     let desk = Desk::with_people();
-    desk.write("tidings.toml", "[types.Published]\nmodel = \"Artwork\"");
+    desk.write(
+        "tidings.toml",
+        "[types.Published]\nmodel = \"Artwork\"\n[types.Met]",
+    );
+    let withdrawn = "{\"id\": \"a9\", \"notifiable\": false}";
+    desk.write("withdrawn", withdrawn);
+    desk.run(&["import", "objects", "withdrawn"]).done();
 
     let nobody = desk.run(&["notify", "Met", "a1", "--followers-of", "artist:2"]);
     let unknown = desk.run(&["notify", "Published", "a1", "--to", "ada"]);
-    let old = desk.run(&["notify", "Met", "a1", "--to", "ada", "--at", "2014-04-22"]);
 
     assert_eq!(
         (nobody.code, nobody.err.as_str()),
         (0, "note: nobody follows artist:2\n")
     );
+    let stray = desk.run(&["notify", "Publised", "a1", "a9", "--to", "ada"]);
+    let json = desk.run(&["notify", "Published", "a1", "--to", "ada", "--json"]);
+    let status = desk.run(&["status"]);
+
+    let not_mailed = "note: \"Artwork:a1\" is not known, so it is not mailed: put a record";
+    assert!(unknown.err.starts_with(not_mailed), "{}", unknown.err);
     assert!(
-        unknown
-            .err
-            .contains("Artwork:a1 has no record, or is withdrawn"),
+        unknown.err.contains("types.Published.unknown_objects"),
         "{}",
         unknown.err
     );
     assert!(
-        old.err
-            .starts_with("note: 2014-04-22 is not in the window, "),
+        stray.err.contains("type \"Publised\" is not configured"),
         "{}",
-        old.err
+        stray.err
+    );
+    assert!(stray.err.contains("\"a9\" is withdrawn"), "{}", stray.err);
+    assert_eq!((unknown.code, stray.code, json.code), (0, 0, 0));
+    assert!(
+        json.json()["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("Artwork:a1")
+    );
+    assert!(
+        status.err.contains("Publised") && status.err.contains("Artwork:a1"),
+        "{}",
+        status.err
     );
 }
 
@@ -272,4 +293,39 @@ fn what_is_flushed_is_in_no_digest_but_stays_in_the_feed() {
             .done()
             .contains("was mailed or flushed")
     );
+}
+
+#[test]
+fn an_event_that_would_reach_nobody_is_refused_with_what_to_do() {
+    let desk = Desk::with_people();
+    let line = |at: &str| {
+        format!("{{\"type\": \"Met\", \"object\": \"a1\", \"to\": \"ada\", \"at\": \"{at}\"}}\n")
+    };
+    let (old, soon) = ("2014-04-22T09:00:00Z", "2099-01-01T00:00:00Z");
+    desk.write(
+        "events",
+        &(line(old) + &line(&format!("{}T00:00:00Z", days_ago(2)))),
+    );
+
+    let notified =
+        [old, soon].map(|at| desk.run(&["notify", "Met", "a1", "--to", "ada", "--at", at]));
+    let imported = desk.run(&["import", "events", "events"]);
+
+    for ran in notified {
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+        assert!(
+            ran.err.contains(&days_ago(7)) && ran.err.contains("leave the time out"),
+            "{}",
+            ran.err
+        );
+    }
+    assert_eq!(imported.code, 3, "{}", imported.err);
+    assert!(
+        imported
+            .err
+            .contains("line 1, at: time \"2014-04-22T09:00:00Z\""),
+        "{}",
+        imported.err
+    );
+    assert!(desk.run(&["feed", "ada"]).done().contains(&days_ago(2)));
 }

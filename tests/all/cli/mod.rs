@@ -13,6 +13,7 @@ mod doctor;
 mod events;
 mod help;
 mod imports;
+mod readme;
 mod serving;
 mod simulate;
 mod suppressions;
@@ -45,7 +46,7 @@ impl Desk {
         }
     }
 
-    /// With ada (confirmed, weekly), ben (unconfirmed) and cem (confirmed, daily), who follow `artist:1`.
+    /// With objects `a1` to `a9`, `c1` and `o1` as well, and with ada (confirmed, weekly), ben (unconfirmed) and cem (confirmed, daily), who follow `artist:1`.
     fn with_people() -> Self {
         let desk = Self::new();
         desk.fill();
@@ -66,7 +67,11 @@ impl Desk {
                {"user": "ben", "key": "artist:1"}
                {"user": "cem", "key": "artist:1"}"#,
         );
-        for what in ["users", "follows"] {
+        // Without titles, so that they are called by their ids.
+        let objects = (1..10)
+            .flat_map(|n| ["a", "c", "o"].map(|letter| format!("{{\"id\": \"{letter}{n}\"}}\n")));
+        self.write("objects", &objects.collect::<String>());
+        for what in ["users", "follows", "objects"] {
             self.run(&["import", what, what]).done();
         }
     }

@@ -228,8 +228,9 @@ impl<'a> Stage<'a> {
         };
         let notify = Notify {
             journal: self.fresh.handle(),
-            clock: self.clock(),
+            clock: Arc::new(ManualClock::at(at)),
             ids: Arc::new(Ids::random()),
+            window_back: 0,
         };
         let receipts = notify.accept(vec![request]).await.unwrap();
         let happened = Work {

@@ -14,6 +14,7 @@ on_both_stores! {
     people_come_in_and_bad_lines_are_told_by_number
     compressed_files_are_read_as_they_are
     an_applications_objects_are_mapped
+    known_fields_of_a_line_are_fields_with_a_model_too
     events_brought_in_twice_are_accepted_once
     follows_may_name_people_by_number
     a_reused_key_is_one_bad_line
@@ -145,6 +146,43 @@ async fn an_applications_objects_are_mapped(fresh: Fresh) {
         serde_json::json!({"birthplace": "Genève"})
     );
     assert!(found[2].is_none());
+}
+
+async fn known_fields_of_a_line_are_fields_with_a_model_too(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(
+        folder.path(),
+        r#"{"id": "c1", "by": "Ada", "data": {"about": {"title": "Budget"}}}
+{"id": "Comment:c2", "data": {"about": "Budget"}, "likes": 5}
+{"id": "c3", "data": [1, 2]}
+{"id": "c4", "data": {"likes": 1}, "likes": 5}
+{"id": "c5", "data": "text", "likes": 5}
+"#,
+    );
+    let mapping = Mapping {
+        model: Some("Comment".parse().unwrap()),
+        fields: Vec::new(),
+    };
+
+    let report = import(&town, Kind::Objects(mapping), &path).await;
+
+    assert_eq!((report.taken, report.bad), (3, 2));
+    let fields: Vec<_> = report
+        .bad_lines
+        .iter()
+        .map(|bad| bad.field.as_deref())
+        .collect();
+    assert_eq!(fields, [Some("likes"), Some("data")]);
+    let keys = ["c1", "c2", "c3"].map(|id| format!("Comment:{id}").parse().unwrap());
+    let found = fresh.objects(&keys).await.unwrap();
+    let data: Vec<_> = found
+        .into_iter()
+        .map(|object| object.unwrap().data)
+        .collect();
+    assert_eq!(data[0], serde_json::json!({"about": {"title": "Budget"}}));
+    assert_eq!(data[1], serde_json::json!({"about": "Budget", "likes": 5}));
+    assert_eq!(data[2], serde_json::json!([1, 2]));
 }
 
 async fn events_brought_in_twice_are_accepted_once(fresh: Fresh) {

@@ -19,4 +19,5 @@ mod rehearsal;
 mod sending;
 mod simulation;
 mod suppressed;
+mod unknown;
 mod worker;

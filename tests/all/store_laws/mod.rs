@@ -3,6 +3,7 @@
 //! The rule: a law is written once, listed once, and runs everywhere. A law that is not listed is dead code, which the
 //! linter refuses; a backend runs the whole list or does not compile. So the stores cannot drift apart.
 
+mod announced;
 mod batches;
 mod condition;
 mod days;
@@ -192,6 +193,9 @@ laws! {
         busy_days_are_those_with_pending_fan_outs
         an_empty_journal_has_nothing_to_do
         many_are_accepted_at_once;
+    announced:
+        the_newest_events_come_first
+        a_long_audience_is_accepted_claimed_and_known_whole;
     deliveries:
         an_opened_row_comes_back_with_every_field
         a_delivery_is_opened_once_an_id

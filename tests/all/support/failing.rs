@@ -17,7 +17,7 @@ use tidings::domain::delivery::{
     Deferral, Handover, Judged, PeriodCount, Reopened, Reopening, Settlement, Verdict,
 };
 use tidings::domain::{
-    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo,
+    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo, Event,
     EventType, Fanout, Feedback, FollowKey, Id, Lease, Object, ObjectId, ObjectKey, PersonStacks,
     Point, Progress, Reason, Suppression, Tag, User, UserId, Window,
 };
@@ -262,6 +262,8 @@ hand_on! { Journal:
     save_fanouts(owner: &str, until: DateTime<Utc>, progress: &[(Id, Progress)]) -> Vec<bool>;
     release_fanouts(owner: &str) -> ();
     fanout(id: Id) -> Option<Fanout>;
+    newest(limit: usize) -> Vec<Vec<Event>>;
+    forget_unaccepted(before: DateTime<Utc>, limit: usize) -> u64;
     busy_days() -> Vec<Day>;
     backlog() -> Backlog;
 }

@@ -43,6 +43,11 @@ impl Faulty {
         self.fail_point(doc! {"times": times}.into(), fault).await;
     }
 
+    /// A collection of this store, as fail points name it.
+    pub fn namespace(&self, collection: &str) -> String {
+        format!("{}.{collection}", self.name)
+    }
+
     /// Writes a document as another program would.
     pub async fn write(&self, collection: &str, document: bson::Document) {
         let database = self.admin.client().database(&self.name);

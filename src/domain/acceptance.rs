@@ -1,0 +1,112 @@
+//! Which moments an event can be of.
+//!
+//! The rule: what is accepted reaches people. An event of a day before the window would be shown and mailed to nobody, and so would one of a
+//! day to come until that day; both are refused, with the range.
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+
+use super::day::{Day, Window};
+use super::name::Invalid;
+
+/// How far a writer's clock may be ahead of ours.
+pub const AHEAD: TimeDelta = TimeDelta::minutes(5);
+
+/// The moments that events can be of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acceptance {
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+}
+
+impl Acceptance {
+    /// From the first day of the window of now until a little later than now.
+    pub fn of(now: DateTime<Utc>, window_back: u32) -> Self {
+        Self {
+            from: Window::ending(Day::of(now), window_back).first().start(),
+            until: now + AHEAD,
+        }
+    }
+
+    /// Whether an event can be of this moment.
+    pub fn check(&self, at: DateTime<Utc>) -> Result<(), Invalid> {
+        if (self.from..=self.until).contains(&at) {
+            return Ok(());
+        }
+        let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+        let outside = if at < self.from {
+            "lies before the window, where nobody would be shown or mailed it"
+        } else {
+            "lies in the future"
+        };
+        let why = format!(
+            "{outside}; events can be of {} to {}: give the time in UTC or with its offset, or leave the time out where it happens now{}",
+            text(self.from),
+            text(self.until),
+            self.hint(at)
+        );
+        Err(Invalid::new("time", text(at), why).out_of_time())
+    }
+
+    /// What a moment is where seconds and milliseconds were mixed up.
+    fn hint(&self, at: DateTime<Utc>) -> &'static str {
+        let fits = |millis: Option<i64>| {
+            let meant = millis.and_then(DateTime::from_timestamp_millis);
+            meant.is_some_and(|meant| (self.from..=self.until).contains(&meant))
+        };
+        let millis = at.timestamp_millis();
+        if fits(millis.checked_mul(1_000)) {
+            " (were seconds taken for milliseconds?)"
+        } else if fits(Some(millis / 1_000)) {
+            " (were milliseconds taken for seconds?)"
+        } else {
+            ""
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(at: &str) -> Result<(), String> {
+        let now = "2014-04-19T10:00:00Z".parse().unwrap();
+        let checked = Acceptance::of(now, 7).check(at.parse().unwrap());
+        checked.map_err(|invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn an_event_can_be_of_the_window_and_of_a_clock_that_is_a_little_ahead() {
+        for at in [
+            "2014-04-12T00:00:00Z",
+            "2014-04-19T10:00:00Z",
+            "2014-04-19T10:05:00Z",
+        ] {
+            assert_eq!(told(at), Ok(()), "{at}");
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_is_told_with_the_range_and_what_to_do() {
+        assert_eq!(
+            told("2014-04-11T23:59:59.5Z").unwrap_err(),
+            "time \"2014-04-11T23:59:59.500Z\" lies before the window, where nobody would be shown or mailed it; events can be of \
+             2014-04-12T00:00:00Z to 2014-04-19T10:05:00Z: give the time in UTC or with its offset, or leave the time out where it happens now"
+        );
+        let future = told("2014-04-19T12:00:00Z").unwrap_err();
+        assert!(future.contains("lies in the future"), "{future}");
+    }
+
+    #[test]
+    fn seconds_that_were_taken_for_milliseconds_are_told_as_such_and_so_the_other_way() {
+        let seconds = told("1970-01-17T04:18:00Z").unwrap_err();
+        assert!(
+            seconds.ends_with("(were seconds taken for milliseconds?)"),
+            "{seconds}"
+        );
+        let millis = told("+46267-01-20T00:00:00Z").unwrap_err();
+        assert!(
+            millis.ends_with("(were milliseconds taken for seconds?)"),
+            "{millis}"
+        );
+    }
+}

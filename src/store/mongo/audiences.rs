@@ -1,0 +1,177 @@
+//! Long audiences: so many named people that they do not fit into their fan-out's document.
+//!
+//! The rule (P1): the parts stand, on a majority, before the fan-out that counts them, so a fan-out that can be found has all of them. What a
+//! crash leaves without a fan-out was never accepted: nobody reads it, and in time it is forgotten.
+
+use std::collections::HashMap;
+
+use bson::{Bson, Document, doc};
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+use mongodb::options::FindOptions;
+
+use super::bulk::Verb;
+use super::journal::encode;
+use super::record::{Record, oid};
+use super::{AUDIENCES, FANOUTS, Mongo};
+use crate::domain::{Fanout, Id, Selector, UserId};
+use crate::store::{Error, Result};
+
+/// A document holds about so many bytes of people; one with more has parts. A command takes 8 MB.
+const PART: usize = 6 << 20;
+/// What a person takes beside their id: type, place in the list, length and ends.
+const EACH: usize = 14;
+
+/// The people of a fan-out cut into parts; none where they fit into its own document.
+pub(super) fn parts(fanout: &Fanout) -> Vec<&[UserId]> {
+    let Selector::Users(users) = &fanout.audience.to else {
+        return Vec::new();
+    };
+    let (mut parts, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (index, user) in users.iter().enumerate() {
+        let more = user.as_str().len() + EACH;
+        if bytes + more > PART {
+            parts.push(&users[begin..index]);
+            (begin, bytes) = (index, 0);
+        }
+        bytes += more;
+    }
+    if !parts.is_empty() {
+        parts.push(&users[begin..]);
+    }
+    parts
+}
+
+fn part_id(fanout: Bson, n: usize) -> Bson {
+    Bson::Document(doc! {"f": fanout, "n": n as i32})
+}
+
+impl Mongo {
+    /// Writes the parts of these fan-outs, before the fan-outs themselves. Harmless again.
+    pub(super) async fn put_audiences<'a>(
+        &self,
+        doing: &str,
+        fanouts: impl Iterator<Item = &'a Fanout>,
+    ) -> Result<()> {
+        let records = fanouts.flat_map(|fanout| {
+            let parts = parts(fanout).into_iter().enumerate();
+            parts.map(|(n, users)| {
+                let users: Vec<&str> = users.iter().map(UserId::as_str).collect();
+                doc! {"_id": part_id(oid(fanout.id), n), "users": users}
+            })
+        });
+        let encoded = encode(doing, records)?;
+        if encoded.is_empty() {
+            return Ok(());
+        }
+        let targets = vec![(AUDIENCES.to_owned(), (0..encoded.len()).collect())];
+        let written = self.bulk(doing, Verb::Insert, targets, |writer, item| {
+            writer.fields(encoded[item].as_bytes());
+        });
+        // One that stands already is this one, sent again.
+        written.await?.duplicates(doing)?;
+        Ok(())
+    }
+
+    /// Takes back the parts of fan-outs that were not accepted.
+    pub(super) async fn drop_audiences(&self, doing: &str, fanouts: &[Id]) -> Result<()> {
+        if fanouts.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<Bson> = fanouts.iter().map(|id| oid(*id).into()).collect();
+        self.remove_audiences(doing, &ids).await.map(drop)
+    }
+
+    async fn remove_audiences(&self, doing: &str, fanouts: &[Bson]) -> Result<u64> {
+        let one = |fanout: &Bson| {
+            let (from, to) = (
+                doc! {"f": fanout, "n": 0},
+                doc! {"f": fanout, "n": i32::MAX},
+            );
+            doc! {"_id": {"$gte": from, "$lte": to}}
+        };
+        let filter = doc! {"$or": fanouts.iter().map(one).collect::<Vec<_>>()};
+        self.patiently(doing, || {
+            let (parts, filter) = (self.collection(AUDIENCES), filter.clone());
+            async move { Ok(parts.delete_many(filter).await?.deleted_count) }
+        })
+        .await
+    }
+
+    /// Gives these fan-outs their people: `counted` says how many parts each has.
+    pub(super) async fn fill_audiences(
+        &self,
+        doing: &str,
+        fanouts: &mut [Fanout],
+        counted: &HashMap<Id, usize>,
+    ) -> Result<()> {
+        if counted.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<Bson> = counted
+            .iter()
+            .flat_map(|(id, parts)| (0..*parts).map(|n| part_id(oid(*id), n)))
+            .collect();
+        let in_order = FindOptions::builder().sort(doc! {"_id": 1}).build();
+        let filter = doc! {"_id": {"$in": ids}};
+        let found = self.find_all(doing, AUDIENCES, &filter, in_order).await?;
+        let mut people: HashMap<Id, (usize, Vec<UserId>)> = HashMap::with_capacity(counted.len());
+        for part in &found {
+            let part = Record::new("audience", part);
+            let id = part.needs("_id", part.record("_id")?)?;
+            let fanout = id.needs("f", id.id("f")?)?;
+            let users = part.needs("users", part.texts("users", UserId::stored)?)?;
+            let (parts, all) = people.entry(fanout).or_default();
+            *parts += 1;
+            all.extend(users);
+        }
+        for fanout in fanouts {
+            let Some(counted) = counted.get(&fanout.id) else {
+                continue;
+            };
+            match people.remove(&fanout.id) {
+                Some((parts, users)) if parts == *counted => {
+                    fanout.audience.to = Selector::Users(users);
+                }
+                found => {
+                    let parts = found.map_or(0, |(parts, _)| parts);
+                    let why = format!("{parts} of its {counted} parts were found");
+                    let what = format!("the audience of fan-out {}", fanout.id);
+                    return Err(Error::corrupt(what, why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes parts that were written for events of before then and never accepted; answers how many went.
+    pub(super) async fn forget_audiences(
+        &self,
+        before: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<u64> {
+        let doing = "looking for audiences that were never accepted";
+        let end = doc! {"f": oid(Id::at(before, [0; 8])), "n": 0};
+        let pipeline = [
+            doc! {"$match": {"_id": {"$lt": end}}},
+            doc! {"$group": {"_id": "$_id.f"}},
+            doc! {"$lookup": {"from": FANOUTS, "localField": "_id", "foreignField": "_id", "as": "accepted"}},
+            doc! {"$match": {"accepted": []}},
+            doc! {"$limit": i64::try_from(limit).unwrap_or(i64::MAX)},
+        ];
+        let found: Vec<Document> = self
+            .patiently(doing, || {
+                let (parts, pipeline) = (self.collection(AUDIENCES), pipeline.clone());
+                async move { Ok(parts.aggregate(pipeline).await?.try_collect().await?) }
+            })
+            .await?;
+        let ids: Vec<Bson> = found
+            .into_iter()
+            .filter_map(|mut group| group.remove("_id"))
+            .collect();
+        match ids.is_empty() {
+            true => Ok(0),
+            false => self.remove_audiences("forgetting audiences", &ids).await,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the README prints, as a stranger types it.
+
+use super::Desk;
+
+const README: &str = include_str!("../../../README.md");
+
+/// The lines of code between two sentences.
+fn code(from: &str, to: &str) -> Vec<&'static str> {
+    let (_, rest) = README.split_once(from).unwrap();
+    let (part, _) = rest.split_once(to).unwrap();
+    part.lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .collect()
+}
+
+/// A command as it is typed, without what stands beside it.
+fn arguments(line: &str) -> Option<Vec<&str>> {
+    let typed = line.split('#').next()?.trim();
+    Some(typed.strip_prefix("tidings ")?.split_whitespace().collect())
+}
+
+#[test]
+fn a_burst_becomes_one_mail_as_the_example_says() {
+    let desk = Desk::new();
+    desk.write(
+        "people",
+        r#"{"id": "mara", "email": "mara@example.org", "confirmed": true}"#,
+    );
+    desk.run(&["import", "users", "people"]).done();
+    let lines = code(
+        "**A burst becomes one mail.**",
+        "An event joins its batch once",
+    );
+    let toml: Vec<&str> = lines
+        .iter()
+        .copied()
+        .take_while(|line| !line.starts_with('{'))
+        .collect();
+    desk.write("tidings.toml", &toml.join("\n"));
+    let object = lines.iter().find(|line| line.starts_with('{')).unwrap();
+    let comments = [("c1", "Ada"), ("c2", "Ben"), ("c3", "Cem"), ("c4", "Dee")];
+    let comments = comments.map(|(id, by)| object.replace("c1", id).replace("Ada", by));
+    desk.write("comments.ndjson", &comments.join("\n"));
+
+    for typed in lines.iter().filter_map(|line| arguments(line)) {
+        desk.run(&typed).done();
+    }
+    let listed = desk.run(&["batches", "list", "--json"]).json();
+    let id = listed[0]["id"].as_str().unwrap();
+    desk.run(&["batches", "close", id]).done();
+    desk.run(&["worker", "--once"]);
+
+    let mut mails = std::fs::read_dir(desk.path().join("outbox")).unwrap();
+    let mail = std::fs::read_to_string(mails.next().unwrap().unwrap().path()).unwrap();
+    assert!(mails.next().is_none());
+    assert!(mail.contains("and 2 others commented on Budget"), "{mail}");
+    for id in ["c1", "c2", "c3", "c4"] {
+        assert!(
+            !mail.contains(&format!("Comment:{id}")) && !mail.contains(&format!("- {id}")),
+            "{mail}"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! P6: an object that nobody put a record of is not mailed, unless its type says so, and whoever could put it is told.
+
+use chrono::TimeDelta;
+use tidings::domain::{DeliveryState, Object};
+use tidings::services::Silent;
+use tidings::services::digest::Request;
+
+use crate::support::Fresh;
+use crate::support::town::{Town, monday, on_both_stores, to};
+
+on_both_stores! {
+    an_object_that_nobody_put_is_in_no_mail_and_in_the_feed
+    an_unknown_object_is_mailed_by_its_id_where_its_type_says_so
+    what_is_put_before_the_digest_is_told_in_it
+    a_batch_of_unknown_objects_is_no_mail
+    runs_and_rehearsals_tell_what_is_not_known
+}
+
+fn texts(town: &Town) -> String {
+    let mails = town.mails().into_iter();
+    mails.map(|mail| mail.filled().text).collect()
+}
+
+async fn an_object_that_nobody_put_is_in_no_mail_and_in_the_feed(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "unheard-of"], to(&["ada"])).await;
+    town.happens(&["unheard-of"], to(&["ben"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    let told = texts(&town);
+    assert!(told.contains("Work a1."), "{told}");
+    assert!(!told.contains("unheard-of"), "{told}");
+    assert_eq!(town.mails().len(), 1);
+    let request = tidings::services::feed::Request {
+        user: crate::support::user("ben"),
+        query: Default::default(),
+        limit: 10,
+        days: None,
+    };
+    let feed = town.process().feeds().page(&request).await.unwrap();
+    assert_eq!(feed.items.len(), 1);
+}
+
+async fn an_unknown_object_is_mailed_by_its_id_where_its_type_says_so(fresh: Fresh) {
+    let mails = "[types.ArtworkPublished]\nunknown_objects = \"mail\"";
+    let town = Town::found(&fresh, true, mails).await;
+    town.happens(&["unheard-of", "a9"], to(&["ada"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    let told = texts(&town);
+    assert!(told.contains("unheard-of"), "{told}");
+    assert!(!told.contains("a9"), "{told}");
+}
+
+async fn what_is_put_before_the_digest_is_told_in_it(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["late"], to(&["ada"])).await;
+    let late = Object {
+        title: Some("A late work".into()),
+        ..Object::bare("late".parse().unwrap())
+    };
+
+    town.store.put_objects(&[late]).await.unwrap();
+    town.digests_at(monday(0)).await;
+
+    assert!(texts(&town).contains("A late work"));
+}
+
+async fn a_batch_of_unknown_objects_is_no_mail(fresh: Fresh) {
+    let batch = "[types.ArtworkPublished]\nroute = \"batch\"\nwindow = \"5m\"";
+    let town = Town::found(&fresh, true, batch).await;
+    town.happens(&["unheard-of"], to(&["ada"])).await;
+
+    town.clock.advance(TimeDelta::minutes(6));
+    town.process()
+        .worker()
+        .round(&mut None, &Silent)
+        .await
+        .unwrap();
+
+    assert!(town.mails().is_empty());
+    let rows = town.deliveries_of("ada").await;
+    assert_eq!(rows[0].state, DeliveryState::Canceled);
+}
+
+async fn runs_and_rehearsals_tell_what_is_not_known(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "[types.Loan]\nheading = \"Loans\"").await;
+    town.happens(&["a1", "unheard-of"], to(&["ada", "ben"]))
+        .await;
+    town.clock.set(monday(0));
+
+    let rehearsal = town.process().rehearsal();
+    let (rehearsed, page) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let ran = town.digests_at(monday(0)).await;
+
+    for unknown in [&rehearsed.unknown, &ran.unknown] {
+        assert_eq!((unknown.events, unknown.objects.len()), (2, 1));
+        let warnings = unknown.warnings();
+        assert!(
+            warnings[0].contains("\"ArtworkPublished\" is not configured"),
+            "{warnings:?}"
+        );
+        assert!(
+            warnings[1].starts_with("\"unheard-of\" is not known, so it is not mailed"),
+            "{warnings:?}"
+        );
+    }
+    assert!(
+        page.warnings
+            .iter()
+            .any(|warning| warning.contains("unheard-of"))
+    );
+    let lately = town.process().known().lately(10).await.unwrap();
+    assert_eq!((lately.events, lately.types.len()), (1, 1));
+}
