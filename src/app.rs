@@ -6,13 +6,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::watch;
 
 use crate::clock::{Clock, Ids, SystemClock};
-use crate::config::{Config, StoreUrl};
+use crate::config::Config;
 use crate::domain::{ModelName, Policies};
 use crate::mail::Mailer;
 use crate::mail::hooks::Keys;
@@ -39,12 +38,13 @@ use crate::services::suppressions::SuppressionBook;
 use crate::services::unknown::Known;
 use crate::services::worker::Worker;
 use crate::store::Store;
-use crate::store::mongo::{Mapping, Mongo, MongoOptions};
-use crate::store::sqlite::Sqlite;
+use crate::store::mongo::Mapping;
 
+mod access;
 mod doctor;
 mod mailer;
 
+pub use access::{Access, NoStore, is_missing, open_store};
 pub use doctor::doctor;
 pub use mailer::{mailer, outbox};
 
@@ -79,24 +79,33 @@ fn site(config: &Config) -> Site {
     }
 }
 
+/// Whether mails or pages are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    Something,
+    /// Nothing is: then no template of the configuration is read, so that one that is broken stops nobody who needs none.
+    Nothing,
+}
+
 impl Look {
-    fn of(config: &Config) -> Result<Self, render::Error> {
+    fn of(config: &Config, made: Made) -> Result<Self, render::Error> {
         let site = site(config);
+        let own = config.mail.templates.clone();
+        let templates = own.filter(|_| made == Made::Something);
         Ok(Self {
-            pages: Arc::new(Pages::new(&site, config.mail.templates.clone())?),
-            renderer: Arc::new(Renderer::new(site, config.mail.templates.clone())?),
+            pages: Arc::new(Pages::new(&site, templates.clone())?),
+            renderer: Arc::new(Renderer::new(site, templates)?),
         })
     }
 }
 
 impl App {
     /// Opens the configured store and mailer on this machine's clock.
-    pub async fn open(config: Config) -> anyhow::Result<Self> {
+    pub async fn open(config: Config, access: Access, made: Made) -> anyhow::Result<Self> {
         // Whatever may be wrong with the configuration comes first: then nothing was changed.
         let mailer = mailer(&config)?;
-        let look = Look::of(&config)?;
-        let opening = format!("opening {:?}", config.store);
-        let store = open_store(&config).await.context(opening)?;
+        let look = Look::of(&config, made)?;
+        let store = open_store(&config, access).await?;
         let (clock, ids) = (Arc::new(SystemClock), Arc::new(Ids::random()));
         Ok(Self::of(config, store, mailer, look, clock, ids))
     }
@@ -109,7 +118,7 @@ impl App {
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Result<Self, render::Error> {
-        let look = Look::of(&config)?;
+        let look = Look::of(&config, Made::Something)?;
         Ok(Self::of(config, store, mailer, look, clock, ids))
     }
 
@@ -325,6 +334,7 @@ impl App {
             schedule: self.config.digest.schedule,
             window_back: self.config.window_back,
             day_cap: self.config.fanout.day_cap,
+            caps: self.config.digest.caps,
         }
     }
 
@@ -426,34 +436,6 @@ impl App {
             deliveries: self.store.clone(),
             leases: self.store.clone(),
             idle: self.config.worker_idle,
-        }
-    }
-}
-
-/// How long a database may take to answer until whoever waits is told what for.
-const SILENCE: Duration = Duration::from_secs(2);
-
-/// Tells whoever waits what for.
-async fn say_what_for(store: String) {
-    tokio::time::sleep(SILENCE).await;
-    tracing::warn!(store, "MongoDB does not answer yet; waiting");
-}
-
-/// Connects to the configured store and brings its tables or indexes into being.
-pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
-    match &config.store {
-        StoreUrl::Sqlite(path) => Ok(Arc::new(Sqlite::open(path).await?)),
-        StoreUrl::Mongo(url) => {
-            let options = MongoOptions {
-                mapped: mapped(config)?,
-                ..MongoOptions::default()
-            };
-            let mongo = Mongo::connect(url, options).await?;
-            let silence = tokio::spawn(say_what_for(format!("{:?}", config.store)));
-            let prepared = mongo.prepare().await;
-            silence.abort();
-            prepared?;
-            Ok(Arc::new(mongo))
         }
     }
 }

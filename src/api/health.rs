@@ -24,7 +24,9 @@ pub async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
         Ok(Err(error)) => Err(error.into()),
         Err(_) => {
             let detail = format!("the store did not answer within {PATIENCE:?}");
-            Err(Problem::new(Code::StoreUnavailable, detail))
+            let mut problem = Problem::new(Code::StoreUnavailable, &detail);
+            problem.cause = Some(detail);
+            Err(problem)
         }
     }
 }

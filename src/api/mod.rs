@@ -232,7 +232,9 @@ async fn watch_over(
                 .map(|cause| cause.0.clone())
         };
         let cause = cause.or_else(|| answer.as_ref().ok().and_then(of_page));
-        let cause = cause.unwrap_or_else(|| "nothing more is known".into());
+        // What was told is all there is to say then.
+        let told = problem.map_or(String::new(), ToString::to_string);
+        let cause = cause.unwrap_or(told);
         tracing::error!(%method, route, status, code, cause, "a request failed");
     } else {
         tracing::debug!(%method, route, status, code, "a request was answered");

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::access::holds;
 use super::{mailer, mapped};
 use crate::clock::Clock;
 use crate::config::{Config, Provider, Service, StoreUrl};
 use crate::probe::{Names, Web};
-use crate::render::{Pages, Renderer, Site};
-use crate::services::doctor::{Departure, Doctor, Finding, Hook, Look, Setup};
+use crate::render::{Pages, Renderer, Site, strays};
+use crate::services::doctor::{Departure, Doctor, Finding, Hook, Look, Setup, UNREACHED};
 use crate::services::links::Links;
 use crate::store::Store;
 use crate::store::mongo::{Mongo, MongoOptions};
@@ -25,7 +26,8 @@ pub async fn doctor(
     look: Look,
     clock: Arc<dyn Clock>,
 ) -> Doctor {
-    let opening = tokio::time::timeout(look.timeout, open(config, look.timeout));
+    let opening = open(config, look.timeout, file.is_some());
+    let opening = tokio::time::timeout(look.timeout, opening);
     let store = opening.await.unwrap_or_else(|_| {
         let found = format!(
             "could not be opened within {} s",
@@ -49,10 +51,14 @@ pub async fn doctor(
     }
 }
 
-async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Finding> {
+async fn open(
+    config: &Config,
+    timeout: Duration,
+    is_configured: bool,
+) -> Result<Arc<dyn Store>, Finding> {
     match &config.store {
         StoreUrl::Sqlite(path) => {
-            is_there(path)?;
+            is_there(path, is_configured)?;
             let opened = Sqlite::open(path).await;
             Ok(Arc::new(opened.map_err(|error| {
                 unopened(format!("{:#}", anyhow::Error::from(error)))
@@ -66,17 +72,40 @@ async fn open(config: &Config, timeout: Duration) -> Result<Arc<dyn Store>, Find
                 selection: timeout / 2,
                 mapped: mapped(config).map_err(|error| unopened(format!("{error:#}")))?,
             };
-            let connected = Mongo::connect(url, options).await;
-            Ok(Arc::new(connected.map_err(|error| {
-                unopened(format!("{:#}", anyhow::Error::from(error)))
-            })?))
+            let told = |error| unopened(format!("{:#}", anyhow::Error::from(error)));
+            let mongo = Mongo::connect(url, options).await.map_err(told)?;
+            let unreached = |error| {
+                let why = format!("{:#}", anyhow::Error::from(error));
+                Finding::error("database", why, UNREACHED)
+            };
+            match mongo.is_bare().await.map_err(unreached)? {
+                true => Err(nothing_yet(format!("{:?}", config.store), is_configured)),
+                false => Ok(Arc::new(mongo)),
+            }
         }
     }
 }
 
+/// Of a database into which nothing was ever brought: it may be the wrong one.
+fn nothing_yet(place: String, is_configured: bool) -> Finding {
+    let found = format!("there is none at {place}: nothing was ever brought in there");
+    match is_configured {
+        true => Finding::warning(
+            "database",
+            found,
+            "see that `store` names the right one; tidings import, notify, serve and restore make it",
+        ),
+        false => Finding::error(
+            "database",
+            format!("{found}, and no configuration names another"),
+            "name yours with --config; tidings import, notify, serve and restore make a database",
+        ),
+    }
+}
+
 /// Opening a file would make it.
-fn is_there(path: &Path) -> Result<(), Finding> {
-    if path.exists() {
+fn is_there(path: &Path, is_configured: bool) -> Result<(), Finding> {
+    if holds(path) {
         return Ok(());
     }
     let file = path.display();
@@ -90,12 +119,7 @@ fn is_there(path: &Path) -> Result<(), Finding> {
             format!("mkdir -p {folder}"),
         ));
     }
-    let advice = "run any other command, such as `tidings status`: it makes it";
-    Err(Finding::warning(
-        "database",
-        format!("{file} does not exist yet"),
-        advice,
-    ))
+    Err(nothing_yet(file.to_string(), is_configured))
 }
 
 fn unopened(found: String) -> Finding {
@@ -126,6 +150,10 @@ fn setup(config: &Config, file: Option<PathBuf>) -> Setup {
         has_feedback_id: site.feedback_id.is_some(),
         dkim_selector: mail.dkim_selector.clone(),
         items: config.digest.caps.total,
+        strays: mail
+            .templates
+            .as_ref()
+            .map_or_else(Vec::new, |folder| strays(folder, config.policies.kinds())),
         doubts: config
             .warnings
             .iter()

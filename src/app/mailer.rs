@@ -13,7 +13,7 @@ use crate::mail::{
 
 /// The mailer that writes `.eml` files.
 pub fn outbox(config: &Config) -> Outbox {
-    Outbox::new(&config.mail.outbox, sender(&config.mail))
+    Outbox::new(&config.mail.outbox, sender(&config.mail)).with_pages(config.mail.outbox_pages)
 }
 
 /// The mailer that is configured, at its pace.

@@ -7,7 +7,7 @@ use clap::Args as Arguments;
 use super::exit::Exit;
 use super::screen::{Ink, Screen};
 use super::words;
-use crate::app::App;
+use crate::app::{Access, App};
 use crate::services::archive::{DayReport, Effect, Fate, Protection, Request};
 
 /// Drop old days whole, exporting them first if you like
@@ -34,6 +34,13 @@ pub struct Args {
 }
 
 impl Args {
+    pub fn access(&self) -> Access {
+        match self.dry_run {
+            true => Access::Look,
+            false => Access::Work,
+        }
+    }
+
     pub fn options(&self) -> Vec<(String, String)> {
         let keep = self.keep.clone();
         keep.map(|keep| ("archive.keep".to_owned(), keep))

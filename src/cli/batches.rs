@@ -6,7 +6,7 @@ use super::exit::{Exit, Usage};
 use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
 use super::words;
-use crate::app::App;
+use crate::app::{Access, App};
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::services::Error;
 use crate::services::batches::{
@@ -97,6 +97,13 @@ struct TakeOut {
 }
 
 impl Args {
+    pub fn access(&self) -> Access {
+        match &self.verb {
+            None | Some(Verb::List(_) | Verb::Show(_)) => Access::Look,
+            Some(Verb::Close(_) | Verb::Cancel(_) | Verb::TakeOut(_)) => Access::Work,
+        }
+    }
+
     pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         match &self.verb {
             None => self.list.run(app, screen).await,

@@ -8,10 +8,14 @@ use super::exit::Exit;
 use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
 use super::words;
-use crate::app::App;
+use crate::app::{Access, App, Made};
 use crate::domain::delivery::Verdict;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, News, UserId};
 use crate::services::ledger::Only;
+
+mod show;
+
+use show::Show;
 
 /// List mails and what became of them, newest first
 #[derive(Debug, Arguments)]
@@ -35,6 +39,10 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Show one mail: what became of it, what it says, what the provider reported
+    ///
+    /// Objects are shown as they are now, and links to stop mails lead nowhere.
+    Show(Show),
     /// Say what became of an unknown mail
     ///
     /// `sent`: it was mailed. `failed`: it was not, and its events go into a mail after all.
@@ -90,7 +98,24 @@ impl From<&Delivery> for Row {
 }
 
 impl Args {
+    pub fn access(&self) -> Access {
+        match &self.what {
+            None | Some(What::Show(_)) => Access::Look,
+            Some(What::Settle { .. }) => Access::Work,
+        }
+    }
+
+    pub fn made(&self) -> Made {
+        match &self.what {
+            Some(What::Show(_)) => Made::Something,
+            None | Some(What::Settle { .. }) => Made::Nothing,
+        }
+    }
+
     pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        if let Some(What::Show(show)) = &self.what {
+            return show.run(app, screen).await;
+        }
         if let Some(What::Settle { id, end }) = &self.what {
             let id = DeliveryId::stored(id.as_str());
             let verdict = match end {

@@ -8,21 +8,22 @@ use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, ValueEnum};
 use serde::Serialize;
 
-use super::exit::Exit;
+use super::exit::{Exit, Usage};
 use super::page_file::PageFile;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::{time, words};
-use crate::app::App;
+use crate::app::{Access, App};
 use crate::domain::{Cadence, Share, UserId};
 use crate::services::deliver::{Ended, Pause, Tally};
 use crate::services::digest::{Effect, Report, Request, Timing};
+use crate::services::ledger::{Reason, Waiting};
 use crate::services::trouble::BadStacks;
 
 /// Mail the digests that are due
 ///
 /// Carries out pending fan-outs first, finishes what an earlier run left, and mails whoever is due once a period, however often
-/// it runs. So an hourly cron line is all that digests need:  0 * * * *  tidings digest
+/// it runs. So an hourly cron line is all that digests need:  0 * * * *  tidings digest --config FILE
 ///
 /// It ends when every mail is settled, or when waiting cannot help, and accounts for everybody who was due. When too many mails fail, or
 /// the provider refuses everything, sending is paused for all processes until --resume.
@@ -86,12 +87,31 @@ struct Answer<'a> {
     /// Where the page of a rehearsal is.
     #[serde(skip_serializing_if = "Option::is_none")]
     page: Option<&'a Path>,
+    /// Mails of this run and of earlier ones that are not settled.
+    #[serde(skip_serializing_if = "Waiting::is_empty")]
+    mails_waiting: &'a Waiting,
     #[serde(flatten)]
     report: &'a Report,
 }
 
 impl Args {
+    pub fn access(&self) -> Access {
+        match self.dry_run {
+            true => Access::Look,
+            false => Access::Work,
+        }
+    }
+
     pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
+        let now = app.clock.now();
+        if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
+            let what = format!(
+                "--at {} UTC lies ahead, and a mail cannot leave before its time",
+                words::minute(at)
+            );
+            let next = "--dry-run, which says what would be sent then; or leaving --at out";
+            return Err(Usage::new(what).instead(next).into());
+        }
         let request = self.request(app);
         let page = self.report.as_deref().map(PageFile::at).transpose()?;
         if self.resume {
@@ -131,12 +151,17 @@ impl Args {
         if stopped {
             app.worker().release().await?;
         }
-        let at = request.at.unwrap_or_else(|| app.clock.now());
+        let waiting = match self.dry_run {
+            true => Waiting::default(),
+            false => app.ledger().waiting(request.users.as_deref()).await?,
+        };
+        let at = request.at.unwrap_or(now);
         if self.json {
             screen.json(&Answer {
                 at,
                 dry_run: self.dry_run,
                 page: page.as_ref().map(PageFile::path),
+                mails_waiting: &waiting,
                 report: &report,
             })?;
         } else {
@@ -150,6 +175,9 @@ impl Args {
             }
         }
         reasons(&report.mails, screen)?;
+        for line in waits(&waiting) {
+            screen.warning(line)?;
+        }
         for warning in report.unknown.warnings() {
             screen.warning(warning)?;
         }
@@ -170,7 +198,11 @@ impl Args {
             }
             return Ok(Exit::Partly);
         }
-        Ok(exit(&report))
+        Ok(match exit(&report) {
+            // What waits is not mailed, whoever began it.
+            Exit::Done if !waiting.is_empty() => Exit::Partly,
+            exit => exit,
+        })
     }
 
     fn request(&self, app: &App) -> Request {
@@ -236,6 +268,24 @@ fn why_ended(ended: &Ended) -> String {
         Ended::Stopped => "stopped while some mails wait; the next run goes on with them".into(),
         Ended::Settled => String::new(),
     }
+}
+
+/// `3 mails wait: connection refused; tried again from 2014-04-21 09:30`.
+pub fn waits(waiting: &Waiting) -> Vec<String> {
+    let line = |reason: &Reason| {
+        let wait = if reason.mails == 1 { "waits" } else { "wait" };
+        let mails = words::count(reason.mails, "mail", "mails");
+        let until = reason.until.map(|until| words::minute(until));
+        let then = match (&reason.held_by, until) {
+            (Some(owner), Some(until)) => {
+                format!("; worker {owner} holds it until {until} UTC at most")
+            }
+            (None, Some(until)) => format!("; tried again from {until} UTC"),
+            (_, None) => "; the next run or a worker takes it up".to_owned(),
+        };
+        format!("{mails} {wait}: {}{then}", reason.why)
+    };
+    waiting.reasons.iter().map(line).collect()
 }
 
 /// Why mails did not leave, with how often.

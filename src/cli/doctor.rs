@@ -22,7 +22,9 @@ use crate::services::doctor::{Finding, Look, Outside, Verdict};
 /// Nothing is sent and nobody is unsubscribed. Each line says ok, warning, error or unchecked, what was found, and what to do about it.
 /// What cannot be reached from here is unchecked. Nothing is logged unless --log says so.
 #[derive(Debug, Arguments)]
-#[command(after_help = "Exit codes: 0 no errors, 1 at least one error, 2 wrong usage.")]
+#[command(
+    after_help = "Exit codes: 0 no errors, 1 at least one error, 2 wrong usage, or neither configuration nor database here."
+)]
 pub struct Args {
     /// Leave the provider, the DNS and the public pages alone
     #[arg(long)]
@@ -58,6 +60,7 @@ fn nameserver(text: &str) -> Result<SocketAddr, String> {
 
 impl Args {
     pub async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let mut lost = false;
         let findings = match global.load(Vec::new()) {
             Ok(config) => {
                 let look = Look {
@@ -68,6 +71,7 @@ impl Args {
                     },
                     nameserver: self.nameserver,
                 };
+                lost = global.file().is_none() && app::is_missing(&config);
                 let doctor = app::doctor(&config, global.file(), look, Arc::new(SystemClock));
                 doctor.await.run().await
             }
@@ -82,6 +86,8 @@ impl Args {
             show(&findings, screen)?;
         }
         Ok(match verdict {
+            // There is nothing here to be looked over.
+            _ if lost => Exit::Usage,
             Verdict::Error => Exit::Failed,
             Verdict::Ok | Verdict::Unchecked | Verdict::Warning => Exit::Done,
         })

@@ -100,6 +100,9 @@ pub fn explain_failure(failure: &anyhow::Error) -> String {
     told
 }
 
+/// What the store says where none of its servers can be asked.
+const AWAY: &str = "no MongoDB server can be written to";
+
 fn advice(failure: &anyhow::Error) -> Option<String> {
     for cause in failure.chain() {
         if let Some(usage) = cause.downcast_ref::<Usage>() {
@@ -118,6 +121,12 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
             _ => cause.downcast_ref::<store::Error>(),
         };
         match of_store {
+            Some(store::Error::Database { cause, .. }) if cause.to_string().contains(AWAY) => {
+                return Some(
+                    "see that the server runs and that the option `store` names it, then again: whatever was begun can be repeated"
+                        .into(),
+                );
+            }
             Some(store::Error::Database { .. }) => {
                 return Some(
                     "again, once the store can be reached; whatever was begun can be repeated"

@@ -13,7 +13,7 @@ use super::words;
 use crate::app::App;
 use crate::domain::{Cadence, Delivery, News, Reason, Schedule, Suppression, UserId};
 use crate::services::batches::BatchView;
-use crate::services::explain::{Explanation, Fate, InBatch, Why};
+use crate::services::explain::{By, Explanation, Fate, InBatch, Place, Why};
 
 /// Explain why a person does or does not get something
 ///
@@ -73,6 +73,7 @@ struct Event<'a> {
     at: DateTime<Utc>,
     why: Why,
     batch: Option<&'a InBatch>,
+    covered: Option<&'a By>,
 }
 
 #[derive(Serialize)]
@@ -130,6 +131,7 @@ fn event(fate: &Fate) -> Event<'_> {
         at: fate.at,
         why: fate.why,
         batch: fate.batch.as_ref(),
+        covered: fate.covered.as_ref(),
     }
 }
 
@@ -271,9 +273,50 @@ fn weekday(weekday: chrono::Weekday) -> &'static str {
     ][weekday.num_days_from_monday() as usize]
 }
 
+/// `was shown in digest:mara:weekly:2014-W17, sent 2014-04-21 09:00`.
+fn dealt_with(by: &By) -> String {
+    match by {
+        By::Mail {
+            delivery,
+            state,
+            at,
+            place,
+        } => {
+            let place = match place {
+                Place::Shown => "was shown in",
+                Place::Counted => "was counted (\"+N more\") in",
+                Place::LeftOut => "was covered and not told by",
+                Place::Unknown => "was covered by",
+            };
+            format!(
+                "{place} {delivery}, {} {}",
+                state.as_str(),
+                words::minute(*at)
+            )
+        }
+        By::Flush { at } => format!("was flushed on {}", words::minute(*at)),
+        By::OlderWriter { at: Some(at) } => {
+            format!(
+                "is covered by a marker of an older writer, of {}",
+                words::minute(*at)
+            )
+        }
+        By::OlderWriter { at: None } => "is covered by a marker of an older writer".to_owned(),
+    }
+}
+
 /// `is in the open batch 5352…, which closes 2014-04-19 10:05`.
 fn becomes(fate: &Fate) -> String {
+    if let Some(by) = &fate.covered {
+        return dealt_with(by);
+    }
     match (fate.why, &fate.batch) {
+        (Why::Mailed, Some(batch)) => {
+            let when = batch
+                .settled
+                .map_or(String::new(), |at| format!(", sent {}", words::minute(at)));
+            format!("was mailed in batch:{}{when}", batch.id)
+        }
         (Why::Gathering, Some(batch)) => {
             let closes = words::minute(batch.closes_at);
             format!("is in the open batch {}, which closes {closes}", batch.id)

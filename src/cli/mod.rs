@@ -5,10 +5,11 @@
 //! code is never 0 on failure ([`exit`]). Start with [`notify`]; [`demo`] tells the whole story.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::app::App;
+use crate::app::{Access, App, Made, NoStore};
 use crate::config::{Config, StoreUrl};
 
 mod archive;
@@ -92,6 +93,44 @@ impl Command {
         }
     }
 
+    /// What it does to the store.
+    fn access(&self) -> Access {
+        match self {
+            Self::Serve(_) | Self::Notify(_) | Self::Import(_) | Self::Restore(_) => Access::Bring,
+            Self::Worker(_) | Self::Flush(_) => Access::Work,
+            Self::Digest(args) => args.access(),
+            Self::Archive(args) => args.access(),
+            Self::Batches(args) => args.access(),
+            Self::Deliveries(args) => args.access(),
+            Self::Suppressions(args) => args.access(),
+            Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Look,
+            // They open none here.
+            Self::Demo(_) | Self::Config(_) | Self::Doctor(_) | Self::Simulate(_) => Access::Look,
+        }
+    }
+
+    /// Whether it makes mails or pages.
+    fn made(&self) -> Made {
+        match self {
+            Self::Serve(_) | Self::Worker(_) | Self::Digest(_) => Made::Something,
+            Self::Deliveries(args) => args.made(),
+            Self::Notify(_)
+            | Self::Import(_)
+            | Self::Restore(_)
+            | Self::Flush(_)
+            | Self::Archive(_)
+            | Self::Batches(_)
+            | Self::Suppressions(_)
+            | Self::Feed(_)
+            | Self::Explain(_)
+            | Self::Status(_)
+            | Self::Demo(_)
+            | Self::Config(_)
+            | Self::Doctor(_)
+            | Self::Simulate(_) => Made::Nothing,
+        }
+    }
+
     /// Whether a signal lets it finish what is in hand. The others are short, or can be cut anywhere.
     fn ends_gently(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Digest(_) | Self::Worker(_))
@@ -153,7 +192,10 @@ impl Cli {
                 screen.warning(warning)?;
             }
         }
-        let app = open(config).await?;
+        let named = self.global.file();
+        let app = open(config, &self.command)
+            .await
+            .map_err(|failure| say_where(failure, named))?;
         let stop = if self.command.ends_gently() {
             stop::on_signal()?
         } else {
@@ -189,8 +231,30 @@ impl Command {
     }
 }
 
-async fn open(config: Config) -> anyhow::Result<App> {
-    if let StoreUrl::Sqlite(path) = &config.store
+/// Of a store that is not there: which configuration named it, and how to name another.
+fn say_where(failure: anyhow::Error, named: Option<PathBuf>) -> anyhow::Error {
+    let Some(missing) = failure.downcast_ref::<NoStore>() else {
+        return failure;
+    };
+    let (what, next) = match named {
+        Some(file) => (
+            format!("{missing} (the configuration is {})", file.display()),
+            "the option `store`; tidings import, notify, serve and restore make a database",
+        ),
+        None => (
+            format!(
+                "{missing}, and no configuration names another: there is no tidings.toml in this folder"
+            ),
+            "--config /etc/tidings/tidings.toml, or wherever yours is; tidings import, notify, serve and restore make a database",
+        ),
+    };
+    Usage::new(what).instead(next).into()
+}
+
+async fn open(config: Config, command: &Command) -> anyhow::Result<App> {
+    let access = command.access();
+    if access == Access::Bring
+        && let StoreUrl::Sqlite(path) = &config.store
         && let Some(folder) = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty())
@@ -203,5 +267,5 @@ async fn open(config: Config) -> anyhow::Result<App> {
                 .into(),
         );
     }
-    App::open(config).await
+    App::open(config, access, command.made()).await
 }

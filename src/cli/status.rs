@@ -13,7 +13,7 @@ use super::words;
 use crate::app::App;
 use crate::domain::{Day, DeliveryState, Echo, Window};
 use crate::services::deliver::Pause;
-use crate::services::ledger::Only;
+use crate::services::ledger::{Only, Waiting};
 use crate::services::unknown::Unknown;
 use crate::store::{Backlog, BatchCounts, DayInfo};
 
@@ -43,6 +43,8 @@ struct Answer {
     /// The newest of the mails of which nobody knows whether they were taken.
     unknown: Vec<Row>,
     paused: Option<Pause>,
+    /// Mails that are not settled, by why.
+    waiting: Waiting,
     /// Of the last seven days.
     heard: Echo,
     suppressed: std::collections::BTreeMap<&'static str, u64>,
@@ -68,6 +70,7 @@ impl Args {
         let deliveries = store.delivery_counts().await?;
         let unknown = app.ledger().list(&unknown(), UNKNOWN_SHOWN).await?;
         let paused = app.ledger().pause().await?;
+        let waiting = app.ledger().waiting(None).await?;
         let heard = store.echo(app.clock.now() - HEARD).await?;
         let suppressed = store.suppression_counts().await?;
         let days = store.days().await?;
@@ -85,6 +88,7 @@ impl Args {
                     .collect(),
                 unknown: unknown.iter().map(Row::from).collect(),
                 paused,
+                waiting,
                 heard,
                 suppressed: suppressed
                     .iter()
@@ -102,6 +106,10 @@ impl Args {
         table.row(["mails".into(), mails(&deliveries)]);
         if let Some(pause) = &paused {
             table.row(["sending".into(), digest::paused(pause)]);
+        }
+        for (index, line) in digest::waits(&waiting).into_iter().enumerate() {
+            let head = if index == 0 { "waiting" } else { "" };
+            table.row([head.into(), line]);
         }
         if heard.sent > 0 {
             table.row(["last 7 days".into(), reported(&heard)]);

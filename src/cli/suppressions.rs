@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::screen::{Ink, Screen};
 use super::words;
-use crate::app::App;
+use crate::app::{Access, App};
 use crate::domain::{Address, Reason, Suppression};
 use crate::services::import::{Kind, Report, SHOWN};
 use crate::services::suppressions::SuppressionInput;
@@ -100,6 +100,14 @@ struct Line<'a> {
 const PAGE: usize = 1_000;
 
 impl Args {
+    pub fn access(&self) -> Access {
+        match &self.verb {
+            None | Some(Verb::List(_)) => Access::Look,
+            Some(Verb::Add(_) | Verb::Import(_)) => Access::Bring,
+            Some(Verb::Lift(_)) => Access::Work,
+        }
+    }
+
     pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         match &self.verb {
             None => self.list.run(app, screen).await,

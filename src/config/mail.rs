@@ -19,6 +19,8 @@ use crate::domain::{Address, Secret};
 pub struct Mail {
     pub provider: Provider,
     pub outbox: PathBuf,
+    /// Whether the outbox writes a page for the browser beside each mail.
+    pub outbox_pages: bool,
     pub from: Address,
     pub from_name: String,
     pub reply_to: Option<Address>,
@@ -174,6 +176,7 @@ impl Mail {
         Self {
             provider: provider(r, name),
             outbox: r.string("mail.outbox").into(),
+            outbox_pages: r.flag("mail.outbox_pages"),
             from,
             from_name: r.string("mail.from_name"),
             reply_to: r.optional_address("mail.reply_to"),

@@ -173,6 +173,17 @@ impl Stack {
         covered(&self.entries)
     }
 
+    /// The marker that covered this entry first, if any does.
+    pub fn covering(&self, index: u32) -> Option<&Marker> {
+        self.entries.iter().enumerate().find_map(|(place, entry)| {
+            let Entry::Marker(marker) = entry else {
+                return None;
+            };
+            let reach = marker.n.map_or(place, |n| n as usize);
+            ((index as usize) < reach).then_some(marker)
+        })
+    }
+
     /// Events that no marker covers and that were not mailed on their own, with their positions, oldest first.
     pub fn uncovered(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         self.uncovered_from(self.covered())

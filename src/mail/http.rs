@@ -88,6 +88,10 @@ pub(super) enum Reply {
     Withheld {
         reason: String,
     },
+    /// The same, as whoever is there could not prove to be the provider.
+    Untrusted {
+        reason: String,
+    },
     /// It may have arrived, and no answer came.
     Unanswered {
         reason: String,
@@ -207,6 +211,9 @@ impl Api {
             Err(error) if is_refused(&error) => Reply::NobodyListens {
                 reason: format!("no connection: {}", chain(&error.without_url())),
             },
+            Err(error) if is_untrusted(&error) => Reply::Untrusted {
+                reason: format!("no connection: {}", chain(&error.without_url())),
+            },
             Err(error) if error.is_connect() || error.is_builder() => Reply::NotSent {
                 reason: format!("no connection: {}", chain(&error.without_url())),
             },
@@ -310,7 +317,9 @@ pub(super) fn outcomes(
     judge: impl FnOnce(&Answer) -> Vec<Outcome>,
 ) -> Vec<Outcome> {
     match reply {
-        Reply::NotSent { reason } | Reply::NobodyListens { reason } => vec![
+        Reply::NotSent { reason }
+        | Reply::NobodyListens { reason }
+        | Reply::Untrusted { reason } => vec![
             Outcome::TryLater {
                 reason,
                 after: None,
@@ -329,6 +338,7 @@ pub(super) fn answered(reply: Reply) -> Result<Answer, String> {
         Reply::NotSent { reason }
         | Reply::NobodyListens { reason }
         | Reply::Withheld { reason }
+        | Reply::Untrusted { reason }
         | Reply::Unanswered { reason } => Err(reason),
         Reply::Answered(answer) => Ok(answer),
     }
@@ -342,7 +352,11 @@ pub(super) fn heard(reply: Reply, name: &str) -> Result<Answer, Checked> {
             format!("nothing listens where {name}'s API should be ({reason})"),
             "set mail.url right, or leave it empty",
         )),
-        Reply::NotSent { reason } | Reply::Withheld { reason } | Reply::Unanswered { reason } => {
+        Reply::Untrusted { reason } => Err(Checked::wrong(
+            format!("the connection to {name}'s API cannot be trusted ({reason})"),
+            "see mail.url and this machine's clock; a certificate authority of your own is named by SSL_CERT_FILE",
+        )),
+                Reply::NotSent { reason } | Reply::Withheld { reason } | Reply::Unanswered { reason } => {
             Err(Checked::Unreached {
                 reason: format!("{name}: {reason}"),
             })
@@ -367,6 +381,25 @@ pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
             return true;
         }
         next = cause.source();
+    }
+    false
+}
+
+/// Whether the connection was not to be trusted: whose certificate is it? That does not pass by itself.
+fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if cause.is::<rustls::Error>() {
+            return true;
+        }
+        // What an I/O error is made of is not among its causes.
+        let inner = cause
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner),
+            None => cause.source(),
+        };
     }
     false
 }

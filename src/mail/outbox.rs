@@ -21,6 +21,8 @@ use crate::domain::DeliveryId;
 pub struct Outbox {
     folder: PathBuf,
     sender: Sender,
+    /// Whether a page for the browser goes beside each mail.
+    pages: bool,
 }
 
 impl Outbox {
@@ -29,7 +31,18 @@ impl Outbox {
         Self {
             folder: folder.into(),
             sender,
+            pages: false,
         }
+    }
+
+    /// The same, with the HTML of each mail as a page beside it, if that is wanted.
+    pub fn with_pages(self, pages: bool) -> Self {
+        Self { pages, ..self }
+    }
+
+    /// Where the page of this delivery lies, such as `mara-weekly-2026-W47.html`.
+    pub fn page(&self, delivery: &DeliveryId) -> PathBuf {
+        self.folder.join(page_name(delivery))
     }
 
     /// Where the mail of this delivery lies once it is sent.
@@ -86,6 +99,13 @@ impl Outbox {
             Err(reason) => return Outcome::Unsendable { reason },
         };
         let name = file_name(&message.delivery);
+        if self.pages {
+            let page = page_name(&message.delivery);
+            let html = message.filled().html;
+            if let Err(error) = replace(&self.folder, &page, html.as_bytes()) {
+                return try_later("writing", &self.folder.join(page), &error);
+            }
+        }
         match replace(&self.folder, &name, &mail) {
             Ok(()) => Outcome::Accepted { provider_id: name },
             Err(error) => try_later("writing", &self.folder.join(name), &error),
@@ -167,6 +187,18 @@ const WRITERS: usize = 8;
 
 /// How much of a delivery's id can be read in its file's name.
 const READABLE: usize = 60;
+
+/// As people read it; the names of files that mails themselves have are unique.
+fn page_name(delivery: &DeliveryId) -> String {
+    let text = delivery.as_str();
+    let name = text.strip_prefix("digest:").unwrap_or(text);
+    let safe = |c: char| match c {
+        c if c.is_ascii_alphanumeric() || "._".contains(c) => c,
+        _ => '-',
+    };
+    let name: String = name.chars().take(READABLE * 2).map(safe).collect();
+    format!("{}.html", name.trim_start_matches('.'))
+}
 
 /// A name that any file system takes and no other delivery has: what can be read of the id, and its tag.
 fn file_name(delivery: &DeliveryId) -> String {

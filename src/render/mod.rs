@@ -14,6 +14,7 @@ pub mod pages;
 mod parts;
 pub mod report;
 mod sample;
+mod stray;
 mod templates;
 mod text;
 mod view;
@@ -36,6 +37,7 @@ use view::{DigestView, SiteView};
 pub use batch::BatchMail;
 pub use pages::{Page, Pages};
 pub use report::ReportPage;
+pub use stray::{Stray, strays};
 pub use templates::{Error, Line};
 pub use weight::Weight;
 

@@ -38,7 +38,7 @@ const NOTICE: Template = Template::built_in(
     include_str!("../../templates/pages/notice.html"),
 );
 
-const ALL: [Template; 5] = [LAYOUT, UNSUBSCRIBE, UNSUBSCRIBED, PREFERENCES, NOTICE];
+pub(super) static ALL: [Template; 5] = [LAYOUT, UNSUBSCRIBE, UNSUBSCRIBED, PREFERENCES, NOTICE];
 
 /// The name of the form field that chooses a type's route is this and the type.
 pub const TYPE_FIELD: &str = "type.";

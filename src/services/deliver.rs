@@ -31,6 +31,7 @@ mod hold;
 mod outcome;
 mod pace;
 mod pause;
+mod preview;
 mod resolve;
 mod suppress;
 mod tally;
@@ -39,6 +40,7 @@ mod wait;
 pub use outcome::Undeliverable;
 pub use pace::Traffic;
 pub use pause::Pause;
+pub use preview::{Looked, Preview, Shown, Story};
 pub use tally::{Account, Tally};
 pub use wait::Ended;
 

@@ -9,14 +9,19 @@ use super::batches::{BatchBook, BatchFilter, BatchView};
 use super::catalogue::Catalogue;
 use super::suppressions::Suppressed;
 use crate::clock::Clock;
+use crate::domain::digest::Caps;
 use crate::domain::{
-    Cadence, Day, Delivery, DeliveryId, Due, Id, ObjectId, Policies, Position, Schedule,
+    Cadence, Day, Delivery, DeliveryId, Due, Event, Id, ObjectId, Policies, Position, Schedule,
     Suppression, User, UserId, Window,
 };
 use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
 
+mod covered;
 mod gathered;
 
+pub use covered::{By, Place};
+
+use covered::Mails;
 use gathered::Batches;
 
 pub struct Explain {
@@ -31,6 +36,7 @@ pub struct Explain {
     pub schedule: Schedule,
     pub window_back: u32,
     pub day_cap: usize,
+    pub caps: Caps,
 }
 
 /// Everything that decides what a person gets.
@@ -63,6 +69,8 @@ pub struct Fate {
     pub why: Why,
     /// The batch it is in, if one is known.
     pub batch: Option<InBatch>,
+    /// Who dealt with it, where a marker covers it.
+    pub covered: Option<By>,
 }
 
 /// What is known of the batch that an event is in.
@@ -72,6 +80,8 @@ pub struct InBatch {
     pub closes_at: DateTime<Utc>,
     /// Why its mail ended as it did, if the ledger says.
     pub reason: Option<String>,
+    /// When its mail was settled, if it was.
+    pub settled: Option<DateTime<Utc>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -91,12 +101,14 @@ pub enum Why {
     NotMailed,
     /// It is to be mailed in a batch or on its own, and no batch that it is in is known.
     NoBatch,
-    /// A marker covers it: mailed, or flushed.
+    /// A marker covers it: a digest told it or left it out, somebody flushed it, or an older writer wrote the marker.
     Covered,
     /// The same event stands at an older place.
     Repeated,
     /// Its object is withdrawn or gone.
     Withdrawn,
+    /// Nobody put a record of its object, and its type is not mailed without one.
+    UnknownObject,
     /// The person's or the type's route is not the digest, or was chosen after it happened.
     NotForDigest,
     /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and `schedule`.
@@ -115,14 +127,26 @@ impl Why {
             Self::TakenOut => "was taken out of its batch",
             Self::NotMailed => "was not mailed",
             Self::NoBatch => "is for a batch, and in none that is known",
-            Self::Covered => "was mailed or flushed",
+            Self::Covered => "was dealt with",
             Self::Repeated => "is told once already",
             Self::Withdrawn => "no longer applies",
+            Self::UnknownObject => "is about an object that is not known, so it is not mailed",
             Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
             Self::NoDigest => "waits: no digest goes to them",
             Self::NextDigest => "will be in the next digest",
         }
     }
+}
+
+/// A person has no more mails than this of which anybody asks.
+const A_PERSONS: usize = 10_000;
+/// How many of a person's mails are shown.
+const SHOWN: usize = 10;
+
+/// When the mail of this batch was settled.
+fn settled_of(deliveries: &[Delivery], batch: Id) -> Option<DateTime<Utc>> {
+    let id = DeliveryId::batch(batch);
+    deliveries.iter().find(|row| row.id == id)?.settled
 }
 
 impl Explain {
@@ -140,7 +164,7 @@ impl Explain {
             .await?
             .pop()
             .flatten();
-        let deliveries = self.deliveries.deliveries_of(user, 10).await?;
+        let mut deliveries = self.deliveries.deliveries_of(user, A_PERSONS).await?;
         let theirs = BatchFilter {
             user: Some(user.clone()),
             ..BatchFilter::default()
@@ -168,6 +192,15 @@ impl Explain {
                 .iter()
                 .map(|pending| pending.position)
                 .collect();
+            let applies = |event: &Event| catalogue.applies(event);
+            let mails = Mails::of(
+                &deliveries,
+                person,
+                record.as_ref(),
+                &self.policies,
+                self.caps,
+                applies,
+            );
             for stack in &person.stacks {
                 let (covered, mailed) = (stack.covered(), stack.mailed());
                 full_days.extend((stack.entries.len() >= self.day_cap).then_some(stack.id.day));
@@ -190,6 +223,8 @@ impl Explain {
                         in_batch
                     } else if (position.index as usize) < covered {
                         Why::Covered
+                    } else if catalogue.record(event).is_none() {
+                        Why::UnknownObject
                     } else if !applies {
                         Why::Withdrawn
                     } else if alone {
@@ -216,11 +251,14 @@ impl Explain {
                             id: batch.id,
                             closes_at: batch.closes_at,
                             reason: batches.reason(batch.id),
+                            settled: settled_of(&deliveries, batch.id),
                         }),
+                        covered: mails.by(stack, position).filter(|_| why == Why::Covered),
                     });
                 }
             }
         }
+        deliveries.truncate(SHOWN);
         events.retain(|fate| {
             only.is_none_or(|only| {
                 fate.object.as_str() == only || fate.position.to_string() == only

@@ -11,6 +11,10 @@ use crate::domain::delivery::{Judged, Verdict};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
 use crate::store::{Deliveries, Notes};
 
+mod waiting;
+
+pub use waiting::{Reason, Waiting};
+
 pub struct Ledger {
     pub deliveries: Arc<dyn Deliveries>,
     pub notes: Arc<dyn Notes>,

@@ -1,6 +1,5 @@
-//! Who takes the demo's mails: the outbox, with a page beside each that a browser opens.
+//! Who takes the demo's mails: the outbox, and a book of what left that the story is told from.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,7 +41,6 @@ impl Book {
 
 pub struct Post {
     pub outbox: Outbox,
-    pub folder: PathBuf,
     pub book: Arc<Book>,
 }
 
@@ -58,13 +56,10 @@ impl Mailer for Post {
             .iter()
             .zip(outcomes)
             .map(|(message, outcome)| match outcome {
-                Outcome::Accepted { .. } => self.page(message).map_or_else(
-                    |error| Outcome::TryLater {
-                        reason: format!("writing the page of {}: {error}", message.delivery),
-                        after: None,
-                    },
-                    |()| outcome,
-                ),
+                Outcome::Accepted { .. } => {
+                    self.note(message);
+                    outcome
+                }
                 other => other,
             })
             .collect()
@@ -84,21 +79,17 @@ impl Mailer for Post {
 }
 
 impl Post {
-    /// Writes the mail's HTML to `mara-weekly-2026-W47.html`, and notes the mail.
-    fn page(&self, message: &Message) -> std::io::Result<()> {
+    fn note(&self, message: &Message) {
         let name = message.delivery.as_str().replacen("digest:", "", 1);
-        let page = self.folder.join(name.replace(':', "-") + ".html");
         let content = message.filled();
-        fs::write(&page, &content.html)?;
         let user = name.split(':').next().unwrap_or_default().to_owned();
         self.book.note(Posted {
             user,
             at: message.at,
             subject: content.subject,
             text: content.text,
-            page: shown(&page),
+            page: shown(&self.outbox.page(&message.delivery)),
         });
-        Ok(())
     }
 }
 

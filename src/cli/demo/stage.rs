@@ -53,10 +53,9 @@ impl<'a> Stage<'a> {
         let book = Arc::new(Book::default());
         let post = Post {
             outbox: app::outbox(&config),
-            folder: config.mail.outbox.clone(),
             book: book.clone(),
         };
-        let store = app::open_store(&config).await?;
+        let store = app::open_store(&config, app::Access::Bring).await?;
         let ids = Arc::new(Ids::counting(1));
         let app = App::assemble(config, store, Arc::new(post), clock.clone(), ids)?;
         Ok(Self {

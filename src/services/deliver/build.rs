@@ -176,7 +176,11 @@ impl Deliver {
     }
 
     /// What stands on the stacks of each row's person, in the order of the rows; nothing where the row covers nothing.
-    async fn read(&self, rows: &[Delivery], spread: Spread) -> Result<Vec<PersonStacks>> {
+    pub(super) async fn read(
+        &self,
+        rows: &[Delivery],
+        spread: Spread,
+    ) -> Result<Vec<PersonStacks>> {
         let of_stacks = || rows.iter().filter(|row| !row.covers.is_empty());
         let days = || {
             of_stacks()
@@ -211,7 +215,7 @@ impl Deliver {
     }
 
     /// Whether this person may still be mailed this (P7).
-    fn allowed<'a>(
+    pub(super) fn allowed<'a>(
         &self,
         row: &Delivery,
         person: Option<&'a User>,
@@ -253,7 +257,7 @@ impl Deliver {
     }
 
     /// Where the links of a mail go, if mails carry any.
-    fn places(&self) -> Links {
+    pub(super) fn places(&self) -> Links {
         let place = |place: &str| self.links.public_url.is_some().then(|| place.to_owned());
         Links {
             unsubscribe: place(UNSUBSCRIBE_PLACE),

@@ -11,6 +11,9 @@ use crate::domain::DeliveryState;
 use crate::services::deliver::Pause;
 use crate::store::{Engine, Error, Store, Topology};
 
+/// What to do where a database cannot be reached.
+pub const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
+
 const DATABASE: &str = "database";
 const REPLICATION: &str = "replication";
 const INDEXES: &str = "indexes";
@@ -43,8 +46,7 @@ impl Doctor {
         let mut findings = match engine.await {
             Ok(engine) => judge_engine(&engine),
             Err(why) => {
-                let advice = "see that the server runs, that the option `store` names it, and that this machine may reach it";
-                return unreached(Finding::error(DATABASE, why, advice));
+                return unreached(Finding::error(DATABASE, why, UNREACHED));
             }
         };
         let (indexes, clock, writing, sending, unknown) = futures::join!(
@@ -87,7 +89,9 @@ impl Doctor {
 /// Without a database nothing that stands in it can be looked at.
 fn unreached(finding: Finding) -> Vec<Finding> {
     let others = [INDEXES, WRITING, SENDING, UNKNOWN];
-    let others = others.map(|check| Finding::unchecked(check, "the database was not reached"));
+    let others = others.map(|check| {
+        Finding::unchecked(check, "the database was not reached, or holds nothing yet")
+    });
     [vec![finding], others.to_vec()].concat()
 }
 
@@ -98,7 +102,7 @@ async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         missing => Finding::warning(
             INDEXES,
             format!("missing: {}", missing.join("; ")),
-            "run any other command, such as `tidings status`: it makes them",
+            "start `tidings serve` or `tidings worker`: they make them",
         ),
     }))
 }

@@ -25,6 +25,7 @@ mod setup;
 mod spf;
 mod templates;
 
+pub use database::UNREACHED;
 pub use finding::{Finding, Verdict};
 pub use setup::{Departure, Hook, Setup};
 

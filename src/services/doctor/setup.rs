@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::{Finding, Verdict};
 use crate::domain::Address;
+use crate::render::Stray;
 
 /// The facts of the configuration. It holds no secret.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub struct Setup {
     pub dkim_selector: Option<String>,
     /// The most items of a mail.
     pub items: usize,
+    /// Files among the templates that nothing is made of.
+    pub strays: Vec<Stray>,
     /// What of it is valid and can hardly be meant, and what to do.
     pub doubts: Vec<(String, String)>,
 }

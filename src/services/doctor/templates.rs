@@ -1,7 +1,7 @@
 //! The templates: can mails be made of them, and how heavy do those become?
 
 use super::{Doctor, Finding, Part, chain};
-use crate::render::{Renderer, Weight};
+use crate::render::{Renderer, Stray, Weight};
 
 const TEMPLATES: &str = "templates";
 const SIZE: &str = "size of mails";
@@ -11,7 +11,9 @@ const CLIPPED: usize = 102_000;
 
 impl Doctor {
     pub(super) fn templates(&self) -> Vec<Finding> {
-        judge(&self.renderer, self.setup.items)
+        let mut findings = judge(&self.renderer, self.setup.items);
+        findings.extend(self.setup.strays.iter().map(stray));
+        findings
     }
 }
 
@@ -35,6 +37,19 @@ fn judge(renderer: &Part<Renderer>, items: usize) -> Vec<Finding> {
         Ok(mails) => vec![judge_parts(&mails), judge_weight(&mails[0].1, items)],
         Err(error) => broken(&chain(&error)),
     }
+}
+
+/// A file that nothing is made of: whoever wrote it thinks otherwise.
+fn stray(stray: &Stray) -> Finding {
+    let advice = match &stray.nearest {
+        Some(nearest) => format!("rename it to {nearest}, if that is meant"),
+        None => "docs/operations.md lists the names of templates; move it elsewhere".to_owned(),
+    };
+    let found = format!(
+        "{} is no template's name, so nothing is made of it",
+        stray.file
+    );
+    Finding::warning(TEMPLATES, found, advice)
 }
 
 /// Mails by the folder of their templates.

@@ -8,7 +8,10 @@ use mongodb::IndexModel;
 use mongodb::options::IndexOptions;
 
 use super::patience::Failure;
-use super::{BATCHES, DELIVERIES, FANOUTS, FOLLOWS, Mongo, SEATS, SIGHTINGS, USERS};
+use super::{
+    BATCHES, DELIVERIES, FANOUTS, FOLLOWS, Mongo, OBJECTS, SEATS, SIGHTINGS, SUPPRESSIONS, USERS,
+};
+use crate::domain::Day;
 use crate::store::Result;
 
 /// The server's code where a collection does not exist.
@@ -99,6 +102,18 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 7] {
 }
 
 impl Mongo {
+    /// Whether the database holds nothing of ours, and no days that others wrote.
+    pub async fn is_bare(&self) -> Result<bool> {
+        let names = self.patiently("looking for collections", || {
+            let db = self.database().clone();
+            async move { Ok(db.list_collection_names().await?) }
+        });
+        let kept = [USERS, FOLLOWS, OBJECTS, FANOUTS, DELIVERIES, SUPPRESSIONS];
+        let is_ours =
+            |name: &String| kept.contains(&name.as_str()) || Day::of_collection(name).is_some();
+        Ok(!names.await?.iter().any(is_ours))
+    }
+
     /// Creates the indexes that are missing. Harmless again, and while others work.
     pub async fn prepare(&self) -> Result<()> {
         for (collection, indexes) in wanted() {

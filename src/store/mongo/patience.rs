@@ -99,7 +99,10 @@ impl From<DriverError> for Failure {
             }
             None => Self {
                 code: None,
-                why: discreet(&error.kind.to_string()),
+                why: match &*error.kind {
+                    ErrorKind::ServerSelection { message, .. } => away(message),
+                    kind => discreet(&kind.to_string()),
+                },
                 passing: labelled
                     || matches!(
                         &*error.kind,
@@ -109,6 +112,46 @@ impl From<DriverError> for Failure {
                     ),
             },
         }
+    }
+}
+
+/// That no server can be asked, in a sentence: the driver tells all it knows of each.
+fn away(message: &str) -> String {
+    let mut servers = Vec::new();
+    for server in message.split("Address: ").skip(1) {
+        let address = server.split([',', ' ', '}']).next().unwrap_or_default();
+        let why = server.split_once("Error: ").map(|(_, why)| {
+            let why = why.split(", labels").next().unwrap_or_default();
+            let why = why.trim_end_matches([' ', '}', ']']);
+            let kinds = ["Kind: ", "I/O error: "];
+            kinds
+                .iter()
+                .fold(why, |why, kind| why.strip_prefix(kind).unwrap_or(why))
+        });
+        let kind = server.split_once("Type: ").map(|(_, kind)| kind);
+        let kind = kind.and_then(|kind| kind.split([',', ' ']).next());
+        servers.push(match (why, kind) {
+            (Some(why), _) => format!("{address} ({})", brief(why)),
+            (None, Some("RsSecondary")) => format!("{address} (a secondary)"),
+            (None, Some("Unknown") | None) => format!("{address} (no answer)"),
+            (None, Some(kind)) => format!("{address} ({kind})"),
+        });
+    }
+    match servers.is_empty() {
+        true => discreet(message),
+        false => format!(
+            "no MongoDB server can be written to: {}",
+            servers.join(", ")
+        ),
+    }
+}
+
+/// The beginning of a reason.
+fn brief(why: &str) -> String {
+    const MOST: usize = 80;
+    match why.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &why[..at]),
+        None => why.to_owned(),
     }
 }
 
@@ -224,6 +267,20 @@ mod tests {
         });
         answer.await.unwrap();
         assert_eq!(attempts, 2);
+    }
+
+    #[test]
+    fn that_no_server_answers_is_one_sentence_with_each_host_and_why() {
+        let message = "Server selection timeout: No available servers. Topology: { Type: Unknown, Set Name: rs0, Servers: [ \
+            { Address: 127.0.0.1:1, Type: Unknown, Error: Kind: I/O error: Connection refused (os error 111), labels: {} }, \
+            { Address: db2.example:27017, Type: RsSecondary, Average RTT: 1ms }, { Address: db3.example:27017, Type: Unknown } ] }";
+
+        assert_eq!(
+            away(message),
+            "no MongoDB server can be written to: 127.0.0.1:1 (Connection refused (os error 111)), \
+             db2.example:27017 (a secondary), db3.example:27017 (no answer)"
+        );
+        assert_eq!(away("something else"), "something else");
     }
 
     #[test]

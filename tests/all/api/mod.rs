@@ -33,6 +33,7 @@ macro_rules! on_sqlite {
 }
 
 mod batches;
+mod choices;
 mod description;
 mod errors;
 mod events;

@@ -16,7 +16,6 @@ on_both_stores! {
     one_click_unsubscribes_at_once_and_again_changes_nothing
     following_a_link_changes_nothing
     preferences_are_saved_and_shown_as_they_hold
-    a_type_that_nobody_configured_can_be_turned_off_on_the_page_and_over_the_api
 }
 
 on_sqlite! {
@@ -47,7 +46,7 @@ struct Shown {
     html: String,
 }
 
-async fn api(fresh: &Fresh) -> Api {
+pub async fn api(fresh: &Fresh) -> Api {
     Api::of(Town::found(fresh, true, &config()).await)
 }
 
@@ -490,37 +489,5 @@ async fn a_link_is_signed_by_the_configured_secret_or_by_the_one_in_the_store(fr
         api.browse(ours.strip_prefix(PUBLIC).unwrap()).await.status,
         200
     );
-    api.stop().await;
-}
-
-async fn a_type_that_nobody_configured_can_be_turned_off_on_the_page_and_over_the_api(
-    fresh: Fresh,
-) {
-    let api = api(&fresh).await;
-    let path = path(&api, "ada", saturday()).await + "/preferences";
-    let unseen = api.submit(&path, "type.Loan=never").await;
-    let event = serde_json::json!({"type": "Loan", "objects": ["a1"], "to": ["ada"]});
-    let posted = api.post("/v1/events", event).await;
-    api.carry().await;
-
-    let page = api.browse(&path).await;
-    let before = api.get("/v1/users/ada/preferences").await.body;
-    let saved = api.submit(&path, "type.Loan=never").await;
-    let after = api.get("/v1/users/ada/preferences").await.body;
-
-    assert_eq!(
-        (unseen.status, posted.status, saved.status),
-        (400, 202, 200)
-    );
-    assert!(page.html.contains("name=\"type.Loan\""), "{}", page.html);
-    let holds = |chosen: bool, route: &str| serde_json::json!({"heading": "Loan", "route": route, "window": null, "chosen": chosen});
-    assert_eq!(before["types"]["Loan"], holds(false, "digest"));
-    assert_eq!(after["types"]["Loan"], holds(true, "never"));
-    assert_eq!(before["types"]["ArtworkPublished"]["heading"], "New works");
-    assert_eq!(
-        before["digest"],
-        serde_json::json!({"cadence": "weekly", "weekday": "mon", "hour": 9})
-    );
-    assert_eq!(api.get("/v1/users/nobody/preferences").await.status, 404);
     api.stop().await;
 }

@@ -7,6 +7,7 @@ const STARVES: &str = "types.Comment.cooldown has no max_wait beside it";
 #[test]
 fn config_doctor_and_worker_tell_what_can_hardly_be_meant() {
     let desk = Desk::new();
+    desk.fill();
     desk.write("tidings.toml", "[types.Comment]\ncooldown = \"4m\"");
 
     let config = desk.run(&["config"]);
@@ -26,7 +27,7 @@ fn config_doctor_and_worker_tell_what_can_hardly_be_meant() {
 
 #[test]
 fn commands_that_are_not_about_it_say_nothing_of_it() {
-    let desk = Desk::new();
+    let desk = Desk::with_people();
     desk.write("tidings.toml", "[types.Comment]\ncooldown = \"4m\"");
 
     desk.run(&["status"]).done();

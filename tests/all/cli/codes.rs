@@ -11,7 +11,7 @@ fn refused(ran: Ran, expected: &str) {
 
 #[test]
 fn wrong_arguments_are_refused_with_their_value() {
-    let desk = Desk::new();
+    let desk = Desk::with_people();
     for (arguments, expected) in [
         (&["notify", "X"][..], "<OBJECT>"),
         (&["notify", "X", "a1"], "--followers-of"),
@@ -84,7 +84,13 @@ fn wrong_configuration_is_refused_with_all_its_problems() {
 
 #[test]
 fn a_store_that_cannot_be_there_says_what_to_do() {
-    let ran = Desk::new().run(&["--store", "sqlite:no/such/folder.db", "status"]);
+    let ran = Desk::new().run(&[
+        "--store",
+        "sqlite:no/such/folder.db",
+        "import",
+        "users",
+        "-",
+    ]);
 
     refused(ran, "no/such does not exist\n  try: mkdir -p no/such");
 }
@@ -150,6 +156,7 @@ fn the_documented_defaults_can_be_used_as_they_are() {
     let defaults = desk.run(&["config", "--defaults"]).done();
 
     desk.write("tidings.toml", &defaults);
+    desk.fill();
 
     desk.run(&["status"]).done();
 }

@@ -126,6 +126,45 @@ fn what_it_leaves_can_be_looked_at_and_gone_on_with() {
 }
 
 #[test]
+fn its_next_steps_do_what_they_say() {
+    let desk = Desk::new();
+    let story = desk.run(&["demo"]).done();
+    let (_, steps) = story.split_once("Now it is yours").unwrap();
+    let typed: Vec<Vec<&str>> = steps
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("tidings "))
+        .map(|line| line.split("  ").next().unwrap().split(' ').collect())
+        .collect();
+    let there = |arguments: &[&str]| {
+        let mut command = desk.command(arguments);
+        command.current_dir(desk.path().join("tidings-demo"));
+        Ran::from(command.output().unwrap())
+    };
+    let outbox = desk.path().join("tidings-demo/outbox");
+    let before = files(&outbox).len();
+
+    for arguments in typed.iter().filter(|arguments| arguments[0] != "serve") {
+        let ran = there(arguments);
+        assert_eq!(ran.code, 0, "{arguments:?}: {}{}", ran.out, ran.err);
+    }
+    // Whatever day it is, somebody is mailed by now or can be.
+    let now = there(&["digest", "--now"]);
+
+    assert!(typed.len() >= 6, "{steps}");
+    assert_eq!(now.code, 0, "{}", now.err);
+    let names = files(&outbox);
+    let (mails, pages): (Vec<String>, Vec<String>) =
+        names.into_iter().partition(|name| name.ends_with(".eml"));
+    assert!(mails.len() + pages.len() > before);
+    assert_eq!(mails.len(), pages.len(), "each mail has its page");
+    let page = steps
+        .lines()
+        .map(str::trim)
+        .find(|line| line.ends_with(".html"));
+    assert!(desk.path().join(page.unwrap()).exists());
+}
+
+#[test]
 fn every_mail_is_there_for_mail_readers_and_for_browsers() {
     let desk = Desk::new();
     desk.run(&["demo"]).done();

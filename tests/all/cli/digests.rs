@@ -151,14 +151,21 @@ fn a_digest_can_be_for_some_people_at_some_time_with_a_limit() {
         .format("%Y-%m-%d %H:%M")
         .to_string();
     let run = |arguments: &[&str]| {
-        let mut all = vec!["digest", "--json", "--at", &in_eight_days];
+        let mut all = vec!["digest", "--json"];
+        let rehearsed = arguments.contains(&"--dry-run");
+        all.extend(
+            rehearsed
+                .then_some(["--at", &in_eight_days])
+                .iter()
+                .flatten(),
+        );
         all.extend(arguments);
         desk.run(&all).json()
     };
 
     let daily = run(&["--cadence", "daily", "--dry-run"]);
     let limited = run(&["--limit", "1", "--dry-run"]);
-    let cem = run(&["--user", "cem"]);
+    let cem = run(&["--user", "cem", "--now"]);
 
     assert_eq!(
         (&daily["due"], &daily["dry_run"]),

@@ -5,18 +5,19 @@ use super::Desk;
 #[test]
 fn a_bare_machine_has_no_errors_and_nothing_is_made_by_looking() {
     let desk = Desk::new();
+    desk.write("tidings.toml", "");
 
     let said = desk.run(&["doctor", "--offline"]).done();
 
     for line in [
-        "ok         configuration        no file; the defaults and the environment",
-        "warning    database             tidings.db does not exist yet → run any other command",
+        "ok         configuration        tidings.toml",
+        "warning    database             there is none at tidings.db: nothing was ever brought in there → see that",
         "ok         templates            they make",
     ] {
         assert!(said.contains(line), "{line} in {said}");
     }
     assert!(!said.contains('\x1b'), "{said}");
-    assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), 0, "{said}");
+    assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), 1, "{said}");
 }
 
 #[test]

@@ -11,11 +11,13 @@ mod demo;
 mod digests;
 mod doctor;
 mod events;
+mod folders;
 mod help;
 mod imports;
 mod readme;
 mod serving;
 mod simulate;
+mod stories;
 mod suppressions;
 mod trouble;
 

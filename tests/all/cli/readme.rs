@@ -61,3 +61,34 @@ fn a_burst_becomes_one_mail_as_the_example_says() {
         );
     }
 }
+
+#[test]
+fn the_cron_lines_name_the_configuration_and_work_from_any_folder() {
+    let desk = Desk::with_people();
+    desk.write("tidings.toml", "");
+    desk.run(&["notify", "Published", "a1", "--to", "ada"])
+        .done();
+    let own = desk.path().join("tidings.toml").display().to_string();
+    let lines = code("three lines of cron do", "**A burst becomes one mail.**");
+    let typed: Vec<String> = lines
+        .iter()
+        .filter_map(|line| line.split('#').next()?.split_once("tidings "))
+        .map(|(_, arguments)| arguments.to_owned())
+        .collect();
+    let elsewhere = Desk::new();
+
+    assert_eq!(typed.len(), 3, "{lines:?}");
+    for arguments in typed {
+        assert!(
+            arguments.contains("--config /etc/tidings/tidings.toml"),
+            "{arguments}"
+        );
+        let arguments = arguments
+            .replace("/etc/tidings/tidings.toml", &own)
+            .replace("/var/backups/tidings", "exported");
+        let arguments: Vec<&str> = arguments.split_whitespace().collect();
+        elsewhere.run(&arguments).done();
+    }
+    let left: Vec<_> = std::fs::read_dir(elsewhere.path()).unwrap().collect();
+    assert!(left.len() <= 1, "{left:?}");
+}

@@ -131,6 +131,24 @@ fn a_template_that_fails_whatever_it_is_given_is_refused_before_anything_is_done
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
     let told = "error: own/digest/subject.txt, line 2: ";
     assert!(ran.err.starts_with(told), "{}", ran.err);
+    // Whatever makes no mail does not need it.
+    for arguments in [
+        &["status"][..],
+        &["explain", "ada"],
+        &["feed", "ada"],
+        &["deliveries"],
+        &["flush", "cem"],
+    ] {
+        desk.run(arguments).done();
+    }
+    desk.run(&["notify", "Published", "a2", "--to", "cem"])
+        .done();
+    let doctor = desk.run(&["doctor", "--offline"]);
+    assert!(
+        doctor.out.contains("error      templates"),
+        "{}",
+        doctor.out
+    );
     send_by(&desk, OUTBOX);
     assert!(ledger(&desk).is_empty());
     mended(&desk, &[]);
@@ -207,4 +225,51 @@ fn full_outbox(store: &str) {
         .count();
     assert_eq!(left, 0, "no file is there in part");
     mended(&desk, &[]);
+}
+
+#[test]
+fn a_template_whose_name_is_mistyped_is_told_with_the_nearest_one() {
+    let desk = desk("templates = \"own\"");
+    std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();
+    desk.write("own/digest/bodi.html", "<p>Hello");
+
+    let doctor = desk.run(&["doctor", "--offline"]);
+
+    let line = "digest/bodi.html is no template's name, so nothing is made of it → rename it to digest/body.html";
+    assert!(doctor.out.contains(line), "{}", doctor.out);
+    assert!(
+        doctor.out.contains("warning    templates"),
+        "{}",
+        doctor.out
+    );
+}
+
+#[test]
+fn a_database_that_is_away_is_one_sentence_with_its_host_and_what_to_do() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = free.local_addr().unwrap();
+    drop(free);
+    let desk = Desk::new();
+    let store = format!("store = \"mongodb://{host}/tidings?serverSelectionTimeoutMS=200\"");
+    desk.write("tidings.toml", &store);
+
+    let ran = desk.run(&["status", "--log", "off"]);
+    let doctor = desk.run(&["doctor", "--offline", "--timeout", "2"]);
+
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    let told = format!("no MongoDB server can be written to: {host} (Connection refused");
+    assert!(ran.err.contains(&told), "{}", ran.err);
+    assert!(
+        ran.err.contains("try: see that the server runs"),
+        "{}",
+        ran.err
+    );
+    let line = ran.err.lines().next().unwrap();
+    assert!(line.len() < 250 && !line.contains("Topology"), "{line}");
+    let line = doctor.out.lines().find(|line| line.contains(" database "));
+    assert!(
+        line.is_some_and(|line| line.contains(&told)),
+        "{}",
+        doctor.out
+    );
 }

@@ -181,8 +181,8 @@ async fn a_file_that_does_not_exist_is_not_made() {
     found(
         &seen,
         "database",
-        Verdict::Warning,
-        "new.db does not exist yet",
+        Verdict::Error,
+        "new.db: nothing was ever brought in there",
     );
     assert!(!file.exists());
 }

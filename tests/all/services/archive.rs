@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use chrono::TimeDelta;
+use tidings::app::App;
 use tidings::domain::Day;
-use tidings::services::Silent;
 use tidings::services::archive::{DayReport, Effect, Fate, Protection, Request};
+use tidings::services::{Silent, notify};
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
@@ -49,6 +50,15 @@ async fn days(town: &Town) -> Vec<Day> {
         .into_iter()
         .map(|info| info.day)
         .collect()
+}
+
+/// Accepts an event as was done while its day was in the window; it was not carried out until now.
+async fn accept_late(app: &App, event: notify::Request) {
+    let then = notify::Notify {
+        window_back: 60,
+        ..app.notify()
+    };
+    then.accept(vec![event]).await.unwrap();
 }
 
 fn first_day() -> Day {
@@ -134,7 +144,7 @@ async fn a_day_that_a_fan_out_still_writes_to_stays(fresh: Fresh) {
     with_an_old_day(&town).await;
     let mut old = crate::support::town::request(&["a3"], to(&["ada"]), None);
     old.at = Some(saturday());
-    town.process().notify().accept(vec![old]).await.unwrap();
+    accept_late(&town.process(), old).await;
 
     assert_eq!(archive(&town, &request(None)).await[0].fate, Fate::Busy);
     assert_eq!(days(&town).await, [first_day()]);
@@ -227,7 +237,7 @@ async fn another_export_in_the_way_drops_nothing(fresh: Fresh) {
     let mut old = crate::support::town::request(&["a3"], to(&["cem"]), None);
     old.at = Some(saturday());
     let app = town.process();
-    app.notify().accept(vec![old]).await.unwrap();
+    accept_late(&app, old).await;
     app.fanouts().drain(&Silent).await.unwrap();
 
     let force = Request {
@@ -254,7 +264,7 @@ async fn what_is_dropped_already_is_told_where_a_later_day_fails(fresh: Fresh) {
     let mut later = crate::support::town::request(&["a3"], to(&["ada"]), None);
     later.at = Some(saturday() + TimeDelta::days(3));
     let app = town.process();
-    app.notify().accept(vec![later]).await.unwrap();
+    accept_late(&app, later).await;
     app.fanouts().drain(&Silent).await.unwrap();
     let in_the_way = format!(
         "{}.ndjson.zst",

@@ -25,6 +25,9 @@ async fn polled(
 ) -> Vec<(i64, String)> {
     let (app, mut left) = (town.process(), Vec::new());
     let (worker, mut scanned) = (app.worker(), None);
+    let works: Vec<String> = happens.iter().map(|(at, _, _)| format!("x{at}")).collect();
+    let works: Vec<&str> = works.iter().map(String::as_str).collect();
+    town.put_works(&works, |_| true).await;
     for minute in minutes {
         for (at, name, person) in happens {
             if *at == minute - 1 {

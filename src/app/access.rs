@@ -1,0 +1,93 @@
+//! What a command does to the store it opens, and how a store comes to be.
+//!
+//! The rule: only what brings something in makes a store. Everything else, started in a wrong folder or with a mistyped name, says so and makes
+//! nothing; what only looks makes no index either.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::mapped;
+use crate::config::{Config, StoreUrl};
+use crate::store::Store;
+use crate::store::mongo::{Mongo, MongoOptions};
+use crate::store::sqlite::Sqlite;
+
+/// What is done to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Something is brought in: the store is made where there is none.
+    Bring,
+    /// What is there is worked with.
+    Work,
+    /// What is there is looked at.
+    Look,
+}
+
+/// Nothing was ever brought in where the configuration says.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no database at {0}: nothing was ever brought in there")]
+pub struct NoStore(pub String);
+
+/// How long a database may take to answer until whoever waits is told what for.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Tells whoever waits what for.
+async fn say_what_for(store: String) {
+    tokio::time::sleep(SILENCE).await;
+    tracing::warn!(store, "MongoDB does not answer yet; waiting");
+}
+
+/// Whether there is a database in this file: one that is empty was never written.
+pub(super) fn holds(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
+}
+
+/// Whether the configured store is a file that was never written.
+pub fn is_missing(config: &Config) -> bool {
+    match &config.store {
+        StoreUrl::Sqlite(path) => !holds(path),
+        StoreUrl::Mongo(_) => false,
+    }
+}
+
+/// Opens the configured store; brings its tables or indexes into being where something is done to it.
+pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn Store>> {
+    let missing = || NoStore(format!("{:?}", config.store));
+    let opening = || format!("opening {:?}", config.store);
+    match &config.store {
+        StoreUrl::Sqlite(path) => {
+            if access != Access::Bring && !holds(path) {
+                return Err(missing().into());
+            }
+            Ok(Arc::new(Sqlite::open(path).await.with_context(opening)?))
+        }
+        StoreUrl::Mongo(url) => {
+            let options = MongoOptions {
+                mapped: mapped(config)?,
+                ..MongoOptions::default()
+            };
+            let mongo = Mongo::connect(url, options).await.with_context(opening)?;
+            let silence = tokio::spawn(say_what_for(format!("{:?}", config.store)));
+            let prepared = prepare(&mongo, access).await;
+            silence.abort();
+            match prepared.with_context(opening)? {
+                true => Ok(Arc::new(mongo)),
+                false => Err(missing().into()),
+            }
+        }
+    }
+}
+
+/// Whether there is something to open.
+async fn prepare(mongo: &Mongo, access: Access) -> crate::store::Result<bool> {
+    if access != Access::Bring && mongo.is_bare().await? {
+        return Ok(false);
+    }
+    if access != Access::Look {
+        mongo.prepare().await?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,161 @@
+//! `tidings deliveries show`: the story of one mail, what it says, and what the provider reported.
+
+use clap::Args as Arguments;
+use serde::Serialize;
+
+use super::{Row, state};
+use crate::app::App;
+use crate::cli::exit::{Exit, Usage};
+use crate::cli::screen::{Ink, Screen};
+use crate::cli::table::{Column, Table};
+use crate::cli::words;
+use crate::domain::{Delivery, DeliveryId, DeliveryState};
+use crate::services::deliver::{Looked, Preview, Story};
+
+#[derive(Debug, Arguments)]
+pub struct Show {
+    /// The delivery, such as digest:mara:weekly:2014-W17
+    id: String,
+    /// Answer in JSON, with the HTML part as well
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a script is told.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    row: Row,
+    /// Masked.
+    to: Option<String>,
+    held_by: Option<&'a str>,
+    held_until: Option<chrono::DateTime<chrono::Utc>>,
+    /// Why it would not leave now.
+    barred: Option<&'a str>,
+    /// As it was, or would be.
+    mail: Option<&'a Preview>,
+    /// Why there is none.
+    no_mail: Option<&'a str>,
+}
+
+impl Show {
+    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let id = DeliveryId::stored(self.id.as_str());
+        let Some(row) = app.store.delivery(&id).await? else {
+            return Err(Usage::new(format!("there is no delivery {id}"))
+                .instead("tidings deliveries, which lists them")
+                .into());
+        };
+        let story = app.deliver().story(row).await?;
+        if self.json {
+            screen.json(&answer(&story))?;
+        } else {
+            told(&story, screen)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn answer(story: &Story) -> Answer<'_> {
+    let lease = story.row.lease.as_ref();
+    let address = story.user.as_ref().and_then(|user| user.email.as_ref());
+    let (mail, no_mail) = match &story.mail {
+        Looked::Mail(mail) => (Some(&**mail), None),
+        Looked::None(why) => (None, Some(why.as_str())),
+    };
+    Answer {
+        row: Row::from(&story.row),
+        to: address.map(ToString::to_string),
+        held_by: lease.map(|lease| lease.owner.as_str()),
+        held_until: lease.map(|lease| lease.until),
+        barred: story.barred.as_deref(),
+        mail,
+        no_mail,
+    }
+}
+
+/// How it came to be and what became of it, a line each.
+fn steps(row: &Delivery) -> Vec<(&'static str, String)> {
+    let minute = |at: Option<chrono::DateTime<chrono::Utc>>| at.map(words::minute);
+    let mut steps = vec![("created", words::minute(row.created))];
+    if let Some(tried) = minute(row.tried) {
+        let times = words::count(u64::from(row.attempts), "attempt", "attempts");
+        steps.push(("handed over", format!("{tried} ({times})")));
+    }
+    if let Some(until) = minute(row.not_before.filter(|_| !row.state.settled())) {
+        steps.push(("waits until", until));
+    }
+    if let Some(lease) = row.lease.as_ref().filter(|_| row.open) {
+        let until = words::minute(lease.until);
+        steps.push(("held by", format!("worker {} until {until}", lease.owner)));
+    }
+    if let Some(settled) = minute(row.settled) {
+        steps.push(("settled", settled));
+    }
+    if let Some(reason) = &row.reason {
+        steps.push(("because", reason.clone()));
+    }
+    if let Some(id) = &row.provider_id {
+        steps.push(("provider's id", id.clone()));
+    }
+    if let Some(heard) = row.feedback {
+        steps.push((
+            "reported",
+            format!("{} {}", heard.news, words::minute(heard.at)),
+        ));
+    }
+    steps
+}
+
+fn told(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
+    let row = &story.row;
+    let address = story.user.as_ref().and_then(|user| user.email.as_ref());
+    let to = words::list([Some(row.user.to_string()), address.map(ToString::to_string)]);
+    let id = screen.ink(Ink::Strong, &row.id);
+    screen.line(format!("{id}  {}  to {to}", state(row)))?;
+    let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("").gives_way()]);
+    for (what, when) in steps(row) {
+        table.row([format!("  {what}"), when]);
+    }
+    if let Some(why) = &story.barred {
+        table.row(["  cannot leave".into(), why.clone()]);
+    }
+    screen.table(&table)?;
+    screen.line("")?;
+    let mail = match &story.mail {
+        Looked::Mail(mail) => mail,
+        Looked::None(why) => {
+            screen.line(format!("no mail to show: {why}"))?;
+            return Ok(());
+        }
+    };
+    let head = match row.state {
+        DeliveryState::Pending => "The mail, if it left now, with objects as they are now:",
+        _ => "The mail, as it was built from what it covers, with objects as they are now:",
+    };
+    screen.line(screen.ink(Ink::Faint, head))?;
+    screen.line(screen.ink(Ink::Strong, format!("  {}", mail.subject)))?;
+    for line in mail.text.trim_end().lines() {
+        screen.line(format!("  {line}").trim_end())?;
+    }
+    screen.line("")?;
+    let mut items = Table::new([
+        Column::new("it shows").ink(Ink::Strong).gives_way(),
+        Column::new("type").gives_way(),
+        Column::new("object").ink(Ink::Faint),
+    ]);
+    for item in &mail.items {
+        let title = item.title.clone();
+        items.row([
+            title.unwrap_or_else(|| item.object.to_string()),
+            item.kind.to_string(),
+            item.object.to_string(),
+        ]);
+    }
+    screen.table(&items)?;
+    if mail.more > 0 {
+        let more = words::count(mail.more, "more event", "more events");
+        screen.line(format!("and counts {more}"))?;
+    }
+    Ok(())
+}

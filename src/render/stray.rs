@@ -1,0 +1,137 @@
+//! Files in a folder of templates that no mail and no page is made of, as their names are mistyped.
+//!
+//! The rule: what is not read is told, with the name that is probably meant. Hidden files, and copies that editors leave, are nobody's mistake.
+
+use std::path::{Path, PathBuf};
+
+use super::pages;
+use super::parts::PARTS;
+use super::templates::{BATCH, DIGEST, Mail};
+use crate::domain::EventType;
+
+/// A file that is not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    /// Such as `digest/bodi.html`.
+    pub file: String,
+    /// What it may be meant to be.
+    pub nearest: Option<String>,
+}
+
+/// How far below the folder templates lie at most.
+const DEPTH: usize = 3;
+
+/// The files of this folder that are not read, by name; `kinds` are the configured types.
+pub fn strays<'a>(folder: &Path, kinds: impl Iterator<Item = &'a EventType>) -> Vec<Stray> {
+    let kinds: Vec<&EventType> = kinds.collect();
+    let mails = [&DIGEST, &BATCH].into_iter().flat_map(Mail::templates);
+    let shared = PARTS.iter().chain(pages::ALL.iter());
+    let mut known: Vec<String> = mails
+        .chain(shared)
+        .map(|template| template.name.to_string())
+        .collect();
+    let of_batch = ["subject.txt", "body.txt", "body.html"];
+    let own = |kind: &str| of_batch.map(|file| format!("batch/{kind}/{file}"));
+    known.extend(kinds.iter().flat_map(|kind| own(kind.as_str())));
+    let mut files = Vec::new();
+    walk(folder, PathBuf::new(), &mut files);
+    files.sort();
+    let read = |file: &String| {
+        let parts: Vec<&str> = file.split('/').collect();
+        let is_own = matches!(parts[..], ["batch", _, name] if of_batch.contains(&name));
+        known.contains(file) || (is_own && kinds.is_empty())
+    };
+    files.retain(|file| !read(file));
+    files
+        .into_iter()
+        .map(|file| Stray {
+            nearest: nearest(&file, &known),
+            file,
+        })
+        .collect()
+}
+
+fn walk(folder: &Path, below: PathBuf, files: &mut Vec<String>) {
+    // What cannot be read is found out by whoever loads the templates.
+    let entries = std::fs::read_dir(folder.join(&below)).into_iter().flatten();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let text = name.to_string_lossy();
+        if text.starts_with('.') || text.ends_with('~') || text.ends_with(".bak") {
+            continue;
+        }
+        let place = below.join(&name);
+        if entry.path().is_dir() {
+            if place.components().count() < DEPTH {
+                walk(folder, place, files);
+            }
+        } else {
+            files.push(place.to_string_lossy().replace('\\', "/"));
+        }
+    }
+}
+
+/// The name that differs least, if that is little.
+fn nearest(file: &str, known: &[String]) -> Option<String> {
+    let near = known.iter().map(|name| (distance(file, name), name));
+    let (distance, name) = near.min()?;
+    (distance <= file.len() / 2).then(|| name.clone())
+}
+
+/// How many letters have to be put in, taken out or changed.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, right) in b.iter().enumerate() {
+            let changed = before + usize::from(left != *right);
+            before = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(before + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_not_read_are_told_with_the_nearest_name_that_is() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "digest/body.html",
+            "digest/bodi.html",
+            "digests/subject.txt",
+            "batch/Comment/body.txt",
+            "batch/Coment/body.txt",
+            "pages/layout.html",
+            "notes-of-somebody.md",
+            "digest/.body.html.swp",
+            "digest/body.html~",
+        ] {
+            let file = folder.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "").unwrap();
+        }
+
+        let kinds = [EventType::stored("Comment")];
+        let found = strays(folder.path(), kinds.iter());
+
+        let told: Vec<_> = found
+            .iter()
+            .map(|stray| (stray.file.as_str(), stray.nearest.as_deref()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("batch/Coment/body.txt", Some("batch/Comment/body.txt")),
+                ("digest/bodi.html", Some("digest/body.html")),
+                ("digests/subject.txt", Some("digest/subject.txt")),
+                ("notes-of-somebody.md", None),
+            ]
+        );
+    }
+}

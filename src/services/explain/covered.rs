@@ -1,0 +1,119 @@
+//! Who dealt with an event: a mail, somebody who flushed, or an older writer.
+//!
+//! The rule: the marker that was written first over an event's place says it. Its id is that of a delivery, or else of a flush, as the ledger
+//! remembers longer than the window is; a marker without `n` is an older writer's.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use crate::domain::digest::{Caps, assemble, wanted};
+use crate::domain::{
+    Delivery, DeliveryId, DeliveryState, Event, Id, Marker, Object, Occasion, PersonStacks,
+    Policies, Position, Stack, User,
+};
+
+/// Who dealt with an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+pub enum By {
+    Mail {
+        delivery: DeliveryId,
+        state: DeliveryState,
+        /// When that mail was settled, or handed over.
+        at: DateTime<Utc>,
+        place: Place,
+    },
+    Flush {
+        at: DateTime<Utc>,
+    },
+    OlderWriter {
+        /// When, if the marker has an id to say it.
+        at: Option<DateTime<Utc>>,
+    },
+}
+
+/// Where in its mail an event is, as things stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    Shown,
+    /// Among "+N more".
+    Counted,
+    /// Not told: withdrawn, of another route, or told already.
+    LeftOut,
+    /// It cannot be said any more.
+    Unknown,
+}
+
+/// A person's mails by their markers.
+pub(super) struct Mails<'a> {
+    rows: HashMap<Id, (&'a Delivery, HashMap<Position, Place>)>,
+}
+
+impl<'a> Mails<'a> {
+    /// With where each event is in each digest that covers any of these stacks.
+    pub fn of(
+        rows: &'a [Delivery],
+        person: &PersonStacks,
+        user: Option<&User>,
+        policies: &Policies,
+        caps: Caps,
+        applies: impl Fn(&Event) -> Option<std::sync::Arc<Object>> + Copy,
+    ) -> Self {
+        let places = |row: &Delivery| {
+            let Some(user) = user else {
+                return HashMap::new();
+            };
+            let pending = person.pending_within(&row.covers, row.marker);
+            let wanted = wanted(&pending, user, policies);
+            let mut places: HashMap<Position, Place> = pending
+                .iter()
+                .map(|pending| (pending.position, Place::LeftOut))
+                .collect();
+            for pending in &wanted {
+                if applies(pending.event).is_some() {
+                    places.insert(pending.position, Place::Counted);
+                }
+            }
+            let digest = assemble(&wanted, policies, caps, applies);
+            let sections = digest.iter().flat_map(|digest| &digest.sections);
+            for item in sections.flat_map(|section| &section.items) {
+                places.insert(item.position, Place::Shown);
+            }
+            places
+        };
+        let digests = rows
+            .iter()
+            .filter(|row| matches!(row.occasion, Occasion::Digest { .. }))
+            .filter(|row| person.are_marked_by(row.marker));
+        Self {
+            rows: digests
+                .map(|row| (row.marker, (row, places(row))))
+                .collect(),
+        }
+    }
+
+    /// Who dealt with what stands there, if anybody did.
+    pub fn by(&self, stack: &Stack, position: Position) -> Option<By> {
+        let marker = stack.covering(position.index)?;
+        let Marker { id, n } = marker;
+        let mail = id.and_then(|id| self.rows.get(&id));
+        Some(match (mail, id, n) {
+            (Some((row, places)), _, _) => By::Mail {
+                delivery: row.id.clone(),
+                state: row.state,
+                at: row.settled.or(row.tried).unwrap_or(row.created),
+                place: match places.is_empty() {
+                    true => Place::Unknown,
+                    false => places.get(&position).copied().unwrap_or(Place::LeftOut),
+                },
+            },
+            (None, Some(id), Some(_)) => By::Flush { at: id.time() },
+            (None, id, _) => By::OlderWriter {
+                at: id.map(Id::time),
+            },
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! Where a command is started: what only works with a store makes none, and says where it looked.
+
+use super::{Desk, Ran};
+use crate::support::{Fresh, mongo};
+
+/// Every command that works with what is there, or looks at it.
+const OTHERS: &[&[&str]] = &[
+    &["status"],
+    &["feed", "ada"],
+    &["explain", "ada"],
+    &["flush", "ada"],
+    &["digest"],
+    &["digest", "--dry-run"],
+    &["archive"],
+    &["archive", "--dry-run"],
+    &["worker", "--once"],
+    &["batches"],
+    &["deliveries"],
+    &["deliveries", "settle", "digest:x", "sent"],
+    &["suppressions"],
+    &["suppressions", "lift", "ada@example.org"],
+];
+
+fn entries(desk: &Desk) -> usize {
+    std::fs::read_dir(desk.path()).unwrap().count()
+}
+
+#[test]
+fn in_a_wrong_folder_every_command_says_so_and_makes_nothing() {
+    let desk = Desk::new();
+
+    for arguments in OTHERS.iter().chain(&[&["doctor", "--offline"][..]]) {
+        let ran = desk.run(arguments);
+
+        assert_eq!(ran.code, 2, "{arguments:?}: {}{}", ran.out, ran.err);
+        let told = ran.err + &ran.out;
+        for word in ["no configuration", "tidings.db", "--config"] {
+            assert!(told.contains(word), "{arguments:?}: {word} in {told}");
+        }
+        assert_eq!(entries(&desk), 0, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_configuration_that_names_no_database_is_named_and_nothing_is_made() {
+    let desk = Desk::new();
+    desk.write("tidings.toml", "store = \"sqlite:mistyped.db\"");
+
+    for arguments in OTHERS {
+        let ran = desk.run(arguments);
+
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");
+        assert!(ran.err.contains("mistyped.db"), "{}", ran.err);
+        assert!(ran.err.contains("tidings.toml"), "{}", ran.err);
+        assert_eq!(entries(&desk), 1, "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_brings_something_in_makes_the_database() {
+    for arguments in [
+        &["notify", "Met", "a1", "--to", "ada"][..],
+        &["import", "users", "-"],
+        &["suppressions", "add", "ada@example.org"],
+    ] {
+        let desk = Desk::new();
+
+        let ran = desk.run(arguments);
+
+        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.err);
+        assert!(desk.path().join("tidings.db").exists());
+    }
+}
+
+#[test]
+fn paths_of_a_configuration_begin_at_its_folder_wherever_a_command_is_started() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Met", "a1", "--to", "ada"]).done();
+    desk.write("tidings.toml", "");
+    let elsewhere = Desk::new();
+    let config = desk.path().join("tidings.toml").display().to_string();
+
+    let digest = elsewhere.run(&["digest", "--now", "--config", &config]);
+
+    assert!(
+        digest.out.contains("1 sent"),
+        "{}{}",
+        digest.out,
+        digest.err
+    );
+    assert!(desk.path().join("outbox").is_dir());
+    assert_eq!(entries(&elsewhere), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mistyped_database_on_mongodb_is_told_and_not_made() {
+    mongo::run(async |fresh: Fresh| {
+        let desk = Desk::new();
+        let right = fresh.url().to_owned();
+        let (place, options) = right.split_once('?').unwrap();
+        let wrong = format!("{place}_mistyped?{options}");
+        desk.write("tidings.toml", &format!("store = {wrong:?}"));
+
+        for arguments in OTHERS {
+            let ran: Ran = desk.command(arguments).output().unwrap().into();
+            assert_eq!(
+                (ran.code, ran.out.as_str()),
+                (2, ""),
+                "{arguments:?}: {}",
+                ran.err
+            );
+            assert!(
+                ran.err.contains("nothing was ever brought in there"),
+                "{}",
+                ran.err
+            );
+        }
+        let doctor = desk.run(&["doctor", "--offline"]);
+
+        assert!(
+            doctor.out.contains("nothing was ever brought in there"),
+            "{}",
+            doctor.out
+        );
+        let client = mongodb::Client::with_uri_str(&right).await.unwrap();
+        let names = client.list_database_names().await.unwrap();
+        assert!(
+            !names.iter().any(|name| name.ends_with("_mistyped")),
+            "{names:?}"
+        );
+    })
+    .await;
+}

@@ -1,0 +1,168 @@
+//! What became of a mail, and of each event: told by name, with times and reasons.
+
+use serde_json::Value;
+
+use super::{Desk, now};
+
+/// A port that nobody listens on any more, as a provider's address.
+fn gone() -> String {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", free.local_addr().unwrap());
+    format!(
+        "[mail]\nprovider = \"resend\"\nurl = {url:?}\nkey = \"re_1\"\nfrom = \"digest@art.example\"\n"
+    )
+}
+
+fn mails(desk: &Desk) -> usize {
+    let outbox = std::fs::read_dir(desk.path().join("outbox"));
+    outbox.map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_run_for_a_moment_ahead_mails_nothing() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada"])
+        .done();
+    let ahead = (now() + chrono::TimeDelta::days(8)).to_rfc3339();
+
+    let ran = desk.run(&["digest", "--at", &ahead]);
+    let rehearsed = desk.run(&["digest", "--at", &ahead, "--dry-run"]).done();
+
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(
+        ran.err.contains("lies ahead") && ran.err.contains("--dry-run"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(mails(&desk), 0);
+    assert!(rehearsed.contains("1 due"), "{rehearsed}");
+}
+
+#[test]
+fn mails_that_wait_are_told_with_why_and_until_when_by_runs_and_by_status() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
+        .done();
+    desk.write(
+        "tidings.toml",
+        &(gone() + "[delivery]\nretry_after = \"1h\"\n"),
+    );
+    desk.run(&["digest", "--now", "--no-wait"]);
+
+    let again = desk.run(&["digest", "--no-wait"]);
+    let json = desk.run(&["digest", "--no-wait", "--json"]).json();
+    let status = desk.run(&["status"]).out;
+    let told = desk.run(&["status", "--json"]).json();
+
+    assert_eq!(again.code, 3, "{}{}", again.out, again.err);
+    let line = again
+        .err
+        .lines()
+        .find(|line| line.contains("2 mails wait: "));
+    let line = line.unwrap_or_else(|| panic!("{}", again.err));
+    assert!(
+        line.contains("onnect") && line.contains("tried again from "),
+        "{line}"
+    );
+    assert_eq!(json["mails_waiting"]["mails"], 2);
+    assert!(
+        status.contains("waiting") && status.contains("2 mails wait: "),
+        "{status}"
+    );
+    let reason = &told["waiting"]["reasons"][0];
+    assert_eq!(reason["mails"], 2);
+    assert!(reason["until"].is_string(), "{reason}");
+}
+
+#[test]
+fn explain_names_the_mail_and_whether_the_event_was_shown_or_counted_and_who_flushed() {
+    let desk = Desk::with_people();
+    desk.write("tidings.toml", "[digest]\nsection_items = 1\n");
+    for object in ["a1", "a2"] {
+        desk.run(&["notify", "Published", object, "--to", "ada", "cem"])
+            .done();
+    }
+    desk.run(&["digest", "--now", "--user", "ada"]).done();
+    desk.run(&["flush", "cem"]).done();
+
+    let explained = |person: &str| desk.run(&["explain", person, "--json"]).json();
+    let (ada, cem) = (explained("ada"), explained("cem"));
+    let text = desk.run(&["explain", "ada"]).done();
+
+    let places = ada["events"].as_array().unwrap().iter();
+    let mut places: Vec<&str> = places
+        .map(|event| event["covered"]["place"].as_str().unwrap())
+        .collect();
+    places.sort_unstable();
+    assert_eq!(places, ["counted", "shown"]);
+    let by = &ada["events"][0]["covered"];
+    assert_eq!((&by["by"], &by["state"]), (&"mail".into(), &"sent".into()));
+    let id = by["delivery"].as_str().unwrap();
+    assert!(
+        id.starts_with("digest:ada:weekly:") && text.contains(id),
+        "{text}"
+    );
+    assert!(
+        text.contains("was shown in") && text.contains("(\"+N more\")"),
+        "{text}"
+    );
+    for event in cem["events"].as_array().unwrap() {
+        assert_eq!(event["covered"]["by"], "flush");
+        assert!(event["covered"]["at"].is_string());
+    }
+}
+
+#[test]
+fn a_delivery_is_shown_with_its_story_and_its_mail() {
+    let desk = Desk::with_people();
+    desk.write("works", "{\"id\": \"a1\", \"title\": \"Night Ferry\"}\n");
+    desk.run(&["import", "objects", "works"]).done();
+    desk.run(&["notify", "Published", "a1", "--to", "ada", "cem"])
+        .done();
+    desk.run(&["digest", "--now", "--user", "ada"]).done();
+    desk.write("tidings.toml", &gone());
+    desk.run(&["digest", "--now", "--no-wait", "--user", "cem"]);
+    let listed = desk.run(&["deliveries", "--json"]).json();
+    let id = |state: &str| -> String {
+        let rows = listed.as_array().unwrap().iter();
+        let mut rows = rows.filter(|row| row["state"] == state);
+        rows.next().unwrap()["id"].as_str().unwrap().to_owned()
+    };
+
+    let sent = desk.run(&["deliveries", "show", &id("sent")]).done();
+    let pending = desk.run(&["deliveries", "show", &id("pending")]).done();
+    let json = desk
+        .run(&["deliveries", "show", &id("sent"), "--json"])
+        .json();
+    let none = desk.run(&["deliveries", "show", "digest:nobody"]);
+
+    for word in [
+        "sent",
+        "to ada, a…@example.org",
+        "created",
+        "handed over",
+        "Night Ferry",
+    ] {
+        assert!(sent.contains(word), "{word} in {sent}");
+    }
+    for word in [
+        "pending",
+        "waits until",
+        "because",
+        "if it left now",
+        "Night Ferry",
+    ] {
+        assert!(pending.contains(word), "{word} in {pending}");
+    }
+    assert_eq!(json["mail"]["items"][0]["title"], "Night Ferry");
+    assert_eq!(json["to"], "a…@example.org");
+    assert!(
+        json["mail"]["html"]
+            .as_str()
+            .unwrap()
+            .contains("Night Ferry")
+    );
+    assert!(!(sent + &pending).contains("ada@") && json["no_mail"] == Value::Null);
+    assert_eq!((none.code, none.out.as_str()), (2, ""));
+    assert_eq!(mails(&desk), 1, "looking sends nothing");
+}
