@@ -40,6 +40,7 @@ fn line(rehearsed: &Rehearsed, label: &str) -> u64 {
 /// An event of another type, and who hears of it.
 async fn show(town: &Town, objects: &[&str], people: &[&str]) {
     let app = town.process();
+    town.put_works(objects, |_| true).await;
     let mut event = request(objects, to(people), None);
     event.kind = kind("ShowOpened");
     app.notify().accept(vec![event]).await.unwrap();

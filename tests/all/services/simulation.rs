@@ -119,6 +119,9 @@ async fn run(town: &Town, stream: &[Happening]) {
     };
     let records: Vec<User> = people.iter().map(record).collect();
     town.store.put_users(&records).await.unwrap();
+    let objects: BTreeSet<&str> = stream.iter().map(|one| one.object.as_str()).collect();
+    let objects: Vec<&str> = objects.into_iter().collect();
+    town.put_works(&objects, |_| true).await;
     let app = town.process();
     for happening in stream {
         work_until(town, &app, happening.at).await;
