@@ -199,7 +199,7 @@ fn resident() -> f64 {
 const EACH: usize = 50;
 
 pub async fn burst() {
-    let config = "types.ArtworkPublished.route = \"batch\"\ntypes.ArtworkPublished.window = \"5m\"";
+    let config = "types.ArtworkPublished.route = \"batch\"\ntypes.ArtworkPublished.window = \"5m\"\ntypes.ArtworkPublished.unknown_objects = \"mail\"";
     let world = World::configured("bench_burst", config).await;
     let ids = people(scaled(10_000));
     world.users(&ids).await;

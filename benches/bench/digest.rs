@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use tidings::domain::digest::{Caps, assemble, wanted};
-use tidings::domain::{Address, Day, Id, PersonStacks, Policies, User, UserId, Window};
+use tidings::domain::{Address, Day, Id, PersonStacks, User, UserId, Window};
 use tidings::services::Silent;
 use tidings::services::catalogue::Catalogue;
 use tidings::services::digest::{Effect, Request, Timing};
@@ -19,8 +19,10 @@ const EVENTS: usize = 5;
 
 /// Reads the window of everybody, slices, checks what applies and assembles: a digest run without rendering.
 async fn assemble_all(world: &World) -> (u64, usize) {
-    let (objects, policies): (Arc<dyn Objects>, _) =
-        (world.store.clone(), Arc::new(Policies::default()));
+    let (objects, policies): (Arc<dyn Objects>, _) = (
+        world.store.clone(),
+        Arc::new(world.app.config.policies.clone()),
+    );
     let mut catalogue = Catalogue::new(objects, policies.clone());
     let person = User {
         email: Address::new("a@example.org").ok(),

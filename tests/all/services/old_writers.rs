@@ -46,7 +46,8 @@ async fn as_the_original_left_it(town: &Town) {
     };
     town.store.put_users(&[mara]).await.unwrap();
     // Theirs are under ObjectIds as well; an object that nobody knows would not be mailed.
-    town.put_works(&["5334647b139b2165160000d8"], |_| true).await;
+    town.put_works(&["5334647b139b2165160000d8"], |_| true)
+        .await;
 }
 
 async fn feed(town: &Town, person: &str) -> Vec<(String, String)> {
