@@ -88,7 +88,7 @@ pub(super) enum Reply {
     Withheld {
         reason: String,
     },
-    /// The same, as whoever is there could not prove to be the provider.
+    /// There was no connection, as whoever is there could not prove to be the provider.
     Untrusted {
         reason: String,
     },
@@ -356,7 +356,7 @@ pub(super) fn heard(reply: Reply, name: &str) -> Result<Answer, Checked> {
             format!("the connection to {name}'s API cannot be trusted ({reason})"),
             "see mail.url and this machine's clock; a certificate authority of your own is named by SSL_CERT_FILE",
         )),
-                Reply::NotSent { reason } | Reply::Withheld { reason } | Reply::Unanswered { reason } => {
+        Reply::NotSent { reason } | Reply::Withheld { reason } | Reply::Unanswered { reason } => {
             Err(Checked::Unreached {
                 reason: format!("{name}: {reason}"),
             })

@@ -291,7 +291,7 @@ fn what_is_flushed_is_in_no_digest_but_stays_in_the_feed() {
     assert!(
         desk.run(&["explain", "ada"])
             .done()
-            .contains("was mailed or flushed")
+            .contains("was flushed on ")
     );
 }
 

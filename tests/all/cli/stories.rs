@@ -23,7 +23,7 @@ fn a_run_for_a_moment_ahead_mails_nothing() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
-    let ahead = (now() + chrono::TimeDelta::days(8)).to_rfc3339();
+    let ahead = (now() + chrono::TimeDelta::days(7)).to_rfc3339();
 
     let ran = desk.run(&["digest", "--at", &ahead]);
     let rehearsed = desk.run(&["digest", "--at", &ahead, "--dry-run"]).done();
