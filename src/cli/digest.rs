@@ -275,7 +275,7 @@ pub fn waits(waiting: &Waiting) -> Vec<String> {
     let line = |reason: &Reason| {
         let wait = if reason.mails == 1 { "waits" } else { "wait" };
         let mails = words::count(reason.mails, "mail", "mails");
-        let until = reason.until.map(|until| words::minute(until));
+        let until = reason.until.map(words::minute);
         let then = match (&reason.held_by, until) {
             (Some(owner), Some(until)) => {
                 format!("; worker {owner} holds it until {until} UTC at most")

@@ -169,6 +169,7 @@ mod tests {
             has_feedback_id: true,
             dkim_selector: None,
             items: 40,
+            strays: Vec::new(),
             doubts: Vec::new(),
         }
     }

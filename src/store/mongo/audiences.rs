@@ -78,7 +78,7 @@ impl Mongo {
         if fanouts.is_empty() {
             return Ok(());
         }
-        let ids: Vec<Bson> = fanouts.iter().map(|id| oid(*id).into()).collect();
+        let ids: Vec<Bson> = fanouts.iter().map(|id| oid(*id)).collect();
         self.remove_audiences(doing, &ids).await.map(drop)
     }
 
