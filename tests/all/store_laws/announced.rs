@@ -33,7 +33,11 @@ pub async fn a_long_audience_is_accepted_claimed_and_known_whole(store: Fresh) {
         key: first.key.clone(),
         ..everybody(4)
     };
-    let known = store.accept(&[again.clone()]).await.unwrap().remove(0);
+    let known = store
+        .accept(std::slice::from_ref(&again))
+        .await
+        .unwrap()
+        .remove(0);
     assert!(known == Accepted::Known(Box::new(first.clone())));
     assert!(store.fanout(again.id).await.unwrap().is_none());
     let claimed = store
