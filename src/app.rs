@@ -314,6 +314,8 @@ impl App {
             directory: self.store.clone(),
             objects: self.store.clone(),
             suppressions: self.store.clone(),
+            leases: self.store.clone(),
+            owner: self.owner.clone(),
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             schedule: self.config.digest.schedule,

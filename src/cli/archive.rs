@@ -13,7 +13,8 @@ use crate::services::archive::{DayReport, Effect, Fate, Protection, Request};
 /// Drop old days whole, exporting them first if you like
 ///
 /// Days in the window stay whatever you say. An older day stays too while a fan-out writes to it, or while it holds what somebody
-/// should have been mailed, unless forced; then the exit code is 3.
+/// should have been mailed, unless forced; then the exit code is 3. So it is where a day cannot be dealt with, or another process has it; the other
+/// days go all the same.
 #[derive(Debug, Arguments)]
 pub struct Args {
     /// How old a day must be to go [default: archive.keep, 30d]
@@ -78,8 +79,16 @@ impl Args {
             screen.line(self.summary(&days))?;
         }
         ended?;
-        let kept = days.iter().any(|day| protected(&day.fate));
-        Ok(if kept { Exit::Partly } else { Exit::Done })
+        let dropped = |day: &DayReport| matches!(day.fate, Fate::Dropped { .. });
+        let kept = |day: &DayReport| protected(&day.fate) || left(&day.fate);
+        let none = !days.iter().any(dropped) && !days.iter().any(kept);
+        Ok(if days.iter().any(|day| failed(&day.fate)) {
+            if none { Exit::Failed } else { Exit::Partly }
+        } else if days.iter().any(kept) {
+            Exit::Partly
+        } else {
+            Exit::Done
+        })
     }
 
     /// What became of a day; days that are too young are only counted.
@@ -97,6 +106,13 @@ impl Args {
                 format!(
                     "{kept} {who} should have been mailed {what} (--force drops it all the same)"
                 )
+            }
+            Fate::Held => format!("{kept} another process archives or restores it"),
+            Fate::Changed => {
+                format!("{kept} somebody wrote to it meanwhile; it goes the next time")
+            }
+            Fate::Failed { why } => {
+                format!("{} {why}", screen.ink(Ink::Warning, "failed, stands:"))
             }
             Fate::Dropped { file } => {
                 let dropped = if self.dry_run { "would go" } else { "dropped" };
@@ -131,10 +147,20 @@ impl Args {
         words::list([
             Some(format!("archive: {head}")),
             words::some(count(protected), "protected"),
+            words::some(count(left), "left for the next time"),
+            words::some(count(failed), "failed"),
             words::some(count(|fate| *fate == Fate::Young), "not old enough"),
             words::some(count(|fate| *fate == Fate::InWindow), "in the window"),
         ])
     }
+}
+
+fn left(fate: &Fate) -> bool {
+    matches!(fate, Fate::Held | Fate::Changed)
+}
+
+fn failed(fate: &Fate) -> bool {
+    matches!(fate, Fate::Failed { .. })
 }
 
 fn protected(fate: &Fate) -> bool {

@@ -8,10 +8,12 @@ use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
+use crate::services::archive::part_of;
 
 /// Bring back days that were archived with --export
 ///
-/// Each file is verified as a whole before anything of it is written. Restoring twice changes nothing.
+/// Each file is verified as a whole before anything of it is written. Restoring twice changes nothing. A day that was archived more than once has
+/// parts (notifications_20140422.2.ndjson.zst): they are put behind the first.
 #[derive(Debug, Arguments)]
 pub struct Args {
     /// Files such as notifications_20140422.ndjson.zst
@@ -26,7 +28,10 @@ impl Args {
     pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let archive = app.archive();
         let (mut good, mut bad) = (0, 0);
-        for file in &self.files {
+        // What was exported later belongs behind what was exported first.
+        let mut files: Vec<&PathBuf> = self.files.iter().collect();
+        files.sort_by_key(|file| part_of(file));
+        for file in files {
             let restored = archive.restore(file, &screen.bar("stacks restored")).await;
             match restored {
                 Ok(summary) if self.json => {

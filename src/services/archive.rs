@@ -1,26 +1,27 @@
 //! Forgets old days by dropping them whole, and brings them back.
 //!
 //! The rule (P9): a day in the window stays, and so does one that a fan-out still writes to or that holds something which somebody should have
-//! been mailed; only `Force` drops these two. An export is written, checksummed and read back before its day goes.
+//! been mailed; only `Force` drops these two. An export is written, checksummed and read back before its day goes, and the day goes only if what was
+//! exported is what stands. One day has one owner at a time: whoever archives or restores it has its lease ([`hold`]).
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 
 use super::catalogue::Catalogue;
 use super::suppressions::Suppressed;
-use super::{Progress, Result};
+use super::{Error, Progress, Result};
 use crate::clock::Clock;
 use crate::domain::digest::wanted;
 use crate::domain::{Cadence, Day, Policies, Schedule, User, UserId, Window};
-use crate::store::{Days, Directory, Journal, Objects, Stacks, Suppressions};
+use crate::store::{DayInfo, Days, Directory, Journal, Leases, Objects, Stacks, Suppressions};
 
 mod file;
+mod hold;
 
-pub use file::Summary;
+pub use file::{Summary, part_of};
 
 pub struct Archive {
     pub days: Arc<dyn Days>,
@@ -29,6 +30,8 @@ pub struct Archive {
     pub directory: Arc<dyn Directory>,
     pub objects: Arc<dyn Objects>,
     pub suppressions: Arc<dyn Suppressions>,
+    pub leases: Arc<dyn Leases>,
+    pub owner: String,
     pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,
     pub schedule: Schedule,
@@ -82,6 +85,14 @@ pub enum Fate {
         people: u64,
         events: u64,
     },
+    /// Another process archives or restores it.
+    Held,
+    /// Somebody wrote to it while it was archived: it stands, and goes the next time.
+    Changed,
+    /// It could not be dealt with; it stands.
+    Failed {
+        why: String,
+    },
     /// Dropped, or would be; with the file that holds it.
     Dropped {
         file: Option<PathBuf>,
@@ -93,7 +104,7 @@ const CHUNK: usize = 1_000;
 
 impl Archive {
     /// Goes through all days, oldest first, and notes in `reports` what became of each: so that whoever asked knows what is dropped
-    /// already where a later day fails.
+    /// already where the run fails. A day that fails keeps no other from going.
     pub async fn run(
         &self,
         request: &Request,
@@ -104,7 +115,6 @@ impl Archive {
         let window = Window::ending(Day::of(now), self.window_back);
         let oldest_kept = Day::of(now - request.keep);
         let days = self.days.days().await?;
-        let busy: HashSet<Day> = self.journal.busy_days().await?.into_iter().collect();
         progress.total(days.len() as u64);
         for info in days {
             let day = info.day;
@@ -113,7 +123,7 @@ impl Archive {
             } else if day >= oldest_kept {
                 Fate::Young
             } else {
-                self.old_day(day, request, busy.contains(&day)).await?
+                self.old_day(info, request).await.unwrap_or_else(failed)
             };
             reports.push(DayReport {
                 day,
@@ -125,31 +135,69 @@ impl Archive {
         Ok(())
     }
 
-    async fn old_day(&self, day: Day, request: &Request, busy: bool) -> Result<Fate> {
-        if request.protection == Protection::Keep {
-            if busy {
-                return Ok(Fate::Busy);
+    async fn old_day(&self, info: DayInfo, request: &Request) -> Result<Fate> {
+        let day = info.day;
+        if request.effect == Effect::Rehearse {
+            if let Some(fate) = self.kept(day, request).await? {
+                return Ok(fate);
             }
-            let (people, events) = self.unmailed(day).await?;
-            if people > 0 {
-                return Ok(Fate::Unmailed { people, events });
-            }
+            let file = request.export.as_ref();
+            let file = file.map(|folder| file::path(folder, day, 1));
+            return Ok(Fate::Dropped { file });
         }
-        let file = match &request.export {
-            None => None,
-            Some(folder) if request.effect == Effect::Rehearse => Some(file::path(folder, day)),
-            Some(folder) => Some(file::write(self.days.as_ref(), day, folder).await?),
+        let work = self.forget(info, request).boxed();
+        Ok(self.holding(day, work).await?.unwrap_or(Fate::Held))
+    }
+
+    /// Exports and drops a day whose lease is ours.
+    async fn forget(&self, info: DayInfo, request: &Request) -> Result<Fate> {
+        let day = info.day;
+        self.days.mend_day(day).await?;
+        if let Some(fate) = self.kept(day, request).await? {
+            return Ok(fate);
+        }
+        let days = self.days.as_ref();
+        let (draft, sum) = match &request.export {
+            Some(folder) => {
+                let draft = file::Draft::write(days, day, folder, &self.owner).await?;
+                let sum = draft.sum.clone();
+                (Some((draft, folder)), sum)
+            }
+            None => (None, file::sum(days, day).await?),
         };
-        if request.effect == Effect::Drop {
-            // An old event may have been accepted while the day was looked at.
-            if request.protection == Protection::Keep
-                && self.journal.busy_days().await?.contains(&day)
-            {
-                return Ok(Fate::Busy);
-            }
-            self.days.drop_day(day).await?;
+        if sum.stacks == 0 {
+            let done = self.days.drop_day_if(day, &sum).await?;
+            // Somebody else has archived it since it was listed, unless there was nothing in it.
+            return Ok(match (done, info.stacks) {
+                (true, 0) => Fate::Dropped { file: None },
+                _ => Fate::Held,
+            });
         }
-        Ok(Fate::Dropped { file })
+        // What came before it was read is looked at now; what came later is found when it goes.
+        if let Some(fate) = self.kept(day, request).await? {
+            return Ok(fate);
+        }
+        self.still_ours(day).await?;
+        let published = draft.map(|(draft, folder)| draft.publish(folder));
+        let published = published.transpose()?;
+        if self.days.drop_day_if(day, &sum).await? {
+            let file = published.map(|published| published.file);
+            return Ok(Fate::Dropped { file });
+        }
+        published.map_or(Ok(()), file::Published::withdraw)?;
+        Ok(Fate::Changed)
+    }
+
+    /// Why a day stays that is old enough to go, if it does.
+    async fn kept(&self, day: Day, request: &Request) -> Result<Option<Fate>> {
+        if request.protection == Protection::Force {
+            return Ok(None);
+        }
+        if self.journal.busy_days().await?.contains(&day) {
+            return Ok(Some(Fate::Busy));
+        }
+        let (people, events) = self.unmailed(day).await?;
+        Ok((people > 0).then_some(Fate::Unmailed { people, events }))
     }
 
     /// How many people should have been mailed how many events of that day, and were not.
@@ -196,6 +244,30 @@ impl Archive {
 
     /// Brings an exported day back, exactly; the whole file is verified before anything is written.
     pub async fn restore(&self, path: &Path, progress: &dyn Progress) -> Result<Summary> {
-        file::restore(self.days.as_ref(), path, progress).await
+        let summary = file::verify(path)?;
+        let work = async {
+            self.days.mend_day(summary.day).await?;
+            file::restore(self.days.as_ref(), path, &summary, progress).await
+        };
+        match self.holding(summary.day, work.boxed()).await? {
+            Some(()) => Ok(summary),
+            None => Err(Error::Conflict(format!(
+                "{} is being archived or restored by another process; nothing of {} was restored",
+                summary.day,
+                path.display()
+            ))),
+        }
     }
+}
+
+/// What is told of a day that could not be dealt with: with all causes.
+fn failed(error: Error) -> Fate {
+    let mut why = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        why = format!("{why}: {error}");
+        cause = error.source();
+    }
+    tracing::error!(why, "a day could not be archived");
+    Fate::Failed { why }
 }

@@ -18,6 +18,7 @@ use crate::domain::{
 
 mod batches;
 mod condition;
+mod day_sum;
 mod error;
 mod extjson;
 mod feedback;
@@ -26,6 +27,7 @@ pub mod sqlite;
 
 pub use batches::{BatchCounts, BatchFilter, Batches};
 pub use condition::{Condition, Engine, Topology};
+pub use day_sum::{DaySum, Summing};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, Sightings, Suppressions};
 
@@ -153,8 +155,18 @@ pub struct DayInfo {
     pub stacks: u64,
 }
 
-/// A document of a day, exactly as it stands, as canonical Extended JSON (MongoDB Extended JSON v2) on one line.
+/// A document of a day, exactly as it stands, on one line: as canonical Extended JSON (MongoDB Extended JSON v2), or in a form of the
+/// store's own where that cannot tell it exactly.
 pub type RawStack = String;
+
+/// How a document that is restored meets what stands under its `_id`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meeting {
+    /// It must be the same.
+    Same,
+    /// What was exported later stands behind it: of a day that stood again after it was exported.
+    Behind,
+}
 
 /// The day collections as wholes: archiving and restoring.
 #[async_trait]
@@ -165,12 +177,24 @@ pub trait Days: Send + Sync {
     /// Drops a day; one that does not exist is no error.
     async fn drop_day(&self, day: Day) -> Result<()>;
 
+    /// Drops a day if its documents are exactly these; says whether it was dropped. What anybody writes meanwhile is never lost: then it
+    /// is not dropped, or a new day holds it. One at a time for a day; whoever dies inside leaves work for [`Days::mend_day`].
+    async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool>;
+
+    /// Makes a day whole again that somebody died over dropping. Only for who has the day's lease.
+    async fn mend_day(&self, day: Day) -> Result<()>;
+
     /// All documents of a day exactly as they stand, in ascending order of `_id` (text before ObjectIds), in chunks.
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>>;
 
     /// Puts documents back exactly as they were exported. One that stands already and is identical is left alone; one that
-    /// differs is an error ([`Error::Conflict`]) that names it.
-    async fn restore_day(&self, day: Day, stacks: &[RawStack]) -> Result<()>;
+    /// differs is an error ([`Error::Conflict`]) that names it, unless its entries belong behind ([`Meeting::Behind`]).
+    async fn restore_day(&self, day: Day, stacks: &[RawStack]) -> Result<()> {
+        self.restore_part(day, stacks, Meeting::Same).await
+    }
+
+    /// The same, of a part of a day. What is put behind others is put there once; what its markers cover moves with it.
+    async fn restore_part(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()>;
 }
 
 /// People and what they follow.

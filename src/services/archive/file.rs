@@ -1,28 +1,46 @@
-//! An exported day: Zstandard-compressed NDJSON, one document a line as canonical Extended JSON, and a last line that vouches for them.
+//! An exported day: Zstandard-compressed NDJSON, one document a line, and a last line that vouches for them.
 //!
-//! The rule (P9): the file gets its name only when it is complete and on disk; it is read back and compared before anybody relies on it.
-//! `zstd -dc FILE | head -n -1 | sha256sum` gives the sum in the last line.
+//! The rule (P9): it is written under a name of its own, read back, and gets its name only when it is complete and on disk. A day that
+//! stands again after it was exported becomes a part of its own beside the first (`notifications_20140422.2.ndjson.zst`): nothing that
+//! was exported is ever overwritten. `zstd -dc FILE | head -n -1 | sha256sum` gives the sum in the last line.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::domain::Day;
 use crate::services::{Error, Progress, Result};
-use crate::store::{Days, RawStack};
+use crate::store::{DaySum, Days, Meeting, RawStack, Summing};
 
 /// What an exported day holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
     pub day: Day,
+    /// Which part of its day it is: the first, or what stood there when it was exported again.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    pub part: u32,
     pub stacks: u64,
     /// SHA-256 of all lines before, with their line ends, in hexadecimal.
     pub sha256: String,
+}
+
+fn first() -> u32 {
+    1
+}
+
+fn is_first(part: &u32) -> bool {
+    *part == 1
+}
+
+impl Summary {
+    fn holds(&self, day: Day, sum: &DaySum) -> bool {
+        self.day == day && self.stacks == sum.stacks && self.sha256 == sum.sha256
+    }
 }
 
 /// The last line.
@@ -35,80 +53,166 @@ struct Trailer {
 /// Documents restored at once.
 const CHUNK: usize = 1_000;
 
-/// `notifications_20140422.ndjson.zst` in this folder.
-pub fn path(folder: &Path, day: Day) -> PathBuf {
-    folder.join(format!("{}.ndjson.zst", day.collection()))
+/// `notifications_20140422.ndjson.zst` in this folder, or `notifications_20140422.2.ndjson.zst`.
+pub fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
+    let day = day.collection();
+    folder.join(match part {
+        1 => format!("{day}.ndjson.zst"),
+        part => format!("{day}.{part}.ndjson.zst"),
+    })
 }
 
-/// Exports a day and reads it back. A file that stands already and says the same is left as it is.
-pub async fn write(days: &dyn Days, day: Day, folder: &Path) -> Result<PathBuf> {
-    let target = path(folder, day);
-    let partial = target.with_extension("zst.partial");
-    let failed = |cause| Error::file(format!("exporting to {}", target.display()), cause);
-    fs::create_dir_all(folder).map_err(failed)?;
-    let written = match write_lines(days, day, &partial).await {
-        Ok(summary) => summary,
-        Err(error) => {
-            // What is left of the attempt is no export; that it cannot be removed either changes nothing of the error.
-            let _ = fs::remove_file(&partial);
-            return Err(error);
+/// Which part a file's name says it is: so that parts can be restored in their order.
+pub fn part_of(file: &Path) -> u32 {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let part = name
+        .and_then(|name| name.strip_suffix(".ndjson.zst")?.rsplit_once('.'))
+        .and_then(|(_, part)| part.parse().ok());
+    part.unwrap_or(1)
+}
+
+/// What a day's documents come to.
+pub async fn sum(days: &dyn Days, day: Day) -> Result<DaySum> {
+    let mut summing = Summing::default();
+    let mut chunks = days.export_day(day);
+    while let Some(chunk) = chunks.next().await {
+        chunk?.iter().for_each(|line| summing.add(line));
+    }
+    Ok(summing.end())
+}
+
+/// A file that goes if it does not get another name: it is no export.
+struct Partial(PathBuf);
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // It may have its name by now; and if it cannot be removed, that changes nothing of what happened.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// An export that has not got its name yet.
+pub struct Draft {
+    partial: Partial,
+    target: PathBuf,
+    pub sum: DaySum,
+    /// Whether the target stands already, and holds the same.
+    stands: bool,
+}
+
+impl Draft {
+    /// Exports a day and reads it back.
+    pub async fn write(days: &dyn Days, day: Day, folder: &Path, owner: &str) -> Result<Self> {
+        static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
+        let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}.{owner}-{attempt}.partial", day.collection());
+        let partial = folder.join(name);
+        let failed = |cause| Error::file(format!("exporting to {}", folder.display()), cause);
+        fs::create_dir_all(folder).map_err(failed)?;
+        let partial = Partial(partial);
+        let written = write_lines(days, day, folder, &partial.0).await?;
+        let (sum, target, stands) = written;
+        let draft = Self {
+            partial,
+            target,
+            sum,
+            stands,
+        };
+        let whole = verify(&draft.partial.0).is_ok_and(|read| read.holds(day, &draft.sum));
+        if !whole {
+            let file = draft.partial.0.display().to_string();
+            let why = "does not hold what was written to it; nothing was dropped".into();
+            return Err(Error::Damaged { file, why });
         }
-    };
-    let read = verify(&partial)?;
-    if read != written {
-        return Err(Error::Damaged {
-            file: partial.display().to_string(),
-            why: "does not hold what was written to it; nothing was dropped".into(),
-        });
+        Ok(draft)
     }
-    if target.exists() && verify(&target).is_ok_and(|earlier| earlier != written) {
-        let why =
-            "holds another export of that day already; move it away first. Nothing was dropped"
-                .into();
-        return Err(Error::Damaged {
-            file: target.display().to_string(),
-            why,
-        });
+
+    /// Gives it its name, unless an export that says the same has it.
+    pub fn publish(self, folder: &Path) -> Result<Published> {
+        let failed = |cause| Error::file(format!("exporting to {}", self.target.display()), cause);
+        if !self.stands {
+            if self.target.exists() {
+                let file = self.target.display().to_string();
+                let why = "was written by somebody else meanwhile; nothing was dropped".into();
+                return Err(Error::Damaged { file, why });
+            }
+            fs::rename(&self.partial.0, &self.target).map_err(failed)?;
+        }
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed)?;
+        Ok(Published {
+            file: self.target,
+            new: !self.stands,
+        })
     }
-    fs::rename(&partial, &target).map_err(failed)?;
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(failed)?;
-    Ok(target)
 }
 
-async fn write_lines(days: &dyn Days, day: Day, partial: &Path) -> Result<Summary> {
+/// An export under its name.
+pub struct Published {
+    pub file: PathBuf,
+    new: bool,
+}
+
+impl Published {
+    /// The day stays, and is not what was exported.
+    pub fn withdraw(self) -> Result<()> {
+        if self.new { remove(&self.file) } else { Ok(()) }
+    }
+}
+
+fn remove(file: &Path) -> Result<()> {
+    let failed = |cause| Error::file(format!("removing {}", file.display()), cause);
+    fs::remove_file(file).map_err(failed)
+}
+
+/// Writes the partial file; says what it holds, which name it is to have, and whether the same stands there.
+async fn write_lines(
+    days: &dyn Days,
+    day: Day,
+    folder: &Path,
+    partial: &Path,
+) -> Result<(DaySum, PathBuf, bool)> {
     let failed = |cause| Error::file(format!("writing {}", partial.display()), cause);
-    let mut out = zstd::Encoder::new(File::create(partial).map_err(failed)?, 3).map_err(failed)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(partial);
+    let mut out = zstd::Encoder::new(file.map_err(failed)?, 3).map_err(failed)?;
     out.include_checksum(true).map_err(failed)?;
-    let (mut hash, mut stacks) = (Sha256::new(), 0);
+    let mut summing = Summing::default();
     let mut chunks = days.export_day(day);
     while let Some(chunk) = chunks.next().await {
         for line in chunk? {
-            for bytes in [line.as_bytes(), b"\n"] {
-                hash.update(bytes);
-                out.write_all(bytes).map_err(failed)?;
-            }
-            stacks += 1;
+            summing.add(&line);
+            out.write_all(line.as_bytes()).map_err(failed)?;
+            out.write_all(b"\n").map_err(failed)?;
         }
     }
-    let summary = Summary {
-        day,
-        stacks,
-        sha256: hex::encode(hash.finalize()),
+    let sum = summing.end();
+    let mut part = 1;
+    let stands = loop {
+        let target = path(folder, day, part);
+        if fs::symlink_metadata(&target).is_err() {
+            break false;
+        }
+        if verify(&target).is_ok_and(|earlier| earlier.holds(day, &sum)) {
+            break true;
+        }
+        part += 1;
     };
-    serde_json::to_writer(
-        &mut out,
-        &Trailer {
-            tidings: summary.clone(),
-        },
-    )
-    .map_err(|error| failed(error.into()))?;
+    let tidings = Summary {
+        day,
+        part,
+        stacks: sum.stacks,
+        sha256: sum.sha256.clone(),
+    };
+    serde_json::to_writer(&mut out, &Trailer { tidings }).map_err(|error| failed(error.into()))?;
     out.write_all(b"\n").map_err(failed)?;
     out.finish()
         .and_then(|file| file.sync_all())
         .map_err(failed)?;
-    Ok(summary)
+    Ok((sum, path(folder, day, part), stands))
 }
 
 /// Reads a whole export and checks that it is complete and undamaged.
@@ -117,14 +221,14 @@ pub fn verify(file: &Path) -> Result<Summary> {
         file: file.display().to_string(),
         why,
     };
-    let (mut hash, mut stacks, mut last): (_, u64, Option<String>) = (Sha256::new(), 0, None);
+    let (mut summing, mut last) = (Summing::default(), None::<String>);
     for line in lines(file)? {
-        let line =
-            line.map_err(|error| damaged(format!("is damaged after {stacks} documents: {error}")))?;
+        let line = line.map_err(|error| {
+            let stacks = summing.stacks();
+            damaged(format!("is damaged after {stacks} documents: {error}"))
+        })?;
         if let Some(document) = last.replace(line) {
-            hash.update(document.as_bytes());
-            hash.update(b"\n");
-            stacks += 1;
+            summing.add(&document);
         }
     }
     let Ok(Trailer { tidings }) = serde_json::from_str(last.as_deref().unwrap_or_default()) else {
@@ -132,7 +236,7 @@ pub fn verify(file: &Path) -> Result<Summary> {
             "is no export of tidings, or its end is missing".into(),
         ));
     };
-    if tidings.stacks != stacks || tidings.sha256 != hex::encode(hash.finalize()) {
+    if !tidings.holds(tidings.day, &summing.end()) {
         return Err(damaged(
             "is damaged: its documents do not match the checksum in its last line".into(),
         ));
@@ -140,11 +244,20 @@ pub fn verify(file: &Path) -> Result<Summary> {
     Ok(tidings)
 }
 
-/// Verifies a file, then puts its documents back.
-pub async fn restore(days: &dyn Days, file: &Path, progress: &dyn Progress) -> Result<Summary> {
-    let summary = verify(file)?;
+/// Puts the documents of a verified file back.
+pub async fn restore(
+    days: &dyn Days,
+    file: &Path,
+    summary: &Summary,
+    progress: &dyn Progress,
+) -> Result<()> {
     progress.total(summary.stacks);
     let damaged = |error: std::io::Error| Error::file(format!("reading {}", file.display()), error);
+    let meeting = if summary.part == 1 {
+        Meeting::Same
+    } else {
+        Meeting::Behind
+    };
     let mut left = summary.stacks;
     let mut lines = lines(file)?;
     while left > 0 {
@@ -154,15 +267,37 @@ pub async fn restore(days: &dyn Days, file: &Path, progress: &dyn Progress) -> R
             .take(count as usize)
             .collect::<std::io::Result<_>>()
             .map_err(damaged)?;
-        days.restore_day(summary.day, &chunk).await?;
+        days.restore_part(summary.day, &chunk, meeting).await?;
         progress.advance(count);
         left -= count;
     }
-    Ok(summary)
+    Ok(())
 }
 
 fn lines(file: &Path) -> Result<impl Iterator<Item = std::io::Result<String>> + Send + use<>> {
     let failed = |cause| Error::file(format!("opening {}", file.display()), cause);
     let decoder = zstd::Decoder::new(File::open(file).map_err(failed)?).map_err(failed)?;
     Ok(BufReader::new(decoder).lines())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_told_by_their_names() {
+        let (folder, day) = (Path::new("old"), Day::from_ymd(2014, 4, 22).unwrap());
+        for part in [1, 2, 17] {
+            assert_eq!(part_of(&path(folder, day, part)), part);
+        }
+        let names = [
+            "old/notifications_20140422.ndjson.zst",
+            "old/notifications_20140422.2.ndjson.zst",
+        ];
+        assert_eq!(
+            names.map(Path::new),
+            [1, 2].map(|part| path(folder, day, part))
+        );
+        assert_eq!(part_of(Path::new("kept.zst")), 1);
+    }
 }

@@ -42,10 +42,27 @@ const MAX_KEY: u8 = 0x7F;
 struct Fields<'a>(&'a [u8]);
 
 #[derive(Clone, Copy)]
-struct Field<'a> {
-    kind: u8,
-    name: &'a [u8],
-    value: &'a [u8],
+pub(super) struct Field<'a> {
+    pub kind: u8,
+    pub name: &'a [u8],
+    pub value: &'a [u8],
+}
+
+/// The fields of a document or array, as far as they can be read.
+pub(super) struct Elements<'a>(Fields<'a>);
+
+impl<'a> Elements<'a> {
+    pub fn of(document: &'a [u8]) -> Self {
+        Self(Fields::of(document).unwrap_or(Fields(&[])))
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Field<'a>;
+
+    fn next(&mut self) -> Option<Field<'a>> {
+        self.0.next().ok().flatten()
+    }
 }
 
 impl<'a> Fields<'a> {
@@ -120,8 +137,16 @@ impl<'a> Field<'a> {
         (self.kind == OBJECT_ID).then(|| Id::from_bytes(bytes))
     }
 
+    pub fn is_array(self) -> bool {
+        self.kind == ARRAY
+    }
+
+    pub fn is_document(self) -> bool {
+        self.kind == DOCUMENT
+    }
+
     /// A count, whichever number type a writer chose; what is below 0 is 0.
-    fn count(self) -> Option<u32> {
+    pub fn count(self) -> Option<u32> {
         let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
         match self.kind {
             INT => int(self.value).ok().map(|n| clamp(n.into())),

@@ -7,6 +7,7 @@
 use bson::RawDocumentBuf;
 use bson::spec::ElementType;
 
+use super::decode::Field;
 use crate::domain::{Event, Id, Mailed};
 
 /// The name of a field, or an array's index.
@@ -18,6 +19,13 @@ impl Key for &str {
     fn write(self, to: &mut Vec<u8>) {
         debug_assert!(!self.contains('\0'), "a field's name ends at its first NUL");
         to.extend_from_slice(self.as_bytes());
+        to.push(0);
+    }
+}
+
+impl Key for &[u8] {
+    fn write(self, to: &mut Vec<u8>) {
+        to.extend_from_slice(self);
         to.push(0);
     }
 }
@@ -117,6 +125,13 @@ impl Writer {
     pub fn flag(&mut self, key: impl Key, value: bool) {
         self.field(ElementType::Boolean, key);
         self.bytes.push(u8::from(value));
+    }
+
+    /// The value of another document's field, whatever it is.
+    pub fn element(&mut self, key: impl Key, field: Field<'_>) {
+        self.bytes.push(field.kind);
+        key.write(&mut self.bytes);
+        self.bytes.extend_from_slice(field.value);
     }
 
     /// A whole document that is encoded already.

@@ -7,13 +7,13 @@
 use std::collections::{HashMap, HashSet};
 
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use mongodb::options::{FindOptions, ReadConcern};
 
-use super::Mongo;
 use super::record::place;
+use super::{Mongo, readable};
 use crate::domain::{Id, Object, ObjectKey};
 use crate::store::{Error, Result};
 
@@ -167,11 +167,13 @@ impl Mongo {
             .build();
         let doing = format!("reading {} of the application", mapping.collection);
         self.patiently(&doing, || {
-            let records = database.collection::<Document>(&mapping.collection);
+            let records = database.collection::<RawDocumentBuf>(&mapping.collection);
+            let doing = &doing;
             let (filter, options) = (filter.clone(), options.clone());
             async move {
                 let found = records.find(filter).with_options(options).await?;
-                Ok(found.try_collect().await?)
+                let found: Vec<RawDocumentBuf> = found.try_collect().await?;
+                Ok(readable(doing, &found))
             }
         })
         .await

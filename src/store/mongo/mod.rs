@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bson::Document;
+use bson::{Document, RawDocumentBuf};
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt};
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
@@ -22,7 +22,9 @@ use crate::domain::{Day, ModelName};
 
 mod append;
 mod audiences;
+mod aside;
 mod batches;
+mod behind;
 mod bulk;
 mod condition;
 mod days;
@@ -185,12 +187,13 @@ impl Mongo {
         options: mongodb::options::FindOptions,
     ) -> Result<Vec<Document>> {
         self.patiently(doing, || {
-            let collection = self.collection(collection);
+            let collection = self.0.db.collection::<RawDocumentBuf>(collection);
             let (filter, mut options) = (filter.clone(), options.clone());
             options.max_time = Some(patience::limit(self.0.options.attempt));
             async move {
                 let found = collection.find(filter).with_options(options).await?;
-                Ok(found.try_collect().await?)
+                let found: Vec<RawDocumentBuf> = found.try_collect().await?;
+                Ok(readable(doing, &found))
             }
         })
         .await
@@ -210,6 +213,18 @@ impl Mongo {
         let mut days = self.0.days.lock().unwrap_or_else(PoisonError::into_inner);
         days.remove(&day);
     }
+}
+
+/// Those of the documents that can be read. One whose text is not UTF-8 is as good as none, and keeps nobody from the others.
+fn readable(doing: &str, found: &[RawDocumentBuf]) -> Vec<Document> {
+    let read = |raw: &RawDocumentBuf| match Document::try_from(&**raw) {
+        Ok(document) => Some(document),
+        Err(error) => {
+            tracing::warn!(doing, %error, "a document cannot be read, and is passed over");
+            None
+        }
+    };
+    found.iter().filter_map(read).collect()
 }
 
 /// Asks for each of these, so many at a time, and hands the answers on as they come.

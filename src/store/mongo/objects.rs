@@ -45,8 +45,11 @@ impl Objects for Mongo {
                 .find_all("reading objects", OBJECTS, &filter, options)
                 .await?;
             for record in &records {
-                let object = object_of(record)?;
-                found.insert(object.key.clone(), object);
+                match object_of(record) {
+                    Ok(object) => drop(found.insert(object.key.clone(), object)),
+                    // One bad record must not keep everybody's mail: what it says applies to nobody.
+                    Err(error) => tracing::warn!(%error, "an object cannot be read"),
+                }
             }
         }
         for (model, keys) in mapped {

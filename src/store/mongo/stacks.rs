@@ -173,4 +173,4 @@ impl Mongo {
 }
 
 /// The server's code for a collection that stands already.
-const NAMESPACE_EXISTS: i32 = 48;
+pub(super) const NAMESPACE_EXISTS: i32 = 48;

@@ -1,21 +1,22 @@
 //! Days as wholes: listing, dropping, exporting and restoring them.
 //!
-//! The rule: a day leaves and comes back exactly as it stands. A document that holds more than `_id` and `events`, which
-//! only a MongoDB can keep, is refused rather than shortened.
+//! The rule: a day leaves and comes back exactly as it stands: it is looked at in the transaction that drops it. A row that no document can
+//! tell leaves as its columns ([`super::odd_rows`]). A document that holds what only a MongoDB can keep is refused rather than shortened.
 
 use async_trait::async_trait;
-use bson::{Bson, RawArrayBuf};
+use bson::{Bson, Document, RawArrayBuf};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use rusqlite::Transaction;
 use rusqlite::types::ValueRef;
+use rusqlite::{Row, Transaction};
 
 use super::codec::RowId;
 use super::connections::Answer;
+use super::odd_rows::{Column, OddRow};
 use super::{Sqlite, entries, schema};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Id, UserId};
-use crate::store::{DayInfo, Days, Error, RawStack, Result, extjson};
+use crate::store::{DayInfo, DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
 
 /// Documents a chunk of an export.
 const CHUNK: usize = 1_000;
@@ -49,14 +50,33 @@ impl Days for Sqlite {
             .await
     }
 
+    async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool> {
+        let sum = sum.clone();
+        let drop = move |transaction: &Transaction<'_>| {
+            let (mut summing, mut position) = (Summing::default(), Position::Start);
+            while let Some((lines, next)) = export(transaction, day, position)? {
+                lines.iter().for_each(|line| summing.add(line));
+                position = next;
+            }
+            let same = summing.end() == sum;
+            if same {
+                transaction.execute_batch(&format!("DROP TABLE IF EXISTS {}", day.collection()))?;
+            }
+            Ok(same)
+        };
+        self.connections
+            .write(format!("dropping {day}"), drop)
+            .await
+    }
+
+    /// A day goes in one transaction: there is nothing to mend.
+    async fn mend_day(&self, _: Day) -> Result<()> {
+        Ok(())
+    }
+
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
         let next = move |position: Position| async move {
-            let from = match position {
-                Position::Start => None,
-                Position::After(last) => Some(last),
-                Position::End => return Ok(None),
-            };
-            let work = move |transaction: &Transaction<'_>| export(transaction, day, from);
+            let work = move |transaction: &Transaction<'_>| export(transaction, day, position);
             self.connections
                 .read(format!("exporting {day}"), work)
                 .await
@@ -64,7 +84,7 @@ impl Days for Sqlite {
         stream::try_unfold(Position::Start, next).boxed()
     }
 
-    async fn restore_day(&self, day: Day, stacks: &[RawStack]) -> Result<()> {
+    async fn restore_part(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
         if stacks.is_empty() {
             return Ok(());
         }
@@ -72,7 +92,7 @@ impl Days for Sqlite {
         let work = move |transaction: &Transaction<'_>| {
             create_day(transaction, day)?;
             for line in &lines {
-                restore(transaction, day, line)?;
+                restore(transaction, day, line, meeting)?;
             }
             Ok(())
         };
@@ -85,7 +105,7 @@ impl Days for Sqlite {
 /// How far an export has come.
 enum Position {
     Start,
-    After(RowId),
+    After(Column),
     End,
 }
 
@@ -138,35 +158,45 @@ pub(super) fn row_id(value: ValueRef<'_>, day: Day) -> Answer<RowId> {
 fn export(
     transaction: &Transaction<'_>,
     day: Day,
-    after: Option<RowId>,
+    position: Position,
 ) -> Answer<Option<(Vec<RawStack>, Position)>> {
-    if after.is_none() && !has_day(transaction, day)? {
-        return Ok(None);
-    }
-    let first = RowId::Text(UserId::stored(""));
-    let (bound, after) = if let Some(after) = after {
-        (">", after)
-    } else {
-        (">=", first)
+    let (condition, after) = match position {
+        Position::Start if !has_day(transaction, day)? => return Ok(None),
+        // Nothing is below this.
+        Position::Start => (">=", Column::LEAST),
+        Position::After(last) => (">", last),
+        Position::End => return Ok(None),
     };
     let sql = format!(
-        "SELECT id, events FROM {} WHERE id {bound} ?1 ORDER BY id LIMIT ?2",
+        "SELECT id, n, events FROM {} WHERE id {condition} ?1 ORDER BY id LIMIT ?2",
         day.collection()
     );
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query((after, CHUNK as i64))?;
     let (mut lines, mut last) = (Vec::new(), None);
     while let Some(row) = rows.next()? {
-        let id = row_id(row.get_ref(0)?, day)?;
-        let events = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        lines.push(document(&id, events));
-        last = Some(id);
+        lines.push(line(row, day)?);
+        last = Some(Column::of(row.get_ref(0)?));
     }
     Ok(match last {
         None => None,
         Some(_) if lines.len() < CHUNK => Some((lines, Position::End)),
         Some(last) => Some((lines, Position::After(last))),
     })
+}
+
+/// A row as a document, if it comes back as it is; else as its columns.
+fn line(row: &Row<'_>, day: Day) -> Answer<RawStack> {
+    if let Ok(id) = row_id(row.get_ref(0)?, day)
+        && let (ValueRef::Integer(n), Ok(events)) = (row.get_ref(1)?, row.get_ref(2)?.as_str())
+    {
+        let line = document(&id, events);
+        let same = |read: Stored| read.id == id && read.n == n && read.events == events;
+        if read(day, &line).is_ok_and(same) {
+            return Ok(line);
+        }
+    }
+    Ok(OddRow::of(row)?.line())
 }
 
 /// The document that a row stands for.
@@ -195,33 +225,57 @@ struct Stored {
     events: String,
 }
 
-fn restore(transaction: &Transaction<'_>, day: Day, line: &str) -> Answer<()> {
-    let stored = read(day, line)?;
+fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting) -> Answer<()> {
     let table = day.collection();
+    if let Some(odd) = OddRow::read(line) {
+        let odd = odd.map_err(|why| Error::corrupt(format!("a line of {day}"), why))?;
+        return match odd.restore(transaction, &table)? {
+            true => Ok(()),
+            false => Err(conflict("somebody", day).into()),
+        };
+    }
+    let stored = read(day, line)?;
     let insert =
         format!("INSERT INTO {table} (id, n, events) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING");
     let mut insert = transaction.prepare_cached(&insert)?;
     if insert.execute((&stored.id, stored.n, &stored.events))? == 1 {
         return Ok(());
     }
-    let same = format!("SELECT events = ?2 FROM {table} WHERE id = ?1");
-    let same: bool = transaction
-        .prepare_cached(&same)?
-        .query_row((&stored.id, &stored.events), |row| row.get(0))?;
-    if same {
+    let standing = format!("SELECT CAST(events AS BLOB) FROM {table} WHERE id = ?1");
+    let standing: Vec<u8> = transaction
+        .prepare_cached(&standing)?
+        .query_row([&stored.id], |row| row.get(0))?;
+    if standing == stored.events.as_bytes() {
         return Ok(());
     }
-    let user = stored.id.into_user();
-    Err(Error::Conflict {
-        what: format!("the stack of {user} on {day}"),
-    }
-    .into())
+    let standing = String::from_utf8(standing).ok();
+    let (Meeting::Behind, Some(standing)) = (meeting, standing) else {
+        return Err(conflict(&stored.id.into_user(), day).into());
+    };
+    let behind = entries::behind(&standing, &stored.events);
+    let append = format!("UPDATE {table} SET n = n + ?2, events = events || ?3 WHERE id = ?1");
+    transaction.prepare_cached(&append)?.execute((
+        &stored.id,
+        behind.lines().count() as i64,
+        behind,
+    ))?;
+    Ok(())
+}
+
+fn conflict(user: impl std::fmt::Display, day: Day) -> Error {
+    let what = format!("the stack of {user} on {day}");
+    Error::Conflict { what }
 }
 
 /// Reads a line of an export, and writes its entries anew, so that however it is spelled it is one and the same here.
 fn read(day: Day, line: &str) -> Result<Stored> {
     let corrupt = |why: extjson::Unreadable| Error::corrupt(format!("a line of {day}"), why);
-    let mut document = extjson::from_line(line).map_err(corrupt)?;
+    let raw = extjson::from_line(line).map_err(corrupt)?;
+    let Ok(mut document) = Document::try_from(&*raw) else {
+        let why =
+            format!("a stack of {day} cannot be kept in SQLite: not all of its text is UTF-8");
+        return Err(Error::Unsupported(why));
+    };
     let id = match document.remove("_id") {
         Some(Bson::String(text)) => RowId::Text(UserId::stored(text)),
         Some(Bson::ObjectId(id)) => RowId::ObjectId(Id::from_bytes(id.bytes())),
@@ -254,7 +308,24 @@ fn read(day: Day, line: &str) -> Result<Stored> {
             .map_err(corrupt)?;
         events.push('\n');
     }
-    Ok(Stored { id, n, events })
+    let stored = Stored { id, n, events };
+    // What Extended JSON cannot tell exactly, lines cannot either.
+    let again = extjson::from_line(&document_of(&stored)).map_err(corrupt)?;
+    let exact = raw.get_array("events").ok().map(|events| events.as_bytes())
+        == again
+            .get_array("events")
+            .ok()
+            .map(|events| events.as_bytes());
+    if !exact {
+        let user = stored.id.into_user();
+        let why = format!("the stack of {user} on {day} cannot be kept exactly in SQLite");
+        return Err(Error::Unsupported(why));
+    }
+    Ok(stored)
+}
+
+fn document_of(stored: &Stored) -> String {
+    document(&stored.id, &stored.events)
 }
 
 #[cfg(test)]

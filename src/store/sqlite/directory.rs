@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::codec::{Record, millis, to_json};
-use super::connections::Answer;
+use super::connections::{Answer, readable};
 use super::{Sqlite, near};
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
 use crate::domain::{Address, Cadence, EventType, FollowKey, Point, Route, User, UserId, duration};
@@ -33,7 +33,8 @@ impl Directory for Sqlite {
         }
         let ids = ids.to_vec();
         let find = move |transaction: &Transaction<'_>| {
-            ids.iter().map(|id| find(transaction, id)).collect()
+            let find = |id| readable(find(transaction, id));
+            ids.iter().map(find).collect()
         };
         self.connections.read("reading users", find).await
     }

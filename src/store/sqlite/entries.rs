@@ -3,6 +3,7 @@
 //! The rule: every line is exactly one [`Entry`], whatever it is, because positions count them all. What we write ourselves
 //! is read by hand; anything else by a JSON parser, with the same meaning as on MongoDB.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use rusqlite::types::ValueRef;
@@ -88,6 +89,38 @@ pub(super) fn read_line(line: &str) -> Entry {
             // Whatever it is, it is no event, and one bad line must not spoil everybody's digest.
             Ok(_) | Err(_) => Entry::Other,
         },
+    }
+}
+
+/// Those of `ours` that do not stand yet, as lines that belong behind what stands: nothing if all of them do, somewhere in a row, and
+/// only what is new where ours begin with all that stands. What a marker covers moves with it.
+pub(super) fn behind(standing: &str, ours: &str) -> String {
+    if let Some(new) = ours.strip_prefix(standing) {
+        return new.to_owned();
+    }
+    let before: Vec<&str> = standing.lines().collect();
+    let moved = |by: usize| ours.lines().map(move |line| moved(line, by));
+    let count = ours.lines().count();
+    let stand_at = |from: usize| moved(from).eq(before[from..from + count].iter().copied());
+    if before.len() >= count && (0..=before.len() - count).any(stand_at) {
+        return String::new();
+    }
+    moved(before.len())
+        .flat_map(|line| [line.into_owned(), "\n".to_owned()])
+        .collect()
+}
+
+/// The line as it is so many places further behind.
+fn moved(line: &str, by: usize) -> Cow<'_, str> {
+    match read_line(line) {
+        Entry::Marker(Marker {
+            id: Some(id),
+            n: Some(n),
+        }) if by > 0 => {
+            let n = n.saturating_add(u32::try_from(by).unwrap_or(u32::MAX));
+            Cow::Owned(marker_line(id, n).trim_end().to_owned())
+        }
+        _ => Cow::Borrowed(line),
     }
 }
 
@@ -262,6 +295,21 @@ mod tests {
         ] {
             assert_eq!(read_line(line), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn what_was_exported_later_goes_behind_once_with_what_its_markers_cover() {
+        let marker = |n| marker_line(Id::from_hex(HEX).unwrap(), n);
+        let (a, b) = ("{\"t\":\"T\",\"o\":\"a\"}\n", "{\"t\":\"T\",\"o\":\"b\"}\n");
+        let (standing, ours) = (format!("{a}{}", marker(1)), format!("{b}{}", marker(1)));
+
+        let added = behind(&standing, &ours);
+
+        assert_eq!(added, format!("{b}{}", marker(3)));
+        let both = standing.clone() + &added;
+        assert_eq!(behind(&both, &ours), "");
+        assert_eq!(behind(&standing, &both), added);
+        assert_eq!(behind(&both, &standing), "");
     }
 
     proptest::proptest! {

@@ -20,6 +20,7 @@ mod merge;
 mod near;
 mod notes;
 mod objects;
+mod odd_rows;
 mod schema;
 mod sightings;
 mod stacks;

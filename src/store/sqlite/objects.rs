@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Sqlite;
 use super::codec::{Record, millis, to_json};
-use super::connections::Answer;
+use super::connections::{Answer, readable};
 use crate::domain::{Object, ObjectKey};
 use crate::store::{Objects, Result};
 
@@ -31,7 +31,8 @@ impl Objects for Sqlite {
         }
         let keys = keys.to_vec();
         let find = move |transaction: &Transaction<'_>| {
-            keys.iter().map(|key| find(transaction, key)).collect()
+            let find = |key| readable(find(transaction, key));
+            keys.iter().map(find).collect()
         };
         self.connections.read("reading objects", find).await
     }

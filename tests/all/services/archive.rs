@@ -19,11 +19,9 @@ on_both_stores! {
     a_rehearsal_drops_nothing
     an_exported_day_comes_back_exactly
     a_damaged_export_restores_nothing
-    another_export_in_the_way_drops_nothing
-    what_is_dropped_already_is_told_where_a_later_day_fails
 }
 
-fn request(export: Option<&Path>) -> Request {
+pub fn request(export: Option<&Path>) -> Request {
     Request {
         keep: TimeDelta::days(30),
         export: export.map(Path::to_owned),
@@ -42,7 +40,7 @@ async fn archive(town: &Town, request: &Request) -> Vec<DayReport> {
     reports
 }
 
-async fn days(town: &Town) -> Vec<Day> {
+pub async fn days(town: &Town) -> Vec<Day> {
     town.store
         .days()
         .await
@@ -53,7 +51,7 @@ async fn days(town: &Town) -> Vec<Day> {
 }
 
 /// Accepts an event as was done while its day was in the window; it was not carried out until now.
-async fn accept_late(app: &App, event: notify::Request) {
+pub async fn accept_late(app: &App, event: notify::Request) {
     let then = notify::Notify {
         window_back: 60,
         ..app.notify()
@@ -61,12 +59,12 @@ async fn accept_late(app: &App, event: notify::Request) {
     then.accept(vec![event]).await.unwrap();
 }
 
-fn first_day() -> Day {
+pub fn first_day() -> Day {
     Day::of(saturday())
 }
 
 /// Something happened on Saturday and was mailed on Monday; five weeks later.
-async fn with_an_old_day(town: &Town) {
+pub async fn with_an_old_day(town: &Town) {
     town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
     town.digests_at(monday(0)).await;
     town.clock.set(monday(5));
@@ -167,7 +165,7 @@ async fn a_rehearsal_drops_nothing(fresh: Fresh) {
 }
 
 /// Archives into this folder; the file that holds the first day.
-async fn exported(town: &Town, folder: &Path) -> std::path::PathBuf {
+pub async fn exported(town: &Town, folder: &Path) -> std::path::PathBuf {
     match archive(town, &request(Some(folder))).await.remove(0).fate {
         Fate::Dropped { file: Some(file) } => file,
         other => panic!("{other:?}"),
@@ -227,60 +225,4 @@ async fn a_damaged_export_restores_nothing(fresh: Fresh) {
         );
         assert!(days(&town).await.is_empty());
     }
-}
-
-async fn another_export_in_the_way_drops_nothing(fresh: Fresh) {
-    let town = Town::of(&fresh).await;
-    with_an_old_day(&town).await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = exported(&town, folder.path()).await;
-    let mut old = crate::support::town::request(&["a3"], to(&["cem"]), None);
-    old.at = Some(saturday());
-    let app = town.process();
-    accept_late(&app, old).await;
-    app.fanouts().drain(&Silent).await.unwrap();
-
-    let force = Request {
-        protection: Protection::Force,
-        ..request(Some(folder.path()))
-    };
-    let archive = app.archive();
-    let mut told = Vec::new();
-    let run = archive.run(&force, &Silent, &mut told);
-    let error = run.await.unwrap_err();
-
-    assert!(
-        error.to_string().contains("another export of that day"),
-        "{error}"
-    );
-    assert_eq!(days(&town).await, [first_day()]);
-    assert!(file.exists());
-}
-
-async fn what_is_dropped_already_is_told_where_a_later_day_fails(fresh: Fresh) {
-    let town = Town::of(&fresh).await;
-    with_an_old_day(&town).await;
-    let folder = tempfile::tempdir().unwrap();
-    let mut later = crate::support::town::request(&["a3"], to(&["ada"]), None);
-    later.at = Some(saturday() + TimeDelta::days(3));
-    let app = town.process();
-    accept_late(&app, later).await;
-    app.fanouts().drain(&Silent).await.unwrap();
-    let in_the_way = format!(
-        "{}.ndjson.zst",
-        Day::of(saturday() + TimeDelta::days(3)).collection()
-    );
-    std::fs::create_dir(folder.path().join(in_the_way)).unwrap();
-    let force = Request {
-        protection: Protection::Force,
-        ..request(Some(folder.path()))
-    };
-
-    let mut told = Vec::new();
-    let ended = app.archive().run(&force, &Silent, &mut told).await;
-
-    assert!(ended.is_err());
-    let told: Vec<Day> = told.iter().map(|report| report.day).collect();
-    assert_eq!(told, [first_day()]);
-    assert_eq!(days(&town).await.len(), 1);
 }

@@ -1,6 +1,8 @@
 //! The program's sentences, told on both stores.
 
 mod archive;
+mod archive_beside;
+mod archive_shapes;
 mod batch_designs;
 mod batch_machine;
 mod batch_races;

@@ -8,13 +8,14 @@ use tidings::services::deliver::Account;
 use tidings::services::digest::Report;
 use tidings::services::feed;
 
-use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, standing};
+use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};
 use crate::support::town::{Town, monday, on_both_stores, request, saturday, to};
 use crate::support::{Fresh, user};
 
 on_both_stores! {
     entries_of_odd_types_and_bad_text_stop_nobody_and_hold_their_places
     a_document_that_is_nobodys_stops_nobody
+    records_with_bad_text_stop_nobody_elses_mail
 }
 
 /// A row of SQLite takes a line more whatever stands in it; documents of MongoDB may not.
@@ -238,4 +239,32 @@ async fn a_document_that_is_nobodys_stops_nobody(fresh: Fresh) {
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!(report.mails.sent, 1);
+}
+
+async fn records_with_bad_text_stop_nobody_elses_mail(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
+    if let Some(database) = database(&fresh).await {
+        let ada =
+            doc! {"_id": "ada", "email": "ada@example.org", "confirmed": true, "name": NOT_UTF8};
+        put_into(&database, "users", ada).await;
+        let work = doc! {"_id": "a2", "notifiable": true, "title": NOT_UTF8};
+        put_into(&database, "objects", work).await;
+    } else {
+        let file = file(&fresh);
+        for spoil in [
+            "UPDATE users SET name = CAST(x'ff' AS TEXT) WHERE id = 'ada'",
+            "UPDATE objects SET title = CAST(x'ff' AS TEXT) WHERE id = 'a2'",
+        ] {
+            assert_eq!(file.execute(spoil, []).unwrap(), 1);
+        }
+    }
+
+    let report = town.digests_at(monday(0)).await;
+    town.happens(&["a3"], to(&["ada", "ben"])).await;
+
+    assert_eq!(report.mails.sent, 1);
+    assert_eq!(town.told_to("ben"), ["a1"]);
+    assert_eq!(town.told_to("ada"), Vec::<String>::new());
+    assert_eq!(feed(&town, "ben").await, 2);
 }

@@ -1,6 +1,7 @@
 //! Laws of `Days`: what the archive lists, takes out, drops and puts back.
 
-use tidings::store::Error;
+use tidings::domain::{Entry, Marker};
+use tidings::store::{DaySum, Error, Meeting, Summing};
 
 use crate::support::*;
 
@@ -194,4 +195,118 @@ pub async fn what_cannot_be_a_document_is_refused(store: Fresh) {
     }
 
     assert!(store.exported(today()).await.is_empty());
+}
+
+/// What a day's documents come to.
+async fn sum(store: &Fresh) -> DaySum {
+    let mut summing = Summing::default();
+    store
+        .exported(today())
+        .await
+        .iter()
+        .for_each(|line| summing.add(line));
+    summing.end()
+}
+
+pub async fn a_day_is_dropped_only_if_it_is_what_was_seen(store: Fresh) {
+    let everybody = people(1_200);
+    store
+        .push(today(), ROOMY, &push_to_all(&everybody, events(2, 1)))
+        .await
+        .unwrap();
+    let seen = sum(&store).await;
+    let ada = user("ada");
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
+        .await
+        .unwrap();
+    let before = store.exported(today()).await;
+
+    assert!(!store.drop_day_if(today(), &seen).await.unwrap());
+    store.mend_day(today()).await.unwrap();
+    assert_eq!(store.exported(today()).await, before);
+    let now = sum(&store).await;
+    assert!(store.drop_day_if(today(), &now).await.unwrap());
+
+    assert!(store.days().await.unwrap().is_empty());
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(1, 3)))
+        .await
+        .unwrap();
+    assert_eq!(store.entries_of(&ada, today()).await, entries(events(1, 3)));
+    store.mend_day(today()).await.unwrap();
+    assert_eq!(store.exported(today()).await.len(), 1);
+}
+
+pub async fn a_day_that_does_not_exist_is_dropped_by_nobody_and_is_no_error(store: Fresh) {
+    let nothing = sum(&store).await;
+
+    store.mend_day(today()).await.unwrap();
+
+    assert!(store.drop_day_if(today(), &nothing).await.unwrap());
+    assert!(store.days().await.unwrap().is_empty());
+}
+
+pub async fn what_is_written_while_a_day_goes_is_never_lost(store: Fresh) {
+    for round in 0..10 {
+        store
+            .push(today(), ROOMY, &push_to_all(&people(50), events(1, 1)))
+            .await
+            .unwrap();
+        let seen = sum(&store).await;
+
+        let work = |store: Fresh, n| {
+            let seen = seen.clone();
+            async move {
+                if n == 0 {
+                    store.drop_day_if(today(), &seen).await.unwrap()
+                } else {
+                    let late = push_to(&user("late"), events(1, 100 + n));
+                    store.push(today(), ROOMY, &late).await.unwrap();
+                    true
+                }
+            }
+        };
+        let dropped = store.at_once(5, work).await[0];
+
+        store.mend_day(today()).await.unwrap();
+        let late = store.entries_of(&user("late"), today()).await;
+        assert_eq!(late.len(), 4, "round {round}");
+        let others = store.exported(today()).await.len() - 1;
+        assert_eq!(others, if dropped { 0 } else { 50 }, "round {round}");
+        store.drop_day(today()).await.unwrap();
+    }
+}
+
+pub async fn what_was_exported_later_goes_behind_once_with_what_its_markers_cover(store: Fresh) {
+    let (ada, ben) = (user("ada"), user("ben"));
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
+        .await
+        .unwrap();
+    let first = store.exported(today()).await;
+    store.drop_day(today()).await.unwrap();
+    let both = push_to_all(&[ada.clone(), ben.clone()], events(2, 2));
+    store.push(today(), ROOMY, &both).await.unwrap();
+    store.mark(&[mark(&ada, today(), id(90), 1)]).await.unwrap();
+    let second = store.exported(today()).await;
+    store.drop_day(today()).await.unwrap();
+
+    store.restore_day(today(), &first).await.unwrap();
+    for _ in 0..2 {
+        store
+            .restore_part(today(), &second, Meeting::Behind)
+            .await
+            .unwrap();
+    }
+
+    let marker = Entry::Marker(Marker {
+        id: Some(id(90)),
+        n: Some(3),
+    });
+    let all = [entries(events(2, 1)), entries(events(2, 2)), vec![marker]].concat();
+    assert_eq!(store.entries_of(&ada, today()).await, all);
+    assert_eq!(store.entries_of(&ben, today()).await, entries(events(2, 2)));
+    let refused = store.restore_day(today(), &second).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict { .. }), "{refused}");
 }

@@ -12,6 +12,7 @@ mod directory;
 mod feedback;
 mod journal;
 mod leases;
+mod long_lists;
 mod marks;
 mod notes;
 mod objects;
@@ -57,10 +58,6 @@ laws! {
         one_fan_out_about_an_object_by_two_types_stands_twice
         concurrent_writers_on_a_persons_first_event_of_the_day_lose_nothing
         concurrent_repeats_of_one_push_double_nothing
-        concurrent_repeats_of_long_lists_double_nothing
-        of_merged_long_lists_only_what_is_missing_is_added
-        a_long_list_fits_under_the_cap_exactly_or_in_part
-        what_was_mailed_on_its_own_keeps_no_long_list_out
         a_push_reaches_each_of_many_people_with_their_list
         a_long_list_is_pushed_whole
         the_cap_is_honoured_exactly_and_reported_again_on_repeat
@@ -71,6 +68,11 @@ laws! {
         markers_take_room_under_the_cap
         concurrent_pushes_never_grow_a_stack_past_its_cap
         odd_names_are_kept_as_they_are;
+    long_lists:
+        concurrent_repeats_of_long_lists_double_nothing
+        of_merged_long_lists_only_what_is_missing_is_added
+        a_long_list_fits_under_the_cap_exactly_or_in_part
+        what_was_mailed_on_its_own_keeps_no_long_list_out;
     marks:
         a_marker_stands_at_the_end_of_each_named_stack
         a_marker_written_twice_stands_once
@@ -138,7 +140,11 @@ laws! {
         what_was_exported_comes_back_exactly
         a_restored_day_can_be_restored_again
         a_document_that_differs_is_a_conflict_and_changes_nothing
-        what_cannot_be_a_document_is_refused;
+        what_cannot_be_a_document_is_refused
+        a_day_is_dropped_only_if_it_is_what_was_seen
+        a_day_that_does_not_exist_is_dropped_by_nobody_and_is_no_error
+        what_is_written_while_a_day_goes_is_never_lost
+        what_was_exported_later_goes_behind_once_with_what_its_markers_cover;
     people:
         a_record_comes_back_with_every_field
         every_cadence_weekday_and_route_comes_back

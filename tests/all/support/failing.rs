@@ -22,9 +22,10 @@ use tidings::domain::{
     Point, Progress, Reason, Suppression, Tag, User, UserId, Window,
 };
 use tidings::store::{
-    Accepted, Backlog, BatchCounts, BatchFilter, Batches, Condition, DayInfo, Days, Deliveries,
-    Directory, Engine, Error, Feedbacks, Journal, Leases, MailedMark, Mark, Notes, Objects, People,
-    Pushed, Pushes, RawStack, Result, Sightings, Stacks, Store, Suppressions,
+    Accepted, Backlog, BatchCounts, BatchFilter, Batches, Condition, DayInfo, DaySum, Days,
+    Deliveries, Directory, Engine, Error, Feedbacks, Journal, Leases, MailedMark, Mark, Meeting,
+    Notes, Objects, People, Pushed, Pushes, RawStack, Result, Sightings, Stacks, Store,
+    Suppressions,
 };
 
 /// How the nth call fails.
@@ -220,9 +221,21 @@ impl Days for FailingStore {
         self.stream("export_day", self.inner.export_day(day))
     }
 
-    async fn restore_day(&self, day: Day, stacks: &[RawStack]) -> Result<()> {
-        self.call("restore_day", self.inner.restore_day(day, stacks))
+    async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool> {
+        self.call("drop_day_if", self.inner.drop_day_if(day, sum))
             .await
+    }
+
+    async fn mend_day(&self, day: Day) -> Result<()> {
+        self.call("mend_day", self.inner.mend_day(day)).await
+    }
+
+    async fn restore_part(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
+        self.call(
+            "restore_part",
+            self.inner.restore_part(day, stacks, meeting),
+        )
+        .await
     }
 }
 

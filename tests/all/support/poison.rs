@@ -34,10 +34,15 @@ pub fn file(fresh: &Fresh) -> rusqlite::Connection {
 
 /// Puts a document in the place of whatever stands under its `_id`; [`NOT_UTF8`] in it is made so.
 pub async fn put(database: &mongodb::Database, day: Day, document: Document) {
+    put_into(database, &day.collection(), document).await;
+}
+
+/// The same, in any collection.
+pub async fn put_into(database: &mongodb::Database, collection: &str, document: Document) {
     let id = document.get("_id").cloned().unwrap();
-    let delete =
-        doc! {"delete": day.collection(), "deletes": [{"q": {"_id": {"$eq": id}}, "limit": 1}]};
-    let insert = doc! {"insert": day.collection(), "documents": [document]};
+    let gone = doc! {"q": {"_id": {"$eq": id}}, "limit": 1};
+    let delete = doc! {"delete": collection, "deletes": [gone]};
+    let insert = doc! {"insert": collection, "documents": [document]};
     for command in [delete, insert] {
         let mut bytes = bson::serialize_to_vec(&command).unwrap();
         for at in 0..bytes.len().saturating_sub(NOT_UTF8.len()) {

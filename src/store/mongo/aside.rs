@@ -1,0 +1,223 @@
+//! How a day leaves: set aside in one step, compared, and dropped or put back.
+//!
+//! The rule: from the moment a day is set aside under another name nobody writes to it, and whatever
+//! comes for that day makes a new collection. What stands aside is compared with what was expected,
+//! to the byte. Whoever dies in between leaves a collection aside, which is put back before anybody
+//! works on that day again. Each attempt has a name of its own, so that one that was slow drops
+//! nothing of another.
+
+use bson::oid::ObjectId;
+use bson::{RawDocumentBuf, doc};
+use futures::TryStreamExt;
+
+use super::Mongo;
+use super::bulk::Verb;
+use super::decode::{Elements, Field};
+use super::encode::Writer;
+use super::patience::Failure;
+use super::stacks::NAMESPACE_EXISTS;
+use crate::domain::Day;
+use crate::store::{DaySum, Error, Result, extjson};
+
+/// What stands before the name of a day that is set aside; its attempt stands behind it.
+pub(super) const ASIDE: &str = "leaving_";
+
+/// The server's code for a collection that is not there.
+const NAMESPACE_NOT_FOUND: i32 = 26;
+
+/// The names of whatever is set aside of this day.
+pub(super) fn asides_of(day: Day) -> String {
+    format!("^{ASIDE}{}_[0-9a-f]{{24}}$", day.collection())
+}
+
+/// What became of a new name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Renamed {
+    Yes,
+    /// There is nothing under the old name.
+    Nothing,
+    /// Something stands under the new name.
+    Taken,
+}
+
+impl Mongo {
+    pub(super) async fn drop_if(&self, day: Day, sum: &DaySum) -> Result<bool> {
+        let name = day.collection();
+        let aside = format!("{ASIDE}{name}_{}", ObjectId::new());
+        self.forget(day);
+        // Where it is taken, or its source is gone, an earlier attempt was not heard of.
+        let renamed = self.rename(&name, &aside).await?;
+        if renamed == Renamed::Nothing && !self.stands(&aside).await? {
+            return Ok(sum.stacks == 0);
+        }
+        if self.sum_of(day, &aside).await? != *sum {
+            self.put_back(day, &aside).await?;
+            return Ok(false);
+        }
+        self.drop_collection(&aside).await?;
+        Ok(true)
+    }
+
+    /// Gives what was set aside its name back. Where a new day stands by now, what was set aside goes
+    /// before what is new, document by document, each once, whoever dies in between.
+    pub(super) async fn put_back(&self, day: Day, aside: &str) -> Result<()> {
+        self.forget(day);
+        if self.rename(aside, &day.collection()).await? != Renamed::Taken {
+            return Ok(());
+        }
+        let mut chunks = self.lines(day, aside.to_owned());
+        while let Some(lines) = chunks.try_next().await? {
+            let unreadable = |error| Error::corrupt(format!("a stack of {day}"), error);
+            let documents = lines.iter().map(|line| extjson::from_line(line));
+            let documents: Vec<RawDocumentBuf> = documents
+                .collect::<std::result::Result<_, _>>()
+                .map_err(unreadable)?;
+            let taken = self.insert_into(day, &documents).await?;
+            self.put_before(day, &documents, taken).await?;
+        }
+        drop(chunks);
+        self.drop_collection(aside).await
+    }
+
+    /// Puts the entries of these documents before those that stand, unless they are there.
+    async fn put_before(
+        &self,
+        day: Day,
+        documents: &[RawDocumentBuf],
+        items: Vec<usize>,
+    ) -> Result<()> {
+        let doing = format!("putting {day} together again");
+        let targets = vec![(day.collection(), items)];
+        let update = self.bulk(&doing, Verb::Update, targets, |writer, item| {
+            let document = documents[item].as_bytes();
+            let (mut id, mut events, mut count) = (None, None, 0);
+            for element in Elements::of(document) {
+                match element.name {
+                    b"_id" => id = Some(element),
+                    b"events" => {
+                        count = Elements::of(element.value).count();
+                        events = Some(element);
+                    }
+                    _ => {}
+                }
+            }
+            writer.document("q");
+            if let Some(id) = id {
+                writer.document("_id");
+                writer.element("$eq", id);
+                writer.close();
+            }
+            writer.close();
+            writer.array("u");
+            writer.document(0);
+            writer.document("$replaceWith");
+            writer.array("$mergeObjects");
+            writer.document(0);
+            writer.encoded("$literal", document);
+            writer.close();
+            writer.text(1, "$$ROOT");
+            if let Some(events) = events.filter(|_| count > 0) {
+                writer.document(2);
+                writer.document("events");
+                merged(writer, events, count);
+                writer.close();
+                writer.close();
+            }
+            writer.close();
+            writer.close();
+            writer.close();
+            writer.close();
+        });
+        update.await?.complete(&doing).map(drop)
+    }
+
+    /// Gives a collection another name.
+    async fn rename(&self, from: &str, to: &str) -> Result<Renamed> {
+        let db = self.0.db.name();
+        let command = doc! {
+            "renameCollection": format!("{db}.{from}"),
+            "to": format!("{db}.{to}"),
+            "writeConcern": {"w": "majority"},
+        };
+        self.patiently(&format!("renaming {from}"), || {
+            let (admin, command) = (self.0.client.database("admin"), command.clone());
+            async move {
+                let run = admin.run_command(command);
+                match run.await.map_err(Failure::from) {
+                    Ok(_) => Ok(Renamed::Yes),
+                    Err(failure) => match failure.code {
+                        Some(NAMESPACE_NOT_FOUND) => Ok(Renamed::Nothing),
+                        Some(NAMESPACE_EXISTS) => Ok(Renamed::Taken),
+                        _ => Err(failure),
+                    },
+                }
+            }
+        })
+        .await
+    }
+
+    async fn stands(&self, name: &str) -> Result<bool> {
+        Ok(!self.collections(&format!("^{name}$")).await?.is_empty())
+    }
+
+    /// The names of collections that are like this.
+    pub(super) async fn collections(&self, pattern: &str) -> Result<Vec<String>> {
+        let filter = doc! {"name": {"$regex": pattern}, "type": {"$ne": "view"}};
+        let listed: Vec<_> = self
+            .patiently("listing day collections", || {
+                let filter = filter.clone();
+                async move {
+                    let listed = self.0.db.list_collections().filter(filter).await?;
+                    Ok(listed.try_collect().await?)
+                }
+            })
+            .await?;
+        Ok(listed.into_iter().map(|listed| listed.name).collect())
+    }
+
+    pub(super) async fn drop_collection(&self, name: &str) -> Result<()> {
+        self.patiently(&format!("dropping {name}"), || {
+            let collection = self.collection(name);
+            async move { Ok(collection.drop().await?) }
+        })
+        .await
+    }
+}
+
+/// These entries, and behind them those that stand, unless these come first already.
+fn merged(writer: &mut Writer, events: Field<'_>, count: usize) {
+    let standing = |writer: &mut Writer, name: usize| {
+        writer.document(name);
+        writer.array("$ifNull");
+        writer.text(0, "$events");
+        writer.array(1);
+        writer.close();
+        writer.close();
+        writer.close();
+    };
+    let ours = |writer: &mut Writer, name: usize| {
+        writer.document(name);
+        writer.element("$literal", events);
+        writer.close();
+    };
+    writer.document("$cond");
+    writer.document("if");
+    writer.array("$eq");
+    writer.document(0);
+    writer.array("$slice");
+    standing(writer, 0);
+    writer.int(1, count as i32);
+    writer.close();
+    writer.close();
+    ours(writer, 1);
+    writer.close();
+    writer.close();
+    writer.text("then", "$events");
+    writer.document("else");
+    writer.array("$concatArrays");
+    ours(writer, 0);
+    standing(writer, 1);
+    writer.close();
+    writer.close();
+    writer.close();
+}

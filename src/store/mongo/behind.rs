@@ -1,0 +1,212 @@
+//! How a document comes back where one stands under its `_id`.
+//!
+//! The rule: it has to be the same, or its entries belong behind those that stand: then they are put
+//! there once, and what its markers cover moves with them.
+
+use bson::{Bson, RawDocumentBuf, doc};
+
+use super::Mongo;
+use super::bulk::Verb;
+use super::decode::{Elements, Field};
+use super::encode::Writer;
+use crate::domain::Day;
+use crate::store::{Error, Meeting, Result, extjson};
+
+/// An entry of `events`: its type and the bytes of its value.
+type Entry = (u8, Vec<u8>);
+
+impl Mongo {
+    pub(super) async fn meet(
+        &self,
+        day: Day,
+        document: &RawDocumentBuf,
+        meeting: Meeting,
+    ) -> Result<()> {
+        // Ends: who was quicker has made it longer, and a day that is restored is nobody's haunt.
+        loop {
+            let Some(standing) = self.stands_in(day, document).await? else {
+                return self
+                    .insert_into(day, std::slice::from_ref(document))
+                    .await
+                    .map(drop);
+            };
+            let line = |document: &RawDocumentBuf| extjson::to_line(document);
+            if standing == *document || line(&standing) == line(document) {
+                return Ok(());
+            }
+            let (before, rest) = parts(&standing);
+            let (ours, our_rest) = parts(document);
+            let (Meeting::Behind, Some(before), Some(ours)) = (meeting, before, ours) else {
+                return Err(conflict(day, document));
+            };
+            if rest != our_rest {
+                return Err(conflict(day, document));
+            }
+            let stands_at = |from: usize| {
+                let entries = ours.iter().map(|entry| moved(entry, from));
+                entries.eq(before[from..from + ours.len()].iter().cloned())
+            };
+            // It was exported again with what stood there before.
+            if ours.starts_with(&before) {
+                let new = &ours[before.len()..];
+                if self.append(day, document, before.len(), new).await? {
+                    return Ok(());
+                }
+                continue;
+            }
+            if before.len() >= ours.len() && (0..=before.len() - ours.len()).any(stands_at) {
+                return Ok(());
+            }
+            let entries: Vec<Entry> = ours
+                .iter()
+                .map(|entry| moved(entry, before.len()))
+                .collect();
+            if self.append(day, document, before.len(), &entries).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn stands_in(
+        &self,
+        day: Day,
+        document: &RawDocumentBuf,
+    ) -> Result<Option<RawDocumentBuf>> {
+        let id = id_of(document).ok_or_else(|| conflict(day, document))?;
+        self.patiently(&format!("comparing with what stands in {day}"), || {
+            let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
+            let find = doc! {"_id": {"$eq": id.clone()}};
+            async move { Ok(days.find_one(find).await?) }
+        })
+        .await
+    }
+
+    /// Appends to a stack that is still so long; says whether it was.
+    async fn append(
+        &self,
+        day: Day,
+        document: &RawDocumentBuf,
+        length: usize,
+        entries: &[Entry],
+    ) -> Result<bool> {
+        let doing = format!("restoring {day}");
+        let targets = vec![(day.collection(), vec![0])];
+        let id = Elements::of(document.as_bytes()).find(|element| element.name == b"_id");
+        let appended = self.bulk(&doing, Verb::Update, targets, |writer, _| {
+            writer.document("q");
+            if let Some(id) = id {
+                writer.document("_id");
+                writer.element("$eq", id);
+                writer.close();
+            }
+            writer.document("events");
+            writer.int("$size", i32::try_from(length).unwrap_or(i32::MAX));
+            writer.close();
+            writer.close();
+            writer.document("u");
+            writer.document("$push");
+            writer.document("events");
+            writer.array("$each");
+            for (n, (kind, value)) in entries.iter().enumerate() {
+                let name = b"";
+                writer.element(
+                    n,
+                    Field {
+                        kind: *kind,
+                        name,
+                        value,
+                    },
+                );
+            }
+            writer.close();
+            writer.close();
+            writer.close();
+            writer.close();
+        });
+        let appended = appended.await?;
+        // What was sent twice may have been done the first time: the next look tells.
+        let done = appended.n == 1 && !appended.resent;
+        appended.complete(&doing).map(|_| done)
+    }
+}
+
+fn id_of(document: &RawDocumentBuf) -> Option<Bson> {
+    let id = document.get("_id").ok()??;
+    Bson::try_from(id).ok()
+}
+
+fn conflict(day: Day, document: &RawDocumentBuf) -> Error {
+    let user = match id_of(document) {
+        Some(Bson::String(text)) => text,
+        Some(other) => other.to_string(),
+        None => "somebody".to_owned(),
+    };
+    let what = format!("the stack of {user} on {day}");
+    Error::Conflict { what }
+}
+
+/// The entries, if `events` is a list, and everything else.
+fn parts(document: &RawDocumentBuf) -> (Option<Vec<Entry>>, Vec<(Vec<u8>, Entry)>) {
+    let (mut events, mut rest) = (None, Vec::new());
+    for element in Elements::of(document.as_bytes()) {
+        let entry = |element: Field<'_>| (element.kind, element.value.to_vec());
+        if element.name == b"events" && element.is_array() {
+            events = Some(Elements::of(element.value).map(entry).collect());
+        } else {
+            rest.push((element.name.to_vec(), entry(element)));
+        }
+    }
+    (events, rest)
+}
+
+/// The entry as it is so many places further behind: a marker covers as many entries more.
+fn moved((kind, value): &Entry, by: usize) -> Entry {
+    let document = Field {
+        kind: *kind,
+        name: b"",
+        value,
+    };
+    let is_marker =
+        document.is_document() && Elements::of(value).any(|field| field.name == b"flushed");
+    if !is_marker || by == 0 {
+        return (*kind, value.clone());
+    }
+    let mut writer = Writer::new();
+    for field in Elements::of(value) {
+        match field.count().filter(|_| field.name == b"n") {
+            Some(n) => {
+                let n = i64::from(n) + by as i64;
+                match i32::try_from(n) {
+                    Ok(n) => writer.int("n", n),
+                    Err(_) => writer.long("n", n),
+                }
+            }
+            None => writer.element(field.name, field),
+        }
+    }
+    (*kind, writer.finish().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(document: bson::Document) -> RawDocumentBuf {
+        RawDocumentBuf::try_from(&document).unwrap()
+    }
+
+    #[test]
+    fn what_a_marker_covers_moves_with_it_and_nothing_else_does() {
+        let marker = |n: Bson| raw(doc! {"flushed": true, "n": n, "x": 1});
+        let entry = |document: RawDocumentBuf| (3, document.into_bytes());
+        assert_eq!(moved(&entry(marker(2.into())), 5), entry(marker(7.into())));
+        assert_eq!(
+            moved(&entry(marker(2_i64.into())), 5),
+            entry(marker(7.into()))
+        );
+        let bare = entry(raw(doc! {"flushed": true}));
+        assert_eq!(moved(&bare, 5), bare);
+        let event = entry(raw(doc! {"t": "T", "o": "1", "n": 3}));
+        assert_eq!(moved(&event, 5), event);
+    }
+}

@@ -1,0 +1,115 @@
+//! Laws of `Stacks::push` for lists of many entries, which stores may add in another way than short ones.
+
+use tidings::domain::{Entry, Mailed};
+use tidings::store::{MailedMark, Pushed};
+
+use crate::support::*;
+
+/// A cap that is not what a law is about.
+const ROOMY: usize = 1_000;
+
+pub async fn concurrent_repeats_of_long_lists_double_nothing(store: Fresh) {
+    let everybody = people(5);
+    let push = |store: Fresh, n: u32| async move {
+        // Half of them bring one fan-out, the others that one and another.
+        let list = match n % 2 {
+            0 => events(40, 1),
+            _ => [events(40, 1), events(30, 2)].concat(),
+        };
+        let pushes = push_to_all(&people(5), list);
+        store.push(today(), ROOMY, &pushes).await.unwrap()
+    };
+
+    store.at_once(12, push).await;
+
+    for person in &everybody {
+        let found = store.entries_of(person, today()).await;
+        let of = |n| -> Vec<Entry> {
+            let is_of =
+                |entry: &&Entry| matches!(entry, Entry::Event(event) if event.i == Some(id(n)));
+            found.iter().filter(is_of).cloned().collect()
+        };
+        assert_eq!(found.len(), 70, "{person}");
+        assert_eq!(
+            (of(1), of(2)),
+            (entries(events(40, 1)), entries(events(30, 2)))
+        );
+    }
+}
+
+pub async fn of_merged_long_lists_only_what_is_missing_is_added(store: Fresh) {
+    let everybody = people(3);
+    store
+        .push(today(), ROOMY, &push_to_all(&everybody[..1], events(20, 1)))
+        .await
+        .unwrap();
+    store
+        .push(today(), ROOMY, &push_to_all(&everybody[1..2], events(5, 9)))
+        .await
+        .unwrap();
+    let merged = [events(20, 1), events(30, 2)].concat();
+
+    for _ in 0..2 {
+        let pushes = push_to_all(&everybody, merged.clone());
+        let pushed = store.push(today(), ROOMY, &pushes).await.unwrap();
+        assert_eq!(pushed, Pushed::default());
+    }
+
+    let other = [events(5, 9), merged.clone()].concat();
+    for (person, expected) in everybody.iter().zip([merged.clone(), other, merged]) {
+        assert_eq!(store.entries_of(person, today()).await, entries(expected));
+    }
+}
+
+pub async fn a_long_list_fits_under_the_cap_exactly_or_in_part(store: Fresh) {
+    let everybody = people(3);
+    for (person, standing) in everybody.iter().zip([10, 11, 60]) {
+        store
+            .push(today(), 60, &push_to(person, events(standing, 1)))
+            .await
+            .unwrap();
+    }
+
+    for _ in 0..2 {
+        let pushes = push_to_all(&everybody, events(50, 2));
+        let pushed = store.push(today(), 60, &pushes).await.unwrap();
+        let all = (0..50).collect();
+        assert_eq!(pushed.capped, [(1, vec![49]), (2, all)]);
+    }
+
+    for (person, added) in everybody.iter().zip([50, 49, 0]) {
+        let found = store.entries_of(person, today()).await;
+        let whole = entries(events(50, 2));
+        assert_eq!(found[found.len() - added..], whole[..added], "{person}");
+        assert_eq!(found.len(), 60, "{person}");
+    }
+}
+
+pub async fn what_was_mailed_on_its_own_keeps_no_long_list_out(store: Fresh) {
+    let ada = user("ada");
+    store
+        .push(today(), ROOMY, &push_to(&ada, events(1, 1)))
+        .await
+        .unwrap();
+    let mailed = Mailed {
+        id: id(90),
+        fanouts: vec![id(2)],
+    };
+    let mark = MailedMark {
+        user: ada.clone(),
+        day: today(),
+        mailed,
+    };
+    store.mark_mailed(&[mark]).await.unwrap();
+
+    for _ in 0..2 {
+        let pushes = push_to(&ada, events(9, 2));
+        assert_eq!(
+            store.push(today(), ROOMY, &pushes).await.unwrap(),
+            Pushed::default()
+        );
+    }
+
+    let found = store.entries_of(&ada, today()).await;
+    assert_eq!(found[2..], entries(events(9, 2)));
+}
