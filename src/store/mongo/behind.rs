@@ -145,8 +145,10 @@ fn conflict(day: Day, document: &RawDocumentBuf) -> Error {
     Error::Conflict { what }
 }
 
-/// The entries, if `events` is a list, and everything else.
-fn parts(document: &RawDocumentBuf) -> (Option<Vec<Entry>>, Vec<(Vec<u8>, Entry)>) {
+/// The entries, if `events` is a list, and everything else by its name.
+type Parts = (Option<Vec<Entry>>, Vec<(Vec<u8>, Entry)>);
+
+fn parts(document: &RawDocumentBuf) -> Parts {
     let (mut events, mut rest) = (None, Vec::new());
     for element in Elements::of(document.as_bytes()) {
         let entry = |element: Field<'_>| (element.kind, element.value.to_vec());

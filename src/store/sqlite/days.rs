@@ -250,7 +250,7 @@ fn restore(transaction: &Transaction<'_>, day: Day, line: &str, meeting: Meeting
     }
     let standing = String::from_utf8(standing).ok();
     let (Meeting::Behind, Some(standing)) = (meeting, standing) else {
-        return Err(conflict(&stored.id.into_user(), day).into());
+        return Err(conflict(stored.id.into_user(), day).into());
     };
     let behind = entries::behind(&standing, &stored.events);
     let append = format!("UPDATE {table} SET n = n + ?2, events = events || ?3 WHERE id = ?1");
