@@ -12,6 +12,9 @@ use super::encode::Writer;
 use crate::domain::Day;
 use crate::store::{Error, Meeting, Result, extjson};
 
+/// How often to look again where somebody else was quicker.
+const TRIES: usize = 100;
+
 /// An entry of `events`: its type and the bytes of its value.
 type Entry = (u8, Vec<u8>);
 
@@ -22,13 +25,14 @@ impl Mongo {
         document: &RawDocumentBuf,
         meeting: Meeting,
     ) -> Result<()> {
-        // Ends: who was quicker has made it longer, and a day that is restored is nobody's haunt.
-        loop {
+        // Others may be quicker, but a day that is restored is nobody's haunt.
+        for _ in 0..TRIES {
             let Some(standing) = self.stands_in(day, document).await? else {
-                return self
-                    .insert_into(day, std::slice::from_ref(document))
-                    .await
-                    .map(drop);
+                let inserted = self.insert_into(day, std::slice::from_ref(document));
+                if inserted.await?.is_empty() {
+                    return Ok(());
+                }
+                continue;
             };
             let line = |document: &RawDocumentBuf| extjson::to_line(document);
             if standing == *document || line(&standing) == line(document) {
@@ -65,6 +69,7 @@ impl Mongo {
                 return Ok(());
             }
         }
+        Err(conflict(day, document))
     }
 
     async fn stands_in(

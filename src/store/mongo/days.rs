@@ -10,7 +10,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::aside::{ASIDE, asides_of};
-use super::bulk::Verb;
+use super::bulk::{DUPLICATE, Verb};
 use super::patience::{Failure, limit};
 use super::{Mongo, at_once};
 use crate::domain::Day;
@@ -21,6 +21,9 @@ use crate::store::{DayInfo, DaySum, Days, Error, Meeting, RawStack, Result, Summ
 const CHUNK: u32 = 1_000;
 /// Documents that are compared at the same time.
 const CHECKED: usize = 8;
+/// What MongoDB 6.0 answers in place of a duplicate where it cannot say which: of an `_id` that is a
+/// number with a fraction, in a clustered collection.
+const UNSPEAKABLE: i32 = 50810;
 /// Days that are counted at the same time.
 const COUNTED: usize = 2;
 
@@ -104,8 +107,12 @@ impl Mongo {
         let inserted = self.bulk(&doing, Verb::Insert, targets, |writer, item| {
             writer.fields(documents[item].as_bytes());
         });
-        let refused = inserted.await?.duplicates(&doing)?;
-        Ok(refused.into_iter().map(|refused| refused.item).collect())
+        let refused = inserted.await?.refused.into_iter();
+        let taken = refused.map(|refused| match refused.failure.code {
+            Some(DUPLICATE | UNSPEAKABLE) => Ok(refused.item),
+            _ => Err(Error::database(&doing, refused.failure)),
+        });
+        taken.collect()
     }
 
     /// All documents of a collection of a day, in the order of their `_id`s, as lines.

@@ -186,14 +186,25 @@ impl Mongo {
         filter: &Document,
         options: mongodb::options::FindOptions,
     ) -> Result<Vec<Document>> {
+        let found = self.find_raw(doing, collection, filter, options).await?;
+        Ok(readable(doing, &found))
+    }
+
+    /// The same as they stand, whether they can be read or not.
+    async fn find_raw(
+        &self,
+        doing: &str,
+        collection: &str,
+        filter: &Document,
+        options: mongodb::options::FindOptions,
+    ) -> Result<Vec<RawDocumentBuf>> {
         self.patiently(doing, || {
             let collection = self.0.db.collection::<RawDocumentBuf>(collection);
             let (filter, mut options) = (filter.clone(), options.clone());
             options.max_time = Some(patience::limit(self.0.options.attempt));
             async move {
                 let found = collection.find(filter).with_options(options).await?;
-                let found: Vec<RawDocumentBuf> = found.try_collect().await?;
-                Ok(readable(doing, &found))
+                Ok(found.try_collect().await?)
             }
         })
         .await

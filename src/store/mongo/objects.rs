@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use serde_json::Value;
 
@@ -42,14 +42,11 @@ impl Objects for Mongo {
             let filter = doc! {"_id": {"$in": own}};
             let options = FindOptions::default();
             let records = self
-                .find_all("reading objects", OBJECTS, &filter, options)
+                .find_raw("reading objects", OBJECTS, &filter, options)
                 .await?;
             for record in &records {
-                match object_of(record) {
-                    Ok(object) => drop(found.insert(object.key.clone(), object)),
-                    // One bad record must not keep everybody's mail: what it says applies to nobody.
-                    Err(error) => tracing::warn!(%error, "an object cannot be read"),
-                }
+                let object = readable_object(record);
+                found.extend(object.map(|object| (object.key.clone(), object)));
             }
         }
         for (model, keys) in mapped {
@@ -60,6 +57,23 @@ impl Objects for Mongo {
         }
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
+}
+
+/// One bad record must not keep everybody's mail: it applies to nobody.
+fn readable_object(raw: &RawDocumentBuf) -> Option<Object> {
+    let read = match Document::try_from(&**raw) {
+        Ok(record) => object_of(&record).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    read.map_err(|error| tracing::warn!(error, "an object cannot be read, and does not apply"))
+        .ok()
+        .or_else(|| {
+            let key = raw.get_str("_id").ok()?;
+            Some(Object {
+                notifiable: false,
+                ..Object::bare(ObjectKey::stored(key))
+            })
+        })
 }
 
 fn record_of(object: &Object) -> Document {

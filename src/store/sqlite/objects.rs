@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Sqlite;
 use super::codec::{Record, millis, to_json};
-use super::connections::{Answer, readable};
+use super::connections::Answer;
 use crate::domain::{Object, ObjectKey};
 use crate::store::{Objects, Result};
 
@@ -31,7 +31,19 @@ impl Objects for Sqlite {
         }
         let keys = keys.to_vec();
         let find = move |transaction: &Transaction<'_>| {
-            let find = |key| readable(find(transaction, key));
+            // One bad record must not keep everybody's mail: it applies to nobody.
+            let withdrawn = |key: &ObjectKey| Object {
+                notifiable: false,
+                ..Object::bare(key.clone())
+            };
+            let find = |key| match find(transaction, key) {
+                Err(failure) if failure.is_unreadable() => {
+                    let error = failure.while_doing("reading an object");
+                    tracing::warn!(%error, "an object cannot be read, and does not apply");
+                    Ok(Some(withdrawn(key)))
+                }
+                found => found,
+            };
             keys.iter().map(find).collect()
         };
         self.connections.read("reading objects", find).await

@@ -25,7 +25,7 @@ pub(super) enum Column {
 
 impl Column {
     /// What no id is below.
-    pub const LEAST: Self = Self::Integer(i64::MIN);
+    pub const LEAST: Self = Self::Real(f64::NEG_INFINITY);
 
     pub fn of(value: ValueRef<'_>) -> Self {
         match value {
