@@ -21,8 +21,8 @@ use super::{Error, Result};
 use crate::domain::{Day, ModelName};
 
 mod append;
-mod audiences;
 mod aside;
+mod audiences;
 mod batches;
 mod behind;
 mod bulk;

@@ -12,7 +12,7 @@ use tidings::services::Silent;
 use tidings::services::archive::{Fate, Protection, Request};
 use tidings::store::{DayInfo, DaySum, Days, Error, Meeting, Pushes, RawStack, Result, Store};
 
-use super::archive::{days, exported, first_day, request, with_an_old_day};
+use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
 use crate::support::poison::database;
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, user};
@@ -31,7 +31,7 @@ async fn comes_late(town: &Town, works: &[&str], people: &[&str]) {
     let mut old = crate::support::town::request(works, to(people), None);
     old.at = Some(saturday());
     let app = town.process();
-    app.notify().accept(vec![old]).await.unwrap();
+    accept_late(&app, old).await;
     app.fanouts().drain(&Silent).await.unwrap();
 }
 
@@ -173,7 +173,7 @@ async fn one_day_that_fails_keeps_no_other_from_going(fresh: Fresh) {
     let mut later = crate::support::town::request(&["a3"], to(&["ada"]), None);
     later.at = Some(saturday() + TimeDelta::days(3));
     let app = town.process();
-    app.notify().accept(vec![later]).await.unwrap();
+    accept_late(&app, later).await;
     app.fanouts().drain(&Silent).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut archive = app.archive();
