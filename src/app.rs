@@ -32,6 +32,7 @@ use crate::services::ledger::Ledger;
 use crate::services::links::Links;
 use crate::services::notify::Notify;
 use crate::services::objects::ObjectBook;
+use crate::services::owed::OwedDays;
 use crate::services::people::PeopleBook;
 use crate::services::rehearsal::{self, Rehearsal};
 use crate::services::suppressions::SuppressionBook;
@@ -179,6 +180,7 @@ impl App {
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             owner: self.owner.clone(),
+            owed: self.owed(),
             settings: fanout::Settings {
                 day_cap: config.day_cap,
                 page: config.page,
@@ -251,7 +253,25 @@ impl App {
             objects: self.store.clone(),
             policies: self.policies.clone(),
             ids: self.ids.clone(),
+            owed: self.owed(),
+        }
+    }
+
+    /// What is owed of days that have left the window.
+    pub fn owed(&self) -> OwedDays {
+        OwedDays {
+            days: self.store.clone(),
+            stacks: self.store.clone(),
+            notes: self.store.clone(),
+            directory: self.store.clone(),
+            objects: self.store.clone(),
+            suppressions: self.store.clone(),
+            deliveries: self.store.clone(),
+            policies: self.policies.clone(),
+            ids: self.ids.clone(),
+            schedule: self.config.digest.schedule,
             window_back: self.config.window_back,
+            max_age: self.config.digest.max_age,
         }
     }
 
@@ -302,24 +322,18 @@ impl App {
             stacks: self.store.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
-            window_back: self.config.window_back,
+            owed: self.owed(),
         }
     }
 
     pub fn archive(&self) -> Archive {
         Archive {
             days: self.store.clone(),
-            stacks: self.store.clone(),
             journal: self.store.clone(),
-            directory: self.store.clone(),
-            objects: self.store.clone(),
-            suppressions: self.store.clone(),
+            owed: self.owed(),
             leases: self.store.clone(),
             owner: self.owner.clone(),
-            policies: self.policies.clone(),
             clock: self.clock.clone(),
-            schedule: self.config.digest.schedule,
-            window_back: self.config.window_back,
         }
     }
 
@@ -334,7 +348,7 @@ impl App {
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             schedule: self.config.digest.schedule,
-            window_back: self.config.window_back,
+            owed: self.owed(),
             day_cap: self.config.fanout.day_cap,
             caps: self.config.digest.caps,
         }

@@ -81,7 +81,12 @@ pub struct Fanout {
 pub struct Digest {
     pub schedule: Schedule,
     pub caps: Caps,
+    /// What is older is given up.
+    pub max_age: TimeDelta,
 }
+
+/// The least that `digest.max_age` may be: a digest may be as late as a whole period.
+const TWICE_THE_LONGEST_PERIOD: TimeDelta = TimeDelta::days(14);
 
 /// An application's collection that holds the objects of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -231,6 +236,10 @@ impl Config {
                     section: r.number("digest.section_items", 1..=200) as usize,
                     total: r.number("digest.items", 1..=1000) as usize,
                 },
+                max_age: r.duration(
+                    "digest.max_age",
+                    TWICE_THE_LONGEST_PERIOD..=TimeDelta::days(365),
+                ),
             },
             delivery,
             hooks: hooks::read(&mut r),

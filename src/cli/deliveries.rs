@@ -51,6 +51,61 @@ enum What {
         id: String,
         end: End,
     },
+    /// Try failed mails again: these, or all of them
+    ///
+    /// A failed digest is tried again by itself after an hour and more within its period, and its
+    /// events are in the next digest in any case. What a later mail told is not mailed again.
+    Retry(Retry),
+}
+
+#[derive(Debug, Arguments)]
+struct Retry {
+    /// The deliveries, such as digest:mara:weekly:2014-W17
+    #[arg(
+        required_unless_present = "all",
+        conflicts_with = "all",
+        value_name = "ID"
+    )]
+    ids: Vec<String>,
+    /// All that failed
+    #[arg(long)]
+    all: bool,
+    /// With --all: only those of this person
+    #[arg(long, value_name = "USER", requires = "all")]
+    user: Option<UserId>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Retry {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let ids = self.ids.iter().map(|id| DeliveryId::stored(id.as_str()));
+        let retried = if self.all {
+            app.ledger().retry_all(self.user.as_ref()).await?
+        } else {
+            app.ledger().retry(&ids.collect::<Vec<_>>()).await?
+        };
+        let bad = (retried.busy.len() + retried.not_failed.len()) as u64;
+        if self.json {
+            screen.json(&retried)?;
+            return Ok(Exit::of(retried.again, bad));
+        }
+        let mails = words::count(retried.again, "mail", "mails");
+        screen.line(match retried.again {
+            0 => "no failed mail is tried again".to_owned(),
+            _ => format!("{mails} will be tried again by the next run or a worker"),
+        })?;
+        for id in &retried.busy {
+            screen.warning(format!(
+                "{id}: another mail to the same person is open; try again when it has ended"
+            ))?;
+        }
+        for id in &retried.not_failed {
+            screen.warning(format!("{id}: there is no failed delivery of that name"))?;
+        }
+        Ok(Exit::of(retried.again, bad))
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -101,14 +156,14 @@ impl Args {
     pub fn access(&self) -> Access {
         match &self.what {
             None | Some(What::Show(_)) => Access::Look,
-            Some(What::Settle { .. }) => Access::Work,
+            Some(What::Settle { .. } | What::Retry(_)) => Access::Work,
         }
     }
 
     pub fn made(&self) -> Made {
         match &self.what {
             Some(What::Show(_)) => Made::Something,
-            None | Some(What::Settle { .. }) => Made::Nothing,
+            None | Some(What::Settle { .. } | What::Retry(_)) => Made::Nothing,
         }
     }
 
@@ -128,6 +183,9 @@ impl Args {
                 End::Failed => format!("{id} is pending again; the next run or a worker mails it"),
             })?;
             return Ok(Exit::Done);
+        }
+        if let Some(What::Retry(retry)) = &self.what {
+            return retry.run(app, screen).await;
         }
         let only = Only {
             state: self.state,

@@ -14,7 +14,7 @@ use super::screen::Screen;
 use super::stop::Stop;
 use super::{time, words};
 use crate::app::{Access, App};
-use crate::domain::{Cadence, Share, UserId};
+use crate::domain::{Cadence, Owed, Share, UserId};
 use crate::services::deliver::{Ended, Pause, Tally};
 use crate::services::digest::{Effect, Report, Request, Timing};
 use crate::services::ledger::{Reason, Waiting};
@@ -180,6 +180,9 @@ impl Args {
         }
         for warning in report.unknown.warnings() {
             screen.warning(warning)?;
+        }
+        for line in late(&report) {
+            screen.warning(line)?;
         }
         if report.due > 0 && app.lacks_links() {
             screen.warning(
@@ -401,6 +404,7 @@ fn left(report: &Report, request: &Request) -> String {
         [
             waiting,
             words::some(report.mailed_already, "mailed this period already"),
+            failed(report),
             words::some(report.withdrawn, "with nothing left that applies"),
             words::some(report.busy, "in another worker's hands"),
             words::some(report.outside_sample, "outside the sample"),
@@ -408,6 +412,39 @@ fn left(report: &Report, request: &Request) -> String {
         .into_iter()
         .chain(unmailable),
     )
+}
+
+/// `2 failed this period (tried again from 2014-04-21 11:00; tidings deliveries retry does it now)`.
+fn failed(report: &Report) -> Option<String> {
+    let failed = words::some(report.failed_already, "failed this period")?;
+    let hint = "tidings deliveries retry does it now";
+    Some(match report.tried_again {
+        Some(at) => format!("{failed} (tried again from {}; {hint})", words::minute(at)),
+        None => failed,
+    })
+}
+
+/// What was owed of days that have left the window, and what was given up.
+pub fn late(report: &Report) -> Vec<String> {
+    let told = |owed: Owed| {
+        let people = words::count(owed.people, "person", "people");
+        (people, words::count(owed.events, "event", "events"))
+    };
+    let mut lines = Vec::new();
+    if !report.older.is_nothing() {
+        let (people, events) = told(report.older);
+        lines.push(format!(
+            "late: {people} had {events} pending from days before the window; their next digest has them"
+        ));
+    }
+    for (day, owed) in &report.given_up {
+        let (people, events) = told(*owed);
+        let date = day.start().date_naive();
+        lines.push(format!(
+            "given up: {events} of {date} for {people}, older than digest.max_age"
+        ));
+    }
+    lines
 }
 
 #[cfg(test)]

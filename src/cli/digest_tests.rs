@@ -91,3 +91,43 @@ fn mails_that_were_only_written_say_where_they_lie() {
         "{line}"
     );
 }
+
+#[test]
+fn what_is_late_and_what_was_given_up_is_said_by_people_events_and_day() {
+    let owed = |people, events| Owed { people, events };
+    let day = "20140401".parse().unwrap();
+    let report = Report {
+        older: owed(1, 12),
+        given_up: BTreeMap::from([(day, owed(3, 40))]),
+        ..Report::default()
+    };
+
+    let told = late(&report);
+
+    assert_eq!(
+        told,
+        [
+            "late: 1 person had 12 events pending from days before the window; their next digest has them",
+            "given up: 40 events of 2014-04-01 for 3 people, older than digest.max_age",
+        ]
+    );
+    assert!(late(&Report::default()).is_empty());
+}
+
+#[test]
+fn who_failed_is_told_apart_from_who_was_mailed() {
+    let report = Report {
+        failed_already: 2,
+        tried_again: Some(Utc.with_ymd_and_hms(2014, 4, 21, 11, 0, 0).unwrap()),
+        ..Report::default()
+    };
+
+    let line = sentence(&report, &Request::default(), None);
+
+    assert!(
+        line.ends_with(
+            "2 failed this period (tried again from 2014-04-21 11:00; tidings deliveries retry does it now)"
+        ),
+        "{line}"
+    );
+}

@@ -11,9 +11,10 @@ use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
-use crate::domain::{Day, DeliveryState, Echo, Window};
+use crate::domain::{Day, DeliveryState, Echo, Owed, Window};
 use crate::services::deliver::Pause;
 use crate::services::ledger::{Only, Waiting};
+use crate::services::owed::Told;
 use crate::services::unknown::Unknown;
 use crate::store::{Backlog, BatchCounts, DayInfo};
 
@@ -51,6 +52,8 @@ struct Answer {
     /// What is not known of the events that were accepted lately.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     not_known: Unknown,
+    /// What is owed of days that have left the window, and what was given up.
+    late: Told,
     days: Vec<DayAnswer>,
 }
 
@@ -73,6 +76,7 @@ impl Args {
         let waiting = app.ledger().waiting(None).await?;
         let heard = store.echo(app.clock.now() - HEARD).await?;
         let suppressed = store.suppression_counts().await?;
+        let late = app.owed().told().await?;
         let days = store.days().await?;
         let unknown_lately = app.known().lately(LATELY).await?;
         let window = Window::ending(Day::of(app.clock.now()), app.config.window_back);
@@ -95,7 +99,8 @@ impl Args {
                     .map(|(reason, count)| (reason.as_str(), *count))
                     .collect(),
                 not_known: unknown_lately,
-                days: days.iter().map(|day| told(day, window)).collect(),
+                late,
+                days: days.iter().map(|day| told(day, &window)).collect(),
             })?;
             return Ok(Exit::Done);
         }
@@ -113,6 +118,9 @@ impl Args {
         }
         if heard.sent > 0 {
             table.row(["last 7 days".into(), reported(&heard)]);
+        }
+        for (what, said) in late_rows(&late) {
+            table.row([what.to_owned(), said]);
         }
         let listed = suppressed.into_iter();
         let listed = listed.map(|(reason, count)| words::some(count, reason.as_str()));
@@ -133,7 +141,7 @@ impl Args {
         }
         if !days.is_empty() {
             screen.line("")?;
-            screen.table(&days_table(&days, window))?;
+            screen.table(&days_table(&days, &window))?;
         }
         for warning in unknown_lately.warnings() {
             screen.warning(warning)?;
@@ -152,7 +160,7 @@ fn unknown() -> Only {
     }
 }
 
-fn told(day: &DayInfo, window: Window) -> DayAnswer {
+fn told(day: &DayInfo, window: &Window) -> DayAnswer {
     DayAnswer {
         day: day.day,
         stacks: day.stacks,
@@ -171,6 +179,29 @@ fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
             format!("{} pending{oldest}, {done}", words::number(pending))
         }
     }
+}
+
+/// `owed: 12 people, 40 events of days before the window (2014-04-22 09:00 UTC)`, and what was given up.
+fn late_rows(late: &Told) -> Vec<(&'static str, String)> {
+    let amount = |owed: Owed| {
+        let people = words::count(owed.people, "person", "people");
+        format!("{people}, {}", words::count(owed.events, "event", "events"))
+    };
+    let mut rows = Vec::new();
+    if let Some(look) = &late.owed {
+        let at = words::minute(look.at);
+        let what = format!(
+            "{} of days before the window, at {at} UTC",
+            amount(look.owed)
+        );
+        rows.push(("owed", what));
+    }
+    for (day, owed) in &late.given_up {
+        let date = day.start().date_naive();
+        let what = format!("{date}: {}, older than digest.max_age", amount(*owed));
+        rows.push(("given up", what));
+    }
+    rows
 }
 
 /// `12 open, 1 closing`.
@@ -210,7 +241,7 @@ fn reported(heard: &Echo) -> String {
     ])
 }
 
-fn days_table(days: &[DayInfo], window: Window) -> Table {
+fn days_table(days: &[DayInfo], window: &Window) -> Table {
     let mut table = Table::new([
         Column::new("day"),
         Column::new("stacks").right(),

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use clap::Args as Arguments;
 
-use super::digest::{of, paused, reasons, sent};
+use super::digest::{late, of, paused, reasons, sent};
 use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
 use super::stop::Stop;
@@ -99,6 +99,9 @@ pub async fn run(app: &App, stop: Stop) -> services::Result<()> {
                     }
                     if let Some(done) = sentence(&round, app.outbox()) {
                         tracing::info!("worker: {done}");
+                    }
+                    for line in round.digests.iter().flat_map(late) {
+                        tracing::warn!("worker: {line}");
                     }
                     for (reason, times) in mails(&round).reasons {
                         let mails = words::count(times, "mail", "mails");

@@ -95,6 +95,8 @@ impl fmt::Display for Period {
 pub struct Due {
     pub at: DateTime<Utc>,
     pub period: Period,
+    /// The local date it falls on.
+    pub date: NaiveDate,
 }
 
 /// When a person's digest falls due.
@@ -120,12 +122,16 @@ impl Schedule {
 
     /// The next period that falls due after now.
     pub fn next_due(&self, now: DateTime<Utc>) -> Option<Due> {
+        self.dues_after(now).next()
+    }
+
+    /// The periods that fall due after now, in two weeks.
+    pub fn dues_after(&self, now: DateTime<Utc>) -> impl Iterator<Item = Due> + '_ {
         let today = now.with_timezone(&self.tz).date_naive();
-        let from = today.checked_sub_days(Days::new(1))?;
-        from.iter_days()
-            .take(10)
-            .filter_map(|date| self.due_on(date))
-            .find(|due| due.at > now)
+        let from = today.checked_sub_days(Days::new(1));
+        let dates = from.into_iter().flat_map(|from| from.iter_days().take(17));
+        let dues = dates.filter_map(|date| self.due_on(date));
+        dues.filter(move |due| due.at > now)
     }
 
     /// The period that falls due on this local date, if one does.
@@ -145,6 +151,7 @@ impl Schedule {
         Some(Due {
             at: self.moment(date)?,
             period,
+            date,
         })
     }
 

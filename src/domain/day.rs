@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, Utc};
 
@@ -108,45 +109,55 @@ impl<'de> serde::Deserialize<'de> for Day {
     }
 }
 
-/// A last day and how many days before it count as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
-    last: Day,
-    back: u32,
-}
+/// Days that are looked at together, oldest first: at least one, and each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window(Arc<[Day]>);
 
 impl Window {
     /// How many days before the last one the window reaches, unless configured.
     pub const DEFAULT_BACK: u32 = 7;
 
+    /// A last day and so many before it.
     pub fn ending(last: Day, back: u32) -> Self {
-        Self { last, back }
+        let mut days: Vec<Day> = (0..=back).rev().map(|n| last.back(n)).collect();
+        days.dedup();
+        Self(days.into())
     }
 
     /// The window from one day to another; of the last alone where the first lies behind it.
     pub fn between(first: Day, last: Day) -> Self {
         let back = (last.0 - first.0).num_days().clamp(0, 100_000);
-        Self {
-            last,
-            back: back as u32,
-        }
+        Self::ending(last, back as u32)
     }
 
-    pub fn first(self) -> Day {
-        self.last.back(self.back)
+    /// These days alone; nothing where there are none.
+    pub fn of(days: impl IntoIterator<Item = Day>) -> Option<Self> {
+        let mut days: Vec<Day> = days.into_iter().collect();
+        days.sort_unstable();
+        days.dedup();
+        (!days.is_empty()).then(|| Self(days.into()))
     }
 
-    pub fn last(self) -> Day {
-        self.last
+    /// The same with more days, wherever they are.
+    pub fn with(&self, more: impl IntoIterator<Item = Day>) -> Self {
+        Self::of(more.into_iter().chain(self.days())).unwrap_or_else(|| self.clone())
     }
 
-    pub fn contains(self, day: Day) -> bool {
-        self.first() <= day && day <= self.last
+    pub fn first(&self) -> Day {
+        self.0[0]
+    }
+
+    pub fn last(&self) -> Day {
+        self.0[self.0.len() - 1]
+    }
+
+    pub fn contains(&self, day: Day) -> bool {
+        self.0.binary_search(&day).is_ok()
     }
 
     /// The days, oldest first.
-    pub fn days(self) -> impl DoubleEndedIterator<Item = Day> + Clone {
-        (0..=self.back).rev().map(move |n| self.last.back(n))
+    pub fn days(&self) -> impl DoubleEndedIterator<Item = Day> + '_ {
+        self.0.iter().copied()
     }
 }
 

@@ -333,6 +333,17 @@ pub struct Reopening {
     pub lease: Option<Lease>,
 }
 
+impl Reopening {
+    /// As it was, and nobody's yet.
+    pub fn of(id: DeliveryId) -> Self {
+        Self {
+            id,
+            covers: None,
+            lease: None,
+        }
+    }
+}
+
 /// What became of a reopening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reopened {

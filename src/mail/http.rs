@@ -319,13 +319,7 @@ pub(super) fn outcomes(
     match reply {
         Reply::NotSent { reason }
         | Reply::NobodyListens { reason }
-        | Reply::Untrusted { reason } => vec![
-            Outcome::TryLater {
-                reason,
-                after: None,
-            };
-            messages
-        ],
+        | Reply::Untrusted { reason } => vec![Outcome::Unreachable { reason }; messages],
         Reply::Withheld { reason } => vec![Outcome::Withheld { reason }; messages],
         Reply::Unanswered { reason } => vec![Outcome::Unknown { reason }; messages],
         Reply::Answered(answer) => judge(&answer),

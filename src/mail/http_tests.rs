@@ -70,6 +70,7 @@ pub fn kind(outcome: &Outcome) -> String {
         Outcome::Unsendable { .. } => "unsendable".into(),
         Outcome::RefusedTogether { .. } => "refused together".into(),
         Outcome::Undeliverable { .. } => "undeliverable".into(),
+        Outcome::Unreachable { .. } => "unreachable".into(),
         Outcome::TryLater { after: None, .. } => "later".into(),
         Outcome::TryLater {
             after: Some(after), ..

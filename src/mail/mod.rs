@@ -163,7 +163,9 @@ pub enum Outcome {
     RefusedTogether { reason: String },
     /// The provider takes nothing for this address any more: the delivery is `failed`, and the address is suppressed.
     Undeliverable { reason: String },
-    /// It was surely not taken, and may be later: no connection, too many at once, a full disk.
+    /// Nobody could be reached who might have taken it: it is tried again later, until that is too late.
+    Unreachable { reason: String },
+    /// It was surely not taken, and may be later: too many at once, a full disk, trouble of the provider's own.
     TryLater {
         reason: String,
         /// How long to wait at least, where the provider said so.

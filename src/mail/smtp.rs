@@ -286,10 +286,7 @@ impl Smtp {
 fn silence(stage: Stage, reason: String) -> Outcome {
     match stage {
         Stage::Content => Outcome::Unknown { reason },
-        Stage::Introduction | Stage::Sender | Stage::Recipient => Outcome::TryLater {
-            reason,
-            after: None,
-        },
+        Stage::Introduction | Stage::Sender | Stage::Recipient => Outcome::Unreachable { reason },
     }
 }
 

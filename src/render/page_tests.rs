@@ -55,6 +55,7 @@ fn preferences(user: &User, saved: bool) -> String {
         policies: &policies(),
         seen: &[],
         saved,
+        next: None,
     };
     pages().render(&page).unwrap()
 }
@@ -160,4 +161,31 @@ fn an_operators_page_takes_the_place_of_ours_and_a_wrong_one_is_told() {
 
     assert_eq!(html, "<h1>Lost at Tate</h1>");
     assert!(error.contains("notice.html, line 2"), "{error}");
+}
+
+#[test]
+fn the_preferences_say_when_the_next_digest_comes_by_the_persons_clock() {
+    let (default, policies) = (&default(), &policies());
+    let shown = |user: &User| {
+        let page = Page::Preferences {
+            user,
+            token: TOKEN,
+            default,
+            policies,
+            seen: &[],
+            saved: true,
+            next: "2014-04-28T07:00:00Z".parse().ok(),
+        };
+        pages().render(&page).unwrap()
+    };
+    let gone = User {
+        unsubscribed: Some(at()),
+        ..mara()
+    };
+
+    let (to_mara, to_one_who_left) = (shown(&mara()), shown(&gone));
+
+    let told = "Your next digest comes on Monday 28 April 2014, 09:00";
+    assert!(to_mara.contains(told), "{to_mara}");
+    assert!(!to_one_who_left.contains("next digest"));
 }

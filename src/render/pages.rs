@@ -60,6 +60,8 @@ pub enum Page<'a> {
         /// Types of what happened to them lately.
         seen: &'a [EventType],
         saved: bool,
+        /// When their next digest falls due, if they get any.
+        next: Option<DateTime<Utc>>,
     },
     /// Something went otherwise than somebody expected.
     Notice { heading: &'a str, text: &'a str },
@@ -121,6 +123,7 @@ impl Pages {
                     policies,
                     seen: &[],
                     saved,
+                    next: Some(DateTime::UNIX_EPOCH),
                 })?;
             }
         }
@@ -167,6 +170,8 @@ struct ScheduleView {
     weekday: String,
     hour: String,
     tz: &'static str,
+    /// The day and the hour of the next digest, in that zone.
+    next: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -214,13 +219,21 @@ impl Page<'_> {
                 policies,
                 seen,
                 saved,
+                next,
             } => {
                 let links = LinksView {
                     unsubscribe: format!("../{token}"),
                     preferences: String::new(),
                 };
+                let schedule = user.schedule(default);
+                let next = next.filter(|_| user.unsubscribed.is_none());
+                let next = next.map(|at| {
+                    let at = at.with_timezone(&schedule.tz);
+                    at.format("%A %-d %B %Y, %H:%M").to_string()
+                });
                 let kinds = policies.offered(user, seen);
-                let choices = choices(user, &user.schedule(default), policies, &kinds, saved);
+                let mut choices = choices(user, &schedule, policies, &kinds, saved);
+                choices.schedule.next = next;
                 Value::from(Serde(person(user, links, Some(choices))))
             }
         }
@@ -259,6 +272,7 @@ fn choices(
             weekday: name(schedule.weekday),
             hour: format!("{:02}", schedule.hour),
             tz: schedule.tz.name(),
+            next: None,
         },
         cadences: [Cadence::Daily, Cadence::Weekly, Cadence::Never]
             .map(|cadence| plain(cadence.as_str(), cadence == schedule.cadence))

@@ -1,22 +1,21 @@
 //! Forgets old days by dropping them whole, and brings them back.
 //!
 //! The rule (P9): a day in the window stays, and so does one that a fan-out still writes to or that holds something which somebody should have
-//! been mailed; only `Force` drops these two. An export is written, checksummed and read back before its day goes, and the day goes only if what was
-//! exported is what stands. One day has one owner at a time: whoever archives or restores it has its lease ([`hold`]).
+//! been mailed; only `Force` drops these two. What a run of digests has given up is owed to nobody. An export is written, checksummed and read back
+//! before its day goes, and the day goes only if what was exported is what stands. One day has one owner at a time: whoever archives or restores it
+//! has its lease ([`hold`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 
-use super::catalogue::Catalogue;
-use super::suppressions::Suppressed;
+use super::owed::OwedDays;
 use super::{Error, Progress, Result};
 use crate::clock::Clock;
-use crate::domain::digest::wanted;
-use crate::domain::{Cadence, Day, Policies, Schedule, User, UserId, Window};
-use crate::store::{DayInfo, Days, Directory, Journal, Leases, Objects, Stacks, Suppressions};
+use crate::domain::{Day, Owed};
+use crate::store::{DayInfo, Days, Journal, Leases};
 
 mod file;
 mod hold;
@@ -25,17 +24,11 @@ pub use file::{Summary, part_of};
 
 pub struct Archive {
     pub days: Arc<dyn Days>,
-    pub stacks: Arc<dyn Stacks>,
     pub journal: Arc<dyn Journal>,
-    pub directory: Arc<dyn Directory>,
-    pub objects: Arc<dyn Objects>,
-    pub suppressions: Arc<dyn Suppressions>,
+    pub owed: OwedDays,
     pub leases: Arc<dyn Leases>,
     pub owner: String,
-    pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,
-    pub schedule: Schedule,
-    pub window_back: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -99,9 +92,6 @@ pub enum Fate {
     },
 }
 
-/// People looked up at once.
-const CHUNK: usize = 1_000;
-
 impl Archive {
     /// Goes through all days, oldest first, and notes in `reports` what became of each: so that whoever asked knows what is dropped
     /// already where the run fails. A day that fails keeps no other from going.
@@ -112,13 +102,13 @@ impl Archive {
         reports: &mut Vec<DayReport>,
     ) -> Result<()> {
         let now = self.clock.now();
-        let window = Window::ending(Day::of(now), self.window_back);
+        let reach = self.owed.reach(now);
         let oldest_kept = Day::of(now - request.keep);
         let days = self.days.days().await?;
         progress.total(days.len() as u64);
         for info in days {
             let day = info.day;
-            let fate = if day >= window.first() {
+            let fate = if day >= reach.window.first() {
                 Fate::InWindow
             } else if day >= oldest_kept {
                 Fate::Young
@@ -196,50 +186,21 @@ impl Archive {
         if self.journal.busy_days().await?.contains(&day) {
             return Ok(Some(Fate::Busy));
         }
-        let (people, events) = self.unmailed(day).await?;
-        Ok((people > 0).then_some(Fate::Unmailed { people, events }))
+        let owed = self.unmailed(day, request.effect).await?;
+        let Owed { people, events } = owed;
+        Ok((!owed.is_nothing()).then_some(Fate::Unmailed { people, events }))
     }
 
-    /// How many people should have been mailed how many events of that day, and were not.
-    async fn unmailed(&self, day: Day) -> Result<(u64, u64)> {
-        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
-        let (mut people, mut events) = (0, 0);
-        let mut chunks = self.stacks.scan(Window::between(day, day), None, CHUNK);
-        while let Some(chunk) = chunks.next().await {
-            let chunk = chunk?;
-            let open: Vec<_> = chunk
-                .iter()
-                .filter(|person| !person.reach().is_empty())
-                .collect();
-            let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
-            let users = self.directory.users(&ids).await?;
-            let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
-            catalogue
-                .load(
-                    open.iter()
-                        .flat_map(|person| person.pending())
-                        .map(|pending| pending.event),
-                )
-                .await?;
-            for (person, user) in open.iter().zip(&users) {
-                let mailed = |user: &&User| self.may_be_mailed(user, &suppressed);
-                let Some(user) = user.as_ref().filter(mailed) else {
-                    continue;
-                };
-                let left = wanted(&person.pending(), user, &self.policies);
-                let left = left
-                    .iter()
-                    .filter(|pending| catalogue.applies(pending.event).is_some())
-                    .count() as u64;
-                people += u64::from(left > 0);
-                events += left;
-            }
+    /// What people are still owed of that day, and was not given up by a run of digests.
+    async fn unmailed(&self, day: Day, effect: Effect) -> Result<Owed> {
+        let old = self.owed.day(day).await?;
+        let given_up = old.note.as_ref().and_then(|note| note.given_up);
+        let owed = self.owed.count(day).await?.owed;
+        let left = owed.without(given_up.unwrap_or_default());
+        if effect == Effect::Drop {
+            self.owed.note(&old, left, self.clock.now()).await?;
         }
-        Ok((people, events))
-    }
-
-    fn may_be_mailed(&self, user: &User, suppressed: &Suppressed) -> bool {
-        suppressed.mailable(user).is_ok() && user.schedule(&self.schedule).cadence != Cadence::Never
+        Ok(left)
     }
 
     /// Brings an exported day back, exactly; the whole file is verified before anything is written.
@@ -247,7 +208,9 @@ impl Archive {
         let summary = file::verify(path)?;
         let work = async {
             self.days.mend_day(summary.day).await?;
-            file::restore(self.days.as_ref(), path, &summary, progress).await
+            file::restore(self.days.as_ref(), path, &summary, progress).await?;
+            // Somebody may be owed something of it.
+            Ok(self.owed.disturb(summary.day, self.clock.now()).await?)
         };
         match self.holding(summary.day, work.boxed()).await? {
             Some(()) => Ok(summary),

@@ -2,7 +2,8 @@
 //!
 //! The rule (P2, P6): somebody is due when their period has come, it has no ledger row, and something was pending when it came; so a person
 //! with nothing new waits for their next period, and a second run of the same period sends nothing. The row is written first;
-//! [`super::deliver`] takes it from there. Memory is bounded by the chunk, and by what
+//! [`super::deliver`] takes it from there. Days that have left the window are read as well while
+//! somebody is owed something of them ([`super::owed`]). Memory is bounded by the chunk, and by what
 //! waits: of a mail that is held up, its id and its reason are kept.
 
 use std::sync::Arc;
@@ -12,21 +13,24 @@ use futures::StreamExt;
 
 use super::catalogue::Catalogue;
 use super::deliver::{Account, Deliver, Ended, Road, Spread, Step};
+use super::owed::OwedDays;
 use super::suppressions::Suppressed;
 use super::{Progress, Result, crash};
 use crate::clock::Ids;
 use crate::domain::digest::{Digest, assemble, wanted};
 use crate::domain::stack::Pending;
 use crate::domain::user::Unmailable;
-use crate::domain::{
-    Cadence, Day, Delivery, DeliveryId, Due, Lease, Occasion, Period, PersonStacks, Policies, User,
-    UserId, Window,
-};
+use crate::domain::{Cadence, DeliveryId, Due, Period, PersonStacks, Policies, User, UserId};
 use crate::store::{Objects, People};
 
+mod older;
 mod request;
+mod rows;
 
 pub use request::{Effect, Report, Request, Timing};
+
+use older::Older;
+use rows::{Opening, Row};
 
 /// Looks on while digests are rehearsed.
 pub trait Onlooker: Send {
@@ -52,7 +56,7 @@ pub struct Digests {
     pub objects: Arc<dyn Objects>,
     pub policies: Arc<Policies>,
     pub ids: Arc<Ids>,
-    pub window_back: u32,
+    pub owed: OwedDays,
 }
 
 /// Somebody whose digest is due.
@@ -61,20 +65,26 @@ struct DuePerson<'a> {
     stacks: &'a PersonStacks,
     cadence: Cadence,
     due: Due,
-    id: DeliveryId,
+    row: Row,
     wanted: Vec<Pending<'a>>,
 }
 
 impl DuePerson<'_> {
     fn found<'a>(&'a self, digest: &'a Digest) -> Found<'a> {
         Found {
-            id: &self.id,
+            id: self.row.id(),
             user: &self.user,
             cadence: self.cadence,
             period: self.due.period,
             digest,
         }
     }
+}
+
+/// What a run has learned of objects, and of what is owed of days before the window.
+struct Learned {
+    catalogue: Catalogue,
+    older: Older,
 }
 
 /// People read from the stacks at once.
@@ -118,8 +128,13 @@ impl Digests {
             };
             report.left_over = account.begun();
         }
-        let window = Window::ending(Day::of(at), self.window_back);
-        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let reach = self.owed.reach(at);
+        let old = self.owed.look(&reach).await?;
+        let window = reach.window.with(old.older.iter().map(|old| old.day));
+        let mut learned = Learned {
+            catalogue: Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies)),
+            older: Older::new(&reach),
+        };
         let stacks = Arc::clone(&self.deliver.stacks);
         let mut chunks = match &request.users {
             Some(users) => {
@@ -140,7 +155,7 @@ impl Digests {
                     request,
                     at,
                     &people,
-                    &mut catalogue,
+                    &mut learned,
                     &mut report,
                     &mut account,
                 )
@@ -159,14 +174,27 @@ impl Digests {
                 } else {
                     Spread::Dense
                 };
-                let rows: Vec<Delivery> =
-                    due.iter().map(|(person, _)| self.row(person, at)).collect();
+                let rows: Vec<Opening> = due
+                    .iter()
+                    .map(|(person, _)| self.opening(person, at))
+                    .collect();
                 self.mail(request, rows, spread, &mut report, &mut account, progress)
                     .await?;
             }
             progress.advance(people.len() as u64);
             if report.limited || progress.stopping() {
+                learned.older.partly = true;
                 break;
+            }
+        }
+        let older = &learned.older;
+        report.older = older.all;
+        if request.reads_all() && !older.partly {
+            self.note_older(&old.older, older, at).await?;
+            for old in &old.too_old {
+                if let Some(given_up) = self.owed.give_up(old, at).await? {
+                    report.give_up(old.day, given_up);
+                }
             }
         }
         if let Some(patience) = request.patience.filter(|_| request.effect == Effect::Send) {
@@ -189,7 +217,7 @@ impl Digests {
         request: &Request,
         at: DateTime<Utc>,
         people: &'a [PersonStacks],
-        catalogue: &mut Catalogue,
+        learned: &mut Learned,
         report: &mut Report,
         account: &mut Account,
     ) -> Result<Vec<(DuePerson<'a>, Digest)>> {
@@ -202,12 +230,14 @@ impl Digests {
         let users = self.deliver.directory.users(&ids).await?;
         let suppressed =
             Suppressed::among(&*self.deliver.suppressions, users.iter().flatten()).await?;
+        self.count_older(&open, &users, &suppressed, learned)
+            .await?;
         let mut due = Vec::new();
         for (stacks, user) in open.iter().zip(users) {
             due.extend(self.due(request, at, stacks, user, &suppressed, report));
         }
         let due = self.unmailed(request, due, report, account).await?;
-        let due = self.applicable(due, catalogue, report).await?;
+        let due = self.applicable(due, &mut learned.catalogue, report).await?;
         let room = request.limit.map_or(usize::MAX, |limit| {
             limit.saturating_sub(report.due - report.busy) as usize
         });
@@ -222,7 +252,7 @@ impl Digests {
     async fn mail(
         &self,
         request: &Request,
-        rows: Vec<Delivery>,
+        rows: Vec<Opening>,
         spread: Spread,
         report: &mut Report,
         account: &mut Account,
@@ -248,18 +278,13 @@ impl Digests {
             // They may have waited: the lease begins now.
             let until = self.deliver.clock.now() + self.deliver.settings.lease;
             let mut rows = rows.to_vec();
-            for lease in rows.iter_mut().filter_map(|row| row.lease.as_mut()) {
-                lease.until = until;
-            }
+            let leases = rows
+                .iter_mut()
+                .filter_map(|opening| opening.row.lease.as_mut());
+            leases.for_each(|lease| lease.until = until);
             crash::point("before-open");
-            let opened = self.deliver.deliveries.open(&rows).await?;
+            let ours = self.open(rows.clone()).await?;
             crash::point("after-open");
-            let ours: Vec<Delivery> = rows
-                .iter()
-                .zip(opened)
-                .filter(|(_, opened)| *opened)
-                .map(|(row, _)| row.clone())
-                .collect();
             report.busy += (rows.len() - ours.len()) as u64;
             self.deliver.finish(ours, spread, account).await?;
         }
@@ -319,44 +344,15 @@ impl Digests {
             report.outside_sample += 1;
             return None;
         }
-        let id = DeliveryId::digest(&user.id, schedule.cadence, due.period);
+        let row = Row::New(DeliveryId::digest(&user.id, schedule.cadence, due.period));
         Some(DuePerson {
             user,
             stacks,
             cadence: schedule.cadence,
             due,
-            id,
+            row,
             wanted,
         })
-    }
-
-    /// Leaves out whoever has a row for this period. A mail that only waits is waited for, as if this run had begun it.
-    async fn unmailed<'a>(
-        &self,
-        request: &Request,
-        due: Vec<DuePerson<'a>>,
-        report: &mut Report,
-        account: &mut Account,
-    ) -> Result<Vec<DuePerson<'a>>> {
-        let ids: Vec<_> = due.iter().map(|person| person.id.clone()).collect();
-        let rows = self.deliver.deliveries.deliveries(&ids).await?;
-        for row in rows.iter().flatten() {
-            if row.state.settled() {
-                report.mailed_already += 1;
-            } else if row.lease.is_none() && request.effect == Effect::Send {
-                let begun = account.begun();
-                account.take_up(std::slice::from_ref(row));
-                report.left_over += account.begun() - begun;
-            } else {
-                report.due += 1;
-                report.busy += 1;
-            }
-        }
-        Ok(due
-            .into_iter()
-            .zip(rows)
-            .filter_map(|(person, row)| row.is_none().then_some(person))
-            .collect())
     }
 
     /// Leaves out whoever has nothing left that applies; says what each would be told.
@@ -388,22 +384,5 @@ impl Digests {
             }
         }
         Ok(left)
-    }
-
-    fn row(&self, person: &DuePerson<'_>, at: DateTime<Utc>) -> Delivery {
-        let now = self.deliver.clock.now();
-        let occasion = Occasion::Digest {
-            cadence: person.cadence,
-            period: person.due.period.to_string(),
-        };
-        let (id, user) = (person.id.clone(), person.stacks.user.clone());
-        Delivery {
-            covers: person.stacks.reach(),
-            lease: Some(Lease {
-                owner: self.deliver.owner.clone(),
-                until: now + self.deliver.settings.lease,
-            }),
-            ..Delivery::new(id, user, occasion, self.ids.next(at), now)
-        }
     }
 }

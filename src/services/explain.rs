@@ -7,12 +7,14 @@ use chrono::{DateTime, Utc};
 use super::Result;
 use super::batches::{BatchBook, BatchFilter, BatchView};
 use super::catalogue::Catalogue;
+use super::due;
+use super::owed::OwedDays;
 use super::suppressions::Suppressed;
 use crate::clock::Clock;
 use crate::domain::digest::Caps;
 use crate::domain::{
-    Cadence, Day, Delivery, DeliveryId, Due, Event, Id, ObjectId, Policies, Position, Schedule,
-    Suppression, User, UserId, Window,
+    Cadence, Day, Delivery, DeliveryId, Event, Id, ObjectId, Policies, Position, Schedule,
+    Suppression, User, UserId,
 };
 use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
 
@@ -34,7 +36,7 @@ pub struct Explain {
     pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,
     pub schedule: Schedule,
-    pub window_back: u32,
+    pub owed: OwedDays,
     pub day_cap: usize,
     pub caps: Caps,
 }
@@ -153,7 +155,9 @@ impl Explain {
     /// Explains one person, newest event first; `only` narrows it to one object or position.
     pub async fn user(&self, user: &UserId, only: Option<&str>) -> Result<Explanation> {
         let now = self.clock.now();
-        let window = Window::ending(Day::of(now), self.window_back);
+        let reach = self.owed.reach(now);
+        let older = self.owed.look(&reach).await?.older;
+        let window = reach.window.with(older.iter().map(|old| old.day));
         let found = self
             .stacks
             .windows(window, People::Each(std::slice::from_ref(user)))
@@ -239,6 +243,12 @@ impl Explain {
                     } else {
                         Why::NextDigest
                     };
+                    // Of days that have left the window only what is still owed is told.
+                    if reach.is_older(stack.id.day)
+                        && !matches!(why, Why::NextDigest | Why::NoDigest)
+                    {
+                        continue;
+                    }
                     let title = object.map(|object| object.label().to_owned());
                     events.push(Fate {
                         position,
@@ -275,7 +285,11 @@ impl Explain {
         let schedule = record.as_ref().map(|user| user.schedule(&self.schedule));
         let next_due = match schedule {
             None => None,
-            Some(schedule) => self.next_due(user, &schedule, &events, now).await?,
+            Some(schedule) => {
+                let waiting = events.iter().filter(|fate| fate.why == Why::NextDigest);
+                let oldest = waiting.map(|fate| fate.at).min();
+                due::next(&*self.deliveries, user, &schedule, oldest, now).await?
+            }
         };
         let suppression = record
             .as_ref()
@@ -293,26 +307,5 @@ impl Explain {
             batches: self.batches.views(batches.unsettled()).await?,
             deliveries,
         })
-    }
-
-    /// When the next digest is due: in the past, where it is due already and the next run mails it.
-    async fn next_due(
-        &self,
-        user: &UserId,
-        schedule: &Schedule,
-        events: &[Fate],
-        now: DateTime<Utc>,
-    ) -> Result<Option<DateTime<Utc>>> {
-        let waits = |due: &Due| {
-            let mut events = events.iter();
-            events.any(|event| event.why == Why::NextDigest && event.at < due.at)
-        };
-        if let Some(due) = schedule.last_due(now).filter(waits) {
-            let id = DeliveryId::digest(user, schedule.cadence, due.period);
-            if self.deliveries.delivery(&id).await?.is_none() {
-                return Ok(Some(due.at));
-            }
-        }
-        Ok(schedule.next_due(now).map(|due| due.at))
     }
 }

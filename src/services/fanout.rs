@@ -11,6 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::batches::{Join, Joiner};
 use super::crash;
+use super::owed::OwedDays;
 use super::trouble::BadStacks;
 use crate::clock::Clock;
 use crate::domain::batch::{Item, SeatId};
@@ -42,6 +43,7 @@ pub struct Fanouts {
     pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,
     pub owner: String,
+    pub owed: OwedDays,
     pub settings: Settings,
 }
 
@@ -167,6 +169,11 @@ impl Fanouts {
             self.fill(walks, limit)
         )?;
         crash::point("after-push");
+        // Of a day that has left the window it may be noted that nobody is owed anything.
+        let now = self.clock.now();
+        if *day < self.owed.reach(now).window.first() {
+            self.owed.disturb(*day, now).await?;
+        }
         let joins = self.joins(walks, &round, users);
         if !joins.is_empty() {
             self.joiner.join(joins).await?;

@@ -1,26 +1,32 @@
-//! Marks all of a person's window as dealt with, without mailing it.
+//! Marks all that a person has pending as dealt with, without mailing it: of the window, and of older days that still stand.
 //!
 //! The rule (P3): a marker says how far it was read; what arrives meanwhile stays pending.
 
 use std::sync::Arc;
 
+use super::owed::OwedDays;
 use super::{Error, Result};
 use crate::clock::{Clock, Ids};
-use crate::domain::{Day, UserId, Window};
+use crate::domain::UserId;
 use crate::store::{Mark, People, Stacks};
 
 pub struct Flush {
     pub stacks: Arc<dyn Stacks>,
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<Ids>,
-    pub window_back: u32,
+    pub owed: OwedDays,
 }
 
 impl Flush {
     /// Flushes one person; says how many events were pending.
     pub async fn user(&self, user: &UserId) -> Result<u64> {
         let now = self.clock.now();
-        let window = Window::ending(Day::of(now), self.window_back);
+        let reach = self.owed.reach(now);
+        let standing = self.owed.days.day_names().await?;
+        let older = standing
+            .into_iter()
+            .filter(|day| *day < reach.window.first());
+        let window = reach.window.with(older);
         let found = self
             .stacks
             .windows(window, People::Each(std::slice::from_ref(user)))

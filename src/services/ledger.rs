@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::deliver::Pause;
 use super::{Error, Result};
 use crate::clock::Clock;
-use crate::domain::delivery::{Judged, Verdict};
+use crate::domain::delivery::{Judged, Reopened, Reopening, Verdict};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
 use crate::store::{Deliveries, Notes};
 
@@ -28,6 +28,19 @@ pub struct Only {
     pub user: Option<UserId>,
 }
 
+/// What became of failed deliveries that were to be tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Retried {
+    /// So many are pending again.
+    pub again: u64,
+    /// Another delivery of their people is open: there is room once it has ended.
+    pub busy: Vec<DeliveryId>,
+    /// There is no such delivery, or it did not fail.
+    pub not_failed: Vec<DeliveryId>,
+}
+
+/// Deliveries that are tried again at once.
+const AT_ONCE: usize = 1_000;
 /// A person has no more mails than this of which anybody asks.
 const A_PERSONS: usize = 10_000;
 
@@ -73,6 +86,43 @@ impl Ledger {
                     }
                     Some(row) => format!("{id} is {}, not unknown", row.state.as_str()),
                 }))
+            }
+        }
+    }
+
+    /// Lets these failed deliveries be tried again, as if they were new: the next run or a worker takes
+    /// them up.
+    pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
+        let asked: Vec<Reopening> = ids.iter().cloned().map(Reopening::of).collect();
+        let answers = self.deliveries.reopen(self.clock.now(), &asked).await?;
+        let mut retried = Retried::default();
+        for (id, answer) in ids.iter().zip(answers) {
+            match answer {
+                Reopened::Done => retried.again += 1,
+                Reopened::Busy => retried.busy.push(id.clone()),
+                Reopened::NotFailed => retried.not_failed.push(id.clone()),
+            }
+        }
+        Ok(retried)
+    }
+
+    /// The same of all that failed, of one person if one is named.
+    pub async fn retry_all(&self, user: Option<&UserId>) -> Result<Retried> {
+        let mut all = Retried::default();
+        loop {
+            let only = Only {
+                state: Some(DeliveryState::Failed),
+                user: user.cloned(),
+            };
+            let rows = self.list(&only, AT_ONCE + all.busy.len()).await?;
+            let ids = rows.into_iter().map(|row| row.id);
+            let ids: Vec<DeliveryId> = ids.filter(|id| !all.busy.contains(id)).collect();
+            let some = self.retry(&ids).await?;
+            let done = some.again == 0 && some.busy.is_empty();
+            all.again += some.again;
+            all.busy.extend(some.busy);
+            if done {
+                return Ok(all);
             }
         }
     }

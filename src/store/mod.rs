@@ -171,8 +171,11 @@ pub enum Meeting {
 /// The day collections as wholes: archiving and restoring.
 #[async_trait]
 pub trait Days: Send + Sync {
-    /// All day collections, oldest first.
+    /// All day collections, oldest first; each is counted, which costs a reading of them.
     async fn days(&self) -> Result<Vec<DayInfo>>;
+
+    /// Which day collections there are, oldest first.
+    async fn day_names(&self) -> Result<Vec<Day>>;
 
     /// Drops a day; one that does not exist is no error.
     async fn drop_day(&self, day: Day) -> Result<()>;

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use chrono::{DateTime, Utc};
 
 use super::answer::{Failure, failure, page};
 use super::form::{Form, Unreadable, short};
@@ -16,6 +17,7 @@ use crate::app::App;
 use crate::domain::{EventType, Invalid, User};
 use crate::render::Page;
 use crate::render::pages::TYPE_FIELD;
+use crate::services::due;
 use crate::services::people::{PreferencesInput, TypeInput};
 
 /// `GET /u/{token}/preferences`
@@ -24,7 +26,7 @@ pub async fn show(token: Path<String>, app: Data<App>) -> HttpResponse {
         let id = person(&app, &token).await?;
         let user = app.people().get(&id).await?.ok_or(Failure::Gone)?;
         let seen = app.feeds().types(&id).await?;
-        Ok((user, seen))
+        shown(&app, user, seen).await
     };
     answer(&app, &token, found.await, false)
 }
@@ -45,19 +47,30 @@ pub async fn save(
         let offered = app.config.policies.offered(&user, &seen);
         let change = change(&form, |kind| offered.contains(&kind))?;
         let user = people.prefer(&id, change).await?.ok_or(Failure::Gone)?;
-        Ok((user, seen))
+        shown(&app, user, seen).await
     };
     answer(&app, &token, saved.await, true)
 }
 
-fn answer(
-    app: &App,
-    token: &str,
-    found: Result<(User, Vec<EventType>), Failure>,
-    saved: bool,
-) -> HttpResponse {
+/// What the page shows of a person.
+struct Shown {
+    user: User,
+    /// Types of what happened to them lately.
+    seen: Vec<EventType>,
+    /// When their next digest falls due.
+    next: Option<DateTime<Utc>>,
+}
+
+async fn shown(app: &App, user: User, seen: Vec<EventType>) -> Result<Shown, Failure> {
+    let schedule = user.schedule(&app.config.digest.schedule);
+    let (deliveries, now) = (app.store.as_ref(), app.clock.now());
+    let next = due::next(deliveries, &user.id, &schedule, None, now).await?;
+    Ok(Shown { user, seen, next })
+}
+
+fn answer(app: &App, token: &str, found: Result<Shown, Failure>, saved: bool) -> HttpResponse {
     match found {
-        Ok((user, seen)) => {
+        Ok(Shown { user, seen, next }) => {
             let shown = Page::Preferences {
                 user: &user,
                 token,
@@ -65,6 +78,7 @@ fn answer(
                 policies: &app.config.policies,
                 seen: &seen,
                 saved,
+                next,
             };
             page(app, StatusCode::OK, &shown)
         }

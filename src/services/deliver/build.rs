@@ -182,22 +182,18 @@ impl Deliver {
         spread: Spread,
     ) -> Result<Vec<PersonStacks>> {
         let of_stacks = || rows.iter().filter(|row| !row.covers.is_empty());
-        let days = || {
-            of_stacks()
-                .flat_map(|row| &row.covers)
-                .map(|(stack, _)| stack.day)
-        };
+        let covered = of_stacks().flat_map(|row| &row.covers);
+        let window = Window::of(covered.map(|(stack, _)| stack.day));
         let users: Vec<UserId> = of_stacks().map(|row| row.user.clone()).collect();
-        let mut found = match (days().min(), days().max()) {
-            (Some(first), Some(last)) => {
+        let mut found = match window {
+            Some(window) => {
                 let people = match spread {
                     Spread::Dense => People::Between(&users),
                     Spread::Sparse => People::Each(&users),
                 };
-                let window = Window::between(first, last);
                 self.stacks.windows(window, people).await?.into_iter()
             }
-            _ => Vec::new().into_iter(),
+            None => Vec::new().into_iter(),
         };
         let none = |row: &Delivery| PersonStacks {
             user: row.user.clone(),

@@ -76,7 +76,7 @@ impl Deliver {
             let ended = |state, reason: Option<&str>| settlement(row, state, mail.items, reason);
             match &outcome {
                 Outcome::TryLater { after, .. } => longest = longest.max(*after),
-                Outcome::Unknown { .. } => {}
+                Outcome::Unknown { .. } | Outcome::Unreachable { .. } => {}
                 _ => none_taken = false,
             }
             match outcome {
@@ -116,8 +116,16 @@ impl Deliver {
                         reason,
                     });
                 }
+                Outcome::Unreachable { reason } => match attempt {
+                    Attempt::First => {
+                        verdicts.wait_or_fail(self, mail, &reason, Wait::Unreachable, now);
+                    }
+                    Attempt::Repeated => verdicts.doubt(self, mail, &reason, None, now),
+                },
                 Outcome::TryLater { reason, after } => match attempt {
-                    Attempt::First => verdicts.wait_or_fail(self, mail, &reason, after, now),
+                    Attempt::First => {
+                        verdicts.wait_or_fail(self, mail, &reason, Wait::Refused(after), now);
+                    }
                     Attempt::Repeated => verdicts.doubt(self, mail, &reason, after, now),
                 },
                 Outcome::Withheld { reason } => {
@@ -154,7 +162,10 @@ impl Deliver {
         let again = self.settings.guarantee == Guarantee::AtLeastOnce && !self.too_often(row, now);
         if again {
             let not_before = now + self.back_off(row, None);
-            Err(deferral(row, DeliveryState::Pending, not_before, reason))
+            Err(Deferral {
+                refused: true,
+                ..deferral(row, DeliveryState::Pending, not_before, reason)
+            })
         } else {
             Ok(settlement(row, DeliveryState::Unknown, items, Some(reason)))
         }
@@ -192,8 +203,9 @@ impl Deliver {
         if now < counts { next.min(counts) } else { next }
     }
 
+    /// Whether one more refusal is one too many.
     fn too_often(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
-        row.attempts >= self.settings.attempts || self.too_late(row, now)
+        row.refusals + 1 >= self.settings.attempts || self.too_late(row, now)
     }
 
     fn too_late(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
@@ -217,6 +229,14 @@ impl Deliver {
     }
 }
 
+/// Why a mail was surely not taken.
+enum Wait {
+    /// Nobody could be reached who might have taken it: only time ends that.
+    Unreachable,
+    /// The provider answered, and may have named a time to wait.
+    Refused(Option<Duration>),
+}
+
 impl Verdicts {
     /// It was surely not taken: it waits, or has waited long enough.
     fn wait_or_fail(
@@ -224,15 +244,15 @@ impl Verdicts {
         deliver: &Deliver,
         mail: &Mail,
         reason: &str,
-        after: Option<Duration>,
+        wait: Wait,
         now: DateTime<Utc>,
     ) {
         let row = &mail.row;
-        // A provider that names a time means to take it then, however often that was.
-        let enough = if after.is_some() {
-            deliver.too_late(row, now)
-        } else {
-            deliver.too_often(row, now)
+        let (enough, after, refused) = match wait {
+            Wait::Unreachable => (deliver.too_late(row, now), None, false),
+            // A provider that names a time means to take it then, however often that was.
+            Wait::Refused(Some(after)) => (deliver.too_late(row, now), Some(after), false),
+            Wait::Refused(None) => (deliver.too_often(row, now), None, true),
         };
         if enough {
             let reason = format!("given up after {} attempts: {reason}", row.attempts);
@@ -240,8 +260,10 @@ impl Verdicts {
             self.settlements.push(ended);
         } else {
             let not_before = now + deliver.back_off(row, after);
-            self.deferrals
-                .push(deferral(row, DeliveryState::Pending, not_before, reason));
+            self.deferrals.push(Deferral {
+                refused,
+                ..deferral(row, DeliveryState::Pending, not_before, reason)
+            });
         }
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::domain::{Cadence, Share, UserId};
-use crate::services::deliver::{Ended, Tally};
+use crate::domain::{Cadence, Day, Delivery, DeliveryState, Owed, Share, UserId};
+use crate::services::deliver::{Account, Ended, Tally};
 use crate::services::unknown::Unknown;
 
 /// Whose digests, and when.
@@ -64,6 +64,13 @@ pub struct Report {
     pub next_due: Option<DateTime<Utc>>,
     /// People who have had this period's mail already.
     pub mailed_already: u64,
+    /// People whose digest of this period failed; when the first of them is tried again.
+    pub failed_already: u64,
+    pub tried_again: Option<DateTime<Utc>>,
+    /// What people were owed of days that have left the window, when this run looked.
+    pub older: Owed,
+    /// What this run gave up, as it was older than `digest.max_age`, by day.
+    pub given_up: BTreeMap<Day, Owed>,
     /// People of whose pending events none applies any more.
     pub withdrawn: u64,
     /// People with something pending who unsubscribed from everything.
@@ -90,4 +97,42 @@ pub struct Report {
     pub limited: bool,
     /// What ended the run before everything was settled, if anything did.
     pub ended: Option<Ended>,
+}
+
+impl Request {
+    /// Whether a run looks at everybody, so that it may note what is owed.
+    pub(super) fn reads_all(&self) -> bool {
+        self.effect == Effect::Send && self.users.is_none()
+    }
+}
+
+impl Report {
+    /// This person has a row for the period already, which is tried again then, if it failed.
+    pub(super) fn stands(
+        &mut self,
+        row: &Delivery,
+        again: Option<DateTime<Utc>>,
+        request: &Request,
+        account: &mut Account,
+    ) {
+        if row.state == DeliveryState::Failed {
+            self.failed_already += 1;
+            self.tried_again = [self.tried_again, again].into_iter().flatten().min();
+        } else if row.state.settled() {
+            self.mailed_already += 1;
+        } else if row.lease.is_none() && request.effect == Effect::Send {
+            let begun = account.begun();
+            account.take_up(std::slice::from_ref(row));
+            self.left_over += account.begun() - begun;
+        } else {
+            self.due += 1;
+            self.busy += 1;
+        }
+    }
+
+    pub(super) fn give_up(&mut self, day: Day, owed: Owed) {
+        if !owed.is_nothing() {
+            *self.given_up.entry(day).or_default() += owed;
+        }
+    }
 }

@@ -19,6 +19,7 @@ pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
             "Had this period\u{2019}s mail already",
             report.mailed_already,
         ),
+        line("Had a mail this period that failed", report.failed_already),
         line(
             "Have a mail in the ledger that is not settled yet",
             report.busy,
@@ -57,6 +58,10 @@ pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
     others
 }
 
+fn many(n: u64, one: &str, more: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { more })
+}
+
 fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());
@@ -65,7 +70,6 @@ fn capitalised(text: &str) -> String {
 
 /// What narrowed the run down.
 pub(super) fn scope(request: &Request) -> Vec<String> {
-    let many = |n: u64, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
     [
         request
             .cadence
@@ -98,6 +102,11 @@ pub(super) fn warnings(
         (uncarried > 0).then(|| {
             let (events, are) = if uncarried == 1 { ("event", "is") } else { ("events", "are") };
             format!("{uncarried} {events} {are} accepted and not carried to people yet, and not counted here. A run carries them out first; so does tidings worker --once.")
+        }),
+        (!report.older.is_nothing()).then(|| {
+            let people = many(report.older.people, "person", "people");
+            let events = many(report.older.events, "event", "events");
+            format!("{people} wait for {events} of days that have left the window: earlier digests were late or failed. Their next digest tells of them.")
         }),
         report.limited.then(|| format!("The limit ended the rehearsal after {} people; all counts are of these.", report.people)),
         (sizes.over > 0).then(|| format!("{} mails are longer than {} bytes: mail programs hide their end, and with it the link to unsubscribe.", sizes.over, sizes.clip)),

@@ -30,6 +30,12 @@ const COUNTED: usize = 2;
 #[async_trait]
 impl Days for Mongo {
     async fn days(&self) -> Result<Vec<DayInfo>> {
+        let days = self.day_names().await?;
+        let counts = days.into_iter().map(|day| self.count(day));
+        stream::iter(counts).buffered(COUNTED).try_collect().await
+    }
+
+    async fn day_names(&self) -> Result<Vec<Day>> {
         // Also of what somebody died over dropping.
         let pattern = format!("^({ASIDE})?{COLLECTION_PREFIX}[0-9]{{8}}(_[0-9a-f]{{24}})?$");
         let names = self.collections(&pattern).await?;
@@ -40,8 +46,7 @@ impl Days for Mongo {
         let mut days: Vec<Day> = names.iter().filter_map(day).collect();
         days.sort_unstable();
         days.dedup();
-        let counts = days.into_iter().map(|day| self.count(day));
-        stream::iter(counts).buffered(COUNTED).try_collect().await
+        Ok(days)
     }
 
     async fn drop_day(&self, day: Day) -> Result<()> {

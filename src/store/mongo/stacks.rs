@@ -166,7 +166,7 @@ impl Mongo {
             let (layout, fresh) = (Layout::Clustered, true);
             self.note(day, Known { layout, fresh });
         } else {
-            self.layouts(Window::ending(day, 0)).await?;
+            self.layouts(&Window::ending(day, 0)).await?;
         }
         Ok(())
     }

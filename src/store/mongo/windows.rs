@@ -59,7 +59,7 @@ impl Mongo {
     ) -> Result<Vec<PersonStacks>> {
         let layouts = match people.len() {
             ..MANY => HashMap::new(),
-            MANY.. => self.layouts(window).await?,
+            MANY.. => self.layouts(&window).await?,
         };
         let (ordinary, other): (Vec<Day>, Vec<Day>) = window
             .days()
@@ -149,7 +149,7 @@ impl Mongo {
     }
 
     /// How the days of a window are laid out, as far as they exist. Asked once for each day.
-    pub(super) async fn layouts(&self, window: Window) -> Result<HashMap<Day, Layout>> {
+    pub(super) async fn layouts(&self, window: &Window) -> Result<HashMap<Day, Layout>> {
         let unknown: Vec<String> = window
             .days()
             .filter(|day| self.known(*day).is_none())

@@ -40,6 +40,10 @@ impl Days for Sqlite {
             .await
     }
 
+    async fn day_names(&self) -> Result<Vec<Day>> {
+        self.connections.read("listing days", days).await
+    }
+
     async fn drop_day(&self, day: Day) -> Result<()> {
         let drop = move |transaction: &Transaction<'_>| {
             transaction.execute_batch(&format!("DROP TABLE IF EXISTS {}", day.collection()))?;

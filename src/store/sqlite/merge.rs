@@ -50,7 +50,7 @@ impl Range {
 /// The first people of the range who have a stack in the window, ascending, at most `limit`.
 pub(super) fn read(
     transaction: &Transaction<'_>,
-    window: Window,
+    window: &Window,
     range: &Range,
     limit: usize,
 ) -> Answer<Vec<PersonStacks>> {

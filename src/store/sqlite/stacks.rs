@@ -51,21 +51,24 @@ impl Stacks for Sqlite {
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>> {
         let chunk = chunk.max(1);
-        let next = move |range: Option<Range>| async move {
-            let Some(range) = range else { return Ok(None) };
-            let work = move |transaction: &Transaction<'_>| {
-                merge::read(transaction, window, &range, chunk)
-            };
-            let doing = format!(
-                "reading the stacks of {} to {}",
-                window.first(),
-                window.last()
-            );
-            let people = self.connections.read(doing, work).await?;
-            Ok(people.last().map(|person| person.user.clone()).map(|last| {
-                let more = (people.len() == chunk).then_some(Range::After(last));
-                (people, more)
-            }))
+        let next = move |range: Option<Range>| {
+            let window = window.clone();
+            async move {
+                let Some(range) = range else { return Ok(None) };
+                let doing = format!(
+                    "reading the stacks of {} to {}",
+                    window.first(),
+                    window.last()
+                );
+                let work = move |transaction: &Transaction<'_>| {
+                    merge::read(transaction, &window, &range, chunk)
+                };
+                let people = self.connections.read(doing, work).await?;
+                Ok(people.last().map(|person| person.user.clone()).map(|last| {
+                    let more = (people.len() == chunk).then_some(Range::After(last));
+                    (people, more)
+                }))
+            }
         };
         stream::try_unfold(Some(after.map_or(Range::All, Range::After)), next).boxed()
     }
@@ -76,14 +79,14 @@ impl Stacks for Sqlite {
             People::Each(people) => {
                 let people = people.to_vec();
                 self.connections
-                    .read(doing, move |transaction| each(transaction, window, people))
+                    .read(doing, move |transaction| each(transaction, &window, people))
                     .await
             }
             People::Between(people) => {
                 let people = people.to_vec();
                 self.connections
                     .read(doing, move |transaction| {
-                        between(transaction, window, people)
+                        between(transaction, &window, people)
                     })
                     .await
             }
@@ -273,7 +276,7 @@ fn push(
 /// One look-up for each person, day and form.
 fn each(
     transaction: &Transaction<'_>,
-    window: Window,
+    window: &Window,
     people: Vec<UserId>,
 ) -> Answer<Vec<PersonStacks>> {
     let mut found: Vec<_> = people
@@ -305,7 +308,7 @@ fn each(
 /// One reading of everything from the first to the last of them.
 fn between(
     transaction: &Transaction<'_>,
-    window: Window,
+    window: &Window,
     people: Vec<UserId>,
 ) -> Answer<Vec<PersonStacks>> {
     if people.is_empty() {

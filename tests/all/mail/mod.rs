@@ -92,6 +92,7 @@ fn kinds(outcomes: &[Outcome]) -> Vec<&'static str> {
             Outcome::Unsendable { .. } => "unsendable",
             Outcome::RefusedTogether { .. } => "refused together",
             Outcome::Undeliverable { .. } => "undeliverable",
+            Outcome::Unreachable { .. } => "unreachable",
             Outcome::TryLater { .. } => "later",
             Outcome::Withheld { .. } => "withheld",
             Outcome::Stop { .. } => "stop",

@@ -113,7 +113,7 @@ async fn what_no_mail_can_pass_stops_the_sender() {
 async fn a_connection_lost_before_the_content_was_written_lost_nothing() {
     for command in ["", "EHLO", "MAIL", "RCPT", "DATA"] {
         let came = after(command, Say::HangUp).await;
-        assert_eq!(came, (vec!["later"], 0), "{command}");
+        assert_eq!(came, (vec!["unreachable"], 0), "{command}");
     }
 }
 
@@ -124,7 +124,11 @@ async fn a_connection_lost_after_the_content_was_written_is_unknown() {
 
 #[tokio::test]
 async fn silence_means_what_a_lost_connection_means() {
-    for (command, expected) in [("", "later"), ("RCPT", "later"), (".", "unknown")] {
+    for (command, expected) in [
+        ("", "unreachable"),
+        ("RCPT", "unreachable"),
+        (".", "unknown"),
+    ] {
         let server = Server::start().await;
         server.then(command, Say::Nothing);
         let hasty = Smtp::new(Relay {

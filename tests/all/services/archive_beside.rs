@@ -138,6 +138,10 @@ impl Days for Meddled {
         self.store.days().await
     }
 
+    async fn day_names(&self) -> Result<Vec<Day>> {
+        self.store.day_names().await
+    }
+
     async fn drop_day(&self, day: Day) -> Result<()> {
         self.store.drop_day(day).await
     }

@@ -187,8 +187,8 @@ async fn what_is_withdrawn_before_the_mail_leaves_cancels_it_and_flushes_nothing
     town.clock.set("2014-04-26T12:00:00Z".parse().unwrap());
     town.happens(&["a2"], to(&["ada"])).await;
     town.digests_at(monday(1)).await;
-    // a1 happened nine days before: it has left the window, but was never marked as mailed.
-    assert_eq!(town.told_to("ada"), ["a2"]);
+    // a1 happened nine days before, and was never marked as mailed: it applies again, so it is owed.
+    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
 }
 
 async fn who_turns_it_off_before_the_mail_leaves_gets_none(fresh: Fresh) {

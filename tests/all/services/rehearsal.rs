@@ -116,6 +116,8 @@ async fn a_rehearsal_only_reads(fresh: Fresh) {
         "deliveries",
         "objects",
         "note",
+        "notes_under",
+        "day_names",
         "backlog",
         "settled_since",
     ];

@@ -18,6 +18,7 @@ mod notes;
 mod objects;
 mod old_documents;
 mod people;
+mod reopening;
 mod repeats;
 mod scans;
 mod seats;
@@ -224,10 +225,6 @@ laws! {
         a_call_is_taken_over_whole_whoever_holds_its_rows
         who_knows_better_ends_an_unknown_delivery
         only_a_closed_unknown_delivery_is_judged_and_only_where_its_slot_is_free
-        refusals_are_counted_and_other_waits_are_not
-        what_failed_is_opened_again_as_if_it_were_new
-        only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free
-        the_open_digests_of_people_are_found
         a_lost_lease_can_neither_send_nor_settle
         a_settled_row_says_how_it_ended_and_stays_open
         a_row_is_settled_once
@@ -236,6 +233,11 @@ laws! {
         counts_are_exact_for_each_state
         closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay
         many_rows_go_all_the_way_at_once;
+    reopening:
+        refusals_are_counted_and_other_waits_are_not
+        what_failed_is_opened_again_as_if_it_were_new
+        only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free
+        the_open_digests_of_people_are_found;
     leases:
         a_lease_is_exclusive
         a_lease_that_has_run_out_is_free

@@ -213,6 +213,10 @@ impl Days for FailingStore {
         self.call("days", self.inner.days()).await
     }
 
+    async fn day_names(&self) -> Result<Vec<Day>> {
+        self.call("day_names", self.inner.day_names()).await
+    }
+
     async fn drop_day(&self, day: Day) -> Result<()> {
         self.call("drop_day", self.inner.drop_day(day)).await
     }

@@ -1,0 +1,140 @@
+//! Which row of the ledger each due digest is made under: a new one, or one of the same period that failed.
+//!
+//! The rule (P2): a period has one row, which [`crate::domain::due`] finds; whoever has one is left out unless it failed long enough ago.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+
+use super::{Digests, DuePerson, Report, Request, Timing};
+use crate::domain::delivery::{Reopened, Reopening};
+use crate::domain::due::{self, Place, Rows};
+use crate::domain::{Delivery, DeliveryId, Lease, Occasion};
+use crate::services::Result;
+use crate::services::deliver::Account;
+
+/// The row that a digest is made under.
+pub(super) enum Row {
+    /// A new one.
+    New(DeliveryId),
+    /// One that failed, and is tried again.
+    Again(Box<Delivery>),
+}
+
+impl Row {
+    pub fn id(&self) -> &DeliveryId {
+        match self {
+            Self::New(id) => id,
+            Self::Again(row) => &row.id,
+        }
+    }
+}
+
+/// A row that is about to be opened.
+#[derive(Clone)]
+pub(super) struct Opening {
+    pub row: Delivery,
+    /// Whether it stands, and failed.
+    again: bool,
+}
+
+impl Digests {
+    /// Leaves out whoever has a row for this period, unless it failed long enough ago to be tried again. A mail that only waits is waited
+    /// for, as if this run had begun it.
+    pub(super) async fn unmailed<'a>(
+        &self,
+        request: &Request,
+        due: Vec<DuePerson<'a>>,
+        report: &mut Report,
+        account: &mut Account,
+    ) -> Result<Vec<DuePerson<'a>>> {
+        let now = self.deliver.clock.now();
+        let rows_of =
+            |person: &DuePerson<'_>| Rows::of(&person.user.id, person.cadence, &person.due);
+        let rows: Vec<Rows> = due.iter().map(rows_of).collect();
+        let ids: Vec<DeliveryId> = rows.iter().flat_map(Rows::ids).cloned().collect();
+        let standing = self.deliver.deliveries.deliveries(&ids).await?;
+        let standing = standing.into_iter().flatten();
+        let standing: HashMap<DeliveryId, Delivery> =
+            standing.map(|row| (row.id.clone(), row)).collect();
+        let mut left = Vec::with_capacity(due.len());
+        for (mut person, rows) in due.into_iter().zip(rows) {
+            match rows.place(&person.due, |id| standing.get(id)) {
+                Place::Free(id) => {
+                    person.row = Row::New(id);
+                    left.push(person);
+                }
+                Place::Taken(row) => match due::tried_again(row) {
+                    Some(at) if at <= now || request.timing == Timing::Now => {
+                        person.row = Row::Again(Box::new(row.clone()));
+                        left.push(person);
+                    }
+                    again => report.stands(row, again, request, account),
+                },
+            }
+        }
+        Ok(left)
+    }
+
+    pub(super) fn opening(&self, person: &DuePerson<'_>, at: DateTime<Utc>) -> Opening {
+        let now = self.deliver.clock.now();
+        let occasion = Occasion::Digest {
+            cadence: person.cadence,
+            period: person.due.period.to_string(),
+        };
+        let (id, user) = (person.row.id().clone(), person.stacks.user.clone());
+        let new = Delivery {
+            covers: person.stacks.reach(),
+            lease: Some(Lease {
+                owner: self.deliver.owner.clone(),
+                until: now + self.deliver.settings.lease,
+            }),
+            due_on: Some(person.due.date),
+            ..Delivery::new(id, user, occasion, self.ids.next(at), now)
+        };
+        match &person.row {
+            Row::New(_) => Opening {
+                row: new,
+                again: false,
+            },
+            Row::Again(failed) => Opening {
+                row: Delivery {
+                    marker: failed.marker,
+                    attempts: failed.attempts,
+                    due_on: failed.due_on,
+                    ..new
+                },
+                again: true,
+            },
+        }
+    }
+
+    /// Opens new rows, and those again that failed; answers which are ours.
+    pub(super) async fn open(&self, rows: Vec<Opening>) -> Result<Vec<Delivery>> {
+        let (again, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|opening| opening.again);
+        let rows = |openings: Vec<Opening>| openings.into_iter().map(|opening| opening.row);
+        let (again, new): (Vec<Delivery>, Vec<Delivery>) =
+            (rows(again).collect(), rows(new).collect());
+        let deliveries = &self.deliver.deliveries;
+        let opened = deliveries.open(&new).await?;
+        let opened = new.into_iter().zip(opened);
+        let mut ours: Vec<Delivery> = opened
+            .filter_map(|(row, ours)| ours.then_some(row))
+            .collect();
+        if !again.is_empty() {
+            let reopening = |row: &Delivery| Reopening {
+                id: row.id.clone(),
+                covers: Some(row.covers.clone()),
+                lease: row.lease.clone(),
+            };
+            let asked: Vec<Reopening> = again.iter().map(reopening).collect();
+            let reopened = deliveries.reopen(self.deliver.clock.now(), &asked).await?;
+            let reopened = again.into_iter().zip(reopened);
+            let done = reopened.filter(|(_, reopened)| *reopened == Reopened::Done);
+            ours.extend(done.map(|(row, _)| row));
+            // Those that are dense come in the order of their people.
+            ours.sort_unstable_by(|a, b| a.user.cmp(&b.user));
+        }
+        Ok(ours)
+    }
+}

@@ -1,0 +1,253 @@
+//! Days that have left the window while somebody is still owed something of them.
+//!
+//! The rule (P3): such a day is read by every run until it was read whole and nobody was owed anything,
+//! which is noted. What is older than `digest.max_age` is given up: counted once, noted, reported.
+//! A note is only changed from what was read ([`Notes::swap_note`]), so whoever changes a day while it
+//! is read ([`OwedDays::disturb`]) is not overruled.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::StreamExt;
+
+use super::Result;
+use super::catalogue::Catalogue;
+use super::suppressions::Suppressed;
+use crate::clock::Ids;
+use crate::domain::digest::wanted;
+use crate::domain::{
+    Cadence, Day, DayNote, Delivery, LastLook, Owed, PersonStacks, Policies, Reach, Schedule, User,
+    UserId, Window,
+};
+use crate::store::{self, Days, Deliveries, Directory, Notes, Objects, Stacks, Suppressions};
+
+#[derive(Clone)]
+pub struct OwedDays {
+    pub days: Arc<dyn Days>,
+    pub stacks: Arc<dyn Stacks>,
+    pub notes: Arc<dyn Notes>,
+    pub directory: Arc<dyn Directory>,
+    pub objects: Arc<dyn Objects>,
+    pub suppressions: Arc<dyn Suppressions>,
+    pub deliveries: Arc<dyn Deliveries>,
+    pub policies: Arc<Policies>,
+    pub ids: Arc<Ids>,
+    pub schedule: Schedule,
+    pub window_back: u32,
+    pub max_age: TimeDelta,
+}
+
+/// A day that has left the window, with its note as it was read.
+#[derive(Debug, Clone)]
+pub struct OldDay {
+    pub day: Day,
+    read: Option<String>,
+    pub note: Option<DayNote>,
+}
+
+/// The days before the window of which somebody may be owed something, oldest first.
+#[derive(Debug, Default)]
+pub struct OldDays {
+    /// Their events are still mailed.
+    pub older: Vec<OldDay>,
+    /// What is owed of them is to be given up.
+    pub too_old: Vec<OldDay>,
+}
+
+/// What is owed of one day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Count {
+    pub owed: Owed,
+    /// What of it an open delivery covers, so that it is about to be mailed.
+    pub in_hand: Owed,
+}
+
+/// What is known of days before the window.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Told {
+    /// What people were owed of them when a run last looked, if they were owed anything.
+    pub owed: Option<LastLook>,
+    /// What was given up, by day.
+    pub given_up: BTreeMap<Day, Owed>,
+}
+
+/// The note that says what people were owed when a run last looked at everybody.
+const LAST_LOOK: &str = "owed";
+
+fn read_look(text: &str) -> Option<LastLook> {
+    serde_json::from_str(text).ok()
+}
+
+/// People looked up at once.
+const CHUNK: usize = 1_000;
+
+impl OwedDays {
+    pub fn reach(&self, at: DateTime<Utc>) -> Reach {
+        Reach::of(at, self.window_back, self.max_age)
+    }
+
+    /// The days before the window that are still to be read: two small look-ups where there are none.
+    pub async fn look(&self, reach: &Reach) -> store::Result<OldDays> {
+        let standing = self.days.day_names().await?;
+        let mut notes: HashMap<Day, String> = self
+            .notes
+            .notes_under(DayNote::PREFIX)
+            .await?
+            .into_iter()
+            .filter_map(|(name, text)| Some((DayNote::day(&name)?, text)))
+            .collect();
+        let mut found = OldDays::default();
+        for day in standing {
+            let read = notes.remove(&day);
+            let note = read.as_deref().and_then(DayNote::read);
+            let clear = note.as_ref().is_some_and(DayNote::is_clear);
+            let old = OldDay { day, read, note };
+            if reach.is_older(day) && !clear {
+                found.older.push(old);
+            } else if reach.is_too_old(day) && !clear {
+                found.too_old.push(old);
+            }
+        }
+        Ok(found)
+    }
+
+    /// One day with its note.
+    pub async fn day(&self, day: Day) -> store::Result<OldDay> {
+        let read = self.notes.note(&DayNote::name(day)).await?;
+        let note = read.as_deref().and_then(DayNote::read);
+        Ok(OldDay { day, read, note })
+    }
+
+    /// Notes what was owed of a day that was read whole. Nothing is noted if the day was changed since.
+    pub async fn note(&self, old: &OldDay, owed: Owed, at: DateTime<Utc>) -> store::Result<()> {
+        let given_up = old.note.as_ref().and_then(|note| note.given_up);
+        self.swap(old, Some(owed), given_up, at).await?;
+        Ok(())
+    }
+
+    /// Notes what people are owed of all these days, for [`Self::told`].
+    pub async fn note_all(&self, owed: Owed, at: DateTime<Utc>) -> store::Result<()> {
+        let before = self.notes.note(LAST_LOOK).await?;
+        let before = before.as_deref().and_then(read_look);
+        if before.map(|look| look.owed).unwrap_or_default() == owed {
+            return Ok(());
+        }
+        let look = serde_json::to_string(&LastLook { at, owed }).unwrap_or_default();
+        self.notes.put_note(LAST_LOOK, &look).await
+    }
+
+    /// What is known of days before the window without reading them.
+    pub async fn told(&self) -> store::Result<Told> {
+        let look = self.notes.note(LAST_LOOK).await?;
+        let look = look.as_deref().and_then(read_look);
+        let notes = self.notes.notes_under(DayNote::PREFIX).await?;
+        let given_up = notes.iter().filter_map(|(name, text)| {
+            let given_up = DayNote::read(text)?.given_up?;
+            Some((DayNote::day(name)?, given_up))
+        });
+        Ok(Told {
+            owed: look.filter(|look| !look.owed.is_nothing()),
+            given_up: given_up.collect(),
+        })
+    }
+
+    /// The day is changed by somebody: what was noted of it holds no more.
+    pub async fn disturb(&self, day: Day, at: DateTime<Utc>) -> store::Result<()> {
+        loop {
+            let old = self.day(day).await?;
+            let given_up = old.note.as_ref().and_then(|note| note.given_up);
+            if self.swap(&old, None, given_up, at).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Gives up what is owed of a day that is too old: says how much that is, on top of what was given
+    /// up of it before. Nothing is given up while a delivery that covers any of it is open.
+    pub async fn give_up(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Owed>> {
+        let count = self.count(old.day).await?;
+        if !count.in_hand.is_nothing() {
+            return Ok(None);
+        }
+        let before = old.note.as_ref().and_then(|note| note.given_up);
+        let new = count.owed.without(before.unwrap_or_default());
+        let all = before.unwrap_or_default().plus(new);
+        let given_up = (!all.is_nothing()).then_some(all);
+        let noted = self.swap(old, Some(Owed::NOTHING), given_up, at).await?;
+        Ok(noted.then_some(new))
+    }
+
+    /// How many people are owed how many events of one day, as things stand.
+    pub async fn count(&self, day: Day) -> Result<Count> {
+        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let mut count = Count::default();
+        let mut chunks = self.stacks.scan(Window::ending(day, 0), None, CHUNK);
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk?;
+            let people: Vec<&PersonStacks> = chunk
+                .iter()
+                .filter(|person| !person.reach().is_empty())
+                .collect();
+            let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
+            let users = self.directory.users(&ids).await?;
+            let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
+            let pending: Vec<_> = people.iter().map(|person| person.pending()).collect();
+            let events = pending.iter().flatten().map(|pending| pending.event);
+            catalogue.load(events).await?;
+            let mut owed: Vec<(UserId, u64)> = Vec::new();
+            for ((person, user), pending) in people.iter().zip(&users).zip(&pending) {
+                let mailed = |user: &&User| self.may_be_mailed(user, &suppressed);
+                let Some(user) = user.as_ref().filter(mailed) else {
+                    continue;
+                };
+                let wanted = wanted(pending, user, &self.policies);
+                let applies = wanted
+                    .iter()
+                    .filter(|p| catalogue.applies(p.event).is_some());
+                let events = applies.count() as u64;
+                if events > 0 {
+                    owed.push((person.user.clone(), events));
+                }
+            }
+            let ids: Vec<UserId> = owed.iter().map(|(user, _)| user.clone()).collect();
+            let open = self.deliveries.open_digests(&ids).await?;
+            for ((_, events), row) in owed.iter().zip(&open) {
+                count.owed.add(*events);
+                if row.as_ref().is_some_and(|row| covers(row, day)) {
+                    count.in_hand.add(*events);
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Whether digests go to this person, as things stand.
+    pub fn may_be_mailed(&self, user: &User, suppressed: &Suppressed) -> bool {
+        suppressed.mailable(user).is_ok() && user.schedule(&self.schedule).cadence != Cadence::Never
+    }
+
+    async fn swap(
+        &self,
+        old: &OldDay,
+        owed: Option<Owed>,
+        given_up: Option<Owed>,
+        at: DateTime<Utc>,
+    ) -> store::Result<bool> {
+        let note = DayNote {
+            id: self.ids.next(at),
+            at,
+            owed,
+            given_up,
+        };
+        let text = serde_json::to_string(&note).unwrap_or_default();
+        let name = DayNote::name(old.day);
+        self.notes
+            .swap_note(&name, old.read.as_deref(), &text)
+            .await
+    }
+}
+
+fn covers(row: &Delivery, day: Day) -> bool {
+    row.covers.iter().any(|(stack, _)| stack.day == day)
+}

@@ -1,0 +1,430 @@
+//! Digests that are late: nothing that somebody wanted ages out of the window without a word.
+
+use chrono::{DateTime, TimeDelta, Utc, Weekday};
+use chrono_tz::Tz;
+use tidings::clock::Clock;
+use tidings::domain::{Day, DeliveryId, DeliveryState, Owed};
+use tidings::mail::Outcome;
+use tidings::services::Silent;
+use tidings::services::archive::{self, Fate, Protection};
+use tidings::services::digest::{Effect, Report, Request, Timing};
+
+use crate::support::town::{Town, monday, on_both_stores, request, to};
+use crate::support::{Fresh, user};
+
+on_both_stores! {
+    a_run_two_days_late_tells_all_that_was_pending
+    a_later_weekday_chosen_after_the_mail_loses_nothing_and_comes_within_a_week
+    a_zone_further_west_loses_nothing
+    a_failed_digest_is_tried_again_by_itself_within_its_period
+    a_failed_digest_is_tried_again_by_hand_one_or_all
+    the_events_of_a_failed_digest_are_in_the_next_one_also_from_before_the_window
+    a_provider_that_cannot_be_reached_for_hours_fails_nothing
+    a_provider_that_cannot_be_reached_for_longer_than_give_up_after_fails_and_the_next_digest_tells
+    what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
+    what_an_open_delivery_covers_is_not_given_up
+    older_days_are_read_only_while_somebody_is_owed_something_of_them
+    an_event_carried_after_its_day_was_found_clear_is_mailed
+    a_flush_ends_what_is_owed_of_older_days
+    a_day_that_is_owed_stays_until_it_was_mailed
+    a_restored_day_is_looked_at_again
+}
+
+fn at(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap()
+}
+
+/// One work is published to Ada at that time.
+async fn event(town: &Town, time: &str, work: &str) {
+    town.clock.set(at(time));
+    town.happens(&[work], to(&["ada"])).await;
+}
+
+fn refused(times: usize) -> Vec<Outcome> {
+    let reason = "550 not now".to_owned();
+    vec![Outcome::Refused { reason }; times]
+}
+
+fn unreachable(times: usize) -> Vec<Outcome> {
+    let reason = "connection refused".to_owned();
+    vec![Outcome::Unreachable { reason }; times]
+}
+
+/// Every work Ada was told of, in order; each once.
+fn told(town: &Town) -> Vec<String> {
+    assert!(
+        town.told().values().all(|times| *times == 1),
+        "{:?}",
+        town.told()
+    );
+    town.told_to("ada")
+}
+
+async fn a_run_two_days_late_tells_all_that_was_pending(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-21T10:00:00Z", "a1").await;
+    event(&town, "2014-04-22T10:00:00Z", "a2").await;
+    event(&town, "2014-04-25T10:00:00Z", "a3").await;
+
+    let rehearsal = Request {
+        at: Some(at("2014-04-30T09:00:00Z")),
+        effect: Effect::Rehearse,
+        ..Request::default()
+    };
+    let digests = town.process().digests();
+    let rehearsed = digests.run(&rehearsal, &Silent).await.unwrap();
+    let late = town.digests_at(at("2014-04-30T09:00:00Z")).await;
+
+    assert_eq!(told(&town), ["a1", "a2", "a3"]);
+    let owed = Owed {
+        people: 1,
+        events: 2,
+    };
+    assert_eq!((rehearsed.older, late.older), (owed, owed));
+    assert_eq!((rehearsed.events, late.mails.events), (3, 3));
+}
+
+async fn a_later_weekday_chosen_after_the_mail_loses_nothing_and_comes_within_a_week(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    town.digests_at(monday(0)).await;
+    town.clock.set(at("2014-04-22T10:00:00Z"));
+    town.change("ada", |ada| ada.digest.weekday = Some(Weekday::Sun))
+        .await;
+    event(&town, "2014-04-23T10:00:00Z", "a2").await;
+
+    let explained = town
+        .process()
+        .explain()
+        .user(&user("ada"), None)
+        .await
+        .unwrap();
+    town.digests_at(at("2014-04-26T23:00:00Z")).await;
+    assert_eq!(told(&town), ["a1"]);
+    town.digests_at(at("2014-04-27T09:00:00Z")).await;
+
+    assert_eq!(explained.next_due, Some(at("2014-04-27T09:00:00Z")));
+    assert_eq!(told(&town), ["a1", "a2"]);
+    event(&town, "2014-04-27T10:00:00Z", "a3").await;
+    let explained = town
+        .process()
+        .explain()
+        .user(&user("ada"), None)
+        .await
+        .unwrap();
+    assert_eq!(explained.next_due, Some(at("2014-05-04T09:00:00Z")));
+    town.digests_at(at("2014-05-04T09:00:00Z")).await;
+    assert_eq!(told(&town), ["a1", "a2", "a3"]);
+}
+
+async fn a_zone_further_west_loses_nothing(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.change("ada", |ada| {
+        ada.tz = Some(Tz::Pacific__Kiritimati);
+        ada.digest.hour = Some(0);
+    })
+    .await;
+    event(&town, "2014-04-19T11:00:00Z", "a1").await;
+    town.digests_at(at("2014-04-20T10:00:00Z")).await;
+    event(&town, "2014-04-20T11:00:00Z", "a2").await;
+    town.change("ada", |ada| {
+        ada.tz = Some(Tz::Pacific__Honolulu);
+        ada.digest.hour = Some(23);
+    })
+    .await;
+
+    town.digests_at(at("2014-04-22T09:00:00Z")).await;
+    let within_the_week = told(&town);
+    town.digests_at(at("2014-04-29T09:00:00Z")).await;
+
+    assert_eq!(within_the_week, ["a1"], "the same Monday has one mail");
+    assert_eq!(told(&town), ["a1", "a2"]);
+}
+
+async fn a_failed_digest_is_tried_again_by_itself_within_its_period(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    town.answer(refused(2));
+
+    let first = town.digests_at(at("2014-04-21T09:00:00Z")).await;
+    let soon = town.digests_at(at("2014-04-21T09:30:00Z")).await;
+    let explained = town
+        .process()
+        .explain()
+        .user(&user("ada"), None)
+        .await
+        .unwrap();
+    let second = town.digests_at(at("2014-04-21T10:00:00Z")).await;
+    let between = town.digests_at(at("2014-04-21T11:30:00Z")).await;
+    let third = town.digests_at(at("2014-04-21T12:15:00Z")).await;
+
+    let failed = |report: &Report| (report.mails.failed, report.failed_already);
+    assert_eq!((failed(&first), failed(&soon)), ((1, 0), (0, 1)));
+    assert_eq!(soon.mailed_already, 0, "nothing was mailed");
+    assert_eq!(soon.tried_again, Some(at("2014-04-21T10:00:00Z")));
+    assert_eq!(explained.next_due, soon.tried_again);
+    assert_eq!((failed(&second), failed(&between)), ((1, 0), (0, 1)));
+    assert_eq!(third.mails.sent, 1);
+    assert_eq!(told(&town), ["a1"]);
+    let rows = town.deliveries_of("ada").await;
+    assert_eq!((rows.len(), rows[0].state), (1, DeliveryState::Sent));
+}
+
+async fn a_failed_digest_is_tried_again_by_hand_one_or_all(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.clock.set(at("2014-04-20T10:00:00Z"));
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.answer(refused(3));
+    town.digests_at(monday(0)).await;
+    let ledger = town.process().ledger();
+    let id = |person: &str| DeliveryId::stored(format!("digest:{person}:weekly:2014-W17"));
+
+    let one = ledger.retry(&[id("ada"), id("nobody")]).await.unwrap();
+    town.digests_at(monday(0) + TimeDelta::minutes(1)).await;
+    let after_one = town.told().len();
+    let all = ledger.retry_all(None).await.unwrap();
+    town.digests_at(monday(0) + TimeDelta::minutes(2)).await;
+    let nothing = ledger.retry_all(None).await.unwrap();
+
+    assert_eq!((one.again, one.not_failed), (1, vec![id("nobody")]));
+    assert_eq!((after_one, all.again, nothing.again), (1, 2, 0));
+    assert_eq!(town.told().values().sum::<usize>(), 3);
+}
+
+async fn the_events_of_a_failed_digest_are_in_the_next_one_also_from_before_the_window(
+    fresh: Fresh,
+) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-19T10:00:00Z", "a1").await;
+    event(&town, "2014-04-20T10:00:00Z", "a2").await;
+    town.answer(refused(1));
+    town.digests_at(at("2014-04-21T09:00:00Z")).await;
+    event(&town, "2014-04-25T10:00:00Z", "a3").await;
+
+    let next = town.digests_at(at("2014-04-28T09:00:00Z")).await;
+
+    assert_eq!(
+        next.older,
+        Owed {
+            people: 1,
+            events: 2
+        }
+    );
+    assert_eq!(told(&town), ["a1", "a2", "a3"]);
+}
+
+async fn a_provider_that_cannot_be_reached_for_hours_fails_nothing(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "delivery.attempts = 3\n").await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    town.answer(unreachable(20));
+
+    let mut failed = 0;
+    for quarter in 0..4 * 24 {
+        let time = at("2014-04-21T09:00:00Z") + TimeDelta::minutes(15 * quarter);
+        failed += town.digests_at(time).await.mails.failed;
+    }
+
+    assert_eq!((failed, told(&town)), (0, vec!["a1".to_owned()]));
+    let row = town.deliveries_of("ada").await.remove(0);
+    assert_eq!((row.state, row.refusals), (DeliveryState::Sent, 0));
+    assert!(row.attempts > 3, "{} attempts", row.attempts);
+}
+
+async fn a_provider_that_cannot_be_reached_for_longer_than_give_up_after_fails_and_the_next_digest_tells(
+    fresh: Fresh,
+) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    town.answer(unreachable(1_000));
+    let mut failed = 0;
+    for hour in 0..60 {
+        let time = at("2014-04-21T09:00:00Z") + TimeDelta::hours(hour);
+        failed += town.digests_at(time).await.mails.failed;
+    }
+    let row = town.deliveries_of("ada").await.remove(0);
+    town.postbox.takes_everything();
+
+    town.digests_at(at("2014-04-28T09:00:00Z")).await;
+
+    assert_eq!(failed, 1);
+    assert_eq!(row.state, DeliveryState::Failed, "{row:?}");
+    assert_eq!(told(&town), ["a1"]);
+}
+
+async fn what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "digest.max_age = \"20d\"\n").await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    town.happens(&["a2"], to(&["ada", "ben", "dee"])).await;
+    event(&town, "2014-05-01T10:00:00Z", "a3").await;
+
+    let late = town.digests_at(at("2014-05-12T09:00:00Z")).await;
+    let again = town.digests_at(at("2014-05-12T09:15:00Z")).await;
+    let told_of = town.process().owed().told().await.unwrap();
+    town.clock.set(at("2014-06-30T10:00:00Z"));
+    let days = archived(&town).await;
+
+    let day: Day = "20140420".parse().unwrap();
+    let owed = Owed {
+        people: 2,
+        events: 3,
+    };
+    assert_eq!(late.given_up.into_iter().collect::<Vec<_>>(), [(day, owed)]);
+    assert!(again.given_up.is_empty());
+    assert_eq!(told_of.given_up.get(&day), Some(&owed));
+    assert_eq!(told(&town), ["a3"]);
+    assert!(
+        days.iter()
+            .all(|day| matches!(day.fate, Fate::Dropped { .. })),
+        "{days:?}"
+    );
+}
+
+/// Drops what may be dropped.
+async fn archived(town: &Town) -> Vec<archive::DayReport> {
+    let request = archive::Request {
+        keep: TimeDelta::days(8),
+        export: None,
+        effect: archive::Effect::Drop,
+        protection: Protection::Keep,
+    };
+    let mut days = Vec::new();
+    let archive = town.process().archive();
+    archive.run(&request, &Silent, &mut days).await.unwrap();
+    days
+}
+
+async fn what_an_open_delivery_covers_is_not_given_up(fresh: Fresh) {
+    let config = "digest.max_age = \"14d\"\ndelivery.give_up_after = \"30d\"\n";
+    let town = Town::found(&fresh, true, config).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    town.answer(unreachable(1));
+    town.digests_at(at("2014-04-21T09:00:00Z")).await;
+    let again = at("2014-05-06T09:00:00Z");
+    town.answer([Outcome::TryLater {
+        reason: "busy".into(),
+        after: Some(std::time::Duration::from_secs(3_600)),
+    }]);
+
+    let waiting = town.digests_at(again).await;
+    let kept = archived(&town).await;
+    town.digests_at(again + TimeDelta::hours(2)).await;
+
+    assert!(waiting.given_up.is_empty(), "{waiting:?}");
+    assert!(
+        matches!(
+            kept[0].fate,
+            Fate::Unmailed {
+                people: 1,
+                events: 1
+            }
+        ),
+        "{kept:?}"
+    );
+    assert_eq!(told(&town), ["a1"]);
+}
+
+/// The days before the window that the next run reads.
+async fn read(town: &Town) -> Vec<String> {
+    let owed = town.process().owed();
+    let old = owed.look(&owed.reach(town.clock.now())).await.unwrap();
+    old.older.iter().map(|old| old.day.to_string()).collect()
+}
+
+async fn older_days_are_read_only_while_somebody_is_owed_something_of_them(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    town.digests_at(monday(0)).await;
+    event(&town, "2014-04-22T10:00:00Z", "a2").await;
+    town.clock.set(at("2014-05-01T10:00:00Z"));
+    let unread = read(&town).await;
+
+    let late = town.digests_at(at("2014-05-01T10:00:00Z")).await;
+    let owed = read(&town).await;
+    town.digests_at(at("2014-05-01T10:15:00Z")).await;
+    let clear = read(&town).await;
+
+    assert_eq!(unread, ["20140420", "20140422"]);
+    assert_eq!((late.mails.sent, owed), (1, vec!["20140422".to_owned()]));
+    assert!(clear.is_empty(), "{clear:?}");
+    assert_eq!(told(&town), ["a1", "a2"]);
+}
+
+async fn an_event_carried_after_its_day_was_found_clear_is_mailed(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    let app = town.process();
+    let late = vec![request(&["a2"], to(&["ada"]), None)];
+    app.notify().accept(late).await.unwrap();
+    town.digests_at(monday(0)).await;
+    town.digests_at(at("2014-05-01T10:00:00Z")).await;
+    assert!(read(&town).await.is_empty());
+
+    app.fanouts().drain(&Silent).await.unwrap();
+    town.digests_at(at("2014-05-05T09:00:00Z")).await;
+
+    assert_eq!(told(&town), ["a1", "a2"]);
+}
+
+async fn a_flush_ends_what_is_owed_of_older_days(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    event(&town, "2014-04-29T10:00:00Z", "a2").await;
+    town.clock.set(at("2014-05-01T10:00:00Z"));
+
+    let flushed = town.process().flush().user(&user("ada")).await.unwrap();
+    let run = town.digests_at(at("2014-05-01T10:00:00Z")).await;
+
+    assert_eq!((flushed, run.due, run.older), (2, 0, Owed::NOTHING));
+    assert!(told(&town).is_empty() && read(&town).await.is_empty());
+}
+
+async fn a_day_that_is_owed_stays_until_it_was_mailed(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    town.clock.set(at("2014-05-02T10:00:00Z"));
+
+    let before = archived(&town).await;
+    town.digests_at(at("2014-05-02T10:00:00Z")).await;
+    let after = archived(&town).await;
+
+    assert!(
+        matches!(
+            before[0].fate,
+            Fate::Unmailed {
+                people: 1,
+                events: 1
+            }
+        ),
+        "{before:?}"
+    );
+    assert!(matches!(after[0].fate, Fate::Dropped { .. }), "{after:?}");
+    assert_eq!(told(&town), ["a1"]);
+}
+
+async fn a_restored_day_is_looked_at_again(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    let folder = tempfile::tempdir().unwrap();
+    town.clock.set(at("2014-05-02T10:00:00Z"));
+    let forced = archive::Request {
+        keep: TimeDelta::days(8),
+        export: Some(folder.path().to_owned()),
+        effect: archive::Effect::Drop,
+        protection: Protection::Force,
+    };
+    let (archive, mut days) = (town.process().archive(), Vec::new());
+    archive.run(&forced, &Silent, &mut days).await.unwrap();
+    let Fate::Dropped { file: Some(file) } = &days[0].fate else {
+        panic!("{days:?}");
+    };
+    town.digests_at(at("2014-05-02T10:15:00Z")).await;
+
+    archive.restore(file, &Silent).await.unwrap();
+    let now = Request {
+        timing: Timing::Now,
+        ..Request::default()
+    };
+    town.process().digests().run(&now, &Silent).await.unwrap();
+
+    assert_eq!(told(&town), ["a1"]);
+}

@@ -1,0 +1,120 @@
+//! Laws of `Deliveries` about trying again: what counts as refused, and what failed and is opened once more.
+
+use tidings::domain::delivery::{Deferral, Reopened, Reopening, Settlement};
+use tidings::domain::{DeliveryId, DeliveryState, StackId};
+
+use super::deliveries::{later, open, row, sending, settlement, users};
+use super::settling::{deferral, unknown};
+use crate::support::*;
+
+pub async fn refusals_are_counted_and_other_waits_are_not(store: Fresh) {
+    let ids = open(&store, &["ada", "bob"]).await;
+    let refused = Deferral {
+        refused: true,
+        ..deferral(&ids[0], DeliveryState::Pending, 2)
+    };
+    let unreached = deferral(&ids[1], DeliveryState::Pending, 2);
+
+    for _ in 0..3 {
+        sending(&store, "one", later(20), &ids).await;
+        let asked = [refused.clone(), unreached.clone()];
+        store.defer("one", &asked).await.unwrap();
+        store.defer("one", &asked).await.unwrap();
+        store.claim("one", later(3), later(20), 9).await.unwrap();
+    }
+
+    let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
+    assert_eq!((ada.attempts, ada.refusals), (3, 3));
+    assert_eq!((bob.attempts, bob.refusals), (3, 0));
+}
+
+/// A person's delivery that failed, closed.
+async fn failed(store: &Fresh, person: &str) -> DeliveryId {
+    let id = open(store, &[person]).await.remove(0);
+    sending(store, "one", later(5), std::slice::from_ref(&id)).await;
+    let failed = Settlement {
+        reason: Some("550".into()),
+        ..settlement(&id, DeliveryState::Failed)
+    };
+    store.settle("one", later(1), &[failed]).await.unwrap();
+    store.close(std::slice::from_ref(&id)).await.unwrap();
+    id
+}
+
+fn reopening(id: &DeliveryId) -> Reopening {
+    Reopening {
+        id: id.clone(),
+        covers: None,
+        lease: None,
+    }
+}
+
+pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
+    let (ada, bob) = (failed(&store, "ada").await, failed(&store, "bob").await);
+    let covers = vec![(StackId::of(today()), 9)];
+    let held = Reopening {
+        covers: Some(covers.clone()),
+        lease: Some(lease("two", later(30))),
+        ..reopening(&bob)
+    };
+
+    let asked = [reopening(&ada), held];
+    let reopened = store.second().reopen(later(9), &asked).await.unwrap();
+
+    assert_eq!(reopened, [Reopened::Done; 2]);
+    let (ada, bob) = (row(&store, &ada).await, row(&store, &bob).await);
+    let old = delivery("ada", "2014-04-22", "one");
+    assert_eq!(
+        (ada.state, ada.open, ada.created, ada.settled),
+        (DeliveryState::Pending, true, later(9), None)
+    );
+    assert_eq!((ada.call, ada.tried, ada.lease), (None, None, None));
+    assert_eq!((ada.attempts, ada.refusals, ada.provider_id), (1, 0, None));
+    assert_eq!((ada.covers, ada.marker), (old.covers, old.marker));
+    assert_eq!(
+        (bob.covers, bob.lease),
+        (covers, Some(lease("two", later(30))))
+    );
+    let free = store.claim("one", later(10), later(20), 9).await.unwrap();
+    assert_eq!(users(&free), ["ada"], "bob's is held");
+}
+
+pub async fn only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free(
+    store: Fresh,
+) {
+    let busy = failed(&store, "ada").await;
+    let next = delivery("ada", "2014-04-23", "one");
+    store.open(&[next]).await.unwrap();
+    let unknown = unknown(&store, "bob").await;
+    let pending = open(&store, &["eve"]).await.remove(0);
+    let nobodys = DeliveryId::stored("digest:zoe:daily:2014-04-22");
+
+    let asked = [&busy, &unknown, &pending, &nobodys].map(reopening);
+    let answers = store.reopen(later(9), &asked).await.unwrap();
+
+    let not_failed = Reopened::NotFailed;
+    assert_eq!(
+        answers,
+        [Reopened::Busy, not_failed, not_failed, not_failed]
+    );
+    assert_eq!(row(&store, &busy).await.state, DeliveryState::Failed);
+    assert_eq!(row(&store, &unknown).await.state, DeliveryState::Unknown);
+}
+
+pub async fn the_open_digests_of_people_are_found(store: Fresh) {
+    let ids = open(&store, &["ada", "bob", "eve"]).await;
+    let sent = settlement(&ids[1], DeliveryState::Sent);
+    let done = settlement(&ids[2], DeliveryState::Sent);
+    store.settle("one", later(1), &[sent, done]).await.unwrap();
+    store.close(&ids[2..]).await.unwrap();
+
+    let people = ["eve", "bob", "nobody", "ada"].map(user);
+    let found = store.open_digests(&people).await.unwrap();
+
+    let found: Vec<_> = found.into_iter().map(|row| row.map(|row| row.id)).collect();
+    let expected = [None, Some(ids[1].clone()), None, Some(ids[0].clone())];
+    assert_eq!(
+        found, expected,
+        "one that is settled is open until it is closed"
+    );
+}
