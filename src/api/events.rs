@@ -3,6 +3,8 @@
 //! The rule (P1, P10): a call is parsed and checked whole before [`crate::services::notify`] hears of it; 202 means that what it holds is in the
 //! journal.
 
+use std::time::Duration;
+
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -33,17 +35,18 @@ struct Answers {
     events: Vec<Answer>,
 }
 
+/// How long an accepted event's writer waits to hear what of it is not known.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// Accepts these, and says of each what is not known. They are accepted by then: that nothing can be said of them does not make them fail.
 async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Answer>, Problem> {
     let events: Vec<Vec<Event>> = requests.iter().map(Request::events).collect();
     let receipts = app.notify().accept(requests).await?;
-    let unknown = match app.known().of(&events).await {
-        Ok(unknown) => unknown,
-        Err(error) => {
-            tracing::warn!(%error, "whether the objects of accepted events are known was not found out");
-            Vec::new()
-        }
-    };
+    let asked = tokio::time::timeout(MOMENT, app.known().of(&events)).await;
+    let unknown = asked.ok().and_then(Result::ok).unwrap_or_else(|| {
+        tracing::warn!("whether the objects of accepted events are known was not found out");
+        Vec::new()
+    });
     let mut warnings = unknown.iter().map(Unknown::warnings);
     let answer = |receipt| Answer {
         receipt,

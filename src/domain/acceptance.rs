@@ -33,6 +33,7 @@ impl Acceptance {
             return Ok(());
         }
         let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+        let bound = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
         let outside = if at < self.from {
             "lies before the window, where nobody would be shown or mailed it"
         } else {
@@ -40,8 +41,8 @@ impl Acceptance {
         };
         let why = format!(
             "{outside}; events can be of {} to {}: give the time in UTC or with its offset, or leave the time out where it happens now{}",
-            text(self.from),
-            text(self.until),
+            bound(self.from),
+            bound(self.until),
             self.hint(at)
         );
         Err(Invalid::new("time", text(at), why).out_of_time())

@@ -14,6 +14,8 @@ use crate::store::{Batches, Deliveries, Journal};
 
 /// How many of each are removed in one step.
 const STEP: usize = 1_000;
+/// No event is accepted that is older, however long the window is configured to be: so nobody is about to accept one of before then.
+const LONGEST_WINDOW: TimeDelta = TimeDelta::days(62);
 /// How long it rests once there was nothing more.
 const REST: TimeDelta = TimeDelta::hours(1);
 
@@ -65,8 +67,8 @@ impl Cleaner {
             deliveries: self.deliveries.forget_deliveries(before, STEP).await?,
             batches: self.batches.forget_batches(before, STEP).await?,
         };
-        // No event of that time is accepted any more, so nobody is about to.
-        self.journal.forget_unaccepted(before, STEP).await?;
+        let unaccepted = before.min(now - LONGEST_WINDOW);
+        self.journal.forget_unaccepted(unaccepted, STEP).await?;
         let more = forgotten.deliveries.max(forgotten.batches) == STEP as u64;
         let rests = (!more).then(|| now + REST);
         *self.rests.lock().unwrap_or_else(PoisonError::into_inner) = rests;

@@ -2,6 +2,7 @@
 
 use tidings::services::doctor::{Look, Outside, Verdict};
 
+use super::pages::always;
 use super::{Outdoors, WELL, dns, findings, found};
 use crate::mail::provider::Next;
 
@@ -225,4 +226,16 @@ async fn a_template_that_is_too_long_or_wrong_is_an_error_with_its_file() {
         found(&seen, "templates", Verdict::Error, "digest/body.html");
         found(&seen, "templates", Verdict::Error, words);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_whose_connection_cannot_be_trusted_is_an_error_with_the_reason() {
+    let outdoors = Outdoors::well().await;
+    // It does not even speak TLS.
+    let https = always("200 OK").await.replace("http://", "https://");
+
+    let url = format!("mail.url = \"{https}\"\n");
+    let seen = findings(&[WELL, STORE, &url].concat(), outdoors.look()).await;
+
+    found(&seen, "provider", Verdict::Error, "cannot be trusted");
 }

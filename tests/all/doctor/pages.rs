@@ -146,7 +146,7 @@ async fn a_server_without_its_records_is_an_error() {
 }
 
 /// Something that answers everything alike, and where it is.
-async fn always(answer: &'static str) -> String {
+pub async fn always(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
