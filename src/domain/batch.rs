@@ -357,6 +357,36 @@ impl Batch {
         self.joined.iter().copied().filter(is_own)
     }
 
+    /// Whether the other is this batch with the same events in it, wherever the two have come to since: closing, closed or canceled.
+    pub fn gathered_as(&self, other: &Self) -> bool {
+        let whose = |batch: &Self| (batch.id, batch.user.clone(), batch.key.clone());
+        whose(self) == whose(other)
+            && self.contents == other.contents
+            && self.joined == other.joined
+            && self.lead == other.lead
+            && self.taken == other.taken
+    }
+
+    /// What it has beyond the other, under this id; nothing where the other has all of it.
+    fn beyond(mut self, other: &Self, id: Id) -> Option<Self> {
+        self.joined.retain(|fanout| !other.has_joined(*fanout));
+        if self.joined.is_empty() {
+            return None;
+        }
+        let Contents { count, items } = &mut self.contents;
+        items.retain(|item| self.joined.binary_search(&item.i).is_ok());
+        *count = count
+            .saturating_sub(other.contents.count)
+            .max(items.len() as u64);
+        self.taken
+            .retain(|item| self.joined.binary_search(&item.i).is_ok());
+        if let Lead::Mailed { joined } = &mut self.lead {
+            joined.retain(|fanout| self.joined.binary_search(fanout).is_ok());
+        }
+        self.id = id;
+        Some(self)
+    }
+
     /// Its closing is done: its mail is settled, or there was nothing to mail. `Err` says what it is instead of closing.
     pub fn settle(&mut self) -> Result<(), BatchState> {
         if self.state != BatchState::Closing {

@@ -1,7 +1,7 @@
 //! What gathers until it is mailed: seats, and the batches that left them.
 //!
 //! The rule: a seat is read and put as a whole, by a compare-and-set; [`crate::domain::batch::Seat`] decides what it becomes. A batch that has
-//! left its seat is filed once, under its id, and only ever settled after that.
+//! left its seat is filed once, under its id, and only ever settled after that; who comes with another under that id is told.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -41,8 +41,8 @@ pub trait Batches: Send + Sync {
     async fn seats(&self, ids: &[SeatId]) -> Result<Vec<Option<Seat>>>;
 
     /// Puts each seat in the place of what was read, known by its stamp, or where none stood; an empty one is removed. `stamp` is what they
-    /// are known by from now on: an id that was never used. The answer says which were put, in the order asked; each seat at most once. Of
-    /// two who read the same, one is told no, and has to read again. No may also be told where it was put and an earlier answer was lost.
+    /// are known by from now on: an id that was never used. The answer says which were put, in the order asked; of a seat that is named
+    /// twice, one at most. Of two who read the same, one is told no, and has to read again. No may also be told where it was put and an earlier answer was lost.
     /// Durable.
     async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>>;
 
@@ -56,8 +56,8 @@ pub trait Batches: Send + Sync {
         stamp: Id,
     ) -> Result<bool>;
 
-    /// Seats that are due at `now` and that nobody holds then, in the order in which they fell due, at most `limit`. Costs what is due and
-    /// held, not what is open.
+    /// Seats that are due at `now` and that nobody holds then, in the order in which they fell due, at most `limit`; each once, also while
+    /// it moves. Costs what is due and held, not what is open.
     async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>>;
 
     /// The seat on which this batch is open, or has just ended.
@@ -72,8 +72,10 @@ pub trait Batches: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Seat>>;
 
-    /// Files batches that left their seats; one that is filed already stays as it is. Durable.
-    async fn file_batches(&self, batches: &[Batch]) -> Result<()>;
+    /// Files batches that left their seats; what is filed already stays as it is. The answer says, in the order asked, whether the same now
+    /// stands under its id ([`Batch::gathered_as`]): filing it again is a repetition; where other events stand there it is a conflict, and
+    /// no. Durable.
+    async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>>;
 
     /// These batches, as far as they are filed, in the order asked.
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>>;

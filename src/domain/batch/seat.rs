@@ -174,14 +174,39 @@ impl Seat {
         before != (self.ended.len(), self.memories.len())
     }
 
-    /// These have been handed on: what joined them is remembered.
-    pub fn hand_on(&mut self, handed: &[Id], now: DateTime<Utc>) {
+    /// These have been handed on: what joined them is remembered. What has ended here under the id of one of them, with other events, stays.
+    /// Answers whether anything changed.
+    pub fn hand_on(&mut self, handed: &[Batch], now: DateTime<Utc>) -> bool {
+        let was_handed = |batch: &Batch| handed.iter().any(|gone| gone.gathered_as(batch));
         let (gone, ended) = std::mem::take(&mut self.ended)
             .into_iter()
-            .partition(|batch| handed.contains(&batch.id));
+            .partition(was_handed);
         self.ended = ended;
         let gone: Vec<Batch> = gone;
-        let mut joined: Vec<Id> = gone.into_iter().flat_map(|batch| batch.joined).collect();
+        if !gone.is_empty() {
+            self.remember(gone.into_iter().flat_map(|batch| batch.joined), now);
+            return true;
+        }
+        false
+    }
+
+    /// Where a batch has ended here that was filed with other events than it has here, what was filed is remembered as handed on, and what
+    /// it has beyond that becomes a batch of its own, under this id. Answers whether anything changed.
+    pub fn set_apart(&mut self, filed: &Batch, id: Id, now: DateTime<Utc>) -> bool {
+        let other = |batch: &Batch| batch.id == filed.id && !batch.gathered_as(filed);
+        let Some(place) = self.ended.iter().position(other) else {
+            return false;
+        };
+        let batch = self.ended.remove(place);
+        if let Some(rest) = batch.beyond(filed, id) {
+            self.ended.insert(place, rest);
+        }
+        self.remember(filed.joined.iter().copied(), now);
+        true
+    }
+
+    fn remember(&mut self, joined: impl Iterator<Item = Id>, now: DateTime<Utc>) {
+        let mut joined: Vec<Id> = joined.collect();
         // What was handed on shortly before is remembered together with it, for as long.
         let shortly = |last: &mut Memory| now - last.at < TOGETHER && last.joined.len() < MEMORIES;
         if let Some(last) = self.memories.pop_if(shortly) {

@@ -67,8 +67,8 @@ fn what_joined_a_batch_that_was_handed_on_does_not_join_the_next() {
     let (mut seat, mut ids) = (seat(), ids());
     seat.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     assert!(seat.advance(at(300), &mut ids));
-    let handed = seat.ended[0].id;
-    seat.hand_on(&[handed], at(301));
+    let handed = seat.ended[0].clone();
+    assert!(seat.hand_on(&[handed], at(301)));
 
     assert_eq!(
         seat.join(&[item(1, "a")], at(302), &policy(300), &mut ids),
@@ -78,6 +78,52 @@ fn what_joined_a_batch_that_was_handed_on_does_not_join_the_next() {
 
     assert!(!seat.advance(at(302), &mut ids) && !seat.is_empty());
     assert!(seat.advance(at(301) + MEMORY, &mut ids) && seat.is_empty());
+}
+
+#[test]
+fn what_was_filed_with_other_events_is_not_forgotten() {
+    let (mut seat, mut ids) = (seat(), ids());
+    let cooling = BatchPolicy {
+        cooldown: TimeDelta::seconds(60),
+        keep: Keep::Last(2),
+        ..policy(60)
+    };
+    for n in 1..=2 {
+        seat.join(&[item(n, "a")], at(0), &cooling, &mut ids);
+    }
+    let mut older = seat.clone();
+    for n in 3..=5 {
+        seat.join(&[item(n, "b")], at(30), &cooling, &mut ids);
+    }
+    older.advance(at(60), &mut ids);
+    seat.advance(at(90), &mut ids);
+    let filed = older.ended[0].clone();
+
+    assert!(!seat.hand_on(std::slice::from_ref(&filed), at(91)));
+    assert!(seat.set_apart(&filed, id(7), at(91)));
+    assert!(!seat.set_apart(&filed, id(8), at(91)));
+
+    let [rest] = &seat.ended[..] else {
+        panic!("{:?}", seat.ended)
+    };
+    assert_eq!((rest.id, rest.state), (id(7), BatchState::Closing));
+    assert_eq!((rest.contents.count, rest.contents.more()), (3, 1));
+    assert_eq!(rest.joined, [id(3), id(4), id(5)]);
+    assert!((1..=5).all(|n| seat.has_joined(id(n))));
+}
+
+#[test]
+fn what_was_filed_with_more_than_stands_here_leaves_nothing_behind() {
+    let (mut seat, mut ids) = (seat(), ids());
+    seat.join(&[item(1, "a")], at(0), &policy(60), &mut ids);
+    let mut newer = seat.clone();
+    newer.join(&[item(2, "b")], at(30), &policy(60), &mut ids);
+    assert!(seat.advance(at(60), &mut ids) && newer.advance(at(60), &mut ids));
+
+    assert!(seat.set_apart(&newer.ended[0], id(7), at(61)));
+
+    assert_eq!(seat.ended, []);
+    assert!(seat.has_joined(id(1)) && seat.has_joined(id(2)));
 }
 
 #[test]
@@ -224,8 +270,8 @@ fn the_oldest_memories_go_first_where_there_are_too_many() {
                 &BatchPolicy::IMMEDIATE,
             )
         };
-        seat.ended.push(batch);
-        seat.hand_on(&[id(90_000 + n)], at(0));
+        seat.ended.push(batch.clone());
+        seat.hand_on(&[batch], at(0));
     }
 
     let known = |n: u32| seat.has_joined(id(n));
@@ -301,9 +347,9 @@ proptest! {
                     prop_assert!(!seat.ended.iter().any(waits));
                 }
                 Step::HandOn => {
-                    let handed: Vec<Id> = seat.ended.iter().map(|batch| batch.id).collect();
-                    left.extend(seat.ended.clone());
+                    let handed = seat.ended.clone();
                     seat.hand_on(&handed, at(now));
+                    left.extend(handed);
                 }
                 Step::Withdraw(object) => {
                     let objects = [ObjectId::stored(object.to_string())];

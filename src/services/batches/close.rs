@@ -1,9 +1,10 @@
 //! Ends batches that are due, and hands them on to the ledger.
 //!
 //! The rule (P2, P4): a batch ends by a compare-and-set of its seat; then it is filed, then its delivery is opened, under ids that are its own, and
-//! only then does its seat forget it. Whoever dies in between leaves a seat that is due, and all of it can be done again. Workers share the
+//! only then does its seat forget it, by what was filed and not by its id. Whoever dies in between leaves a seat that is due, and all of it can be done again. Workers share the
 //! work by leases on seats; what they find depends on what is due.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -86,84 +87,129 @@ impl Closer {
         if ended.is_empty() {
             return Ok(Closed::default());
         }
-        self.batches.file_batches(&ended).await?;
+        let stands = self.batches.file_batches(&ended).await?;
         crash::point("after-file");
+        let (filed, others): (Vec<_>, Vec<_>) = ended
+            .into_iter()
+            .zip(stands)
+            .partition(|(_, stands)| *stands);
+        let filed: Vec<Batch> = filed.into_iter().map(|(batch, _)| batch).collect();
+        let ids: HashSet<Id> = filed.iter().map(|batch| batch.id).collect();
         let rows: Vec<Delivery> = seats
             .iter_mut()
-            .flat_map(|seat| self.rows(seat, now))
+            .flat_map(|seat| self.rows(seat, &ids, now))
             .collect();
         if !rows.is_empty() {
             self.deliveries.open(&rows).await?;
         }
         crash::point("after-row");
-        self.forget(seats, now).await?;
-        crash::point("after-forget");
-        Ok(Closed {
+        let closed = Closed {
             closed: rows.len() as u64,
-            canceled: (ended.len() - rows.len()) as u64,
-        })
+            canceled: (filed.len() - rows.len()) as u64,
+        };
+        self.forget(seats, filed, now).await?;
+        if !others.is_empty() {
+            let others = others.into_iter().map(|(batch, _)| batch).collect();
+            self.set_apart(others, now).await?;
+        }
+        crash::point("after-forget");
+        Ok(closed)
     }
 
-    /// A delivery for each batch that has something to mail, each in its turn.
-    fn rows(&self, seat: &mut Seat, now: DateTime<Utc>) -> Vec<Delivery> {
+    /// A delivery for each filed batch that has something to mail, each in its turn.
+    fn rows(&self, seat: &mut Seat, filed: &HashSet<Id>, now: DateTime<Utc>) -> Vec<Delivery> {
         let closing = seat.ended.iter();
         let closing = closing.filter(|batch| batch.state == BatchState::Closing);
         let closing: Vec<Id> = closing.map(|batch| batch.id).collect();
-        let row = |batch| {
-            let turn = seat.next_turn(now);
-            let (id, user) = (DeliveryId::batch(batch), seat.id.user.clone());
-            let occasion = Occasion::Batch { batch, turn };
-            Delivery::new(id, user, occasion, self.ids.next(now), now)
-        };
-        closing.into_iter().map(row).collect()
+        let filed = closing.into_iter().filter(|batch| filed.contains(batch));
+        filed.map(|batch| self.row(batch, seat, now)).collect()
+    }
+
+    fn row(&self, batch: Id, seat: &mut Seat, now: DateTime<Utc>) -> Delivery {
+        let turn = seat.next_turn(now);
+        let (id, user) = (DeliveryId::batch(batch), seat.id.user.clone());
+        let occasion = Occasion::Batch { batch, turn };
+        Delivery::new(id, user, occasion, self.ids.next(now), now)
     }
 
     /// Takes what was handed on out of its seats, whatever else happened to them meanwhile.
-    async fn forget(&self, seats: Vec<Seat>, now: DateTime<Utc>) -> Result<()> {
-        let mut left: Vec<Handed> = seats.into_iter().map(Handed::of).collect();
-        while !left.is_empty() {
-            let ids: Vec<SeatId> = left.iter().map(|handed| handed.seat.clone()).collect();
-            let standing = self.batches.seats(&ids).await?;
-            let (mut changed, mut whose) = (Vec::new(), Vec::new());
-            for (handed, seat) in left.into_iter().zip(standing) {
-                let holds = |seat: &Seat| {
-                    let mut ended = seat.ended.iter();
-                    ended.any(|batch| handed.batches.contains(&batch.id))
-                };
-                let Some(mut seat) = seat.filter(holds) else {
-                    continue;
-                };
-                seat.hand_on(&handed.batches, now);
-                seat.turn = seat.turn.max(handed.turn);
-                seat.lease = None;
-                changed.push(seat);
-                whose.push(handed);
+    async fn forget(&self, seats: Vec<Seat>, filed: Vec<Batch>, now: DateTime<Utc>) -> Result<()> {
+        let mut turns: HashMap<SeatId, Option<DateTime<Utc>>> = HashMap::new();
+        let mut handed: HashMap<SeatId, Vec<Batch>> = HashMap::new();
+        for batch in filed {
+            handed.entry(seat_of(&batch)).or_default().push(batch);
+        }
+        let of_handed = seats.iter().filter(|seat| handed.contains_key(&seat.id));
+        let ids: Vec<SeatId> = of_handed.map(|seat| seat.id.clone()).collect();
+        turns.extend(seats.into_iter().map(|seat| (seat.id, seat.turn)));
+        self.change(ids, now, |seat| {
+            let turn = turns.get(&seat.id).copied().flatten();
+            if !seat.hand_on(&handed[&seat.id], now) {
+                return false;
             }
+            seat.turn = seat.turn.max(turn);
+            seat.lease = None;
+            true
+        })
+        .await
+    }
+
+    /// Under the ids of these batches other events are filed than they have on their seats: what they have beyond that is to be mailed
+    /// as well.
+    async fn set_apart(&self, batches: Vec<Batch>, now: DateTime<Utc>) -> Result<()> {
+        let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
+        let filed = self.batches.filed(&ids).await?;
+        let filed: Vec<Batch> = filed.into_iter().flatten().collect();
+        // Whoever filed them may have died before their rows were opened, and their seats will not know them any more.
+        let closing = filed
+            .iter()
+            .filter(|batch| batch.state == BatchState::Closing);
+        let row = |batch: &Batch| self.row(batch.id, &mut Seat::new(seat_of(batch)), now);
+        let rows: Vec<Delivery> = closing.map(row).collect();
+        if !rows.is_empty() {
+            self.deliveries.open(&rows).await?;
+        }
+        let mut seats: Vec<SeatId> = filed.iter().map(seat_of).collect();
+        seats.sort_unstable();
+        seats.dedup();
+        self.change(seats, now, |seat| {
+            let mut changed = false;
+            for batch in &filed {
+                if seat_of(batch) == seat.id && seat.set_apart(batch, self.ids.next(now), now) {
+                    tracing::warn!(batch = %batch.id, "it was filed with other events; the others get a mail of their own");
+                    (seat.lease, changed) = (None, true);
+                }
+            }
+            changed
+        })
+        .await
+    }
+
+    /// Changes seats as they are by now, until nobody else was quicker.
+    async fn change(
+        &self,
+        mut ids: Vec<SeatId>,
+        now: DateTime<Utc>,
+        mut change: impl FnMut(&mut Seat) -> bool + Send,
+    ) -> Result<()> {
+        while !ids.is_empty() {
+            let standing = self.batches.seats(&ids).await?;
+            let mut changed: Vec<Seat> = standing.into_iter().flatten().collect();
+            changed.retain_mut(&mut change);
             if changed.is_empty() {
                 return Ok(());
             }
             let put = self.batches.put_seats(&changed, self.ids.next(now)).await?;
-            let lost = whose.into_iter().zip(put).filter(|(_, put)| !put);
-            left = lost.map(|(handed, _)| handed).collect();
+            let lost = changed.into_iter().zip(put).filter(|(_, put)| !put);
+            ids = lost.map(|(seat, _)| seat.id).collect();
         }
         Ok(())
     }
 }
 
-/// What was handed on of a seat.
-struct Handed {
-    seat: SeatId,
-    batches: Vec<Id>,
-    /// The last turn that was given.
-    turn: Option<DateTime<Utc>>,
-}
-
-impl Handed {
-    fn of(seat: Seat) -> Self {
-        Self {
-            batches: seat.ended.iter().map(|batch| batch.id).collect(),
-            turn: seat.turn,
-            seat: seat.id,
-        }
+fn seat_of(batch: &Batch) -> SeatId {
+    SeatId {
+        user: batch.user.clone(),
+        key: batch.key.clone(),
     }
 }

@@ -39,8 +39,11 @@ impl Batches for Mongo {
     }
 
     async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>> {
+        // Of one that is named twice the second would meet what the first one put.
+        let mut named = HashSet::with_capacity(seats.len());
+        let first = (0..seats.len()).filter(|place| named.insert(&seats[*place].id));
         let (gone, left): (Vec<usize>, Vec<usize>) =
-            (0..seats.len()).partition(|place| seats[*place].is_empty());
+            first.partition(|place| seats[*place].is_empty());
         let mut put = vec![false; seats.len()];
         self.replace(seats, &left, stamp, &mut put).await?;
         self.remove(seats, &gone, &mut put).await?;
@@ -75,8 +78,12 @@ impl Batches for Mongo {
     async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>> {
         let due = doc! {"due": {"$lte": date(now)}, "lease.until": {"$lte": date(now)}};
         let order = in_order(doc! {"due": 1}, limit);
-        self.find_seats("looking for due batches", &due, order)
-            .await
+        let doing = "looking for due batches";
+        let mut found = self.find_seats(doing, &due, order).await?;
+        // The index is walked while others move what they find in it: a seat may be met where it was and where it is.
+        let mut met = HashSet::with_capacity(found.len());
+        found.retain(|seat| met.insert(seat.id.clone()));
+        Ok(found)
     }
 
     async fn seat_of(&self, batch: Id) -> Result<Option<Seat>> {
@@ -113,14 +120,25 @@ impl Batches for Mongo {
         self.find_seats(doing, &filter, order).await
     }
 
-    async fn file_batches(&self, batches: &[Batch]) -> Result<()> {
+    async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         let doing = "filing batches";
         let records = encode(doing, batches.iter().map(batch_record))?;
         let targets = vec![(BATCHES.to_owned(), (0..batches.len()).collect())];
         let filed = self.bulk(doing, Verb::Insert, targets, |writer, item| {
             writer.fields(records[item].as_bytes());
         });
-        filed.await?.duplicates(doing).map(drop)
+        let refused = filed.await?.duplicates(doing)?;
+        let mut done = vec![true; batches.len()];
+        if refused.is_empty() {
+            return Ok(done);
+        }
+        let ids: Vec<Id> = refused.iter().map(|r| batches[r.item].id).collect();
+        let standing = self.filed(&ids).await?;
+        for (refused, standing) in refused.iter().zip(standing) {
+            let same = |standing: Batch| standing.gathered_as(&batches[refused.item]);
+            done[refused.item] = standing.is_some_and(same);
+        }
+        Ok(done)
     }
 
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {

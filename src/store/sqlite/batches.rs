@@ -87,22 +87,26 @@ impl Batches for Sqlite {
         self.connections.read(doing, read).await
     }
 
-    async fn file_batches(&self, batches: &[Batch]) -> Result<()> {
+    async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         let file = |transaction: &Transaction<'_>, batch: &Batch| {
             let sql = "INSERT INTO batches (id, user, key, state, settled, gathered)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
-            let filed = transaction.prepare_cached(sql)?.execute(params![
-                batch.id.to_string(),
+            let id = batch.id.to_string();
+            let new = transaction.prepare_cached(sql)?.execute(params![
+                id,
                 batch.user.as_str(),
                 batch.key.to_string(),
                 batch.state.as_str(),
                 batch.settled.map(millis),
                 to_json(&Gathered::of(batch))?,
             ])?;
-            Ok(filed == 1)
+            let standing = match new {
+                1 => return Ok(true),
+                _ => filed(transaction, "id = ?1", [id])?.pop(),
+            };
+            Ok(standing.is_some_and(|standing| standing.gathered_as(batch)))
         };
-        self.change_each("filing batches", batches, file).await?;
-        Ok(())
+        self.change_each("filing batches", batches, file).await
     }
 
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {

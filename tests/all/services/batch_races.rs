@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::TimeDelta;
+use tidings::clock::Clock;
 use tidings::domain::batch::{Item, Keep, SeatId};
-use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, Id, ObjectId};
+use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, DeliveryState, Id, ObjectId};
 use tidings::services::Silent;
-use tidings::services::batches::Join;
+use tidings::services::batches::{Closer, Join};
 use tidings::store::BatchFilter;
 
 use crate::support::town::{Town, on_both_stores};
-use crate::support::{Fresh, id, kind, user};
+use crate::support::{Fresh, MetTwice, id, kind, user};
 
 on_both_stores! {
     sixty_four_writers_of_first_events_open_one_batch_a_key
     what_joins_while_others_close_is_in_one_batch
+    what_joins_a_seat_that_is_met_twice_is_mailed_all_the_same
+    what_was_filed_with_fewer_events_gets_the_others_into_another_mail
 }
 
 const WRITERS: u32 = 64;
@@ -155,4 +158,63 @@ async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
     let rows = town.store.delivery_counts().await.unwrap();
     let pending: u64 = rows.iter().map(|(_, count)| count).sum();
     assert_eq!(pending, all(&town).await.len() as u64);
+}
+
+async fn what_joins_a_seat_that_is_met_twice_is_mailed_all_the_same(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let cooling = BatchPolicy {
+        cooldown: TimeDelta::seconds(60),
+        max_wait: Some(TimeDelta::hours(1)),
+        keep: Keep::Last(10),
+        ..policy(60)
+    };
+    let joiner = town.process().fanouts().joiner;
+    joiner.join(joins(4, 1, cooling)).await.unwrap();
+    let ids: Vec<SeatId> = seats(4).collect();
+    let before = town.store.seats(&ids).await.unwrap();
+    town.clock.advance(TimeDelta::seconds(30));
+    joiner.join(joins(4, 2, cooling)).await.unwrap();
+    town.clock.advance(TimeDelta::minutes(5));
+
+    // Each seat moved on in the index of what is due while it was walked: it is met as it was and as it is.
+    let before = before.into_iter().flatten().collect();
+    let closer = Closer {
+        batches: Arc::new(MetTwice::new(town.store.clone(), before)),
+        ..town.process().closer()
+    };
+    closer.drain(&Silent).await.unwrap();
+    town.process().closer().drain(&Silent).await.unwrap();
+
+    let mut filed: BTreeMap<(String, String), Vec<Id>> = BTreeMap::new();
+    for batch in all(&town).await {
+        let place = (batch.user.to_string(), batch.key.to_string());
+        let items = batch.contents.items.iter().map(|item| item.i);
+        filed.entry(place).or_default().extend(items);
+    }
+    assert_eq!(filed.len(), 4);
+    for (place, items) in filed {
+        assert_eq!(items, [id(1), id(2)], "{place:?}");
+    }
+}
+
+async fn what_was_filed_with_fewer_events_gets_the_others_into_another_mail(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let joiner = town.process().fanouts().joiner;
+    joiner.join(joins(1, 1, policy(60))).await.unwrap();
+    let seat: Vec<SeatId> = seats(1).collect();
+    let mut older = town.store.seats(&seat).await.unwrap().remove(0).unwrap();
+    joiner.join(joins(1, 2, policy(60))).await.unwrap();
+    older.advance(town.clock.now() + TimeDelta::minutes(5), || id(7));
+    let filed = town.store.file_batches(&older.ended).await.unwrap();
+    assert_eq!(filed, [true]);
+    town.clock.advance(TimeDelta::minutes(5));
+
+    let closed = town.process().closer().drain(&Silent).await.unwrap();
+
+    assert_eq!(closed.closed, 1);
+    let mut told: Vec<Vec<Id>> = all(&town).await.into_iter().map(|b| b.joined).collect();
+    told.sort();
+    assert_eq!(told, [[id(1)], [id(2)]]);
+    let rows = town.store.deliveries_in(DeliveryState::Pending, 10).await;
+    assert_eq!(rows.unwrap().len(), 2);
 }

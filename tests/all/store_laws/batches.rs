@@ -33,7 +33,7 @@ pub(super) fn item(object: &str, fanout: u32) -> Item {
 }
 
 /// A seat with a batch that this fan-out opened at noon and so many minutes.
-pub(super) fn opened(person: &str, key: &str, fanout: u32, minute: i64) -> Seat {
+pub(crate) fn opened(person: &str, key: &str, fanout: u32, minute: i64) -> Seat {
     let mut seat = Seat::new(seat_id(person, key));
     let items = [item("a1", fanout), item("a2", fanout)];
     seat.join(&items, noon() + minutes(minute), &WINDOW, || {
@@ -67,15 +67,34 @@ pub async fn a_batch_is_filed_once_and_comes_back_with_every_field(store: Fresh)
         joined: vec![id(2)],
     };
     let filed = [batch.clone(), canceled.clone()];
-    store.file_batches(&filed).await.unwrap();
-
-    let mut another = batch.clone();
-    another.contents.count = 99;
-    store.file_batches(&[another]).await.unwrap();
+    assert_eq!(store.file_batches(&filed).await.unwrap(), [true, true]);
+    assert_eq!(store.file_batches(&filed).await.unwrap(), [true, true]);
 
     let asked = [canceled.id, id(5), batch.id];
     let found = store.second().filed(&asked).await.unwrap();
     assert_eq!(found, [Some(canceled), None, Some(batch)]);
+}
+
+pub async fn a_batch_that_was_filed_with_other_events_is_a_conflict(store: Fresh) {
+    let (batch, other) = (closing("ada", "k", 1), closing("ben", "k", 2));
+    store
+        .file_batches(std::slice::from_ref(&batch))
+        .await
+        .unwrap();
+    let mut counts = batch.clone();
+    counts.contents.count = 99;
+    let mut joined = batch.clone();
+    joined.joined.push(id(9));
+    let mut settled = batch.clone();
+    (settled.state, settled.settled) = (BatchState::Closed, Some(noon()));
+
+    for (another, same) in [(counts, false), (joined, false), (settled, true)] {
+        let filed = store.file_batches(&[other.clone(), another]).await;
+        assert_eq!(filed.unwrap(), [true, same]);
+    }
+
+    let found = store.second().filed(&[batch.id]).await.unwrap();
+    assert_eq!(found, [Some(batch)]);
 }
 
 pub async fn only_a_closing_batch_is_settled(store: Fresh) {

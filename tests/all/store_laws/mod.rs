@@ -4,7 +4,7 @@
 //! linter refuses; a backend runs the whole list or does not compile. So the stores cannot drift apart.
 
 mod announced;
-mod batches;
+pub(crate) mod batches;
 mod condition;
 mod days;
 mod deliveries;
@@ -91,6 +91,7 @@ laws! {
     seats:
         a_seat_comes_back_with_every_field
         a_seat_is_put_in_the_place_of_what_was_read_and_of_nothing_else
+        of_a_seat_that_is_named_twice_one_is_put
         of_many_who_open_one_seat_at_once_one_is_told_yes
         of_many_who_change_a_seat_at_once_nobodys_change_is_lost
         an_empty_seat_is_removed_and_can_be_taken_again
@@ -103,6 +104,7 @@ laws! {
         seats_are_found_by_what_their_batches_keep;
     batches:
         a_batch_is_filed_once_and_comes_back_with_every_field
+        a_batch_that_was_filed_with_other_events_is_a_conflict
         only_a_closing_batch_is_settled
         batches_are_found_newest_first_by_person_key_and_state
         counts_are_exact

@@ -82,6 +82,26 @@ pub async fn a_seat_is_put_in_the_place_of_what_was_read_and_of_nothing_else(sto
     assert_eq!(read(&store, &gone.id).await, None);
 }
 
+pub async fn of_a_seat_that_is_named_twice_one_is_put(store: Fresh) {
+    let first = opened("ada", "k", 1, 0);
+    assert!(put(&store, &first, 50).await);
+    let older = read(&store, &first.id).await.unwrap();
+    let mut seat = older.clone();
+    seat.turn = Some(noon());
+    assert!(put(&store, &seat, 51).await);
+    let newer = read(&store, &first.id).await.unwrap();
+
+    for (named, stamp) in [([older.clone(), newer.clone()], 52), ([newer, older], 53)] {
+        let told = store.put_seats(&named, id(stamp)).await.unwrap();
+
+        let standing = read(&store, &first.id).await.unwrap();
+        assert_eq!(standing.turn, Some(noon()), "the older one was put");
+        for (seat, told) in named.iter().zip(told) {
+            assert!(!told || seat.turn.is_some(), "told of one that was not put");
+        }
+    }
+}
+
 pub async fn of_many_who_open_one_seat_at_once_one_is_told_yes(store: Fresh) {
     let tasks = (0..8).map(|n| {
         let store = store.second();
@@ -330,7 +350,7 @@ pub async fn a_batch_is_found_on_its_seat_until_it_leaves(store: Fresh) {
     assert_eq!(found.ended[0].id, id(1_001));
 
     seat.stamp = found.stamp;
-    seat.hand_on(&[id(1_001)], noon());
+    seat.hand_on(&found.ended, noon());
     assert!(put(&store, &seat, 53).await);
     assert_eq!(store.seat_of(id(1_001)).await.unwrap(), None);
 }

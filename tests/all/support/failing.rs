@@ -265,7 +265,7 @@ hand_on! { Batches:
     due_seats(now: DateTime<Utc>, limit: usize) -> Vec<Seat>;
     seat_of(batch: Id) -> Option<Seat>;
     seats_holding(kind: &EventType, objects: &[ObjectId], after: Option<&SeatId>, limit: usize) -> Vec<Seat>;
-    file_batches(batches: &[Batch]) -> ();
+    file_batches(batches: &[Batch]) -> Vec<bool>;
     filed(ids: &[Id]) -> Vec<Option<Batch>>;
     settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
     find_batches(filter: &BatchFilter, before: Option<Id>, limit: usize) -> Vec<Batch>;

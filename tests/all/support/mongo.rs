@@ -5,6 +5,7 @@
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::doc;
 use futures::FutureExt;
@@ -48,6 +49,24 @@ impl Faulty {
         format!("{}.{collection}", self.name)
     }
 
+    /// Holds the next command of this name back for so long; the answer waits until it has come.
+    pub async fn holds_back(
+        &self,
+        command: &str,
+        time: Duration,
+    ) -> impl Future<Output = ()> + use<> {
+        let data = doc! {
+            "failCommands": [command], "blockConnection": true, "blockTimeMS": time.as_millis() as i64,
+            "appName": &self.name,
+        };
+        let entered = self.fail_point(doc! {"times": 1}.into(), data).await;
+        let admin = self.admin.clone();
+        async move {
+            let wait = doc! {"waitForFailPoint": "failCommand", "timesEntered": entered + 1, "maxTimeMS": 60_000};
+            admin.run_command(wait).await.unwrap();
+        }
+    }
+
     /// Writes a document as another program would.
     pub async fn write(&self, collection: &str, document: bson::Document) {
         let database = self.admin.client().database(&self.name);
@@ -63,9 +82,11 @@ impl Faulty {
         database.run_command(command).await.unwrap();
     }
 
-    async fn fail_point(&self, mode: bson::Bson, data: bson::Document) {
+    /// How often it was entered before.
+    async fn fail_point(&self, mode: bson::Bson, data: bson::Document) -> i64 {
         let command = doc! {"configureFailPoint": "failCommand", "mode": mode, "data": data};
-        self.admin.run_command(command).await.unwrap();
+        let done = self.admin.run_command(command).await.unwrap();
+        done.get_i64("count").unwrap()
     }
 }
 
