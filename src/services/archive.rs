@@ -183,6 +183,9 @@ impl Archive {
         if request.protection == Protection::Force {
             return Ok(None);
         }
+        if request.effect == Effect::Drop {
+            self.stacks.catch_up().await?;
+        }
         if self.journal.busy_days().await?.contains(&day) {
             return Ok(Some(Fate::Busy));
         }

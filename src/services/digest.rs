@@ -128,6 +128,9 @@ impl Digests {
             };
             report.left_over = account.begun();
         }
+        if request.effect == Effect::Send {
+            self.deliver.stacks.catch_up().await?;
+        }
         let reach = self.owed.reach(at);
         let old = self.owed.look(&reach).await?;
         let window = reach.window.with(old.older.iter().map(|old| old.day));
@@ -150,6 +153,10 @@ impl Digests {
             let mut people = people?;
             let bad = people.iter_mut().flat_map(PersonStacks::set_aside_bad);
             account.passed_over(bad);
+            if request.effect == Effect::Send {
+                // Who is passed over here is passed over until the next run.
+                self.deliver.stacks.catch_up().await?;
+            }
             let due = self
                 .find(
                     request,

@@ -21,6 +21,7 @@ impl Flush {
     /// Flushes one person; says how many events were pending.
     pub async fn user(&self, user: &UserId) -> Result<u64> {
         let now = self.clock.now();
+        self.stacks.catch_up().await?;
         let reach = self.owed.reach(now);
         let standing = self.owed.days.day_names().await?;
         let older = standing

@@ -115,6 +115,11 @@ pub enum People<'a> {
 /// stack ([`crate::domain::Stack::defect`]), and everybody else is read, pushed to and marked. One that is nobody's is passed over.
 #[async_trait]
 pub trait Stacks: Send + Sync {
+    /// What anybody was told stands before this was called, all reads show from now on: of stacks and of everything else, by this handle. To be
+    /// asked before something is dropped, skipped or taken for absent that was not just written to; reads show in any case what
+    /// this handle wrote or saw before. A store that cannot say is away.
+    async fn catch_up(&self) -> Result<()>;
+
     /// Appends to each person's stack of that day, creating day and stack as needed.
     ///
     /// - Durable (P1): on return every entry stands, acknowledged by a majority on a replica set.

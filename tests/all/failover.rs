@@ -1,99 +1,34 @@
-//! P1, P2 and P3 on three nodes, with the primary killed in the middle of a large fan-out and of a large flush.
+//! P1, P2 and P3 on three nodes, with the primary killed in the middle of a large fan-out and of a large flush, and again and again at any
+//! step of fan-outs, batches, digests and archiving.
 //!
-//! The rule: the kill waits for a state of the database, not for a time, so it always hits the middle; and afterwards everybody's stack is
-//! read and counted.
+//! The rule: the kill waits for a state of the database or for a step, not for a time, so it always hits the middle; and afterwards
+//! everybody's stack is read, or everybody's mails, and counted. `TIDINGS_TEST_FAILOVERS` says how often (`scripts/chaos --failovers`).
 
-use std::io::{BufRead, BufReader};
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use bson::{Document, doc};
-use futures::TryStreamExt;
-use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria};
+use chrono::TimeDelta;
+use futures::{FutureExt, TryStreamExt};
 use mongodb::{Client, Collection};
 use tidings::app::App;
 use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
-use tidings::domain::{Audience, Day, Entry, UserId, Window};
+use tidings::domain::{Audience, Day, DeliveryState, Entry, UserId, Window};
 use tidings::mail::{Outbox, Sender};
-use tidings::services::Silent;
+use tidings::services::deliver::Account;
+use tidings::services::notify::Request;
+use tidings::services::{Silent, archive};
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{Mark, Stacks};
+use tidings::store::{Deliveries, Mark, Stacks, Store};
 
-use crate::support::town::request;
-use crate::support::{id, noon, people};
+use crate::support::replica_set::{ReplicaSet, primary, wait_for_three};
+use crate::support::town::{Town, monday, request, saturday, to};
+use crate::support::{FailingStore, Fresh, id, kind, noon, people};
 
 /// How many people each half of the test reaches.
 const PEOPLE: usize = 40_000;
-
-/// Three real servers, of their own.
-struct ReplicaSet {
-    supervisor: Child,
-    url: String,
-}
-
-impl ReplicaSet {
-    /// Starts three nodes; they end when this goes.
-    fn start() -> Self {
-        let mut supervisor = Command::new("scripts/with-mongo")
-            .args(["bash", "-c", "echo \"$TIDINGS_TEST_MONGO\"; exec cat"])
-            .env_remove("TIDINGS_TEST_MONGO")
-            .env("TIDINGS_MONGO_NODES", "3")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("scripts/with-mongo can be run from the root of the repository");
-        let mut url = String::new();
-        BufReader::new(supervisor.stdout.take().unwrap())
-            .read_line(&mut url)
-            .unwrap();
-        assert!(
-            url.starts_with("mongodb://"),
-            "no replica set could be started: {url:?}"
-        );
-        Self {
-            supervisor,
-            url: url.trim().replacen("/?", "/failover?", 1),
-        }
-    }
-
-    /// A client that asks the primary, whoever that is.
-    async fn client(&self) -> Client {
-        let mut options = ClientOptions::parse(&self.url).await.unwrap();
-        options.selection_criteria =
-            Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
-        Client::with_options(options).unwrap()
-    }
-}
-
-impl Drop for ReplicaSet {
-    fn drop(&mut self) {
-        // Its standard input closes, so the command ends and the servers are taken away.
-        drop(self.supervisor.stdin.take());
-        let _ = self.supervisor.wait();
-    }
-}
-
-/// The primary's process: its id, and the command line that would start it again.
-async fn primary(client: &Client) -> (i64, Vec<String>) {
-    let status = client
-        .database("admin")
-        .run_command(doc! {"serverStatus": 1})
-        .await
-        .unwrap();
-    let pid = status.get_i64("pid").unwrap();
-    let line =
-        std::fs::read(format!("/proc/{pid}/cmdline")).expect("the servers run on this machine");
-    let words = line
-        .split(|byte| *byte == 0)
-        .filter(|word| !word.is_empty());
-    (
-        pid,
-        words
-            .map(|word| String::from_utf8(word.to_vec()).unwrap())
-            .collect(),
-    )
-}
 
 /// Kills the primary when so many documents match; gives the command line to start it again.
 async fn kill_when(
@@ -102,20 +37,14 @@ async fn kill_when(
     filter: Document,
     count: u64,
 ) -> Vec<String> {
-    let (pid, line) = primary(&client).await;
     while day.count_documents(filter.clone()).await.unwrap() < count {
         tokio::task::yield_now().await;
     }
-    let killed = Command::new("kill")
-        .args(["-9", &pid.to_string()])
-        .status()
-        .unwrap();
-    assert!(killed.success());
-    line
+    kill_primary(&client).await
 }
 
 async fn store(set: &ReplicaSet) -> Arc<Mongo> {
-    let store = Mongo::connect(&set.url, MongoOptions::default())
+    let store = Mongo::connect(&set.url("failover"), MongoOptions::default())
         .await
         .unwrap();
     store.prepare().await.unwrap();
@@ -236,24 +165,130 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
     let _ = revived.wait();
 }
 
-/// Waits until all three nodes serve again.
-async fn wait_for_three(client: &Client) {
-    loop {
-        let status = client
-            .database("admin")
-            .run_command(doc! {"replSetGetStatus": 1})
-            .await
-            .unwrap();
-        let members = status.get_array("members").unwrap();
-        let serving = members.iter().filter(|member| {
-            let state = member
-                .as_document()
-                .and_then(|member| member.get_i32("state").ok());
-            matches!(state, Some(1 | 2))
-        });
-        if serving.count() == 3 {
-            return;
-        }
-        tokio::task::yield_now().await;
+/// The steps before which the primary dies, in turn: reads that something follows from, and writes.
+const STEPS: [&str; 20] = [
+    "filed", "windows", "push", "suppressed", "put_seats", "open", "deliveries", "mark", "settle", "file_batches",
+    "users", "sending", "mark_mailed", "claim_fanouts", "seats", "settle_batches", "close", "busy_days",
+    "save_fanouts", "claim",
+];
+
+const CROWD: usize = 30;
+
+const CONFIG: &str = r#"
+delivery.chunk = 20
+types.CommentAdded.route = "batch"
+types.CommentAdded.window = "5m"
+"#;
+
+/// Tries again as somebody else until it is done: a process that met an error is dead, and its leases run out.
+async fn until_done<F: Future<Output = bool>>(town: &Town, attempt: impl Fn() -> F) {
+    while !attempt().await {
+        town.clock.advance(TimeDelta::minutes(6));
     }
+}
+
+/// A week of the town: a comment is mailed in a batch, a work in a digest, and old days go.
+async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
+    let (comment, work) = (format!("c{week}"), format!("w{week}"));
+    town.put_works(&[&comment, &work], |_| true).await;
+    let start = saturday() + TimeDelta::weeks(week);
+    town.clock.set(start.max(town.clock.now()));
+    let commented = Request {
+        kind: kind("CommentAdded"),
+        ..request(&[&comment], to(crowd), Some(&comment))
+    };
+    let published = request(&[&work], to(crowd), Some(&work));
+    let events = [commented, published];
+    let process = || town.process_on(store);
+    until_done(town, || async {
+        process().notify().accept(events.to_vec()).await.is_ok()
+    })
+    .await;
+    until_done(town, || async { process().fanouts().drain(&Silent).await.is_ok() }).await;
+    town.clock.advance(TimeDelta::minutes(5));
+    until_done(town, || async { process().closer().drain(&Silent).await.is_ok() }).await;
+    until_done(town, || async {
+        let deliver = process().deliver();
+        deliver.drain(&mut Account::default()).await.is_ok()
+    })
+    .await;
+    town.clock.set(monday(week).max(town.clock.now()));
+    until_done(town, || async {
+        process().digests().run(&Default::default(), &Silent).await.is_ok()
+    })
+    .await;
+    let old = archive::Request {
+        keep: TimeDelta::days(15),
+        export: None,
+        effect: archive::Effect::Drop,
+        protection: archive::Protection::Keep,
+    };
+    until_done(town, || async {
+        process().archive().run(&old, &Silent, &mut Vec::new()).await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_killed_again_and_again_loses_doubles_and_cancels_no_mail() {
+    let failovers = std::env::var("TIDINGS_TEST_FAILOVERS").map_or(2, |n| n.parse().unwrap());
+    println!("TIDINGS_TEST_FAILOVERS={failovers}");
+    let set = ReplicaSet::start();
+    let client = set.client().await;
+    let (first, second) = (store(&set).await, store(&set).await);
+    let clear = Arc::new(|| async { unreachable!("nobody empties it") }.boxed());
+    let fresh = Fresh::new(first.clone(), second, clear, set.url("failover"));
+    let town = Town::found(&fresh, true, CONFIG).await;
+    let crowd = town.crowd(CROWD).await;
+    let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
+    let mut revived: Vec<Child> = Vec::new();
+
+    for week_of in 0..failovers {
+        let step = STEPS[week_of as usize % STEPS.len()];
+        println!("failover {week_of}: before {step}");
+        let (sender, killed) = tokio::sync::oneshot::channel();
+        let dying = client.clone();
+        let kill = async move { sender.send(kill_primary(&dying).await).unwrap() };
+        let failing = FailingStore::before(first.clone(), step, kill.boxed());
+        let view: Arc<dyn Store> = failing;
+        week(&town, &view, week_of, &crowd).await;
+        let line = killed.await.expect("every step is taken every week");
+        let node = Command::new(&line[0]).args(&line[1..]).stdout(Stdio::null()).spawn();
+        revived.push(node.unwrap());
+        wait_for_three(&client).await;
+    }
+    // What a dead process held is taken up once its lease is over.
+    town.clock.advance(TimeDelta::hours(12));
+    town.process().deliver().drain(&mut Account::default()).await.unwrap();
+
+    let mut told: BTreeMap<(String, String), u32> = BTreeMap::new();
+    for mail in town.mails() {
+        let person = mail.to.reveal().split('@').next().unwrap().to_owned();
+        let text = mail.filled().text;
+        let works = text.split("Work ").skip(1);
+        let works = works.filter_map(|rest| rest.split_once('.').map(|(work, _)| work));
+        for work in works.collect::<BTreeSet<&str>>() {
+            *told.entry((person.clone(), work.to_owned())).or_default() += 1;
+        }
+    }
+    let works: Vec<String> = (0..failovers).flat_map(|n| [format!("c{n}"), format!("w{n}")]).collect();
+    let expected = crowd.iter().flat_map(|person| {
+        works.iter().map(|work| (((*person).to_owned(), work.clone()), 1))
+    });
+    let canceled = first.deliveries_in(DeliveryState::Canceled, 1_000).await.unwrap();
+    println!("{failovers} failovers, {} mails, {} canceled", town.mails().len(), canceled.len());
+    assert_eq!(canceled, []);
+    assert_eq!(told, expected.collect());
+    for mut node in revived {
+        let _ = node.kill();
+        let _ = node.wait();
+    }
+}
+
+/// Kills the primary; gives the command line to start it again.
+async fn kill_primary(client: &Client) -> Vec<String> {
+    let (pid, line) = primary(client).await;
+    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.unwrap().success());
+    line
 }

@@ -14,5 +14,6 @@ mod mail;
 mod mongo_faults;
 mod services;
 mod sqlite_processes;
+mod stale;
 mod store_laws;
 mod support;

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
-use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
@@ -152,7 +151,9 @@ impl Mongo {
     ) -> Result<u64> {
         let doing = "looking for audiences that were never accepted";
         let end = doc! {"f": oid(Id::at(before, [0; 8])), "n": 0};
-        let pipeline = [
+        // That none was accepted is believed.
+        self.caught_up().await?;
+        let pipeline = vec![
             doc! {"$match": {"_id": {"$lt": end}}},
             doc! {"$group": {"_id": "$_id.f"}},
             doc! {"$lookup": {"from": FANOUTS, "localField": "_id", "foreignField": "_id", "as": "accepted"}},
@@ -162,7 +163,7 @@ impl Mongo {
         let found: Vec<Document> = self
             .patiently(doing, || {
                 let (parts, pipeline) = (self.collection(AUDIENCES), pipeline.clone());
-                async move { Ok(parts.aggregate(pipeline).await?.try_collect().await?) }
+                async move { self.all_from(&parts, pipeline).await }
             })
             .await?;
         let ids: Vec<Bson> = found

@@ -87,6 +87,8 @@ impl Batches for Mongo {
     }
 
     async fn seat_of(&self, batch: Id) -> Result<Option<Seat>> {
+        // That there is none is believed.
+        self.caught_up().await?;
         let filter = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
         let found = self.find_seats("looking for a batch", &filter, FindOptions::default());
         Ok(found.await?.pop())
@@ -99,6 +101,8 @@ impl Batches for Mongo {
         after: Option<&SeatId>,
         limit: usize,
     ) -> Result<Vec<Seat>> {
+        // Whoever is not found keeps what is withdrawn.
+        self.caught_up().await?;
         let names: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
         // With what its index is of, and what it is in.
         let holding = |items: &str, part: &str| {

@@ -81,7 +81,7 @@ impl Mongo {
         self.patiently(&format!("comparing with what stands in {day}"), || {
             let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
             let find = doc! {"_id": {"$eq": id.clone()}};
-            async move { Ok(days.find_one(find).await?) }
+            async move { self.one_of(days.find_one(find)).await }
         })
         .await
     }

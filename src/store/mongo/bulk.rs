@@ -157,7 +157,12 @@ impl Mongo {
             let run = self.0.db.run_raw_command(command.body.clone());
             async move {
                 let answer = run.await.map_err(Failure::from);
-                match answer.and_then(|reply| Answer::read(&reply)) {
+                let answer = answer.and_then(|reply| {
+                    let answer = Answer::read(&reply)?;
+                    self.heard(&reply);
+                    Ok(answer)
+                });
+                match answer {
                     Err(failure) if many && failure.code == Some(TOO_SLOW) => Ok(None),
                     answer => answer.map(Some),
                 }

@@ -129,7 +129,7 @@ impl Mongo {
                     let documents = self.collection(&name);
                     async move {
                         let find = documents.find(doc! {}).sort(doc! {"_id": 1});
-                        Ok(find.batch_size(CHUNK).batch().await?)
+                        self.batches_of(find.batch_size(CHUNK)).await
                     }
                 })
                 .await?;

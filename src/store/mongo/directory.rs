@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use bson::{Document, RawDocumentBuf, doc};
-use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
@@ -238,7 +237,7 @@ impl Mongo {
             async move {
                 let find = records.find(filter).projection(doc! {"_id": 1});
                 let find = find.sort(doc! {"_id": 1}).limit(limit);
-                Ok(find.batch_size(PAGE).await?.try_collect().await?)
+                self.all_of(find.batch_size(PAGE)).await
             }
         })
         .await

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use bson::{Document, doc};
 use chrono::{DateTime, Utc};
-use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
@@ -23,12 +22,12 @@ use crate::store::{Feedbacks, Result};
 impl Feedbacks for Mongo {
     async fn deliveries_by_tag(&self, tags: &[Tag]) -> Result<Vec<Option<Delivery>>> {
         let tags: Vec<&str> = tags.iter().map(Tag::as_str).collect();
-        self.only_rows("tag", &tags).await
+        self.surely_only_rows("tag", &tags).await
     }
 
     async fn deliveries_by_provider_id(&self, ids: &[String]) -> Result<Vec<Option<Delivery>>> {
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-        self.only_rows("provider_id", &ids).await
+        self.surely_only_rows("provider_id", &ids).await
     }
 
     async fn note_feedback(&self, news: &[(DeliveryId, Feedback)]) -> Result<()> {
@@ -61,8 +60,8 @@ impl Feedbacks for Mongo {
                     doc! {"settled": {"$gte": date(since)}, "state": {"$in": heard.as_slice()}};
                 let kind = doc! {"state": "$state", "news": "$feedback.news"};
                 let count = doc! {"_id": kind, "mails": {"$sum": 1}};
-                let steps = [doc! {"$match": settled}, doc! {"$group": count}];
-                async move { Ok(deliveries.aggregate(steps).await?.try_collect().await?) }
+                let steps = vec![doc! {"$match": settled}, doc! {"$group": count}];
+                async move { self.all_from(&deliveries, steps).await }
             })
             .await?;
         let mut echo = Echo::default();
@@ -87,12 +86,12 @@ impl Feedbacks for Mongo {
                 let kind = doc! {"cadence": "$cadence", "period": "$period", "state": "$state"};
                 let count = doc! {"_id": kind, "mails": {"$sum": 1}, "events": {"$sum": "$items"}};
                 let order = doc! {"_id.cadence": 1, "_id.period": 1, "_id.state": 1};
-                let steps = [
+                let steps = vec![
                     doc! {"$match": settled},
                     doc! {"$group": count},
                     doc! {"$sort": order},
                 ];
-                async move { Ok(deliveries.aggregate(steps).await?.try_collect().await?) }
+                async move { self.all_from(&deliveries, steps).await }
             })
             .await?;
         let count = |counted: &Document| {
@@ -111,6 +110,20 @@ impl Feedbacks for Mongo {
 }
 
 impl Mongo {
+    /// The same, where a report of a mail that has no row is forgotten: what is not found is looked for again once it must show.
+    async fn surely_only_rows(
+        &self,
+        field: &str,
+        values: &[&str],
+    ) -> Result<Vec<Option<Delivery>>> {
+        let found = self.only_rows(field, values).await?;
+        if found.iter().all(Option::is_some) {
+            return Ok(found);
+        }
+        self.caught_up().await?;
+        self.only_rows(field, values).await
+    }
+
     /// For each of these values, the row that has it in this field, if there is exactly one.
     async fn only_rows(&self, field: &str, values: &[&str]) -> Result<Vec<Option<Delivery>>> {
         if values.is_empty() {

@@ -10,7 +10,6 @@ use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
-use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 
 use super::audiences::parts;
@@ -147,7 +146,7 @@ impl Journal for Mongo {
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
         let found = self.patiently("reading a fan-out", || {
             let fanouts = self.collection(FANOUTS);
-            async move { Ok(fanouts.find_one(doc! {"_id": oid(id)}).await?) }
+            async move { self.one_of(fanouts.find_one(doc! {"_id": oid(id)})).await }
         });
         let found: Vec<Document> = found.await?.into_iter().collect();
         let fanouts = self.fanouts_of("reading a fan-out", &found).await?;
@@ -182,7 +181,7 @@ impl Journal for Mongo {
 
     async fn busy_days(&self) -> Result<Vec<Day>> {
         // All from the index: see `prepare`.
-        let pipeline = [
+        let pipeline = vec![
             doc! {"$match": {"state": PENDING}},
             doc! {"$project": {"_id": 0, "day": 1}},
             doc! {"$group": {"_id": "$day"}},
@@ -190,7 +189,7 @@ impl Journal for Mongo {
         let found: Vec<Document> = self
             .patiently("looking for busy days", || {
                 let (fanouts, pipeline) = (self.collection(FANOUTS), pipeline.clone());
-                async move { Ok(fanouts.aggregate(pipeline).await?.try_collect().await?) }
+                async move { self.all_from(&fanouts, pipeline).await }
             })
             .await?;
         let day = |found: &Document| {

@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
-use futures::TryStreamExt;
 use mongodb::options::{FindOptions, ReadConcern};
 
 use super::record::place;
@@ -171,8 +170,8 @@ impl Mongo {
             let doing = &doing;
             let (filter, options) = (filter.clone(), options.clone());
             async move {
-                let found = records.find(filter).with_options(options).await?;
-                let found: Vec<RawDocumentBuf> = found.try_collect().await?;
+                let find = records.find(filter).with_options(options);
+                let found: Vec<RawDocumentBuf> = self.latest_of(find).await?;
                 Ok(readable(doing, &found))
             }
         })

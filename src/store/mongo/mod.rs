@@ -1,9 +1,9 @@
 //! MongoDB, the store for production: one collection a day for the stacks, one each for everything
 //! else.
 //!
-//! The rule: every write is acknowledged by a majority, every read that decides sees only what a
-//! majority has, and every verb can be repeated, so a lost connection or a change of primary is
-//! waited out here ([`patience`]). Many writes go as raw commands of a thousand statements
+//! The rule: every write is acknowledged by a majority, every read sees only what a majority has and
+//! nothing older than what was met before ([`fresh`]), and every verb can be repeated, so a lost
+//! connection or a change of primary is waited out here ([`patience`]). Many writes go as raw commands of a thousand statements
 //! ([`bulk`]); stacks are read by merging sorted cursors ([`scan`]). Start with [`stacks`].
 
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf};
+use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use futures::{StreamExt, TryStreamExt};
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
 
@@ -34,6 +34,7 @@ mod delivery_record;
 mod directory;
 mod encode;
 mod feedback;
+mod fresh;
 mod indexes;
 mod journal;
 mod leases;
@@ -96,6 +97,8 @@ struct Shared {
     /// What is known of day collections. Hints only: a day that was dropped or made anew behind our
     /// back is still written and read correctly.
     days: Mutex<HashMap<Day, Known>>,
+    /// How new reads have to be.
+    floor: fresh::Floor,
 }
 
 /// What is known of a day collection that stands.
@@ -155,6 +158,7 @@ impl Mongo {
             db,
             options,
             days,
+            floor: fresh::Floor::default(),
         })))
     }
 
@@ -203,8 +207,8 @@ impl Mongo {
             let (filter, mut options) = (filter.clone(), options.clone());
             options.max_time = Some(patience::limit(self.0.options.attempt));
             async move {
-                let found = collection.find(filter).with_options(options).await?;
-                Ok(found.try_collect().await?)
+                let find = collection.find(filter).with_options(options);
+                self.all_of(find).await
             }
         })
         .await
@@ -275,6 +279,7 @@ const SEATS: &str = "seats";
 const BATCHES: &str = "batches";
 const DELIVERIES: &str = "deliveries";
 const LEASES: &str = "leases";
+const CATCH_UPS: &str = "catch_ups";
 const NOTES: &str = "notes";
 const SUPPRESSIONS: &str = "suppressions";
 const SOFT_BOUNCES: &str = "soft_bounces";

@@ -17,7 +17,7 @@ impl Notes for Mongo {
         let found: Option<Document> = self
             .patiently(doing, || {
                 let notes = self.collection(NOTES);
-                async move { Ok(notes.find_one(doc! {"_id": name}).await?) }
+                async move { self.one_of(notes.find_one(doc! {"_id": name})).await }
             })
             .await?;
         found.map(|note| text(doing, &note)).transpose()

@@ -53,7 +53,7 @@ pub(super) fn limit(attempt: Duration) -> Duration {
 /// What a server answers while it stops, steps down, elects, or cannot reach the others (the
 /// driver's retryable codes); that a majority did not acknowledge in time; and that a cursor is
 /// gone, because its reader took his time or its server is another now.
-const PASSING: [i32; 21] = [
+const PASSING: [i32; 22] = [
     6,  // HostUnreachable
     7,  // HostNotFound
     43, // CursorNotFound
@@ -66,6 +66,7 @@ const PASSING: [i32; 21] = [
     175,   // QueryPlanKilled
     189,   // PrimarySteppedDown
     237,   // CursorKilled
+    246,   // SnapshotUnavailable: a collection is newer than what is read
     262,   // ExceededTimeLimit
     9001,  // SocketException
     10107, // NotWritablePrimary

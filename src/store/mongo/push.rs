@@ -234,7 +234,7 @@ impl Mongo {
         let found = self.patiently(&doing, || {
             let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
             let find = doc! {"_id": user.as_str()};
-            async move { Ok(days.find_one(find).max_time(limit).await?) }
+            async move { self.one_of(days.find_one(find).max_time(limit)).await }
         });
         let found = found.await?;
         let found = found.as_ref().map(|found| RawStack::read(found.as_bytes()));

@@ -15,7 +15,7 @@ use bson::raw::RawIter;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
+use mongodb::raw_batch_cursor::RawBatch;
 use tokio::sync::mpsc;
 
 use super::Mongo;
@@ -35,6 +35,9 @@ const AHEAD: usize = 1;
 const ENTRIES_EACH: usize = 50;
 /// How often a cursor is opened again without having given anything new.
 const REOPENED: u32 = 5;
+
+/// A cursor's batches.
+type Batches = BoxStream<'static, mongodb::error::Result<RawBatch>>;
 
 /// Which users, by the text of their ids.
 #[derive(Debug, Clone)]
@@ -268,7 +271,7 @@ impl Reader {
         Ok(())
     }
 
-    async fn open(&self, filter: &Document) -> Result<RawBatchCursor> {
+    async fn open(&self, filter: &Document) -> Result<Batches> {
         let days = self
             .store
             .0
@@ -279,7 +282,7 @@ impl Reader {
                 .find(filter.clone())
                 .sort(doc! {"_id": 1})
                 .batch_size(BATCH);
-            async move { Ok(find.batch().await?) }
+            async move { self.store.batches_of(find).await }
         });
         open.await
     }

@@ -17,6 +17,10 @@ use crate::store::{Error, MailedMark, Mark, People, Pushed, Pushes, Result, Stac
 
 #[async_trait]
 impl Stacks for Mongo {
+    async fn catch_up(&self) -> Result<()> {
+        self.caught_up().await
+    }
+
     async fn push(&self, day: Day, cap: usize, pushes: &Pushes) -> Result<Pushed> {
         if pushes.people.is_empty() {
             return Ok(Pushed::default());

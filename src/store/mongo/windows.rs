@@ -101,19 +101,11 @@ impl Mongo {
             doc! {"$unionWith": {"coll": coll, "pipeline": pipeline}}
         }));
         let doing = "reading a person's stacks";
-        let limit = limit(self.0.options.attempt);
         let documents: Vec<RawDocumentBuf> = self
             .patiently(doing, || {
                 let first = self.0.db.collection::<RawDocumentBuf>(&first);
                 let pipeline = pipeline.clone();
-                async move {
-                    let found = first
-                        .aggregate(pipeline)
-                        .max_time(limit)
-                        .with_type()
-                        .await?;
-                    Ok(found.try_collect().await?)
-                }
+                async move { self.all_from(&first, pipeline).await }
             })
             .await?;
         let day = |stack: &RawStack<'_>| {
@@ -134,14 +126,7 @@ impl Mongo {
             .patiently(&doing, || {
                 let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
                 let filter = filter.clone();
-                async move {
-                    Ok(days
-                        .find(filter)
-                        .max_time(limit)
-                        .await?
-                        .try_collect()
-                        .await?)
-                }
+                async move { self.all_of(days.find(filter).max_time(limit)).await }
             })
             .await?;
         let read = |document| read(document, |_| Some(day));
@@ -157,20 +142,18 @@ impl Mongo {
             .collect();
         if !unknown.is_empty() {
             let filter = doc! {"name": {"$in": unknown}};
-            let listed: Vec<_> = self
-                .patiently("listing day collections", || {
-                    let filter = filter.clone();
-                    async move {
-                        let listed = self.0.db.list_collections().filter(filter).await?;
-                        Ok(listed.try_collect().await?)
-                    }
-                })
-                .await?;
-            for collection in listed {
-                if let Some(day) = Day::of_collection(&collection.name) {
-                    let layout = match collection.options.clustered_index {
-                        Some(_) => Layout::Clustered,
-                        None => Layout::Ordinary,
+            let listed = self.patiently("listing day collections", || {
+                let filter = filter.clone();
+                async move { self.listed(filter).await }
+            });
+            for collection in listed.await? {
+                let name = collection.get_str("name").unwrap_or_default();
+                if let Some(day) = Day::of_collection(name) {
+                    let options = collection.get_document("options");
+                    let clustered = options.is_ok_and(|of| of.contains_key("clusteredIndex"));
+                    let layout = match clustered {
+                        true => Layout::Clustered,
+                        false => Layout::Ordinary,
                     };
                     let fresh = false;
                     self.note(day, Known { layout, fresh });

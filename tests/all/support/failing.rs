@@ -80,6 +80,21 @@ impl FailingStore {
         })
     }
 
+    /// A store before whose first call of this verb something happens.
+    pub fn before(
+        inner: Arc<dyn Store>,
+        verb: &'static str,
+        what: BoxFuture<'static, ()>,
+    ) -> Arc<Self> {
+        let once = Mutex::new(Some(what));
+        let before: Before = Box::new(move |called| {
+            let what = (called == verb).then(|| once.lock().unwrap().take());
+            what.flatten()
+                .unwrap_or_else(|| Box::pin(std::future::ready(())))
+        });
+        Self::waiting(inner, before)
+    }
+
     /// A store that only counts.
     pub fn counting(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
@@ -179,6 +194,10 @@ macro_rules! hand_on {
 
 #[async_trait]
 impl Stacks for FailingStore {
+    async fn catch_up(&self) -> Result<()> {
+        self.call("catch_up", self.inner.catch_up()).await
+    }
+
     async fn push(&self, day: Day, cap: usize, pushes: &Pushes) -> Result<Pushed> {
         self.call("push", self.inner.push(day, cap, pushes)).await
     }

@@ -10,6 +10,7 @@ mod fresh;
 mod met_twice;
 pub mod mongo;
 pub mod poison;
+pub mod replica_set;
 pub mod sqlite;
 pub mod town;
 

@@ -86,7 +86,8 @@ impl Faulty {
     async fn fail_point(&self, mode: bson::Bson, data: bson::Document) -> i64 {
         let command = doc! {"configureFailPoint": "failCommand", "mode": mode, "data": data};
         let done = self.admin.run_command(command).await.unwrap();
-        done.get_i64("count").unwrap()
+        let count = done.get("count").and_then(bson::Bson::as_i64);
+        count.unwrap_or_else(|| done.get_i32("count").unwrap().into())
     }
 }
 

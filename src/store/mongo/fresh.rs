@@ -1,0 +1,163 @@
+//! How new a read is: as new as everything this process has seen or been told, and, after [`Mongo::caught_up`], as everything that was
+//! acknowledged to anybody.
+//!
+//! The rule: read concern "majority" says that what is read stays; it does not say that it is the latest. A new primary answers from what it
+//! knew as a secondary until it has learned what a majority has, and an old one that does not know of the new one goes on answering. So
+//! every read here carries the highest cluster time that this process has met (`afterClusterTime`), and a server that has not come so far
+//! waits, or fails as if it were away. Every answer raises that time. See decision 11.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bson::{Bson, Document, Timestamp, doc};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use mongodb::action::{Find, FindOne};
+use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
+use mongodb::{ClientSession, Collection};
+use serde::de::DeserializeOwned;
+
+use super::patience::{Failure, limit};
+use super::{CATCH_UPS, Mongo};
+use crate::store::Result;
+
+/// The highest cluster time that was met: seconds, and a count within them.
+#[derive(Debug, Default)]
+pub(super) struct Floor(AtomicU64);
+
+impl Floor {
+    fn raise(&self, to: Timestamp) {
+        let packed = u64::from(to.time) << 32 | u64::from(to.increment);
+        self.0.fetch_max(packed, Ordering::AcqRel);
+    }
+
+    /// Nothing for a server that stands alone: it has no such time, and nobody to lag behind.
+    fn time(&self) -> Option<Timestamp> {
+        let packed = self.0.load(Ordering::Acquire);
+        (packed > 0).then_some(Timestamp {
+            time: (packed >> 32) as u32,
+            increment: packed as u32,
+        })
+    }
+}
+
+impl Mongo {
+    /// Raises what reads show to everything that was acknowledged to anybody before this was called.
+    ///
+    /// Only who is the primary can have a write of its own acknowledged by a majority, and whatever a majority acknowledged before is older than
+    /// that write. One that changes nothing would not do: an old primary could acknowledge it alone.
+    pub(super) async fn caught_up(&self) -> Result<()> {
+        let write = doc! {"q": {"_id": "all"}, "u": {"$inc": {"n": 1_i64}}, "upsert": true};
+        let doing = "catching up with what others wrote";
+        self.upsert(doing, CATCH_UPS, [write].into_iter()).await
+    }
+
+    /// What a write was answered that a majority acknowledged: reads after it show it. A server says when the write was; a router only says
+    /// how far the server had come.
+    pub(super) fn heard(&self, reply: &Document) {
+        let written = reply.get_document("opTime");
+        let written = written.and_then(|written| written.get_timestamp("ts"));
+        if let Ok(time) = written.or_else(|_| reply.get_timestamp("operationTime")) {
+            self.0.floor.raise(time);
+        }
+    }
+
+    /// For a read that shows all that was met so far.
+    async fn session(&self) -> std::result::Result<ClientSession, Failure> {
+        let mut session = self
+            .0
+            .client
+            .start_session()
+            .causal_consistency(true)
+            .await?;
+        if let Some(time) = self.0.floor.time() {
+            session.advance_operation_time(time);
+        }
+        Ok(session)
+    }
+
+    fn met(&self, session: &ClientSession) {
+        if let Some(time) = session.operation_time() {
+            self.0.floor.raise(time);
+        }
+    }
+
+    /// All that is found.
+    pub(super) async fn all_of<T: DeserializeOwned + Send + Sync>(
+        &self,
+        find: Find<'_, T>,
+    ) -> std::result::Result<Vec<T>, Failure> {
+        let mut session = self.session().await?;
+        let mut found = find.session(&mut session).await?;
+        let all = found.stream(&mut session).try_collect().await?;
+        self.met(&session);
+        Ok(all)
+    }
+
+    /// The same for a find that asks for the latest there is, whether a majority has it or not: others need not wait for that.
+    pub(super) async fn latest_of<T: DeserializeOwned + Send + Sync>(
+        &self,
+        find: Find<'_, T>,
+    ) -> std::result::Result<Vec<T>, Failure> {
+        let mut session = self.session().await?;
+        let mut found = find.session(&mut session).await?;
+        Ok(found.stream(&mut session).try_collect().await?)
+    }
+
+    /// All that an aggregation comes to.
+    pub(super) async fn all_from<T: DeserializeOwned + Send + Sync>(
+        &self,
+        collection: &Collection<T>,
+        pipeline: Vec<Document>,
+    ) -> std::result::Result<Vec<T>, Failure> {
+        let mut session = self.session().await?;
+        let limit = limit(self.0.options.attempt);
+        let aggregate = collection
+            .aggregate(pipeline)
+            .max_time(limit)
+            .with_type::<T>();
+        let mut found = aggregate.session(&mut session).await?;
+        let all = found.stream(&mut session).try_collect().await?;
+        self.met(&session);
+        Ok(all)
+    }
+
+    /// The one document that is found, if there is any.
+    pub(super) async fn one_of<T: DeserializeOwned + Send + Sync>(
+        &self,
+        find: FindOne<'_, T>,
+    ) -> std::result::Result<Option<T>, Failure> {
+        let mut session = self.session().await?;
+        let found = find.session(&mut session).await?;
+        self.met(&session);
+        Ok(found)
+    }
+
+    /// What is found, as it comes over the wire.
+    pub(super) async fn batches_of<T: Send + Sync>(
+        &self,
+        find: Find<'_, T>,
+    ) -> std::result::Result<BoxStream<'static, mongodb::error::Result<RawBatch>>, Failure> {
+        let mut session = self.session().await?;
+        let cursor = find.session(&mut session).batch().await?;
+        self.met(&session);
+        let next = |(mut cursor, mut session): (SessionRawBatchCursor, ClientSession)| async move {
+            let batch = cursor.stream(&mut session).next().await.transpose()?;
+            Ok(batch.map(|batch| (batch, (cursor, session))))
+        };
+        Ok(stream::try_unfold((cursor, session), next).boxed())
+    }
+
+    /// The collections whose names are these, as the primary knows them.
+    pub(super) async fn listed(
+        &self,
+        filter: Document,
+    ) -> std::result::Result<Vec<Document>, Failure> {
+        let mut list = doc! {"listCollections": 1, "filter": filter};
+        if let Some(time) = self.0.floor.time() {
+            let concern = doc! {"level": "local", "afterClusterTime": Bson::Timestamp(time)};
+            list.insert("readConcern", concern);
+        }
+        let listed = self.0.db.run_cursor_command(list).await?;
+        Ok(listed.try_collect().await?)
+    }
+}

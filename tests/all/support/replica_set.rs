@@ -1,0 +1,172 @@
+//! A replica set of three real servers, for tests that change who the primary is.
+//!
+//! The rule: each test has a set of its own, which ends with it, however it ends.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use bson::doc;
+use mongodb::Client;
+use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria};
+
+/// Three real servers, of their own.
+pub struct ReplicaSet {
+    supervisor: Child,
+    url: String,
+}
+
+impl ReplicaSet {
+    /// Starts three nodes; they end when this goes.
+    pub fn start() -> Self {
+        let mut supervisor = Command::new("scripts/with-mongo")
+            .args(["bash", "-c", "echo \"$TIDINGS_TEST_MONGO\"; exec cat"])
+            .env_remove("TIDINGS_TEST_MONGO")
+            .env("TIDINGS_MONGO_NODES", "3")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("scripts/with-mongo can be run from the root of the repository");
+        let mut url = String::new();
+        BufReader::new(supervisor.stdout.take().unwrap())
+            .read_line(&mut url)
+            .unwrap();
+        assert!(
+            url.starts_with("mongodb://"),
+            "no replica set could be started: {url:?}"
+        );
+        Self {
+            supervisor,
+            url: url.trim().replacen("/?", "/failover?", 1),
+        }
+    }
+
+    /// The connection string, with this database in it.
+    pub fn url(&self, database: &str) -> String {
+        self.url.replacen("/failover?", &format!("/{database}?"), 1)
+    }
+
+    /// A client of one server, whatever that is at the moment.
+    pub async fn only(&self, host: &str) -> Client {
+        let url = format!("mongodb://{host}/?directConnection=true");
+        Client::with_uri_str(url).await.unwrap()
+    }
+
+    /// A server that is not the primary.
+    pub async fn secondary(&self) -> String {
+        let admin = self.client().await.database("admin");
+        let hello = admin.run_command(doc! {"hello": 1}).await.unwrap();
+        let primary = hello.get_str("primary").unwrap();
+        let hosts = hello.get_array("hosts").unwrap().iter();
+        let other = hosts
+            .filter_map(|host| host.as_str())
+            .find(|host| *host != primary);
+        other.unwrap().to_owned()
+    }
+
+    /// What this server answers to who asks for what a majority has is from now on what it knew a majority had by now; or no more.
+    pub async fn freeze(&self, host: &str, how: Freeze) {
+        let mode = match how {
+            Freeze::On => "alwaysOn",
+            Freeze::Off => "off",
+        };
+        let point = doc! {"configureFailPoint": "disableSnapshotting", "mode": mode};
+        let admin = self.only(host).await.database("admin");
+        admin.run_command(point).await.unwrap();
+    }
+
+    /// Waits until this server knows that a majority has all that was written so far.
+    pub async fn knows_all(&self, host: &str) {
+        let database = self.client().await.database("sentinel");
+        let marks = database.collection::<bson::Document>("marks");
+        let mark = doc! {"_id": bson::oid::ObjectId::new()};
+        marks.insert_one(mark.clone()).await.unwrap();
+        let there = self.only(host).await.database("sentinel");
+        let there = there.collection::<bson::Document>("marks");
+        loop {
+            let find = there.find_one(mark.clone());
+            let majority = find.read_concern(mongodb::options::ReadConcern::majority());
+            if majority.await.unwrap().is_some() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Makes this server the primary.
+    pub async fn step_up(&self, host: &str) {
+        let admin = self.only(host).await.database("admin");
+        admin.run_command(doc! {"replSetStepUp": 1}).await.unwrap();
+        let leads = || async {
+            let hello = admin.run_command(doc! {"hello": 1}).await.unwrap();
+            hello.get_bool("isWritablePrimary").unwrap()
+        };
+        while !leads().await {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// A client that asks the primary, whoever that is.
+    pub async fn client(&self) -> Client {
+        let mut options = ClientOptions::parse(&self.url).await.unwrap();
+        options.selection_criteria =
+            Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+        Client::with_options(options).unwrap()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freeze {
+    On,
+    Off,
+}
+
+impl Drop for ReplicaSet {
+    fn drop(&mut self) {
+        // Its standard input closes, so the command ends and the servers are taken away.
+        drop(self.supervisor.stdin.take());
+        let _ = self.supervisor.wait();
+    }
+}
+
+/// The primary's process: its id, and the command line that would start it again.
+pub async fn primary(client: &Client) -> (i64, Vec<String>) {
+    let status = client
+        .database("admin")
+        .run_command(doc! {"serverStatus": 1})
+        .await
+        .unwrap();
+    let pid = status.get_i64("pid").unwrap();
+    let line =
+        std::fs::read(format!("/proc/{pid}/cmdline")).expect("the servers run on this machine");
+    let words = line
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty());
+    (
+        pid,
+        words
+            .map(|word| String::from_utf8(word.to_vec()).unwrap())
+            .collect(),
+    )
+}
+
+/// Waits until all three nodes serve again.
+pub async fn wait_for_three(client: &Client) {
+    loop {
+        let status = client
+            .database("admin")
+            .run_command(doc! {"replSetGetStatus": 1})
+            .await
+            .unwrap();
+        let members = status.get_array("members").unwrap();
+        let serving = members.iter().filter(|member| {
+            let state = member
+                .as_document()
+                .and_then(|member| member.get_i32("state").ok());
+            matches!(state, Some(1 | 2))
+        });
+        if serving.count() == 3 {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
