@@ -14,15 +14,9 @@ use sha2::{Digest as _, Sha256};
 use super::cadence::{Cadence, Period};
 use super::feedback::Feedback;
 use super::id::Id;
+use super::lease::Lease;
 use super::name::{Invalid, UserId};
 use super::stack::Covers;
-
-/// Who works on something, and until when it is theirs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
-    pub owner: String,
-    pub until: DateTime<Utc>,
-}
 
 /// `digest:<user>:<cadence>:<period>`, or `batch:<batch>`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,9 +8,9 @@ use chrono::{DateTime, Utc};
 use super::audience::Audience;
 use super::batch::{BatchKey, ChosenKey};
 use super::day::Day;
-use super::delivery::Lease;
 use super::event::Event;
 use super::id::Id;
+use super::lease::Lease;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 use super::policy::Policies;
 

@@ -17,6 +17,7 @@ use super::digest::{Digests, Report, Request};
 use super::fanout::{Done, Fanouts};
 use super::{Progress, Result};
 use crate::domain::Lease;
+use crate::domain::lease::{DIGEST_SCAN, TICK};
 use crate::store::{Deliveries, Journal, Leases};
 
 pub struct Worker {
@@ -73,9 +74,6 @@ impl Progress for UntilStopped<'_> {
         *self.0.borrow()
     }
 }
-
-/// Digests fall due on whole local hours, and time zones differ by quarters of an hour.
-const TICK: TimeDelta = TimeDelta::minutes(15);
 
 impl Worker {
     /// Everything there is to do now, once; what fails to be carried keeps no mail from leaving. `scanned` is the last tick whose due digests
@@ -160,14 +158,15 @@ impl Worker {
     ) -> Result<Option<Report>> {
         let now = self.digests.deliver.clock.now();
         let tick = now.duration_trunc(TICK).unwrap_or(now);
-        if scanned.is_some_and(|last| last >= tick) {
+        // A clock that was put back begins a tick anew.
+        if *scanned == Some(tick) {
             return Ok(None);
         }
         let lease = Lease {
             owner: self.fanouts.owner.clone(),
             until: tick + TICK,
         };
-        let report = if self.leases.lease("digest-scan", &lease, now).await? {
+        let report = if self.leases.lease(DIGEST_SCAN, &lease, now).await? {
             Some(self.digests.run(&Request::default(), progress).await?)
         } else {
             None
@@ -218,6 +217,6 @@ impl Worker {
         let owner = &self.fanouts.owner;
         self.journal.release_fanouts(owner).await?;
         self.deliveries.release(owner).await?;
-        Ok(self.leases.unlease("digest-scan", owner).await?)
+        Ok(self.leases.unlease(DIGEST_SCAN, owner).await?)
     }
 }

@@ -422,7 +422,8 @@ pub trait Deliveries: Send + Sync {
 /// Who works on what, where only one should.
 #[async_trait]
 pub trait Leases: Send + Sync {
-    /// Takes or extends the lease of that name, if nobody else holds it at `now`.
+    /// Takes or extends the lease of that name, if nobody else holds it at `now`: one that lies further ahead than it could last
+    /// ([`crate::domain::lease`]) is nobody's, here and wherever leases are asked about.
     async fn lease(&self, name: &str, lease: &Lease, now: DateTime<Utc>) -> Result<bool>;
 
     /// Gives it up, if this owner holds it.

@@ -167,9 +167,26 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
 
 /// The steps before which the primary dies, in turn: reads that something follows from, and writes.
 const STEPS: [&str; 20] = [
-    "filed", "windows", "push", "suppressed", "put_seats", "open", "deliveries", "mark", "settle", "file_batches",
-    "users", "sending", "mark_mailed", "claim_fanouts", "seats", "settle_batches", "close", "busy_days",
-    "save_fanouts", "claim",
+    "filed",
+    "windows",
+    "push",
+    "suppressed",
+    "put_seats",
+    "open",
+    "deliveries",
+    "mark",
+    "settle",
+    "file_batches",
+    "users",
+    "sending",
+    "mark_mailed",
+    "claim_fanouts",
+    "seats",
+    "settle_batches",
+    "close",
+    "busy_days",
+    "save_fanouts",
+    "claim",
 ];
 
 const CROWD: usize = 30;
@@ -204,9 +221,15 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
         process().notify().accept(events.to_vec()).await.is_ok()
     })
     .await;
-    until_done(town, || async { process().fanouts().drain(&Silent).await.is_ok() }).await;
+    until_done(town, || async {
+        process().fanouts().drain(&Silent).await.is_ok()
+    })
+    .await;
     town.clock.advance(TimeDelta::minutes(5));
-    until_done(town, || async { process().closer().drain(&Silent).await.is_ok() }).await;
+    until_done(town, || async {
+        process().closer().drain(&Silent).await.is_ok()
+    })
+    .await;
     until_done(town, || async {
         let deliver = process().deliver();
         deliver.drain(&mut Account::default()).await.is_ok()
@@ -214,7 +237,11 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     .await;
     town.clock.set(monday(week).max(town.clock.now()));
     until_done(town, || async {
-        process().digests().run(&Default::default(), &Silent).await.is_ok()
+        process()
+            .digests()
+            .run(&Default::default(), &Silent)
+            .await
+            .is_ok()
     })
     .await;
     let old = archive::Request {
@@ -224,7 +251,11 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
         protection: archive::Protection::Keep,
     };
     until_done(town, || async {
-        process().archive().run(&old, &Silent, &mut Vec::new()).await.is_ok()
+        process()
+            .archive()
+            .run(&old, &Silent, &mut Vec::new())
+            .await
+            .is_ok()
     })
     .await;
 }
@@ -253,13 +284,20 @@ async fn a_primary_killed_again_and_again_loses_doubles_and_cancels_no_mail() {
         let view: Arc<dyn Store> = failing;
         week(&town, &view, week_of, &crowd).await;
         let line = killed.await.expect("every step is taken every week");
-        let node = Command::new(&line[0]).args(&line[1..]).stdout(Stdio::null()).spawn();
+        let node = Command::new(&line[0])
+            .args(&line[1..])
+            .stdout(Stdio::null())
+            .spawn();
         revived.push(node.unwrap());
         wait_for_three(&client).await;
     }
     // What a dead process held is taken up once its lease is over.
     town.clock.advance(TimeDelta::hours(12));
-    town.process().deliver().drain(&mut Account::default()).await.unwrap();
+    town.process()
+        .deliver()
+        .drain(&mut Account::default())
+        .await
+        .unwrap();
 
     let mut told: BTreeMap<(String, String), u32> = BTreeMap::new();
     for mail in town.mails() {
@@ -271,12 +309,23 @@ async fn a_primary_killed_again_and_again_loses_doubles_and_cancels_no_mail() {
             *told.entry((person.clone(), work.to_owned())).or_default() += 1;
         }
     }
-    let works: Vec<String> = (0..failovers).flat_map(|n| [format!("c{n}"), format!("w{n}")]).collect();
+    let works: Vec<String> = (0..failovers)
+        .flat_map(|n| [format!("c{n}"), format!("w{n}")])
+        .collect();
     let expected = crowd.iter().flat_map(|person| {
-        works.iter().map(|work| (((*person).to_owned(), work.clone()), 1))
+        works
+            .iter()
+            .map(|work| (((*person).to_owned(), work.clone()), 1))
     });
-    let canceled = first.deliveries_in(DeliveryState::Canceled, 1_000).await.unwrap();
-    println!("{failovers} failovers, {} mails, {} canceled", town.mails().len(), canceled.len());
+    let canceled = first
+        .deliveries_in(DeliveryState::Canceled, 1_000)
+        .await
+        .unwrap();
+    println!(
+        "{failovers} failovers, {} mails, {} canceled",
+        town.mails().len(),
+        canceled.len()
+    );
     assert_eq!(canceled, []);
     assert_eq!(told, expected.collect());
     for mut node in revived {

@@ -7,8 +7,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Batch, BatchKey, BatchPolicy, BatchState, Contents, Item, Joined, TakenOut};
-use crate::domain::delivery::Lease;
 use crate::domain::id::Id;
+use crate::domain::lease::Lease;
 use crate::domain::name::{EventType, ObjectId, UserId};
 
 /// How long a seat remembers what joined batches that were handed on. A fan-out is carried out again within the length of a lease, or when whoever

@@ -18,6 +18,7 @@ use super::seat_record::{
 };
 use super::{BATCHES, Mongo, SEATS};
 use crate::domain::batch::{Addition, Seat, SeatId};
+use crate::domain::lease::furthest;
 use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
 use crate::store::batches::page;
 use crate::store::{BatchCounts, BatchFilter, Batches, Result};
@@ -76,7 +77,11 @@ impl Batches for Mongo {
     }
 
     async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>> {
-        let due = doc! {"due": {"$lte": date(now)}, "lease.until": {"$lte": date(now)}};
+        let free = vec![
+            doc! {"lease.until": {"$lte": date(now)}},
+            doc! {"lease.until": {"$gt": date(furthest(now))}},
+        ];
+        let due = doc! {"due": {"$lte": date(now)}, "$or": free};
         let order = in_order(doc! {"due": 1}, limit);
         let doing = "looking for due batches";
         let mut found = self.find_seats(doing, &due, order).await?;

@@ -21,6 +21,7 @@ use super::{DELIVERIES, Mongo, at_once};
 use crate::domain::delivery::{
     Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict, digest_slot,
 };
+use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
 use crate::store::{Deliveries, Result};
 
@@ -69,7 +70,13 @@ impl Deliveries for Mongo {
         limit: usize,
     ) -> Result<Vec<Delivery>> {
         // Every open row has a lease, if only one that is over; no closed row has.
-        let free = doc! {"lease.until": {"$lte": date(now)}, "slot": {"$exists": true}};
+        let over = doc! {"lease.until": {"$lte": date(now)}};
+        // Nobody holds on for so long, and nothing waits for so long.
+        let unbelieved = doc! {"lease.until": {"$gt": date(furthest(now))}, "$or": [
+            {"lease.owner": {"$exists": true}},
+            {"lease.until": {"$gt": date(furthest_wait(now))}},
+        ]};
+        let free = doc! {"$or": [over, unbelieved], "slot": {"$exists": true}};
         let lease = doc! {"owner": owner, "until": date(until)};
         let order = doc! {"slot": 1};
         let doing = "claiming deliveries";

@@ -16,6 +16,7 @@ use super::audiences::parts;
 use super::bulk::Verb;
 use super::record::{Record, date, geo_json, oid, put};
 use super::{FANOUTS, Mongo};
+use crate::domain::lease::furthest;
 use crate::domain::{
     Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, FollowKey, Id,
     ObjectId, Progress, Selector, UserId,
@@ -93,7 +94,11 @@ impl Journal for Mongo {
         let doing = "claiming fan-outs";
         let free = doc! {
             "state": PENDING,
-            "$or": [{"lease.until": Bson::Null}, {"lease.until": {"$lte": date(now)}}],
+            "$or": [
+                {"lease.until": Bson::Null},
+                {"lease.until": {"$lte": date(now)}},
+                {"lease.until": {"$gt": date(furthest(now))}},
+            ],
         };
         let lease = doc! {"owner": owner, "until": date(until)};
         let order = doc! {"_id": 1};

@@ -18,6 +18,7 @@ use super::patience::Failure;
 use super::record::date;
 use super::{LEASES, Mongo};
 use crate::domain::Lease;
+use crate::domain::lease::furthest_of;
 use crate::store::{Leases, Result};
 
 #[async_trait]
@@ -27,7 +28,11 @@ impl Leases for Mongo {
             let leases = self.collection(LEASES);
             let free = doc! {
                 "_id": name,
-                "$or": [{"owner": &lease.owner}, {"until": {"$lte": date(now)}}],
+                "$or": [
+                    {"owner": &lease.owner},
+                    {"until": {"$lte": date(now)}},
+                    {"until": {"$gt": date(furthest_of(name, now))}},
+                ],
             };
             let take = doc! {"$set": {"owner": &lease.owner, "until": date(lease.until)}};
             async move {

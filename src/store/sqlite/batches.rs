@@ -12,6 +12,7 @@ use super::batch_json::{Gathered, Seated, memories, read_memories};
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
 use crate::domain::batch::{Addition, Seat, SeatId};
+use crate::domain::lease::furthest;
 use crate::domain::{Batch, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::batches::page;
 use crate::store::{BatchCounts, BatchFilter, Batches, Result};
@@ -44,9 +45,10 @@ impl Batches for Sqlite {
     }
 
     async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>> {
-        let asked = (millis(now), limit as i64);
+        let asked = (millis(now), limit as i64, millis(furthest(now)));
         let read = move |transaction: &Transaction<'_>| {
-            let due = "due <= ?1 AND coalesce(until, 0) <= ?1 ORDER BY due LIMIT ?2";
+            let due = "due <= ?1 AND (coalesce(until, 0) <= ?1 OR until > ?3)
+                       ORDER BY due LIMIT ?2";
             seats(transaction, due, asked)
         };
         self.connections.read("looking for due batches", read).await

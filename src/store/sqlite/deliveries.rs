@@ -1,4 +1,6 @@
 //! The ledger: a row for each mail. A partial unique index keeps one open row a slot.
+//!
+//! Long because all verbs of one trait are here.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -10,14 +12,20 @@ use super::connections::Answer;
 use crate::domain::delivery::{
     Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict, digest_slot,
 };
+use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{
     Covers, Delivery, DeliveryId, DeliveryState, Feedback, Occasion, StackId, UserId,
 };
 use crate::store::{Deliveries, Result};
 
-/// Who can be claimed. The `+` keeps it from walking over all that is open in the order of slots, to find the few that are free.
-pub(super) const FREE: &str =
-    "SELECT id FROM deliveries WHERE open AND coalesce(until, 0) <= ?1 ORDER BY +slot LIMIT ?2";
+/// Who can be claimed: whose lease is over at `?1`, or lies further ahead than a lease can (`?3`), or any wait (`?4`). The `+` keeps it from
+/// walking over all that is open in the order of slots, to find the few that are free.
+pub(super) const FREE: &str = "SELECT id FROM (
+        SELECT id, +slot AS slot FROM deliveries WHERE open AND coalesce(until, 0) <= ?1
+        UNION ALL
+        SELECT id, +slot AS slot FROM deliveries
+        WHERE open AND coalesce(until, 0) > ?3 AND (owner IS NOT NULL OR until > ?4)
+    ) ORDER BY slot LIMIT ?2";
 
 #[async_trait]
 impl Deliveries for Sqlite {
@@ -35,8 +43,10 @@ impl Deliveries for Sqlite {
         let owner = owner.to_owned();
         let claim = move |transaction: &Transaction<'_>| {
             let mut free = transaction.prepare_cached(FREE)?;
-            let free =
-                free.query_map((millis(now), limit as i64), |row| row.get::<_, String>(0))?;
+            let ahead = (millis(furthest(now)), millis(furthest_wait(now)));
+            let free = free.query_map((millis(now), limit as i64, ahead.0, ahead.1), |row| {
+                row.get::<_, String>(0)
+            })?;
             let free: Vec<_> = free.collect::<rusqlite::Result<_>>()?;
             let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
             let mut take = transaction.prepare_cached(sql)?;

@@ -9,6 +9,7 @@ use rusqlite::{Row, Transaction, params};
 use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
+use crate::domain::lease::furthest;
 use crate::domain::{
     Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, Id, ObjectId,
     Progress, UserId,
@@ -40,12 +41,14 @@ impl Journal for Sqlite {
     ) -> Result<Vec<Fanout>> {
         let owner = owner.to_owned();
         let claim = move |transaction: &Transaction<'_>| {
-            let sql =
-                "SELECT id FROM fanouts WHERE state = 'pending' AND (until IS NULL OR until <= ?1)
-                       ORDER BY at, id LIMIT ?2";
+            let sql = "SELECT id FROM fanouts
+                 WHERE state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?3)
+                 ORDER BY at, id LIMIT ?2";
             let mut free = transaction.prepare_cached(sql)?;
-            let free =
-                free.query_map((millis(now), limit as i64), |row| row.get::<_, String>(0))?;
+            let ahead = millis(furthest(now));
+            let free = free.query_map((millis(now), limit as i64, ahead), |row| {
+                row.get::<_, String>(0)
+            })?;
             let free: Vec<_> = free.collect::<rusqlite::Result<_>>()?;
             let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
             let mut take = transaction.prepare_cached(sql)?;

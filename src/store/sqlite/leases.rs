@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use super::Sqlite;
 use super::codec::millis;
 use crate::domain::Lease;
+use crate::domain::lease::furthest_of;
 use crate::store::{Leases, Result};
 
 #[async_trait]
@@ -13,12 +14,13 @@ impl Leases for Sqlite {
     async fn lease(&self, name: &str, lease: &Lease, now: DateTime<Utc>) -> Result<bool> {
         let sql = "INSERT INTO leases (name, owner, until) VALUES (?1, ?2, ?3)
                    ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
-                   WHERE owner = excluded.owner OR until <= ?4";
+                   WHERE owner = excluded.owner OR until <= ?4 OR until > ?5";
         let row = (
             name.to_owned(),
             lease.owner.clone(),
             millis(lease.until),
             millis(now),
+            millis(furthest_of(name, now)),
         );
         let take = move |transaction: &rusqlite::Transaction<'_>| {
             Ok(transaction.prepare_cached(sql)?.execute(row)? == 1)

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
+use futures::FutureExt;
+use tidings::clock::ManualClock;
+use tidings::mail::Certainty;
 use tidings::services::Silent;
+use tidings::services::deliver::Account;
 use tidings::services::notify::Request;
 use tidings::store::Store;
 use tokio::sync::watch;
@@ -18,6 +22,9 @@ on_both_stores! {
     batches_are_mailed_while_events_keep_coming
     what_was_settled_long_ago_is_forgotten_while_it_works
     a_worker_that_is_asked_to_stop_gives_up_its_leases
+    a_worker_killed_while_its_clock_was_a_day_ahead_keeps_nobody_from_their_digest
+    a_worker_whose_clock_is_put_back_looks_for_digests_again
+    a_worker_whose_clock_is_behind_takes_over_what_is_held_and_mails_nothing_twice
 }
 
 async fn accept(town: &Town, what: Request) {
@@ -143,4 +150,68 @@ async fn a_worker_that_is_asked_to_stop_gives_up_its_leases(fresh: Fresh) {
             .len(),
         1
     );
+}
+
+async fn a_worker_killed_while_its_clock_was_a_day_ahead_keeps_nobody_from_their_digest(
+    fresh: Fresh,
+) {
+    let town = Town::of(&fresh).await;
+    town.clock.set(monday(0) + TimeDelta::days(1));
+    let killed = town.process().worker();
+    killed.round(&mut None, &Silent).await.unwrap();
+    town.clock.set(monday(0) - TimeDelta::hours(1));
+    town.happens(&["a1"], to(&["ada"])).await;
+
+    town.clock.set(monday(0));
+    let round = town.process().worker().round(&mut None, &Silent).await;
+
+    assert_eq!(round.unwrap().digests.unwrap().mails.sent, 1);
+}
+
+async fn a_worker_whose_clock_is_put_back_looks_for_digests_again(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let (worker, mut scanned) = (town.process().worker(), None);
+    town.clock.set(monday(0) + TimeDelta::days(1));
+    worker.round(&mut scanned, &Silent).await.unwrap();
+    town.clock.set(monday(0) - TimeDelta::hours(1));
+    town.happens(&["a1"], to(&["ada"])).await;
+
+    town.clock.set(monday(0));
+    let round = worker.round(&mut scanned, &Silent).await.unwrap();
+
+    assert_eq!(round.digests.unwrap().mails.sent, 1);
+}
+
+async fn a_worker_whose_clock_is_behind_takes_over_what_is_held_and_mails_nothing_twice(
+    fresh: Fresh,
+) {
+    let certainties = [
+        Certainty::Repeat { within: None },
+        Certainty::Ask,
+        Certainty::Never,
+    ];
+    for certainty in certainties {
+        fresh.clear().await;
+        let town = Town::with(&fresh, certainty, "delivery.chunk = 10").await;
+        let works: Vec<String> = town.crowd(8).await;
+        let crowd: Vec<&str> = works.iter().map(String::as_str).collect();
+        town.happens(&["a1"], to(&crowd)).await;
+        let behind = Arc::new(ManualClock::at(monday(0) - TimeDelta::hours(3)));
+        let other = town.process_by(behind).deliver();
+        // It comes while a call is under way.
+        town.meanwhile(move || {
+            async move { drop(other.drain(&mut Account::default()).await.unwrap()) }.boxed()
+        });
+
+        town.digests_at(monday(0)).await;
+        let deliver = town.process().deliver();
+        for hour in 1..60 {
+            town.clock.set(monday(0) + TimeDelta::hours(hour));
+            deliver.drain(&mut Account::default()).await.unwrap();
+        }
+
+        let mut mailed: Vec<String> = town.told().into_keys().map(|(who, _)| who).collect();
+        mailed.sort();
+        assert_eq!((mailed, town.mails().len()), (works, 8), "{certainty:?}");
+    }
 }

@@ -5,6 +5,7 @@
 
 mod announced;
 pub(crate) mod batches;
+mod clocks;
 mod condition;
 mod days;
 mod deliveries;
@@ -248,6 +249,11 @@ laws! {
         of_many_who_ask_at_once_one_gets_it
         of_many_who_ask_for_one_that_has_run_out_one_gets_it
         odd_names_are_leased_like_any_other;
+    clocks:
+        a_lease_taken_by_a_clock_ahead_is_nobodys
+        a_fan_out_claimed_by_a_clock_ahead_can_be_claimed
+        a_delivery_held_or_put_off_by_a_clock_ahead_can_be_claimed
+        a_seat_held_by_a_clock_ahead_is_due;
     notes:
         a_note_is_read_by_everybody_until_it_is_forgotten
         of_many_who_keep_a_note_at_once_all_are_told_the_same

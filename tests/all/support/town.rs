@@ -305,6 +305,15 @@ impl Town {
 
     /// A new process on another view of the store, perhaps one with faults.
     pub fn process_on(&self, store: &Arc<dyn Store>) -> App {
+        self.assembled(store, self.clock.clone())
+    }
+
+    /// A new process with a clock of its own.
+    pub fn process_by(&self, clock: Arc<ManualClock>) -> App {
+        self.assembled(&self.store, clock)
+    }
+
+    fn assembled(&self, store: &Arc<dyn Store>, clock: Arc<ManualClock>) -> App {
         let mut processes = self.processes.lock().unwrap();
         *processes += 1;
         let ids = Arc::new(Ids::counting(*processes));
@@ -312,7 +321,7 @@ impl Town {
             self.config.clone(),
             store.clone(),
             self.postbox.clone(),
-            self.clock.clone(),
+            clock,
             ids,
         )
         .unwrap()

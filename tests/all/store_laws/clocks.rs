@@ -1,0 +1,102 @@
+//! Laws of all leases: what a clock that ran ahead has written keeps nobody off, and what a right clock has written does.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tidings::domain::DeliveryState;
+use tidings::domain::delivery::Deferral;
+use tidings::domain::lease::{DIGEST_SCAN, TICK};
+
+use super::batches::{opened, put};
+use crate::support::*;
+
+fn days(days: i64) -> TimeDelta {
+    TimeDelta::days(days)
+}
+
+/// A minute after a clock that runs ahead by so long says it is noon.
+fn ahead(by: TimeDelta) -> DateTime<Utc> {
+    noon() + by + minutes(1)
+}
+
+pub async fn a_lease_taken_by_a_clock_ahead_is_nobodys(store: Fresh) {
+    for (name, held, free) in [
+        ("call:1", minutes(60), days(1)),
+        (DIGEST_SCAN, TICK, minutes(60)),
+    ] {
+        let take = async |who: &str, until: DateTime<Utc>, now: DateTime<Utc>| {
+            let store = store.second();
+            store.lease(name, &lease(who, until), now).await.unwrap()
+        };
+        assert!(take("wrong", ahead(free), noon() + free).await);
+
+        assert!(take("right", ahead(minutes(0)), noon()).await, "{name}");
+
+        let (later, until) = (noon() + minutes(2), noon() + minutes(2) + held);
+        assert!(take("right", until, later).await);
+        assert!(!take("other", until, later).await, "{name}");
+    }
+}
+
+pub async fn a_fan_out_claimed_by_a_clock_ahead_can_be_claimed(store: Fresh) {
+    store.accept(&[fanout(1)]).await.unwrap();
+    let claim = async |who: &str, now: DateTime<Utc>, lasts: TimeDelta| {
+        let store = store.second();
+        let claimed = store.claim_fanouts(who, now, now + lasts, 10).await;
+        claimed.unwrap().len()
+    };
+    assert_eq!(claim("wrong", noon() + days(1), minutes(1)).await, 1);
+
+    assert_eq!(claim("right", noon(), minutes(60)).await, 1);
+    assert_eq!(claim("other", noon(), minutes(60)).await, 0);
+}
+
+pub async fn a_delivery_held_or_put_off_by_a_clock_ahead_can_be_claimed(store: Fresh) {
+    let until = |by| Some(lease("wrong", ahead(by)));
+    let (mut held, mut waits, mut ours) = (
+        delivery("ada", "2014-04-22", "wrong"),
+        delivery("ben", "2014-04-22", "wrong"),
+        delivery("cem", "2014-04-22", "wrong"),
+    );
+    (held.lease, waits.lease, ours.lease) = (until(days(1)), until(days(1)), until(minutes(59)));
+    let ids = [held.id.clone(), waits.id.clone()];
+    store.open(&[held, waits, ours]).await.unwrap();
+    let put_off = |not_before| Deferral {
+        id: ids[1].clone(),
+        state: DeliveryState::Pending,
+        not_before,
+        reason: None,
+        refused: false,
+    };
+    let claim = async |who: &str| {
+        let store = store.second();
+        let claimed = store.claim(who, noon(), noon() + minutes(5), 10).await;
+        let claimed = claimed.unwrap().into_iter();
+        claimed.map(|row| row.user.to_string()).collect::<Vec<_>>()
+    };
+    let defer = async |who: &str, not_before| {
+        let asked = [put_off(not_before)];
+        assert_eq!(store.defer(who, &asked).await.unwrap(), [true]);
+    };
+
+    defer("wrong", ahead(days(1))).await;
+    assert_eq!(claim("right").await, ["ada", "ben"]);
+
+    // A provider may well ask for patience until tomorrow.
+    defer("right", noon() + TimeDelta::hours(23)).await;
+    assert_eq!(claim("other").await, [""; 0]);
+}
+
+pub async fn a_seat_held_by_a_clock_ahead_is_due(store: Fresh) {
+    let due = async || {
+        let due = store.second().due_seats(noon() + minutes(9), 10).await;
+        due.unwrap().len()
+    };
+    let mut seat = opened("ada", "k", 1, 0);
+    seat.lease = Some(lease("wrong", ahead(days(1))));
+    assert!(put(&store, &seat, 50).await);
+    assert_eq!(due().await, 1);
+
+    seat.stamp = Some(id(50));
+    seat.lease = Some(lease("right", ahead(minutes(60))));
+    assert!(put(&store, &seat, 51).await);
+    assert_eq!(due().await, 0);
+}
