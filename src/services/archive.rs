@@ -184,7 +184,7 @@ impl Archive {
             return Ok(None);
         }
         if request.effect == Effect::Drop {
-            self.stacks.catch_up().await?;
+            self.owed.stacks.catch_up().await?;
         }
         if self.journal.busy_days().await?.contains(&day) {
             return Ok(Some(Fate::Busy));

@@ -166,6 +166,7 @@ impl OwedDays {
     /// Gives up what is owed of a day that is too old: says how much that is, on top of what was given
     /// up of it before. Nothing is given up while a delivery that covers any of it is open.
     pub async fn give_up(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Owed>> {
+        self.stacks.catch_up().await?;
         let count = self.count(old.day).await?;
         if !count.in_hand.is_nothing() {
             return Ok(None);

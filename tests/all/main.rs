@@ -10,6 +10,7 @@ mod cycle;
 mod doctor;
 mod failover;
 mod house;
+mod joins;
 mod mail;
 mod mongo_faults;
 mod services;

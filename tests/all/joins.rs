@@ -1,0 +1,154 @@
+//! Events that join cool-down batches while several closers run: each is in exactly one mail.
+//!
+//! The rule: the judge is what the postbox took and what the writers posted, counted person by person and event by event; the store is
+//! not asked. `TIDINGS_TEST_JOINS` says how many events join (`scripts/chaos --joins`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use chrono::TimeDelta;
+use tidings::domain::batch::{Item, Keep, SeatId};
+use tidings::domain::{BatchKey, BatchPolicy, ObjectId, UserId};
+use tidings::services::Silent;
+use tidings::services::batches::Join;
+use tidings::services::deliver::Account;
+
+use crate::support::town::{Town, on_both_stores};
+use crate::support::{Fresh, id, kind, user};
+
+on_both_stores! {
+    each_event_that_joins_while_three_closers_run_is_in_exactly_one_mail
+}
+
+/// People whom each event reaches.
+const PEOPLE: usize = 200;
+const WRITERS: u32 = 2;
+const CLOSERS: u32 = 3;
+
+const CONFIG: &str = r#"
+delivery.chunk = 500
+types.T.route = "batch"
+types.T.cooldown = "3s"
+types.T.max_wait = "8s"
+"#;
+
+fn cooling() -> BatchPolicy {
+    BatchPolicy {
+        window: TimeDelta::zero(),
+        cooldown: TimeDelta::seconds(3),
+        max_wait: Some(TimeDelta::seconds(8)),
+        // So many of one type are told one by one, and none is only counted.
+        close_at: std::num::NonZeroU64::new(12),
+        keep: Keep::Last(12),
+        leading: false,
+    }
+}
+
+/// What one event brings to everybody.
+fn joins(crowd: &[UserId], event: u32) -> Vec<Join> {
+    let items: Arc<[Item]> = [Item {
+        i: id(event),
+        t: kind("T"),
+        o: ObjectId::stored(format!("o{event}")),
+    }]
+    .into();
+    let join = |person: &UserId| Join {
+        seat: SeatId {
+            user: person.clone(),
+            key: BatchKey::Type(kind("T")),
+        },
+        items: items.clone(),
+        policy: cooling(),
+    };
+    crowd.iter().map(join).collect()
+}
+
+/// How often each person was told of each event.
+fn told(town: &Town) -> BTreeMap<(String, String), u32> {
+    let mut told = BTreeMap::new();
+    for mail in town.mails() {
+        let person = mail.to.reveal().split('@').next().unwrap().to_owned();
+        let text = mail.filled().text;
+        let works = text.split("Work ").skip(1);
+        let works = works.filter_map(|rest| rest.split_once('.').map(|(work, _)| work));
+        let works: std::collections::BTreeSet<&str> = works.collect();
+        for work in works {
+            *told.entry((person.clone(), work.to_owned())).or_default() += 1;
+        }
+    }
+    told
+}
+
+async fn each_event_that_joins_while_three_closers_run_is_in_exactly_one_mail(fresh: Fresh) {
+    let all = std::env::var("TIDINGS_TEST_JOINS").map_or(6_000, |n| n.parse().unwrap());
+    let events = (all as u32).div_ceil(PEOPLE as u32);
+    println!("TIDINGS_TEST_JOINS={all}");
+    let town = Arc::new(Town::found(&fresh, true, CONFIG).await);
+    let names = town.crowd(PEOPLE).await;
+    let crowd: Arc<[UserId]> = names.iter().map(|name| user(name)).collect();
+    let works: Vec<String> = (0..events).map(|event| format!("o{event}")).collect();
+    for works in works.chunks(1_000) {
+        let works: Vec<&str> = works.iter().map(String::as_str).collect();
+        town.put_works(&works, |_| true).await;
+    }
+
+    let (next, done) = (
+        Arc::new(AtomicU32::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|_| {
+            let joiner = town.process_on(&fresh.second().handle()).fanouts().joiner;
+            let (clock, crowd, next) = (town.clock.clone(), crowd.clone(), next.clone());
+            tokio::spawn(async move {
+                loop {
+                    let event = next.fetch_add(1, Ordering::Relaxed);
+                    if event >= events {
+                        return;
+                    }
+                    joiner.join(joins(&crowd, event)).await.unwrap();
+                    clock.advance(TimeDelta::seconds(1));
+                }
+            })
+        })
+        .collect();
+    let closers: Vec<_> = (0..CLOSERS)
+        .map(|_| {
+            let (closer, done) = (town.process().closer(), done.clone());
+            tokio::spawn(async move {
+                while !done.load(Ordering::Relaxed) {
+                    closer.drain(&Silent).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    for closer in closers {
+        closer.await.unwrap();
+    }
+    town.clock.advance(TimeDelta::minutes(10));
+    let last = town.process();
+    last.closer().drain(&Silent).await.unwrap();
+    last.deliver().drain(&mut Account::default()).await.unwrap();
+
+    let told = told(&town);
+    let posted = names
+        .iter()
+        .flat_map(|name| works.iter().map(move |work| (name, work)));
+    let (mut lost, mut doubled) = (0, 0);
+    for (name, work) in posted {
+        match told.get(&(name.clone(), work.clone())) {
+            None => lost += 1,
+            Some(1) => {}
+            Some(_) => doubled += 1,
+        }
+    }
+    let (mails, joined) = (town.mails().len(), events as usize * PEOPLE);
+    println!("{joined} joined, {mails} mails, {lost} lost, {doubled} doubled");
+    assert_eq!((lost, doubled, told.len()), (0, 0, joined));
+}
