@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::DateTime;
 
-use super::super::{Content, Message, Personal, UNSUBSCRIBE_PLACE};
+use super::super::{Content, Marks, Message, Personal, Place};
 use super::*;
 use crate::domain::{Address, DeliveryId};
 
@@ -44,14 +44,16 @@ pub fn account() -> Account {
 /// A mail to this person, with links of their own.
 pub fn mail(person: &str, subject: &str) -> Message {
     let base = format!("https://x.example/u/{person}");
+    let marks = Marks::new().unwrap();
+    let place = marks.of(Place::Unsubscribe);
     Message {
         delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
         to: Address::new(format!("{person}@example.org")).unwrap(),
         to_name: Some(format!("{person}, the \"first\"")),
         content: Arc::new(Content {
             subject: subject.into(),
-            html: format!("<p>{subject}</p><a href=\"{UNSUBSCRIBE_PLACE}\">stop</a>"),
-            text: format!("{subject}\n\n{UNSUBSCRIBE_PLACE}\n"),
+            html: marks.cut(&format!("<p>{subject}</p><a href=\"{place}\">stop</a>")),
+            text: marks.cut(&format!("{subject}\n\n{place}\n")),
         }),
         personal: Some(Personal {
             preferences: format!("{base}/preferences"),

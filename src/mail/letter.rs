@@ -7,7 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::http::{Answer, Api, Body, outcomes};
-use super::mime::{headers, mailbox, message_id, one_line, tag};
+use super::mime::{headers, mailbox, message_id, one_line, recipient, tag};
+use super::variables::in_text;
 use super::{Content, Leave, Message, Outcome, Sender};
 
 /// A message that can be a mail, with what every API asks for.
@@ -26,15 +27,15 @@ impl<'a> Letter<'a> {
     /// The letter of a message, or why it cannot be one.
     fn new(message: &'a Message) -> Result<Self, String> {
         let content = &message.content;
-        if content.html.is_empty() && content.text.is_empty() {
+        if content.says_nothing() {
             return Err("the mail says nothing".into());
         }
         let headers = headers(message)?.into_iter();
         Ok(Self {
             message,
             tag: tag(&message.delivery),
-            to: mailbox(&message.to, message.to_name.as_deref())?.to_string(),
-            subject: one_line(&content.subject),
+            to: recipient(message)?.to_string(),
+            subject: in_text(&one_line(&content.subject)).into_owned(),
             headers: headers
                 .map(|(name, value)| (name.to_string(), value))
                 .collect(),
@@ -129,8 +130,7 @@ pub(super) fn cut(messages: &[Message], most: usize, most_bytes: usize) -> Vec<V
     let mut calls: Vec<Vec<usize>> = Vec::new();
     let mut bytes = 0;
     for (place, message) in messages.iter().enumerate() {
-        let content = &message.content;
-        let long = content.subject.len() + content.html.len() + content.text.len();
+        let long = message.content.bytes();
         match calls.last_mut() {
             Some(call) if call.len() < most && bytes + long <= most_bytes => {
                 call.push(place);

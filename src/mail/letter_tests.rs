@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::Text;
 use super::super::http::tests::{kind, mail};
 use super::*;
 use crate::domain::Address;
@@ -16,8 +17,7 @@ fn mails(people: &[(&str, &str)]) -> Vec<Message> {
 #[test]
 fn calls_are_cut_by_number_and_by_length() {
     let five = mails(&[("a", "x"), ("b", "x"), ("c", "x"), ("d", "x"), ("e", "x")]);
-    let content = &five[0].content;
-    let one = content.subject.len() + content.html.len() + content.text.len();
+    let one = five[0].content.bytes();
 
     assert_eq!(cut(&five, 2, usize::MAX), [vec![0, 1], vec![2, 3], vec![4]]);
     assert_eq!(cut(&five, 100, 3 * one), [vec![0, 1, 2], vec![3, 4]]);
@@ -60,8 +60,8 @@ fn a_message_that_cannot_be_a_mail_is_refused_alone() {
     mails[1].further.push(("Subject".into(), "another".into()));
     mails[2].content = Arc::new(Content {
         subject: "x".into(),
-        html: String::new(),
-        text: String::new(),
+        html: Text::default(),
+        text: Text::default(),
     });
     let letters = Letters::of(&mails);
     assert_eq!(letters.ready.len(), 1);

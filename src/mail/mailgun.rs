@@ -14,9 +14,9 @@ use serde_json::{Map, Value, json};
 use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexpected, words};
 use super::letter::{Call, Letter, Letters, from, share};
 use super::mime::tag;
+use super::variables::{in_html, in_text};
 use super::{
-    Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, PREFERENCES_PLACE,
-    Silence, UNSUBSCRIBE_PLACE,
+    Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Place, Silence,
 };
 use crate::domain::DeliveryId;
 
@@ -134,14 +134,14 @@ impl Mailgun {
         let mut add = |name: &str, value: String| fields.push((name.to_owned(), value));
         add("from", self.from.clone());
         for letter in letters {
-            add("to", as_text(&letter.to));
+            add("to", in_text(&letter.to).into_owned());
         }
-        add("subject", as_text(&first.subject));
+        add("subject", first.subject.clone());
         if !content.text.is_empty() {
-            add("text", with_variables(&as_text(&content.text)));
+            add("text", content.text.write(in_text, variable));
         }
         if !content.html.is_empty() {
-            add("html", with_variables(&as_html(&content.html)));
+            add("html", content.html.write(in_html, variable));
         }
         if let Some(reply_to) = &self.account.sender.reply_to {
             add("h:Reply-To", reply_to.reveal().to_owned());
@@ -212,7 +212,14 @@ fn tag_of(event: Event, message_id: &str) -> Result<String, String> {
 }
 
 const UNSUBSCRIBE: &str = "%recipient.unsubscribe%";
-const PREFERENCES: &str = "%recipient.preferences%";
+
+/// What Mailgun fills each recipient's link in for.
+fn variable(place: Place) -> &'static str {
+    match place {
+        Place::Unsubscribe => UNSUBSCRIBE,
+        Place::Preferences => "%recipient.preferences%",
+    }
+}
 
 fn variables(letter: &Letter<'_>) -> Value {
     let mut variables = json!({ "delivery": letter.tag });
@@ -221,48 +228,6 @@ fn variables(letter: &Letter<'_>) -> Value {
         variables["preferences"] = links.preferences.as_str().into();
     }
     variables
-}
-
-fn with_variables(text: &str) -> String {
-    text.replace(UNSUBSCRIBE_PLACE, UNSUBSCRIBE)
-        .replace(PREFERENCES_PLACE, PREFERENCES)
-}
-
-/// What Mailgun's variables begin with, after the `%`.
-const VARIABLES: [&str; 4] = [
-    "recipient",
-    "unsubscribe",
-    "mailing_list",
-    "tag_unsubscribe",
-];
-
-/// The text with each `%` that could begin a variable replaced.
-fn without_variables(text: &str, instead: &str) -> String {
-    let mut parts = text.split('%');
-    let mut safe = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let begins = |name: &str| {
-            let start = part.as_bytes().get(..name.len());
-            start.is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
-        };
-        safe.push_str(if VARIABLES.iter().any(|name| begins(name)) {
-            instead
-        } else {
-            "%"
-        });
-        safe.push_str(part);
-    }
-    safe
-}
-
-/// HTML that reads the same and holds no variable.
-fn as_html(html: &str) -> String {
-    without_variables(html, "&#37;")
-}
-
-/// Text that looks the same and holds no variable: a word joiner has no width.
-fn as_text(text: &str) -> String {
-    without_variables(text, "%\u{2060}")
 }
 
 /// Fields as `multipart/form-data` (RFC 7578). The boundary is the same for the same fields.

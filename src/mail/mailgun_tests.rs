@@ -46,11 +46,6 @@ fn what_a_mail_says_is_never_taken_for_a_variable() {
         field(&mails, "subject"),
         "100 %\u{2060}recipient.unsubscribe% %\u{2060}Recipient%"
     );
-    assert_eq!(
-        as_html("50% off, %unsubscribe_url%"),
-        "50% off, &#37;unsubscribe_url%"
-    );
-    assert_eq!(as_html("%é%%recipient%"), "%é%&#37;recipient%");
 }
 
 #[test]

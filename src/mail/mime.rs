@@ -10,6 +10,7 @@ use lettre::Address as MailAddress;
 use lettre::message::header::{ContentType, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, MultiPart, SinglePart};
 
+use super::variables::in_text;
 use super::{Message, Sender};
 use crate::domain::{Address, DeliveryId};
 
@@ -25,7 +26,7 @@ pub(super) fn compose(message: &Message, sender: &Sender) -> Result<Vec<u8>, Str
     let content = message.filled();
     let mut builder = lettre::Message::builder()
         .from(mailbox(&sender.from, Some(&sender.from_name))?)
-        .to(mailbox(&message.to, message.to_name.as_deref())?)
+        .to(recipient(message)?)
         .subject(one_line(&content.subject))
         .date(date(message.at))
         .message_id(Some(message_id(&tag, sender)));
@@ -50,6 +51,12 @@ pub(super) fn message_id(name: &str, sender: &Sender) -> String {
     let from = sender.from.reveal();
     let domain = from.rsplit_once('@').map_or(from, |(_, domain)| domain);
     format!("<{name}@{domain}>")
+}
+
+/// Whom the mail is for. A name says no variable either.
+pub(super) fn recipient(message: &Message) -> Result<Mailbox, String> {
+    let name = message.to_name.as_deref().map(in_text);
+    mailbox(&message.to, name.as_deref())
 }
 
 fn part(kind: ContentType, body: &str) -> SinglePart {

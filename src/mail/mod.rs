@@ -2,10 +2,11 @@
 //!
 //! The rule (P5): an outcome says what is known, never what is hoped. A mailer answers for every message it was given, in
 //! order, and never panics or waits for ever. Only here are addresses revealed. [`outbox`] is the mailer that always
-//! works; `mime` is what it and [`smtp`] write; the providers stand on `http` and `letter`; [`pace`] keeps whoever it is from being called
+//! works; `content` is what mails say; `mime` is what it and [`smtp`] write; the providers stand on `http` and `letter`; [`pace`] keeps whoever it is from being called
 //! too often.
 
 mod check;
+mod content;
 mod guarded;
 pub mod hooks;
 mod http;
@@ -19,6 +20,7 @@ pub mod postmark;
 pub mod resend;
 pub mod sendgrid;
 pub mod smtp;
+mod variables;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +31,7 @@ use chrono::{DateTime, Utc};
 use crate::domain::{Address, DeliveryId};
 
 pub use check::Checked;
+pub use content::{Content, Filled, Marks, Place, Text};
 pub use http::Account;
 pub use leave::{Leave, Standing};
 pub use mailgun::Mailgun;
@@ -40,44 +43,22 @@ pub use resend::Resend;
 pub use sendgrid::SendGrid;
 pub use smtp::{Relay, Security, Smtp};
 
-/// What a mail says, without whom it is for: people whose content is the same can share a call to the provider.
-///
-/// It may hold places ([`UNSUBSCRIBE_PLACE`], [`PREFERENCES_PLACE`]) that each message fills in with its own links. Subject and
-/// bodies may hold anything: line breaks and control characters in what becomes a header are turned into spaces.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Content {
-    pub subject: String,
-    pub html: String,
-    pub text: String,
-}
-
-impl Content {
-    /// The same with somebody's links in its places.
-    pub fn filled(&self, personal: &Personal) -> Self {
-        let fill = |text: &str| {
-            text.replace(UNSUBSCRIBE_PLACE, &personal.unsubscribe)
-                .replace(PREFERENCES_PLACE, &personal.preferences)
-        };
-        Self {
-            subject: self.subject.clone(),
-            html: fill(&self.html),
-            text: fill(&self.text),
-        }
-    }
-}
-
-/// Stands in a content where the recipient's unsubscribe link belongs. A name under `.invalid` leads nowhere (RFC 2606), so a
-/// place that is not filled in harms nobody.
-pub const UNSUBSCRIBE_PLACE: &str = "https://tidings.invalid/unsubscribe";
-/// Stands where the link to the recipient's preferences belongs.
-pub const PREFERENCES_PLACE: &str = "https://tidings.invalid/preferences";
-
 /// A recipient's own links. They are plain `https` or `http` URLs, so they need no escaping in HTML.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Personal {
     /// One click ends the mails (RFC 8058).
     pub unsubscribe: String,
     pub preferences: String,
+}
+
+impl Personal {
+    /// The link that goes into this place.
+    pub fn link(&self, place: Place) -> &str {
+        match place {
+            Place::Unsubscribe => &self.unsubscribe,
+            Place::Preferences => &self.preferences,
+        }
+    }
 }
 
 /// One mail to one person. `Debug` shows neither the address nor the content nor the links.
@@ -100,11 +81,8 @@ pub struct Message {
 
 impl Message {
     /// The content with this person's links in it.
-    pub fn filled(&self) -> Content {
-        match &self.personal {
-            Some(personal) => self.content.filled(personal),
-            None => Content::clone(&self.content),
-        }
+    pub fn filled(&self) -> Filled {
+        self.content.filled(self.personal.as_ref())
     }
 
     /// All headers beside those every mail has: the further ones, and the one-click unsubscribe of RFC 8058, section 3.1, which
@@ -292,14 +270,17 @@ mod tests {
 
     #[test]
     fn each_persons_links_fill_the_places_of_the_content_they_share() {
+        let marks = Marks::new().unwrap();
+        let choose = format!("<a href=\"{}\">choose</a>", marks.of(Place::Preferences));
+        let stop = format!("stop: {}\n", marks.of(Place::Unsubscribe));
         let message = Message {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
             to: Address::new("ada@example.org").unwrap(),
             to_name: None,
             content: Arc::new(Content {
                 subject: "One new work".into(),
-                html: format!("<a href=\"{PREFERENCES_PLACE}\">choose</a>"),
-                text: format!("stop: {UNSUBSCRIBE_PLACE}\n"),
+                html: marks.cut(&choose),
+                text: marks.cut(&stop),
             }),
             personal: Some(personal()),
             further: Vec::new(),
@@ -336,8 +317,8 @@ mod tests {
             to_name: None,
             content: Arc::new(Content {
                 subject: String::new(),
-                html: String::new(),
-                text: String::new(),
+                html: Text::default(),
+                text: Text::default(),
             }),
             personal: Some(Personal {
                 unsubscribe: "http://127.0.0.1:8080/u/token".into(),

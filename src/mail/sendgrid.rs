@@ -1,6 +1,6 @@
 //! SendGrid: one content a call, with up to a thousand personalizations of one recipient each.
 //!
-//! The rule (P2, P5): the places of the content are filled in by substitution, the headers and our names for the mail are each
+//! The rule (P2, P5, P7): the places of the content are filled in by substitution of words that the mail does not say, the headers and our names for the mail are each
 //! personalization's own. Nobody can ask SendGrid what it took, so what is not known stays unknown. Its own tracking and unsubscribing are turned
 //! off: links lead where they say, and the unsubscribe link is ours. `docs/decisions/0006-providers.md` says where its rules are written.
 
@@ -13,9 +13,8 @@ use serde_json::{Map, Value, json};
 use super::http::{Account, Answer, Api, Body, Proof, all, heard, unexpected, words};
 use super::letter::{Call, Letter, Letters, share};
 use super::mime::one_line;
-use super::{
-    Certainty, Checked, Leave, Mailer, Message, Outcome, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE,
-};
+use super::variables::{in_html, in_text};
+use super::{Certainty, Checked, Content, Leave, Mailer, Message, Outcome, Place};
 
 /// Where the API is.
 pub const URL: &str = "https://api.sendgrid.com";
@@ -62,7 +61,10 @@ impl SendGrid {
         let sender = &self.account.sender;
         let first = &letters[0];
         let content = &first.message.content;
-        let parts: Vec<Value> = [("text/plain", &content.text), ("text/html", &content.html)]
+        let keys = Keys::of(content);
+        let text = content.text.write(in_text, |place| keys.of_place(place));
+        let html = content.html.write(in_html, |place| keys.of_place(place));
+        let parts: Vec<Value> = [("text/plain", text), ("text/html", html)]
             .into_iter()
             .filter(|(_, said)| !said.is_empty())
             .map(|(kind, said)| json!({ "type": kind, "value": said }))
@@ -71,7 +73,7 @@ impl SendGrid {
         let mut body = json!({
             "personalizations": letters
                 .iter()
-                .map(|letter| self.personalization(reference, letter))
+                .map(|letter| self.personalization(reference, letter, &keys))
                 .collect::<Vec<_>>(),
             "from": { "email": sender.from.reveal(), "name": plain(&sender.from_name) },
             "subject": first.subject,
@@ -91,7 +93,7 @@ impl SendGrid {
         body
     }
 
-    fn personalization(&self, reference: &str, letter: &Letter<'_>) -> Value {
+    fn personalization(&self, reference: &str, letter: &Letter<'_>, keys: &Keys) -> Value {
         let mut to = json!({ "email": letter.address() });
         if let Some(name) = letter.message.to_name.as_deref().map(plain)
             && !name.is_empty()
@@ -109,10 +111,9 @@ impl SendGrid {
             "custom_args": { "delivery": letter.tag, "call": reference },
         });
         if let Some(links) = &letter.message.personal {
-            person["substitutions"] = json!({
-                UNSUBSCRIBE_PLACE: links.unsubscribe,
-                PREFERENCES_PLACE: links.preferences,
-            });
+            let of = |place| (keys.of_place(place).to_owned(), links.link(place).into());
+            let substitutions: Map<String, Value> = Place::ALL.map(of).into_iter().collect();
+            person["substitutions"] = substitutions.into();
         }
         person
     }
@@ -121,6 +122,37 @@ impl SendGrid {
 /// A name as SendGrid takes it: without what separates addresses.
 fn plain(name: &str) -> String {
     one_line(&name.replace([',', ';'], " "))
+}
+
+/// What SendGrid fills each recipient's links in for: words that nothing in the mail says. They look like links, as they stand where links are
+/// expected, and lead nowhere (RFC 2606). No two of them can overlap, as each has an `h` at its beginning only.
+struct Keys([String; 2]);
+
+impl Keys {
+    fn of(content: &Content) -> Self {
+        let numbered = |n: usize| {
+            let key = |name| format!("https://tidings.invalid/{name}-{n}/");
+            Self(["unsubscribe", "preferences"].map(key))
+        };
+        let bodies = content.text.said().chain(content.html.said());
+        let said: Vec<&str> = bodies.chain([content.subject.as_str()]).collect();
+        let mut n = 0;
+        loop {
+            let keys = numbered(n);
+            let taken = |words: &&str| keys.0.iter().any(|key| words.contains(key));
+            if !said.iter().any(taken) {
+                return keys;
+            }
+            n += 1;
+        }
+    }
+
+    fn of_place(&self, place: Place) -> &str {
+        match place {
+            Place::Unsubscribe => &self.0[0],
+            Place::Preferences => &self.0[1],
+        }
+    }
 }
 
 #[async_trait]

@@ -29,7 +29,7 @@ fn a_mail_without_links_or_text_has_neither() {
     bare.content = std::sync::Arc::new(super::super::Content {
         subject: "x".into(),
         html: "<p>x".into(),
-        text: String::new(),
+        text: super::super::Text::default(),
     });
     let sendgrid = SendGrid::new(account()).unwrap();
 

@@ -13,7 +13,7 @@ use super::deliver::{Deliver, Pause};
 use super::digest::{Digests, Found, Onlooker, Report, Request};
 use super::{Progress, Result};
 use crate::domain::{Cadence, EventType, Period};
-use crate::mail::{Content, Message};
+use crate::mail::{Content, Message, Place};
 use crate::render::CLIP_BYTES;
 use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading, preheader};
 use crate::store::{Feedbacks, Journal};
@@ -202,7 +202,7 @@ impl<'a> Stage<'a> {
             (Ok(_), Err(_)) => return,
             (Err(error), _) => {
                 self.levels.of(drawn).failed += 1;
-                return self.failed(&format!("{error:#}"));
+                return self.failed(&error);
             }
         };
         let shown = match rendered.shown {
@@ -210,25 +210,23 @@ impl<'a> Stage<'a> {
             shown if shown < mail.digest.total => Shown::Capped,
             _ => Shown::All,
         };
-        let content = Content {
-            subject: rendered.subject,
-            html: rendered.html,
-            text: rendered.text,
-        };
-        let whole = stand_in.as_ref().map(|links| content.filled(links));
-        let whole = whole.as_ref().unwrap_or(&content);
+        let content = rendered.content;
+        let whole = content.filled(stand_in.as_ref());
         let bytes = whole.html.len();
         self.levels.of(drawn).add(bytes, whole.text.len(), shown);
         let types = mail.digest.sections.len();
-        self.picks.offer(drawn, bytes, types, || Candidate {
-            drawn,
-            to: to.to_string(),
-            subject: content.subject.clone(),
-            html: content.html.clone(),
-            text: content.text.clone(),
-            bytes,
-            events: mail.digest.total,
-            types,
+        self.picks.offer(drawn, bytes, types, || {
+            let shown = content.with(Place::nowhere);
+            Candidate {
+                drawn,
+                to: to.to_string(),
+                subject: shown.subject,
+                html: shown.html,
+                text: shown.text,
+                bytes,
+                events: mail.digest.total,
+                types,
+            }
         });
         let message = Message {
             delivery: mail.id.clone(),
@@ -331,7 +329,7 @@ impl Calls {
         if let Some(known) = self.contents.get(&content) {
             return Arc::clone(known);
         }
-        self.bytes += content.subject.len() + content.html.len() + content.text.len();
+        self.bytes += content.bytes();
         let content = Arc::new(content);
         self.contents.insert(Arc::clone(&content));
         content

@@ -17,7 +17,7 @@ use crate::domain::{
     Cadence, Delivery, DeliveryState, Event, EventType, Occasion, PersonStacks, Stack, User,
     UserId, Window,
 };
-use crate::mail::{Content, Message, PREFERENCES_PLACE, UNSUBSCRIBE_PLACE};
+use crate::mail::{Content, Marks, Message, Place};
 use crate::render::{self, BatchMail, DigestMail, Links, Rendered};
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
@@ -58,7 +58,7 @@ impl Contents {
         if let Some(known) = self.known.get(&content) {
             return Arc::clone(known);
         }
-        self.bytes += content.subject.len() + content.html.len() + content.text.len();
+        self.bytes += content.bytes();
         let content = Arc::new(content);
         self.known.insert(Arc::clone(&content));
         content
@@ -240,25 +240,61 @@ impl Deliver {
         digest: &Digest,
         (cadence, period): (Cadence, &str),
         at: DateTime<Utc>,
-    ) -> std::result::Result<Rendered, render::Error> {
-        self.renderer.digest(&DigestMail {
-            user,
-            digest,
-            cadence,
-            period,
-            at,
-            tz: user.schedule(&self.schedule).tz,
-            links: self.places(),
+    ) -> std::result::Result<Written, String> {
+        self.written(|links| {
+            self.renderer.digest(&DigestMail {
+                user,
+                digest,
+                cadence,
+                period,
+                at,
+                tz: user.schedule(&self.schedule).tz,
+                links,
+            })
         })
     }
 
-    /// Where the links of a mail go, if mails carry any.
-    pub(super) fn places(&self) -> Links {
-        let place = |place: &str| self.links.public_url.is_some().then(|| place.to_owned());
-        Links {
-            unsubscribe: place(UNSUBSCRIBE_PLACE),
-            preferences: place(PREFERENCES_PLACE),
-        }
+    /// The same of a batch.
+    pub(super) fn batch_written(
+        &self,
+        user: &User,
+        bulletin: &Bulletin,
+        at: DateTime<Utc>,
+    ) -> std::result::Result<Written, String> {
+        self.written(|links| {
+            self.renderer.batch(&BatchMail {
+                user,
+                bulletin,
+                at,
+                tz: user.schedule(&self.schedule).tz,
+                links,
+            })
+        })
+    }
+
+    /// What was rendered with marks where the links of a mail go, if mails carry any; with places instead of the marks.
+    fn written(
+        &self,
+        render: impl FnOnce(Links) -> std::result::Result<Rendered, render::Error>,
+    ) -> std::result::Result<Written, String> {
+        let marks = Marks::new()?;
+        let mark = |place| {
+            let lead = self.links.public_url.is_some();
+            lead.then(|| marks.of(place).to_owned())
+        };
+        let links = Links {
+            unsubscribe: mark(Place::Unsubscribe),
+            preferences: mark(Place::Preferences),
+        };
+        let rendered = render(links).map_err(|error| format!("{error:#}"))?;
+        Ok(Written {
+            content: Content {
+                subject: rendered.subject,
+                html: marks.cut(&rendered.html),
+                text: marks.cut(&rendered.text),
+            },
+            shown: rendered.shown,
+        })
     }
 
     fn render(
@@ -274,27 +310,16 @@ impl Deliver {
             .mailable()
             .map_err(|why| why.as_str().to_owned())?
             .clone();
-        let rendered = match told {
+        let written = match told {
             Told::Digest(digest, of_period) => self.rendered(user, digest, *of_period, at),
-            Told::Batch(bulletin) => self.renderer.batch(&BatchMail {
-                user,
-                bulletin,
-                at,
-                tz: user.schedule(&self.schedule).tz,
-                links: self.places(),
-            }),
+            Told::Batch(bulletin) => self.batch_written(user, bulletin, at),
         };
-        let rendered =
-            rendered.map_err(|error| format!("the mail cannot be rendered: {error:#}"))?;
+        let written = written.map_err(|error| format!("the mail cannot be rendered: {error}"))?;
         Ok(Message {
             delivery: row.id.clone(),
             to,
             to_name: user.name.clone(),
-            content: contents.share(Content {
-                subject: rendered.subject,
-                html: rendered.html,
-                text: rendered.text,
-            }),
+            content: contents.share(written.content),
             // Of the row's moment, so that the links are the same however often it is built.
             personal: maker.map(|maker| maker.personal(&row.user, row.created)),
             further: self.feedback_id(row, told).into_iter().collect(),
@@ -318,6 +343,13 @@ impl Deliver {
         };
         Some(("Feedback-ID".into(), format!("{of}:{sender}")))
     }
+}
+
+/// A mail in words, without whom it is for.
+pub struct Written {
+    pub content: Content,
+    /// How many items it shows.
+    pub shown: usize,
 }
 
 /// What one mail tells.

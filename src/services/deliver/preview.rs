@@ -5,11 +5,12 @@
 
 use serde::Serialize;
 
+use super::build::Written;
 use super::{Deliver, Spread};
 use crate::domain::bulletin;
 use crate::domain::digest::{assemble, wanted};
 use crate::domain::{Delivery, DeliveryState, Event, EventType, ObjectId, Occasion, User};
-use crate::render::{BatchMail, Rendered};
+use crate::mail::Place;
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
 use crate::services::suppressions::Suppressed;
@@ -122,19 +123,13 @@ impl Deliver {
                     .flat_map(|section| section.items().map(move |item| (&section.kind, item)))
                     .map(|(kind, item)| shown(kind, &item.id, item.object.title.as_deref()))
                     .collect();
-                let rendered = self.renderer.batch(&BatchMail {
-                    user,
-                    bulletin: &bulletin,
-                    at,
-                    tz: user.schedule(&self.schedule).tz,
-                    links: self.places(),
-                });
+                let rendered = self.batch_written(user, &bulletin, at);
                 (rendered, items, bulletin.total)
             }
         };
         Ok(match rendered {
             Ok(rendered) => Looked::Mail(Box::new(preview(rendered, items, total))),
-            Err(error) => Looked::None(format!("it cannot be rendered: {error:#}")),
+            Err(error) => Looked::None(format!("it cannot be rendered: {error}")),
         })
     }
 }
@@ -147,12 +142,13 @@ fn shown(kind: &EventType, object: &ObjectId, title: Option<&str>) -> Shown {
     }
 }
 
-fn preview(rendered: Rendered, items: Vec<Shown>, total: u64) -> Preview {
+fn preview(written: Written, items: Vec<Shown>, total: u64) -> Preview {
+    let shown = written.content.with(Place::nowhere);
     Preview {
         more: total.saturating_sub(items.len() as u64),
-        subject: rendered.subject,
-        text: rendered.text,
-        html: rendered.html,
+        subject: shown.subject,
+        text: shown.text,
+        html: shown.html,
         items,
     }
 }

@@ -6,7 +6,8 @@
 mod apis;
 mod asking;
 pub mod provider;
-mod server;
+pub mod received;
+pub mod server;
 mod smtp;
 
 use std::sync::Arc;
@@ -15,20 +16,20 @@ use std::time::Duration;
 use chrono::DateTime;
 use tidings::domain::{Address, DeliveryId, Secret};
 use tidings::mail::{
-    Account, Content, Mailer, Mailgun, Message, Outcome, Personal, Postmark, Resend, SendGrid,
-    Sender, UNSUBSCRIBE_PLACE,
+    Account, Content, Mailer, Mailgun, Marks, Message, Outcome, Personal, Place, Postmark, Resend,
+    SendGrid, Sender,
 };
 
 use provider::Dialect;
 
-const ALL: [Dialect; 4] = [
+pub const ALL: [Dialect; 4] = [
     Dialect::Mailgun,
     Dialect::SendGrid,
     Dialect::Postmark,
     Dialect::Resend,
 ];
 
-fn sender() -> Sender {
+pub fn sender() -> Sender {
     Sender {
         from: Address::new("digest@art.example").unwrap(),
         from_name: "Art".into(),
@@ -37,7 +38,7 @@ fn sender() -> Sender {
 }
 
 /// A mailer that speaks this dialect to this address, and waits this long for an answer.
-fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer> {
+pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer> {
     let account = Account {
         url: url.to_owned(),
         key: Secret::new("key-1"),
@@ -55,19 +56,21 @@ fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer> {
 }
 
 /// Longer than anything on loopback takes.
-const PATIENT: Duration = Duration::from_secs(30);
+pub const PATIENT: Duration = Duration::from_secs(30);
 
 /// A mail to this person, with the content that everybody gets and links of their own.
 fn mail(person: &str) -> Message {
     let unsubscribe = format!("https://x.example/u/{person}");
+    let marks = Marks::new().unwrap();
+    let place = marks.of(Place::Unsubscribe);
     Message {
         delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
         to: Address::new(format!("{person}@example.org")).unwrap(),
         to_name: Some(person.to_owned()),
         content: Arc::new(Content {
             subject: "Fourteen works".into(),
-            html: format!("<p>100 %recipient% <a href=\"{UNSUBSCRIBE_PLACE}\">stop</a>"),
-            text: format!("Fourteen works — {UNSUBSCRIBE_PLACE}\n"),
+            html: marks.cut(&format!("<p>100 %recipient% <a href=\"{place}\">stop</a>")),
+            text: marks.cut(&format!("Fourteen works — {place}\n")),
         }),
         personal: Some(Personal {
             preferences: format!("{unsubscribe}/preferences"),

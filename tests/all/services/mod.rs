@@ -21,6 +21,7 @@ mod poison;
 mod rehearsal;
 mod sending;
 mod simulation;
+mod stolen_links;
 mod suppressed;
 mod unknown;
 mod worker;

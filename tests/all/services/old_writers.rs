@@ -108,7 +108,7 @@ async fn documents_of_older_writers_give_the_right_digest(fresh: Fresh) {
     assert_eq!(town.told_to("ada"), ["a2", "a4"]);
     assert!(
         town.mails()[1]
-            .content
+            .filled()
             .text
             .contains("5334647b139b2165160000d8"),
         "an object under an ObjectId is known by its hex text"

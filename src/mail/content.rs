@@ -1,0 +1,213 @@
+//! What a mail says: words, and places where each recipient's own links go.
+//!
+//! The rule (P7, P8): a place is no text, so nothing that is told can pose as one. While a mail is rendered its places are marked by words that nobody
+//! can guess ([`Marks`]); they are cut out of what was rendered at once, and from then on a text is a list of words and places. The words are
+//! made harmless ([`variables`]) whenever they are written for anybody, as providers fill in what they take for a variable.
+
+use std::borrow::Cow;
+
+use super::Personal;
+use super::variables;
+
+/// Where a recipient's own link goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    Unsubscribe,
+    Preferences,
+}
+
+impl Place {
+    pub const ALL: [Self; 2] = [Self::Unsubscribe, Self::Preferences];
+
+    /// A link that leads nowhere (RFC 2606), for a mail that is only shown.
+    pub fn nowhere(self) -> &'static str {
+        match self {
+            Self::Unsubscribe => "https://tidings.invalid/unsubscribe",
+            Self::Preferences => "https://tidings.invalid/preferences",
+        }
+    }
+}
+
+/// A body of a mail.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Text(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Part {
+    Said(String),
+    Link(Place),
+}
+
+impl Text {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many bytes it says, without the links.
+    pub fn len(&self) -> usize {
+        self.said().map(str::len).sum()
+    }
+
+    /// What is said before, between and after the places.
+    pub fn said(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Said(words) => Some(words.as_str()),
+            Part::Link(_) => None,
+        })
+    }
+
+    /// All of it: what is said as `said` writes it, and something in each place.
+    pub fn write<'a>(
+        &self,
+        said: impl Fn(&str) -> Cow<'_, str>,
+        link: impl Fn(Place) -> &'a str,
+    ) -> String {
+        let mut all = String::with_capacity(self.len() + 512);
+        for part in &self.0 {
+            match part {
+                Part::Said(words) => all.push_str(&said(words)),
+                Part::Link(place) => all.push_str(link(*place)),
+            }
+        }
+        all
+    }
+}
+
+impl<T: Into<String>> From<T> for Text {
+    /// A text without places, whatever it says.
+    fn from(text: T) -> Self {
+        let parts = Some(text.into()).filter(|text| !text.is_empty());
+        Self(parts.into_iter().map(Part::Said).collect())
+    }
+}
+
+/// What a mail says, without whom it is for: people whose content is the same can share a call to the provider.
+///
+/// Subject and bodies may hold anything: line breaks and control characters in what becomes a header are turned into spaces.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Content {
+    pub subject: String,
+    pub html: Text,
+    pub text: Text,
+}
+
+/// A content that is ready to be sent to somebody: their links are in it, and nothing a provider would take for a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filled {
+    pub subject: String,
+    pub html: String,
+    pub text: String,
+}
+
+impl Content {
+    /// How many bytes it has, without the links.
+    pub fn bytes(&self) -> usize {
+        self.subject.len() + self.html.len() + self.text.len()
+    }
+
+    pub fn says_nothing(&self) -> bool {
+        self.html.is_empty() && self.text.is_empty()
+    }
+
+    /// With somebody's links in its places; without links they stay empty.
+    pub fn filled(&self, personal: Option<&Personal>) -> Filled {
+        let link = |place| personal.map_or("", |personal| personal.link(place));
+        self.with(link)
+    }
+
+    /// With these words in its places.
+    pub fn with<'a>(&self, link: impl Fn(Place) -> &'a str) -> Filled {
+        Filled {
+            subject: variables::in_text(&self.subject).into_owned(),
+            html: self.html.write(variables::in_html, &link),
+            text: self.text.write(variables::in_text, &link),
+        }
+    }
+}
+
+/// What marks the places of one mail while it is rendered. They look like links, as templates check what they print as one, and lead nowhere
+/// (RFC 2606).
+pub struct Marks([String; 2]);
+
+impl Marks {
+    /// Marks that nobody has seen and nobody will: they are of the operating system's randomness, and of this mail alone.
+    pub fn new() -> Result<Self, String> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(|error| format!("no randomness: {error}"))?;
+        let secret = hex::encode(bytes);
+        Ok(Self(
+            ["unsubscribe", "preferences"].map(|name| format!("https://{secret}.invalid/{name}/")),
+        ))
+    }
+
+    pub fn of(&self, place: Place) -> &str {
+        match place {
+            Place::Unsubscribe => &self.0[0],
+            Place::Preferences => &self.0[1],
+        }
+    }
+
+    /// What was rendered, with places instead of marks.
+    pub fn cut(&self, rendered: &str) -> Text {
+        let mut parts = Vec::new();
+        let mut rest = rendered;
+        let next = |rest: &str| {
+            let found = Place::ALL.into_iter();
+            let found = found.filter_map(|place| Some((rest.find(self.of(place))?, place)));
+            found.min_by_key(|(at, _)| *at)
+        };
+        while let Some((at, place)) = next(rest) {
+            if at > 0 {
+                parts.push(Part::Said(rest[..at].to_owned()));
+            }
+            parts.push(Part::Link(place));
+            rest = &rest[at + self.of(place).len()..];
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Said(rest.to_owned()));
+        }
+        Text(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn as_it_is(said: &str) -> Cow<'_, str> {
+        Cow::Borrowed(said)
+    }
+
+    #[test]
+    fn places_are_cut_out_wherever_their_marks_stand() {
+        let marks = Marks::new().unwrap();
+        let [stop, choose] = Place::ALL.map(|place| marks.of(place).to_owned());
+
+        let text = marks.cut(&format!("{stop}a{choose}{stop}b"));
+
+        let links = |place: Place| match place {
+            Place::Unsubscribe => "S",
+            Place::Preferences => "C",
+        };
+        assert_eq!(text.write(as_it_is, links), "SaCSb");
+        assert_eq!(
+            (text.len(), text.said().collect::<Vec<_>>()),
+            (2, vec!["a", "b"])
+        );
+        assert!(marks.cut("").is_empty() && !marks.cut(&stop).is_empty());
+    }
+
+    #[test]
+    fn nothing_said_is_a_place() {
+        let (marks, others) = (Marks::new().unwrap(), Marks::new().unwrap());
+        for said in [
+            others.of(Place::Unsubscribe),
+            "https://tidings.invalid/unsubscribe",
+        ] {
+            let text = marks.cut(said);
+
+            assert_eq!(text.write(as_it_is, |_| "a link"), said);
+            assert_eq!(text, Text::from(said));
+        }
+    }
+}

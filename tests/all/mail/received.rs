@@ -1,0 +1,185 @@
+//! Mails as their recipients get them: what a provider was called with, after it filled in everything that it takes for a variable.
+//!
+//! The rule: it fills in generously, in every part and whatever the case of the letters, and its own variables hold [`STOLEN`], so that a test
+//! finds what content could have had filled in anywhere.
+
+use mail_parser::MessageParser;
+use serde_json::Value;
+
+use super::provider::{Dialect, Request};
+
+/// What a provider's own personal links hold.
+pub const STOLEN: &str = "a-personal-link-of-the-provider";
+
+/// One mail, as one person reads it.
+#[derive(Debug)]
+pub struct Received {
+    pub to: String,
+    pub subject: String,
+    pub html: String,
+    pub text: String,
+    pub headers: Vec<(String, String)>,
+}
+
+/// The mails of a call.
+pub fn received(dialect: Dialect, request: &Request) -> Vec<Received> {
+    match dialect {
+        Dialect::Mailgun => mailgun(request),
+        Dialect::SendGrid => sendgrid(&request.json()),
+        Dialect::Postmark => whole(&request.json(), ["To", "Subject", "HtmlBody", "TextBody"]),
+        Dialect::Resend => whole(&request.json(), ["to", "subject", "html", "text"]),
+    }
+}
+
+/// A mail that went over SMTP, perhaps to a provider that fills in its variables there as well.
+pub fn by_smtp(mail: &str) -> Received {
+    let parsed = MessageParser::new().parse(mail.as_bytes()).unwrap();
+    let to = parsed.to().unwrap().first().unwrap();
+    let header = |name: &str| {
+        parsed
+            .header_raw(name)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    Received {
+        to: filled(&[], to.address().unwrap()),
+        subject: filled(&[], parsed.subject().unwrap()),
+        html: filled(&[], &parsed.body_html(0).unwrap()),
+        text: filled(&[], &parsed.body_text(0).unwrap()),
+        headers: vec![("List-Unsubscribe".into(), header("List-Unsubscribe"))],
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn mailgun(request: &Request) -> Vec<Received> {
+    let variables: Value = request.fields("recipient-variables")[0].parse().unwrap();
+    let variables = variables.as_object().unwrap();
+    let one = |name: &str| request.fields(name).remove(0);
+    let mail = |to: String| {
+        let (_, own) = variables.iter().find(|(to_, _)| to.contains(*to_)).unwrap();
+        let own = own.as_object().unwrap().iter();
+        let own: Vec<_> = own
+            .map(|(name, value)| (format!("%recipient.{name}%"), text(value)))
+            .collect();
+        let header = (
+            "List-Unsubscribe".into(),
+            filled(&own, &one("h:List-Unsubscribe")),
+        );
+        Received {
+            subject: filled(&own, &one("subject")),
+            html: filled(&own, &one("html")),
+            text: filled(&own, &one("text")),
+            headers: vec![header],
+            to: filled(&own, &to),
+        }
+    };
+    request.fields("to").into_iter().map(mail).collect()
+}
+
+fn sendgrid(body: &Value) -> Vec<Received> {
+    let part = |kind: &str| {
+        let parts = body["content"].as_array().unwrap();
+        let part = parts.iter().find(|part| part["type"] == kind).unwrap();
+        text(&part["value"])
+    };
+    let mail = |person: &Value| {
+        let own = person["substitutions"].as_object().unwrap().iter();
+        let own: Vec<_> = own
+            .map(|(name, value)| (name.clone(), text(value)))
+            .collect();
+        let headers = person["headers"].as_object().unwrap().iter();
+        Received {
+            to: format!("{}", person["to"]),
+            subject: filled(&own, &text(&body["subject"])),
+            html: filled(&own, &part("text/html")),
+            text: filled(&own, &part("text/plain")),
+            headers: headers
+                .map(|(name, value)| (name.clone(), text(value)))
+                .collect(),
+        }
+    };
+    let people = body["personalizations"].as_array().unwrap();
+    people.iter().map(mail).collect()
+}
+
+fn whole(body: &Value, [to, subject, html, plain]: [&str; 4]) -> Vec<Received> {
+    let headers = |mail: &Value| -> Vec<(String, String)> {
+        if let Some(headers) = mail["headers"].as_object() {
+            return headers
+                .iter()
+                .map(|(name, value)| (name.clone(), text(value)))
+                .collect();
+        }
+        let headers = mail["Headers"].as_array().unwrap().iter();
+        headers
+            .map(|header| (text(&header["Name"]), text(&header["Value"])))
+            .collect()
+    };
+    let mail = |mail: &Value| Received {
+        to: filled(&[], &mail[to].to_string()),
+        subject: filled(&[], &text(&mail[subject])),
+        html: filled(&[], &text(&mail[html])),
+        text: filled(&[], &text(&mail[plain])),
+        headers: headers(mail),
+    };
+    body.as_array().unwrap().iter().map(mail).collect()
+}
+
+/// What the providers fill in by themselves: openings, what stands after them, and the ends.
+const OWN: [(&str, &[&str], &str); 3] = [
+    (
+        "%",
+        &[
+            "recipient",
+            "unsubscribe",
+            "mailing_list",
+            "tag_unsubscribe",
+        ],
+        "%",
+    ),
+    ("<%", &["asm_"], "%>"),
+    ("{{", &["pm:", "resend_"], "}}"),
+];
+
+/// The text with these variables filled in, and the providers' own.
+fn filled(variables: &[(String, String)], text: &str) -> String {
+    let mut text = text.to_owned();
+    for (name, value) in variables {
+        let mut done = String::new();
+        while let Some(at) = text.to_ascii_lowercase().find(&name.to_ascii_lowercase()) {
+            done.push_str(&text[..at]);
+            done.push_str(value);
+            text.drain(..at + name.len());
+        }
+        text.insert_str(0, &done);
+    }
+    for (open, names, close) in OWN {
+        let mut done = String::new();
+        while let Some(at) = text.find(open) {
+            let inside = text[at + open.len()..]
+                .trim_start_matches(['{', ' '])
+                .to_ascii_lowercase();
+            done.push_str(&text[..at]);
+            let begins = names.iter().any(|name| inside.starts_with(name));
+            let end = begins
+                .then(|| text[at + open.len()..].find(close))
+                .flatten();
+            match end {
+                Some(end) => {
+                    done.push_str(STOLEN);
+                    text.drain(..at + open.len() + end + close.len());
+                }
+                None => {
+                    done.push_str(open);
+                    text.drain(..at + open.len());
+                }
+            }
+        }
+        text.insert_str(0, &done);
+    }
+    text
+}

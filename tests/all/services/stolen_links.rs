@@ -1,0 +1,224 @@
+//! Nobody but its recipient learns a link of a mail, whatever stands in what the mail tells (P7, P8).
+//!
+//! The rule: hostile words are in every field that a mail can show, digests and batches are made of them by the program itself, every provider is
+//! called with them, and what its recipients get is read as the provider would have filled it in.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tidings::domain::Object;
+use tidings::mail::{Mailer, Message, Relay, Security, Smtp};
+use tidings::services::Silent;
+use tidings::services::deliver::Account;
+
+use crate::mail::provider::Provider;
+use crate::mail::received::{Received, STOLEN, by_smtp, received};
+use crate::mail::server::Server;
+use crate::mail::{ALL, PATIENT, mailer, sender};
+use crate::support::Fresh;
+use crate::support::town::{Town, followers_of, monday, on_both_stores};
+
+on_both_stores! {
+    an_object_never_learns_its_readers_links
+}
+
+/// What a place of ours is or was, and what the providers fill in.
+const HOSTILE: [&str; 11] = [
+    "https://tidings.invalid/unsubscribe",
+    "https://tidings.invalid/preferences",
+    "https://tidings.invalid/unsubscribe-0/",
+    "https://tidings.invalid/unsubscribe-1/",
+    "%recipient.unsubscribe%",
+    "%Recipient.Preferences%",
+    "%unsubscribe_url%",
+    "%tag_unsubscribe_url%",
+    "<%asm_global_unsubscribe_raw_url%>",
+    "{{{pm:unsubscribe_url}}}",
+    "{{{RESEND_UNSUBSCRIBE_URL}}}",
+];
+
+const BODY: &str = r#"{% for section in sections %}{% for item in section.items or [] %}
+<a href="{{ item.url }}"><img src="{{ item.image }}">{{ item.label }} {{ item.by }} {{ item.data.words }} {{ item.data.words|safe }}</a>
+{% endfor %}{% for group in section.groups or [] %}{% for item in group.items %}
+<a href="{{ item.url }}"><img src="{{ item.image }}">{{ item.label }} {{ item.by }} {{ item.data.words }} {{ item.data.words|safe }}</a>
+{% endfor %}{% endfor %}{% endfor %}
+<p>{{ user.name }}</p><a href="{{ links.preferences }}">choose</a> <a href="{{ links.unsubscribe }}">stop</a>
+"#;
+const TEXT: &str = r#"{% for section in sections %}{% for item in section.items or [] %}
+{{ item.url }} {{ item.image }} {{ item.label }} {{ item.by }} {{ item.data.words }}
+{% endfor %}{% for group in section.groups or [] %}{% for item in group.items %}
+{{ item.url }} {{ item.image }} {{ item.label }} {{ item.by }} {{ item.data.words }}
+{% endfor %}{% endfor %}{% endfor %}
+{{ user.name }}
+{{ links.preferences }}
+{{ links.unsubscribe }}
+"#;
+
+/// With everything that it steals in one word.
+fn hostile(n: usize) -> Object {
+    let word = HOSTILE[n];
+    Object {
+        title: Some(format!("Title {word}")),
+        url: Some(format!("https://evil.example/{n}?u={word}")),
+        image: Some(format!("https://evil.example/{n}.gif?u={word}")),
+        by: Some(format!("By {word}")),
+        data: json!({ "words": format!("Data {word}") }),
+        ..Object::bare(format!("w{n}").parse().unwrap())
+    }
+}
+
+async fn an_object_never_learns_its_readers_links(fresh: Fresh) {
+    let own = tempfile::tempdir().unwrap();
+    for mail in ["digest", "batch"] {
+        std::fs::create_dir(own.path().join(mail)).unwrap();
+        std::fs::write(own.path().join(mail).join("body.html"), BODY).unwrap();
+        std::fs::write(own.path().join(mail).join("body.txt"), TEXT).unwrap();
+    }
+    for templates in [
+        String::new(),
+        format!("mail.templates = {:?}\n", own.path()),
+    ] {
+        for route in ["digest", "batch"] {
+            fresh.clear().await;
+            let config = format!(
+                "{templates}server.public_url = \"https://news.example.org\"\ntypes.ArtworkPublished.route = {route:?}\ndigest.section_items = 40\ntypes.ArtworkPublished.keep = \"last 40\"\n"
+            );
+            let mails = mails(&Town::found(&fresh, true, &config).await).await;
+            assert_eq!(mails.len(), 2, "{route}");
+
+            for dialect in ALL {
+                let provider = Provider::start(dialect).await;
+                let mailer = mailer(dialect, &provider.url, PATIENT);
+                for call in mailer.calls(&mails) {
+                    let call: Vec<Message> = call.iter().map(|n| mails[*n].clone()).collect();
+                    mailer.send("ref-1", &call).await;
+                }
+
+                let requests = provider.requests();
+                let all = requests
+                    .iter()
+                    .flat_map(|request| received(dialect, request));
+                judge(&format!("{dialect:?} {route}"), all.collect(), &mails);
+            }
+            let server = Server::start().await;
+            smtp(&server).send("ref-1", &mails).await;
+            let all = server.mails();
+            judge(
+                &format!("SMTP {route}"),
+                all.iter().map(|mail| by_smtp(mail)).collect(),
+                &mails,
+            );
+        }
+    }
+}
+
+/// What the program mails two people of hostile objects.
+async fn mails(town: &Town) -> Vec<Message> {
+    let objects: Vec<Object> = (0..HOSTILE.len()).map(hostile).collect();
+    town.store.put_objects(&objects).await.unwrap();
+    for person in ["ada", "ben"] {
+        town.change(person, |user| user.name = Some(HOSTILE.join(" ")))
+            .await;
+    }
+    let ids: Vec<String> = (0..HOSTILE.len()).map(|n| format!("w{n}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    town.happens(&ids, followers_of("artist:1")).await;
+    town.digests_at(monday(0)).await;
+    let app = town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    app.deliver().drain(&mut Account::default()).await.unwrap();
+    town.mails()
+}
+
+fn smtp(server: &Server) -> Smtp {
+    let relay = Relay {
+        host: "127.0.0.1".into(),
+        port: server.port,
+        security: Security::Plain,
+        login: None,
+        timeout: PATIENT,
+        sender: sender(),
+    };
+    Smtp::new(relay).unwrap()
+}
+
+/// A token is nowhere but in our own links; what was told is there as it was written.
+fn judge(whose: &str, all: Vec<Received>, mails: &[Message]) {
+    let tokens: Vec<&str> = mails
+        .iter()
+        .map(|mail| mail.personal.as_ref().unwrap().unsubscribe.as_str())
+        .map(|link| link.strip_prefix("https://news.example.org/u/").unwrap())
+        .collect();
+    let whom: BTreeSet<_> = all.iter().map(|mail| mail.to.clone()).collect();
+    assert_eq!((all.len(), whom.len()), (2, 2), "{whose}");
+    for mail in &all {
+        for part in [&mail.subject, &mail.html, &mail.text, &mail.to] {
+            assert!(!part.contains(STOLEN), "{whose}: {part}");
+        }
+        let (own, other) = match mail.to.contains("ada@") {
+            true => (tokens[0], tokens[1]),
+            false => (tokens[1], tokens[0]),
+        };
+        let link = format!("https://news.example.org/u/{own}");
+        let headers = format!("{:?}", mail.headers);
+        assert_eq!(headers.matches(own).count(), 1, "{whose}: {headers}");
+        assert!(headers.contains(&format!("<{link}>")), "{whose}: {headers}");
+        for part in [&mail.subject, &mail.html, &mail.text, &mail.to, &headers] {
+            assert!(!part.contains(other), "{whose}: {part}");
+        }
+        assert!(
+            !mail.subject.contains(own) && !mail.to.contains(own),
+            "{whose}"
+        );
+        let wanted = [
+            format!("href=\"{link}\""),
+            format!("href=\"{link}/preferences\""),
+        ];
+        let found = wanted.map(|link| mail.html.matches(&link).count());
+        assert_eq!(
+            (found, mail.html.matches(own).count()),
+            ([1, 1], 2),
+            "{whose}: {}",
+            mail.html
+        );
+        let lines: Vec<&str> = mail
+            .text
+            .lines()
+            .filter(|line| line.contains(own))
+            .collect();
+        let preferences = format!("{link}/preferences");
+        assert_eq!(
+            lines,
+            [preferences.as_str(), &link],
+            "{whose}: {}",
+            mail.text
+        );
+        told(whose, mail);
+    }
+}
+
+/// Everything hostile stands in the mail as it was written: what was done to it cannot be seen.
+fn told(whose: &str, mail: &Received) {
+    let html = mail.html.replace('\u{2060}', "");
+    let html = [
+        ("&#37;", "%"),
+        ("&#123;", "{"),
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+    ]
+    .iter()
+    .fold(html, |html, (coded, plain)| html.replace(coded, plain));
+    let text = mail.text.replace('\u{2060}', "");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (n, word) in HOSTILE.iter().enumerate() {
+        for said in [
+            format!("https://evil.example/{n}?u={word}"),
+            format!("Title {word}"),
+            format!("By {word}"),
+        ] {
+            assert!(html.contains(&said), "{whose}: {said} in {html}");
+            assert!(text.contains(&said), "{whose}: {said} in {text}");
+        }
+    }
+}
