@@ -12,6 +12,7 @@ pub mod clock;
 pub mod config;
 pub mod domain;
 pub mod mail;
+pub mod private;
 pub mod probe;
 pub mod render;
 pub mod services;

@@ -154,6 +154,7 @@ fn setup(config: &Config, file: Option<PathBuf>) -> Setup {
             .templates
             .as_ref()
             .map_or_else(Vec::new, |folder| strays(folder, config.policies.kinds())),
+        files: files(config),
         doubts: config
             .warnings
             .iter()
@@ -163,6 +164,22 @@ fn setup(config: &Config, file: Option<PathBuf>) -> Setup {
             })
             .collect(),
     }
+}
+
+/// What holds addresses and secrets on this machine.
+fn files(config: &Config) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    if let StoreUrl::Sqlite(path) = &config.store {
+        for beside in ["", "-wal", "-shm"] {
+            let mut name = path.clone().into_os_string();
+            name.push(beside);
+            files.push(name.into());
+        }
+    }
+    if matches!(config.mail.provider, Provider::Outbox) {
+        files.push(config.mail.outbox.clone());
+    }
+    files
 }
 
 fn departure(config: &Config) -> Departure {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::exit::Usage;
+use crate::private;
 
 /// Where a page is to be written.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl PageFile {
     }
 
     fn replace(&self, page: &str) -> io::Result<()> {
-        let mut file = fs::File::create(&self.draft)?;
+        let mut file = private::create(&self.draft)?;
         file.write_all(page.as_bytes())?;
         file.sync_all()?;
         drop(file);

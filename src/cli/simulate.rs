@@ -128,7 +128,7 @@ impl Args {
             Chart::None => None,
         };
         if let (Some(file), Some(bars)) = (&self.svg, &bars) {
-            std::fs::write(file, bars.svg())
+            crate::private::write(file, bars.svg())
                 .map_err(|error| anyhow::anyhow!("writing {}: {error}", file.display()))?;
         }
         if self.json {

@@ -3,7 +3,7 @@
 //! The rule: a delivery is one file, named after it, and it is there whole or not at all. Sending a delivery again writes
 //! the same file again, so repeating is safe. Whatever the disk refuses is tried later: the mail is not to blame.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use super::mime::{compose, tag};
 use super::{Certainty, Checked, Leave, Mailer, Message, Outcome, Sender};
 use crate::domain::DeliveryId;
+use crate::private;
 
 /// A folder of `.eml` files, one a delivery.
 #[derive(Debug, Clone)]
@@ -54,7 +55,7 @@ impl Outbox {
         if messages.is_empty() {
             return Vec::new();
         }
-        if let Err(error) = fs::create_dir_all(&self.folder) {
+        if let Err(error) = private::folder(&self.folder) {
             return vec![
                 try_later("making the outbox folder", &self.folder, &error);
                 messages.len()
@@ -141,7 +142,7 @@ impl Mailer for Outbox {
         let outbox = self.clone();
         let checked = tokio::task::spawn_blocking(move || {
             let is_new = !outbox.folder.exists();
-            fs::create_dir_all(&outbox.folder)?;
+            private::folder(&outbox.folder)?;
             let (file, draft) = draft(&outbox.folder, "check")?;
             drop(file);
             fs::remove_file(draft)?;
@@ -252,7 +253,7 @@ fn draft(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
     loop {
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!(".{name}.{}-{count}.part", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        match private::options().create_new(true).open(&path) {
             Ok(file) => return Ok((file, path)),
             // Left by a process of the same number that died: the next count is free.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

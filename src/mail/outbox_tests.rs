@@ -1,6 +1,7 @@
 //! Tests of the outbox on a real folder.
 
 use std::collections::HashSet;
+use std::fs::OpenOptions;
 use std::sync::Arc;
 
 use chrono::DateTime;

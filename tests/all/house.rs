@@ -10,14 +10,17 @@ use std::path::{Path, PathBuf};
 const FLOORS: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("clock", &["domain"]),
+    ("private", &[]),
     ("config", &["domain"]),
-    ("store", &["domain"]),
-    ("mail", &["domain"]),
+    ("store", &["domain", "private"]),
+    ("mail", &["domain", "private"]),
     ("render", &["domain"]),
     ("probe", &[]),
     (
         "services",
-        &["domain", "clock", "store", "mail", "render", "probe"],
+        &[
+            "domain", "clock", "private", "store", "mail", "render", "probe",
+        ],
     ),
     (
         "app",
@@ -30,7 +33,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "domain", "clock", "config", "store", "mail", "render", "services", "app", "api",
+            "domain", "clock", "private", "config", "store", "mail", "render", "services", "app",
+            "api",
         ],
     ),
     ("main", &["cli"]),

@@ -18,6 +18,7 @@ use super::exit::{Exit, Usage};
 use super::screen::Screen;
 use super::time;
 use crate::clock::{Clock, SystemClock};
+use crate::private;
 use stage::Stage;
 
 /// See the whole story in a minute: load, notify, feed, digest, archive
@@ -63,11 +64,11 @@ impl Args {
         let now = self.until.unwrap_or_else(|| SystemClock.now());
         self.clear()?;
         let dir = self.dir.display();
-        fs::create_dir_all(&self.dir).with_context(|| format!("making the folder {dir}"))?;
+        private::folder(&self.dir).with_context(|| format!("making the folder {dir}"))?;
         // As a reader would: every file name in the story is one in this folder.
         std::env::set_current_dir(&self.dir).with_context(|| format!("going to {dir}"))?;
         for (name, text) in FILES {
-            fs::write(name, text).with_context(|| format!("writing {dir}/{name}"))?;
+            private::write(name, text).with_context(|| format!("writing {dir}/{name}"))?;
         }
         let mut stage = Stage::open(screen, now).await?;
         story::tell(&mut stage, &self.dir).await?;

@@ -13,6 +13,7 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::Day;
+use crate::private;
 use crate::services::{Error, Progress, Result};
 use crate::store::{DaySum, Days, Meeting, RawStack, Summing};
 
@@ -108,7 +109,7 @@ impl Draft {
         let name = format!("{}.{owner}-{attempt}.partial", day.collection());
         let partial = folder.join(name);
         let failed = |cause| Error::file(format!("exporting to {}", folder.display()), cause);
-        fs::create_dir_all(folder).map_err(failed)?;
+        private::folder(folder).map_err(failed)?;
         let partial = Partial(partial);
         let written = write_lines(days, day, folder, &partial.0).await?;
         let (sum, target, stands) = written;

@@ -17,6 +17,7 @@ use crate::store::Store;
 mod database;
 mod dkim;
 mod dmarc;
+mod files;
 mod finding;
 mod provider;
 mod public;
@@ -75,6 +76,7 @@ impl Doctor {
         let (database, mail, public) =
             futures::join!(self.database(), self.mail(), self.public_face());
         let mut findings = self.setup.judge();
+        findings.extend(self.setup.files());
         findings.extend(database);
         findings.extend(mail);
         findings.extend(public);

@@ -26,6 +26,8 @@ pub struct Setup {
     pub items: usize,
     /// Files among the templates that nothing is made of.
     pub strays: Vec<Stray>,
+    /// Files and folders that should be their owner's alone, whether they are there or not.
+    pub files: Vec<PathBuf>,
     /// What of it is valid and can hardly be meant, and what to do.
     pub doubts: Vec<(String, String)>,
 }
@@ -170,6 +172,7 @@ mod tests {
             dkim_selector: None,
             items: 40,
             strays: Vec::new(),
+            files: Vec::new(),
             doubts: Vec::new(),
         }
     }

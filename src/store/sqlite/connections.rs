@@ -14,6 +14,7 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::task::JoinHandle;
 
 use super::schema;
+use crate::private;
 use crate::store::{Error, Result};
 
 /// How long to wait for another process's transaction.
@@ -211,6 +212,8 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
 }
 
 fn open_writer(path: &Path) -> Answer<Connection> {
+    // SQLite would make it as the umask has it; its log and index are as the file is. Where it is there already, or cannot be, SQLite says so.
+    let _ = private::options().create_new(true).open(path);
     let mut connection = connect(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,

@@ -15,6 +15,8 @@ mod folders;
 mod help;
 mod imports;
 mod readme;
+#[cfg(unix)]
+mod private;
 mod serving;
 mod simulate;
 mod stories;

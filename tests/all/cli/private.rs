@@ -1,0 +1,111 @@
+//! Files that hold addresses, links and secrets are their owner's alone, whatever the umask.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{Desk, days_ago};
+
+/// A command of a shell whose files everybody may read and write.
+fn openly(desk: &Desk, arguments: &str) -> Command {
+    let mut shell = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_tidings");
+    shell
+        .args(["-c", &format!("umask 000; exec {program} {arguments}")])
+        .current_dir(desk.path())
+        .env_clear()
+        .stdin(Stdio::null());
+    shell
+}
+
+fn run_openly(desk: &Desk, arguments: &str) {
+    let ran = openly(desk, arguments).output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(ran.status.code() != Some(2), "{arguments}: {told}");
+}
+
+/// Everything below a folder that others can read, write or enter.
+fn open_to_others(folder: &Path, but: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let known = but.iter().any(|name| path.ends_with(name));
+        let mode = std::fs::symlink_metadata(&path).unwrap().mode() & 0o777;
+        if mode & 0o077 != 0 && !known {
+            found.push((path.clone(), format!("{mode:o}")));
+        }
+        if path.is_dir() {
+            found.extend(open_to_others(&path, but));
+        }
+    }
+    found
+}
+
+#[test]
+fn whatever_is_written_is_its_owners_alone() {
+    let desk = Desk::new();
+    desk.write(
+        "users",
+        r#"{"id": "ada", "email": "ada@example.org", "confirmed": true}"#,
+    );
+    run_openly(&desk, "import users users");
+    // While it has the file open, its log and its index stand beside it.
+    let mut worker = openly(&desk, "worker");
+    let mut worker = worker
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let old = days_ago(60);
+    for arguments in [
+        "notify Published a1 --to ada".to_owned(),
+        format!("notify Published a2 --to ada --at {old}"),
+        "digest --dry-run --now --report report.html".to_owned(),
+        "digest --now".to_owned(),
+        "archive --force --export old/days".to_owned(),
+    ] {
+        run_openly(&desk, &arguments);
+    }
+
+    let found = open_to_others(desk.path(), &["users"]);
+    let all = [
+        "tidings.db",
+        "tidings.db-wal",
+        "outbox",
+        "report.html",
+        "old/days",
+    ];
+    let missing: Vec<_> = all
+        .iter()
+        .filter(|name| !desk.path().join(name).exists())
+        .collect();
+
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert_eq!((found, missing), (vec![], vec![]));
+}
+
+#[test]
+fn doctor_says_which_files_others_can_read() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada"])
+        .done();
+    desk.run(&["digest", "--now"]).done();
+    let readable = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(desk.path().join("tidings.db"), readable).unwrap();
+
+    let ran = desk.run(&["doctor", "--offline", "--json"]);
+
+    let told = ran.json();
+    let findings = told["findings"].as_array().unwrap();
+    let files = findings
+        .iter()
+        .find(|finding| finding["check"] == "files")
+        .unwrap();
+    assert_eq!(files["verdict"], "warning", "{files}");
+    let text = files.to_string();
+    assert!(
+        text.contains("tidings.db") && text.contains("chmod"),
+        "{text}"
+    );
+}
