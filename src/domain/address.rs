@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use unicode_normalization::UnicodeNormalization;
+
 use super::name::Invalid;
 
 /// An e-mail address. `Debug` and `Display` show `a…@example.org`.
@@ -13,9 +15,19 @@ impl Address {
     /// The longest address SMTP can carry (RFC 5321, 4.5.3.1.3: a path of 256 with its brackets).
     pub const MAX_BYTES: usize = 254;
 
-    /// Checks the outline: one part before and one after the last `@`, no white space, controls, or brackets.
-    /// Whether it exists only a mail can tell.
+    /// Checks the outline: one part before and one after the last `@`, no white space, controls, or brackets, and nothing that cannot
+    /// be seen. Whether it exists only a mail can tell.
     pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
+        let address = Self::stored(text)?;
+        if address.0.chars().any(is_unseen) {
+            let why = "holds a character that cannot be seen, or that turns the direction of text";
+            return Err(Invalid::new("e-mail address", mask(&address.0), why));
+        }
+        Ok(address)
+    }
+
+    /// An address as it stands in the store, where older programs put some that are refused now.
+    pub fn stored(text: impl Into<String>) -> Result<Self, Invalid> {
         let text = text.into();
         let refuse = |why: &str| Err(Invalid::new("e-mail address", mask(&text), why));
         if text.contains('…') {
@@ -53,9 +65,63 @@ impl Address {
         self.0.rsplit_once('@').map_or("", |(_, domain)| domain)
     }
 
-    /// What addresses are compared by: all in lower case. The domain has none (RFC 5321, 2.4), and no mailbox provider of note tells
-    /// `Ada@` from `ada@`; whoever stopped the mails to one of them meant both.
+    /// What addresses are compared by: all in lower case, accents composed (NFC), the domain as the DNS has it (`xn--…`, UTS 46). A domain has no
+    /// case (RFC 5321, 2.4), and no mailbox provider of note tells `Ada@` from `ada@`; whoever stopped the mails to one of them meant both.
     pub fn folded(&self) -> Self {
+        if self.0.is_ascii() {
+            return Self(self.0.to_ascii_lowercase());
+        }
+        let lower = self.lowered();
+        let local: String = lower.local().nfc().collect();
+        let composed: String = lower.domain().nfc().collect();
+        let domain = idna::domain_to_ascii(&composed).unwrap_or(composed);
+        // A few letters grow, as domains do.
+        Self::within(local, &domain).unwrap_or(lower)
+    }
+
+    /// How an older program may have written this address down, when addresses were compared in lower case only: what [`Self::folded`] gives,
+    /// which is the first, and what gives the same.
+    pub fn spellings(&self) -> Vec<Self> {
+        let folded = self.folded();
+        if self.0.is_ascii() && !folded.0.contains("xn--") {
+            return vec![folded];
+        }
+        let lower = self.lowered();
+        let (unicode, read) = idna::domain_to_unicode(folded.domain());
+        let unicode = if read.is_ok() {
+            unicode
+        } else {
+            folded.domain().to_owned()
+        };
+        let locals = [
+            folded.local(),
+            &folded.local().nfd().collect::<String>(),
+            lower.local(),
+        ]
+        .map(str::to_owned);
+        let decomposed: String = unicode.nfd().collect();
+        let domains = [
+            folded.domain().to_owned(),
+            unicode,
+            decomposed,
+            lower.domain().to_owned(),
+        ];
+        let mut all = vec![folded];
+        for (local, domain) in locals
+            .iter()
+            .flat_map(|local| domains.iter().map(move |domain| (local, domain)))
+        {
+            if let Some(spelling) = Self::within(local.clone(), domain)
+                && !all.contains(&spelling)
+            {
+                all.push(spelling);
+            }
+        }
+        all
+    }
+
+    /// In lower case, and else as it is.
+    pub fn lowered(&self) -> Self {
         let lower = self.0.to_lowercase();
         // A few letters beyond ASCII grow.
         if lower.len() <= Self::MAX_BYTES {
@@ -63,6 +129,15 @@ impl Address {
         } else {
             Self(self.0.to_ascii_lowercase())
         }
+    }
+
+    fn within(local: String, domain: &str) -> Option<Self> {
+        let whole = local + "@" + domain;
+        (whole.len() <= Self::MAX_BYTES).then_some(Self(whole))
+    }
+
+    fn local(&self) -> &str {
+        self.0.rsplit_once('@').map_or("", |(local, _)| local)
     }
 
     /// The address itself: for the mailer's envelope and the store's record, and for nothing else.
@@ -96,10 +171,21 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let bytes = hex::decode(text).ok();
         bytes
-            .and_then(|bytes| Address::new(String::from_utf8(bytes).ok()?).ok())
+            .and_then(|bytes| Address::stored(String::from_utf8(bytes).ok()?).ok())
             .map(Self)
             .ok_or_else(|| Invalid::new("cursor", "", "is not one that a page gave as its next"))
     }
+}
+
+/// Format characters: those of no width, those that turn the direction of text, and those that choose a shape (Unicode's `Cf`, and what its
+/// `Default_Ignorable_Code_Point` adds to them).
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+        | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn mask(text: &str) -> String {
@@ -152,6 +238,64 @@ mod tests {
         let grows = format!("{}@a.org", "İ".repeat(124));
         let folded = folded(&grows);
         assert_eq!(Address::new(folded.reveal()).unwrap(), folded);
+    }
+
+    #[test]
+    fn every_form_of_an_address_folds_to_one_and_is_among_its_spellings() {
+        let forms = [
+            "René@ПРИМЕР.example",
+            "rene\u{301}@пример.example",
+            "RENÉ@xn--e1afmkfd.example",
+            "rené@XN--E1AFMKFD.EXAMPLE",
+            "rene\u{301}@Пример.example",
+        ];
+        let forms = forms.map(|form| Address::new(form).unwrap());
+        for form in &forms {
+            assert_eq!(form.folded().reveal(), "rené@xn--e1afmkfd.example");
+            assert_eq!(form.folded().folded(), form.folded());
+            assert_eq!(form.spellings()[0], form.folded());
+            for other in &forms {
+                assert!(
+                    form.spellings().contains(&other.lowered()),
+                    "{}",
+                    other.reveal()
+                );
+            }
+        }
+        let plain = Address::new("Ada_L@under_score.Example").unwrap();
+        assert_eq!(plain.spellings(), [plain.lowered()]);
+        let accent = [
+            "x@müller.example",
+            "x@mu\u{308}ller.example",
+            "x@xn--mller-kva.example",
+        ];
+        let accent = accent.map(|form| Address::new(form).unwrap());
+        assert!(accent.iter().all(|form| form.folded() == accent[2]));
+        assert!(accent[2].spellings().contains(&accent[1]));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_no_part_of_an_address() {
+        for unseen in [
+            '\u{200b}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{ad}',
+            '\u{feff}',
+            '\u{200d}',
+            '\u{e0041}',
+            '\u{fe0f}',
+        ] {
+            for text in [
+                format!("a{unseen}da@example.org"),
+                format!("ada@exam{unseen}ple.org"),
+            ] {
+                let refused = Address::new(text.clone()).unwrap_err();
+                assert!(refused.to_string().contains("cannot be seen"), "{refused}");
+                assert!(Address::stored(text).is_ok(), "an older program kept it");
+            }
+        }
+        assert!(Address::new("अदा@उदाहरण.example").is_ok());
     }
 
     #[test]

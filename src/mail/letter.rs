@@ -10,6 +10,7 @@ use super::http::{Answer, Api, Body, outcomes};
 use super::mime::{headers, mailbox, message_id, one_line, recipient, tag};
 use super::variables::in_text;
 use super::{Content, Leave, Message, Outcome, Sender};
+use crate::domain::Address;
 
 /// A message that can be a mail, with what every API asks for.
 pub(super) struct Letter<'a> {
@@ -169,12 +170,12 @@ impl<'a> Common<'a> {
 pub(super) fn share(messages: &[Message], most: usize) -> Vec<Vec<usize>> {
     struct Open {
         call: usize,
-        addresses: HashSet<String>,
+        addresses: HashSet<Address>,
     }
     let mut calls: Vec<Vec<usize>> = Vec::new();
     let mut open: HashMap<Common<'_>, Open> = HashMap::new();
     for (place, message) in messages.iter().enumerate() {
-        let address = message.to.reveal().to_lowercase();
+        let address = message.to.folded();
         match open.get_mut(&Common::of(message)) {
             Some(Open { call, addresses })
                 if calls[*call].len() < most && !addresses.contains(&address) =>

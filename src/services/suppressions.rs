@@ -32,8 +32,13 @@ impl Suppressed {
         addresses.sort_unstable();
         addresses.dedup();
         let found = suppressions.suppressed(&addresses).await?;
-        let found = found.into_iter().flatten();
-        Ok(Self(found.map(|one| (one.address.clone(), one)).collect()))
+        // By what was asked for: an older program may have written the address in another form.
+        let found = addresses.into_iter().zip(found);
+        Ok(Self(
+            found
+                .filter_map(|(address, one)| Some((address, one?)))
+                .collect(),
+        ))
     }
 
     /// Why this person's address must not be written to, if so.

@@ -12,7 +12,8 @@ use crate::domain::feedback::{Echo, Feedback};
 use crate::domain::suppression::{Reason, Suppression};
 use crate::domain::{Address, Delivery, DeliveryId, Tag};
 
-/// Addresses that must not be written to. Addresses are compared folded ([`Address::folded`]), however they are asked for.
+/// Addresses that must not be written to. Addresses are compared folded ([`Address::folded`]), however they are asked for, and found in every form that
+/// an older program may have written them in ([`Address::spellings`]).
 #[async_trait]
 pub trait Suppressions: Send + Sync {
     /// Suppresses these addresses, durably. Where one is suppressed already, the graver news stands ([`Suppression::outweighs`]), under
@@ -22,7 +23,7 @@ pub trait Suppressions: Send + Sync {
     /// What is known of these addresses, in the order asked. One read, by index: for a page of people at once.
     async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>>;
 
-    /// A page of the list: ascending by address, after this one, at most `limit`.
+    /// A page of the list: ascending by address as it is written there, after this one, at most `limit`.
     async fn suppressions(&self, after: Option<&Address>, limit: usize)
     -> Result<Vec<Suppression>>;
 

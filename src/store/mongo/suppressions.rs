@@ -1,4 +1,4 @@
-//! Addresses that must not be written to: one document each, `{_id: <address in lower case>, reason, at, source, detail}`.
+//! Addresses that must not be written to: one document each, `{_id: <address, folded>, reason, at, source, detail}`.
 //!
 //! The rule: which of two pieces of news stands is decided by the server, in the one statement that writes, so no race can let the
 //! lighter one win.
@@ -49,8 +49,8 @@ impl Suppressions for Mongo {
         if addresses.is_empty() {
             return Ok(Vec::new());
         }
-        let addresses: Vec<Address> = addresses.iter().map(Address::folded).collect();
-        let names: Vec<&str> = addresses.iter().map(Address::reveal).collect();
+        let spellings: Vec<Vec<Address>> = addresses.iter().map(Address::spellings).collect();
+        let names: Vec<&str> = spellings.iter().flatten().map(Address::reveal).collect();
         let filter = doc! {"_id": {"$in": names}};
         let doing = "looking for suppressed addresses";
         let found = self
@@ -62,10 +62,12 @@ impl Suppressions for Mongo {
         };
         let found: HashMap<Address, Suppression> =
             found.iter().map(keyed).collect::<Result<_>>()?;
-        Ok(addresses
-            .iter()
-            .map(|address| found.get(address).cloned())
-            .collect())
+        // The gravest of what is known, however an older program wrote the address.
+        let gravest = |spellings: &Vec<Address>| {
+            let known = spellings.iter().filter_map(|spelling| found.get(spelling));
+            known.reduce(graver).cloned()
+        };
+        Ok(spellings.iter().map(gravest).collect())
     }
 
     async fn suppressions(
@@ -76,7 +78,7 @@ impl Suppressions for Mongo {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let from = after.map(Address::folded);
+        let from = after.map(Address::lowered);
         let filter = doc! {"_id": {"$gt": from.as_ref().map_or("", Address::reveal)}};
         let options = FindOptions::builder()
             .sort(doc! {"_id": 1})
@@ -90,14 +92,16 @@ impl Suppressions for Mongo {
     async fn lift(&self, address: &Address) -> Result<bool> {
         // Asked first: a deletion that is repeated after a lost answer no longer knows.
         let stood = self.suppressed(std::slice::from_ref(address)).await?;
-        let address = address.folded();
+        let spellings = address.spellings();
         self.patiently("lifting a suppression", || {
             let (suppressions, bounces) =
                 (self.collection(SUPPRESSIONS), self.collection(SOFT_BOUNCES));
-            let (one, theirs) = (doc! {"_id": address.reveal()}, of_address(&address));
+            let names: Vec<&str> = spellings.iter().map(Address::reveal).collect();
+            let theirs: Vec<Document> = spellings.iter().map(of_address).collect();
+            let (all, theirs) = (doc! {"_id": {"$in": names}}, doc! {"$or": theirs});
             async move {
                 bounces.delete_many(theirs).await?;
-                suppressions.delete_one(one).await?;
+                suppressions.delete_many(all).await?;
                 Ok(())
             }
         })
@@ -178,6 +182,14 @@ fn of_address(address: &Address) -> Document {
     doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": Bson::Document(Document::new())}}}
 }
 
+/// The one that stands, of two pieces of news.
+fn graver<'a>(one: &'a Suppression, other: &'a Suppression) -> &'a Suppression {
+    match other.outweighs(one) {
+        true => other,
+        false => one,
+    }
+}
+
 fn record_of(suppression: &Suppression) -> Document {
     let mut record = doc! {
         "_id": suppression.address.folded().reveal(),
@@ -194,7 +206,7 @@ fn suppression_of(record: &Document) -> Result<Suppression> {
     let text = |field| Ok(suppression.text(field)?.map(str::to_owned));
     let address = suppression.needs("_id", suppression.text("_id")?)?;
     Ok(Suppression {
-        address: Address::new(address).map_err(|why| suppression.corrupt("_id", why))?,
+        address: Address::stored(address).map_err(|why| suppression.corrupt("_id", why))?,
         reason: suppression.needs("reason", suppression.parsed("reason")?)?,
         at: suppression.needs("at", suppression.time("at")?)?,
         source: suppression.needs("source", text("source")?)?,

@@ -94,7 +94,7 @@ pub(super) fn user_of(record: &Document) -> Result<User> {
         // An address that is none cannot be written to, which is all there is to know about it.
         email: user
             .text("email")?
-            .and_then(|email| Address::new(email).ok()),
+            .and_then(|email| Address::stored(email).ok()),
         name: user.text("name")?.map(str::to_owned),
         confirmed: user.flag("confirmed")?.unwrap_or(false),
         tz: user.parsed("tz")?,

@@ -194,7 +194,7 @@ fn read(row: &Row<'_>) -> Answer<User> {
     let record = Record { what: "user", row };
     let email: Option<String> = record.get("email")?;
     let email = email
-        .map(Address::new)
+        .map(Address::stored)
         .transpose()
         .or_else(|why| record.corrupt("email", why))?;
     let types: BTreeMap<String, Choice> = record.json("types")?;

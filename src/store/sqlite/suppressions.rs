@@ -1,4 +1,4 @@
-//! Addresses that must not be written to: one row each, under the address in lower case.
+//! Addresses that must not be written to: one row each, under the folded address.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -26,7 +26,7 @@ impl Suppressions for Sqlite {
         let look = move |transaction: &Transaction<'_>| {
             addresses
                 .iter()
-                .map(|address| find(transaction, &address.folded()))
+                .map(|address| find(transaction, address))
                 .collect()
         };
         self.connections
@@ -39,7 +39,7 @@ impl Suppressions for Sqlite {
         after: Option<&Address>,
         limit: usize,
     ) -> Result<Vec<Suppression>> {
-        let from = after.map_or_else(String::new, |after| after.folded().reveal().to_owned());
+        let from = after.map_or_else(String::new, |after| after.lowered().reveal().to_owned());
         let look = move |transaction: &Transaction<'_>| {
             let sql = "SELECT * FROM suppressions WHERE address > ?1 ORDER BY address LIMIT ?2";
             let mut statement = transaction.prepare_cached(sql)?;
@@ -55,17 +55,18 @@ impl Suppressions for Sqlite {
     }
 
     async fn lift(&self, address: &Address) -> Result<bool> {
-        let address = address.folded();
+        let spellings = address.spellings();
         let lift = move |transaction: &Transaction<'_>| {
-            let sql = "DELETE FROM soft_bounces WHERE address = ?1";
-            transaction
-                .prepare_cached(sql)?
-                .execute([address.reveal()])?;
-            let sql = "DELETE FROM suppressions WHERE address = ?1";
-            Ok(transaction
-                .prepare_cached(sql)?
-                .execute([address.reveal()])?
-                == 1)
+            let mut bounces =
+                transaction.prepare_cached("DELETE FROM soft_bounces WHERE address = ?1")?;
+            let mut standing =
+                transaction.prepare_cached("DELETE FROM suppressions WHERE address = ?1")?;
+            let mut lifted = 0;
+            for spelling in &spellings {
+                bounces.execute([spelling.reveal()])?;
+                lifted += standing.execute([spelling.reveal()])?;
+            }
+            Ok(lifted > 0)
         };
         self.connections.write("lifting a suppression", lift).await
     }
@@ -113,7 +114,7 @@ impl Suppressions for Sqlite {
 }
 
 fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Answer<bool> {
-    let standing = find(transaction, &news.address)?;
+    let standing = find_as(transaction, &news.address.folded())?;
     if standing.is_some_and(|standing| !news.outweighs(&standing)) {
         return Ok(false);
     }
@@ -129,11 +130,27 @@ fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Answer<bool> {
     Ok(true)
 }
 
+/// The gravest of what is known of an address, however an older program wrote it.
 fn find(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
+    let mut gravest: Option<Suppression> = None;
+    for spelling in address.spellings() {
+        if let Some(found) = find_as(transaction, &spelling)?
+            && gravest
+                .as_ref()
+                .is_none_or(|standing| found.outweighs(standing))
+        {
+            gravest = Some(found);
+        }
+    }
+    Ok(gravest)
+}
+
+/// What is known of an address that is written exactly so.
+fn find_as(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
     let sql = "SELECT * FROM suppressions WHERE address = ?1";
     let mut statement = transaction.prepare_cached(sql)?;
     let found = statement
-        .query_row([address.folded().reveal()], |row| Ok(read(row)))
+        .query_row([address.reveal()], |row| Ok(read(row)))
         .optional()?;
     found.transpose()
 }
@@ -144,7 +161,7 @@ fn read(row: &Row<'_>) -> Answer<Suppression> {
         row,
     };
     Ok(Suppression {
-        address: match Address::new(record.text("address")?) {
+        address: match Address::stored(record.text("address")?) {
             Ok(address) => address,
             Err(why) => return record.corrupt("address", why),
         },

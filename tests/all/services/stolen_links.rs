@@ -38,16 +38,16 @@ const HOSTILE: [&str; 11] = [
 ];
 
 const BODY: &str = r#"{% for section in sections %}{% for item in section.items or [] %}
-<a href="{{ item.url }}"><img src="{{ item.image }}">{{ item.label }} {{ item.by }} {{ item.data.words }} {{ item.data.words|safe }}</a>
+<a href="{{ item.url }}"><img src="{{ item.image }}">{{ item.label }} {{ item.by }} {% if item.data.words %}{{ item.data.words }} {{ item.data.words|safe }}{% endif %}</a>
 {% endfor %}{% for group in section.groups or [] %}{% for item in group.items %}
-<a href="{{ item.url }}"><img src="{{ item.image }}">{{ item.label }} {{ item.by }} {{ item.data.words }} {{ item.data.words|safe }}</a>
+<a href="{{ item.url }}"><img src="{{ item.image }}">{{ item.label }} {{ item.by }} {% if item.data.words %}{{ item.data.words }} {{ item.data.words|safe }}{% endif %}</a>
 {% endfor %}{% endfor %}{% endfor %}
 <p>{{ user.name }}</p><a href="{{ links.preferences }}">choose</a> <a href="{{ links.unsubscribe }}">stop</a>
 "#;
 const TEXT: &str = r#"{% for section in sections %}{% for item in section.items or [] %}
-{{ item.url }} {{ item.image }} {{ item.label }} {{ item.by }} {{ item.data.words }}
+{{ item.url }} {{ item.image }} {{ item.label }} {{ item.by }} {% if item.data.words %}{{ item.data.words }}{% endif %}
 {% endfor %}{% for group in section.groups or [] %}{% for item in group.items %}
-{{ item.url }} {{ item.image }} {{ item.label }} {{ item.by }} {{ item.data.words }}
+{{ item.url }} {{ item.image }} {{ item.label }} {{ item.by }} {% if item.data.words %}{{ item.data.words }}{% endif %}
 {% endfor %}{% endfor %}{% endfor %}
 {{ user.name }}
 {{ links.preferences }}
