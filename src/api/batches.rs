@@ -100,7 +100,7 @@ async fn end(
     let id: Id = segment(req, "id")?;
     let body = body::read(req, payload, body::LIMIT).await?;
     if !body.trim_ascii().is_empty() {
-        let Nothing {} = body::one(&body)?;
+        let Nothing {} = body::aside(body, body::one).await?;
     }
     let ended = app.batches().end(id, how).await;
     let ended = ended.map_err(|error| match error {
@@ -122,7 +122,7 @@ pub async fn take_out(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let body = body::read(&req, payload, body::LIMIT).await?;
-    let TakeOut { kind, objects } = body::one(&body)?;
+    let TakeOut { kind, objects } = body::aside(body, body::one).await?;
     let out = app.batches().take_out(&kind, &objects).await?;
     Ok(HttpResponse::Ok().json(out))
 }

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use actix_web::http::header;
-use actix_web::web::{Bytes, Payload};
+use actix_web::web::{self, Bytes, Payload};
 use actix_web::{HttpMessage, HttpRequest};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -62,6 +62,23 @@ pub async fn read(req: &HttpRequest, payload: Payload, limit: usize) -> Result<B
             let detail = format!("the body did not come within {PATIENCE:?}; send it again");
             Err(Problem::new(Code::BodyTimeout, detail))
         }
+    }
+}
+
+/// A longer body is not parsed on a thread that answers others meanwhile, in bytes.
+const LONG: usize = 64 << 10;
+
+/// Does what a body is for, as far as that is reading it: beside the threads that answer requests if it is long.
+pub async fn aside<T: Send + 'static>(
+    body: Bytes,
+    reading: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    if body.len() < LONG {
+        return reading(&body);
+    }
+    match web::block(move || reading(&body)).await {
+        Ok(read) => read,
+        Err(stopped) => Err(Problem::stopped(&stopped)),
     }
 }
 
@@ -220,5 +237,26 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Many<T> {
             records = Some(map.next_value_seed(Many(field, PhantomData))?);
         }
         records.ok_or_else(|| A::Error::missing_field(field))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{self, ThreadId};
+
+    use super::*;
+
+    /// On which thread a body of so many bytes is read.
+    async fn read_on(bytes: usize) -> ThreadId {
+        let body = Bytes::from(vec![b' '; bytes]);
+        aside(body, |_| Ok(thread::current().id())).await.unwrap()
+    }
+
+    #[actix_web::test]
+    async fn a_long_body_is_not_read_on_the_thread_that_answers() {
+        let here = thread::current().id();
+
+        assert_eq!(read_on(LONG - 1).await, here);
+        assert_ne!(read_on(LONG).await, here);
     }
 }

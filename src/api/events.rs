@@ -78,37 +78,56 @@ pub async fn post(
 ) -> Result<HttpResponse, Problem> {
     let key = idempotency_key(&req)?;
     let body = body::read(&req, payload, body::BULK_LIMIT).await?;
-    if body::is_many(&body, FIELD) {
-        if key.is_some() {
-            let why = "is for one event; give the events of a list a field `key` each";
-            return Err(Problem::parameter(KEY_LOCATION, why));
-        }
-        let events: Vec<EventInput> = body::many(&body, FIELD)?;
-        let notify = app.notify();
-        let requests = events.into_iter().enumerate().map(|(index, event)| {
-            checked(&notify, event).map_err(|invalid| body::of_record(FIELD, index, invalid))
-        });
-        let requests = requests.collect::<Result<Vec<_>, _>>()?;
-        let events = accept(&app, requests).await?;
-        return Ok(HttpResponse::Accepted().json(Answers { events }));
-    }
-    let mut event: EventInput = body::one(&body)?;
-    if let Some(key) = key {
-        if event.key.as_ref().is_some_and(|other| *other != key) {
-            let why = "differs from the field `key`; give one of them";
-            return Err(Problem::parameter(KEY_LOCATION, why));
-        }
-        event.key = Some(key);
-    }
     let notify = app.notify();
-    let mut answers = accept(&app, vec![checked(&notify, event)?]).await?;
-    let answer = answers.remove(0);
-    Ok(HttpResponse::Accepted()
-        .insert_header((
-            header::LOCATION,
-            format!("/v1/events/{}", answer.receipt.id),
-        ))
-        .json(answer))
+    let sent = body::aside(body, move |body| Sent::read(&notify, body, key)).await?;
+    match sent {
+        Sent::Many(requests) => {
+            let events = accept(&app, requests).await?;
+            Ok(HttpResponse::Accepted().json(Answers { events }))
+        }
+        Sent::One(request) => {
+            let mut answers = accept(&app, vec![*request]).await?;
+            let answer = answers.remove(0);
+            Ok(HttpResponse::Accepted()
+                .insert_header((
+                    header::LOCATION,
+                    format!("/v1/events/{}", answer.receipt.id),
+                ))
+                .json(answer))
+        }
+    }
+}
+
+/// What a body holds.
+enum Sent {
+    One(Box<Request>),
+    Many(Vec<Request>),
+}
+
+impl Sent {
+    /// Reads and checks a body whose request had this key.
+    fn read(notify: &Notify, body: &[u8], key: Option<String>) -> Result<Self, Problem> {
+        if body::is_many(body, FIELD) {
+            if key.is_some() {
+                let why = "is for one event; give the events of a list a field `key` each";
+                return Err(Problem::parameter(KEY_LOCATION, why));
+            }
+            let events: Vec<EventInput> = body::many(body, FIELD)?;
+            let requests = events.into_iter().enumerate().map(|(index, event)| {
+                checked(notify, event).map_err(|invalid| body::of_record(FIELD, index, invalid))
+            });
+            return Ok(Self::Many(requests.collect::<Result<_, _>>()?));
+        }
+        let mut event: EventInput = body::one(body)?;
+        if let Some(key) = key {
+            if event.key.as_ref().is_some_and(|other| *other != key) {
+                let why = "differs from the field `key`; give one of them";
+                return Err(Problem::parameter(KEY_LOCATION, why));
+            }
+            event.key = Some(key);
+        }
+        Ok(Self::One(Box::new(checked(notify, event)?)))
+    }
 }
 
 fn checked(notify: &Notify, event: EventInput) -> Result<Request, crate::domain::Invalid> {

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::error::InternalError;
 use actix_web::guard::{self, Guard};
-use actix_web::http::header;
+use actix_web::http::header::{self, HeaderMap, HeaderValue};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{Error, HttpRequest, HttpResponse, HttpServer};
@@ -26,13 +27,16 @@ mod body;
 mod events;
 mod feed;
 mod health;
+mod held;
 mod hooks;
 mod objects;
 pub mod problem;
+mod room;
 mod suppressions;
 mod uri;
 mod users;
 
+use held::{Coming, Held};
 use problem::{Code, Problem};
 
 /// What the API is, for programs: OpenAPI 3.1.
@@ -44,6 +48,8 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long a request may take in all.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client whose connection ends may go on sending before it is cut.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 /// How long requests in hand may take to end when the server is asked to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// Connections that may wait to be accepted.
@@ -163,6 +169,7 @@ impl Bound {
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let (app, key) = (Data::new(self.app), Data::new(self.key));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.min(MAX_THREADS);
         let server = HttpServer::new(move || {
             actix_web::App::new()
                 .app_data(app.clone())
@@ -178,8 +185,10 @@ impl Bound {
                 .configure(pages::configure)
                 .default_service(web::to(not_found))
         })
-        .workers(threads.min(MAX_THREADS))
+        .workers(threads)
+        .max_connections(room::for_each_of(threads))
         .client_request_timeout(HEAD_PATIENCE)
+        .client_disconnect_timeout(LEAVE_PATIENCE)
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(STOP_PATIENCE.as_secs())
         .shutdown_signal(async move {
@@ -202,11 +211,13 @@ pub async fn serve(
     bind(app, key)?.run(stop).await
 }
 
-/// Ends what takes too long, and logs how requests end: by their route, as paths and queries name people.
+/// Ends what takes too long, and logs how requests end: by their route, as paths and queries name people. A body that nobody read to its end is not
+/// waited for ([`held`]), and no answer's type is to be guessed.
 async fn watch_over(
-    req: ServiceRequest,
-    next: Next<impl MessageBody>,
+    mut req: ServiceRequest,
+    next: Next<impl MessageBody + Unpin + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let coming = Coming::of(&mut req);
     let method = req.method().clone();
     let route = req.match_pattern().unwrap_or_else(|| "(none)".into());
     let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req)).await;
@@ -239,7 +250,26 @@ async fn watch_over(
     } else {
         tracing::debug!(%method, route, status, code, "a request was answered");
     }
-    answer
+    match answer {
+        Ok(answer) => Ok(answer.map_body(|head, body| {
+            not_guessed(head.headers_mut());
+            Held { body, coming }
+        })),
+        Err(error) => {
+            let response = error.as_response_error().error_response();
+            let response = response.map_body(|head, body| {
+                not_guessed(head.headers_mut());
+                Held { body, coming }.boxed()
+            });
+            Err(InternalError::from_response(error, response).into())
+        }
+    }
+}
+
+/// Browsers take an answer for what it says it is.
+fn not_guessed(headers: &mut HeaderMap) {
+    let value = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, value);
 }
 
 async fn openapi() -> HttpResponse {

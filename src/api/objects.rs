@@ -96,7 +96,8 @@ pub async fn put(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let key = key(&req)?;
-    let object: ObjectInput = body::one(&body::read(&req, payload, body::LIMIT).await?)?;
+    let body = body::read(&req, payload, body::LIMIT).await?;
+    let object: ObjectInput = body::aside(body, body::one).await?;
     if let Some(other) = object.key.as_ref().filter(|other| **other != key) {
         return Err(Problem::body(format!(
             "id {other:?} is not the object of the path, {key:?}; leave it out"
@@ -114,7 +115,8 @@ pub async fn post(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let body = body::read(&req, payload, body::BULK_LIMIT).await?;
-    let objects: Vec<Object> = body::many(&body, "objects")?;
+    let many = |body: &[u8]| body::many(body, "objects");
+    let objects: Vec<Object> = body::aside(body, many).await?;
     let book = app.objects();
     for (index, object) in objects.iter().enumerate() {
         book.check(object)

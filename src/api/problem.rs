@@ -122,6 +122,15 @@ impl Problem {
         }
     }
 
+    /// Work beside the request was stopped.
+    pub fn stopped(cause: &(dyn std::error::Error + 'static)) -> Self {
+        Self::inside(
+            Code::Internal,
+            "something went wrong inside; the log says what",
+            cause,
+        )
+    }
+
     fn inside(code: Code, detail: &str, cause: &(dyn std::error::Error + 'static)) -> Self {
         let chain = std::iter::successors(Some(cause), |error| error.source());
         let chain: Vec<String> = chain.map(ToString::to_string).collect();

@@ -73,10 +73,11 @@ pub async fn post(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let body = body::read(&req, payload, body::BULK_LIMIT).await?;
-    let inputs: Vec<SuppressionInput> = match body::is_many(&body, "suppressions") {
-        true => body::many(&body, "suppressions")?,
-        false => vec![body::one(&body)?],
+    let read = |body: &[u8]| match body::is_many(body, "suppressions") {
+        true => body::many(body, "suppressions"),
+        false => Ok(vec![body::one(body)?]),
     };
+    let inputs: Vec<SuppressionInput> = body::aside(body, read).await?;
     let count = inputs.len();
     app.suppressions().add(inputs).await?;
     Ok(taken(count))

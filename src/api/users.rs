@@ -91,7 +91,8 @@ pub async fn put(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let id: UserId = segment(&req, "id")?;
-    let mut user: UserInput = body::one(&body::read(&req, payload, body::LIMIT).await?)?;
+    let body = body::read(&req, payload, body::LIMIT).await?;
+    let mut user: UserInput = body::aside(body, body::one).await?;
     if let Some(other) = user.id.replace(id.clone()).filter(|other| *other != id) {
         return Err(Problem::body(format!(
             "id {other:?} is not the user of the path, {id:?}; leave it out"
@@ -109,7 +110,8 @@ pub async fn post(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let body = body::read(&req, payload, body::BULK_LIMIT).await?;
-    let users: Vec<UserInput> = body::many(&body, "users")?;
+    let many = |body: &[u8]| body::many(body, "users");
+    let users: Vec<UserInput> = body::aside(body, many).await?;
     for (index, user) in users.iter().enumerate() {
         user.check()
             .map_err(|why| body::of_record("users", index, why))?;
@@ -144,7 +146,8 @@ pub async fn prefer(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let id: UserId = segment(&req, "id")?;
-    let change: PreferencesInput = body::one(&body::read(&req, payload, body::LIMIT).await?)?;
+    let body = body::read(&req, payload, body::LIMIT).await?;
+    let change: PreferencesInput = body::aside(body, body::one).await?;
     let user = app.people().prefer(&id, change).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
     Ok(HttpResponse::Ok().json(UserView::from(user)))
@@ -242,7 +245,8 @@ pub async fn follow_many(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let body = body::read(&req, payload, body::BULK_LIMIT).await?;
-    let follows: Vec<FollowInput> = body::many(&body, "follows")?;
+    let many = |body: &[u8]| body::many(body, "follows");
+    let follows: Vec<FollowInput> = body::aside(body, many).await?;
     let count = follows.len();
     app.people().follow(follows).await?;
     Ok(taken(count))

@@ -14,7 +14,7 @@ use actix_web::{HttpMessage, HttpRequest};
 /// The largest body: what the preferences of hundreds of types take.
 const LIMIT: usize = 64 << 10;
 /// How long a body may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a body was not read, and what the answer's status is.
 #[derive(Debug)]

@@ -35,6 +35,8 @@ macro_rules! on_sqlite {
 mod batches;
 mod choices;
 mod description;
+#[cfg(unix)]
+mod dripping;
 mod errors;
 mod events;
 mod feed;
