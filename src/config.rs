@@ -15,6 +15,7 @@ use crate::domain::{Cadence, ModelName, Policies, Schedule, Sending};
 
 mod batch;
 mod delivery;
+mod hidden;
 mod hooks;
 mod mail;
 mod paths;
@@ -190,7 +191,7 @@ impl Config {
         let mut merged = defaults();
         match text.parse::<Table>() {
             Ok(table) => overlay(&mut merged, table),
-            Err(error) => return Err(Problems(vec![syntax("the text", &error)])),
+            Err(error) => return Err(Problems(vec![syntax("the text", text, &error)])),
         }
         Self::check(merged, Vec::new())
     }
@@ -320,14 +321,11 @@ impl StoreUrl {
 }
 
 impl fmt::Debug for StoreUrl {
-    /// Without user name and password.
+    /// Without its secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Mongo(url) => match (url.split_once("://"), url.rsplit_once('@')) {
-                (Some((scheme, _)), Some((_, rest))) => write!(f, "{scheme}://(hidden)@{rest}"),
-                _ => f.write_str(url),
-            },
+            Self::Mongo(url) => f.write_str(&hidden::address(url)),
         }
     }
 }
@@ -344,16 +342,28 @@ fn read_table(file: &Path) -> Result<Table, Problem> {
         option: name.clone(),
         what: format!("cannot be read: {error}"),
     })?;
-    text.parse().map_err(|error| syntax(&name, &error))
+    text.parse().map_err(|error| syntax(&name, &text, &error))
 }
 
-fn syntax(name: &str, error: &toml::de::Error) -> Problem {
+/// Says where, and not what stands there: the line may hold a secret.
+fn syntax(name: &str, text: &str, error: &toml::de::Error) -> Problem {
+    let place = error.span().map(|span| {
+        let before = text.get(..span.start).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before
+            .lines()
+            .next_back()
+            .map_or(0, |last| last.chars().count())
+            + 1;
+        match before.ends_with('\n') {
+            true => format!(" at line {line}, column 1"),
+            false => format!(" at line {line}, column {column}"),
+        }
+    });
+    let why = error.message().lines().collect::<Vec<_>>().join("; ");
     Problem {
         option: name.to_owned(),
-        what: format!(
-            "is not TOML: {}",
-            error.to_string().trim_end().replace('\n', "\n    ")
-        ),
+        what: format!("is not TOML{}: {why}", place.unwrap_or_default()),
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Args {
 impl Args {
     pub fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
         if self.defaults {
-            screen.line(DEFAULTS.trim_end())?;
+            screen.text(DEFAULTS)?;
             return Ok(Exit::Done);
         }
         let config = global.load(Vec::new())?;
@@ -30,7 +30,7 @@ impl Args {
         screen.line(format!(
             "# From the defaults, {file}, the environment and flags."
         ))?;
-        screen.line(config.redacted().trim_end())?;
+        screen.text(config.redacted().trim_end())?;
         for warning in &config.warnings {
             screen.warning(warning)?;
         }

@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+use super::harmless;
 use crate::config::Problems;
 use crate::domain::Invalid;
 use crate::{render, services, store};
@@ -87,7 +88,13 @@ pub fn of_failure(failure: &anyhow::Error) -> Exit {
 /// A failure as it is printed: what was being done, each cause, and what to do next where that is known.
 pub fn explain_failure(failure: &anyhow::Error) -> String {
     let mut causes: Vec<String> = Vec::new();
-    for cause in failure.chain().map(ToString::to_string) {
+    for cause in failure.chain() {
+        let told = cause.to_string();
+        // Problems are a list, of which each line is ours; what else people wrote begins no line.
+        let cause = match cause.is::<Problems>() {
+            true => harmless::lines(&told).into_owned(),
+            false => harmless::line(&told).into_owned(),
+        };
         // Some errors repeat what their cause says.
         if causes.last().is_none_or(|before| !before.contains(&cause)) {
             causes.push(cause);
@@ -95,7 +102,7 @@ pub fn explain_failure(failure: &anyhow::Error) -> String {
     }
     let mut told = format!("error: {}\n", causes.join(": "));
     if let Some(next) = advice(failure) {
-        told.push_str(&format!("  try: {next}\n"));
+        told.push_str(&format!("  try: {}\n", harmless::line(&next)));
     }
     told
 }

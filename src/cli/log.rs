@@ -7,6 +7,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
 use super::global::Level;
+use super::harmless;
 use crate::clock::{Clock, SystemClock};
 
 /// The moment of a message, to the second, in UTC.
@@ -28,11 +29,20 @@ pub fn start(level: Level) {
         Level::Debug => ("debug", "warn"),
         Level::Trace => ("trace", "warn"),
     };
-    let filter = EnvFilter::new(format!("{others},tidings={ours}"));
+    // What cannot be a request is an error of whoever sent it, and no error of ours.
+    let requests = match level {
+        Level::Debug | Level::Trace => "error",
+        _ => "off",
+    };
+    let filter = EnvFilter::new(format!("{others},tidings={ours},actix_http={requests}"));
+    let color = super::screen::colourful(&std::io::stderr());
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(super::screen::colourful(&std::io::stderr()))
+        .with_writer(move || harmless::Log {
+            out: std::io::stderr(),
+            color,
+        })
+        .with_ansi(color)
         .with_timer(Moment)
         .with_target(false)
         .finish();

@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::io::Write;
 
 use clap::{Parser, Subcommand};
 
@@ -25,6 +26,7 @@ mod explain;
 mod feed;
 mod flush;
 mod global;
+mod harmless;
 mod import;
 mod log;
 mod notify;
@@ -151,8 +153,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors, and go to standard output.
-            error.print()?;
+            // Help and version are no errors, and go to standard output; what is an error repeats what was typed.
+            if error.use_stderr() {
+                let told = error.render().to_string();
+                std::io::stderr().write_all(harmless::lines(&told).as_bytes())?;
+            } else {
+                error.print()?;
+            }
             return Ok(if error.use_stderr() {
                 Exit::Usage
             } else {

@@ -1,6 +1,6 @@
 //! What a command writes to: lines on standard output, notes on standard error, in colour where that can be seen.
 //!
-//! The rule: colour only on a terminal, and never with `NO_COLOR` (no-color.org). A reader who has gone away (`tidings feed … |
+//! The rule: what people wrote is made [`harmless`] here, whatever prints it, so a color is a mark in the text until the line is written. Colour only on a terminal, and never with `NO_COLOR` (no-color.org). A reader who has gone away (`tidings feed … |
 //! head`) ends the writing, not the work. The demo hands in its own screen, so that its commands print what they always print.
 
 use std::fmt::Display;
@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+use super::harmless;
 use super::progress::Bar;
 use super::table::Table;
 
@@ -28,6 +29,31 @@ pub enum Ink {
 }
 
 impl Ink {
+    const ALL: [Self; 6] = [
+        Self::Strong,
+        Self::Faint,
+        Self::Good,
+        Self::Warning,
+        Self::Bad,
+        Self::Accent,
+    ];
+
+    /// What it is marked by in a text.
+    fn letter(self) -> char {
+        match self {
+            Self::Strong => 's',
+            Self::Faint => 'f',
+            Self::Good => 'g',
+            Self::Warning => 'w',
+            Self::Bad => 'b',
+            Self::Accent => 'a',
+        }
+    }
+
+    fn of_letter(letter: char) -> Option<Self> {
+        Self::ALL.into_iter().find(|ink| ink.letter() == letter)
+    }
+
     fn code(self) -> &'static str {
         match self {
             Self::Strong => "1",
@@ -124,10 +150,19 @@ impl Screen {
 
     /// A line on standard output.
     pub fn line(&mut self, text: impl Display) -> io::Result<()> {
+        let text = colored(&harmless::line(&text.to_string()), self.colour);
+        self.write_line(&text)
+    }
+
+    /// Several lines of our own, each with its end but the last.
+    pub fn text(&mut self, text: &str) -> io::Result<()> {
+        text.lines().try_for_each(|line| self.line(line))
+    }
+
+    fn write_line(&mut self, text: &str) -> io::Result<()> {
         if self.closed {
             return Ok(());
         }
-        let text = text.to_string();
         let indent = if text.is_empty() { "" } else { &self.indent };
         match writeln!(self.out, "{indent}{text}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -145,11 +180,13 @@ impl Screen {
 
     /// One value on one line, for scripts.
     pub fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
-        Ok(self.line(serde_json::to_string(value)?)?)
+        let text = serde_json::to_string(value)?;
+        Ok(self.write_line(&harmless::json(&text))?)
     }
 
     /// A line on standard error: what a person should notice beside the answer.
     pub fn note(&mut self, text: impl Display) -> io::Result<()> {
+        let text = colored(&harmless::line(&text.to_string()), self.note_colour);
         writeln!(self.notes, "{}{text}", self.indent)
     }
 
@@ -160,10 +197,54 @@ impl Screen {
     }
 }
 
+/// Begins a colored text, followed by the letter of its ink. A noncharacter, which no text should hold; in one that does it is at worst a color.
+const INK: char = '\u{fdd0}';
+/// Ends it.
+const PLAIN: char = '\u{fdd1}';
+
 fn paint(colour: bool, ink: Ink, text: impl Display) -> String {
     if colour {
-        format!("\x1b[{}m{text}\x1b[0m", ink.code())
+        format!("{INK}{}{text}{PLAIN}", ink.letter())
     } else {
         text.to_string()
+    }
+}
+
+/// The text with its marks as escape sequences, or without them where color cannot be seen.
+fn colored(text: &str, colour: bool) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            INK => {
+                let ink = chars.next().and_then(Ink::of_letter);
+                if let Some(ink) = ink.filter(|_| colour) {
+                    out.push_str(&format!("\x1b[{}m", ink.code()));
+                }
+            }
+            PLAIN if colour => out.push_str("\x1b[0m"),
+            PLAIN => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colors_are_ours_alone() {
+        let painted = paint(true, Ink::Bad, "late\u{1b}[2J");
+        let line = harmless::line(&painted).into_owned();
+
+        assert_eq!(colored(&line, true), "\u{1b}[31mlate␛[2J\u{1b}[0m");
+        assert_eq!(paint(false, Ink::Bad, "late"), "late");
+        let posing = "\u{fdd0}bx\u{fdd1}\u{fdd0}";
+        assert_eq!(colored(posing, false), "x");
+        for ink in Ink::ALL {
+            assert_eq!(Ink::of_letter(ink.letter()), Some(ink));
+        }
     }
 }

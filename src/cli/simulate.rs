@@ -138,7 +138,10 @@ impl Args {
         screen.line("")?;
         screen.table(&table(comparison))?;
         match (&self.svg, bars) {
-            (Some(file), _) => screen.line(format!("\nchart: {}", file.display()))?,
+            (Some(file), _) => {
+                screen.line("")?;
+                screen.line(format!("chart: {}", file.display()))?;
+            }
             (None, Some(bars)) => {
                 for line in bars.lines(screen.width(), |ink, text| screen.ink(ink, text)) {
                     screen.line(line)?;

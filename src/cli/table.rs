@@ -2,6 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::harmless;
 use super::screen::Ink;
 
 /// A column: its heading, and how its cells look.
@@ -70,13 +71,9 @@ impl Table {
         }
     }
 
-    /// A row: one cell a column. Control characters cannot be let onto a terminal.
+    /// A row: one cell a column. What people wrote is made harmless, so that widths are those of what is shown.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let shown = |cell: String| {
-            cell.chars()
-                .map(|c| if c.is_control() { ' ' } else { c })
-                .collect()
-        };
+        let shown = |cell: String| harmless::line(&cell).into_owned();
         self.rows.push(cells.into_iter().map(shown).collect());
     }
 
@@ -216,6 +213,6 @@ mod tests {
     fn what_a_title_holds_cannot_move_the_cursor() {
         let mut table = Table::new([Column::new("")]);
         table.row(["a\x1b[2Jb\nc".to_owned()]);
-        assert_eq!(table.lines(None, |_, text| text.to_owned()), ["a [2Jb c"]);
+        assert_eq!(table.lines(None, |_, text| text.to_owned()), ["a␛[2Jb␊c"]);
     }
 }

@@ -107,7 +107,7 @@ impl Candidates {
     /// The same from the text of such a file.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let table = text.parse::<Table>();
-        Self::check(table.map_err(|error| Problems(vec![super::syntax("the text", &error)]))?)
+        Self::check(table.map_err(|error| Problems(vec![super::syntax("the text", text, &error)]))?)
     }
 
     fn check(file: Table) -> Result<Self, Problems> {

@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use toml::Table;
 
 use super::reader::Reader;
-use super::set;
+use super::{hidden, set};
 use crate::domain::{Address, Secret};
 
 /// The section `[mail]`, valid.
@@ -205,6 +205,10 @@ impl Mail {
                 set(table, &format!("mail.{secret}"), "(hidden)");
             }
         }
+        let url = table.get("mail").and_then(|mail| mail.get("url")?.as_str());
+        if let Some(url) = url.map(hidden::address) {
+            set(table, "mail.url", &url);
+        }
     }
 }
 
@@ -368,6 +372,7 @@ fn api_url(text: &str) -> Option<String> {
 /// The host of what follows the scheme of an address.
 fn host(rest: &str) -> &str {
     let authority = rest.split('/').next().unwrap_or_default();
+    let authority = authority.rsplit('@').next().unwrap_or_default();
     match authority.strip_prefix('[') {
         Some(v6) => v6.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),

@@ -51,13 +51,14 @@ impl Site {
 
 impl Server {
     pub fn read(r: &mut Reader<'_>) -> Self {
+        let listen: SocketAddr = r.parse(
+            "server.listen",
+            "an address and port such as 127.0.0.1:8080",
+            |text| text.parse().ok(),
+        );
         Self {
-            listen: r.parse(
-                "server.listen",
-                "an address and port such as 127.0.0.1:8080",
-                |text| text.parse().ok(),
-            ),
-            key: r.secret("server.key", "server.key_file"),
+            listen,
+            key: key(r, listen),
             public_url: r.optional_parse(
                 "server.public_url",
                 "an address such as https://news.example.org (plain http only on loopback)",
@@ -125,6 +126,18 @@ fn is_loopback(host: &str) -> bool {
 fn feedback_id(text: &str) -> Option<String> {
     let known = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     ((5..=15).contains(&text.len()) && text.chars().all(known)).then(|| text.to_owned())
+}
+
+/// The key that applications bring. Whoever is on this machine already may have a short one to type.
+fn key(r: &mut Reader<'_>, listen: SocketAddr) -> Option<String> {
+    let key = r.secret("server.key", "server.key_file")?;
+    if key.len() < MIN_SECRET && !listen.ip().is_loopback() {
+        let what = format!(
+            "is shorter than {MIN_SECRET} characters, and could be guessed by anybody who reaches {listen}; make one with: openssl rand -hex 24"
+        );
+        r.problem("server.key", what);
+    }
+    Some(key)
 }
 
 /// The secret that links are signed with, from its option or its file.

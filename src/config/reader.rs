@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use super::{Problem, Problems, Warning};
+use super::{Problem, Problems, Warning, hidden};
 use crate::domain::{Address, Invalid, duration};
 
 /// Stands for a dot that belongs to a name, in paths whose parts dots separate.
@@ -85,7 +85,12 @@ impl<'a> Reader<'a> {
         match self.take(option) {
             Some(Value::String(text)) => text.clone(),
             Some(other) => {
-                let what = format!("{other} is not text in quotes");
+                let shown = match hidden::is_secret(option) || other.is_table() || other.is_array()
+                {
+                    true => format!("a value of type {}", other.type_str()),
+                    false => other.to_string(),
+                };
+                let what = format!("{shown} is not text in quotes");
                 self.problem(option, what);
                 String::new()
             }
@@ -116,7 +121,8 @@ impl<'a> Reader<'a> {
     ) -> T {
         let text = self.text(option);
         parse(&text).unwrap_or_else(|| {
-            self.problem(option, format!("{text:?} is not {wanted}"));
+            let shown = hidden::shown(option, &text);
+            self.problem(option, format!("{shown} is not {wanted}"));
             T::stand_in()
         })
     }
@@ -131,7 +137,8 @@ impl<'a> Reader<'a> {
         let text = self.optional(option)?;
         let value = parse(&text);
         if value.is_none() {
-            self.problem(option, format!("{text:?} is not {wanted}"));
+            let shown = hidden::shown(option, &text);
+            self.problem(option, format!("{shown} is not {wanted}"));
         }
         value
     }

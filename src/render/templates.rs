@@ -6,12 +6,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use css_inline::CSSInliner;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, escape_formatter};
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, escape_formatter};
 
 use super::inline;
 use super::parts::Whole;
@@ -219,13 +218,16 @@ impl Templates {
             return Ok(built_in());
         };
         match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(built_in()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(built_in()),
             read => read.map_err(|cause| Error::Unreadable { path, cause }),
         }
     }
 
     fn error(&self, template: &Template, error: &minijinja::Error) -> Error {
         let why = match error.detail() {
+            _ if error.kind() == ErrorKind::OutOfFuel => {
+                format!("does not end: it was stopped after {FUEL} steps")
+            }
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
         };
@@ -248,6 +250,10 @@ impl Templates {
     }
 }
 
+/// How many steps a template may take to be filled in. The longest mail of the built-in ones takes a hundredth of it; one that takes more does not
+/// end, or would hold up everybody's mails.
+const FUEL: u64 = 5_000_000;
+
 fn environment(globals: Vec<(&'static str, Value)>) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_syntax(
@@ -258,6 +264,7 @@ fn environment(globals: Vec<(&'static str, Value)>) -> Environment<'static> {
             .expect("the usual delimiters are not touched"),
     );
     env.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    env.set_fuel(Some(FUEL));
     // Nothing prints as nothing, and links stay readable: a slash needs no escaping between quotes.
     env.set_formatter(|out, state, value| {
         if value.is_none() {

@@ -1,7 +1,7 @@
 //! Brings in users, follows, objects and events from NDJSON files, plain or compressed, and lists of suppressed addresses.
 //!
 //! The rule (P10): a line is taken whole or not at all; a bad one is reported with its number and the reason, and the good ones around it
-//! are kept. Memory is bounded by the batch. Bringing the same file in again changes nothing.
+//! are kept. Memory is bounded by the batch, in lines and in bytes, whatever a compressed file unpacks to. Bringing the same file in again changes nothing.
 
 use std::fmt;
 use std::fs::File;
@@ -82,8 +82,10 @@ pub struct Report {
 
 /// How many bad lines are told in full.
 pub const SHOWN: usize = 20;
-/// Lines put into the store at once.
+/// Lines put into the store at once …
 const BATCH: usize = 2_000;
+/// … as long as they have fewer bytes together. Two more batches wait in line.
+const BATCH_BYTES: usize = 16 << 20;
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
@@ -195,7 +197,7 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
             return;
         }
     };
-    let (mut batch, mut number) = (Vec::with_capacity(BATCH), 0);
+    let (mut batch, mut bytes, mut number) = (Vec::with_capacity(BATCH), 0, 0);
     loop {
         let mut line = Vec::new();
         match reader
@@ -231,11 +233,13 @@ fn read(path: &Path, kind: &Kind, batches: &mpsc::Sender<Result<Vec<Line>>>) {
         if number == 1 && is_heading(kind, &line) {
             continue;
         }
+        bytes += line.len();
         batch.push(parse(kind, &line, number).map_err(|mistake| BadLine::new(number, mistake)));
-        if batch.len() == BATCH
-            && !send(Ok(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))))
-        {
-            return;
+        if batch.len() == BATCH || bytes >= BATCH_BYTES {
+            bytes = 0;
+            if !send(Ok(std::mem::take(&mut batch))) {
+                return;
+            }
         }
     }
     send(Ok(batch));

@@ -17,6 +17,7 @@ pub mod explain;
 pub mod fanout;
 pub mod feed;
 pub mod feedback;
+mod fields;
 pub mod flush;
 pub mod health;
 pub mod import;

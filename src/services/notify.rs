@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::{Error, Result};
+use super::{Error, Result, fields};
 use crate::clock::{Clock, Ids};
 use crate::domain::{
     Acceptance, Audience, ChosenKey, Event, EventType, Fanout, FollowKey, Id, Invalid, ObjectId,
@@ -175,6 +175,7 @@ pub struct EventInput {
     pub to: Vec<UserId>,
     #[serde(default, deserialize_with = "ids")]
     pub followers_of: Vec<FollowKey>,
+    #[serde(default, deserialize_with = "fields::named_if_any")]
     pub near: Option<NearInput>,
     /// Whom to leave out, usually whoever did it.
     #[serde(default, alias = "actor", deserialize_with = "ids")]

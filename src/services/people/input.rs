@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use super::PeopleBook;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{Address, Cadence, EventType, FollowKey, Invalid, Point, Route, User, UserId};
+use crate::services::fields;
 
 type Result<T, E = Invalid> = std::result::Result<T, E>;
 
@@ -33,8 +34,10 @@ pub struct UserInput {
     pub locale: Option<String>,
     pub loc: Option<Point>,
     /// Replaces what they chose; left out, it stays.
+    #[serde(default, deserialize_with = "fields::named_if_any")]
     pub digest: Option<DigestInput>,
     /// The same.
+    #[serde(default, deserialize_with = "fields::all_if_any")]
     pub types: Option<BTreeMap<EventType, TypeInput>>,
     /// Suppresses them or lifts it; left out, it stays.
     pub suppressed: Option<bool>,
@@ -68,11 +71,11 @@ pub struct TypeInput {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PreferencesInput {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "fields::named")]
     pub digest: DigestChange,
     #[serde(default, deserialize_with = "zone")]
     pub tz: Change<Tz>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "fields::each_if_any")]
     pub types: BTreeMap<EventType, Option<TypeInput>>,
 }
 

@@ -119,15 +119,35 @@ enum Layout {
     Ordinary,
 }
 
+/// What of a connection string is nobody's business, or may be: user and password, what stands where a port should, and all values of parameters.
+fn secrets(url: &str) -> impl Iterator<Item = &str> {
+    let (_, rest) = url.split_once("://").unwrap_or(("", url));
+    let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let (user, hosts) = place.rsplit_once('@').unwrap_or(("", place));
+    let ports = hosts
+        .split(['/', ','])
+        .filter_map(|host| Some(host.rsplit_once(':')?.1));
+    let values = parameters
+        .split('&')
+        .filter_map(|one| Some(one.split_once('=')?.1));
+    let all = [user]
+        .into_iter()
+        .chain(user.split(':'))
+        .chain(ports)
+        .chain(values);
+    all.filter(|secret| secret.len() > 3 && !secret.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
 impl Mongo {
     /// Sets a client up for this connection string. The database is the one in its path, or
     /// [`DEFAULT_DATABASE`]. Nothing is sent yet: see [`Mongo::prepare`].
     pub async fn connect(url: &str, options: MongoOptions) -> Result<Self> {
         let refused = |error: mongodb::error::Error| {
-            Error::database(
-                "reading the MongoDB connection string",
-                error.kind.to_string(),
-            )
+            // The driver repeats what it cannot read, which may be a password.
+            let told = secrets(url).fold(error.kind.to_string(), |told, secret| {
+                told.replace(secret, "(hidden)")
+            });
+            Error::database("reading the MongoDB connection string", told)
         };
         let mut settings = ClientOptions::parse(url).await.map_err(refused)?;
         settings

@@ -48,6 +48,7 @@ mod logs;
 mod objects;
 mod pages;
 mod stop;
+mod strict;
 mod suppressions;
 mod users;
 

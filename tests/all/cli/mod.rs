@@ -13,10 +13,12 @@ mod doctor;
 mod events;
 mod folders;
 mod help;
+mod hostile;
 mod imports;
 mod readme;
 #[cfg(unix)]
 mod private;
+mod secrets;
 mod serving;
 mod simulate;
 mod stories;

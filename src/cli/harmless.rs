@@ -1,0 +1,130 @@
+//! What people wrote, as it can be let onto a terminal: nothing in it moves the cursor, turns the direction of a line, or begins another one.
+//!
+//! The rule: everything that is printed or logged passes through here, in [`super::screen`], [`super::exit`] and [`super::log`], and nowhere else, so
+//! that no verb has to think of it. What is taken out leaves a sign of its width. What looks like our own colors is told from them by how
+//! [`super::screen`] marks them.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// Whether a terminal would obey it, or show what follows it in another order.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            | '\u{fff9}'..='\u{fffb}')
+}
+
+/// What is shown in its place.
+fn sign(c: char) -> char {
+    match c {
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(UNKNOWN),
+        '\u{7f}' => '\u{2421}',
+        _ => UNKNOWN,
+    }
+}
+
+const UNKNOWN: char = '\u{fffd}';
+
+/// One line, whatever it was.
+pub fn line(text: &str) -> Cow<'_, str> {
+    signed(text, is_obeyed)
+}
+
+/// Several lines of ours, of which each can hold what people wrote: line ends stay.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    signed(text, |c| is_obeyed(c) && c != '\n')
+}
+
+fn signed(text: &str, hides: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&hides) {
+        return Cow::Borrowed(text);
+    }
+    let shown = text.chars().map(|c| if hides(c) { sign(c) } else { c });
+    Cow::Owned(shown.collect())
+}
+
+/// JSON on one line: what a terminal would obey is written by its number, which programs read as the same.
+pub fn json(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_obeyed(c) {
+            // All of them are in the first plane, and in JSON they stand in texts only. Writing to a text does not fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Writes log messages. In color the log's own escape sequences stay; it makes those harmless that are in what it tells.
+pub struct Log<W> {
+    pub out: W,
+    pub color: bool,
+}
+
+impl<W: Write> Write for Log<W> {
+    /// Messages come whole.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let own = |c: char| c == '\n' || (self.color && c == '\u{1b}');
+        let shown = signed(&text, |c| is_obeyed(c) && !own(c));
+        self.out.write_all(shown.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_by_a_sign() {
+        assert_eq!(
+            line("Žižek, עברית 👩\u{200d}🎨"),
+            "Žižek, עברית 👩\u{200d}🎨"
+        );
+        assert_eq!(line("a\u{1b}[2J\r\n\tb\u{9b}\u{7f}"), "a␛[2J␍␊␉b\u{fffd}␡");
+        assert_eq!(
+            line("safe\u{202e}gpj.exe\u{2069}"),
+            "safe\u{fffd}gpj.exe\u{fffd}"
+        );
+        assert_eq!(lines("one\n\u{1b}two\n"), "one\n␛two\n");
+    }
+
+    #[test]
+    fn json_says_the_same_by_numbers() {
+        let written = serde_json::to_string("a\u{1b}\u{9b}\u{7f}\u{202e}é").unwrap();
+
+        let shown = json(&written);
+
+        assert!(!shown.contains(is_obeyed), "{shown}");
+        let read: String = serde_json::from_str(&shown).unwrap();
+        assert_eq!(read, "a\u{1b}\u{9b}\u{7f}\u{202e}é");
+    }
+
+    #[test]
+    fn a_log_keeps_its_own_colors_and_nothing_else() {
+        let written = |color| {
+            let mut log = Log {
+                out: Vec::new(),
+                color,
+            };
+            log.write_all("\u{1b}[31mERROR\u{202e}\u{7}\n".as_bytes())
+                .unwrap();
+            String::from_utf8(log.out).unwrap()
+        };
+
+        assert_eq!(written(true), "\u{1b}[31mERROR\u{fffd}␇\n");
+        assert_eq!(written(false), "␛[31mERROR\u{fffd}␇\n");
+    }
+}

@@ -1,0 +1,165 @@
+//! What is secret in a value, hidden wherever the value is shown: in problems, in `tidings config`, in what doctor says.
+//!
+//! The rule (P8): an option that holds a secret is never shown, and of an address only what leads to the server: no user, no password, no
+//! parameter that is not known to be harmless. What is mistyped is treated as what it was meant to be.
+
+/// What stands for a secret.
+pub const HIDDEN: &str = "(hidden)";
+
+/// Parameters of MongoDB's that may be shown with their values.
+const HARMLESS: [&str; 20] = [
+    "appname",
+    "authmechanism",
+    "authsource",
+    "compressors",
+    "connecttimeoutms",
+    "directconnection",
+    "heartbeatfrequencyms",
+    "loadbalanced",
+    "maxpoolsize",
+    "minpoolsize",
+    "readconcernlevel",
+    "readpreference",
+    "replicaset",
+    "retryreads",
+    "retrywrites",
+    "serverselectiontimeoutms",
+    "ssl",
+    "tls",
+    "tlsinsecure",
+    "w",
+];
+
+/// An option's value as it may be shown in a problem with it.
+pub fn shown(option: &str, text: &str) -> String {
+    let name = option.rsplit('.').next().unwrap_or(option);
+    if option == "store" || name.ends_with("url") {
+        return format!("{:?}", address(text));
+    }
+    match is_secret(option) {
+        true => HIDDEN.to_owned(),
+        false => format!("{text:?}"),
+    }
+}
+
+/// Whether what an option holds is nobody's business. Keys of batches, which are in other sections, are names.
+pub fn is_secret(option: &str) -> bool {
+    let Some((section, name)) = option.split_once('.') else {
+        return false;
+    };
+    let names = ["key", "secret", "password", "user"];
+    ["server", "mail", "hooks"].contains(&section) && names.iter().any(|end| name.ends_with(end))
+}
+
+/// An address without its secrets: `mongodb://(hidden)@db.example/tidings?replicaSet=rs0`. What is no address, and might have been meant as one with
+/// a password, is hidden from its first colon on.
+pub fn address(text: &str) -> String {
+    if text
+        .strip_prefix("sqlite:")
+        .is_some_and(|path| !path.contains('@'))
+    {
+        return text.to_owned();
+    }
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return match text.split_once(':') {
+            Some((scheme, _)) => format!("{scheme}:{HIDDEN}"),
+            None if text.contains('@') => HIDDEN.to_owned(),
+            None => text.to_owned(),
+        };
+    };
+    let (place, parameters) = match rest.split_once('?') {
+        Some((place, parameters)) => (place, Some(parameters)),
+        None => (rest, None),
+    };
+    // A password may hold anything, also another @ or a slash that nobody encoded.
+    let (user, place) = match place.rsplit_once('@') {
+        Some((_, place)) => ("(hidden)@", place),
+        None => ("", place),
+    };
+    let (hosts, path) = match place.split_once('/') {
+        Some((hosts, path)) => (hosts, format!("/{path}")),
+        None => (place, String::new()),
+    };
+    let hosts: Vec<String> = hosts.split(',').map(host).collect();
+    let parameters = parameters.map(|all| {
+        let all: Vec<String> = all.split('&').map(parameter).collect();
+        format!("?{}", all.join("&"))
+    });
+    let hosts = hosts.join(",");
+    format!(
+        "{scheme}://{user}{hosts}{path}{}",
+        parameters.unwrap_or_default()
+    )
+}
+
+/// A host with its port, if that is one: what stands there instead may be a password.
+fn host(text: &str) -> String {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') && port.parse::<u16>().is_err() => {
+            format!("{host}:{HIDDEN}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn parameter(text: &str) -> String {
+    match text.split_once('=') {
+        Some((name, _)) if !HARMLESS.contains(&name.to_ascii_lowercase().as_str()) => {
+            format!("{name}={HIDDEN}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_secrets() {
+        for (text, expected) in [
+            ("sqlite:tidings.db", "sqlite:tidings.db"),
+            ("mongodb://localhost:27017/t", "mongodb://localhost:27017/t"),
+            (
+                "mongodb://a:b@h1:1,h2:2/t?replicaSet=rs0&w=2",
+                "mongodb://(hidden)@h1:1,h2:2/t?replicaSet=rs0&w=2",
+            ),
+            ("mongodb://a:p@ss/w@h/t", "mongodb://(hidden)@h/t"),
+            ("mongodb://a:b/t", "mongodb://a:(hidden)/t"),
+            (
+                "mongodb://h/t?tlsCertificateKeyFilePassword=x&tls=true",
+                "mongodb://h/t?tlsCertificateKeyFilePassword=(hidden)&tls=true",
+            ),
+            (
+                "mongodb://h/t?authMechanismProperties=A:b@c",
+                "mongodb://h/t?authMechanismProperties=(hidden)",
+            ),
+            ("mongdb://a:b@h/t", "mongdb://(hidden)@h/t"),
+            ("mongodb:/a:b@h/t", "mongodb:(hidden)"),
+            ("a:b@h", "a:(hidden)"),
+            ("b@h", "(hidden)"),
+            (
+                "https://a:b@[::1]:8443/v3",
+                "https://(hidden)@[::1]:8443/v3",
+            ),
+            ("https://[::1]/v3", "https://[::1]/v3"),
+            ("tidings.db", "tidings.db"),
+        ] {
+            assert_eq!(address(text), expected);
+        }
+    }
+
+    #[test]
+    fn an_option_that_holds_a_secret_is_not_shown() {
+        for option in [
+            "mail.key",
+            "server.link_secret",
+            "mail.smtp_user",
+            "hooks.sendgrid_public_key",
+        ] {
+            assert_eq!(shown(option, "hunter2"), "(hidden)", "{option}");
+        }
+        assert_eq!(shown("mail.url", "ftp://a:b@h"), "\"ftp://(hidden)@h\"");
+        assert_eq!(shown("digest.weekday", "funday"), "\"funday\"");
+    }
+}
