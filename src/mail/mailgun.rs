@@ -15,9 +15,7 @@ use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexp
 use super::letter::{Call, Letter, Letters, from, share};
 use super::mime::tag;
 use super::variables::{in_html, in_text};
-use super::{
-    Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Place, Silence,
-};
+use super::{Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Place, Silence};
 use crate::domain::DeliveryId;
 
 /// Where the API is.

@@ -85,7 +85,7 @@ fn opens(text: &str) -> bool {
             let start = rest.get(..name.len());
             start.is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
         };
-        opening.names.iter().any(|name| names(&name))
+        opening.names.iter().any(names)
     })
 }
 

@@ -84,8 +84,8 @@ pub struct Report {
 pub const SHOWN: usize = 20;
 /// Lines put into the store at once …
 const BATCH: usize = 2_000;
-/// … as long as they have fewer bytes together. Two more batches wait in line.
-const BATCH_BYTES: usize = 16 << 20;
+/// … as long as they have fewer bytes together. One more batch waits in line, and one is being read.
+const BATCH_BYTES: usize = 8 << 20;
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
@@ -120,7 +120,7 @@ impl Report {
 impl Import {
     /// Brings in a file; `-` is standard input.
     pub async fn file(&self, kind: &Kind, path: &Path, progress: &dyn Progress) -> Result<Report> {
-        let (lines, mut batches) = mpsc::channel::<Result<Vec<Line>>>(2);
+        let (lines, mut batches) = mpsc::channel::<Result<Vec<Line>>>(1);
         let (path, kind) = (path.to_owned(), kind.clone());
         let reader = tokio::task::spawn_blocking(move || read(&path, &kind, &lines));
         let mut report = Report::default();

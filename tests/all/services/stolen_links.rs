@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use tidings::domain::Object;
-use tidings::mail::{Mailer, Message, Relay, Security, Smtp};
+use tidings::mail::{Leave, Mailer, Message, Relay, Security, Smtp};
 use tidings::services::Silent;
 use tidings::services::deliver::Account;
 
@@ -91,7 +91,7 @@ async fn an_object_never_learns_its_readers_links(fresh: Fresh) {
                 let mailer = mailer(dialect, &provider.url, PATIENT);
                 for call in mailer.calls(&mails) {
                     let call: Vec<Message> = call.iter().map(|n| mails[*n].clone()).collect();
-                    mailer.send("ref-1", &call).await;
+                    mailer.send("ref-1", &call, &Leave::given()).await;
                 }
 
                 let requests = provider.requests();
@@ -101,7 +101,7 @@ async fn an_object_never_learns_its_readers_links(fresh: Fresh) {
                 judge(&format!("{dialect:?} {route}"), all.collect(), &mails);
             }
             let server = Server::start().await;
-            smtp(&server).send("ref-1", &mails).await;
+            smtp(&server).send("ref-1", &mails, &Leave::given()).await;
             let all = server.mails();
             judge(
                 &format!("SMTP {route}"),
