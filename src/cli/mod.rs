@@ -5,8 +5,8 @@
 //! code is never 0 on failure ([`exit`]). Start with [`notify`]; [`demo`] tells the whole story.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 

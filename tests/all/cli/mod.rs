@@ -15,9 +15,9 @@ mod folders;
 mod help;
 mod hostile;
 mod imports;
-mod readme;
 #[cfg(unix)]
 mod private;
+mod readme;
 mod secrets;
 mod serving;
 mod simulate;
