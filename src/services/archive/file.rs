@@ -4,7 +4,7 @@
 //! stands again after it was exported becomes a part of its own beside the first (`notifications_20140422.2.ndjson.zst`): nothing that
 //! was exported is ever overwritten. `zstd -dc FILE | head -n -1 | sha256sum` gives the sum in the last line.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -175,10 +175,7 @@ async fn write_lines(
     partial: &Path,
 ) -> Result<(DaySum, PathBuf, bool)> {
     let failed = |cause| Error::file(format!("writing {}", partial.display()), cause);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(partial);
+    let file = private::options().create_new(true).open(partial);
     let mut out = zstd::Encoder::new(file.map_err(failed)?, 3).map_err(failed)?;
     out.include_checksum(true).map_err(failed)?;
     let mut summing = Summing::default();
