@@ -423,6 +423,8 @@ fn is_for_others(name: &str) -> bool {
         "TIDINGS_LOG",
         "TIDINGS_CACHE",
         "TIDINGS_CRASH",
+        "TIDINGS_STOP",
+        "TIDINGS_SLOW_COMMITS",
     ]
     .contains(&name)
         || ["TIDINGS_TEST_", "TIDINGS_MONGO_", "TIDINGS_BENCH_"]

@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
-use super::words;
+use super::{time, words};
 use crate::app::{Access, App, Made};
 use crate::domain::delivery::Verdict;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, News, UserId};
-use crate::services::ledger::Only;
+use crate::services::ledger::{Only, Unknown};
 
 mod show;
 
@@ -43,14 +43,11 @@ enum What {
     ///
     /// Objects are shown as they are now, and links to stop mails lead nowhere.
     Show(Show),
-    /// Say what became of an unknown mail
+    /// Say what became of unknown mails: one, those of a call, those of a time, or all
     ///
-    /// `sent`: it was mailed. `failed`: it was not, and its events go into a mail after all.
-    Settle {
-        /// The delivery, such as digest:mara:weekly:2014-W17
-        id: String,
-        end: End,
-    },
+    /// `sent`: they were mailed. `failed`: they were not, and their events go into a mail after all.
+    #[command(allow_missing_positional = true)]
+    Settle(Settle),
     /// Try failed mails again: these, or all of them
     ///
     /// A failed digest is tried again by itself after an hour and more within its period, and its
@@ -108,6 +105,75 @@ impl Retry {
     }
 }
 
+#[derive(Debug, Arguments)]
+struct Settle {
+    /// One delivery, such as digest:mara:weekly:2014-W17
+    #[arg(required_unless_present_any = ["call", "all", "since", "until"], conflicts_with_all = ["call", "all", "since", "until"])]
+    id: Option<String>,
+    /// What became of them
+    #[arg(required = true)]
+    end: End,
+    /// All unknown mails of this call, as `deliveries --json` names it
+    #[arg(long, value_name = "REF")]
+    call: Option<String>,
+    /// All unknown mails
+    #[arg(long)]
+    all: bool,
+    /// Only those handed over at this time or later
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    since: Option<DateTime<Utc>>,
+    /// Only those handed over before this time
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    until: Option<DateTime<Utc>>,
+    /// Say how many there are, and change nothing
+    #[arg(long, conflicts_with = "id")]
+    dry_run: bool,
+}
+
+impl Settle {
+    async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let verdict = match self.end {
+            End::Sent => Verdict::Sent,
+            End::Failed => Verdict::NotSent,
+        };
+        if let Some(id) = &self.id {
+            let id = DeliveryId::stored(id.as_str());
+            app.ledger().settle(&id, verdict).await?;
+            screen.line(match self.end {
+                End::Sent => format!("{id} is sent"),
+                End::Failed => format!("{id} is pending again; the next run or a worker mails it"),
+            })?;
+            return Ok(Exit::Done);
+        }
+        let which = Unknown {
+            call: self.call.clone(),
+            since: self.since,
+            until: self.until,
+        };
+        let rows = app.ledger().unknown(&which).await?;
+        let mails = |count: u64| words::count(count, "mail", "mails");
+        if self.dry_run {
+            let found = mails(rows.len() as u64);
+            screen.line(format!("{found} would be settled (dry run)"))?;
+            return Ok(Exit::Done);
+        }
+        let settled = app.ledger().settle_all(&rows, verdict).await?;
+        let done = mails(settled.settled);
+        screen.line(match self.end {
+            End::Sent => format!("{done}: sent"),
+            End::Failed => format!("{done}: pending again; the next run or a worker mails them"),
+        })?;
+        if settled.busy > 0 {
+            let busy = mails(settled.busy);
+            screen.warning(format!(
+                "{busy}: another delivery of the person is open; settle these when that one has ended"
+            ))?;
+            return Ok(Exit::Partly);
+        }
+        Ok(Exit::Done)
+    }
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum End {
     Sent,
@@ -122,6 +188,8 @@ pub struct Row {
     state: &'static str,
     items: u32,
     attempts: u32,
+    /// The call it was handed over in last.
+    call: Option<String>,
     created: DateTime<Utc>,
     tried: Option<DateTime<Utc>>,
     not_before: Option<DateTime<Utc>>,
@@ -140,6 +208,7 @@ impl From<&Delivery> for Row {
             state: row.state.as_str(),
             items: row.items,
             attempts: row.attempts,
+            call: row.call.clone(),
             created: row.created,
             tried: row.tried,
             not_before: row.not_before,
@@ -156,14 +225,14 @@ impl Args {
     pub fn access(&self) -> Access {
         match &self.what {
             None | Some(What::Show(_)) => Access::Look,
-            Some(What::Settle { .. } | What::Retry(_)) => Access::Work,
+            Some(What::Settle(_) | What::Retry(_)) => Access::Work,
         }
     }
 
     pub fn made(&self) -> Made {
         match &self.what {
             Some(What::Show(_)) => Made::Something,
-            None | Some(What::Settle { .. } | What::Retry(_)) => Made::Nothing,
+            None | Some(What::Settle(_) | What::Retry(_)) => Made::Nothing,
         }
     }
 
@@ -171,18 +240,8 @@ impl Args {
         if let Some(What::Show(show)) = &self.what {
             return show.run(app, screen).await;
         }
-        if let Some(What::Settle { id, end }) = &self.what {
-            let id = DeliveryId::stored(id.as_str());
-            let verdict = match end {
-                End::Sent => Verdict::Sent,
-                End::Failed => Verdict::NotSent,
-            };
-            app.ledger().settle(&id, verdict).await?;
-            screen.line(match end {
-                End::Sent => format!("{id} is sent"),
-                End::Failed => format!("{id} is pending again; the next run or a worker mails it"),
-            })?;
-            return Ok(Exit::Done);
+        if let Some(What::Settle(settle)) = &self.what {
+            return settle.run(app, screen).await;
         }
         if let Some(What::Retry(retry)) = &self.what {
             return retry.run(app, screen).await;

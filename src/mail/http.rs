@@ -368,10 +368,15 @@ pub(super) fn unexpected(name: &str, said: &str) -> Checked {
 
 /// Whether a connection was refused: whoever is there does not listen. Everything else may be the network's fault.
 pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    is_of(error, std::io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether such an error of the system is behind this one.
+pub(super) fn is_of(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> bool {
     let mut next = Some(error);
     while let Some(cause) = next {
         let io = cause.downcast_ref::<std::io::Error>();
-        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused) {
+        if io.is_some_and(|io| io.kind() == kind) {
             return true;
         }
         next = cause.source();

@@ -236,6 +236,11 @@ fn judge(answer: &Answer, mails: usize) -> Vec<Outcome> {
             reason,
             after: answer.wait(),
         },
+        // SendGrid's own words: it tried, and did not take it.
+        (501.., _) if answer.json::<Faults>().is_some() => Outcome::TryLater {
+            reason,
+            after: answer.wait(),
+        },
         // Some gateway's answer, not SendGrid's: behind it the call may have been made.
         (501.., _) => Outcome::Unknown { reason },
         (403, _) if for_a_while(&reason) => Outcome::TryLater {

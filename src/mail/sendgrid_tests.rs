@@ -73,6 +73,9 @@ fn what_may_pass_is_tried_later_when_sendgrid_says() {
 fn a_gateways_answer_tells_nothing_of_what_is_behind_it() {
     assert_eq!(judged(502, &[], "Bad Gateway"), "unknown");
     assert_eq!(judged(504, &[], "Gateway Timeout"), "unknown");
+    let own = r#"{"errors":[{"message":"an error on our side","field":null}]}"#;
+    assert_eq!(judged(502, &[], own), "later");
+    assert_eq!(judged(504, &[], own), "later");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! SMTP: one mail at a time, over connections that are kept.
 //!
-//! The rule (P5): until the content has been written, nothing can have been taken, so whatever goes wrong is tried later or refused. From then
-//! on silence is unknown, and SMTP has no way to ask. That is why the conversation is led here, command by command, instead of by lettre's
+//! The rule (P5): until the last line of the content is written, nothing can have been taken, so whatever goes wrong is tried later or refused. From
+//! then on silence is unknown, and SMTP has no way to ask. That is why the conversation is led here, command by command, instead of by lettre's
 //! transport, whose errors do not say how far it came. RFC 5321 is the source of the codes, RFC 3463 of the finer ones.
 
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter,
 use lettre::transport::smtp::response::Response;
 use tokio::time::{Instant, timeout};
 
-use super::http::{is_refused, words};
+use super::http::{is_of, is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
 use super::{Certainty, Checked, Leave, Mailer, Message, Outcome, Sender};
 use crate::domain::Secret;
@@ -69,8 +71,10 @@ enum Stage {
     /// Naming the sender, who is the same for all mails.
     Sender,
     Recipient,
-    /// The content has begun to be written.
+    /// The content has begun to be written, and its last line has not: nothing can have been taken.
     Content,
+    /// All of it was written.
+    End,
 }
 
 enum Trouble {
@@ -88,6 +92,16 @@ impl Trouble {
             Self::Smtp(error) => error.status().is_none_or(|code| u16::from(code) == 421),
             Self::TimedOut => true,
             Self::Withheld(_) => stage == Stage::Content,
+        }
+    }
+}
+
+impl Trouble {
+    /// Whether what was to be written last was not, as the other end had gone: reading never ends so.
+    fn is_broken_pipe(&self) -> bool {
+        match self {
+            Self::Smtp(error) => is_of(error, ErrorKind::BrokenPipe),
+            Self::TimedOut | Self::Withheld(_) => false,
         }
     }
 }
@@ -264,9 +278,18 @@ impl Smtp {
             // No way back from DATA but to leave: without its last line the mail is not taken.
             return Err((Stage::Content, Trouble::Withheld(reason)));
         }
-        self.within(connection.message(mail))
-            .await
-            .map_err(|trouble| (Stage::Content, trouble))
+        // Asked for more once the content has been handed to the system: what follows is the last line.
+        let written = AtomicBool::new(false);
+        let end = std::iter::from_fn(|| {
+            written.store(true, Ordering::SeqCst);
+            None
+        });
+        let parts = std::iter::once(mail).chain(end);
+        let said = self.within(connection.message_iter(parts)).await;
+        said.map_err(|trouble| {
+            let whole = written.load(Ordering::SeqCst) && !trouble.is_broken_pipe();
+            (if whole { Stage::End } else { Stage::Content }, trouble)
+        })
     }
 
     fn outcome(&self, stage: Stage, trouble: &Trouble) -> Outcome {
@@ -285,8 +308,10 @@ impl Smtp {
 
 fn silence(stage: Stage, reason: String) -> Outcome {
     match stage {
-        Stage::Content => Outcome::Unknown { reason },
-        Stage::Introduction | Stage::Sender | Stage::Recipient => Outcome::Unreachable { reason },
+        Stage::End => Outcome::Unknown { reason },
+        Stage::Introduction | Stage::Sender | Stage::Recipient | Stage::Content => {
+            Outcome::Unreachable { reason }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Named points at which a test can have the process die, as if the power had gone.
+//! Named points at which a test can have the process die, as if the power had gone, or stand still, as if the machine slept.
 //!
 //! The rule: they are there only where debug assertions are; what is released does not know them. `TIDINGS_CRASH=after-send:3` ends
-//! the process the third time it comes to that point. [`POINTS`] names them all, so that a test walks through each.
+//! the process the third time it comes to that point, `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] names them all, so that a test walks through each.
 
 /// All points, in the order in which an event and its mail come by.
 pub const POINTS: [&str; 19] = [
@@ -29,19 +29,34 @@ pub const POINTS: [&str; 19] = [
 /// The process may die here.
 #[cfg(debug_assertions)]
 pub(super) fn point(name: &str) {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
-    static COMES_BY: AtomicU32 = AtomicU32::new(0);
+    static DIES: AtomicU32 = AtomicU32::new(0);
+    static STOPS: AtomicU32 = AtomicU32::new(0);
     debug_assert!(POINTS.contains(&name), "{name} is not listed");
-    let Ok(armed) = std::env::var("TIDINGS_CRASH") else {
-        return;
-    };
-    let (at, times) = armed.split_once(':').unwrap_or((&armed, "1"));
-    if at == name && COMES_BY.fetch_add(1, Ordering::Relaxed) + 1 == times.parse().unwrap_or(1) {
+    if comes_to("TIDINGS_CRASH", name, &DIES) {
         std::process::abort();
+    }
+    if comes_to("TIDINGS_STOP", name, &STOPS) {
+        // The shell's parent is this process.
+        let stopped = std::process::Command::new("/bin/sh")
+            .args(["-c", "kill -STOP $PPID"])
+            .status();
+        debug_assert!(stopped.is_ok_and(|status| status.success()));
     }
 }
 
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub(super) fn point(_name: &str) {}
+
+/// Whether this is the time that the variable names: `after-send`, or `after-send:3` for the third time.
+#[cfg(debug_assertions)]
+fn comes_to(variable: &str, name: &str, times: &std::sync::atomic::AtomicU32) -> bool {
+    let Ok(armed) = std::env::var(variable) else {
+        return false;
+    };
+    let (at, nth) = armed.split_once(':').unwrap_or((&armed, "1"));
+    at == name
+        && times.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1 == nth.parse().unwrap_or(1)
+}

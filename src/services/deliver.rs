@@ -33,6 +33,7 @@ mod pace;
 mod pause;
 mod preview;
 mod resolve;
+mod shared;
 mod suppress;
 mod tally;
 mod wait;
@@ -193,6 +194,7 @@ impl Deliver {
             settled,
             deferred: verdicts.deferrals,
             bad,
+            ..Concluded::default()
         })
     }
 }

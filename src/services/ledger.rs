@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+
 use super::deliver::Pause;
 use super::{Error, Result};
 use crate::clock::Clock;
@@ -41,8 +43,49 @@ pub struct Retried {
 
 /// Deliveries that are tried again at once.
 const AT_ONCE: usize = 1_000;
+
+/// Which unknown deliveries are to be settled together.
+#[derive(Debug, Clone, Default)]
+pub struct Unknown {
+    /// Only those of this call.
+    pub call: Option<String>,
+    /// Only those that were handed over at this moment, or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Only those that were handed over before then.
+    pub until: Option<DateTime<Utc>>,
+}
+
+impl Unknown {
+    fn holds(&self, row: &Delivery) -> bool {
+        let tried = row.tried.unwrap_or(row.created);
+        let called = || row.call.as_deref() == self.call.as_deref();
+        (self.call.is_none() || called())
+            && self.since.is_none_or(|since| tried >= since)
+            && self.until.is_none_or(|until| tried < until)
+    }
+}
+
+/// What became of deliveries that were settled together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Settled {
+    /// They are what was said.
+    pub settled: u64,
+    /// Another delivery of the person is open: settle these when that one has ended.
+    pub busy: u64,
+}
+
 /// A person has no more mails than this of which anybody asks.
 const A_PERSONS: usize = 10_000;
+/// Nor does anybody have more unknown ones than this.
+const ALL: usize = 10_000_000;
+
+/// Why a row is settled that was unknown.
+fn by_hand(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Sent => "settled by hand: it was mailed",
+        Verdict::NotSent => "settled by hand: it was not mailed",
+    }
+}
 
 impl Ledger {
     /// The newest deliveries, at most `limit`.
@@ -65,13 +108,32 @@ impl Ledger {
         Ok(rows)
     }
 
+    /// The unknown deliveries that these are, newest first.
+    pub async fn unknown(&self, which: &Unknown) -> Result<Vec<Delivery>> {
+        let unknown = DeliveryState::Unknown;
+        let mut rows = self.deliveries.deliveries_in(unknown, ALL).await?;
+        rows.retain(|row| which.holds(row));
+        Ok(rows)
+    }
+
+    /// Ends them all: they were mailed, or were not. One that somebody else ends meanwhile is theirs.
+    pub async fn settle_all(&self, rows: &[Delivery], verdict: Verdict) -> Result<Settled> {
+        let (now, mut settled) = (self.clock.now(), Settled::default());
+        for row in rows {
+            let reason = by_hand(verdict);
+            match self.deliveries.judge(&row.id, now, verdict, reason).await? {
+                Judged::Done => settled.settled += 1,
+                Judged::Busy => settled.busy += 1,
+                Judged::NotUnknown => {}
+            }
+        }
+        Ok(settled)
+    }
+
     /// Ends an unknown delivery: it was mailed, or it was not and its events go into a mail after all.
     pub async fn settle(&self, id: &DeliveryId, verdict: Verdict) -> Result<()> {
         let now = self.clock.now();
-        let reason = match verdict {
-            Verdict::Sent => "settled by hand: it was mailed",
-            Verdict::NotSent => "settled by hand: it was not mailed",
-        };
+        let reason = by_hand(verdict);
         match self.deliveries.judge(id, now, verdict, reason).await? {
             Judged::Done => Ok(()),
             Judged::Busy => Err(Error::Conflict(format!(

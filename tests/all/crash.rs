@@ -14,6 +14,7 @@ use crate::support::Fresh;
 use crate::support::town::on_both_stores;
 
 mod stage;
+mod suspend;
 mod verdict;
 
 use stage::Stage;
@@ -99,11 +100,13 @@ async fn killed_after_a_call_was_refused_nobody_is_in_doubt(fresh: Fresh) {
     assert_eq!(unknown.unwrap(), []);
 }
 
+/// What is set, or what the gate takes.
+fn number(name: &str, otherwise: u64) -> u64 {
+    let set = std::env::var(name).ok();
+    set.map_or(otherwise, |set| set.parse().unwrap())
+}
+
 async fn killed_at_random_nothing_is_lost_or_doubled(fresh: Fresh) {
-    let number = |name: &str, otherwise: u64| {
-        let set = std::env::var(name).ok();
-        set.map_or(otherwise, |set| set.parse().unwrap())
-    };
     let (seed, kills) = (
         number("TIDINGS_TEST_SEED", 1),
         number("TIDINGS_TEST_KILLS", 12),

@@ -16,9 +16,9 @@ use super::build::{Mail, Room};
 use super::outcome::{Attempt, Verdicts, deferral};
 use super::tally::Concluded;
 use super::{Account, Deliver, Road, Spread};
-use crate::domain::delivery::Handover;
+use crate::domain::delivery::{Handover, Settlement};
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
-use crate::mail::{Leave, Message, Outcome};
+use crate::mail::{Certainty, Leave, Message, Outcome};
 use crate::services::{Result, crash};
 
 /// A mail that was built longer ago than this is built again before it leaves.
@@ -71,7 +71,7 @@ impl Deliver {
                 allowed = false;
             }
         }
-        Ok(())
+        self.tell_all().await
     }
 
     /// Makes the calls of these mails; answers with the rows whose turn did not come while their mails were fresh. `further` are ours as
@@ -106,8 +106,13 @@ impl Deliver {
                 if failure.is_none()
                     && road == Road::Free
                     && !stale
-                    && let Some(call) = calls.pop_front()
+                    && let Some(mut call) = calls.pop_front()
                 {
+                    if self.traffic.probes() && call.len() > 1 {
+                        // Nobody can tell what became of the last call: this one risks a single mail.
+                        let others = call.split_off(1);
+                        calls.push_front(others);
+                    }
                     let deliver = self.clone();
                     flying.spawn(async move { deliver.call(call, at).await }.boxed());
                     made += 1;
@@ -245,6 +250,15 @@ impl Deliver {
         let begun = outcomes
             .iter()
             .any(|outcome| !matches!(outcome, Outcome::Withheld { .. }));
+        let astray = self.astray(&outcomes);
+        let answered = outcomes.iter().any(|outcome| {
+            let silent = matches!(outcome, Outcome::Unknown { .. } | Outcome::Withheld { .. });
+            !silent
+                && !matches!(
+                    outcome,
+                    Outcome::TryLater { .. } | Outcome::Unreachable { .. }
+                )
+        });
         let mut verdicts = self.weigh(mails, outcomes, attempt, now);
         if begun {
             self.traffic
@@ -257,17 +271,33 @@ impl Deliver {
         if let Some(reason) = stop {
             self.pause(&reason).await?;
         }
+        self.share_wait().await?;
         self.suppress(mails, &undeliverable, now).await?;
-        Ok((concluded?, alone))
+        let mut concluded = concluded?;
+        let of_address = |end: &&Settlement| {
+            end.state == DeliveryState::Failed
+                && undeliverable.iter().any(|lost| lost.delivery == end.id)
+        };
+        concluded.addresses = concluded.settled.iter().filter(of_address).count() as u64;
+        (concluded.answered, concluded.astray) = (answered, astray);
+        Ok((concluded, alone))
+    }
+
+    /// Why nobody can tell what became of a call, if nobody can: no answer was the provider's, and it can neither be asked nor told again.
+    fn astray(&self, outcomes: &[Outcome]) -> Option<String> {
+        let mut reasons = outcomes.iter().map(|outcome| match outcome {
+            Outcome::Unknown { reason } => Some(reason),
+            _ => None,
+        });
+        let first = reasons.next()??;
+        let all = reasons.all(|reason| reason.is_some());
+        (all && self.mailer.certainty() == Certainty::Never).then(|| first.clone())
     }
 
     /// What was done goes into the account; too many failures stop everything.
     pub(super) async fn done(&self, concluded: Concluded, account: &mut Account) -> Result<()> {
         account.conclude(&concluded);
-        match self.traffic.watch(&concluded.settled, &self.settings) {
-            Some(reason) => self.pause(&reason).await,
-            None => Ok(()),
-        }
+        self.watch(&concluded).await
     }
 
     /// What may not leave now waits in the ledger.

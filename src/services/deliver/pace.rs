@@ -1,8 +1,7 @@
 //! How fast mails may leave: what the provider asks for, what goes wrong, and the limit an operator sets.
 //!
 //! The rule: nothing is sent while the provider asks for patience; calls are made one at a time at first, and more at a time as they are
-//! taken; a provider that takes nothing is left alone for longer and longer; failures are counted where they happen, and too large a
-//! share of them stops everything ([`super::pause`]). The operator's limit holds over all processes: whoever has the lease `pace` may
+//! taken; a provider that takes nothing is left alone for longer and longer. What holds for all processes is in [`super::shared`]. The operator's limit holds over all processes: whoever has the lease `pace` may
 //! send, and it lasts as long as the mails are to take.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,9 +10,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::watch;
 
 use super::outcome::Verdicts;
+use super::shared::Lately;
 use super::{Deliver, Road};
-use crate::domain::delivery::Settlement;
-use crate::domain::{DeliveryState, Lease, Sending};
+use crate::domain::Lease;
 use crate::services::Result;
 
 /// What this process knows of the provider's mood, and whose turn it is to make calls: one part of it at a time, or there would be more calls
@@ -37,9 +36,10 @@ struct Known {
     /// Calls that may be under way at a time on top of the first, and how many were taken since there was one more.
     wider: usize,
     fruitful: u32,
-    /// Mails that were sent and that failed lately.
-    sent: u32,
-    failed: u32,
+    /// How mails ended that is not told to the others yet.
+    untold: Lately,
+    /// Whether nobody can tell what became of the last call.
+    astray: bool,
     /// When it was last asked what is reported of the mails.
     echoed: Option<DateTime<Utc>>,
 }
@@ -50,8 +50,6 @@ const IN_A_ROW: u32 = 3;
 const WIDEN_AFTER: u32 = 10;
 /// A provider that takes nothing is tried at least this often.
 const LONGEST: TimeDelta = TimeDelta::minutes(10);
-/// Past so many times the fewest outcomes that count, older ones count half.
-const REMEMBERED: u32 = 10;
 /// How often it is asked what is reported of the mails.
 const ASK_REPORTS: TimeDelta = TimeDelta::seconds(30);
 /// How soon the limit is asked again where another process has used it up.
@@ -116,7 +114,7 @@ impl Traffic {
     /// Everything is paused: what went wrong before that is not held against what follows.
     pub(super) fn forget(&self) {
         let mut known = self.known();
-        (known.sent, known.failed) = (0, 0);
+        known.untold = Lately::default();
     }
 
     /// How many calls may be under way at a time: one at first and when nothing was taken, more as the provider keeps up.
@@ -136,28 +134,39 @@ impl Traffic {
         due
     }
 
-    /// Counts how mails ended; says why everything should stop, if it should.
-    pub fn watch(&self, ended: &[Settlement], settings: &Sending) -> Option<String> {
-        let count = |state| ended.iter().filter(|end| end.state == state).count() as u32;
+    /// Counts how mails ended; says what is to be told to all: at once where anything failed or went astray, or went well again, otherwise
+    /// now and then.
+    pub(super) fn count(&self, heard: Lately, answered: bool, often: u32) -> Option<Lately> {
         let mut known = self.known();
-        known.sent += count(DeliveryState::Sent);
-        known.failed += count(DeliveryState::Failed);
-        let (failed, all) = (known.failed, known.sent + known.failed);
-        if all < settings.stop_after {
-            return None;
+        known.untold.sent += heard.sent;
+        known.untold.failed += heard.failed;
+        known.untold.astray += heard.astray;
+        let back = answered && known.astray;
+        if heard.astray > 0 {
+            known.astray = true;
+        } else if answered {
+            known.astray = false;
         }
-        if settings.stop_share.is_passed_by(failed.into(), all.into()) {
-            (known.sent, known.failed) = (0, 0);
-            let share = settings.stop_share;
-            return Some(format!(
-                "{failed} of the last {all} mails failed, more than delivery.stop_share of {share}"
-            ));
-        }
-        if all >= settings.stop_after.saturating_mul(REMEMBERED) {
-            known.sent /= 2;
-            known.failed /= 2;
-        }
-        None
+        let untold = known.untold;
+        let tell =
+            back || untold.failed > 0 || untold.astray > 0 || untold.sent >= u64::from(often);
+        tell.then(|| std::mem::take(&mut known.untold))
+    }
+
+    /// What was counted and is not told yet.
+    pub(super) fn untold(&self) -> Option<Lately> {
+        let untold = std::mem::take(&mut self.known().untold);
+        (untold != Lately::default()).then_some(untold)
+    }
+
+    /// Whether nobody can tell what became of the last call, of this process or another.
+    pub(super) fn goes_astray(&self, astray: bool) {
+        self.known().astray = astray;
+    }
+
+    /// Whether the next call should risk little.
+    pub(super) fn probes(&self) -> bool {
+        self.known().astray
     }
 }
 

@@ -7,13 +7,13 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::{Deliver, Road};
+use super::{Deliver, shared};
 use crate::domain::{Echo, Share};
 use crate::services::Result;
 use crate::store::Notes;
 
 /// The note's name.
-const NOTE: &str = "pause";
+const NOTE: &str = shared::NOTES;
 /// The note that says when somebody last let go of the brake.
 const RESUMED: &str = "resumed";
 /// Bounces and complaints count that were reported of the mails of so long.
@@ -34,20 +34,23 @@ impl Pause {
     /// The pause that stands, if one does.
     pub async fn standing(notes: &dyn Notes) -> Result<Option<Self>> {
         let note = notes.note(NOTE).await?;
-        // A note that cannot be read was meant to stop mails all the same.
-        Ok(note.map(|note| {
-            serde_json::from_str(&note).unwrap_or_else(|_| Self {
-                at: DateTime::UNIX_EPOCH,
-                reason: note,
-                by: "unknown".into(),
-            })
-        }))
+        Ok(note.map(Self::read))
+    }
+
+    /// What a note says. One that cannot be read was meant to stop mails all the same.
+    pub(super) fn read(note: String) -> Self {
+        serde_json::from_str(&note).unwrap_or_else(|_| Self {
+            at: DateTime::UNIX_EPOCH,
+            reason: note,
+            by: "unknown".into(),
+        })
     }
 
     /// Lets mails leave again; says which pause ended.
     pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
         let standing = Self::standing(notes).await?;
         notes.put_note(RESUMED, &now.to_rfc3339()).await?;
+        shared::forget(notes).await?;
         notes.drop_note(NOTE).await?;
         Ok(standing)
     }
@@ -108,18 +111,5 @@ impl Deliver {
                 "delivery.stop_bounces",
             )
         })
-    }
-
-    /// Whether anything may be handed over at this moment.
-    pub(super) async fn barrier(&self) -> Result<Road> {
-        if self.traffic.ending() {
-            return Ok(Road::Ending);
-        }
-        if let Some(pause) = Pause::standing(self.notes.as_ref()).await? {
-            self.traffic.forget();
-            return Ok(Road::Paused(pause));
-        }
-        let closed = self.traffic.closed(self.clock.now());
-        Ok(closed.map_or(Road::Free, Road::Closed))
     }
 }

@@ -157,7 +157,7 @@ impl Deliver {
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let answers = self.holding(&ids, self.mailer.ask(call, &ids)).await;
         crash::point("after-ask");
-        let mut verdicts = Verdicts::default();
+        let (mut verdicts, mut asked_for_rest) = (Verdicts::default(), false);
         let silence =
             std::iter::repeat_with(|| Answer::Silent("the provider said nothing of it".into()));
         for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
@@ -182,11 +182,15 @@ impl Deliver {
                     let mut waits = wait(&reason);
                     if let Some(after) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
                         self.traffic.close(now + after);
+                        asked_for_rest = true;
                         waits.not_before = waits.not_before.max(now + after);
                     }
                     verdicts.deferrals.push(waits);
                 }
             }
+        }
+        if asked_for_rest {
+            self.share_wait().await?;
         }
         let rows: Vec<&Delivery> = rows.iter().collect();
         self.conclude(&rows, verdicts).await

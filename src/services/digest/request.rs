@@ -120,7 +120,10 @@ impl Report {
             self.tried_again = [self.tried_again, again].into_iter().flatten().min();
         } else if row.state.settled() {
             self.mailed_already += 1;
-        } else if row.lease.is_none() && request.effect == Effect::Send {
+        } else if request.effect == Effect::Send
+            && (row.lease.is_none() || request.patience.is_some())
+        {
+            // Whoever holds it may be dead: a run that waits sees that through as well.
             let begun = account.begun();
             account.take_up(std::slice::from_ref(row));
             self.left_over += account.begun() - begun;

@@ -115,6 +115,7 @@ impl Connections {
         in_turn(doing, turn, move |mut writer| {
             let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let answer = work(&transaction)?;
+            slow_disk();
             transaction.commit()?;
             Ok(answer)
         })
@@ -169,6 +170,20 @@ async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
         Err(stopped) => Err(Error::database(doing, stopped)),
     }
 }
+
+/// In tests of slow disks a commit takes so many milliseconds more; what is released does not know this.
+#[cfg(debug_assertions)]
+fn slow_disk() {
+    let slow = std::env::var("TIDINGS_SLOW_COMMITS").ok();
+    if let Some(millis) = slow.and_then(|millis| millis.parse().ok()) {
+        // It is on a blocking thread, and is to hold it as a disk does.
+        std::thread::park_timeout(Duration::from_millis(millis));
+    }
+}
+
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+fn slow_disk() {}
 
 /// A task that is not gone on with when nobody waits for it any more.
 struct WhileWanted<T>(JoinHandle<T>);

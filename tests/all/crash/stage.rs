@@ -13,11 +13,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tidings::app::{App, mailer};
 use tidings::clock::{Clock, Ids, ManualClock, SystemClock};
 use tidings::config::{Config, Sources};
-use tidings::domain::{Address, Audience, Cadence, ChosenKey, Day, Id, Object, ObjectId, User};
+use tidings::domain::{
+    Address, Audience, Cadence, ChosenKey, Day, DeliveryState, Id, Object, ObjectId, User,
+};
 use tidings::services::Silent;
 use tidings::services::crash::POINTS;
 use tidings::services::digest::Request;
 use tidings::services::notify::{self, Notify};
+use tidings::store::BatchCounts;
 use tokio::time::{Instant, interval};
 
 use crate::mail::provider::{Dialect, Provider};
@@ -26,6 +29,8 @@ use crate::support::{Fresh, kind, user};
 /// Longer than anything takes, on however slow a machine.
 const LONG: Duration = Duration::from_secs(120);
 const PEOPLE: usize = 40;
+/// Where a process is told to die.
+const CRASH: &str = "TIDINGS_CRASH";
 /// How many deliveries are taken up together.
 const CHUNK: usize = 10;
 /// How long a batch gathers.
@@ -94,22 +99,27 @@ impl<'a> Stage<'a> {
     pub async fn set(fresh: &'a Fresh, dialect: Dialect, seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let provider = Provider::start(dialect).await;
-        let name = match dialect {
-            Dialect::Resend => "resend",
-            Dialect::SendGrid => "sendgrid",
-            other => panic!("{other:?} is not played here"),
+        let (name, more, links) = match dialect {
+            Dialect::Resend => ("resend", "", ""),
+            Dialect::SendGrid => ("sendgrid", "", ""),
+            Dialect::Postmark => ("postmark", "", ""),
+            Dialect::Mailgun => (
+                "mailgun",
+                "domain = \"mg.art.example\"\n",
+                "[server]\npublic_url = \"https://art.example\"\n",
+            ),
         };
         let file = folder.path().join("tidings.toml");
         let text = format!(
             "store = {:?}\n\
              [mail]\nfrom = \"digest@art.example\"\nprovider = {name:?}\nurl = {:?}\nkey = \"k\"\nper_call = 4\n\
-             calls_per_second = 1000\ntimeout = \"5s\"\n\
+             calls_per_second = 1000\ntimeout = \"5s\"\n{more}\
              [fanout]\npage = 100\nmerge = 2\nlease = \"5s\"\n\
-             [delivery]\nchunk = {CHUNK}\nlease = \"10s\"\n\
+             [delivery]\nchunk = {CHUNK}\nlease = \"10s\"\nask_after = \"1s\"\nask_until = \"1s\"\n\
              [digest]\ncadence = \"daily\"\nhour = 0\n\
              [worker]\nidle = \"10ms\"\n\
              [types.{gathered}]\nroute = \"batch\"\nwindow = \"{}s\"\nkeep = \"last 100\"\n\
-             [types.{immediate}]\nroute = \"immediate\"\n",
+             [types.{immediate}]\nroute = \"immediate\"\n{links}",
             fresh.url(),
             provider.url,
             WINDOW.num_seconds(),
@@ -244,7 +254,7 @@ impl<'a> Stage<'a> {
     }
 
     /// The real binary; it dies where it is told to.
-    fn start(&self, arguments: &[&str], dies_at: Option<&str>) -> Process {
+    pub fn start(&self, arguments: &[&str], told: &[(&str, &str)]) -> Process {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -254,7 +264,7 @@ impl<'a> Stage<'a> {
             .args(arguments)
             .current_dir(self.folder.path())
             .env_clear()
-            .envs(dies_at.map(|point| ("TIDINGS_CRASH", point)))
+            .envs(told.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.unwrap());
@@ -273,7 +283,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn dies_at(&self, arguments: &[&str], point: &str) {
-        let mut dying = self.start(arguments, Some(point));
+        let mut dying = self.start(arguments, &[(CRASH, point)]);
         let status = dying.ended(LONG).await.expect("it ends by itself");
         let aborted = Some(6);
         assert_eq!(
@@ -288,7 +298,8 @@ impl<'a> Stage<'a> {
         let point = POINTS[self.dice.below(POINTS.len() as u64) as usize];
         let armed = format!("{point}:{}", 1 + self.dice.below(4));
         let armed = (self.dice.below(3) == 0).then_some(armed);
-        self.start(&["worker"], armed.as_deref())
+        let armed = armed.as_deref().map(|point| (CRASH, point));
+        self.start(&["worker"], armed.as_slice())
     }
 
     /// Two workers and one digest run after the other, killed so often at any moment, while things happen.
@@ -303,7 +314,7 @@ impl<'a> Stage<'a> {
                     self.a_day_passes().await;
                 }
                 let at = self.digest_time().to_rfc3339();
-                digest = Some(self.start(&["digest", "--at", &at], None));
+                digest = Some(self.start(&["digest", "--at", &at], &[]));
             }
             let kind = [Kind::Digest, Kind::Gathered, Kind::Immediate][self.dice.below(3) as usize];
             self.something_happens(kind).await;
@@ -328,7 +339,31 @@ impl<'a> Stage<'a> {
         drop((workers, digest));
     }
 
-    fn no_panic(&self, status: ExitStatus) {
+    /// A digest run of the last day.
+    pub fn digest(&self, told: &[(&str, &str)]) -> Process {
+        let at = self.digest_time().to_rfc3339();
+        self.start(&["digest", "--at", &at], told)
+    }
+
+    /// Until everything that was accepted is carried out and every mail is settled, by whoever works.
+    pub async fn nothing_waits(&self, when: &str) {
+        let end = Instant::now() + LONG;
+        let mut looks = interval(Duration::from_millis(50));
+        loop {
+            looks.tick().await;
+            let carried = self.fresh.backlog().await.unwrap().pending == 0;
+            let gathered = self.fresh.batch_counts().await.unwrap() == BatchCounts::default();
+            let counts = self.fresh.delivery_counts().await.unwrap();
+            let waits = |state| matches!(state, DeliveryState::Pending | DeliveryState::Sending);
+            let mut waiting = counts.iter().filter(|(state, n)| waits(*state) && *n > 0);
+            if carried && gathered && waiting.next().is_none() {
+                return;
+            }
+            assert!(Instant::now() < end, "{when}: stuck: {counts:?}");
+        }
+    }
+
+    pub fn no_panic(&self, status: ExitStatus) {
         let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap();
         assert_ne!(status.code(), Some(101), "{}", log());
     }
@@ -358,7 +393,7 @@ impl<'a> Stage<'a> {
 }
 
 /// A process that does not outlive its test.
-struct Process(Child);
+pub struct Process(Child);
 
 impl Process {
     /// SIGKILL, unless it has died by itself.
@@ -367,8 +402,36 @@ impl Process {
         self.0.wait().unwrap();
     }
 
+    /// Sends it a signal, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let (signal, id) = (format!("-{name}"), self.0.id().to_string());
+        let sent = Command::new("kill").args([&signal, &id]).status();
+        assert!(sent.unwrap().success(), "{name}");
+    }
+
+    /// Waits until it has stopped itself.
+    pub async fn stands_still(&self, within: Duration) {
+        let end = Instant::now() + within;
+        let mut looks = interval(Duration::from_millis(5));
+        let stat = format!("/proc/{}/stat", self.0.id());
+        loop {
+            looks.tick().await;
+            let stat = std::fs::read_to_string(&stat).unwrap();
+            if stat
+                .rsplit(')')
+                .next()
+                .unwrap()
+                .trim_start()
+                .starts_with('T')
+            {
+                return;
+            }
+            assert!(Instant::now() < end, "it does not stand still: {stat}");
+        }
+    }
+
     /// How it ended, if it does within this time.
-    async fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
+    pub async fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + within;
         let mut looks = interval(Duration::from_millis(5));
         loop {

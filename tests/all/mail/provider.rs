@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, interval_at};
 
 /// Whose API it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub enum Dialect {
 /// What becomes of the next request.
 #[derive(Debug, Clone)]
 pub enum Next {
+    /// It is taken, as always.
+    Take,
     /// It is not taken, and this is the answer.
     Answer(u16, Vec<(&'static str, String)>, String),
     /// It is not taken, and the connection is closed.
@@ -86,6 +90,8 @@ struct State {
     mails: Mutex<Vec<Mail>>,
     /// Idempotency keys, with the body and the answer of their first request.
     keys: Mutex<BTreeMap<String, (String, Value)>>,
+    /// The longest that a request takes.
+    slowest: Mutex<Duration>,
 }
 
 /// A running provider.
@@ -113,6 +119,11 @@ impl Provider {
         self.state.next.lock().unwrap().extend(next);
     }
 
+    /// From now on each request takes some time, up to this.
+    pub fn takes_up_to(&self, slowest: Duration) {
+        *self.state.slowest.lock().unwrap() = slowest;
+    }
+
     pub fn requests(&self) -> Vec<Request> {
         self.state.requests.lock().unwrap().clone()
     }
@@ -127,6 +138,13 @@ async fn serve(mut stream: TcpStream, dialect: Dialect, state: Arc<State>, base:
     let Some(mut request) = read(&mut stream).await else {
         return;
     };
+    let slowest = *state.slowest.lock().unwrap();
+    if !slowest.is_zero() {
+        // Each its own share of it, the same in every run.
+        let share = state.requests.lock().unwrap().len() * 37 % 100;
+        let answers = Instant::now() + slowest.mul_f64(share as f64 / 100.0);
+        interval_at(answers, slowest).tick().await;
+    }
     let next = state.next.lock().unwrap().pop_front();
     request.taken = !matches!(next, Some(Next::Answer(..) | Next::Reset));
     state.requests.lock().unwrap().push(request.clone());

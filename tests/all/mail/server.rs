@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 /// What is said to a command.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub enum Say {
 
 #[derive(Default)]
 struct State {
-    /// For the next command that begins like this (`.` is the end of a mail, the empty word the connection itself).
+    /// For the next command that begins like this (`.` is the end of a mail, `content` its beginning, the empty word the connection itself).
     replies: Mutex<VecDeque<(&'static str, Say)>>,
     connections: Mutex<usize>,
     commands: Mutex<Vec<String>>,
@@ -34,7 +34,11 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        // Little is on its way at a time, so whoever writes to somebody who has left finds out soon.
+        socket.set_recv_buffer_size(4_096).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(64).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State::default());
         let served = state.clone();
@@ -115,6 +119,11 @@ async fn converse(stream: TcpStream, state: Arc<State>) -> Option<()> {
             .await
             .ok()?;
         if reply.starts_with("354") {
+            if let Some(Say::HangUp) = state.reply("content") {
+                // Something of it has arrived, and nothing else is read.
+                lines.next_line().await.ok();
+                return None;
+            }
             let mut text = String::new();
             loop {
                 let line = lines.next_line().await.ok()??;

@@ -1,5 +1,6 @@
 //! SMTP, command by command: until the content is written nothing was taken; from then on silence is unknown.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mail_parser::MessageParser;
@@ -120,6 +121,19 @@ async fn a_connection_lost_before_the_content_was_written_lost_nothing() {
 #[tokio::test]
 async fn a_connection_lost_after_the_content_was_written_is_unknown() {
     assert_eq!(after(".", Say::HangUp).await.0, ["unknown"]);
+}
+
+#[tokio::test]
+async fn a_connection_lost_before_the_last_line_of_the_content_has_taken_nothing() {
+    let server = Server::start().await;
+    server.then("content", Say::HangUp);
+    // More than the system takes of what nobody reads.
+    let mut long = mail("ada");
+    Arc::make_mut(&mut long.content).text = "A line of many.\n".repeat(3 << 17);
+
+    let outcomes = smtp(&server).send("ref", &[long], &Leave::always()).await;
+
+    assert_eq!(kinds(&outcomes), ["unreachable"]);
 }
 
 #[tokio::test]

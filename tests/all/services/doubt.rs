@@ -10,6 +10,7 @@ use tidings::domain::{Cadence, DeliveryState};
 use tidings::mail::{Certainty, Outcome};
 use tidings::services::Silent;
 use tidings::services::digest::{Request, Timing};
+use tidings::services::ledger::{Settled, Unknown};
 
 use super::sending::{run, state};
 use crate::support::Fresh;
@@ -23,6 +24,7 @@ on_both_stores! {
     nothing_is_sent_while_whoever_was_asked_wants_no_calls
     who_is_left_out_of_a_repeated_call_may_have_been_in_it
     a_mail_that_was_found_out_tells_of_its_events
+    unknown_mails_are_settled_by_call_and_by_time
 }
 
 /// ada's mail is unknown, and another one was sent since.
@@ -170,4 +172,45 @@ async fn a_mail_that_was_found_out_tells_of_its_events(fresh: Fresh) {
 
     assert_eq!((report.mails.sent, report.mails.events), (1, 2));
     assert_eq!(town.deliveries_of("ada").await[0].items, 2);
+}
+
+async fn unknown_mails_are_settled_by_call_and_by_time(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "delivery.chunk = 10\n").await;
+    let ledger = town.process().ledger();
+    for (week, person) in ["ada", "ben", "cem"].into_iter().enumerate() {
+        town.clock.set(monday(week as i64) - TimeDelta::hours(1));
+        town.happens(&["a1"], to(&[person])).await;
+        town.answer([cut_off()]);
+        town.digests_at(monday(week as i64)).await;
+    }
+    let call = town.deliveries_of("ada").await[0].call.clone();
+    let of_call = Unknown {
+        call,
+        ..Unknown::default()
+    };
+    let of_last = Unknown {
+        since: Some(monday(2)),
+        ..Unknown::default()
+    };
+
+    let (first, last) = (
+        ledger.unknown(&of_call).await,
+        ledger.unknown(&of_last).await,
+    );
+    let sent = ledger.settle_all(&first.unwrap(), Verdict::Sent).await;
+    let last = last.unwrap();
+    let not_sent = ledger.settle_all(&last, Verdict::NotSent).await.unwrap();
+    let again = ledger.settle_all(&last, Verdict::NotSent).await.unwrap();
+
+    let one = Settled {
+        settled: 1,
+        busy: 0,
+    };
+    assert_eq!(
+        (sent.unwrap(), not_sent, again),
+        (one, one, Settled::default())
+    );
+    assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
+    assert_eq!(state(&town, "ben").await, DeliveryState::Unknown);
+    assert_eq!(state(&town, "cem").await, DeliveryState::Pending);
 }

@@ -38,6 +38,7 @@ on_both_stores! {
     calls_are_under_way_at_the_same_time_once_the_provider_keeps_up
     a_call_goes_on_while_its_sender_waits_for_the_store
     who_comes_back_after_its_lease_hands_nothing_over
+    a_run_waits_for_the_mails_that_a_killed_worker_holds
     a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing
 }
 
@@ -418,4 +419,21 @@ async fn a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing(f
     assert_eq!((report.mails.sent, report.ended), (0, Some(Ended::Stopped)));
     assert_eq!((next.mails.sent, next.busy), (9, 0), "nothing is held");
     assert!(town.told().values().all(|times| *times == 1));
+}
+
+async fn a_run_waits_for_the_mails_that_a_killed_worker_holds(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.answer([later(None), later(None)]);
+    town.digests_at(monday(0)).await;
+    town.clock.advance(TimeDelta::minutes(10));
+    let now = town.clock.now();
+    let lease = now + TimeDelta::minutes(5);
+    let held = town.store.claim("killed", now, lease, 9).await.unwrap();
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((held.len(), report.mails.sent, report.busy), (2, 2, 0));
+    assert_eq!(report.ended, None);
+    assert!(town.clock.now() >= lease);
 }
