@@ -129,7 +129,7 @@ async fn a_connection_lost_before_the_last_line_of_the_content_has_taken_nothing
     server.then("content", Say::HangUp);
     // More than the system takes of what nobody reads.
     let mut long = mail("ada");
-    Arc::make_mut(&mut long.content).text = "A line of many.\n".repeat(3 << 17);
+    Arc::make_mut(&mut long.content).text = "A line of many.\n".repeat(3 << 17).into();
 
     let outcomes = smtp(&server).send("ref", &[long], &Leave::always()).await;
 
