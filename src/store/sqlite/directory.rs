@@ -184,7 +184,7 @@ enum Choice {
     Route(Route, i64),
 }
 
-fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {
+pub(super) fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {
     let mut statement = transaction.prepare_cached("SELECT * FROM users WHERE id = ?1")?;
     let mut rows = statement.query([id.as_str()])?;
     rows.next()?.map(read).transpose()

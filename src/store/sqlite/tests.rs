@@ -8,7 +8,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::{Sqlite, deliveries};
+use rusqlite::Transaction;
+
+use super::{Sqlite, deliveries, directory};
 use crate::domain::{Day, Entry, Event, EventType, Id, ObjectId, User, UserId, Window};
 use crate::store::{Directory, Error, Notes, People, Pushes, Stacks};
 
@@ -162,14 +164,16 @@ async fn what_is_there_and_cannot_be_read_is_said_and_not_guessed() {
         store.put_users(&[User::new(ada.clone())]).await.unwrap();
         execute(&store, tampering).await;
 
-        let error = store
-            .users(std::slice::from_ref(&ada))
-            .await
-            .unwrap_err()
-            .to_string();
+        let asked = ada.clone();
+        let find = move |transaction: &Transaction<'_>| directory::find(transaction, &asked);
+        let error = store.connections.read("reading users", find).await;
+        let error = error.unwrap_err().to_string();
+        let known = store.users(std::slice::from_ref(&ada)).await;
 
         assert!(error.starts_with(complaint), "{error}");
         assert!(!error.contains("secret"), "{error}");
+        // It is its owner's trouble only: nobody is known by that id.
+        assert_eq!(known.unwrap(), [None]);
     }
 }
 

@@ -19,7 +19,11 @@ fn openly(desk: &Desk, arguments: &str) -> Command {
 }
 
 fn run_openly(desk: &Desk, arguments: &str) {
-    let ran = openly(desk, arguments).output().unwrap();
+    run(openly(desk, arguments), arguments);
+}
+
+fn run(mut command: Command, arguments: &str) {
+    let ran = command.output().unwrap();
     let told = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert!(ran.status.code() != Some(2), "{arguments}: {told}");
 }
@@ -56,10 +60,16 @@ fn whatever_is_written_is_its_owners_alone() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let old = days_ago(60);
+    // As it happened, when the window reached so far.
+    let late = format!("notify Published a2 --to ada --at {}", days_ago(60));
+    let mut then = openly(&desk, &late);
+    then.envs([
+        ("TIDINGS_WINDOW_DAYS_BACK", "60"),
+        ("TIDINGS_ARCHIVE_KEEP", "90d"),
+    ]);
+    run(then, &late);
     for arguments in [
         "notify Published a1 --to ada".to_owned(),
-        format!("notify Published a2 --to ada --at {old}"),
         "digest --dry-run --now --report report.html".to_owned(),
         "digest --now".to_owned(),
         "archive --force --export old/days".to_owned(),

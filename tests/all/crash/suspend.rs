@@ -5,6 +5,7 @@
 //! `TIDINGS_TEST_DELAYS` how many runs there are before a slow disk (`scripts/chaos`).
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use tidings::domain::DeliveryState;
@@ -139,7 +140,9 @@ async fn slow(fresh: Fresh) {
         for worker in workers.iter_mut().chain([&mut last]) {
             worker.signal("TERM");
             let status = worker.ended(SOON).await.expect("a worker ends");
-            assert_eq!(status.code(), Some(0), "{when}");
+            // One that has not begun to listen for signals yet ends of it as any process does.
+            let unheard = status.signal() == Some(15);
+            assert!(unheard || status.code() == Some(0), "{when}: {status:?}");
         }
 
         mailed_once(&stage, &when).await;
