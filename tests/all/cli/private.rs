@@ -52,7 +52,9 @@ fn whatever_is_written_is_its_owners_alone() {
         "users",
         r#"{"id": "ada", "email": "ada@example.org", "confirmed": true}"#,
     );
+    desk.write("objects", r#"{"id": "a1", "title": "A work"}"#);
     run_openly(&desk, "import users users");
+    run_openly(&desk, "import objects objects");
     // While it has the file open, its log and its index stand beside it.
     let mut worker = openly(&desk, "worker");
     let mut worker = worker
@@ -77,7 +79,7 @@ fn whatever_is_written_is_its_owners_alone() {
         run_openly(&desk, &arguments);
     }
 
-    let found = open_to_others(desk.path(), &["users"]);
+    let found = open_to_others(desk.path(), &["users", "objects"]);
     let all = [
         "tidings.db",
         "tidings.db-wal",
