@@ -5,7 +5,7 @@
 //! was exported is ever overwritten. `zstd -dc FILE | head -n -1 | sha256sum` gives the sum in the last line.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,6 +53,10 @@ struct Trailer {
 
 /// Documents restored at once.
 const CHUNK: usize = 1_000;
+/// As many bytes of documents are enough for one call, however few they are.
+const CHUNK_BYTES: usize = 16 << 20;
+/// The longest line in bytes: a document of 16 MiB, whose every byte is written as six (`\u0001`), and its frame.
+const MAX_LINE: u64 = 100 << 20;
 
 /// `notifications_20140422.ndjson.zst` in this folder, or `notifications_20140422.2.ndjson.zst`.
 pub fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
@@ -256,31 +260,72 @@ pub async fn restore(
     } else {
         Meeting::Behind
     };
-    let mut left = summary.stacks;
-    let mut lines = lines(file)?;
-    while left > 0 {
-        let count = left.min(CHUNK as u64);
-        let chunk: Vec<RawStack> = lines
-            .by_ref()
-            .take(count as usize)
-            .collect::<std::io::Result<_>>()
-            .map_err(damaged)?;
-        days.restore_part(summary.day, &chunk, meeting).await?;
-        progress.advance(count);
-        left -= count;
+    let mut lines = lines(file)?.take(summary.stacks as usize).peekable();
+    let (mut chunk, mut bytes) = (Vec::<RawStack>::new(), 0);
+    while let Some(line) = lines.next() {
+        let line = line.map_err(damaged)?;
+        bytes += line.len();
+        chunk.push(line);
+        if chunk.len() == CHUNK || bytes >= CHUNK_BYTES || lines.peek().is_none() {
+            days.restore_part(summary.day, &chunk, meeting).await?;
+            progress.advance(chunk.len() as u64);
+            chunk.clear();
+            bytes = 0;
+        }
     }
     Ok(())
 }
 
-fn lines(file: &Path) -> Result<impl Iterator<Item = std::io::Result<String>> + Send + use<>> {
+fn lines(file: &Path) -> Result<Lines<impl BufRead + Send + use<>>> {
     let failed = |cause| Error::file(format!("opening {}", file.display()), cause);
     let decoder = zstd::Decoder::new(File::open(file).map_err(failed)?).map_err(failed)?;
-    Ok(BufReader::new(decoder).lines())
+    Ok(Lines(BufReader::new(decoder)))
+}
+
+/// Lines of an export, none of which takes more memory than a document can need.
+struct Lines<R>(R);
+
+impl<R: BufRead> Iterator for Lines<R> {
+    type Item = std::io::Result<String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut line = Vec::new();
+        let mut bounded = (&mut self.0).take(MAX_LINE + 1);
+        match bounded.read_until(b'\n', &mut line) {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(error) => return Some(Err(error)),
+        }
+        if line.pop_if(|last| *last == b'\n').is_none() && line.len() as u64 > MAX_LINE {
+            let limit = MAX_LINE >> 20;
+            let why = format!("a line is longer than {limit} MiB, which no document needs");
+            return Some(Err(std::io::Error::other(why)));
+        }
+        Some(String::from_utf8(line).map_err(std::io::Error::other))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_read_as_far_as_a_document_can_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let bomb = folder.path().join("notifications_20140422.ndjson.zst");
+        let mut out = zstd::Encoder::new(File::create(&bomb).unwrap(), 1).unwrap();
+        let (spaces, mut left) = (vec![b' '; 1 << 20], MAX_LINE + 1);
+        while left > 0 {
+            let some = left.min(spaces.len() as u64);
+            out.write_all(&spaces[..some as usize]).unwrap();
+            left -= some;
+        }
+        out.finish().unwrap();
+
+        let error = verify(&bomb).unwrap_err().to_string();
+
+        assert!(error.contains("longer than 100 MiB"), "{error}");
+    }
 
     #[test]
     fn parts_are_told_by_their_names() {
