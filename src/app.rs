@@ -45,7 +45,7 @@ mod access;
 mod doctor;
 mod mailer;
 
-pub use access::{Access, NoStore, is_missing, open_store};
+pub use access::{Access, NoStore, is_missing, open_store, upgrade_ahead};
 pub use doctor::doctor;
 pub use mailer::{mailer, outbox};
 

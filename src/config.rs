@@ -50,6 +50,8 @@ pub struct Config {
     pub models: BTreeMap<ModelName, Model>,
     /// What is valid and can hardly be meant.
     pub warnings: Vec<Warning>,
+    /// Files that secrets were read from: passwords, keys, the store's URL with a password.
+    pub secret_files: Vec<PathBuf>,
     merged: Merged,
 }
 
@@ -155,9 +157,13 @@ impl Config {
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut merged = defaults();
         let mut problems = Vec::new();
+        let mut secret_file = None;
         if let Some(file) = &sources.file {
             match read_table(file) {
-                Ok(table) => overlay(&mut merged, table),
+                Ok(table) => {
+                    secret_file = hidden::holds_secrets(&table).then(|| file.clone());
+                    overlay(&mut merged, table);
+                }
                 Err(problem) => problems.push(problem),
             }
             paths::begin_at(&mut merged, file.parent().unwrap_or(Path::new("")));
@@ -178,7 +184,9 @@ impl Config {
         for (option, text) in &sources.flags {
             set(&mut merged, option, text);
         }
-        Self::check(merged, problems)
+        let mut config = Self::check(merged, problems)?;
+        config.secret_files.extend(secret_file);
+        Ok(config)
     }
 
     /// The configuration nobody has touched.
@@ -257,6 +265,7 @@ impl Config {
                 .into_iter()
                 .collect(),
             warnings: Vec::new(),
+            secret_files: Vec::new(),
             merged: Merged(merged.clone()),
         };
         if config.archive_keep < TimeDelta::days(i64::from(config.window_back) + 1) {
@@ -272,6 +281,7 @@ impl Config {
                 "can only be mapped on MongoDB; with SQLite, put the objects into tidings",
             );
         }
+        config.secret_files = std::mem::take(&mut r.secret_files);
         config.warnings = r.finish()?;
         Ok(config)
     }

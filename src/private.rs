@@ -7,9 +7,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What others may do with a file, as a bit mask.
+/// What others than the owner may do with a file, as a bit mask.
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;
+/// What people outside its group may do with it.
+#[cfg(unix)]
+const EVERYBODY: u32 = 0o007;
 
 /// Opens files for writing. Those that are made are their owner's alone.
 pub fn options() -> OpenOptions {
@@ -51,14 +54,22 @@ pub fn folder(path: &Path) -> io::Result<()> {
 /// Whether others than its owner can read, write or enter it, and how that is written down, such as `644`.
 pub fn open_to_others(path: &Path) -> Option<String> {
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
-        (mode & OTHERS != 0).then(|| format!("{mode:03o}"))
-    }
+    return open_to(OTHERS, path);
     #[cfg(not(unix))]
-    {
-        let _ = path;
-        None
-    }
+    return None;
+}
+
+/// The same of people outside its group: what an administrator writes, a service may read through its group.
+pub fn open_to_everybody(path: &Path) -> Option<String> {
+    #[cfg(unix)]
+    return open_to(EVERYBODY, path);
+    #[cfg(not(unix))]
+    return None;
+}
+
+#[cfg(unix)]
+fn open_to(mask: u32, path: &Path) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    (mode & mask != 0).then(|| format!("{mode:03o}"))
 }

@@ -40,8 +40,8 @@ async fn assemble_all(world: &World) -> (u64, usize) {
             .load(pending.iter().flatten().map(|pending| pending.event))
             .await
             .expect("objects");
-        for pending in &pending {
-            let wanted = wanted(pending, &person, &policies);
+        for stacks in &chunk {
+            let wanted = wanted(stacks, &person, &policies);
             told += assemble(&wanted, &policies, Caps::default(), |event| {
                 catalogue.applies(event)
             })

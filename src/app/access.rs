@@ -11,9 +11,9 @@ use anyhow::Context;
 
 use super::mapped;
 use crate::config::{Config, StoreUrl};
-use crate::store::Store;
 use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
+use crate::store::{Schema, Store};
 
 /// What is done to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,13 +81,30 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
     }
 }
 
+/// What opening the configured store would do to it first, as an earlier version wrote it. On MongoDB that is not opening, but working
+/// with it.
+pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
+    let StoreUrl::Sqlite(path) = &config.store else {
+        return Ok(None);
+    };
+    if !holds(path) {
+        return Ok(None);
+    }
+    let schema = Sqlite::schema_of(path)
+        .await
+        .with_context(|| format!("opening {:?}", config.store))?;
+    Ok((!schema.steps.is_empty()).then_some(schema))
+}
+
 /// Whether there is something to open.
 async fn prepare(mongo: &Mongo, access: Access) -> crate::store::Result<bool> {
     if access != Access::Bring && mongo.is_bare().await? {
         return Ok(false);
     }
-    if access != Access::Look {
-        mongo.prepare().await?;
+    match access {
+        // A database that needs a newer program is refused all the same.
+        Access::Look => drop(mongo.schema().await?),
+        Access::Bring | Access::Work => mongo.prepare().await?,
     }
     Ok(true)
 }

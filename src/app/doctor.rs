@@ -59,6 +59,12 @@ async fn open(
     match &config.store {
         StoreUrl::Sqlite(path) => {
             is_there(path, is_configured)?;
+            let schema = Sqlite::schema_of(path).await;
+            if let Ok(schema) = &schema
+                && !schema.steps.is_empty()
+            {
+                return Err(Finding::upgrade(schema));
+            }
             let opened = Sqlite::open(path).await;
             Ok(Arc::new(opened.map_err(|error| {
                 unopened(format!("{:#}", anyhow::Error::from(error)))
@@ -155,6 +161,7 @@ fn setup(config: &Config, file: Option<PathBuf>) -> Setup {
             .as_ref()
             .map_or_else(Vec::new, |folder| strays(folder, config.policies.kinds())),
         files: files(config),
+        secret_files: config.secret_files.clone(),
         doubts: config
             .warnings
             .iter()

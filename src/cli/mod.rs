@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::app::{Access, App, Made, NoStore};
+use crate::app::{Access, App, Made, NoStore, upgrade_ahead};
 use crate::config::{Config, StoreUrl};
 
 mod archive;
@@ -198,6 +198,11 @@ impl Cli {
             for warning in &config.warnings {
                 screen.warning(warning)?;
             }
+        }
+        if let Command::Status(args) = &self.command
+            && let Some(schema) = upgrade_ahead(&config).await?
+        {
+            return args.ahead(&config, &schema, screen);
         }
         let named = self.global.file();
         let app = open(config, &self.command)

@@ -11,12 +11,13 @@ use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
+use crate::config::Config;
 use crate::domain::{Day, DeliveryState, Echo, Owed, Window};
 use crate::services::deliver::Pause;
 use crate::services::ledger::{Only, Waiting};
 use crate::services::owed::Told;
 use crate::services::unknown::Unknown;
-use crate::store::{Backlog, BatchCounts, DayInfo};
+use crate::store::{Backlog, BatchCounts, DayInfo, Schema};
 
 /// Of how long ago the mails are whose reports are counted.
 const HEARD: TimeDelta = TimeDelta::days(7);
@@ -36,6 +37,7 @@ pub struct Args {
 #[derive(Serialize)]
 struct Answer {
     store: String,
+    schema: Schema,
     fanouts: Backlog,
     oldest_pending_day: Option<Day>,
     /// How many gather, and how many are being mailed.
@@ -64,9 +66,53 @@ struct DayAnswer {
     in_window: bool,
 }
 
+/// Of a store that is not opened, as that would upgrade it.
+#[derive(Serialize)]
+struct Unopened<'a> {
+    store: String,
+    schema: &'a Schema,
+}
+
+/// What an upgrade does, if one is ahead.
+fn upgrade_rows(schema: &Schema) -> Vec<(&'static str, String)> {
+    if schema.steps.is_empty() {
+        return Vec::new();
+    }
+    let (from, to) = (schema.version, schema.known);
+    let mut rows = vec![(
+        "schema",
+        format!("{from}; the next command that works with the store upgrades it to {to}:"),
+    )];
+    rows.extend(schema.steps.iter().map(|step| ("", step.clone())));
+    rows
+}
+
 impl Args {
+    /// Of a store that this command would have to upgrade: says so, and leaves it as it is.
+    pub fn ahead(
+        &self,
+        config: &Config,
+        schema: &Schema,
+        screen: &mut Screen,
+    ) -> anyhow::Result<Exit> {
+        let store = format!("{:?}", config.store);
+        if self.json {
+            screen.json(&Unopened { store, schema })?;
+            return Ok(Exit::Done);
+        }
+        let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
+        table.row(["store".into(), store]);
+        for (what, said) in upgrade_rows(schema) {
+            table.row([what.to_owned(), said]);
+        }
+        screen.table(&table)?;
+        screen.line("  Copy the file first if you may want to go back.")?;
+        Ok(Exit::Done)
+    }
+
     pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let store = &app.store;
+        let schema = store.schema().await?;
         let backlog = store.backlog().await?;
         let oldest = store.busy_days().await?.into_iter().min();
         let batches = store.batch_counts().await?;
@@ -83,6 +129,7 @@ impl Args {
         if self.json {
             screen.json(&Answer {
                 store: format!("{:?}", app.config.store),
+                schema,
                 fanouts: backlog,
                 oldest_pending_day: oldest,
                 batches,
@@ -106,6 +153,9 @@ impl Args {
         }
         let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
         table.row(["store".into(), format!("{:?}", app.config.store)]);
+        for (what, said) in upgrade_rows(&schema) {
+            table.row([what.to_owned(), said]);
+        }
         table.row(["fan-outs".into(), fanouts(backlog, oldest)]);
         table.row(["batches".into(), gathering(batches)]);
         table.row(["mails".into(), mails(&deliveries)]);

@@ -3,6 +3,8 @@
 //! The rule (P8): an option that holds a secret is never shown, and of an address only what leads to the server: no user, no password, no
 //! parameter that is not known to be harmless. What is mistyped is treated as what it was meant to be.
 
+use toml::{Table, Value};
+
 /// What stands for a secret.
 pub const HIDDEN: &str = "(hidden)";
 
@@ -49,6 +51,18 @@ pub fn is_secret(option: &str) -> bool {
     };
     let names = ["key", "secret", "password", "user"];
     ["server", "mail", "hooks"].contains(&section) && names.iter().any(|end| name.ends_with(end))
+}
+
+/// Whether a file with these options must be kept from others.
+pub fn holds_secrets(file: &Table) -> bool {
+    let store = file.get("store").and_then(Value::as_str);
+    store.is_some_and(|text| address(text) != text)
+        || file.iter().any(|(section, options)| {
+            let options = options.as_table().into_iter().flatten();
+            options.into_iter().any(|(name, value)| {
+                is_secret(&format!("{section}.{name}")) && value.as_str() != Some("")
+            })
+        })
 }
 
 /// An address without its secrets: `mongodb://(hidden)@db.example/tidings?replicaSet=rs0`. What is no address, and might have been meant as one with

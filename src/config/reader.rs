@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use chrono::TimeDelta;
 use toml::{Table, Value};
@@ -21,6 +22,8 @@ pub struct Reader<'a> {
     taken: BTreeSet<String>,
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
+    /// Files that hold nothing but a secret.
+    pub secret_files: Vec<PathBuf>,
 }
 
 impl<'a> Reader<'a> {
@@ -30,6 +33,7 @@ impl<'a> Reader<'a> {
             taken: BTreeSet::new(),
             problems,
             warnings: Vec::new(),
+            secret_files: Vec::new(),
         }
     }
 
@@ -231,7 +235,10 @@ impl<'a> Reader<'a> {
             }
             (given, None) => given,
             (None, Some(file)) => match std::fs::read_to_string(&file) {
-                Ok(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),
+                Ok(text) if !text.trim().is_empty() => {
+                    self.secret_files.push(file.into());
+                    Some(text.trim().to_owned())
+                }
                 Ok(_) => {
                     self.problem(file_option, format!("{file} is empty"));
                     None

@@ -205,6 +205,8 @@ pub struct Delivery {
     /// How many of these attempts the provider answered, and did not take: what `delivery.attempts`
     /// limits. One that did not reach it is none.
     pub refusals: u32,
+    /// How often it was tried again by itself after it had failed.
+    pub reopened: u32,
     /// The reference of the call it was handed over in last: with all rows of that call, the call can be made again or asked about.
     pub call: Option<String>,
     /// When that call was made first.
@@ -243,6 +245,7 @@ impl Delivery {
             due_on: None,
             attempts: 0,
             refusals: 0,
+            reopened: 0,
             call: None,
             tried: None,
             items: 0,
@@ -325,6 +328,8 @@ pub struct Reopening {
     pub covers: Option<Covers>,
     /// Who tries it; nobody yet, if nothing is said.
     pub lease: Option<Lease>,
+    /// How often it was tried again by itself, this time included; 0 where a person wants it.
+    pub reopened: u32,
 }
 
 impl Reopening {
@@ -334,6 +339,7 @@ impl Reopening {
             id,
             covers: None,
             lease: None,
+            reopened: 0,
         }
     }
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use super::delivery::Delivery;
 use super::event::Event;
 use super::name::{EventType, ObjectId};
 use super::object::Object;
 use super::policy::Policies;
-use super::stack::{Pending, Position};
+use super::stack::{Pending, PersonStacks, Position};
 use super::user::User;
 
 /// How much one mail shows.
@@ -78,13 +79,20 @@ impl Digest {
     }
 }
 
-/// The events of these that go into this person's digest, whatever became of their objects.
-pub fn wanted<'a>(pending: &[Pending<'a>], user: &User, policies: &Policies) -> Vec<Pending<'a>> {
-    pending
-        .iter()
-        .filter(|p| user.wants_in_digest(&p.event.t, p.at, policies))
-        .copied()
-        .collect()
+/// The pending events that go into this person's digest, whatever became of their objects.
+pub fn wanted<'a>(person: &'a PersonStacks, user: &User, policies: &Policies) -> Vec<Pending<'a>> {
+    person.pending_that(|event, at| user.wants_in_digest(&event.t, at, policies))
+}
+
+/// The same of what this row covers.
+pub fn wanted_by<'a>(
+    row: &Delivery,
+    person: &'a PersonStacks,
+    user: &User,
+    policies: &Policies,
+) -> Vec<Pending<'a>> {
+    let keep = |event: &Event, at| user.wants_in_digest(&event.t, at, policies);
+    person.pending_within(&row.covers, row.marker, keep)
 }
 
 /// Builds the digest of what is wanted and still applies; `None` if nothing is left.

@@ -77,7 +77,7 @@ pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
     let failed = row
         .settled
         .filter(|_| row.state == DeliveryState::Failed && !row.open)?;
-    let doubled = AGAIN * (1 << row.attempts.saturating_sub(1).min(5));
+    let doubled = AGAIN * (1 << row.reopened.min(5));
     Some(failed + doubled.min(AT_LEAST))
 }
 

@@ -284,29 +284,47 @@ impl PersonStacks {
 
     /// What no marker covers, each (type, object) once, at its oldest place; oldest first.
     pub fn pending(&self) -> Vec<Pending<'_>> {
-        unique(self.stacks.iter().flat_map(Stack::uncovered))
+        self.pending_that(|_, _| true)
     }
 
-    /// What was pending when somebody noted these limits, and still is: for a mail that is built again. Its own markers, and what was
+    /// The same of those events that are to be kept, by what they are and when they happened.
+    pub fn pending_that(&self, keep: impl Fn(&Event, DateTime<Utc>) -> bool) -> Vec<Pending<'_>> {
+        unique(kept(self.stacks.iter().flat_map(Stack::uncovered), keep))
+    }
+
+    /// What was pending of those to be kept when somebody noted these limits, and still is: for a mail that is built again. Its own markers, and what was
     /// marked after them, cover nothing of it: they stand where it was taken for mailed and turned out not to be.
-    pub fn pending_within(&self, covers: &Covers, own: Id) -> Vec<Pending<'_>> {
+    pub fn pending_within(
+        &self,
+        covers: &Covers,
+        own: Id,
+        keep: impl Fn(&Event, DateTime<Utc>) -> bool,
+    ) -> Vec<Pending<'_>> {
         let limit = |stack: StackId| {
             covers
                 .iter()
                 .find(|(id, _)| *id == stack)
                 .map_or(0, |(_, n)| *n)
         };
-        unique(
-            self.stacks
-                .iter()
-                .flat_map(|stack| stack.uncovered_before(own))
-                .filter(|(position, _)| position.index < limit(position.stack)),
-        )
+        let uncovered = self
+            .stacks
+            .iter()
+            .flat_map(|stack| stack.uncovered_before(own))
+            .filter(|(position, _)| position.index < limit(position.stack));
+        unique(kept(uncovered, keep))
     }
 
     /// Whether the marker of this id stands on any of them.
     pub fn are_marked_by(&self, id: Id) -> bool {
         let is_it = |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id));
+        self.stacks
+            .iter()
+            .any(|stack| stack.entries.iter().any(is_it))
+    }
+
+    /// Whether any of them says that a batch with this marker was mailed.
+    pub fn are_mailed_by(&self, id: Id) -> bool {
+        let is_it = |entry: &Entry| matches!(entry, Entry::Mailed(mailed) if mailed.id == id);
         self.stacks
             .iter()
             .any(|stack| stack.entries.iter().any(is_it))
@@ -330,6 +348,14 @@ impl PersonStacks {
 
 /// Below this many events a scan of those already kept is faster than hashing.
 const FEW: usize = 24;
+
+/// What is not kept must not stand for what happened to the same thing later.
+fn kept<'a>(
+    events: impl Iterator<Item = (Position, &'a Event)>,
+    keep: impl Fn(&Event, DateTime<Utc>) -> bool,
+) -> impl Iterator<Item = (Position, &'a Event)> {
+    events.filter(move |(position, event)| keep(event, event.at(position.stack.day)))
+}
 
 fn unique<'a>(events: impl Iterator<Item = (Position, &'a Event)>) -> Vec<Pending<'a>> {
     let mut kept: Vec<Pending<'a>> = Vec::new();

@@ -248,7 +248,7 @@ async fn read(mut response: reqwest::Response) -> Answer {
 }
 
 /// The longest a provider's word is taken for; a later reset is asked about again.
-const MOST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const MOST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexpected, words};
+use super::http::{
+    Account, Answer, Api, Body, MOST_WAIT, Proof, all, answered, heard, unexpected, words,
+};
 use super::letter::{Call, Letter, Letters, from, share};
 use super::mime::tag;
 use super::variables::{in_html, in_text};
@@ -378,7 +380,7 @@ fn wait_in(text: &str) -> Option<Duration> {
         unit if unit.starts_with("hour") => 3600,
         _ => return None,
     };
-    Some(Duration::from_secs(number.checked_mul(seconds)?))
+    Some(Duration::from_secs(number.checked_mul(seconds)?).min(MOST_WAIT))
 }
 
 #[cfg(test)]

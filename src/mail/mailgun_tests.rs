@@ -85,6 +85,7 @@ fn what_may_pass_is_tried_later_when_mailgun_says() {
     assert_eq!(fault(429, message), "later, in 30 s");
     assert_eq!(fault(429, "try again after 2 minutes"), "later, in 120 s");
     assert_eq!(fault(429, "try again after a while"), "later");
+    assert_eq!(fault(429, "try again after 720 hours"), "later, in 86400 s");
     let reset = [("x-ratelimit-reset", "1398168002000")];
     assert_eq!(judged(429, &reset, ""), "later, in 2 s");
     for status in [429, 500, 502, 503, 504] {

@@ -157,6 +157,13 @@ pub enum Outcome {
     Unknown { reason: String },
 }
 
+impl Outcome {
+    /// Whether the mail was in a call at all: what was not says nothing of the provider.
+    pub fn is_shown(&self) -> bool {
+        !matches!(self, Self::Unsendable { .. } | Self::Withheld { .. })
+    }
+}
+
 /// What can be done about an outcome nobody saw (P5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {

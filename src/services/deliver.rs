@@ -185,12 +185,20 @@ impl Deliver {
             .zip(done)
             .filter_map(|(end, done)| done.then_some(end))
             .collect();
+        let undeliverable = verdicts.undeliverable;
         let of: HashMap<&DeliveryId, &Delivery> = rows.iter().map(|row| (&row.id, *row)).collect();
+        let excused = |end: &&Settlement| {
+            let tried_again = of.get(&end.id).is_some_and(|row| row.reopened > 0);
+            let of_address = || undeliverable.iter().any(|lost| lost.delivery == end.id);
+            end.state == DeliveryState::Failed && (tried_again || of_address())
+        };
+        let excused = settled.iter().filter(excused).count() as u64;
         let closing = settled
             .iter()
             .filter_map(|end| Some((*of.get(&end.id)?, end.state)));
         let bad = self.close(closing).await?;
         Ok(Concluded {
+            excused,
             settled,
             deferred: verdicts.deferrals,
             bad,

@@ -18,7 +18,7 @@ use super::suppressions::Suppressed;
 use super::{Progress, Result, crash};
 use crate::clock::Ids;
 use crate::domain::digest::{Digest, assemble, wanted};
-use crate::domain::stack::Pending;
+use crate::domain::stack::{BadStack, Pending};
 use crate::domain::user::Unmailable;
 use crate::domain::{Cadence, DeliveryId, Due, Period, PersonStacks, Policies, User, UserId};
 use crate::store::{Objects, People};
@@ -151,7 +151,11 @@ impl Digests {
         };
         while let Some(people) = chunks.next().await {
             let mut people = people?;
-            let bad = people.iter_mut().flat_map(PersonStacks::set_aside_bad);
+            let bad: Vec<BadStack> = people
+                .iter_mut()
+                .flat_map(PersonStacks::set_aside_bad)
+                .collect();
+            learned.older.pass_over(&bad);
             account.passed_over(bad);
             if request.effect == Effect::Send {
                 // Who is passed over here is passed over until the next run.
@@ -183,7 +187,7 @@ impl Digests {
                 };
                 let rows: Vec<Opening> = due
                     .iter()
-                    .map(|(person, _)| self.opening(person, at))
+                    .map(|(person, _)| self.opening(request, person, at))
                     .collect();
                 self.mail(request, rows, spread, &mut report, &mut account, progress)
                     .await?;
@@ -320,7 +324,7 @@ impl Digests {
         if !never && request.cadence.is_some_and(|only| only != schedule.cadence) {
             return None;
         }
-        let wanted = wanted(&stacks.pending(), &user, &self.policies);
+        let wanted = wanted(stacks, &user, &self.policies);
         let oldest = wanted.iter().map(|pending| pending.at).min()?;
         if never {
             let count = match user.unsubscribed {

@@ -11,7 +11,7 @@ use super::due;
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
 use crate::clock::Clock;
-use crate::domain::digest::Caps;
+use crate::domain::digest::{Caps, wanted};
 use crate::domain::{
     Cadence, Day, Delivery, DeliveryId, Event, Id, ObjectId, Policies, Position, Schedule,
     Suppression, User, UserId,
@@ -191,11 +191,11 @@ impl Explain {
                         .map(|(_, event)| event),
                 )
                 .await?;
-            let pending: Vec<Position> = person
-                .pending()
-                .iter()
-                .map(|pending| pending.position)
-                .collect();
+            let pending = match &record {
+                Some(user) => wanted(person, user, &self.policies),
+                None => person.pending(),
+            };
+            let pending: Vec<Position> = pending.iter().map(|pending| pending.position).collect();
             let applies = |event: &Event| catalogue.applies(event);
             let mails = Mails::of(
                 &deliveries,

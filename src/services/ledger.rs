@@ -194,8 +194,11 @@ impl Ledger {
         Pause::standing(self.notes.as_ref()).await
     }
 
-    /// Lets mails leave again; says what had stopped them.
+    /// Lets mails leave again, also those that were to wait; says what had stopped them.
     pub async fn resume(&self) -> Result<Option<Pause>> {
-        Pause::lift(self.notes.as_ref(), self.clock.now()).await
+        let now = self.clock.now();
+        let pause = Pause::lift(self.notes.as_ref(), now).await?;
+        self.deliveries.free_waiting(now).await?;
+        Ok(pause)
     }
 }

@@ -16,6 +16,7 @@ use super::catalogue::Catalogue;
 use super::suppressions::Suppressed;
 use crate::clock::Ids;
 use crate::domain::digest::wanted;
+use crate::domain::stack::Pending;
 use crate::domain::{
     Cadence, Day, DayNote, Delivery, LastLook, Owed, PersonStacks, Policies, Reach, Schedule, User,
     UserId, Window,
@@ -193,38 +194,55 @@ impl OwedDays {
             let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
             let users = self.directory.users(&ids).await?;
             let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
-            let pending: Vec<_> = people.iter().map(|person| person.pending()).collect();
-            let events = pending.iter().flatten().map(|pending| pending.event);
-            catalogue.load(events).await?;
-            let mut owed: Vec<(UserId, u64)> = Vec::new();
-            for ((person, user), pending) in people.iter().zip(&users).zip(&pending) {
-                let mailed = |user: &&User| self.may_be_mailed(user, &suppressed);
-                let Some(user) = user.as_ref().filter(mailed) else {
-                    continue;
-                };
-                let wanted = wanted(pending, user, &self.policies);
-                let applies = wanted
-                    .iter()
-                    .filter(|p| catalogue.applies(p.event).is_some());
-                let events = applies.count() as u64;
-                if events > 0 {
-                    owed.push((person.user.clone(), events));
-                }
-            }
-            let ids: Vec<UserId> = owed.iter().map(|(user, _)| user.clone()).collect();
+            let owed = self
+                .owed_to(&people, &users, &suppressed, &mut catalogue, |_| true)
+                .await?;
+            let ids: Vec<UserId> = owed.iter().map(|(user, _)| (*user).clone()).collect();
             let open = self.deliveries.open_digests(&ids).await?;
             for ((_, events), row) in owed.iter().zip(&open) {
-                count.owed.add(*events);
+                let events = events.len() as u64;
+                count.owed.add(events);
                 if row.as_ref().is_some_and(|row| covers(row, day)) {
-                    count.in_hand.add(*events);
+                    count.in_hand.add(events);
                 }
             }
         }
         Ok(count)
     }
 
+    /// What each of these people is owed of those days, as things stand. Who is owed nothing is left out.
+    pub async fn owed_to<'a>(
+        &self,
+        people: &[&'a PersonStacks],
+        users: &[Option<User>],
+        suppressed: &Suppressed,
+        catalogue: &mut Catalogue,
+        of: impl Fn(Day) -> bool,
+    ) -> Result<Vec<(&'a UserId, Vec<Pending<'a>>)>> {
+        let mut owed: Vec<(&UserId, Vec<Pending<'_>>)> = Vec::new();
+        for (person, user) in people.iter().zip(users) {
+            let mailed = |user: &&User| self.may_be_mailed(user, suppressed);
+            let (true, Some(user)) = (
+                person.stacks.iter().any(|stack| of(stack.id.day)),
+                user.as_ref().filter(mailed),
+            ) else {
+                continue;
+            };
+            let mut events = wanted(person, user, &self.policies);
+            events.retain(|pending| of(pending.position.stack.day));
+            owed.push((&person.user, events));
+        }
+        let events = owed.iter().flat_map(|(_, events)| events);
+        catalogue.load(events.map(|pending| pending.event)).await?;
+        owed.retain_mut(|(_, events)| {
+            events.retain(|pending| catalogue.applies(pending.event).is_some());
+            !events.is_empty()
+        });
+        Ok(owed)
+    }
+
     /// Whether digests go to this person, as things stand.
-    pub fn may_be_mailed(&self, user: &User, suppressed: &Suppressed) -> bool {
+    fn may_be_mailed(&self, user: &User, suppressed: &Suppressed) -> bool {
         suppressed.mailable(user).is_ok() && user.schedule(&self.schedule).cadence != Cadence::Never
     }
 

@@ -33,11 +33,26 @@ pub enum Topology {
     Sharded,
 }
 
+/// How what is kept is laid out: each version of the program knows one layout by its number, and brings an earlier one up to date.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Schema {
+    /// The store's.
+    pub version: u32,
+    /// This program's.
+    pub known: u32,
+    /// What bringing it up to date will do, step by step; empty if it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<String>,
+}
+
 /// What can be found out of a store by whoever looks after it.
 #[async_trait]
 pub trait Condition: Send + Sync {
     /// What it runs on.
     async fn engine(&self) -> Result<Engine>;
+
+    /// Which schema it has.
+    async fn schema(&self) -> Result<Schema>;
 
     /// The indexes that verbs rely on and that are not there, by collection and fields; none in a store that is as it should be.
     async fn missing_indexes(&self) -> Result<Vec<String>>;

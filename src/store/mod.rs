@@ -26,7 +26,7 @@ pub mod mongo;
 pub mod sqlite;
 
 pub use batches::{BatchCounts, BatchFilter, Batches};
-pub use condition::{Condition, Engine, Topology};
+pub use condition::{Condition, Engine, Schema, Topology};
 pub use day_sum::{DaySum, Summing};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, Sightings, Suppressions};
@@ -380,6 +380,9 @@ pub trait Deliveries: Send + Sync {
 
     /// Gives up whatever leases the owner still holds on open rows, so that others can claim them at once.
     async fn release(&self, owner: &str) -> Result<()>;
+
+    /// Lets `pending` rows that wait for a time after `now` be claimed at once.
+    async fn free_waiting(&self, now: DateTime<Utc>) -> Result<()>;
 
     /// What somebody says of an `unknown`, closed row. `Sent`: it is `sent`. `NotSent`: it is `pending` and open again, nobody's, unless
     /// its slot is taken. The reason is kept.

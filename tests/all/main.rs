@@ -18,3 +18,4 @@ mod sqlite_processes;
 mod stale;
 mod store_laws;
 mod support;
+mod upgrades;

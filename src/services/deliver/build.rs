@@ -12,7 +12,7 @@ use super::gathered::Gathered;
 use super::{Deliver, Spread, settlement};
 use crate::domain::bulletin::{self, Bulletin};
 use crate::domain::delivery::Settlement;
-use crate::domain::digest::{Digest, assemble, wanted};
+use crate::domain::digest::{Digest, assemble, wanted_by};
 use crate::domain::{
     Cadence, Delivery, DeliveryState, Event, EventType, Occasion, PersonStacks, Stack, User,
     UserId, Window,
@@ -107,21 +107,24 @@ impl Deliver {
         let stacks = self.read(rows, spread).await?;
         let people = self.directory.users(&users).await?;
         let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
-        let pending: Vec<_> = rows
+        let wanted: Vec<_> = rows
             .iter()
+            .zip(&people)
             .zip(&stacks)
-            .map(|(row, stacks)| stacks.pending_within(&row.covers, row.marker))
+            .map(|((row, person), stacks)| {
+                let wanted = |user| wanted_by(row, stacks, user, &self.policies);
+                person.as_ref().map_or(Vec::new(), wanted)
+            })
             .collect();
         let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
         catalogue
-            .load(pending.iter().flatten().map(|pending| pending.event))
+            .load(wanted.iter().flatten().map(|pending| pending.event))
             .await?;
 
         let gathered = self.gathered(rows, &people, &mut catalogue).await?;
         let maker = self.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
-        for (((row, person), stacks), pending) in
-            rows.iter().zip(&people).zip(&stacks).zip(&pending)
+        for (((row, person), stacks), wanted) in rows.iter().zip(&people).zip(&stacks).zip(&wanted)
         {
             if room == Room::Bounded && contents.bytes >= BYTES {
                 break;
@@ -139,8 +142,7 @@ impl Deliver {
             let applies = |event: &Event| catalogue.applies(event);
             let (told, marked) = match &row.occasion {
                 Occasion::Digest { cadence, period } => {
-                    let wanted = wanted(pending, user, &self.policies);
-                    let digest = assemble(&wanted, &self.policies, self.caps, applies);
+                    let digest = assemble(wanted, &self.policies, self.caps, applies);
                     let told = digest.map(|digest| Told::Digest(digest, (*cadence, period)));
                     (told, stacks.are_marked_by(row.marker))
                 }
@@ -188,8 +190,9 @@ impl Deliver {
         let mut found = match window {
             Some(window) => {
                 let people = match spread {
-                    Spread::Dense => People::Between(&users),
-                    Spread::Sparse => People::Each(&users),
+                    // What is between two people can only be told of those in their order.
+                    Spread::Dense if users.is_sorted() => People::Between(&users),
+                    Spread::Dense | Spread::Sparse => People::Each(&users),
                 };
                 self.stacks.windows(window, people).await?.into_iter()
             }

@@ -25,7 +25,7 @@ pub(super) struct Gathered {
     pub items: Vec<Item>,
     /// How many more are counted.
     pub unseen: u64,
-    /// It was taken for mailed once.
+    /// It was taken for mailed once: its marks stand.
     pub marked: bool,
 }
 
@@ -38,9 +38,11 @@ impl Deliver {
         catalogue: &mut Catalogue,
     ) -> Result<HashMap<Id, Gathered>> {
         let mut whose: HashMap<Id, &User> = HashMap::new();
+        let mut markers: HashMap<Id, Id> = HashMap::new();
         for (row, person) in rows.iter().zip(people) {
             if let (Occasion::Batch { batch, .. }, Some(user)) = (&row.occasion, person) {
                 whose.insert(*batch, user);
+                markers.insert(*batch, row.marker);
             }
         }
         if whose.is_empty() {
@@ -59,6 +61,19 @@ impl Deliver {
             .flat_map(|batch| batch.contents.items.iter().cloned().map(Event::from))
             .collect();
         catalogue.load(kept.iter()).await?;
+        // One that is settled and comes again had failed, or was taken for mailed.
+        let settled = |batch: &&Batch| batch.state != BatchState::Closing;
+        let settled: Vec<Batch> = batches.iter().filter(settled).cloned().collect();
+        let stacks = self.stacks_of(&settled).await?;
+        let marked = |batch: &Batch| {
+            let stacks = stacks.get(&batch.user);
+            stacks.is_some_and(|stacks| stacks.are_mailed_by(markers[&batch.id]))
+        };
+        let marked: HashSet<Id> = settled
+            .iter()
+            .filter(|batch| marked(batch))
+            .map(|batch| batch.id)
+            .collect();
         let mut gathered = HashMap::with_capacity(batches.len());
         let mut doubtful = Vec::new();
         for batch in batches {
@@ -86,6 +101,11 @@ impl Deliver {
             let events: Vec<Event> = items.iter().cloned().map(Event::from).collect();
             catalogue.load(events.iter()).await?;
             gathered.insert(batch.id, Gathered::new(batch, items, 0));
+        }
+        for id in marked {
+            if let Some(gathered) = gathered.get_mut(&id) {
+                gathered.marked = true;
+            }
         }
         for (id, gathered) in &mut gathered {
             gathered
@@ -139,7 +159,7 @@ impl Gathered {
             key: batch.key.clone(),
             items,
             unseen,
-            marked: batch.state != BatchState::Closing,
+            marked: false,
         }
     }
 }

@@ -16,7 +16,7 @@ use super::build::{Mail, Room};
 use super::outcome::{Attempt, Verdicts, deferral};
 use super::tally::Concluded;
 use super::{Account, Deliver, Road, Spread};
-use crate::domain::delivery::{Handover, Settlement};
+use crate::domain::delivery::Handover;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::mail::{Certainty, Leave, Message, Outcome};
 use crate::services::{Result, crash};
@@ -247,18 +247,16 @@ impl Deliver {
             .await;
         crash::point("after-send");
         let now = self.clock.now();
-        let begun = outcomes
-            .iter()
-            .any(|outcome| !matches!(outcome, Outcome::Withheld { .. }));
+        let begun = outcomes.iter().any(Outcome::is_shown);
         let astray = self.astray(&outcomes);
-        let answered = outcomes.iter().any(|outcome| {
-            let silent = matches!(outcome, Outcome::Unknown { .. } | Outcome::Withheld { .. });
-            !silent
-                && !matches!(
-                    outcome,
-                    Outcome::TryLater { .. } | Outcome::Unreachable { .. }
-                )
-        });
+        let silent = |outcome: &Outcome| {
+            matches!(
+                outcome,
+                Outcome::Unknown { .. } | Outcome::TryLater { .. } | Outcome::Unreachable { .. }
+            )
+        };
+        let mut shown = outcomes.iter().filter(|outcome| outcome.is_shown());
+        let answered = shown.any(|outcome| !silent(outcome));
         let mut verdicts = self.weigh(mails, outcomes, attempt, now);
         if begun {
             self.traffic
@@ -266,7 +264,7 @@ impl Deliver {
         }
         let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
         let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
-        let undeliverable = std::mem::take(&mut verdicts.undeliverable);
+        let undeliverable = verdicts.undeliverable.clone();
         let concluded = self.conclude(&rows, verdicts).await;
         if let Some(reason) = stop {
             self.pause(&reason).await?;
@@ -274,18 +272,14 @@ impl Deliver {
         self.share_wait().await?;
         self.suppress(mails, &undeliverable, now).await?;
         let mut concluded = concluded?;
-        let of_address = |end: &&Settlement| {
-            end.state == DeliveryState::Failed
-                && undeliverable.iter().any(|lost| lost.delivery == end.id)
-        };
-        concluded.addresses = concluded.settled.iter().filter(of_address).count() as u64;
         (concluded.answered, concluded.astray) = (answered, astray);
         Ok((concluded, alone))
     }
 
     /// Why nobody can tell what became of a call, if nobody can: no answer was the provider's, and it can neither be asked nor told again.
     fn astray(&self, outcomes: &[Outcome]) -> Option<String> {
-        let mut reasons = outcomes.iter().map(|outcome| match outcome {
+        let shown = outcomes.iter().filter(|outcome| outcome.is_shown());
+        let mut reasons = shown.map(|outcome| match outcome {
             Outcome::Unknown { reason } => Some(reason),
             _ => None,
         });

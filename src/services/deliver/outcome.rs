@@ -76,7 +76,10 @@ impl Deliver {
             let ended = |state, reason: Option<&str>| settlement(row, state, mail.items, reason);
             match &outcome {
                 Outcome::TryLater { after, .. } => longest = longest.max(*after),
-                Outcome::Unknown { .. } | Outcome::Unreachable { .. } => {}
+                // One that could not be written was never shown to the provider.
+                Outcome::Unknown { .. }
+                | Outcome::Unreachable { .. }
+                | Outcome::Unsendable { .. } => {}
                 _ => none_taken = false,
             }
             match outcome {

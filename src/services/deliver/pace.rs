@@ -27,6 +27,8 @@ type Stop = watch::Receiver<bool>;
 struct Known {
     /// Until when nothing is sent.
     closed: Option<DateTime<Utc>>,
+    /// Which of that all processes know.
+    told: Option<DateTime<Utc>>,
     /// Until when the operator's limit lets nothing be begun.
     paced: Option<DateTime<Utc>>,
     /// How often that was asked for; makes each asking another owner of the lease.
@@ -102,6 +104,19 @@ impl Traffic {
         });
         if let Some(wait) = theirs.max(ours) {
             known.closed = known.closed.max(Some(now + wait));
+        }
+    }
+
+    /// All processes know that nothing is sent before then.
+    pub(super) fn told(&self, until: DateTime<Utc>) {
+        self.known().told = Some(until);
+    }
+
+    /// All processes knew until when nothing is sent, and somebody let go of it.
+    pub(super) fn open(&self) {
+        let mut known = self.known();
+        if known.told.is_some() && known.told == known.closed {
+            (known.closed, known.told) = (None, None);
         }
     }
 

@@ -51,6 +51,7 @@ impl Pause {
         let standing = Self::standing(notes).await?;
         notes.put_note(RESUMED, &now.to_rfc3339()).await?;
         shared::forget(notes).await?;
+        shared::open(notes).await?;
         notes.drop_note(NOTE).await?;
         Ok(standing)
     }

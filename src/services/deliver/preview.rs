@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::build::Written;
 use super::{Deliver, Spread};
 use crate::domain::bulletin;
-use crate::domain::digest::{assemble, wanted};
+use crate::domain::digest::{assemble, wanted_by};
 use crate::domain::{Delivery, DeliveryState, Event, EventType, ObjectId, Occasion, User};
 use crate::mail::Place;
 use crate::services::Result;
@@ -85,19 +85,18 @@ impl Deliver {
         };
         let rows = std::slice::from_ref(row);
         let stacks = self.read(rows, Spread::Sparse).await?;
-        let pending: Vec<_> = stacks
+        let wanted: Vec<_> = stacks
             .iter()
-            .flat_map(|stacks| stacks.pending_within(&row.covers, row.marker))
+            .flat_map(|stacks| wanted_by(row, stacks, user, &self.policies))
             .collect();
         let mut catalogue = Catalogue::new(self.objects.clone(), self.policies.clone());
         catalogue
-            .load(pending.iter().map(|pending| pending.event))
+            .load(wanted.iter().map(|pending| pending.event))
             .await?;
         let at = row.tried.unwrap_or_else(|| self.clock.now());
         let applies = |event: &Event| catalogue.applies(event);
         let (rendered, items, total) = match &row.occasion {
             Occasion::Digest { cadence, period } => {
-                let wanted = wanted(&pending, user, &self.policies);
                 let Some(digest) = assemble(&wanted, &self.policies, self.caps, applies) else {
                     return none("nothing of it is on their stacks any more, or applies");
                 };

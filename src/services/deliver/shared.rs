@@ -82,11 +82,12 @@ impl Deliver {
             return Ok(Road::Ending);
         }
         let now = self.clock.now();
-        let (mut pause, mut until, mut lately) = (None, None, Lately::default());
+        let (mut pause, mut lately) = (None, Lately::default());
+        let (mut told, mut until) = (false, None);
         for (name, note) in self.notes.notes_under(NOTES).await? {
             match name.as_str() {
                 NOTES => pause = Some(Pause::read(note)),
-                CLOSED => until = self.closed_by(&note, now),
+                CLOSED => (told, until) = (true, self.closed_by(&note, now)),
                 ENDED => lately = Lately::read(Some(&note)),
                 _ => {}
             }
@@ -96,6 +97,9 @@ impl Deliver {
             return Ok(Road::Paused(pause));
         }
         self.traffic.goes_astray(lately.astray > 0);
+        if !told {
+            self.traffic.open();
+        }
         let closed = self.traffic.closed(now).max(until);
         Ok(closed.map_or(Road::Free, Road::Closed))
     }
@@ -130,6 +134,7 @@ impl Deliver {
                     .swap_note(CLOSED, standing.as_deref(), &note)
                     .await?
             {
+                self.traffic.told(until);
                 return Ok(());
             }
         }
@@ -141,8 +146,7 @@ impl Deliver {
             let ended = concluded.settled.iter();
             ended.filter(|end| end.state == state).count() as u64
         };
-        // An address that takes nothing any more says nothing of those to come.
-        let failed = count(DeliveryState::Failed).saturating_sub(concluded.addresses);
+        let failed = count(DeliveryState::Failed).saturating_sub(concluded.excused);
         let heard = Lately {
             sent: count(DeliveryState::Sent),
             failed,
@@ -219,6 +223,11 @@ impl Deliver {
             )
         })
     }
+}
+
+/// Lets calls be made again before the provider wanted any: whoever resumes may have settled that with it. It says so again if not.
+pub(super) async fn open(notes: &dyn Notes) -> Result<()> {
+    Ok(notes.drop_note(CLOSED).await?)
 }
 
 /// Forgets how mails ended: what comes after a resume counts alone. Where calls went astray the next one still risks little.

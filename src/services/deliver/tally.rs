@@ -85,8 +85,8 @@ impl std::ops::AddAssign for Tally {
 /// What was done with some rows, as the ledger has it.
 #[derive(Debug, Default)]
 pub(super) struct Concluded {
-    /// How many of those that failed did so because their addresses take nothing any more.
-    pub addresses: u64,
+    /// How many of those that failed say nothing of mails to come: their addresses take nothing any more, or they failed before.
+    pub excused: u64,
     /// Whether the provider answered to the call these are of.
     pub answered: bool,
     /// Why nobody can tell what became of that call, and nobody can be asked.

@@ -3,11 +3,10 @@
 //! The rule: only a run that looks at everybody may note what it counted.
 
 use chrono::{DateTime, Utc};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Digests, Learned};
-use crate::domain::digest::wanted;
-use crate::domain::stack::Pending;
+use crate::domain::stack::{BadStack, Pending};
 use crate::domain::{Day, Owed, PersonStacks, Reach, User};
 use crate::services::Result;
 use crate::services::owed::OldDay;
@@ -18,6 +17,8 @@ pub(super) struct Older {
     /// The window begins there.
     from: Day,
     days: BTreeMap<Day, Owed>,
+    /// Of these days a stack was passed over, so that what is owed of them is not known.
+    passed_over: BTreeSet<Day>,
     /// Each person once.
     pub all: Owed,
     /// Whether not everybody was looked at.
@@ -29,13 +30,19 @@ impl Older {
         Self {
             from: reach.window.first(),
             days: BTreeMap::new(),
+            passed_over: BTreeSet::new(),
             all: Owed::NOTHING,
             partly: false,
         }
     }
 
+    /// These stacks were passed over.
+    pub fn pass_over(&mut self, bad: &[BadStack]) {
+        self.passed_over.extend(bad.iter().map(|stack| stack.day));
+    }
+
     /// One person's events of these days.
-    fn add<'a>(&mut self, events: impl Iterator<Item = &'a Pending<'a>>) {
+    fn add(&mut self, events: &[Pending<'_>]) {
         let mut of_days: BTreeMap<Day, u64> = BTreeMap::new();
         for pending in events {
             *of_days.entry(pending.position.stack.day).or_default() += 1;
@@ -57,38 +64,27 @@ impl Digests {
         learned: &mut Learned,
     ) -> Result<()> {
         let Learned { catalogue, older } = learned;
-        let mut owed: Vec<Vec<Pending<'_>>> = Vec::new();
-        for (person, user) in people.iter().zip(users) {
-            let begin = |day: Day| day < older.from;
-            let mut stacks = person.stacks.iter();
-            if !stacks.any(|stack| begin(stack.id.day)) {
-                continue;
-            }
-            let mailed = |user: &&User| self.owed.may_be_mailed(user, suppressed);
-            let Some(user) = user.as_ref().filter(mailed) else {
-                continue;
-            };
-            let mut events = wanted(&person.pending(), user, &self.policies);
-            events.retain(|pending| begin(pending.position.stack.day));
-            owed.push(events);
-        }
-        let events = owed.iter().flatten();
-        catalogue.load(events.map(|pending| pending.event)).await?;
-        for events in &owed {
-            let applies = |pending: &&Pending<'_>| catalogue.applies(pending.event).is_some();
-            older.add(events.iter().filter(applies));
+        let from = older.from;
+        let owed = self
+            .owed
+            .owed_to(people, users, suppressed, catalogue, |day| day < from)
+            .await?;
+        for (_, events) in &owed {
+            older.add(events);
         }
         Ok(())
     }
 
-    /// Notes what was owed of each of these days, now that everybody was looked at.
+    /// Notes what was owed of each of these days, now that everybody was looked at. A day of which a stack was passed over is not
+    /// noted: it is read again by the next run, until that stack is repaired or too old.
     pub(super) async fn note_older(
         &self,
         days: &[OldDay],
         older: &Older,
         at: DateTime<Utc>,
     ) -> Result<()> {
-        for old in days {
+        let known = |old: &&OldDay| !older.passed_over.contains(&old.day);
+        for old in days.iter().filter(known) {
             let owed = older.days.get(&old.day).copied().unwrap_or_default();
             self.owed.note(old, owed, at).await?;
         }

@@ -76,7 +76,12 @@ impl Digests {
         Ok(left)
     }
 
-    pub(super) fn opening(&self, person: &DuePerson<'_>, at: DateTime<Utc>) -> Opening {
+    pub(super) fn opening(
+        &self,
+        request: &Request,
+        person: &DuePerson<'_>,
+        at: DateTime<Utc>,
+    ) -> Opening {
         let now = self.deliver.clock.now();
         let occasion = Occasion::Digest {
             cadence: person.cadence,
@@ -101,6 +106,11 @@ impl Digests {
                 row: Delivery {
                     marker: failed.marker,
                     attempts: failed.attempts,
+                    reopened: match request.timing {
+                        Timing::WhenDue => failed.reopened + 1,
+                        // Somebody wants it, as they have seen to the cause.
+                        Timing::Now => 0,
+                    },
                     due_on: failed.due_on,
                     ..new
                 },
@@ -126,6 +136,7 @@ impl Digests {
                 id: row.id.clone(),
                 covers: Some(row.covers.clone()),
                 lease: row.lease.clone(),
+                reopened: row.reopened,
             };
             let asked: Vec<Reopening> = again.iter().map(reopening).collect();
             let reopened = deliveries.reopen(self.deliver.clock.now(), &asked).await?;

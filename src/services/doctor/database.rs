@@ -9,13 +9,14 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use super::{Doctor, Finding, chain};
 use crate::domain::DeliveryState;
 use crate::services::deliver::Pause;
-use crate::store::{Engine, Error, Store, Topology};
+use crate::store::{Engine, Error, Schema, Store, Topology};
 
 /// What to do where a database cannot be reached.
 pub const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
 
 const DATABASE: &str = "database";
 const REPLICATION: &str = "replication";
+const SCHEMA: &str = "schema";
 const INDEXES: &str = "indexes";
 const CLOCK: &str = "clock";
 const WRITING: &str = "writing";
@@ -49,7 +50,8 @@ impl Doctor {
                 return unreached(Finding::error(DATABASE, why, UNREACHED));
             }
         };
-        let (indexes, clock, writing, sending, unknown) = futures::join!(
+        let (schema, indexes, clock, writing, sending, unknown) = futures::join!(
+            self.asked(SCHEMA, schema(store)),
             self.asked(INDEXES, indexes(store)),
             self.asked(CLOCK, self.server_clock(store)),
             self.asked(WRITING, writing(store)),
@@ -57,7 +59,7 @@ impl Doctor {
             self.asked(UNKNOWN, unknown(store)),
         );
         findings.extend(
-            [indexes, clock, writing, sending, unknown]
+            [schema, indexes, clock, writing, sending, unknown]
                 .into_iter()
                 .flatten(),
         );
@@ -88,11 +90,38 @@ impl Doctor {
 
 /// Without a database nothing that stands in it can be looked at.
 fn unreached(finding: Finding) -> Vec<Finding> {
-    let others = [INDEXES, WRITING, SENDING, UNKNOWN];
+    let others = [SCHEMA, INDEXES, WRITING, SENDING, UNKNOWN];
+    let others = others.into_iter().filter(|check| *check != finding.check);
     let others = others.map(|check| {
-        Finding::unchecked(check, "the database was not reached, or holds nothing yet")
+        Finding::unchecked(check, "the database was not opened, or holds nothing yet")
     });
-    [vec![finding], others.to_vec()].concat()
+    let others: Vec<Finding> = others.collect();
+    [vec![finding], others].concat()
+}
+
+async fn schema(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    let schema = store.schema().await?;
+    Ok(Some(match schema.steps.as_slice() {
+        [] => Finding::ok(SCHEMA, format!("number {}", schema.version)),
+        _ => Finding::upgrade(&schema),
+    }))
+}
+
+impl Finding {
+    /// A store that an earlier version wrote is not as this one needs it yet.
+    pub fn upgrade(schema: &Schema) -> Self {
+        let Schema {
+            version,
+            known,
+            steps,
+        } = schema;
+        let steps = steps.join("; ");
+        Self::warning(
+            SCHEMA,
+            format!("number {version}, which this version upgrades to {known}: {steps}"),
+            "make a copy if you may want to go back; the next command that works with the store upgrades it",
+        )
+    }
 }
 
 async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {

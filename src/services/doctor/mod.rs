@@ -77,6 +77,7 @@ impl Doctor {
             futures::join!(self.database(), self.mail(), self.public_face());
         let mut findings = self.setup.judge();
         findings.extend(self.setup.files());
+        findings.extend(self.setup.secret_files());
         findings.extend(database);
         findings.extend(mail);
         findings.extend(public);

@@ -28,6 +28,8 @@ pub struct Setup {
     pub strays: Vec<Stray>,
     /// Files and folders that should be their owner's alone, whether they are there or not.
     pub files: Vec<PathBuf>,
+    /// Files that hold secrets, which a service may read through its group.
+    pub secret_files: Vec<PathBuf>,
     /// What of it is valid and can hardly be meant, and what to do.
     pub doubts: Vec<(String, String)>,
 }
@@ -173,6 +175,7 @@ mod tests {
             items: 40,
             strays: Vec::new(),
             files: Vec::new(),
+            secret_files: Vec::new(),
             doubts: Vec::new(),
         }
     }

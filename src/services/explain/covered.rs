@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::domain::digest::{Caps, assemble, wanted};
+use crate::domain::digest::{Caps, assemble, wanted_by};
 use crate::domain::{
     Delivery, DeliveryId, DeliveryState, Event, Id, Marker, Object, Occasion, PersonStacks,
     Policies, Position, Stack, User,
@@ -66,8 +66,8 @@ impl<'a> Mails<'a> {
             let Some(user) = user else {
                 return HashMap::new();
             };
-            let pending = person.pending_within(&row.covers, row.marker);
-            let wanted = wanted(&pending, user, policies);
+            let pending = person.pending_within(&row.covers, row.marker, |_, _| true);
+            let wanted = wanted_by(row, person, user, policies);
             let mut places: HashMap<Position, Place> = pending
                 .iter()
                 .map(|pending| (pending.position, Place::LeftOut))

@@ -7,7 +7,7 @@ use bson::{Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::Mongo;
-use crate::store::{Condition, Engine, Error, Result, Topology};
+use crate::store::{Condition, Engine, Error, Result, Schema, Topology};
 
 impl Mongo {
     async fn tell(&self, doing: &str, command: &str) -> Result<Document> {
@@ -30,6 +30,10 @@ impl Condition for Mongo {
             version,
             topology: topology(&hello),
         })
+    }
+
+    async fn schema(&self) -> Result<Schema> {
+        Mongo::schema(self).await
     }
 
     async fn missing_indexes(&self) -> Result<Vec<String>> {

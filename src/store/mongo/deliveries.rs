@@ -242,6 +242,19 @@ impl Deliveries for Mongo {
         .await
     }
 
+    async fn free_waiting(&self, now: DateTime<Utc>) -> Result<()> {
+        self.patiently("letting deliveries leave that wait", || {
+            let deliveries = self.collection(DELIVERIES);
+            let waiting = doc! {
+                "lease.until": {"$gt": date(now)}, "lease.owner": {"$exists": false},
+                "state": DeliveryState::Pending.as_str(),
+            };
+            let free = doc! {"$set": {"lease": lease(None)}};
+            async move { Ok(deliveries.update_many(waiting, free).await.map(drop)?) }
+        })
+        .await
+    }
+
     async fn judge(
         &self,
         id: &DeliveryId,
@@ -398,6 +411,7 @@ impl Mongo {
             "lease": lease(row.lease.as_ref()),
             "created": date(now),
             "refusals": 0,
+            "reopened": i64::from(row.reopened),
             "stamp": token,
         };
         if let Some(reach) = &row.covers {

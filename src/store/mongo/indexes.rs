@@ -1,13 +1,16 @@
 //! The indexes beside `_id`: which there are to be, and how they come to be there.
 //!
-//! The rule: each serves a question of a verb, named where that is not plain; day collections have none. An index is known by its keys.
+//! The rule: each serves a question of a verb, named where that is not plain; day collections have none. An index is known by its
+//! fields and options, not by its name.
+
+use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use futures::TryStreamExt;
 use mongodb::IndexModel;
 use mongodb::options::IndexOptions;
 
-use super::patience::Failure;
+use super::patience::{self, Failure};
 use super::{
     BATCHES, DELIVERIES, FANOUTS, FOLLOWS, Mongo, OBJECTS, SEATS, SIGHTINGS, SUPPRESSIONS, USERS,
 };
@@ -16,6 +19,10 @@ use crate::store::Result;
 
 /// The server's code where a collection does not exist.
 const NAMESPACE_NOT_FOUND: i32 = 26;
+/// And where an index does not.
+const INDEX_NOT_FOUND: i32 = 27;
+/// How long building an index may take: a collection of millions takes minutes.
+const BUILDING: Duration = Duration::from_secs(3_600);
 
 /// The indexes of each collection that has any.
 fn wanted() -> [(&'static str, Vec<IndexModel>); 7] {
@@ -101,6 +108,13 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 7] {
     ]
 }
 
+/// Indexes that earlier versions made, and nothing uses any more.
+fn obsolete() -> [(&'static str, IndexModel); 1] {
+    let plain = |keys: Document| IndexModel::builder().keys(keys).build();
+    // Since schema 1 it has the time of creation as well.
+    [(DELIVERIES, plain(doc! {"state": 1}))]
+}
+
 impl Mongo {
     /// Whether the database holds nothing of ours, and no days that others wrote.
     pub async fn is_bare(&self) -> Result<bool> {
@@ -114,31 +128,59 @@ impl Mongo {
         Ok(!names.await?.iter().any(is_ours))
     }
 
-    /// Creates the indexes that are missing. Harmless again, and while others work.
-    pub async fn prepare(&self) -> Result<()> {
+    /// Creates the indexes that are missing. One with the same fields that somebody else made otherwise stays beside ours.
+    pub(super) async fn create_indexes(&self) -> Result<()> {
         for (collection, indexes) in wanted() {
+            let standing = self.standing(collection).await?;
+            let absent: Vec<IndexModel> = indexes
+                .into_iter()
+                .filter(|wanted| !standing.iter().any(|there| is_same(there, wanted)))
+                .map(|wanted| beside(wanted, &standing))
+                .collect();
+            if absent.is_empty() {
+                continue;
+            }
             let doing = format!("creating the indexes of {collection}");
-            self.patiently(&doing, || {
+            let create = || {
                 let collection = self.collection(collection);
-                let indexes = indexes.clone();
-                async move { Ok(collection.create_indexes(indexes).await.map(drop)?) }
+                let absent = absent.clone();
+                async move { Ok(collection.create_indexes(absent).await.map(drop)?) }
+            };
+            patience::patiently(BUILDING, BUILDING, &doing, create).await?;
+        }
+        Ok(())
+    }
+
+    /// Drops the indexes that earlier versions made and nothing uses any more.
+    pub(super) async fn drop_obsolete_indexes(&self) -> Result<()> {
+        for (collection, obsolete) in obsolete() {
+            let standing = self.standing(collection).await?;
+            let there = standing.iter().find(|there| is_same(there, &obsolete));
+            let Some(name) = there.and_then(name) else {
+                continue;
+            };
+            self.patiently("dropping an index that nothing uses any more", || {
+                let collection = self.collection(collection);
+                async move {
+                    let dropped = collection.drop_index(name).await;
+                    match dropped.map_err(Failure::from) {
+                        Err(failure) if failure.code == Some(INDEX_NOT_FOUND) => Ok(()),
+                        dropped => dropped,
+                    }
+                }
             })
             .await?;
         }
         Ok(())
     }
 
-    /// Indexes that are not there, or are there without what makes them unique: `deliveries(slot)`.
+    /// Indexes that are not there, or are there with other options: `deliveries(slot)`.
     pub(super) async fn missing(&self) -> Result<Vec<String>> {
         let mut missing = Vec::new();
         for (collection, indexes) in wanted() {
             let standing = self.standing(collection).await?;
-            let is_there = |wanted: &IndexModel| {
-                standing.iter().any(|there| {
-                    shape(&there.keys) == shape(&wanted.keys)
-                        && is_unique(there) == is_unique(wanted)
-                })
-            };
+            let is_there =
+                |wanted: &IndexModel| standing.iter().any(|there| is_same(there, wanted));
             let absent = indexes.iter().filter(|wanted| !is_there(wanted));
             missing.extend(absent.map(|index| format!("{collection}({})", fields(&index.keys))));
         }
@@ -164,9 +206,41 @@ impl Mongo {
     }
 }
 
-fn is_unique(index: &IndexModel) -> bool {
-    let options = index.options.as_ref();
-    options.and_then(|options| options.unique).unwrap_or(false)
+/// Whether two indexes hold the same documents in the same order, whatever they are called.
+fn is_same(one: &IndexModel, other: &IndexModel) -> bool {
+    let flag = |index: &IndexModel, which: fn(&IndexOptions) -> Option<bool>| {
+        index.options.as_ref().and_then(which).unwrap_or(false)
+    };
+    let partial = |index: &IndexModel| {
+        let options = index.options.as_ref();
+        options.and_then(|options| options.partial_filter_expression.clone())
+    };
+    shape(&one.keys) == shape(&other.keys)
+        && flag(one, |options| options.unique) == flag(other, |options| options.unique)
+        && flag(one, |options| options.sparse) == flag(other, |options| options.sparse)
+        && partial(one) == partial(other)
+}
+
+/// The index under a name that none of those that stand has: MongoDB makes it up of the fields alone.
+fn beside(mut wanted: IndexModel, standing: &[IndexModel]) -> IndexModel {
+    let made_up: Vec<String> = shape(&wanted.keys)
+        .into_iter()
+        .map(|(field, order)| format!("{field}_{order}"))
+        .collect();
+    let made_up = made_up.join("_");
+    let taken = |name_: &str| standing.iter().filter_map(name).any(|there| there == name_);
+    if taken(&made_up) {
+        let mut ours = format!("tidings_{made_up}");
+        while taken(&ours) {
+            ours.push('_');
+        }
+        wanted.options.get_or_insert_default().name = Some(ours);
+    }
+    wanted
+}
+
+fn name(index: &IndexModel) -> Option<&str> {
+    index.options.as_ref()?.name.as_deref()
 }
 
 /// Keys as they can be compared: shells write numbers as doubles.
@@ -175,6 +249,7 @@ fn shape(keys: &Document) -> Vec<(String, String)> {
         Bson::Double(number) => (*number as i64).to_string(),
         Bson::Int32(number) => number.to_string(),
         Bson::Int64(number) => number.to_string(),
+        Bson::String(text) => text.clone(),
         other => other.to_string(),
     };
     let keys = keys.iter().map(|(field, value)| (field.clone(), of(value)));

@@ -45,6 +45,7 @@ mod patience;
 mod push;
 mod record;
 mod scan;
+mod schema;
 mod seat_record;
 mod sightings;
 mod stacks;

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use super::{Sqlite, schema};
-use crate::store::{Condition, Engine, Result};
+use super::{Sqlite, schema, upgrade};
+use crate::store::{Condition, Engine, Result, Schema};
 
 #[async_trait]
 impl Condition for Sqlite {
@@ -18,6 +18,11 @@ impl Condition for Sqlite {
                 })
             })
             .await
+    }
+
+    async fn schema(&self) -> Result<Schema> {
+        // Opening brought it up to date.
+        Ok(upgrade::schema(schema::VERSION))
     }
 
     async fn missing_indexes(&self) -> Result<Vec<String>> {

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::schema;
 use crate::private;
-use crate::store::{Error, Result};
+use crate::store::{Error, Result, Schema};
 
 /// How long to wait for another process's transaction.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -240,6 +240,15 @@ fn open_writer(path: &Path) -> Answer<Connection> {
     // What a long read kept from being checkpointed is given back to the disk afterwards.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(connection)
+}
+
+/// Which schema the file has.
+pub(super) async fn schema_of(path: PathBuf) -> Result<Schema> {
+    let look = move || {
+        let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        schema::of(&mut connection, &path)
+    };
+    blocking("looking at the schema of the file", look).await
 }
 
 fn open_reader(path: &Path) -> Answer<Connection> {

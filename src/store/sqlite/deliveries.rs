@@ -1,21 +1,20 @@
-//! The ledger: a row for each mail. A partial unique index keeps one open row a slot.
+//! The ledger: a row for each mail ([`super::delivery_row`]). A partial unique index keeps one open row a slot.
 //!
 //! Long because all verbs of one trait are here.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use rusqlite::{Row, Transaction, params};
+use rusqlite::{Transaction, params};
 
 use super::Sqlite;
-use super::codec::{Record, millis, to_json};
+use super::codec::millis;
 use super::connections::Answer;
+use super::delivery_row::{covers, open, rows};
 use crate::domain::delivery::{
     Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict, digest_slot,
 };
 use crate::domain::lease::{furthest, furthest_wait};
-use crate::domain::{
-    Covers, Delivery, DeliveryId, DeliveryState, Feedback, Occasion, StackId, UserId,
-};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
 use crate::store::{Deliveries, Result};
 
 /// Who can be claimed: whose lease is over at `?1`, or lies further ahead than a lease can (`?3`), or any wait (`?4`). The `+` keeps it from
@@ -207,6 +206,18 @@ impl Deliveries for Sqlite {
             .await
     }
 
+    async fn free_waiting(&self, now: DateTime<Utc>) -> Result<()> {
+        let free = move |transaction: &Transaction<'_>| {
+            let sql = "UPDATE deliveries SET until = NULL
+                       WHERE open AND coalesce(until, 0) > ?1 AND owner IS NULL AND state = 'pending'";
+            transaction.prepare_cached(sql)?.execute([millis(now)])?;
+            Ok(())
+        };
+        self.connections
+            .write("letting deliveries leave that wait", free)
+            .await
+    }
+
     async fn judge(
         &self,
         id: &DeliveryId,
@@ -321,7 +332,7 @@ impl Deliveries for Sqlite {
         let count = |transaction: &Transaction<'_>| {
             let count = |state: DeliveryState| {
                 let sql = "SELECT count(*) FROM deliveries WHERE state = ?1";
-                let count = |row: &Row<'_>| row.get::<_, i64>(0);
+                let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
                 let n = transaction
                     .prepare_cached(sql)?
                     .query_row([state.as_str()], count)?;
@@ -356,7 +367,7 @@ fn reopen(transaction: &Transaction<'_>, now: DateTime<Utc>, row: &Reopening) ->
     // Ignored where another open row has the slot.
     let sql = "UPDATE OR IGNORE deliveries
                SET state = 'pending', open = 1, covers = coalesce(?2, covers), owner = ?3, until = ?4, created = ?5,
-                   refusals = 0, settled = NULL, call = NULL, tried = NULL, provider_id = NULL
+                   refusals = 0, reopened = ?6, settled = NULL, call = NULL, tried = NULL, provider_id = NULL
                WHERE id = ?1 AND state = 'failed' AND NOT open";
     let covers = row.covers.as_ref().map(covers).transpose()?;
     let reopened = transaction.prepare_cached(sql)?.execute((
@@ -365,6 +376,7 @@ fn reopen(transaction: &Transaction<'_>, now: DateTime<Utc>, row: &Reopening) ->
         row.lease.as_ref().map(|lease| &lease.owner),
         row.lease.as_ref().map(|lease| millis(lease.until)),
         millis(now),
+        row.reopened,
     ))?;
     if reopened == 1 {
         return Ok(Reopened::Done);
@@ -375,133 +387,5 @@ fn reopen(transaction: &Transaction<'_>, now: DateTime<Utc>, row: &Reopening) ->
         Reopened::Busy
     } else {
         Reopened::NotFailed
-    })
-}
-
-/// How far a mail reaches, as it is kept.
-fn covers(covers: &Covers) -> Answer<String> {
-    let cover = |(stack, n): &(StackId, u32)| (stack.to_string(), *n);
-    to_json(&covers.iter().map(cover).collect::<Vec<_>>())
-}
-
-fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool> {
-    let sql = "INSERT INTO deliveries (id, user, cadence, period, state, open, slot, covers, marker, owner, until,
-                   attempts, items, created, settled, provider_id, reason, call, tried, tag, feedback, feedback_at, batch, turn,
-                   due_on, refusals)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-                   ?22, ?23, ?24, ?25, ?26)
-               ON CONFLICT DO NOTHING";
-    let (digest, of_batch) = match &row.occasion {
-        Occasion::Digest { cadence, period } => (Some((cadence.as_str(), period)), None),
-        Occasion::Batch { batch, turn } => (None, Some((batch.to_string(), millis(*turn)))),
-    };
-    let inserted = transaction.prepare_cached(sql)?.execute(params![
-        row.id.as_str(),
-        row.user.as_str(),
-        digest.map(|(cadence, _)| cadence),
-        digest.map(|(_, period)| period),
-        row.state.as_str(),
-        row.open,
-        row.slot(),
-        covers(&row.covers)?,
-        row.marker.to_string(),
-        row.lease.as_ref().map(|lease| &lease.owner),
-        row.lease
-            .as_ref()
-            .map(|lease| lease.until)
-            .or(row.not_before)
-            .map(millis),
-        row.attempts,
-        row.items,
-        millis(row.created),
-        row.settled.map(millis),
-        row.provider_id,
-        row.reason,
-        row.call,
-        row.tried.map(millis),
-        row.id.tag().as_str(),
-        row.feedback.map(|feedback| feedback.news.as_str()),
-        row.feedback.map(|feedback| millis(feedback.at)),
-        of_batch.as_ref().map(|(batch, _)| batch),
-        of_batch.as_ref().map(|(_, turn)| turn),
-        row.due_on.map(|date| date.to_string()),
-        row.refusals,
-    ])?;
-    Ok(inserted == 1)
-}
-
-/// The rows that meet a condition.
-pub(super) fn rows(
-    transaction: &Transaction<'_>,
-    condition: &str,
-    values: impl rusqlite::Params,
-) -> Answer<Vec<Delivery>> {
-    let mut statement =
-        transaction.prepare_cached(&format!("SELECT * FROM deliveries WHERE {condition}"))?;
-    let (mut rows, mut found) = (statement.query(values)?, Vec::new());
-    while let Some(row) = rows.next()? {
-        found.push(read(row)?);
-    }
-    Ok(found)
-}
-
-fn feedback(record: &Record<'_>) -> Answer<Option<Feedback>> {
-    let Some(news) = record.maybe_parsed("feedback")? else {
-        return Ok(None);
-    };
-    let at = record.time("feedback_at")?;
-    Ok(Some(Feedback { news, at }))
-}
-
-fn occasion(record: &Record<'_>) -> Answer<Occasion> {
-    Ok(match record.maybe_parsed("batch")? {
-        Some(batch) => Occasion::Batch {
-            batch,
-            turn: record.time("turn")?,
-        },
-        None => Occasion::Digest {
-            cadence: record.parsed("cadence")?,
-            period: record.get("period")?,
-        },
-    })
-}
-
-fn read(row: &Row<'_>) -> Answer<Delivery> {
-    let record = Record {
-        what: "delivery",
-        row,
-    };
-    let covers: Vec<(String, u32)> = record.json("covers")?;
-    let stack = |(stack, n): (String, u32)| match stack.parse::<StackId>() {
-        Ok(stack) => Ok((stack, n)),
-        Err(why) => record.corrupt("covers", why),
-    };
-    let lease = record.lease()?;
-    // A time without an owner keeps everybody off until then.
-    let not_before = match &lease {
-        Some(_) => None,
-        None => record.maybe_time("until")?,
-    };
-    Ok(Delivery {
-        id: DeliveryId::stored(record.text("id")?),
-        user: UserId::stored(record.text("user")?),
-        occasion: occasion(&record)?,
-        state: record.parsed("state")?,
-        open: record.get("open")?,
-        covers: covers.into_iter().map(stack).collect::<Answer<_>>()?,
-        marker: record.parsed("marker")?,
-        lease,
-        not_before,
-        due_on: record.maybe_parsed("due_on")?,
-        attempts: record.get("attempts")?,
-        refusals: record.get("refusals")?,
-        call: record.get("call")?,
-        tried: record.maybe_time("tried")?,
-        items: record.get("items")?,
-        created: record.time("created")?,
-        settled: record.maybe_time("settled")?,
-        provider_id: record.get("provider_id")?,
-        reason: record.get("reason")?,
-        feedback: feedback(&record)?,
     })
 }

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Transaction};
 use super::Sqlite;
 use super::codec::{Record, millis};
 use super::connections::Answer;
-use super::deliveries::rows;
+use super::delivery_row::rows;
 use crate::domain::delivery::PeriodCount;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Echo, Feedback, News, Tag};
 use crate::store::{Error, Feedbacks, Result};

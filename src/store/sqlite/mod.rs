@@ -11,6 +11,7 @@ mod condition;
 mod connections;
 mod days;
 mod deliveries;
+mod delivery_row;
 mod directory;
 mod entries;
 mod feedback;
@@ -27,12 +28,13 @@ mod stacks;
 mod suppressions;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 use std::path::Path;
 
 use connections::Connections;
 
-use super::Result;
+use super::{Result, Schema};
 
 /// A store in one file (and two beside it while it is open: the write-ahead log and its index).
 #[derive(Debug)]
@@ -46,5 +48,10 @@ impl Sqlite {
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         let connections = Connections::open(path.as_ref().to_owned()).await?;
         Ok(Self { connections })
+    }
+
+    /// Which schema a file has, without opening it for anything else, which would bring it up to date.
+    pub async fn schema_of(path: impl AsRef<Path>) -> Result<Schema> {
+        connections::schema_of(path.as_ref().to_owned()).await
     }
 }

@@ -1,36 +1,31 @@
 //! The tables, and how a file becomes ours.
 //!
-//! The rule: a file that an earlier version wrote is brought up to date when it is opened, by
-//! [`UPGRADES`], in one transaction; a newer one is refused. Names are those of the MongoDB collections. Times are milliseconds since 1970, as MongoDB keeps them; ids of
-//! fan-outs and markers are their 24 hexadecimal digits. Day tables come and go with their days: see [`day_table`].
+//! The rule: a file of an earlier version is brought up to date when it is opened, in one transaction,
+//! by the steps of [`super::upgrade`]; a newer one is refused. Names are those of the MongoDB
+//! collections. Times are milliseconds since 1970, as MongoDB keeps them; ids of fan-outs and markers
+//! are their 24 hexadecimal digits. Day tables come and go with their days: see [`day_table`].
 
 use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::connections::Answer;
+use super::upgrade;
 use crate::domain::Day;
-use crate::store::Error;
+use crate::store::{Error, Schema};
 
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-const VERSION: i32 = 6;
-
-/// What makes a file of each version one of the next. Columns that are added have defaults, so that
-/// processes of the version before go on with a file that they have open.
-const UPGRADES: &[(i32, &str)] = &[(
-    5,
-    "ALTER TABLE deliveries ADD COLUMN due_on TEXT;
-     ALTER TABLE deliveries ADD COLUMN refusals INTEGER NOT NULL DEFAULT 0;",
-)];
+pub(super) const VERSION: i32 = 7;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter of that, and costs three
 /// to five times as much from then on: here that is a day of 88 events, with the default of 4 KiB one of 11.
 const PAGE_BYTES: i32 = 32 * 1024;
 
+/// All of them. What stands already is left alone, so it completes a file of any version once its columns are up to date.
 const TABLES: &str = "
-CREATE TABLE users (
+CREATE TABLE IF NOT EXISTS users (
     id           TEXT PRIMARY KEY NOT NULL,
     email        TEXT,
     name         TEXT,
@@ -49,16 +44,16 @@ CREATE TABLE users (
     unsubscribed INTEGER,
     rev          INTEGER NOT NULL   -- how often the record was put
 ) WITHOUT ROWID;
-CREATE INDEX users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
+CREATE INDEX IF NOT EXISTS users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;
 
-CREATE TABLE follows (
+CREATE TABLE IF NOT EXISTS follows (
     k TEXT NOT NULL,
     u TEXT NOT NULL,
     PRIMARY KEY (k, u)
 ) WITHOUT ROWID;
-CREATE INDEX follows_by_user ON follows (u);
+CREATE INDEX IF NOT EXISTS follows_by_user ON follows (u);
 
-CREATE TABLE objects (
+CREATE TABLE IF NOT EXISTS objects (
     id         TEXT PRIMARY KEY NOT NULL,
     notifiable INTEGER NOT NULL,
     title      TEXT,
@@ -71,7 +66,7 @@ CREATE TABLE objects (
     data       TEXT                 -- JSON
 ) WITHOUT ROWID;
 
-CREATE TABLE fanouts (
+CREATE TABLE IF NOT EXISTS fanouts (
     id        TEXT PRIMARY KEY NOT NULL,
     key       TEXT NOT NULL UNIQUE,
     type      TEXT NOT NULL,
@@ -86,17 +81,17 @@ CREATE TABLE fanouts (
     owner     TEXT,
     until     INTEGER
 ) WITHOUT ROWID;
-CREATE INDEX fanouts_pending ON fanouts (at, id, until, day) WHERE state = 'pending';
-CREATE INDEX fanouts_held ON fanouts (owner) WHERE owner IS NOT NULL;
+CREATE INDEX IF NOT EXISTS fanouts_pending ON fanouts (at, id, until, day) WHERE state = 'pending';
+CREATE INDEX IF NOT EXISTS fanouts_held ON fanouts (owner) WHERE owner IS NOT NULL;
 
 -- Apart, as it may name 100,000 people, and saving a fan-out's progress rewrites its row.
-CREATE TABLE audiences (
+CREATE TABLE IF NOT EXISTS audiences (
     fanout   TEXT PRIMARY KEY NOT NULL,
     objects  TEXT NOT NULL,         -- JSON
     audience TEXT NOT NULL          -- JSON
 );
 
-CREATE TABLE seats (
+CREATE TABLE IF NOT EXISTS seats (
     user     TEXT NOT NULL,
     key      TEXT NOT NULL,
     stamp    TEXT NOT NULL,         -- as which it was put last
@@ -109,28 +104,28 @@ CREATE TABLE seats (
     memories TEXT NOT NULL,         -- JSON
     PRIMARY KEY (user, key)
 ) WITHOUT ROWID;
-CREATE INDEX seats_due ON seats (due, until);
+CREATE INDEX IF NOT EXISTS seats_due ON seats (due, until);
 
 -- What seats are found by.
-CREATE TABLE seat_batches (
+CREATE TABLE IF NOT EXISTS seat_batches (
     batch TEXT PRIMARY KEY NOT NULL,
     user  TEXT NOT NULL,
     key   TEXT NOT NULL,
     open  INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX seat_batches_by_seat ON seat_batches (user, key, batch);
-CREATE INDEX seat_batches_by_key ON seat_batches (key, batch);
-CREATE INDEX seat_batches_open ON seat_batches (open, batch);
-CREATE TABLE seat_objects (
+CREATE INDEX IF NOT EXISTS seat_batches_by_seat ON seat_batches (user, key, batch);
+CREATE INDEX IF NOT EXISTS seat_batches_by_key ON seat_batches (key, batch);
+CREATE INDEX IF NOT EXISTS seat_batches_open ON seat_batches (open, batch);
+CREATE TABLE IF NOT EXISTS seat_objects (
     type   TEXT NOT NULL,
     object TEXT NOT NULL,
     user   TEXT NOT NULL,
     key    TEXT NOT NULL,
     PRIMARY KEY (type, object, user, key)
 ) WITHOUT ROWID;
-CREATE INDEX seat_objects_by_seat ON seat_objects (user, key);
+CREATE INDEX IF NOT EXISTS seat_objects_by_seat ON seat_objects (user, key);
 
-CREATE TABLE batches (
+CREATE TABLE IF NOT EXISTS batches (
     id       TEXT PRIMARY KEY NOT NULL,
     user     TEXT NOT NULL,
     key      TEXT NOT NULL,
@@ -138,12 +133,12 @@ CREATE TABLE batches (
     settled  INTEGER,
     gathered TEXT NOT NULL          -- JSON
 ) WITHOUT ROWID;
-CREATE INDEX batches_by_user ON batches (user, id);
-CREATE INDEX batches_by_key ON batches (key, id);
-CREATE INDEX batches_by_state ON batches (state, id);
-CREATE INDEX batches_settled ON batches (settled) WHERE settled IS NOT NULL;
+CREATE INDEX IF NOT EXISTS batches_by_user ON batches (user, id);
+CREATE INDEX IF NOT EXISTS batches_by_key ON batches (key, id);
+CREATE INDEX IF NOT EXISTS batches_by_state ON batches (state, id);
+CREATE INDEX IF NOT EXISTS batches_settled ON batches (settled) WHERE settled IS NOT NULL;
 
-CREATE TABLE deliveries (
+CREATE TABLE IF NOT EXISTS deliveries (
     id          TEXT PRIMARY KEY NOT NULL,
     user        TEXT NOT NULL,
     cadence     TEXT,               -- of a digest
@@ -169,20 +164,21 @@ CREATE TABLE deliveries (
     feedback    TEXT,
     feedback_at INTEGER,
     due_on      TEXT,               -- the local date on which a digest fell due
-    refusals    INTEGER NOT NULL DEFAULT 0
+    refusals    INTEGER NOT NULL DEFAULT 0,
+    reopened    INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
-CREATE UNIQUE INDEX deliveries_open ON deliveries (slot) WHERE open;
-CREATE INDEX deliveries_free ON deliveries (coalesce(until, 0), slot) WHERE open;
-CREATE INDEX deliveries_by_user ON deliveries (user, created);
-CREATE INDEX deliveries_by_state ON deliveries (state, created);
-CREATE INDEX deliveries_by_call ON deliveries (call) WHERE open AND call IS NOT NULL;
-CREATE INDEX deliveries_held ON deliveries (owner) WHERE open AND owner IS NOT NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS deliveries_open ON deliveries (slot) WHERE open;
+CREATE INDEX IF NOT EXISTS deliveries_free ON deliveries (coalesce(until, 0), slot) WHERE open;
+CREATE INDEX IF NOT EXISTS deliveries_by_user ON deliveries (user, created);
+CREATE INDEX IF NOT EXISTS deliveries_by_state ON deliveries (state, created);
+CREATE INDEX IF NOT EXISTS deliveries_by_call ON deliveries (call) WHERE open AND call IS NOT NULL;
+CREATE INDEX IF NOT EXISTS deliveries_held ON deliveries (owner) WHERE open AND owner IS NOT NULL;
 
-CREATE INDEX deliveries_by_tag ON deliveries (tag);
-CREATE INDEX deliveries_by_provider_id ON deliveries (provider_id) WHERE provider_id IS NOT NULL;
-CREATE INDEX deliveries_by_settled ON deliveries (settled, state, feedback) WHERE settled IS NOT NULL;
+CREATE INDEX IF NOT EXISTS deliveries_by_tag ON deliveries (tag);
+CREATE INDEX IF NOT EXISTS deliveries_by_provider_id ON deliveries (provider_id) WHERE provider_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS deliveries_by_settled ON deliveries (settled, state, feedback) WHERE settled IS NOT NULL;
 
-CREATE TABLE suppressions (
+CREATE TABLE IF NOT EXISTS suppressions (
     address TEXT PRIMARY KEY NOT NULL,  -- in lower case
     reason  TEXT NOT NULL,
     at      INTEGER NOT NULL,
@@ -190,27 +186,27 @@ CREATE TABLE suppressions (
     detail  TEXT
 ) WITHOUT ROWID;
 
-CREATE TABLE soft_bounces (
+CREATE TABLE IF NOT EXISTS soft_bounces (
     address  TEXT NOT NULL,
     delivery TEXT NOT NULL,
     at       INTEGER NOT NULL,
     PRIMARY KEY (address, delivery)
 ) WITHOUT ROWID;
 
-CREATE TABLE sightings (
+CREATE TABLE IF NOT EXISTS sightings (
     key   TEXT PRIMARY KEY NOT NULL,
     mark  TEXT NOT NULL,
     until INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX sightings_by_until ON sightings (until);
+CREATE INDEX IF NOT EXISTS sightings_by_until ON sightings (until);
 
-CREATE TABLE leases (
+CREATE TABLE IF NOT EXISTS leases (
     name  TEXT PRIMARY KEY NOT NULL,
     owner TEXT NOT NULL,
     until INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE notes (
+CREATE TABLE IF NOT EXISTS notes (
     name TEXT PRIMARY KEY NOT NULL,
     text TEXT NOT NULL
 ) WITHOUT ROWID;
@@ -246,9 +242,8 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
         State::Current => {}
         State::Empty => transaction.execute_batch(TABLES)?,
         State::Old(version) => {
-            for (_, step) in UPGRADES.iter().filter(|(from, _)| *from >= version) {
-                transaction.execute_batch(step)?;
-            }
+            upgrade::run(&transaction, version)?;
+            transaction.execute_batch(TABLES)?;
         }
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
@@ -256,12 +251,21 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
     Ok(transaction.commit()?)
 }
 
+/// Which schema a file has.
+pub(super) fn of(connection: &mut Connection, path: &Path) -> Answer<Schema> {
+    let version = match state(&connection.transaction()?, path)? {
+        State::Old(version) => version,
+        State::Empty | State::Current => VERSION,
+    };
+    Ok(upgrade::schema(version))
+}
+
 /// What a file is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// It has nothing in it yet.
     Empty,
-    /// An earlier version wrote it, and [`UPGRADES`] begin there.
+    /// A version with this schema wrote it.
     Old(i32),
     Current,
 }
@@ -291,16 +295,11 @@ fn state(transaction: &Transaction<'_>, path: &Path) -> Answer<State> {
     let refuse = |why: String| Err(Error::Unsupported(format!("{} {why}", path.display())).into());
     match (application, version) {
         (APPLICATION, VERSION) => Ok(State::Current),
-        (APPLICATION, _) if UPGRADES.iter().any(|(from, _)| *from == version) => {
-            Ok(State::Old(version))
-        }
-        (APPLICATION, VERSION..) => refuse(format!(
+        (APPLICATION, version) if version > VERSION => refuse(format!(
             "was written by a newer version of tidings: its schema is number {version}, and this one knows {VERSION}; \
              open it with that version, or a newer one"
         )),
-        (APPLICATION, _) => refuse(format!(
-            "was written by a version of tidings that was never released: its schema is number {version}"
-        )),
+        (APPLICATION, 1..) => Ok(State::Old(version)),
         (0, 0) if tables == 0 => Ok(State::Empty),
         _ => refuse("is a database of another program".into()),
     }
@@ -383,7 +382,7 @@ mod tests {
     fn shape(connection: &Connection) -> Vec<(String, String, String, bool)> {
         let sql = "SELECT t.name, c.name, c.type, c.\"notnull\"
                    FROM sqlite_schema t, pragma_table_info(t.name) c
-                   WHERE t.type = 'table' ORDER BY t.name, c.name";
+                   WHERE t.type = 'table' AND t.name NOT LIKE 'notifications%' ORDER BY t.name, c.name";
         let mut query = connection.prepare(sql).unwrap();
         let rows = query.query_map([], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
@@ -392,23 +391,29 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_an_earlier_version_becomes_one_of_this_and_keeps_what_it_holds() {
+    fn files_of_all_earlier_versions_become_as_one_of_this() {
         let folder = tempfile::tempdir().unwrap();
-        let (old, new) = (folder.path().join("old.db"), folder.path().join("new.db"));
-        let written = Connection::open(&old).unwrap();
-        written.execute_batch(include_str!("schema_5.sql")).unwrap();
-        drop(written);
+        let new = open(&folder.path().join("new.db")).unwrap();
+        let earlier = [
+            include_str!("../../../tests/all/upgrades/schema_1.sql"),
+            include_str!("../../../tests/all/upgrades/schema_2.sql"),
+            include_str!("../../../tests/all/upgrades/schema_3.sql"),
+            include_str!("../../../tests/all/upgrades/schema_4.sql"),
+            include_str!("../../../tests/all/upgrades/schema_5.sql"),
+            include_str!("../../../tests/all/upgrades/schema_6.sql"),
+        ];
+        for (n, text) in earlier.iter().enumerate() {
+            let path = folder.path().join(format!("{n}.db"));
+            let written = Connection::open(&path).unwrap();
+            written.execute_batch(text).unwrap();
+            drop(written);
 
-        let upgraded = open(&old).unwrap();
+            let upgraded = open(&path).unwrap();
 
-        assert_eq!(shape(&upgraded), shape(&open(&new).unwrap()));
-        assert_eq!(indexes(&upgraded).unwrap(), wanted_indexes().unwrap());
-        let kept = upgraded.query_row("SELECT id, refusals FROM deliveries", [], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
-        });
-        assert_eq!(kept.unwrap(), ("digest:ada:daily:2014-04-22".to_owned(), 0));
-        drop(upgraded);
-        open(&old).unwrap();
+            assert_eq!(shape(&upgraded), shape(&new), "schema {}", n + 1);
+            assert_eq!(indexes(&upgraded).unwrap(), wanted_indexes().unwrap());
+            open(&path).unwrap();
+        }
     }
 
     #[test]

@@ -121,3 +121,30 @@ fn doctor_says_which_files_others_can_read() {
         "{text}"
     );
 }
+
+#[test]
+fn doctor_says_which_files_with_secrets_everybody_can_read() {
+    let desk = Desk::new();
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    desk.write(
+        "tidings.toml",
+        &format!("hooks.resend_secret = \"{secret}\"\n"),
+    );
+    let findings = |mode: u32| -> String {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(desk.path().join("tidings.toml"), mode).unwrap();
+        let told = desk.run(&["doctor", "--offline", "--json"]).json();
+        let findings = told["findings"].as_array().unwrap().iter();
+        let files = findings.filter(|finding| finding["check"] == "files");
+        files.map(|finding| finding.to_string()).collect()
+    };
+
+    let (open, to_a_group) = (findings(0o644), findings(0o640));
+
+    assert!(
+        open.contains("tidings.toml (644), which hold secrets"),
+        "{open}"
+    );
+    assert!(!open.contains("whsec"), "{open}");
+    assert_eq!(to_a_group, "");
+}

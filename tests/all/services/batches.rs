@@ -37,6 +37,7 @@ on_both_stores! {
     a_batch_is_closed_now_or_canceled_by_hand_once
     events_are_taken_out_of_open_batches
     an_unknown_batch_is_settled_by_hand_and_mailed_once
+    a_batch_that_is_refused_again_has_failed_again
     people_who_share_a_batch_share_its_content
     somebody_with_many_mails_waits_behind_somebody_with_one
     turns_go_on_where_mails_are_closed_one_by_one
@@ -441,6 +442,28 @@ async fn an_unknown_batch_is_settled_by_hand_and_mailed_once(fresh: Fresh) {
 
     let row = town.deliveries_of("ada").await.remove(0);
     assert_eq!((row.state, row.open), (DeliveryState::Sent, false));
+}
+
+async fn a_batch_that_is_refused_again_has_failed_again(fresh: Fresh) {
+    let town = Town::found(&fresh, false, COMMENTS).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    let refused = || {
+        [Outcome::Refused {
+            reason: "no".into(),
+        }]
+    };
+    town.answer(refused());
+    assert_eq!(mailed_at(&town, 300).await.failed, 1);
+    let row = town.deliveries_of("ada").await.remove(0);
+    let ledger = town.process().ledger();
+
+    town.answer(refused());
+    let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();
+    assert_eq!((again.again, mailed_at(&town, 301).await.failed), (1, 1));
+    let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();
+    assert_eq!((again.again, mailed_at(&town, 302).await.sent), (1, 1));
+
+    assert_eq!(town.mails().len(), 1);
 }
 
 async fn people_who_share_a_batch_share_its_content(fresh: Fresh) {

@@ -27,6 +27,9 @@ on_both_stores! {
     a_list_whose_addresses_are_half_dead_pauses_nothing
     two_answers_of_a_gateway_make_no_thousands_unknown
     after_a_resume_a_provider_that_still_answers_nothing_costs_one_mail
+    digests_that_fail_again_and_again_pause_nobody_elses_mail
+    a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray
+    who_resumes_does_not_wait_as_long_as_the_provider_wanted
     a_sample_is_the_same_people_each_time
     so_many_mails_an_hour_leave_over_all_processes
 }
@@ -247,6 +250,83 @@ async fn a_worker_sends_nothing_while_paused_and_says_so(fresh: Fresh) {
     assert!(held.digests.is_none() && mails_while_paused < 2);
     assert_eq!(free.paused, None);
     assert_eq!(town.mails().len(), 2);
+}
+
+async fn digests_that_fail_again_and_again_pause_nobody_elses_mail(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "delivery.chunk = 100\n").await;
+    let people = town.crowd(60).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    let taken = Outcome::Accepted {
+        provider_id: "1".into(),
+    };
+    town.answer(vec![refused(); 10]);
+    town.answer(vec![taken; 50]);
+    town.answer(vec![refused(); 500]);
+
+    let mut failed = 0;
+    for hour in 0..48 {
+        let report = town.digests_at(monday(0) + TimeDelta::hours(hour)).await;
+        failed += report.mails.failed;
+    }
+
+    // At once, and after 1, 2, 4, 8 and 16 hours more.
+    assert_eq!(failed, 6 * 10);
+    assert_eq!(town.process().ledger().pause().await.unwrap(), None);
+}
+
+async fn a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "delivery.chunk = 100\n").await;
+    let people = town.crowd(30).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    town.postbox
+        .per_call
+        .store(3, std::sync::atomic::Ordering::Relaxed);
+    let unwritten = || Outcome::Unsendable {
+        reason: "no such address".into(),
+    };
+    let cut_off = crate::support::town::cut_off;
+    // Once a call has gone astray, the next ones risk a mail each.
+    let calls = [
+        unwritten(),
+        cut_off(),
+        cut_off(),
+        cut_off(),
+        unwritten(),
+        cut_off(),
+    ];
+    town.answer(calls);
+
+    let report = run(&town, Request::default()).await;
+
+    assert!(reason(&report).contains("the last 3 calls"), "{report:?}");
+    assert_eq!((report.mails.unknown, report.mails.failed), (4, 2));
+}
+
+async fn who_resumes_does_not_wait_as_long_as_the_provider_wanted(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "delivery.chunk = 10\n").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([Outcome::TryLater {
+        reason: "the day's quota is used up".into(),
+        after: Some(Duration::from_secs(24 * 60 * 60)),
+    }]);
+    let (one, other) = (town.process(), town.process());
+    let now = Request {
+        timing: Timing::Now,
+        ..Request::default()
+    };
+    town.clock.set(monday(0));
+    one.digests().run(&now, &Silent).await.unwrap();
+    town.happens(&["a2"], to(&["ben", "cem"])).await;
+    other.digests().run(&now, &Silent).await.unwrap();
+    let while_closed = town.mails().len();
+
+    other.ledger().resume().await.unwrap();
+    town.clock.advance(TimeDelta::minutes(1));
+    one.digests().run(&now, &Silent).await.unwrap();
+
+    assert_eq!((while_closed, town.mails().len()), (0, 3));
 }
 
 async fn a_sample_is_the_same_people_each_time(fresh: Fresh) {

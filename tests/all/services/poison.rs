@@ -34,6 +34,7 @@ macro_rules! on_mongodb {
 
 on_mongodb! {
     a_stack_that_cannot_take_a_marker_stops_nobody_elses_digest
+    what_a_stack_held_that_is_repaired_after_its_day_left_the_window_is_mailed
     events_that_are_no_list_stop_nobody_elses_batch
     a_document_that_takes_no_entries_stops_nobody_elses_push
     a_digest_whose_marker_is_refused_after_mailing_is_mailed_once
@@ -87,6 +88,26 @@ async fn a_stack_that_cannot_take_a_marker_stops_nobody_elses_digest(fresh: Fres
     // What cannot be marked is not mailed, or it would be again and again; her other days are.
     assert_eq!(town.told_to("ada"), ["a3"]);
     assert_eq!(feed(&town, "ada").await, 1);
+}
+
+async fn what_a_stack_held_that_is_repaired_after_its_day_left_the_window_is_mailed(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
+    let database = database(&fresh).await.unwrap();
+    let sound = standing(&database, first_day(), "ada").await;
+    fill_up(&database, first_day(), "ada").await;
+
+    // The day leaves the window between these two runs.
+    for week in 0..2 {
+        let report = town.digests_at(monday(week)).await;
+        let told = &report.mails.bad_stacks.first;
+        assert_eq!(told, &[bad("ada", Defect::NoRoom)], "week {week}");
+    }
+    put(&database, first_day(), sound).await;
+    town.digests_at(monday(2)).await;
+
+    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+    assert_eq!(town.told_to("ben"), ["a1", "a2"]);
 }
 
 async fn events_that_are_no_list_stop_nobody_elses_batch(fresh: Fresh) {

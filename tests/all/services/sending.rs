@@ -35,6 +35,7 @@ on_both_stores! {
     at_least_once_sends_again_what_nobody_can_tell_of
     a_dead_workers_call_is_resolved_as_a_whole
     a_mail_that_waited_for_its_turn_is_checked_again
+    who_is_sent_alone_after_others_and_late_is_not_canceled
     calls_are_under_way_at_the_same_time_once_the_provider_keeps_up
     a_call_goes_on_while_its_sender_waits_for_the_store
     who_comes_back_after_its_lease_hands_nothing_over
@@ -314,6 +315,24 @@ async fn a_mail_that_waited_for_its_turn_is_checked_again(fresh: Fresh) {
 
     assert_eq!((report.mails.sent, report.mails.canceled), (1, 1));
     assert!(town.told_to("ben").is_empty());
+}
+
+async fn who_is_sent_alone_after_others_and_late_is_not_canceled(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "delivery.chunk = 100\n").await;
+    let people = town.crowd(6).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    town.postbox.per_call.store(3, Ordering::Relaxed);
+    // The first call is refused for somebody's fault, and takes so long that what was built for all others is old.
+    let reason = "one address is malformed".to_owned();
+    town.answer(vec![Outcome::RefusedTogether { reason }; 3]);
+    let clock = town.clock.clone();
+    town.meanwhile(move || Box::pin(async move { clock.advance(TimeDelta::minutes(1)) }));
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!((report.mails.sent, report.mails.canceled), (6, 0));
+    assert!(names.iter().all(|name| town.told_to(name) == ["a1"]));
 }
 
 async fn calls_are_under_way_at_the_same_time_once_the_provider_keeps_up(fresh: Fresh) {

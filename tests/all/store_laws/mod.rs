@@ -238,6 +238,7 @@ laws! {
         many_rows_go_all_the_way_at_once;
     reopening:
         refusals_are_counted_and_other_waits_are_not
+        what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays
         what_failed_is_opened_again_as_if_it_were_new
         only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free
         the_open_digests_of_people_are_found;

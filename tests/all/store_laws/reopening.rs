@@ -42,11 +42,23 @@ async fn failed(store: &Fresh, person: &str) -> DeliveryId {
 }
 
 fn reopening(id: &DeliveryId) -> Reopening {
-    Reopening {
-        id: id.clone(),
-        covers: None,
-        lease: None,
-    }
+    Reopening::of(id.clone())
+}
+
+pub async fn what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays(store: Fresh) {
+    let ids = open(&store, &["ada", "bob", "eve"]).await;
+    sending(&store, "one", later(20), &ids).await;
+    let asked = [
+        deferral(&ids[0], DeliveryState::Pending, 600),
+        deferral(&ids[1], DeliveryState::Sending, 600),
+    ];
+    assert_eq!(store.defer("one", &asked).await.unwrap(), [true, true]);
+
+    store.second().free_waiting(later(1)).await.unwrap();
+
+    let free = store.claim("two", later(2), later(9), 9).await.unwrap();
+    let free: Vec<&DeliveryId> = free.iter().map(|row| &row.id).collect();
+    assert_eq!(free, [&ids[0]]);
 }
 
 pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
@@ -55,6 +67,7 @@ pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
     let held = Reopening {
         covers: Some(covers.clone()),
         lease: Some(lease("two", later(30))),
+        reopened: 3,
         ..reopening(&bob)
     };
 
@@ -70,6 +83,7 @@ pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
     );
     assert_eq!((ada.call, ada.tried, ada.lease), (None, None, None));
     assert_eq!((ada.attempts, ada.refusals, ada.provider_id), (1, 0, None));
+    assert_eq!((ada.reopened, bob.reopened), (0, 3));
     assert_eq!((ada.covers, ada.marker), (old.covers, old.marker));
     assert_eq!(
         (bob.covers, bob.lease),

@@ -24,7 +24,7 @@ use tidings::domain::{
 use tidings::store::{
     Accepted, Backlog, BatchCounts, BatchFilter, Batches, Condition, DayInfo, DaySum, Days,
     Deliveries, Directory, Engine, Error, Feedbacks, Journal, Leases, MailedMark, Mark, Meeting,
-    Notes, Objects, People, Pushed, Pushes, RawStack, Result, Sightings, Stacks, Store,
+    Notes, Objects, People, Pushed, Pushes, RawStack, Result, Schema, Sightings, Stacks, Store,
     Suppressions,
 };
 
@@ -315,6 +315,7 @@ hand_on! { Deliveries:
     settle(owner: &str, now: DateTime<Utc>, settlements: &[Settlement]) -> Vec<bool>;
     close(ids: &[DeliveryId]) -> ();
     release(owner: &str) -> ();
+    free_waiting(now: DateTime<Utc>) -> ();
     reopen(now: DateTime<Utc>, rows: &[Reopening]) -> Vec<Reopened>;
     open_digests(users: &[UserId]) -> Vec<Option<Delivery>>;
     judge(id: &DeliveryId, now: DateTime<Utc>, verdict: Verdict, reason: &str) -> Judged;
@@ -359,6 +360,7 @@ hand_on! { Feedbacks:
 
 hand_on! { Condition:
     engine() -> Engine;
+    schema() -> Schema;
     missing_indexes() -> Vec<String>;
     server_time() -> Option<DateTime<Utc>>;
 }

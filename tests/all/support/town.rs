@@ -224,13 +224,13 @@ impl Town {
 
     /// A town whose postbox is as certain as this.
     pub async fn with(fresh: &Fresh, certainty: Certainty, config: &str) -> Self {
-        let store = fresh.handle();
+        let town = Self::on(fresh.handle(), certainty, config);
         let people = PEOPLE.map(|id| User {
             email: Address::new(format!("{id}@example.org")).ok(),
             confirmed: id != "dee",
             ..User::new(user(id))
         });
-        store.put_users(&people).await.unwrap();
+        town.store.put_users(&people).await.unwrap();
         let follows = [
             ("artist:1", "ada"),
             ("artist:1", "ben"),
@@ -238,12 +238,18 @@ impl Town {
             ("artist:2", "ada"),
             ("artist:2", "cem"),
         ];
-        store
+        town.store
             .follow(&follows.map(|(what, who)| (key(what), user(who))))
             .await
             .unwrap();
+        town.put_works(&WORKS, |id| id != "a9").await;
+        town
+    }
+
+    /// What stands in a store is the town.
+    pub fn on(store: Arc<dyn Store>, certainty: Certainty, config: &str) -> Self {
         let clock = Arc::new(ManualClock::at(saturday()));
-        let town = Self {
+        Self {
             store,
             clock: clock.clone(),
             postbox: Arc::new(Postbox {
@@ -262,9 +268,7 @@ impl Town {
             }),
             config: Config::parse(&with_defaults(config)).unwrap(),
             processes: Mutex::new(0),
-        };
-        town.put_works(&WORKS, |id| id != "a9").await;
-        town
+        }
     }
 
     /// A town of this store with nothing configured.

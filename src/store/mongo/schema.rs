@@ -1,0 +1,143 @@
+//! Which schema a database has, and what brings an earlier one up to date.
+//!
+//! The rule: every step can be cut short anywhere, repeated, and taken while processes of earlier versions work with the same database;
+//! indexes that are new come first, and those that nothing needs any more go last. Readers know both what a step finds and what it leaves,
+//! as whoever only looks takes none. The note `schema` says how far a database is, and which programs can still work with it.
+
+use bson::{Bson, Document, doc};
+use mongodb::options::FindOptions;
+use serde::{Deserialize, Serialize};
+
+use super::patience::Failure;
+use super::{DELIVERIES, Mongo};
+use crate::domain::DeliveryId;
+use crate::store::{Error, Notes, Result, Schema};
+
+/// The schema that this code writes.
+pub(super) const VERSION: u32 = 2;
+/// The oldest schema whose programs can work with a database of this one.
+const FOR: u32 = 1;
+
+const NOTE: &str = "schema";
+
+/// What each step does, the one from schema 1 first.
+const STEPS: [&str; VERSION as usize - 1] = [
+    "deliveries of before get the tag that providers name them by; the index deliveries(state) goes",
+];
+
+/// Documents changed at once.
+const CHUNK: usize = 1_000;
+
+/// What the note says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Standing {
+    version: u32,
+    /// Programs that know this schema, or a newer one, can work with the database.
+    #[serde(rename = "for")]
+    least: u32,
+}
+
+impl Standing {
+    /// Of databases whose programs wrote no note.
+    const FIRST: Self = Self {
+        version: 1,
+        least: 1,
+    };
+    const PRESENT: Self = Self {
+        version: VERSION,
+        least: FOR,
+    };
+}
+
+impl Mongo {
+    /// Which schema the database has. One that needs a newer program is an error.
+    pub async fn schema(&self) -> Result<Schema> {
+        let standing = self.standing_schema().await?.unwrap_or(Standing::FIRST);
+        let done = standing.version.saturating_sub(1) as usize;
+        let steps = STEPS.iter().skip(done);
+        Ok(Schema {
+            version: standing.version,
+            known: VERSION,
+            steps: steps.map(|step| (*step).to_owned()).collect(),
+        })
+    }
+
+    async fn standing_schema(&self) -> Result<Option<Standing>> {
+        let Some(text) = Notes::note(self, NOTE).await? else {
+            return Ok(None);
+        };
+        let standing: Standing = serde_json::from_str(&text)
+            .map_err(|error| Error::corrupt("the note schema", error.to_string()))?;
+        if standing.least > VERSION {
+            return Err(Error::Unsupported(format!(
+                "the database was written by a newer version of tidings: its schema is number {}, and this one knows {VERSION}; \
+                 use that version, or a newer one",
+                standing.version
+            )));
+        }
+        Ok(Some(standing))
+    }
+
+    /// Creates the indexes that are missing, and brings what an earlier version wrote up to date. Harmless again, and while others work.
+    pub async fn prepare(&self) -> Result<()> {
+        let standing = self.standing_schema().await?;
+        self.create_indexes().await?;
+        if standing.is_some_and(|standing| standing.version >= VERSION) {
+            return Ok(());
+        }
+        if standing.unwrap_or(Standing::FIRST).version < 2 {
+            self.tag_deliveries().await?;
+        }
+        self.drop_obsolete_indexes().await?;
+        let present = serde_json::to_string(&Standing::PRESENT).unwrap_or_default();
+        self.put_note(NOTE, &present).await
+    }
+
+    /// Gives each delivery that has none its tag. All are walked over, in the order of their ids, as none has an index of what it lacks.
+    async fn tag_deliveries(&self) -> Result<()> {
+        let doing = "giving deliveries their tags";
+        let mut after = Bson::MinKey;
+        loop {
+            let page = doc! {"_id": {"$gt": after}};
+            let options = FindOptions::builder()
+                .sort(doc! {"_id": 1})
+                .projection(doc! {"tag": 1})
+                .limit(CHUNK as i64)
+                .build();
+            let found = self.find_all(doing, DELIVERIES, &page, options).await?;
+            let Some(last) = found.last().and_then(|row| row.get("_id")) else {
+                return Ok(());
+            };
+            after = last.clone();
+            let untagged = found.iter().filter(|row| !row.contains_key("tag"));
+            let updates: Vec<Document> = untagged.filter_map(tagging).collect();
+            if updates.is_empty() {
+                continue;
+            }
+            self.patiently(doing, || {
+                let command = doc! {"update": DELIVERIES, "updates": &updates, "ordered": false,
+                "writeConcern": {"w": "majority", "j": true}};
+                let db = self.database().clone();
+                async move {
+                    let answer = db.run_command(command).await?;
+                    match answer.get_document("writeConcernError") {
+                        Ok(concern) => Err(Failure::answered(
+                            concern.get_i32("code").unwrap_or_default(),
+                            concern.get_str("errmsg").unwrap_or_default(),
+                        )),
+                        Err(_) => Ok(()),
+                    }
+                }
+            })
+            .await?;
+        }
+    }
+}
+
+/// The statement that gives a delivery its tag.
+fn tagging(row: &Document) -> Option<Document> {
+    let id = row.get_str("_id").ok()?;
+    let tag = DeliveryId::stored(id).tag();
+    let untagged = doc! {"_id": id, "tag": {"$exists": false}};
+    Some(doc! {"q": untagged, "u": {"$set": {"tag": tag.as_str()}}})
+}

@@ -1,0 +1,175 @@
+//! What makes a file of each earlier schema one of the next.
+//!
+//! The rule: a step changes columns and what stands in them; tables and indexes that are new need none, as [`super::schema`] adds what is
+//! missing afterwards. A step that has been released is never changed. It finds out what is there already, as files that were made
+//! between two releases may have a part of it. Columns are added with defaults, so that processes of the version before, which have the
+//! file open, go on; where that cannot be, the step says so.
+
+use rusqlite::Transaction;
+
+use super::connections::Answer;
+use crate::domain::DeliveryId;
+use crate::store::Schema;
+
+/// What a step does, in words and in deeds.
+type Step = (&'static str, fn(&Transaction<'_>) -> Answer<()>);
+
+/// The first makes a file of schema 1 one of schema 2, and so on.
+const STEPS: [Step; super::schema::VERSION as usize - 1] = [
+    ("notes can be kept", |_| Ok(())),
+    (
+        "deliveries tell in which call they were handed over, and users when they unsubscribed",
+        calls_and_revisions,
+    ),
+    (
+        "deliveries get the tag that providers name them by; suppressed addresses are kept",
+        tags,
+    ),
+    (
+        "batches are kept, and deliveries of batches; the table of deliveries is made anew",
+        batches,
+    ),
+    (
+        "deliveries tell when a digest fell due, and how often it was refused",
+        late_digests,
+    ),
+    (
+        "deliveries tell how often they were tried again after they had failed",
+        |transaction| {
+            add_column(
+                transaction,
+                "deliveries",
+                "reopened",
+                "INTEGER NOT NULL DEFAULT 0",
+            )
+        },
+    ),
+];
+
+fn left(from: i32) -> impl Iterator<Item = &'static Step> {
+    let done = usize::try_from(from).unwrap_or(1).max(1) - 1;
+    STEPS.iter().skip(done)
+}
+
+/// What is to be done with a file of this schema.
+pub(super) fn schema(version: i32) -> Schema {
+    Schema {
+        version: version.unsigned_abs(),
+        known: super::schema::VERSION.unsigned_abs(),
+        steps: left(version).map(|(does, _)| (*does).to_owned()).collect(),
+    }
+}
+
+/// Takes a file of this schema to the present one, but for tables and indexes.
+pub(super) fn run(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
+    left(from).try_for_each(|(_, step)| step(transaction))
+}
+
+/// 2 to 3: in which call a mail was handed over, and how often a user's record was put. A mail that was `sending` has no call: nobody can
+/// ask after it.
+fn calls_and_revisions(transaction: &Transaction<'_>) -> Answer<()> {
+    add_column(transaction, "deliveries", "call", "TEXT")?;
+    add_column(transaction, "deliveries", "tried", "INTEGER")?;
+    transaction.execute_batch("DROP INDEX IF EXISTS deliveries_by_state")?;
+    users(transaction)
+}
+
+fn users(transaction: &Transaction<'_>) -> Answer<()> {
+    add_column(transaction, "users", "unsubscribed", "INTEGER")?;
+    add_column(transaction, "users", "rev", "INTEGER NOT NULL DEFAULT 1")
+}
+
+/// 3 to 4: what providers name a mail by, and what they reported of it.
+fn tags(transaction: &Transaction<'_>) -> Answer<()> {
+    users(transaction)?;
+    add_column(transaction, "deliveries", "tag", "TEXT NOT NULL DEFAULT ''")?;
+    add_column(transaction, "deliveries", "feedback", "TEXT")?;
+    add_column(transaction, "deliveries", "feedback_at", "INTEGER")?;
+    let mut put = transaction.prepare("UPDATE deliveries SET tag = ?2 WHERE id = ?1")?;
+    let mut untagged = transaction.prepare("SELECT id FROM deliveries WHERE tag = ''")?;
+    let mut rows = untagged.query([])?;
+    let mut ids: Vec<String> = Vec::new();
+    while let Some(row) = rows.next()? {
+        ids.push(row.get(0)?);
+    }
+    for id in ids {
+        let tag = DeliveryId::stored(id.as_str()).tag();
+        put.execute((id, tag.as_str()))?;
+    }
+    Ok(())
+}
+
+/// 4 to 5: deliveries of batches, which have neither cadence nor period. SQLite cannot take a NOT NULL away, so the table is made anew;
+/// a process of the version before would write rows without a slot for batches, and none is.
+fn batches(transaction: &Transaction<'_>) -> Answer<()> {
+    add_column(transaction, "fanouts", "batch_key", "TEXT")?;
+    if has_column(transaction, "deliveries", "batch")? {
+        return Ok(());
+    }
+    transaction.execute_batch(
+        "ALTER TABLE deliveries RENAME TO deliveries_4;
+         CREATE TABLE deliveries (
+            id          TEXT PRIMARY KEY NOT NULL,
+            user        TEXT NOT NULL,
+            cadence     TEXT,
+            period      TEXT,
+            batch       TEXT,
+            turn        INTEGER,
+            state       TEXT NOT NULL,
+            open        INTEGER NOT NULL,
+            slot        TEXT NOT NULL,
+            covers      TEXT NOT NULL,
+            marker      TEXT NOT NULL,
+            owner       TEXT,
+            until       INTEGER,
+            attempts    INTEGER NOT NULL,
+            items       INTEGER NOT NULL,
+            created     INTEGER NOT NULL,
+            settled     INTEGER,
+            provider_id TEXT,
+            reason      TEXT,
+            call        TEXT,
+            tried       INTEGER,
+            tag         TEXT NOT NULL,
+            feedback    TEXT,
+            feedback_at INTEGER
+         ) WITHOUT ROWID;
+         INSERT INTO deliveries
+            SELECT id, user, cadence, period, NULL, NULL, state, open, slot, covers, marker, owner, until, attempts, items,
+                   created, settled, provider_id, reason, call, tried, tag, feedback, feedback_at
+            FROM deliveries_4;
+         DROP TABLE deliveries_4;",
+    )?;
+    Ok(())
+}
+
+/// 5 to 6: when a digest fell due, and how often a provider refused it.
+fn late_digests(transaction: &Transaction<'_>) -> Answer<()> {
+    add_column(transaction, "deliveries", "due_on", "TEXT")?;
+    add_column(
+        transaction,
+        "deliveries",
+        "refusals",
+        "INTEGER NOT NULL DEFAULT 0",
+    )
+}
+
+fn add_column(
+    transaction: &Transaction<'_>,
+    table: &str,
+    column: &str,
+    declaration: &str,
+) -> Answer<()> {
+    if !has_column(transaction, table, column)? {
+        transaction.execute_batch(&format!(
+            "ALTER TABLE {table} ADD COLUMN {column} {declaration}"
+        ))?;
+    }
+    Ok(())
+}
+
+fn has_column(transaction: &Transaction<'_>, table: &str, column: &str) -> Answer<bool> {
+    let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+    let count: i64 = transaction.query_row(sql, [table, column], |row| row.get(0))?;
+    Ok(count > 0)
+}

@@ -1,0 +1,133 @@
+//! Databases of MongoDB, as programs of three times wrote them, with their indexes.
+
+use std::sync::Arc;
+
+use bson::{Document, doc};
+use futures::TryStreamExt;
+use mongodb::Database;
+use tidings::store::mongo::{Mongo, MongoOptions};
+use tidings::store::{Condition, Notes};
+
+use super::{Story, goes_on};
+use crate::support::Fresh;
+use crate::support::mongo::run;
+use crate::support::poison::database;
+
+/// Empties the database, also of indexes and notes, and puts in what was written.
+async fn write(fresh: &Fresh, lines: &str) -> Database {
+    let database = database(fresh).await.unwrap();
+    database.drop().await.unwrap();
+    for line in lines.lines() {
+        let line: Document = serde_json::from_str(line).unwrap();
+        let command = match line.get_str("index") {
+            Ok(collection) => {
+                let spec = line.get_document("spec").unwrap();
+                doc! {"createIndexes": collection, "indexes": [spec]}
+            }
+            Err(_) => {
+                let document = line.get_document("document").unwrap();
+                doc! {"insert": line.get_str("in").unwrap(), "documents": [document]}
+            }
+        };
+        database.run_command(command).await.unwrap();
+    }
+    database
+}
+
+async fn open(fresh: &Fresh) -> Arc<Mongo> {
+    let options = MongoOptions::default();
+    Arc::new(Mongo::connect(fresh.url(), options).await.unwrap())
+}
+
+async fn indexes(database: &Database, collection: &str) -> Vec<String> {
+    let collection = database.collection::<Document>(collection);
+    let listed = collection.list_indexes().await;
+    let listed: Vec<_> = listed.unwrap().try_collect().await.unwrap();
+    let name = |index: mongodb::IndexModel| index.options.unwrap().name.unwrap();
+    listed.into_iter().map(name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_each_time_goes_on() {
+    run(async |fresh: Fresh| {
+        for (lines, batch, pushed) in [
+            (include_str!("mongo_1.ndjson"), false, false),
+            (include_str!("mongo_3.ndjson"), false, true),
+            (include_str!("mongo_5.ndjson"), true, true),
+        ] {
+            let database = write(&fresh, lines).await;
+            let store = open(&fresh).await;
+
+            let before = store.schema().await.unwrap();
+            store.prepare().await.unwrap();
+            let after = store.schema().await.unwrap();
+
+            assert_eq!((before.version, before.steps.len()), (1, 1));
+            assert_eq!((after.version, after.steps.len()), (after.known, 0));
+            assert_eq!(store.missing_indexes().await.unwrap(), [""; 0]);
+            let deliveries = database.collection::<Document>("deliveries");
+            let untagged = doc! {"tag": {"$exists": false}};
+            assert_eq!(deliveries.count_documents(untagged).await.unwrap(), 0);
+            let left = indexes(&database, "deliveries").await;
+            assert!(!left.contains(&"state_1".to_owned()), "{left:?}");
+            goes_on(store, Story { batch, pushed }).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_of_somebody_elses_stays_beside_ours() {
+    run(async |fresh: Fresh| {
+        let database = write(&fresh, "").await;
+        // The same name and fields, and not unique; other fields under a name of ours.
+        let theirs = [
+            ("fanouts", doc! {"key": {"key": 1}, "name": "key_1"}),
+            ("users", doc! {"key": {"plan": 1}, "name": "loc_2dsphere"}),
+        ];
+        for (collection, index) in theirs {
+            let create = doc! {"createIndexes": collection, "indexes": [index]};
+            database.run_command(create).await.unwrap();
+        }
+        let store = open(&fresh).await;
+        let missing = store.missing_indexes().await.unwrap();
+        assert!(missing.contains(&"fanouts(key)".to_owned()), "{missing:?}");
+
+        store.prepare().await.unwrap();
+        store.prepare().await.unwrap();
+
+        assert_eq!(store.missing_indexes().await.unwrap(), [""; 0]);
+        let fanouts = indexes(&database, "fanouts").await;
+        for name in ["key_1", "tidings_key_1"] {
+            assert!(fanouts.contains(&name.to_owned()), "{fanouts:?}");
+        }
+        let users = indexes(&database, "users").await;
+        for name in ["loc_2dsphere", "tidings_loc_2dsphere"] {
+            assert!(users.contains(&name.to_owned()), "{users:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_needs_a_newer_program_is_refused_and_another_is_not() {
+    run(async |fresh: Fresh| {
+        let store = open(&fresh).await;
+        let note = |version: u32, least: u32| format!(r#"{{"version":{version},"for":{least}}}"#);
+        store.put_note("schema", &note(9, 2)).await.unwrap();
+        store.prepare().await.unwrap();
+        let newer = store.schema().await.unwrap();
+
+        store.put_note("schema", &note(9, 9)).await.unwrap();
+        let refused = [
+            store.prepare().await.unwrap_err().to_string(),
+            store.schema().await.unwrap_err().to_string(),
+        ];
+
+        assert_eq!((newer.version, newer.steps.len()), (9, 0));
+        for why in refused {
+            assert!(why.contains("its schema is number 9"), "{why}");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,90 @@
+//! Files of SQLite, one of each schema.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use tidings::store::sqlite::Sqlite;
+
+use super::{Story, goes_on};
+
+const FILES: [&str; 6] = [
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+    include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
+];
+
+fn write(path: &Path, text: &str) {
+    let file = rusqlite::Connection::open(path).unwrap();
+    file.execute_batch(text).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_each_schema_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    for (n, text) in (1..).zip(FILES) {
+        let path = folder.path().join(format!("{n}.db"));
+        write(&path, text);
+
+        let schema = Sqlite::schema_of(&path).await.unwrap();
+        let store = Arc::new(Sqlite::open(&path).await.unwrap());
+
+        assert_eq!(schema.version, n);
+        assert_eq!(schema.steps.len(), (schema.known - n) as usize);
+        let story = Story {
+            batch: n >= 5,
+            pushed: false,
+        };
+        goes_on(store, story).await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_upgraded_stays_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("old.db");
+    write(&path, FILES[3]);
+    // Somebody's view keeps the table of deliveries from being made anew.
+    write(&path, "CREATE TABLE deliveries_4 (x)");
+
+    let refused = Sqlite::open(&path).await;
+
+    assert!(refused.is_err());
+    assert_eq!(Sqlite::schema_of(&path).await.unwrap().version, 4);
+}
+
+#[test]
+fn status_and_doctor_say_what_an_upgrade_will_do_and_leave_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tidings.db");
+    write(&path, FILES[2]);
+    let run = |arguments: &[&str]| {
+        let ran = Command::new(env!("CARGO_BIN_EXE_tidings"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .env_clear()
+            .output()
+            .unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+
+    let status = run(&["status"]);
+    let doctor = run(&["doctor", "--offline"]);
+
+    for told in [&status, &doctor] {
+        assert!(told.contains("batches are kept"), "{told}");
+    }
+    assert!(status.contains("Copy the file first"), "{status}");
+    let version = |path| {
+        let file = rusqlite::Connection::open(path).unwrap();
+        let version = file.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0));
+        version.unwrap()
+    };
+    assert_eq!(version(&path), 3);
+    run(&["explain", "ada"]);
+    assert_eq!(version(&path), 7);
+    assert!(!run(&["status"]).contains("schema"));
+}
