@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use tidings::clock::{Clock, SystemClock};
 use tidings::domain::{Day, Entry};
 use tidings::store::sqlite::Sqlite;
-use tidings::store::{People, Stacks};
+use tidings::store::{Days, People, Stacks, Summing};
 
 use crate::support::*;
 
@@ -68,4 +68,24 @@ fn object(entry: &Entry) -> &str {
         Entry::Event(event) => event.o.as_str(),
         Entry::Marker(_) | Entry::Mailed(_) | Entry::Other => "no event",
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_is_compared_while_another_process_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tidings.db");
+    let store = Sqlite::open(&path).await.unwrap();
+    let pushes = push_to(&user("ada"), events(2, 1));
+    store.push(today(), 100, &pushes).await.unwrap();
+    // As an archive beside `serve` meets it: the file has one lock for writing, and somebody has
+    // it.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+
+    let nothing = Summing::default().end();
+    let dropped = store.drop_day_if(today(), &nothing).await;
+
+    assert_eq!(dropped.ok(), Some(false), "it waited for the lock");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(store.days().await.unwrap()[0].stacks, 1);
 }

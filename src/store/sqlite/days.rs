@@ -1,7 +1,9 @@
 //! Days as wholes: listing, dropping, exporting and restoring them.
 //!
-//! The rule: a day leaves and comes back exactly as it stands: it is looked at in the transaction that drops it. A row that no document can
-//! tell leaves as its columns ([`super::odd_rows`]). A document that holds what only a MongoDB can keep is refused rather than shortened.
+//! The rule: a day leaves and comes back exactly as it stands: it is compared while others write,
+//! and dropped in a transaction that finds it as it was compared. A row that no document can tell
+//! leaves as its columns ([`super::odd_rows`]). A document that holds what only a MongoDB can keep
+//! is refused rather than shortened.
 
 use async_trait::async_trait;
 use bson::{Bson, Document, RawArrayBuf};
@@ -55,22 +57,33 @@ impl Days for Sqlite {
     }
 
     async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool> {
-        let sum = sum.clone();
-        let drop = move |transaction: &Transaction<'_>| {
-            let (mut summing, mut position) = (Summing::default(), Position::Start);
-            while let Some((lines, next)) = export(transaction, day, position)? {
-                lines.iter().for_each(|line| summing.add(line));
-                position = next;
+        loop {
+            let compare = move |transaction: &Transaction<'_>| {
+                Ok((sum_of(transaction, day)?, Extent::of(transaction, day)?))
+            };
+            // It takes as long as reading the whole day, and keeps nobody from writing.
+            let comparing = self
+                .connections
+                .read(format!("comparing {day}"), compare)
+                .await?;
+            let (found, extent) = comparing;
+            if found != *sum {
+                return Ok(false);
             }
-            let same = summing.end() == sum;
-            if same {
-                transaction.execute_batch(&format!("DROP TABLE IF EXISTS {}", day.collection()))?;
+            let drop = move |transaction: &Transaction<'_>| {
+                let same = Extent::of(transaction, day)? == extent;
+                if same {
+                    let sql = format!("DROP TABLE IF EXISTS {}", day.collection());
+                    transaction.execute_batch(&sql)?;
+                }
+                Ok(same)
+            };
+            let doing = format!("dropping {day}");
+            if self.connections.write(doing, drop).await? {
+                return Ok(true);
             }
-            Ok(same)
-        };
-        self.connections
-            .write(format!("dropping {day}"), drop)
-            .await
+            // Somebody wrote in between: what stands now is compared again.
+        }
     }
 
     /// A day goes in one transaction: there is nothing to mend.
@@ -104,6 +117,48 @@ impl Days for Sqlite {
             .write(format!("restoring {day}"), work)
             .await
     }
+}
+
+/// By what a day is known to be as it was a moment ago, without its rows being read.
+///
+/// Rows are never changed but at their ends, so whatever is pushed, marked or put behind makes a
+/// day longer, and what is restored adds rows. A day that was dropped and made anew in between may
+/// be as long: then the schema has changed.
+#[derive(Debug, PartialEq, Eq)]
+struct Extent {
+    schema: i64,
+    rows: i64,
+    bytes: i64,
+}
+
+impl Extent {
+    fn of(transaction: &Transaction<'_>, day: Day) -> Answer<Self> {
+        let schema = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
+        let (rows, bytes) = match has_day(transaction, day)? {
+            // The length stands at the head of a row; `length` would read all of it.
+            true => {
+                let sql = "SELECT count(*), coalesce(sum(octet_length(events)), 0) FROM";
+                let sql = format!("{sql} {}", day.collection());
+                transaction.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?
+            }
+            false => (0, 0),
+        };
+        Ok(Self {
+            schema,
+            rows,
+            bytes,
+        })
+    }
+}
+
+/// What a day's documents come to.
+fn sum_of(transaction: &Transaction<'_>, day: Day) -> Answer<DaySum> {
+    let (mut summing, mut position) = (Summing::default(), Position::Start);
+    while let Some((lines, next)) = export(transaction, day, position)? {
+        lines.iter().for_each(|line| summing.add(line));
+        position = next;
+    }
+    Ok(summing.end())
 }
 
 /// How far an export has come.
