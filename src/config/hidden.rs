@@ -32,6 +32,16 @@ const HARMLESS: [&str; 20] = [
     "w",
 ];
 
+/// Parameters of MongoDB's whose values may hold any sign.
+const ANYTHING: [&str; 6] = [
+    "authmechanismproperties",
+    "proxypassword",
+    "proxyusername",
+    "tlscafile",
+    "tlscertificatekeyfile",
+    "tlscertificatekeyfilepassword",
+];
+
 /// An option's value as it may be shown in a problem with it.
 pub fn shown(option: &str, text: &str) -> String {
     let name = option.rsplit('.').next().unwrap_or(option);
@@ -81,8 +91,10 @@ pub fn address(text: &str) -> String {
             None => text.to_owned(),
         };
     };
-    let (place, parameters) = match rest.split_once('?') {
-        Some((place, parameters)) => (place, Some(parameters)),
+    let (place, parameters) = match parameters_begin(rest) {
+        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
+        // A password, or the value of a parameter that nobody knows: what follows may be of either.
+        None if is_doubtful(rest) => return format!("{scheme}://{HIDDEN}"),
         None => (rest, None),
     };
     // A password may hold anything, also another @ or a slash that nobody encoded.
@@ -106,6 +118,28 @@ pub fn address(text: &str) -> String {
     )
 }
 
+/// Where the question mark stands behind which there are parameters: the first that no @ follows,
+/// unless in the value of a parameter that may hold one. An earlier one is part of a password that
+/// nobody encoded.
+fn parameters_begin(rest: &str) -> Option<usize> {
+    let ends = |parameters: &str| {
+        parameters.split('&').all(|one| {
+            let name = one.split('=').next().unwrap_or_default();
+            !one.contains('@') || ANYTHING.contains(&name.to_ascii_lowercase().as_str())
+        })
+    };
+    let marks = rest.match_indices('?').map(|(at, _)| at);
+    marks.into_iter().find(|at| ends(&rest[at + 1..]))
+}
+
+/// Whether the last @ may be one of a parameter's value, so that what follows it is no host.
+fn is_doubtful(rest: &str) -> bool {
+    let before = rest.rsplit_once('@').map_or("", |(before, _)| before);
+    before
+        .split_once('?')
+        .is_some_and(|(_, behind)| behind.contains('='))
+}
+
 /// A host with its port, if that is one: what stands there instead may be a password.
 fn host(text: &str) -> String {
     match text.rsplit_once(':') {
@@ -121,6 +155,7 @@ fn parameter(text: &str) -> String {
         Some((name, _)) if !HARMLESS.contains(&name.to_ascii_lowercase().as_str()) => {
             format!("{name}={HIDDEN}")
         }
+        None if !text.is_empty() => HIDDEN.to_owned(),
         _ => text.to_owned(),
     }
 }
@@ -149,6 +184,15 @@ mod tests {
                 "mongodb://h/t?authMechanismProperties=(hidden)",
             ),
             ("mongdb://a:b@h/t", "mongdb://(hidden)@h/t"),
+            ("mongodb://a:b?c@h/t", "mongodb://(hidden)@h/t"),
+            ("mongodb://a:b/c?d@h/t?w=2", "mongodb://(hidden)@h/t?w=2"),
+            (
+                "mongodb://a:b?c@h/t?authMechanismProperties=A:b@c",
+                "mongodb://(hidden)@h/t?authMechanismProperties=(hidden)",
+            ),
+            ("mongodb://a:b?c=d@h/t", "mongodb://(hidden)"),
+            ("mongodb://h/t?other=b@c", "mongodb://(hidden)"),
+            ("mongodb://a:b?c", "mongodb://a:(hidden)?(hidden)"),
             ("mongodb:/a:b@h/t", "mongodb:(hidden)"),
             ("a:b@h", "a:(hidden)"),
             ("b@h", "(hidden)"),

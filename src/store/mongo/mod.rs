@@ -120,9 +120,14 @@ enum Layout {
     Ordinary,
 }
 
-/// What of a connection string is nobody's business, or may be: user and password, what stands where a port should, and all values of parameters.
-fn secrets(url: &str) -> impl Iterator<Item = &str> {
+/// What of a connection string is nobody's business, or may be: user and password, what stands
+/// where a port should, and all values of parameters. The longest come first: others may be parts
+/// of them.
+fn secrets(url: &str) -> Vec<&str> {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
+    // A password may hold any sign that nobody encoded, and the driver repeats what stands between
+    // two.
+    let before = rest.rsplit_once('@').map_or("", |(before, _)| before);
     let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
     let (user, hosts) = place.rsplit_once('@').unwrap_or(("", place));
     let ports = hosts
@@ -131,13 +136,21 @@ fn secrets(url: &str) -> impl Iterator<Item = &str> {
     let values = parameters
         .split('&')
         .filter_map(|one| Some(one.split_once('=')?.1));
-    let all = [user]
+    let all = [user, before]
         .into_iter()
         .chain(user.split(':'))
+        .chain(before.split(SIGNS))
         .chain(ports)
         .chain(values);
-    all.filter(|secret| secret.len() > 3 && !secret.bytes().all(|digit| digit.is_ascii_digit()))
+    let told =
+        |secret: &&str| secret.len() > 3 && !secret.bytes().all(|byte| byte.is_ascii_digit());
+    let mut all: Vec<&str> = all.filter(told).collect();
+    all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    all
 }
+
+/// At which a connection string is cut.
+const SIGNS: [char; 7] = [':', '/', '?', '@', '&', '=', ','];
 
 impl Mongo {
     /// Sets a client up for this connection string. The database is the one in its path, or
@@ -145,9 +158,11 @@ impl Mongo {
     pub async fn connect(url: &str, options: MongoOptions) -> Result<Self> {
         let refused = |error: mongodb::error::Error| {
             // The driver repeats what it cannot read, which may be a password.
-            let told = secrets(url).fold(error.kind.to_string(), |told, secret| {
-                told.replace(secret, "(hidden)")
-            });
+            let told = secrets(url)
+                .into_iter()
+                .fold(error.kind.to_string(), |told, secret| {
+                    told.replace(secret, "(hidden)")
+                });
             Error::database("reading the MongoDB connection string", told)
         };
         let mut settings = ClientOptions::parse(url).await.map_err(refused)?;

@@ -41,6 +41,28 @@ fn configurations() -> Vec<String> {
     all
 }
 
+/// A password that nobody encoded, with each of the signs that end a part of an address.
+#[test]
+fn no_part_of_a_password_is_printed_whatever_signs_it_holds() {
+    for sign in ["?", "/", "@", "&", "=", ":", "?a=", "/?"] {
+        let store = format!("mongodb://app:s3cr-one{sign}s3cr-two@db.example/tidings");
+        let desk = Desk::new();
+        desk.write("tidings.toml", &format!("store = {store:?}\n"));
+
+        for arguments in [
+            &["config"][..],
+            &["doctor", "--offline", "--timeout", "1"],
+            &["status", "--log", "trace"],
+        ] {
+            let ran = desk.run(arguments);
+
+            for told in [&ran.out, &ran.err] {
+                assert!(!told.contains("s3cr"), "{arguments:?} of {store}: {told}");
+            }
+        }
+    }
+}
+
 #[test]
 fn no_secret_is_printed_whatever_is_wrong_with_the_configuration() {
     for text in configurations() {
