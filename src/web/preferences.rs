@@ -1,6 +1,7 @@
 //! `GET /u/{token}/preferences` shows what a person can choose, `POST` saves it and shows what holds then.
 //!
-//! The rule (P7, P10): a form is taken whole or not at all; what it does not hold stays. What a choice means for the past is
+//! The rule (P7, P10): a form is taken whole or not at all, but for types that left the page since
+//! it was shown; what it does not hold stays. What a choice means for the past is
 //! [`crate::services::people`]'s to say.
 
 use std::str::FromStr;
@@ -86,8 +87,10 @@ fn answer(app: &App, token: &str, found: Result<Shown, Failure>, saved: bool) ->
     }
 }
 
-/// What a form changes. Types that the page does not offer cannot be chosen, or a record could be filled with them.
-fn change(form: &Form, known: impl Fn(&EventType) -> bool) -> Result<PreferencesInput, Failure> {
+/// What a form changes. Types that the page does not offer cannot be chosen, or a record could be
+/// filled with them. One may have been offered when the page was shown, so it is passed over,
+/// whatever its name: older writers did not check theirs.
+fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<PreferencesInput, Failure> {
     let mut change = PreferencesInput::default();
     for (name, value) in form.pairs() {
         match name {
@@ -96,14 +99,16 @@ fn change(form: &Form, known: impl Fn(&EventType) -> bool) -> Result<Preferences
             "hour" => change.digest.hour = Some(Some(parse("hour", value)?)),
             "tz" => change.tz = Some(Some(parse("time zone", value)?)),
             _ => {
-                let kind = name.strip_prefix(TYPE_FIELD).map(EventType::stored);
-                let Some(kind) = kind.filter(&known) else {
+                let Some(kind) = name.strip_prefix(TYPE_FIELD).map(EventType::stored) else {
                     let why = format!(
                         "The form holds {:?}, which is nothing to choose.",
                         short(name)
                     );
                     return Err(Unreadable::bad(why).into());
                 };
+                if !offered(&kind) {
+                    continue;
+                }
                 let chosen = TypeInput {
                     route: value.parse()?,
                     // The page does not ask for it.

@@ -1,12 +1,18 @@
 //! What can be chosen, on a person's page and over the API.
 
+use chrono::TimeDelta;
+use tidings::domain::Cadence;
+use tidings::services::Silent;
+use tidings::services::notify::Request;
+
 use super::Api;
 use super::pages::{api, path};
-use crate::support::Fresh;
-use crate::support::town::{on_both_stores, saturday};
+use crate::support::town::{on_both_stores, request, saturday, to};
+use crate::support::{Fresh, kind, user};
 
 on_both_stores! {
     a_type_that_nobody_configured_can_be_turned_off_on_the_page_and_over_the_api
+    a_type_that_left_the_page_meanwhile_costs_no_other_choice
 }
 
 /// What the page says.
@@ -17,10 +23,14 @@ async fn browse(api: &Api, path: &str) -> String {
 
 /// Turns loans off on the page; answers the status.
 async fn choose(api: &Api, path: &str) -> u16 {
+    submit(api, path, "type.Loan=never").await
+}
+
+async fn submit(api: &Api, path: &str, form: &'static str) -> u16 {
     let form = api
         .anonymous("POST", path)
         .header("Content-Type", "application/x-www-form-urlencoded")
-        .body("type.Loan=never");
+        .body(form);
     form.send().await.unwrap().status().as_u16()
 }
 
@@ -29,6 +39,7 @@ async fn a_type_that_nobody_configured_can_be_turned_off_on_the_page_and_over_th
 ) {
     let api = api(&fresh).await;
     let path = path(&api, "ada", saturday()).await + "/preferences";
+    // It is not offered yet, so nothing is kept of it.
     let unseen = choose(&api, &path).await;
     let event = serde_json::json!({"type": "Loan", "objects": ["a1"], "to": ["ada"]});
     let posted = api.post("/v1/events", event).await;
@@ -39,7 +50,7 @@ async fn a_type_that_nobody_configured_can_be_turned_off_on_the_page_and_over_th
     let saved = choose(&api, &path).await;
     let after = api.get("/v1/users/ada/preferences").await.body;
 
-    assert_eq!((unseen, posted.status, saved), (400, 202, 200));
+    assert_eq!((unseen, posted.status, saved), (200, 202, 200));
     assert!(page.contains("name=\"type.Loan\""), "{}", page);
     let holds = |chosen: bool, route: &str| serde_json::json!({"heading": "Loan", "route": route, "window": null, "chosen": chosen});
     assert_eq!(before["types"]["Loan"], holds(false, "digest"));
@@ -50,5 +61,32 @@ async fn a_type_that_nobody_configured_can_be_turned_off_on_the_page_and_over_th
         serde_json::json!({"cadence": "weekly", "weekday": "mon", "hour": 9})
     );
     assert_eq!(api.get("/v1/users/nobody/preferences").await.status, 404);
+    api.stop().await;
+}
+
+async fn a_type_that_left_the_page_meanwhile_costs_no_other_choice(fresh: Fresh) {
+    let api = api(&fresh).await;
+    let path = format!("{}/preferences", path(&api, "ada", saturday()).await);
+    let loan = request(&["a1"], to(&["ada"]), None);
+    let loan = Request {
+        kind: kind("Loan"),
+        ..loan
+    };
+    let app = api.town.process();
+    app.notify().accept(vec![loan]).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+    let shown = browse(&api, &path).await;
+    assert!(shown.contains("name=\"type.Loan\""), "{shown}");
+    api.town.clock.advance(TimeDelta::days(10));
+
+    let form = "cadence=daily&type.Loan=never&type.Alert=digest&type.+=digest";
+    let saved = submit(&api, &path, form).await;
+
+    assert_eq!(saved, 200);
+    let found = app.store.users(&[user("ada")]).await.unwrap().remove(0);
+    let ada = found.unwrap();
+    assert_eq!(ada.digest.cadence, Some(Cadence::Daily));
+    let chosen: Vec<&str> = ada.types.keys().map(|kind| kind.as_str()).collect();
+    assert_eq!(chosen, ["Alert"], "nothing that is not offered is kept");
     api.stop().await;
 }

@@ -421,7 +421,6 @@ async fn a_choice_that_cannot_be_changes_nothing(fresh: Fresh) {
         ("cadence=daily&hour=-1", "-1"),
         ("cadence=daily&tz=Mars%2FOlympus", "Mars/Olympus"),
         ("cadence=daily&type.Alert=pigeon", "pigeon"),
-        ("cadence=daily&type.Unheard=digest", "type.Unheard"),
         ("cadence=daily&%3Cb%3E=red", "&lt;b&gt;"),
         ("cadence=daily&cadence=weekly", "twice"),
     ] {
