@@ -9,6 +9,7 @@ mod crash;
 mod cycle;
 mod doctor;
 mod failover;
+mod fresh_reads;
 mod house;
 mod joins;
 mod mail;

@@ -7,7 +7,7 @@
 //! nothing of another.
 
 use bson::oid::ObjectId;
-use bson::{RawDocumentBuf, doc};
+use bson::{Document, RawDocumentBuf, doc};
 use futures::TryStreamExt;
 
 use super::Mongo;
@@ -163,16 +163,9 @@ impl Mongo {
     /// The names of collections that are like this.
     pub(super) async fn collections(&self, pattern: &str) -> Result<Vec<String>> {
         let filter = doc! {"name": {"$regex": pattern}, "type": {"$ne": "view"}};
-        let listed: Vec<_> = self
-            .patiently("listing day collections", || {
-                let filter = filter.clone();
-                async move {
-                    let listed = self.0.db.list_collections().filter(filter).await?;
-                    Ok(listed.try_collect().await?)
-                }
-            })
-            .await?;
-        Ok(listed.into_iter().map(|listed| listed.name).collect())
+        let listed = self.patiently("listing day collections", || self.listed(filter.clone()));
+        let name = |listed: &Document| listed.get_str("name").ok().map(str::to_owned);
+        Ok(listed.await?.iter().filter_map(name).collect())
     }
 
     pub(super) async fn drop_collection(&self, name: &str) -> Result<()> {

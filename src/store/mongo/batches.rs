@@ -219,7 +219,7 @@ impl Batches for Mongo {
         let count = |collection: &'static str, filter: Document| {
             self.patiently("counting batches", move || {
                 let (collection, filter) = (self.collection(collection), filter.clone());
-                async move { Ok(collection.count_documents(filter).await?) }
+                async move { self.count_of(collection.count_documents(filter)).await }
             })
         };
         let ended = FindOptions::builder()

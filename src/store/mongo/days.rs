@@ -94,7 +94,10 @@ impl Mongo {
         for name in names {
             let count = self.patiently(&doing, || {
                 let documents = self.collection(&name);
-                async move { Ok(documents.count_documents(doc! {}).max_time(limit).await?) }
+                async move {
+                    let count = documents.count_documents(doc! {}).max_time(limit);
+                    self.count_of(count).await
+                }
             });
             stacks += count.await?;
         }

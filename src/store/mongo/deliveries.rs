@@ -371,11 +371,8 @@ impl Deliveries for Mongo {
         for state in DeliveryState::ALL {
             let count = self.patiently("counting deliveries", || {
                 let deliveries = self.collection(DELIVERIES);
-                async move {
-                    Ok(deliveries
-                        .count_documents(doc! {"state": state.as_str()})
-                        .await?)
-                }
+                let found = doc! {"state": state.as_str()};
+                async move { self.count_of(deliveries.count_documents(found)).await }
             });
             counts.push((state, count.await?));
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bson::{Bson, Document, Timestamp, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use mongodb::action::{Find, FindOne};
+use mongodb::action::{CountDocuments, Find, FindOne};
 use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
 use mongodb::{ClientSession, Collection};
 use serde::de::DeserializeOwned;
@@ -128,6 +128,17 @@ impl Mongo {
     ) -> std::result::Result<Option<T>, Failure> {
         let mut session = self.session().await?;
         let found = find.session(&mut session).await?;
+        self.met(&session);
+        Ok(found)
+    }
+
+    /// How many documents are found.
+    pub(super) async fn count_of(
+        &self,
+        count: CountDocuments<'_>,
+    ) -> std::result::Result<u64, Failure> {
+        let mut session = self.session().await?;
+        let found = count.session(&mut session).await?;
         self.met(&session);
         Ok(found)
     }

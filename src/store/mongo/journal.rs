@@ -210,7 +210,8 @@ impl Journal for Mongo {
         let count = |state: &'static str| {
             self.patiently("counting fan-outs", move || {
                 let fanouts = self.collection(FANOUTS);
-                async move { Ok(fanouts.count_documents(doc! {"state": state}).await?) }
+                let found = doc! {"state": state};
+                async move { self.count_of(fanouts.count_documents(found)).await }
             })
         };
         let (pending, done) = futures::try_join!(count(PENDING), count(DONE))?;

@@ -12,7 +12,6 @@ use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
 use super::journal::encode;
-use super::patience::Failure;
 use super::record::{Record, date, put};
 use super::{Mongo, SOFT_BOUNCES, SUPPRESSIONS};
 use crate::domain::{Address, DeliveryId, Reason, Suppression};
@@ -115,7 +114,7 @@ impl Suppressions for Mongo {
             let count = self.patiently("counting suppressed addresses", || {
                 let suppressions = self.collection(SUPPRESSIONS);
                 let filter = doc! {"reason": reason.as_str()};
-                async move { Ok(suppressions.count_documents(filter).await?) }
+                async move { self.count_of(suppressions.count_documents(filter)).await }
             });
             counts.push((reason, count.await?));
         }
@@ -143,7 +142,7 @@ impl Suppressions for Mongo {
             over.insert("at", doc! {"$lt": date(since)});
             async move {
                 bounces.delete_many(over).await?;
-                bounces.count_documents(theirs).await.map_err(Failure::from)
+                self.count_of(bounces.count_documents(theirs)).await
             }
         })
         .await

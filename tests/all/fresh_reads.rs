@@ -1,0 +1,74 @@
+//! How new MongoDB is asked to be: what it was told with each read.
+//!
+//! The rule: the server notes every command it gets, and the test reads these notes. So no failover
+//! has to come at the right moment for a read that might be too old to be seen.
+
+use bson::{Document, Timestamp, doc};
+use futures::TryStreamExt;
+use mongodb::Database;
+use tidings::domain::Address;
+use tidings::store::Summing;
+
+use crate::support::poison::database;
+use crate::support::{Fresh, delivery, events, minutes, mongo, noon, push_to, today, user};
+
+/// From now on the server notes every command on this database.
+async fn note_commands(database: &Database) {
+    let noted = database.run_command(doc! {"profile": 2}).await;
+    noted.unwrap();
+}
+
+/// The commands of reads that were noted, in their order.
+async fn reads(database: &Database) -> Vec<Document> {
+    let noted = database.collection::<Document>("system.profile");
+    let ours = doc! {"ns": {"$not": {"$regex": "system\\.profile$"}}};
+    let found = noted.find(ours).sort(doc! {"$natural": 1}).await.unwrap();
+    let found: Vec<Document> = found.try_collect().await.unwrap();
+    let commands = found.into_iter().filter_map(|note| {
+        let command = note.get_document("command").ok()?.clone();
+        let reads = ["find", "aggregate", "count", "distinct", "listCollections"];
+        let read = reads.iter().any(|name| command.contains_key(name));
+        read.then_some(command)
+    });
+    commands.collect()
+}
+
+/// How new it was asked to be.
+fn after(read: &Document) -> Option<Timestamp> {
+    let concern = read.get_document("readConcern").ok()?;
+    concern.get_timestamp("afterClusterTime").ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_read_asks_for_what_was_met_before() {
+    mongo::run(async |store: Fresh| {
+        let database = database(&store).await.unwrap();
+        let (ada, address) = (user("ada"), "ada@example.org".parse::<Address>().unwrap());
+        let row = delivery("ada", "2014-04-22", "one");
+        let pushes = push_to(&ada, events(2, 1));
+        store.push(today(), 100, &pushes).await.unwrap();
+        note_commands(&database).await;
+
+        let (now, before) = (noon(), noon() - minutes(9));
+        store
+            .soft_bounce(&address, &row.id, now, before)
+            .await
+            .unwrap();
+        store.suppression_counts().await.unwrap();
+        store.batch_counts().await.unwrap();
+        store.backlog().await.unwrap();
+        store.delivery_counts().await.unwrap();
+        store.busy_days().await.unwrap();
+        store.newest(9).await.unwrap();
+        store.days().await.unwrap();
+        store.mend_day(today()).await.unwrap();
+        let nothing = Summing::default().end();
+        assert!(!store.drop_day_if(today(), &nothing).await.unwrap());
+
+        let reads = reads(&database).await;
+        let old: Vec<&Document> = reads.iter().filter(|read| after(read).is_none()).collect();
+        assert!(reads.len() > 9, "{reads:#?}");
+        assert!(old.is_empty(), "{old:#?}");
+    })
+    .await;
+}
