@@ -6,11 +6,14 @@
 use bson::{Document, Timestamp, doc};
 use futures::TryStreamExt;
 use mongodb::Database;
-use tidings::domain::Address;
+use tidings::domain::delivery::{Reopened, Reopening, Settlement};
+use tidings::domain::{Address, DeliveryState};
 use tidings::store::Summing;
 
 use crate::support::poison::database;
-use crate::support::{Fresh, delivery, events, minutes, mongo, noon, push_to, today, user};
+use crate::support::{
+    Fresh, delivery, events, handover, minutes, mongo, noon, push_to, today, user,
+};
 
 /// From now on the server notes every command on this database.
 async fn note_commands(database: &Database) {
@@ -69,6 +72,47 @@ async fn every_read_asks_for_what_was_met_before() {
         let old: Vec<&Document> = reads.iter().filter(|read| after(read).is_none()).collect();
         assert!(reads.len() > 9, "{reads:#?}");
         assert!(old.is_empty(), "{old:#?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_read_after_reopening_is_no_older_than_the_reopening() {
+    mongo::run(async |store: Fresh| {
+        let database = database(&store).await.unwrap();
+        let (row, later) = (delivery("ada", "2014-04-22", "one"), noon() + minutes(9));
+        let ids = std::slice::from_ref(&row.id);
+        store.open(std::slice::from_ref(&row)).await.unwrap();
+        let call = [handover(&row.id, "call")];
+        store.sending("one", noon(), later, &call).await.unwrap();
+        let failed = Settlement {
+            id: row.id.clone(),
+            state: DeliveryState::Failed,
+            items: 1,
+            provider_id: None,
+            reason: Some("550".into()),
+        };
+        store.settle("one", noon(), &[failed]).await.unwrap();
+        store.close(ids).await.unwrap();
+        let process = store.second();
+        note_commands(&database).await;
+
+        let asked = [Reopening::of(row.id.clone())];
+        let reopened = process.reopen(later, &asked).await.unwrap();
+        process.users(&[user("ada")]).await.unwrap();
+
+        assert_eq!(reopened, [Reopened::Done]);
+        let oplog = database.client().database("local");
+        let oplog = oplog.collection::<Document>("oplog.rs");
+        let ours = doc! {"ns": format!("{}.deliveries", database.name()), "op": "u"};
+        let written = oplog.find_one(ours).sort(doc! {"$natural": -1}).await;
+        let written = written.unwrap().unwrap().get_timestamp("ts").unwrap();
+        let read = reads(&database).await.pop().unwrap();
+        assert_eq!(read.get_str("find").ok(), Some("users"), "{read}");
+        assert!(
+            after(&read) >= Some(written),
+            "{read} is older than {written}"
+        );
     })
     .await;
 }

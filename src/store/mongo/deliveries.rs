@@ -319,6 +319,10 @@ impl Deliveries for Mongo {
         };
         let answer = |(place, answer): (usize, Reopened)| answers[place] = answer;
         at_once(REOPENED, 0..rows.len(), reopen, answer).await?;
+        if answers.contains(&Reopened::Done) {
+            // Mails are built of what is read now, as after a claim.
+            self.caught_up().await?;
+        }
         Ok(answers)
     }
 
