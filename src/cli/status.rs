@@ -116,7 +116,7 @@ impl Args {
         let backlog = store.backlog().await?;
         let oldest = store.busy_days().await?.into_iter().min();
         let batches = store.batch_counts().await?;
-        let deliveries = store.delivery_counts().await?;
+        let deliveries = store.delivery_counts(&DeliveryState::ALL).await?;
         let unknown = app.ledger().list(&unknown(), UNKNOWN_SHOWN).await?;
         let paused = app.ledger().pause().await?;
         let waiting = app.ledger().waiting(None).await?;

@@ -418,8 +418,12 @@ pub trait Deliveries: Send + Sync {
     /// stay: somebody has to say what became of them.
     async fn forget_deliveries(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
 
-    /// How many rows there are of each state.
-    async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>>;
+    /// How many rows there are of each of these states, in the order asked. Each costs what there is
+    /// of it.
+    async fn delivery_counts(
+        &self,
+        states: &[DeliveryState],
+    ) -> Result<Vec<(DeliveryState, u64)>>;
 }
 
 /// Who works on what, where only one should.

@@ -60,7 +60,7 @@ async fn every_read_asks_for_what_was_met_before() {
         store.suppression_counts().await.unwrap();
         store.batch_counts().await.unwrap();
         store.backlog().await.unwrap();
-        store.delivery_counts().await.unwrap();
+        store.delivery_counts(&DeliveryState::ALL).await.unwrap();
         store.busy_days().await.unwrap();
         store.newest(9).await.unwrap();
         store.days().await.unwrap();

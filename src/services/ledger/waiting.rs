@@ -41,13 +41,9 @@ impl Ledger {
     /// What waits, of these people or of all.
     pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<Waiting> {
         let now = self.clock.now();
-        let counts = self.deliveries.delivery_counts().await?;
         let states = [DeliveryState::Pending, DeliveryState::Sending];
-        let all: u64 = counts
-            .iter()
-            .filter(|(state, _)| states.contains(state))
-            .map(|(_, count)| count)
-            .sum();
+        let counts = self.deliveries.delivery_counts(&states).await?;
+        let all: u64 = counts.iter().map(|(_, count)| count).sum();
         if all == 0 {
             return Ok(Waiting::default());
         }

@@ -328,8 +328,9 @@ impl Deliveries for Sqlite {
             .await
     }
 
-    async fn delivery_counts(&self) -> Result<Vec<(DeliveryState, u64)>> {
-        let count = |transaction: &Transaction<'_>| {
+    async fn delivery_counts(&self, states: &[DeliveryState]) -> Result<Vec<(DeliveryState, u64)>> {
+        let states = states.to_vec();
+        let count = move |transaction: &Transaction<'_>| {
             let count = |state: DeliveryState| {
                 let sql = "SELECT count(*) FROM deliveries WHERE state = ?1";
                 let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
@@ -338,7 +339,7 @@ impl Deliveries for Sqlite {
                     .query_row([state.as_str()], count)?;
                 Ok((state, n.unsigned_abs()))
             };
-            DeliveryState::ALL.into_iter().map(count).collect()
+            states.into_iter().map(count).collect()
         };
         self.connections.read("counting deliveries", count).await
     }

@@ -353,7 +353,11 @@ impl<'a> Stage<'a> {
             looks.tick().await;
             let carried = self.fresh.backlog().await.unwrap().pending == 0;
             let gathered = self.fresh.batch_counts().await.unwrap() == BatchCounts::default();
-            let counts = self.fresh.delivery_counts().await.unwrap();
+            let counts = self
+                .fresh
+                .delivery_counts(&DeliveryState::ALL)
+                .await
+                .unwrap();
             let waits = |state| matches!(state, DeliveryState::Pending | DeliveryState::Sending);
             let mut waiting = counts.iter().filter(|(state, n)| waits(*state) && *n > 0);
             if carried && gathered && waiting.next().is_none() {

@@ -155,7 +155,11 @@ async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
         fanouts.sort_unstable();
         assert_eq!(fanouts, every, "{place:?}");
     }
-    let rows = town.store.delivery_counts().await.unwrap();
+    let rows = town
+        .store
+        .delivery_counts(&DeliveryState::ALL)
+        .await
+        .unwrap();
     let pending: u64 = rows.iter().map(|(_, count)| count).sum();
     assert_eq!(pending, all(&town).await.len() as u64);
 }

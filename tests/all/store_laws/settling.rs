@@ -413,7 +413,11 @@ pub async fn counts_are_exact_for_each_state(store: Fresh) {
     store.settle("one", later(1), &ends).await.unwrap();
     store.close(&ids[5..6]).await.unwrap();
 
-    let counts: BTreeMap<_, _> = store.delivery_counts().await.unwrap().into_iter().collect();
+    let all = store.delivery_counts(&DeliveryState::ALL).await.unwrap();
+    let asked = [DeliveryState::Sending, DeliveryState::Pending];
+    let some = store.delivery_counts(&asked).await.unwrap();
+    let counts: BTreeMap<_, _> = all.into_iter().collect();
+    assert_eq!(some, asked.map(|state| (state, counts[&state])));
 
     let expected = [1, 1, 2, 1, 1, 1];
     for (state, expected) in DeliveryState::ALL.into_iter().zip(expected) {

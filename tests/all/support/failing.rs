@@ -324,7 +324,7 @@ hand_on! { Deliveries:
     deliveries_in(state: DeliveryState, limit: usize) -> Vec<Delivery>;
     deliveries_of(user: &UserId, limit: usize) -> Vec<Delivery>;
     forget_deliveries(before: DateTime<Utc>, limit: usize) -> u64;
-    delivery_counts() -> Vec<(DeliveryState, u64)>;
+    delivery_counts(states: &[DeliveryState]) -> Vec<(DeliveryState, u64)>;
 }
 
 hand_on! { Leases:
