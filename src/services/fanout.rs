@@ -12,13 +12,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::batches::{Join, Joiner};
 use super::crash;
 use super::owed::OwedDays;
-use super::trouble::BadStacks;
+use super::trouble::{BadFanouts, BadStacks};
 use crate::clock::Clock;
 use crate::domain::batch::{Item, SeatId};
 use crate::domain::{
     BatchPolicy, Counts, Day, Fanout, Id, Policies, Progress, Route, User, UserId,
 };
-use crate::store::{Directory, Journal, Result, Stacks};
+use crate::store::{Claimed, Directory, Journal, Result, Stacks};
 
 mod round;
 
@@ -56,6 +56,16 @@ pub struct Done {
     /// Documents that took no entries. What should stand there is counted as not stored; it is in batches all the same.
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
     pub bad_stacks: BadStacks,
+    /// Fan-outs that cannot be read: they stay pending until somebody mends them.
+    #[serde(skip_serializing_if = "BadFanouts::is_empty")]
+    pub bad_fanouts: BadFanouts,
+}
+
+impl Done {
+    /// Whether nothing had to be passed over.
+    pub fn is_whole(&self) -> bool {
+        self.bad_stacks.is_empty() && self.bad_fanouts.is_empty()
+    }
 }
 
 impl std::ops::AddAssign for Done {
@@ -63,6 +73,7 @@ impl std::ops::AddAssign for Done {
         self.fanouts += other.fanouts;
         self.counts += other.counts;
         self.bad_stacks += other.bad_stacks;
+        self.bad_fanouts += other.bad_fanouts;
     }
 }
 
@@ -70,11 +81,11 @@ impl Fanouts {
     /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes longer takes turns, a page each, with what
     /// came meanwhile.
     pub async fn step(&self, progress: &dyn super::Progress) -> Result<Option<Done>> {
-        let mut lanes: VecDeque<Lane> = self.claim().await?.into();
-        if lanes.is_empty() {
+        let mut done = Done::default();
+        let mut lanes: VecDeque<Lane> = self.claim(&mut done).await?.into();
+        if lanes.is_empty() && done.is_whole() {
             return Ok(None);
         }
-        let mut done = Done::default();
         while !progress.stopping()
             && let Some(mut lane) = lanes.pop_front()
         {
@@ -83,7 +94,7 @@ impl Fanouts {
                 lanes.push_back(lane);
                 if lanes.len() < LANES {
                     // They come first: their first page may be all there is of them.
-                    let came = self.claim().await?;
+                    let came = self.claim(&mut done).await?;
                     came.into_iter()
                         .rev()
                         .for_each(|lane| lanes.push_front(lane));
@@ -94,9 +105,10 @@ impl Fanouts {
     }
 
     /// Claims what is pending and finds its first people. Whom that is all of go by themselves: they wait for nobody's longer audience.
-    async fn claim(&self) -> Result<Vec<Lane>> {
+    /// What cannot be read is noted.
+    async fn claim(&self, done: &mut Done) -> Result<Vec<Lane>> {
         let now = self.clock.now();
-        let claimed = self
+        let Claimed { fanouts, bad } = self
             .journal
             .claim_fanouts(
                 &self.owner,
@@ -105,8 +117,9 @@ impl Fanouts {
                 self.settings.merge,
             )
             .await?;
+        done.bad_fanouts.note(bad);
         let (mut short, mut long) = (Vec::new(), Vec::new());
-        for (day, group) in self.groups(claimed) {
+        for (day, group) in self.groups(fanouts) {
             let mut walks: Vec<Walk> = group.into_iter().map(Walk::new).collect();
             let limit = (self.settings.page / walks.len()).max(500);
             self.fill(&mut walks, limit).await?;

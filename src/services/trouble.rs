@@ -1,35 +1,54 @@
-//! Documents that something could not be done with, as a run tells of them.
+//! What stands in the store and cannot be used, as a run tells of it: documents of people, and
+//! fan-outs.
 //!
-//! The rule: one person's document is their trouble only. It is passed over, counted and named once a run, here and in the log, and
-//! everybody else is served.
+//! The rule: one person's document is their trouble only, and one fan-out's record its own. It is
+//! passed over, counted and named once a run, here and in the log, and everything else is done.
+
+use std::fmt::Display;
 
 use serde::Serialize;
 
 use crate::domain::BadStack;
+use crate::store::BadFanout;
 
-/// So many are named; of the others only the number is kept.
+/// So many are named; of others only the number is kept.
 const NAMED: usize = 1_000;
 
-/// The bad documents that a run met.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct BadStacks {
+/// Documents that something could not be done with.
+pub type BadStacks = Bad<BadStack>;
+
+/// Fan-outs that cannot be read, so that nobody can carry them.
+pub type BadFanouts = Bad<BadFanout>;
+
+/// What a run met and passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Bad<T> {
     pub count: u64,
     /// The first of them, in the order in which they were met.
-    pub first: Vec<BadStack>,
+    pub first: Vec<T>,
 }
 
-impl BadStacks {
+impl<T> Default for Bad<T> {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            first: Vec::new(),
+        }
+    }
+}
+
+impl<T: Display + PartialEq> Bad<T> {
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Notes each once, and logs it then.
-    pub fn note(&mut self, bad: impl IntoIterator<Item = BadStack>) {
+    pub fn note(&mut self, bad: impl IntoIterator<Item = T>) {
         for bad in bad {
             if self.first.contains(&bad) {
                 continue;
             }
-            tracing::warn!(day = %bad.day, user = %bad.user, why = %bad.reason, "a stack is passed over");
+            tracing::warn!("passed over: {bad}");
             self.count += 1;
             if self.first.len() < NAMED {
                 self.first.push(bad);
@@ -38,7 +57,7 @@ impl BadStacks {
     }
 }
 
-impl std::ops::AddAssign for BadStacks {
+impl<T: PartialEq> std::ops::AddAssign for Bad<T> {
     fn add_assign(&mut self, other: Self) {
         let unnamed = other.count - other.first.len() as u64;
         let new = other.first.into_iter();

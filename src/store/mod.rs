@@ -264,6 +264,29 @@ pub enum Accepted {
     Known(Box<Fanout>),
 }
 
+/// What somebody leased of the journal.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Claimed {
+    /// Oldest first.
+    pub fanouts: Vec<Fanout>,
+    /// Those that nobody can carry until somebody mends them.
+    pub bad: Vec<BadFanout>,
+}
+
+/// A fan-out whose record, or whose audience, cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct BadFanout {
+    /// As the store shows it.
+    pub id: String,
+    pub reason: String,
+}
+
+impl std::fmt::Display for BadFanout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "fan-out {}: {}", self.id, self.reason)
+    }
+}
+
 /// How much the journal holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Backlog {
@@ -279,13 +302,14 @@ pub trait Journal: Send + Sync {
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>>;
 
     /// Leases up to `limit` pending fan-outs that nobody holds (or whose lease has run out by `now`) to the owner, oldest first.
+    /// Those that cannot be read are leased as well, so that they are in nobody's way, and told.
     async fn claim_fanouts(
         &self,
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
         limit: usize,
-    ) -> Result<Vec<Fanout>>;
+    ) -> Result<Claimed>;
 
     /// Saves progress and extends the lease, for those that `owner` still holds; the answer says which were saved, in
     /// the order asked. A fan-out that is done gives up its lease.
@@ -301,14 +325,16 @@ pub trait Journal: Send + Sync {
 
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>>;
 
-    /// What the newest entries say happened, at most so many, newest first: the events of each.
+    /// What the newest entries say happened, at most so many, newest first: the events of each that
+    /// can be read.
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>>;
 
     /// Removes what was written for events of before then that were never accepted, because their writer died on the way; answers how many
     /// documents went, of at most so many events. Nobody accepts events of that time any more.
     async fn forget_unaccepted(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
 
-    /// Days that still have pending fan-outs: not to be dropped.
+    /// Days that still have pending fan-outs: not to be dropped. A fan-out whose day cannot be read
+    /// has none.
     async fn busy_days(&self) -> Result<Vec<Day>>;
 
     async fn backlog(&self) -> Result<Backlog>;
@@ -418,12 +444,9 @@ pub trait Deliveries: Send + Sync {
     /// stay: somebody has to say what became of them.
     async fn forget_deliveries(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
 
-    /// How many rows there are of each of these states, in the order asked. Each costs what there is
-    /// of it.
-    async fn delivery_counts(
-        &self,
-        states: &[DeliveryState],
-    ) -> Result<Vec<(DeliveryState, u64)>>;
+    /// How many rows there are of each of these states, in the order asked. Each costs what there
+    /// is of it.
+    async fn delivery_counts(&self, states: &[DeliveryState]) -> Result<Vec<(DeliveryState, u64)>>;
 }
 
 /// Who works on what, where only one should.

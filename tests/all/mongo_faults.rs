@@ -298,7 +298,11 @@ async fn a_long_audience_whose_writer_dies_on_the_way_is_not_accepted_and_in_tim
         assert!(died.is_err() && nothing.is_none());
         assert!(again == [Accepted::New] && early == 0 && forgotten > 0);
         let until = noon() + minutes(1);
-        let claimed = store.claim_fanouts("one", noon(), until, 10).await.unwrap();
+        let claimed = store
+            .claim_fanouts("one", noon(), until, 10)
+            .await
+            .unwrap()
+            .fanouts;
         assert!(claimed.len() == 1 && claimed[0].audience == long(2).audience);
         assert_eq!(store.forget_unaccepted(noon() + day, 10).await.unwrap(), 0);
     })
@@ -312,7 +316,11 @@ async fn a_claim_and_a_save_that_were_not_heard_are_told_as_done() {
         store.accept(&[fanout(1), fanout(2)]).await.unwrap();
 
         store.fails(1, unheard("update")).await;
-        let claimed = store.claim_fanouts("one", now, until, 10).await.unwrap();
+        let claimed = store
+            .claim_fanouts("one", now, until, 10)
+            .await
+            .unwrap()
+            .fanouts;
         store.fails(1, unheard("update")).await;
         let done = Progress {
             done: true,

@@ -45,6 +45,15 @@ fn part_id(fanout: Bson, n: usize) -> Bson {
     Bson::Document(doc! {"f": fanout, "n": n as i32})
 }
 
+/// Whose people these are, and who.
+fn part_of(part: &Document) -> Result<(Id, Vec<UserId>)> {
+    let part = Record::new("audience", part);
+    let id = part.needs("_id", part.record("_id")?)?;
+    let fanout = id.needs("f", id.id("f")?)?;
+    let users = part.needs("users", part.texts("users", UserId::stored)?)?;
+    Ok((fanout, users))
+}
+
 impl Mongo {
     /// Writes the parts of these fan-outs, before the fan-outs themselves. Harmless again.
     pub(super) async fn put_audiences<'a>(
@@ -97,15 +106,16 @@ impl Mongo {
         .await
     }
 
-    /// Gives these fan-outs their people: `counted` says how many parts each has.
+    /// Gives these fan-outs their people: `counted` says how many parts each has. Answers whose
+    /// people are not all there.
     pub(super) async fn fill_audiences(
         &self,
         doing: &str,
         fanouts: &mut [Fanout],
         counted: &HashMap<Id, usize>,
-    ) -> Result<()> {
+    ) -> Result<Vec<(Id, Error)>> {
         if counted.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let ids: Vec<Bson> = counted
             .iter()
@@ -116,14 +126,17 @@ impl Mongo {
         let found = self.find_all(doing, AUDIENCES, &filter, in_order).await?;
         let mut people: HashMap<Id, (usize, Vec<UserId>)> = HashMap::with_capacity(counted.len());
         for part in &found {
-            let part = Record::new("audience", part);
-            let id = part.needs("_id", part.record("_id")?)?;
-            let fanout = id.needs("f", id.id("f")?)?;
-            let users = part.needs("users", part.texts("users", UserId::stored)?)?;
-            let (parts, all) = people.entry(fanout).or_default();
-            *parts += 1;
-            all.extend(users);
+            match part_of(part) {
+                Ok((fanout, users)) => {
+                    let (parts, all) = people.entry(fanout).or_default();
+                    *parts += 1;
+                    all.extend(users);
+                }
+                // As good as none: it is missing below.
+                Err(error) => tracing::warn!(%error, "a part of an audience is passed over"),
+            }
         }
+        let mut lost = Vec::new();
         for fanout in fanouts {
             let Some(counted) = counted.get(&fanout.id) else {
                 continue;
@@ -136,11 +149,11 @@ impl Mongo {
                     let parts = found.map_or(0, |(parts, _)| parts);
                     let why = format!("{parts} of its {counted} parts were found");
                     let what = format!("the audience of fan-out {}", fanout.id);
-                    return Err(Error::corrupt(what, why));
+                    lost.push((fanout.id, Error::corrupt(what, why)));
                 }
             }
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Removes parts that were written for events of before then and never accepted; answers how many went.

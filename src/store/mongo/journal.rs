@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::{Bson, Document, RawBsonRef, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
@@ -21,7 +21,7 @@ use crate::domain::{
     Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, FollowKey, Id,
     ObjectId, Progress, Selector, UserId,
 };
-use crate::store::{Accepted, Backlog, Error, Journal, Result};
+use crate::store::{Accepted, Backlog, BadFanout, Claimed, Error, Journal, Result};
 
 #[async_trait]
 impl Journal for Mongo {
@@ -90,7 +90,7 @@ impl Journal for Mongo {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
         limit: usize,
-    ) -> Result<Vec<Fanout>> {
+    ) -> Result<Claimed> {
         let doing = "claiming fan-outs";
         let free = doc! {
             "state": PENDING,
@@ -103,9 +103,9 @@ impl Journal for Mongo {
         let lease = doc! {"owner": owner, "until": date(until)};
         let order = doc! {"_id": 1};
         let claimed = self
-            .claim_records(doing, FANOUTS, &free, order, lease, limit)
+            .claim_raw(doing, FANOUTS, &free, order, lease, limit)
             .await?;
-        self.fanouts_of(doing, &claimed).await
+        self.claimed_of(doing, &claimed).await
     }
 
     async fn save_fanouts(
@@ -177,7 +177,8 @@ impl Journal for Mongo {
             };
             fanout.needs("objects", fanout.texts("objects", event)?)
         };
-        found.iter().map(events).collect()
+        let read = |record| if_readable(events(record));
+        Ok(found.iter().filter_map(read).collect())
     }
 
     async fn forget_unaccepted(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
@@ -201,7 +202,8 @@ impl Journal for Mongo {
             let group = Record::new("a fan-out's day", found);
             group.needs("_id", group.parsed("_id")?)
         };
-        let mut days: Vec<Day> = found.iter().map(day).collect::<Result<_>>()?;
+        let read = |found| if_readable(day(found));
+        let mut days: Vec<Day> = found.iter().filter_map(read).collect();
         days.sort_unstable();
         Ok(days)
     }
@@ -237,16 +239,67 @@ impl Mongo {
 
     /// The fan-outs of these documents, with all their people.
     async fn fanouts_of(&self, doing: &str, records: &[Document]) -> Result<Vec<Fanout>> {
-        let mut fanouts = records.iter().map(fanout_of).collect::<Result<Vec<_>>>()?;
         let mut counted = HashMap::new();
-        for (fanout, record) in fanouts.iter().zip(records) {
-            if let Some(parts) = parts_of(&Record::new("fan-out", record))? {
-                counted.insert(fanout.id, parts);
+        let counted_of = |record| counted_fanout_of(record, &mut counted);
+        let mut fanouts = records.iter().map(counted_of).collect::<Result<Vec<_>>>()?;
+        let lost = self.fill_audiences(doing, &mut fanouts, &counted).await?;
+        match lost.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(fanouts),
+        }
+    }
+
+    /// The same of those that can be read, and why the others cannot be.
+    async fn claimed_of(&self, doing: &str, records: &[RawDocumentBuf]) -> Result<Claimed> {
+        let (mut claimed, mut counted) = (Claimed::default(), HashMap::new());
+        for raw in records {
+            let read = match Document::try_from(&**raw) {
+                Ok(record) => counted_fanout_of(&record, &mut counted),
+                Err(error) => Err(Error::corrupt("its document", error)),
+            };
+            match read {
+                Ok(fanout) => claimed.fanouts.push(fanout),
+                Err(error) => claimed.bad.push(BadFanout {
+                    id: shown_id(raw),
+                    reason: error.to_string(),
+                }),
             }
         }
-        self.fill_audiences(doing, &mut fanouts, &counted).await?;
-        Ok(fanouts)
+        let fanouts = &mut claimed.fanouts;
+        for (id, error) in self.fill_audiences(doing, fanouts, &counted).await? {
+            fanouts.retain(|fanout| fanout.id != id);
+            claimed.bad.push(BadFanout {
+                id: id.to_string(),
+                reason: error.to_string(),
+            });
+        }
+        Ok(claimed)
     }
+}
+
+/// The `_id` of a document that may be anybody's.
+fn shown_id(raw: &RawDocumentBuf) -> String {
+    match raw.get("_id").ok().flatten() {
+        Some(RawBsonRef::ObjectId(id)) => id.to_string(),
+        Some(RawBsonRef::String(text)) => text.to_owned(),
+        Some(other) => format!("{other:?}"),
+        None => "whose _id cannot be read".to_owned(),
+    }
+}
+
+/// What was read, or nothing where it cannot be: one bad record must not hide all others.
+fn if_readable<T>(read: Result<T>) -> Option<T> {
+    read.inspect_err(|error| tracing::warn!(%error, "a fan-out is passed over"))
+        .ok()
+}
+
+/// A fan-out, whose parts are noted where its people are apart: see [`Mongo::fill_audiences`].
+fn counted_fanout_of(record: &Document, counted: &mut HashMap<Id, usize>) -> Result<Fanout> {
+    let fanout = fanout_of(record)?;
+    if let Some(parts) = parts_of(&Record::new("fan-out", record))? {
+        counted.insert(fanout.id, parts);
+    }
+    Ok(fanout)
 }
 
 /// Documents as bytes.

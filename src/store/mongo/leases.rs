@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
@@ -16,7 +16,7 @@ use super::bulk::{DUPLICATE, Verb};
 use super::journal::encode;
 use super::patience::Failure;
 use super::record::date;
-use super::{LEASES, Mongo};
+use super::{LEASES, Mongo, readable};
 use crate::domain::Lease;
 use crate::domain::lease::furthest_of;
 use crate::store::{Leases, Result};
@@ -74,6 +74,20 @@ impl Mongo {
         lease: Document,
         limit: usize,
     ) -> Result<Vec<Document>> {
+        let claimed = self.claim_raw(doing, collection, free, order, lease, limit);
+        Ok(readable(doing, &claimed.await?))
+    }
+
+    /// The same as they stand, whether they can be read or not.
+    pub(super) async fn claim_raw(
+        &self,
+        doing: &str,
+        collection: &str,
+        free: &Document,
+        order: Document,
+        lease: Document,
+        limit: usize,
+    ) -> Result<Vec<RawDocumentBuf>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         for _ in 0..ROUNDS {
             if limit == 0 {
@@ -108,7 +122,7 @@ impl Mongo {
             if !ours.is_empty() {
                 let filter = doc! {"_id": {"$in": ours}};
                 let options = FindOptions::builder().sort(order).build();
-                return self.find_all(doing, collection, &filter, options).await;
+                return self.find_raw(doing, collection, &filter, options).await;
             }
         }
         Ok(Vec::new())

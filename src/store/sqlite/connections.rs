@@ -63,6 +63,14 @@ impl Failure {
         }
     }
 
+    /// What it is, for people.
+    pub fn told(&self) -> String {
+        match self {
+            Self::Store(error) => error.to_string(),
+            Self::Sqlite(cause) => cause.to_string(),
+        }
+    }
+
     pub fn while_doing(self, doing: impl Into<String>) -> Error {
         match self {
             Self::Sqlite(cause) => Error::database(doing, cause),

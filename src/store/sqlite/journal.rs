@@ -8,13 +8,13 @@ use rusqlite::{Row, Transaction, params};
 
 use super::Sqlite;
 use super::codec::{Record, millis, to_json};
-use super::connections::Answer;
+use super::connections::{Answer, readable};
 use crate::domain::lease::furthest;
 use crate::domain::{
     Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, Id, ObjectId,
     Progress, UserId,
 };
-use crate::store::{Accepted, Backlog, Journal, Result};
+use crate::store::{Accepted, Backlog, BadFanout, Claimed, Journal, Result};
 
 #[async_trait]
 impl Journal for Sqlite {
@@ -38,7 +38,7 @@ impl Journal for Sqlite {
         now: DateTime<Utc>,
         until: DateTime<Utc>,
         limit: usize,
-    ) -> Result<Vec<Fanout>> {
+    ) -> Result<Claimed> {
         let owner = owner.to_owned();
         let claim = move |transaction: &Transaction<'_>| {
             let sql = "SELECT id FROM fanouts
@@ -52,10 +52,19 @@ impl Journal for Sqlite {
             let free: Vec<_> = free.collect::<rusqlite::Result<_>>()?;
             let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
             let mut take = transaction.prepare_cached(sql)?;
-            let mut claimed = Vec::with_capacity(free.len());
+            let mut claimed = Claimed::default();
             for id in free {
                 take.execute((&id, &owner, millis(until)))?;
-                claimed.extend(find(transaction, "id", &id)?);
+                let reason = match find(transaction, "id", &id) {
+                    Ok(Some(fanout)) => {
+                        claimed.fanouts.push(fanout);
+                        continue;
+                    }
+                    Ok(None) => "its audience is missing".to_owned(),
+                    Err(failure) if failure.is_unreadable() => failure.told(),
+                    Err(failure) => return Err(failure),
+                };
+                claimed.bad.push(BadFanout { id, reason });
             }
             Ok(claimed)
         };
@@ -101,19 +110,7 @@ impl Journal for Sqlite {
             let mut statement = transaction.prepare_cached(sql)?;
             let (mut rows, mut newest) = (statement.query([limit as i64])?, Vec::new());
             while let Some(row) = rows.next()? {
-                let record = Record {
-                    what: "fan-out",
-                    row,
-                };
-                let (i, objects): (Id, Vec<String>) =
-                    (record.parsed("id")?, record.json("objects")?);
-                let t = EventType::stored(record.text("type")?);
-                let event = |o: String| Event {
-                    t: t.clone(),
-                    o: ObjectId::stored(o),
-                    i: Some(i),
-                };
-                newest.push(objects.into_iter().map(event).collect());
+                newest.extend(readable(happened(row).map(Some))?);
             }
             Ok(newest)
         };
@@ -133,13 +130,9 @@ impl Journal for Sqlite {
             let mut statement = transaction.prepare_cached(sql)?;
             let (mut rows, mut days) = (statement.query([])?, Vec::new());
             while let Some(row) = rows.next()? {
-                days.push(
-                    Record {
-                        what: "fan-outs of",
-                        row,
-                    }
-                    .parsed("day")?,
-                );
+                let what = "fan-outs of";
+                let day = Record { what, row }.parsed::<Day>("day");
+                days.extend(readable(day.map(Some))?);
             }
             Ok(days)
         };
@@ -234,6 +227,22 @@ fn save(
         lease.map(|(_, until)| until),
     ])?;
     Ok(saved == 1)
+}
+
+/// What a fan-out says happened.
+fn happened(row: &Row<'_>) -> Answer<Vec<Event>> {
+    let record = Record {
+        what: "fan-out",
+        row,
+    };
+    let (i, objects): (Id, Vec<String>) = (record.parsed("id")?, record.json("objects")?);
+    let t = EventType::stored(record.text("type")?);
+    let event = |o: String| Event {
+        t: t.clone(),
+        o: ObjectId::stored(o),
+        i: Some(i),
+    };
+    Ok(objects.into_iter().map(event).collect())
 }
 
 /// The fan-out with this text in this unique column.

@@ -94,7 +94,11 @@ async fn a_hundred_thousand_long_ids_are_one_audience(fresh: Fresh) {
     }
     let claimed = api.town.store;
     let now = crate::support::town::saturday();
-    let claimed = claimed.claim_fanouts("one", now, now, 10).await.unwrap();
+    let claimed = claimed
+        .claim_fanouts("one", now, now, 10)
+        .await
+        .unwrap()
+        .fanouts;
     let audience = named(100_000)
         .into_iter()
         .map(|id| crate::support::user(&id));

@@ -266,7 +266,8 @@ async fn a_fan_out_is_taken_up_where_a_dead_worker_left_it(fresh: Fresh) {
         .store
         .claim_fanouts("dead", now, now + TimeDelta::minutes(1), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
     let half = tidings::domain::Progress {
         cursor: Some(crowd[199].clone()),
         counts: tidings::domain::Counts {
@@ -315,7 +316,8 @@ async fn a_worker_that_lost_its_lease_counts_nothing(fresh: Fresh) {
         .store
         .claim_fanouts("slow", now, now + TimeDelta::minutes(1), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
     town.clock.advance(TimeDelta::minutes(2));
 
     let done = app.fanouts().drain(&Silent).await.unwrap();

@@ -212,7 +212,11 @@ async fn events_brought_in_twice_are_accepted_once(fresh: Fresh) {
     assert_eq!(fresh.backlog().await.unwrap().pending, 2);
     let now = town.clock.now();
     let until = now + chrono::TimeDelta::minutes(1);
-    let pending = fresh.claim_fanouts("one", now, until, 10).await.unwrap();
+    let pending = fresh
+        .claim_fanouts("one", now, until, 10)
+        .await
+        .unwrap()
+        .fanouts;
     let keys = pending.iter().map(|fanout| fanout.batch_key.as_ref());
     let keys: Vec<_> = keys.map(|key| key.map(|key| key.as_str())).collect();
     assert_eq!(keys, [Some("acme"), None]);

@@ -2,7 +2,7 @@
 
 use bson::{Bson, doc};
 use chrono::TimeDelta;
-use tidings::domain::{BadStack, Day, Defect, DeliveryState};
+use tidings::domain::{Audience, BadStack, Day, Defect, DeliveryState};
 use tidings::services::Silent;
 use tidings::services::deliver::Account;
 use tidings::services::digest::Report;
@@ -16,6 +16,7 @@ on_both_stores! {
     entries_of_odd_types_and_bad_text_stop_nobody_and_hold_their_places
     a_document_that_is_nobodys_stops_nobody
     records_with_bad_text_stop_nobody_elses_mail
+    fan_outs_that_nobody_can_read_stop_no_others
 }
 
 /// A row of SQLite takes a line more whatever stands in it; documents of MongoDB may not.
@@ -288,4 +289,42 @@ async fn records_with_bad_text_stop_nobody_elses_mail(fresh: Fresh) {
     assert_eq!(town.told_to("ben"), ["a1"]);
     assert_eq!(town.told_to("ada"), Vec::<String>::new());
     assert_eq!(feed(&town, "ben").await, 2);
+}
+
+async fn fan_outs_that_nobody_can_read_stop_no_others(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let app = town.process();
+    // Long enough to be kept apart from their fan-outs.
+    let many = (0..100_000).map(|n| user(&format!("{n:0>160}")));
+    let many = request(&["a1"], Audience::users(many).unwrap(), None);
+    let mut ids = Vec::new();
+    for event in [request(&["a1"], to(&["ada"]), None), many] {
+        ids.push(app.notify().accept(vec![event]).await.unwrap()[0].id);
+    }
+    if let Some(database) = database(&fresh).await {
+        let broken = doc! {"_id": "odd", "state": "pending", "type": NOT_UTF8, "day": "soon"};
+        put_into(&database, "fanouts", broken).await;
+        let fanouts = database.collection::<bson::Document>("fanouts");
+        let first = doc! {"_id": bson::oid::ObjectId::from_bytes(ids[0].bytes())};
+        let unset = doc! {"$unset": {"objects": ""}};
+        fanouts.update_one(first, unset).await.unwrap();
+        let parts = database.collection::<bson::Document>("audiences");
+        assert_eq!(parts.delete_one(doc! {}).await.unwrap().deleted_count, 1);
+    } else {
+        let [first, second] = [ids[0], ids[1]].map(|id| id.to_string());
+        let spoil = format!(
+            "UPDATE fanouts SET day = 'soon' WHERE id = '{first}';
+             DELETE FROM audiences WHERE fanout = '{second}';"
+        );
+        file(&fresh).execute_batch(&spoil).unwrap();
+    }
+    let fine = request(&["a2"], to(&["ben"]), None);
+    app.notify().accept(vec![fine]).await.unwrap();
+
+    let done = app.fanouts().drain(&Silent).await.unwrap();
+    let again = app.fanouts().drain(&Silent).await.unwrap();
+
+    assert_eq!((done.fanouts, again.fanouts), (1, 0));
+    assert_eq!(feed(&town, "ben").await, 1);
+    assert!(app.store.backlog().await.unwrap().pending >= 2);
 }

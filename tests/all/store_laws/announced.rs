@@ -43,11 +43,14 @@ pub async fn a_long_audience_is_accepted_claimed_and_known_whole(store: Fresh) {
     let claimed = store
         .claim_fanouts("one", noon(), noon() + minutes(1), 10)
         .await;
-    assert!(claimed.unwrap().into_iter().map(|one| one.audience).eq([
-        first.audience.clone(),
-        second.audience,
-        fanout(3).audience,
-    ]));
+    assert!(
+        claimed
+            .unwrap()
+            .fanouts
+            .into_iter()
+            .map(|one| one.audience)
+            .eq([first.audience.clone(), second.audience, fanout(3).audience,])
+    );
     assert!(
         store
             .second()

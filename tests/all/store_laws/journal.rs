@@ -74,7 +74,7 @@ pub async fn batch_keys_come_back_as_they_are_and_none_as_none(store: Fresh) {
         assert_eq!(again, Accepted::Known(Box::new(fanout.clone())));
     }
     let claimed = store.claim_fanouts("one", noon(), soon(), 100).await;
-    let claimed = claimed.unwrap().into_iter();
+    let claimed = claimed.unwrap().fanouts.into_iter();
     let claimed: Vec<_> = claimed.map(|fanout| fanout.batch_key).collect();
     let accepted: Vec<_> = all.into_iter().map(|fanout| fanout.batch_key).collect();
     assert_eq!(claimed, accepted);
@@ -173,11 +173,16 @@ pub async fn a_known_answer_shows_how_far_it_is(store: Fresh) {
 pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
     accept(&store, [3, 1, 2, 5, 4]).await;
 
-    let first = store.claim_fanouts("one", noon(), soon(), 2).await.unwrap();
+    let first = store
+        .claim_fanouts("one", noon(), soon(), 2)
+        .await
+        .unwrap()
+        .fanouts;
     let rest = store
         .claim_fanouts("one", noon(), soon(), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
 
     assert_eq!(ids(&first), [id(1), id(2)]);
     assert_eq!(ids(&rest), [id(3), id(4), id(5)]);
@@ -198,15 +203,18 @@ pub async fn what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out(s
         .second()
         .claim_fanouts("two", noon(), noon() + minutes(9), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
     let again = store
         .claim_fanouts("one", noon(), soon(), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
     let later = store
         .claim_fanouts("two", noon() + minutes(2), noon() + minutes(9), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
 
     assert_eq!(ids(&other), [id(2)]);
     assert_eq!(ids(&again), []);
@@ -228,7 +236,8 @@ pub async fn claimants_at_once_never_share(store: Fresh) {
             let claimed = store
                 .claim_fanouts(&owner, noon(), soon(), 3)
                 .await
-                .unwrap();
+                .unwrap()
+                .fanouts;
             if claimed.is_empty() {
                 return held;
             }
@@ -264,7 +273,8 @@ pub async fn progress_is_saved_and_the_lease_goes_on(store: Fresh) {
     let later = store
         .claim_fanouts("two", noon() + minutes(2), until, 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
     assert_eq!(ids(&later), [id(1)]);
 }
 
@@ -282,7 +292,8 @@ pub async fn a_claimant_goes_on_where_the_last_one_stopped(store: Fresh) {
     let claimed = store
         .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
 
     assert_eq!(claimed[0].progress, progress("m", 7, false));
 }
@@ -293,7 +304,8 @@ pub async fn a_save_is_refused_after_the_lease_is_lost(store: Fresh) {
     store
         .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 1)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
 
     let work = [
         (id(1), progress("m", 1, true)),
@@ -322,7 +334,11 @@ pub async fn a_save_is_refused_after_the_lease_is_lost(store: Fresh) {
 pub async fn saves_are_answered_in_the_order_asked(store: Fresh) {
     accept(&store, [1, 2, 3]).await;
     store.claim_fanouts("two", noon(), soon(), 1).await.unwrap();
-    store.claim_fanouts("one", noon(), soon(), 2).await.unwrap();
+    store
+        .claim_fanouts("one", noon(), soon(), 2)
+        .await
+        .unwrap()
+        .fanouts;
 
     let work = [3, 1, 2].map(|n| (id(n), progress("m", u64::from(n), false)));
     let saved = store.save_fanouts("one", soon(), &work).await.unwrap();
@@ -365,7 +381,8 @@ pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh
     let later = store
         .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
     assert_eq!(ids(&later), [id(2)], "what is done is not claimed again");
     let again = store
         .save_fanouts("one", soon(), &[(id(1), progress("a", 0, false))])
@@ -384,7 +401,8 @@ pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
     store
         .claim_fanouts("one", noon(), soon(), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
     store
         .save_fanouts("one", soon(), &[(id(2), progress("m", 1, false))])
         .await
@@ -397,7 +415,8 @@ pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
     let claimed = store
         .claim_fanouts("three", noon(), soon(), 10)
         .await
-        .unwrap();
+        .unwrap()
+        .fanouts;
     assert_eq!(
         ids(&claimed),
         [id(2), id(3)],
@@ -445,6 +464,7 @@ pub async fn an_empty_journal_has_nothing_to_do(store: Fresh) {
             .claim_fanouts("one", noon(), soon(), 10)
             .await
             .unwrap()
+            .fanouts
             .is_empty()
     );
     assert!(store.busy_days().await.unwrap().is_empty());

@@ -22,10 +22,10 @@ use tidings::domain::{
     Point, Progress, Reason, Suppression, Tag, User, UserId, Window,
 };
 use tidings::store::{
-    Accepted, Backlog, BatchCounts, BatchFilter, Batches, Condition, DayInfo, DaySum, Days,
-    Deliveries, Directory, Engine, Error, Feedbacks, Journal, Leases, MailedMark, Mark, Meeting,
-    Notes, Objects, People, Pushed, Pushes, RawStack, Result, Schema, Sightings, Stacks, Store,
-    Suppressions,
+    Accepted, Backlog, BatchCounts, BatchFilter, Batches, Claimed, Condition, DayInfo, DaySum,
+    Days, Deliveries, Directory, Engine, Error, Feedbacks, Journal, Leases, MailedMark, Mark,
+    Meeting, Notes, Objects, People, Pushed, Pushes, RawStack, Result, Schema, Sightings, Stacks,
+    Store, Suppressions,
 };
 
 /// How the nth call fails.
@@ -294,7 +294,7 @@ hand_on! { Batches:
 
 hand_on! { Journal:
     accept(fanouts: &[Fanout]) -> Vec<Accepted>;
-    claim_fanouts(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Vec<Fanout>;
+    claim_fanouts(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Claimed;
     save_fanouts(owner: &str, until: DateTime<Utc>, progress: &[(Id, Progress)]) -> Vec<bool>;
     release_fanouts(owner: &str) -> ();
     fanout(id: Id) -> Option<Fanout>;
