@@ -41,7 +41,12 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// Accepts these, and says of each what is not known. They are accepted by then: that nothing can be said of them does not make them fail.
 async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Answer>, Problem> {
     let events: Vec<Vec<Event>> = requests.iter().map(Request::events).collect();
-    let receipts = app.notify().accept(requests).await?;
+    let keyed = requests.iter().all(|request| request.key.is_some());
+    let accepted = app.notify().accept(requests).await;
+    let receipts = accepted.map_err(|error| match keyed {
+        true => Problem::from(error),
+        false => Problem::from(error).without_keys(),
+    })?;
     let asked = tokio::time::timeout(MOMENT, app.known().of(&events)).await;
     let unknown = asked.ok().and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("whether the objects of accepted events are known was not found out");

@@ -10,6 +10,7 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::error::InternalError;
 use actix_web::guard::{self, Guard};
+use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap, HeaderValue};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Data, ServiceConfig};
@@ -222,10 +223,13 @@ async fn watch_over(
     let route = req.match_pattern().unwrap_or_else(|| "(none)".into());
     let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req)).await;
     let answer = answer.unwrap_or_else(|_| {
-        let detail = format!(
-            "the request took longer than {REQUEST_PATIENCE:?}; whether something was changed is not known, and it can be repeated"
-        );
-        Err(Problem::new(Code::TimedOut, detail).into())
+        let problem = Problem::timed_out(REQUEST_PATIENCE);
+        // Whether its events have keys is not known here.
+        let of_events = method == Method::POST && route == "/v1/events";
+        Err(match of_events {
+            true => problem.without_keys().into(),
+            false => problem.into(),
+        })
     });
     let (status, error) = match &answer {
         Ok(response) => (response.status(), response.response().error()),

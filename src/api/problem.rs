@@ -4,6 +4,7 @@
 //! its causes and told to nobody outside.
 
 use std::fmt;
+use std::time::Duration;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
@@ -69,6 +70,13 @@ codes! {
     TimedOut = "timed_out", SERVICE_UNAVAILABLE;
 }
 
+/// What is said of a request whose end nobody saw …
+const REPEATABLE: &str =
+    "whether something was changed is not known, and the request can be repeated";
+/// … and of one with events that have no key.
+const NOT_REPEATABLE: &str = "whether something was accepted is not known, \
+    and an event without a key that is sent again is another event";
+
 /// A request that was not done, and why.
 #[derive(Debug)]
 pub struct Problem {
@@ -122,6 +130,23 @@ impl Problem {
         }
     }
 
+    /// The same of events of which not all have a key: sent again, these are other events.
+    pub fn without_keys(self) -> Self {
+        match self.code {
+            Code::StoreUnavailable | Code::TimedOut => Self {
+                detail: self.detail.replace(REPEATABLE, NOT_REPEATABLE),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// Nobody waited for its end.
+    pub fn timed_out(patience: Duration) -> Self {
+        let detail = format!("the request took longer than {patience:?}; {REPEATABLE}");
+        Self::new(Code::TimedOut, detail)
+    }
+
     /// Work beside the request was stopped.
     pub fn stopped(cause: &(dyn std::error::Error + 'static)) -> Self {
         Self::inside(
@@ -160,7 +185,7 @@ impl From<services::Error> for Problem {
             services::Error::Conflict(why) => Self::new(Code::IdempotencyKeyReused, why),
             services::Error::Store(error) if error.is_outage() => Self::inside(
                 Code::StoreUnavailable,
-                "the store does not answer; whether something was changed is not known, and the request can be repeated",
+                &format!("the store does not answer; {REPEATABLE}"),
                 &error,
             ),
             error => Self::inside(

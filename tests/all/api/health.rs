@@ -13,6 +13,7 @@ on_both_stores! {
 on_sqlite! {
     without_its_store_a_server_is_alive_but_not_ready
     without_its_store_a_request_is_refused_and_nothing_leaks
+    without_its_store_only_events_with_keys_are_said_to_be_repeatable
 }
 
 async fn a_server_is_alive_and_ready_without_a_key(fresh: Fresh) {
@@ -64,5 +65,29 @@ async fn without_its_store_a_request_is_refused_and_nothing_leaks(fresh: Fresh) 
         );
     }
 
+    api.stop().await;
+}
+
+async fn without_its_store_only_events_with_keys_are_said_to_be_repeatable(fresh: Fresh) {
+    let api = down(&fresh).await;
+    let event =
+        |key: Option<&str>| json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "key": key});
+    let detail = async |body| {
+        let refused = api.post("/v1/events", body).await;
+        assert_eq!((refused.status, refused.code()), (503, "store_unavailable"));
+        refused.body["detail"].as_str().unwrap().to_owned()
+    };
+
+    let keyed = detail(json!([event(Some("a")), event(Some("b"))])).await;
+    let without = [
+        detail(event(None)).await,
+        detail(json!([event(Some("a")), event(None)])).await,
+    ];
+
+    assert!(keyed.contains("can be repeated"), "{keyed}");
+    for told in without {
+        assert!(!told.contains("can be repeated"), "{told}");
+        assert!(told.contains("without a key"), "{told}");
+    }
     api.stop().await;
 }
