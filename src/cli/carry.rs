@@ -1,12 +1,18 @@
 //! Whether a command that accepts events also carries them out.
 //!
 //! The rule: on one machine (SQLite) it does, so that a newcomer sees at once what an event came to. On MongoDB there are workers for that,
-//! and accepting stays as cheap for a million followers as for one.
+//! and accepting stays as cheap for a million followers as for one. What was done before, and what
+//! can be done beside it, is told whatever became of carrying ([`Carried`]).
 
 use clap::Args;
 
+use super::digest::{bad_stacks, passed_over};
+use super::exit::{Exit, causes};
+use super::screen::Screen;
 use crate::app::App;
 use crate::config::StoreUrl;
+use crate::services::Progress;
+use crate::services::fanout::Done;
 
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Carry {
@@ -26,4 +32,72 @@ impl Carry {
             _ => matches!(app.config.store, StoreUrl::Sqlite(_)),
         }
     }
+}
+
+/// What carrying came to. Its failure ends no command: that is told beside the rest, and is 3.
+#[derive(Debug, Default)]
+pub struct Carried {
+    pub done: Done,
+    failure: Option<anyhow::Error>,
+}
+
+impl Carried {
+    /// Carries all that is pending.
+    pub async fn all(app: &App, progress: &dyn Progress) -> Self {
+        let fanouts = app.fanouts();
+        let (done, failure) = match fanouts.drain(progress).await {
+            Ok(done) => (done, None),
+            Err(error) => (Done::default(), Some(error.into())),
+        };
+        let carried = Self { done, failure };
+        if failing(&carried) {
+            // Whoever comes next goes on at once, and is told of the same records.
+            let released = fanouts.journal.release_fanouts(&fanouts.owner).await;
+            if let Err(error) = released {
+                tracing::warn!(%error, "what this process was to carry is not free yet");
+            }
+        }
+        carried
+    }
+
+    /// The same with what a worker did, and why it could not.
+    pub fn of(done: Done, failure: Option<anyhow::Error>) -> Self {
+        Self { done, failure }
+    }
+
+    /// Why nothing, or not all, was carried.
+    pub fn failure(&self) -> Option<String> {
+        let failure = self.failure.as_ref()?;
+        Some(format!(
+            "events were not carried to people: {}; a worker or the next run does it",
+            causes(failure)
+        ))
+    }
+
+    /// How a command ends that ended so but for this.
+    pub fn exit(&self, exit: Exit) -> Exit {
+        match exit {
+            Exit::Done if self.failure.is_some() || !self.done.is_whole() => Exit::Partly,
+            exit => exit,
+        }
+    }
+
+    /// Names what was passed over, and says what failed.
+    pub fn tell(&self, screen: &mut Screen) -> std::io::Result<()> {
+        bad_stacks(&self.done.bad_stacks, screen)?;
+        self.tell_of_fanouts(screen)
+    }
+
+    /// The same without the documents of people.
+    pub fn tell_of_fanouts(&self, screen: &mut Screen) -> std::io::Result<()> {
+        passed_over(&self.done.bad_fanouts, "fan-outs", screen)?;
+        match self.failure() {
+            Some(failure) => screen.warning(failure),
+            None => Ok(()),
+        }
+    }
+}
+
+fn failing(carried: &Carried) -> bool {
+    carried.failure.is_some() || !carried.done.bad_fanouts.is_empty()
 }

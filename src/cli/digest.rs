@@ -2,13 +2,15 @@
 //!
 //! The rule: one line says what came of it, fit for the mail that cron sends; what went wrong is told on standard error, with how often.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, ValueEnum};
 use serde::Serialize;
 
-use super::exit::{Exit, Usage};
+use super::carry::Carried;
+use super::exit::{Exit, Usage, causes};
 use super::page_file::PageFile;
 use super::screen::Screen;
 use super::stop::Stop;
@@ -18,7 +20,7 @@ use crate::domain::{Cadence, Owed, Share, UserId};
 use crate::services::deliver::{Ended, Pause, Tally};
 use crate::services::digest::{Effect, Report, Request, Timing};
 use crate::services::ledger::{Reason, Waiting};
-use crate::services::trouble::BadStacks;
+use crate::services::trouble::{Bad, BadFanouts, BadStacks};
 
 /// Mail the digests that are due
 ///
@@ -87,11 +89,18 @@ struct Answer<'a> {
     /// Where the page of a rehearsal is.
     #[serde(skip_serializing_if = "Option::is_none")]
     page: Option<&'a Path>,
-    /// Mails of this run and of earlier ones that are not settled.
-    #[serde(skip_serializing_if = "Waiting::is_empty")]
-    mails_waiting: &'a Waiting,
+    /// Mails of this run and of earlier ones that are not settled; null where that was not found
+    /// out.
+    #[serde(skip_serializing_if = "none_wait")]
+    mails_waiting: Option<&'a Waiting>,
+    #[serde(skip_serializing_if = "BadFanouts::is_empty")]
+    bad_fanouts: &'a BadFanouts,
     #[serde(flatten)]
     report: &'a Report,
+}
+
+fn none_wait(waiting: &Option<&Waiting>) -> bool {
+    waiting.is_some_and(Waiting::is_empty)
 }
 
 impl Args {
@@ -120,6 +129,7 @@ impl Args {
                 None => screen.warning("nothing was paused")?,
             }
         }
+        let mut carried = Carried::default();
         if self.dry_run {
             let pending = app.store.backlog().await?.pending;
             if pending > 0 {
@@ -130,11 +140,10 @@ impl Args {
             }
         } else {
             let bar = screen.bar("people reached").until(stop.clone());
-            let carried = app.fanouts().drain(&bar).await?;
-            bad_stacks(&carried.bad_stacks, screen)?;
+            carried = Carried::all(app, &bar).await;
         }
         let bar = screen.bar("people looked at").until(stop.clone());
-        let (report, rehearsed) = match page {
+        let (mut report, rehearsed) = match page {
             None => (app.digests().run(&request, &bar).await?, None),
             Some(_) => {
                 let (report, rehearsed) = app.rehearsal().run(&request, &bar).await?;
@@ -142,18 +151,31 @@ impl Args {
             }
         };
         drop(bar);
+        report.mails.bad_stacks += std::mem::take(&mut carried.done.bad_stacks);
         let stopped = *stop.borrow();
         // Of a part of the people it would mislead.
         let page = page.filter(|_| !stopped);
         if let (Some(page), Some(rehearsed)) = (&page, &rehearsed) {
             page.write(&app.report_page()?.render(rehearsed)?)?;
         }
-        if stopped {
-            app.worker().release().await?;
+        // The mails have left: what fails from here on is told beside the account of them.
+        let mut failures = Vec::new();
+        if stopped && let Err(error) = app.worker().release().await {
+            failures.push(format!(
+                "what this run held is free once its leases are over: {}",
+                causes(&error.into())
+            ));
         }
         let waiting = match self.dry_run {
-            true => Waiting::default(),
-            false => app.ledger().waiting(request.users.as_deref()).await?,
+            true => Some(Waiting::default()),
+            false => match app.ledger().waiting(request.users.as_deref()).await {
+                Ok(waiting) => Some(waiting),
+                Err(error) => {
+                    let cause = causes(&error.into());
+                    failures.push(format!("which mails wait was not found out: {cause}"));
+                    None
+                }
+            },
         };
         let at = request.at.unwrap_or(now);
         if self.json {
@@ -161,7 +183,8 @@ impl Args {
                 at,
                 dry_run: self.dry_run,
                 page: page.as_ref().map(PageFile::path),
-                mails_waiting: &waiting,
+                mails_waiting: waiting.as_ref(),
+                bad_fanouts: &carried.done.bad_fanouts,
                 report: &report,
             })?;
         } else {
@@ -175,7 +198,8 @@ impl Args {
             }
         }
         reasons(&report.mails, screen)?;
-        for line in waits(&waiting) {
+        carried.tell_of_fanouts(screen)?;
+        for line in waiting.iter().flat_map(waits).chain(failures) {
             screen.warning(line)?;
         }
         for warning in report.unknown.warnings() {
@@ -201,9 +225,9 @@ impl Args {
             }
             return Ok(Exit::Partly);
         }
-        Ok(match exit(&report) {
+        Ok(match carried.exit(exit(&report)) {
             // What waits is not mailed, whoever began it.
-            Exit::Done if !waiting.is_empty() => Exit::Partly,
+            Exit::Done if !waiting.is_some_and(|waiting| waiting.is_empty()) => Exit::Partly,
             exit => exit,
         })
     }
@@ -304,6 +328,15 @@ pub fn reasons(mails: &Tally, screen: &mut Screen) -> std::io::Result<()> {
 
 /// Documents that something could not be done with: whose, and why.
 pub fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> std::io::Result<()> {
+    passed_over(bad, "documents", screen)
+}
+
+/// What could not be used, and why; of many the first are named.
+pub fn passed_over<T: Display + PartialEq>(
+    bad: &Bad<T>,
+    what: &str,
+    screen: &mut Screen,
+) -> std::io::Result<()> {
     const SHOWN: usize = 20;
     for bad in bad.first.iter().take(SHOWN) {
         screen.warning(format!("passed over: {bad}"))?;
@@ -311,7 +344,7 @@ pub fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> std::io::Result<()> {
     let more = bad.count.saturating_sub(SHOWN as u64);
     if more > 0 {
         let more = words::number(more);
-        screen.warning(format!("passed over: {more} more documents"))?;
+        screen.warning(format!("passed over: {more} more {what}"))?;
     }
     Ok(())
 }

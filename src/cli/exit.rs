@@ -85,8 +85,33 @@ pub fn of_failure(failure: &anyhow::Error) -> Exit {
     }
 }
 
+/// Events were to be accepted of which not all have a key: whether they were is not known, and
+/// handed in again they are other events.
+#[derive(Debug, thiserror::Error)]
+#[error("accepting events")]
+pub(super) struct WithoutKeys;
+
+impl WithoutKeys {
+    /// Notes it on what may have left something accepted; what was wrong with a request has not.
+    pub fn note(error: services::Error) -> anyhow::Error {
+        match error {
+            services::Error::Store(_) => anyhow::Error::from(error).context(Self),
+            error => error.into(),
+        }
+    }
+}
+
 /// A failure as it is printed: what was being done, each cause, and what to do next where that is known.
 pub fn explain_failure(failure: &anyhow::Error) -> String {
+    let mut told = format!("error: {}\n", causes(failure));
+    if let Some(next) = advice(failure) {
+        told.push_str(&format!("  try: {}\n", harmless::line(&next)));
+    }
+    told
+}
+
+/// What was being done, and each cause, on one line.
+pub fn causes(failure: &anyhow::Error) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in failure.chain() {
         let told = cause.to_string();
@@ -100,17 +125,17 @@ pub fn explain_failure(failure: &anyhow::Error) -> String {
             causes.push(cause);
         }
     }
-    let mut told = format!("error: {}\n", causes.join(": "));
-    if let Some(next) = advice(failure) {
-        told.push_str(&format!("  try: {}\n", harmless::line(&next)));
-    }
-    told
+    causes.join(": ")
 }
 
 /// What the store says where none of its servers can be asked.
 const AWAY: &str = "no MongoDB server can be written to";
 
 fn advice(failure: &anyhow::Error) -> Option<String> {
+    let again = match failure.is::<WithoutKeys>() {
+        true => "first see whether it was accepted: an event without a key would be told once more",
+        false => "whatever was begun can be repeated",
+    };
     for cause in failure.chain() {
         if let Some(usage) = cause.downcast_ref::<Usage>() {
             return usage.next.clone();
@@ -129,16 +154,11 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
         };
         match of_store {
             Some(store::Error::Database { cause, .. }) if cause.to_string().contains(AWAY) => {
-                return Some(
-                    "see that the server runs and that the option `store` names it, then again: whatever was begun can be repeated"
-                        .into(),
-                );
+                let runs = "see that the server runs and that the option `store` names it";
+                return Some(format!("{runs}, then again: {again}"));
             }
             Some(store::Error::Database { .. }) => {
-                return Some(
-                    "again, once the store can be reached; whatever was begun can be repeated"
-                        .into(),
-                );
+                return Some(format!("again, once the store can be reached; {again}"));
             }
             Some(store::Error::Conflict { .. }) => {
                 return Some("moving one of the two away; nothing was overwritten".into());

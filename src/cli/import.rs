@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, ValueEnum};
 use serde::Serialize;
 
-use super::carry::Carry;
-use super::digest::bad_stacks;
-use super::exit::{Exit, Usage};
+use super::carry::{Carried, Carry};
+use super::exit::{Exit, Usage, WithoutKeys};
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
@@ -102,13 +101,21 @@ impl Args {
     pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let kind = self.kind()?;
         let bar = screen.bar("lines");
-        let report = app.import().file(&kind, &self.file, &bar).await?;
+        let report = app.import().file(&kind, &self.file, &bar).await;
+        let report = report.map_err(|error| match kind {
+            Kind::Events => WithoutKeys::note(error),
+            _ => error.into(),
+        })?;
         drop(bar);
         let carried = if kind == Kind::Events && report.taken > 0 && self.carry.wanted(app) {
-            Some(app.fanouts().drain(&screen.bar("people reached")).await?)
+            Some(Carried::all(app, &screen.bar("people reached")).await)
         } else {
             None
         };
+        let done = carried
+            .as_ref()
+            .filter(|carried| carried.failure().is_none());
+        let done = done.map(|carried| &carried.done);
         for bad in &report.bad_lines {
             screen.note(format!("{}, {bad}", words::file(&self.file)))?;
         }
@@ -119,15 +126,17 @@ impl Args {
         if self.json {
             screen.json(&Answer {
                 report: &report,
-                carried: carried.as_ref(),
+                carried: done,
             })?;
         } else {
-            screen.line(self.sentence(&report, carried.as_ref()))?;
-            if let Some(done) = &carried {
-                bad_stacks(&done.bad_stacks, screen)?;
-            }
+            screen.line(self.sentence(&report, done))?;
         }
-        Ok(Exit::of(report.taken, report.bad))
+        let exit = Exit::of(report.taken, report.bad);
+        let Some(carried) = carried else {
+            return Ok(exit);
+        };
+        carried.tell(screen)?;
+        Ok(carried.exit(exit))
     }
 
     fn kind(&self) -> Result<Kind, Usage> {

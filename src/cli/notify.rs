@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
 use serde::Serialize;
 
-use super::carry::Carry;
-use super::digest::bad_stacks;
-use super::exit::Exit;
+use super::carry::{Carried, Carry};
+use super::digest::{bad_stacks, passed_over};
+use super::exit::{Exit, WithoutKeys, causes};
 use super::screen::{Ink, Screen};
 use super::{time, words};
 use crate::app::App;
@@ -15,6 +15,7 @@ use crate::domain::{
     Point, Selector, UserId,
 };
 use crate::services::notify::{Receipt, Request};
+use crate::services::trouble::{BadFanouts, BadStacks};
 use crate::services::unknown::Unknown;
 
 /// Tell people that something happened
@@ -88,12 +89,17 @@ fn near(text: &str) -> Result<Near, String> {
 
 /// What a script is told.
 #[derive(Serialize)]
-struct Answer {
+struct Answer<'a> {
     #[serde(flatten)]
     receipt: Receipt,
-    state: FanoutState,
+    /// Null where that was not found out.
+    state: Option<FanoutState>,
     #[serde(flatten)]
-    counts: Counts,
+    counts: Option<Counts>,
+    #[serde(skip_serializing_if = "BadStacks::is_empty")]
+    bad_stacks: &'a BadStacks,
+    #[serde(skip_serializing_if = "BadFanouts::is_empty")]
+    bad_fanouts: &'a BadFanouts,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -101,31 +107,66 @@ struct Answer {
 impl Args {
     pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let request = self.request()?;
-        let receipts = app.notify().accept(vec![request.clone()]).await?;
-        let receipt = receipts[0];
-        if self.carry.wanted(app) {
-            let done = app.fanouts().drain(&screen.bar("people reached")).await?;
-            bad_stacks(&done.bad_stacks, screen)?;
-        }
-        let found = app.notify().find(receipt.id).await?;
-        let (state, counts) = found.map_or((FanoutState::Pending, Counts::default()), |fanout| {
-            (fanout.state, fanout.progress.counts)
+        let accepted = app.notify().accept(vec![request.clone()]).await;
+        let accepted = accepted.map_err(|error| match request.key {
+            Some(_) => error.into(),
+            None => WithoutKeys::note(error),
+        })?;
+        let receipt = accepted[0];
+        // It is accepted: whoever was told that something failed would hand it in again.
+        let carried = match self.carry.wanted(app) {
+            true => Carried::all(app, &screen.bar("people reached")).await,
+            false => Carried::default(),
+        };
+        let mut failures = Vec::from_iter(carried.failure());
+        let mut failed = |what: &str, error: anyhow::Error| {
+            failures.push(format!("{what} was not found out: {}", causes(&error)));
+        };
+        let found = match app.notify().find(receipt.id).await {
+            Ok(found) => Some(found),
+            Err(error) => {
+                failed("how far the event has come", error.into());
+                None
+            }
+        };
+        let reached = found.map(|found| {
+            found.map_or((FanoutState::Pending, Counts::default()), |fanout| {
+                (fanout.state, fanout.progress.counts)
+            })
         });
-        let warnings = self.warnings(app, &request).await?;
+        let mut warnings = match self.warnings(app, &request).await {
+            Ok(warnings) => warnings,
+            Err(error) => {
+                failed("who will not see it", error);
+                Vec::new()
+            }
+        };
+        let exit = carried.exit(match failures.is_empty() {
+            true => Exit::Done,
+            false => Exit::Partly,
+        });
+        if !failures.is_empty() {
+            warnings.append(&mut failures);
+            warnings.push("the event is accepted; it need not be handed in again".into());
+        }
         if self.json {
             screen.json(&Answer {
                 receipt,
-                state,
-                counts,
+                state: reached.map(|(state, _)| state),
+                counts: reached.map(|(_, counts)| counts),
+                bad_stacks: &carried.done.bad_stacks,
+                bad_fanouts: &carried.done.bad_fanouts,
                 warnings,
             })?;
-            return Ok(Exit::Done);
+        } else {
+            screen.line(self.sentence(screen, receipt, reached))?;
+            for warning in warnings {
+                screen.warning(warning)?;
+            }
         }
-        screen.line(self.sentence(screen, receipt, state, counts))?;
-        for warning in warnings {
-            screen.warning(warning)?;
-        }
-        Ok(Exit::Done)
+        bad_stacks(&carried.done.bad_stacks, screen)?;
+        passed_over(&carried.done.bad_fanouts, "fan-outs", screen)?;
+        Ok(exit)
     }
 
     fn request(&self) -> Result<Request, Invalid> {
@@ -148,8 +189,7 @@ impl Args {
         &self,
         screen: &Screen,
         receipt: Receipt,
-        state: FanoutState,
-        counts: Counts,
+        reached: Option<(FanoutState, Counts)>,
     ) -> String {
         let accepted = if receipt.known {
             "accepted before under this key"
@@ -157,6 +197,9 @@ impl Args {
             "accepted"
         };
         let id = screen.ink(Ink::Faint, format!("fan-out {}", receipt.id));
+        let Some((state, counts)) = reached else {
+            return format!("{accepted}  {id}");
+        };
         let what = match (state, counts.people) {
             (FanoutState::Pending, _) => {
                 let next = screen.ink(Ink::Accent, "tidings worker --once");

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use clap::Args as Arguments;
 
+use super::carry::Carried;
 use super::digest::{late, of, paused, reasons, sent};
 use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
@@ -45,9 +46,12 @@ impl Args {
     async fn once(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
         let worker = app.worker();
         let round = worker.round(&mut None, &UntilStopped(stop)).await;
-        worker.release().await?;
-        let round = round?;
-        let mails = mails(&round);
+        let released = worker.release().await;
+        let mut round = round?;
+        let failure = round.not_carried.take().map(anyhow::Error::from);
+        let carried = Carried::of(round.fanouts.clone(), failure);
+        let mut mails = mails(&round);
+        mails.bad_stacks += carried.done.bad_stacks.clone();
         if self.json {
             screen.json(&round)?;
         } else {
@@ -55,16 +59,18 @@ impl Args {
             screen.line(format!("worker: {done}"))?;
         }
         reasons(&mails, screen)?;
+        carried.tell_of_fanouts(screen)?;
         if let Some(pause) = &round.paused {
             screen.warning(format!("no mail leaves: {}", paused(pause)))?;
         }
+        released?;
         if *stop.borrow() {
             screen.warning(
                 "stopped before everything was done; the next run or a worker goes on from there",
             )?;
             return Ok(Exit::Partly);
         }
-        Ok(of(&mails, u64::from(round.paused.is_some())))
+        Ok(carried.exit(of(&mails, u64::from(round.paused.is_some()))))
     }
 }
 

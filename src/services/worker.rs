@@ -15,7 +15,7 @@ use super::clean::{Cleaner, Forgotten};
 use super::deliver::{Account, Ended, Pause, Road, Step, Tally};
 use super::digest::{Digests, Report, Request};
 use super::fanout::{Done, Fanouts};
-use super::{Progress, Result};
+use super::{Error, Progress, Result};
 use crate::domain::Lease;
 use crate::domain::lease::{DIGEST_SCAN, TICK};
 use crate::store::{Deliveries, Journal, Leases};
@@ -50,6 +50,9 @@ pub struct Round {
     pub forgotten: Forgotten,
     /// Why no mail leaves, if none may.
     pub paused: Option<Pause>,
+    /// Why nothing could be carried, where the rest was done all the same.
+    #[serde(skip)]
+    pub not_carried: Option<Arc<Error>>,
 }
 
 impl Round {
@@ -76,21 +79,26 @@ impl Progress for UntilStopped<'_> {
 }
 
 impl Worker {
-    /// Everything there is to do now, once; what fails to be carried keeps no mail from leaving. `scanned` is the last tick whose due digests
+    /// Everything there is to do now, once; what fails to be carried keeps no mail from leaving,
+    /// and is told. `scanned` is the last tick whose due digests
     /// this worker looked for.
     pub async fn round(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Progress,
     ) -> Result<Round> {
-        let carried = self.carry(progress).await;
+        let (carried, not_carried) = match self.carry(progress).await {
+            Ok(carried) => (carried.fanouts, None),
+            Err(error) => (Done::default(), Some(Arc::new(error))),
+        };
         let mut round = self.mail(progress).await?;
         if round.paused.is_none() {
             let digests = self.digest(scanned, progress).await?;
             round.digests = digests.digests;
             round.paused = digests.paused;
         }
-        round.fanouts = carried?.fanouts;
+        round.fanouts = carried;
+        round.not_carried = not_carried;
         Ok(round)
     }
 

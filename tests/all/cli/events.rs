@@ -329,3 +329,64 @@ fn an_event_that_would_reach_nobody_is_refused_with_what_to_do() {
     );
     assert!(desk.run(&["feed", "ada"]).done().contains(&days_ago(2)));
 }
+
+/// From now on this is refused for what stands in this table, as a full disk would have it.
+fn refuses(desk: &Desk, what: &str) {
+    let file = rusqlite::Connection::open(desk.path().join("tidings.db")).unwrap();
+    let refuse = "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    let trigger = format!("CREATE TRIGGER refuses BEFORE {what} {refuse}");
+    file.execute_batch(&trigger).unwrap();
+}
+
+#[test]
+fn an_event_that_was_accepted_is_told_though_it_cannot_be_carried() {
+    let desk = Desk::with_people();
+    refuses(&desk, "UPDATE ON fanouts");
+    let event = ["notify", "Published", "a1", "--to", "ada"];
+
+    let ran = desk.run(&event);
+    let json = desk.run(&[&event[..], &["--json"]].concat());
+
+    assert_eq!((ran.code, json.code), (3, 3), "{}{}", ran.err, json.err);
+    assert!(ran.out.starts_with("accepted: a worker"), "{}", ran.out);
+    for told in ["the disk is full", "the event is accepted"] {
+        assert!(ran.err.contains(told), "{told} in {}", ran.err);
+    }
+    assert_eq!(json.json()["state"], "pending");
+    let warnings = json.json()["warnings"].to_string();
+    assert!(warnings.contains("the disk is full"), "{warnings}");
+}
+
+#[test]
+fn only_an_event_with_a_key_is_said_to_be_repeatable() {
+    let desk = Desk::with_people();
+    refuses(&desk, "INSERT ON fanouts");
+    let event = ["notify", "Published", "a1", "--to", "ada"];
+    desk.write("events", r#"{"type": "Met", "object": "a1", "to": "ada"}"#);
+
+    let keyed = desk.run(&[&event[..], &["--key", "k"]].concat());
+    let without = [desk.run(&event), desk.run(&["import", "events", "events"])];
+
+    assert!(keyed.err.contains("can be repeated"), "{}", keyed.err);
+    for ran in without {
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+        assert!(!ran.err.contains("can be repeated"), "{}", ran.err);
+        assert!(ran.err.contains("once more"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn an_import_is_told_though_its_events_cannot_be_carried() {
+    let desk = Desk::with_people();
+    refuses(&desk, "UPDATE ON fanouts");
+    let lines = "{\"type\": \"Met\", \"object\": \"a1\", \"to\": \"ada\"}\n{}\n";
+    desk.write("events", lines);
+
+    let ran = desk.run(&["import", "events", "events"]);
+
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.out.starts_with("import: 1 event"), "{}", ran.out);
+    for told in ["line 2", "the disk is full"] {
+        assert!(ran.err.contains(told), "{told} in {}", ran.err);
+    }
+}

@@ -6,6 +6,7 @@
 mod batches;
 mod batching;
 mod codes;
+mod damage;
 mod days;
 mod demo;
 mod digests;

@@ -1,0 +1,157 @@
+//! Records that cannot be used: every command does the rest, names them, and ends with 3.
+
+use bson::doc;
+use tidings::domain::Day;
+
+use super::{Desk, now};
+use crate::support::poison::{database, put};
+use crate::support::{Fresh, mongo};
+
+/// Does this to the file of a desk, as another program would, or a broken disk.
+fn spoil(desk: &Desk, statement: &str) {
+    let file = rusqlite::Connection::open(desk.path().join("tidings.db")).unwrap();
+    file.execute_batch(statement).unwrap();
+}
+
+/// An event for ada whose record cannot be read, before one for cem.
+fn with_a_broken_fan_out() -> Desk {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada", "--no-wait"])
+        .done();
+    spoil(&desk, "UPDATE fanouts SET day = 'soon'");
+    desk.run(&["notify", "Published", "a2", "--to", "cem", "--no-wait"])
+        .done();
+    desk
+}
+
+#[test]
+fn a_fan_out_that_nobody_can_read_is_named_by_whoever_carries() {
+    let desk = with_a_broken_fan_out();
+
+    let worker = desk.run(&["worker", "--once", "--json"]);
+    let digest = desk.run(&["digest", "--now", "--json"]);
+    let notify = desk.run(&["notify", "Published", "a3", "--to", "cem", "--json"]);
+    let line = r#"{"type": "Published", "object": "a4", "to": "cem"}"#;
+    desk.write("events", line);
+    let import = desk.run(&["import", "events", "events", "--json"]);
+
+    for ran in [&worker, &digest, &notify, &import] {
+        assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("passed over: fan-out "), "{}", ran.err);
+        assert!(ran.err.contains("day of fan-out "), "{}", ran.err);
+    }
+    assert_eq!(worker.json()["fanouts"]["fanouts"], 1);
+    assert_eq!(digest.json()["mails"]["sent"], 1);
+    for bad in [
+        &worker.json()["fanouts"]["bad_fanouts"],
+        &digest.json()["bad_fanouts"],
+        &notify.json()["bad_fanouts"],
+        &import.json()["carried"]["bad_fanouts"],
+    ] {
+        assert_eq!(bad["count"], 1, "{bad}");
+    }
+    assert_eq!(
+        desk.run(&["feed", "cem", "--json"]).json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
+}
+
+#[test]
+fn a_fan_out_that_nobody_can_read_keeps_status_from_nothing() {
+    let desk = with_a_broken_fan_out();
+    spoil(&desk, "UPDATE audiences SET objects = '[' WHERE rowid = 1");
+
+    let status = desk.run(&["status"]);
+
+    assert_eq!(status.code, 0, "{}", status.err);
+    assert!(status.out.contains("2 pending"), "{}", status.out);
+}
+
+#[test]
+fn digests_leave_though_nothing_can_be_carried() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada"])
+        .done();
+    desk.run(&["notify", "Published", "a2", "--to", "cem", "--no-wait"])
+        .done();
+    let refuse = "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    spoil(
+        &desk,
+        &format!("CREATE TRIGGER refuses BEFORE UPDATE ON fanouts {refuse}"),
+    );
+
+    let ran = desk.run(&["digest", "--now"]);
+
+    assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("1 due, 1 sent"), "{}", ran.out);
+    assert!(ran.err.contains("the disk is full"), "{}", ran.err);
+    let worker = desk.run(&["worker", "--once"]);
+    assert_eq!(worker.code, 3, "{}{}", worker.out, worker.err);
+    assert!(worker.out.starts_with("worker: "), "{}", worker.out);
+    assert!(worker.err.contains("the disk is full"), "{}", worker.err);
+}
+
+#[test]
+fn a_ledger_that_cannot_be_looked_through_costs_no_run_its_account() {
+    let desk = Desk::with_people();
+    desk.run(&["notify", "Published", "a1", "--to", "ada"])
+        .done();
+    desk.run(&["digest", "--now"]).done();
+    // A closed row of somebody else's, which nobody but a list of what waits reads.
+    spoil(
+        &desk,
+        "UPDATE deliveries SET id = 'x', user = 'zoe', slot = 'x', state = 'pending', marker = '?'",
+    );
+    desk.run(&["notify", "Published", "a2", "--to", "cem"])
+        .done();
+
+    let ran = desk.run(&["digest", "--now"]);
+    let json = desk.run(&["digest", "--now", "--json"]);
+
+    assert_eq!((ran.code, json.code), (3, 3), "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("1 due, 1 sent"), "{}", ran.out);
+    assert!(ran.err.contains("which mails wait"), "{}", ran.err);
+    assert!(json.json()["mails_waiting"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stack_that_takes_no_entries_is_named_by_whoever_carries() {
+    mongo::run(async |fresh: Fresh| {
+        let desk = Desk::new();
+        desk.write("tidings.toml", &format!("store = {:?}\n", fresh.url()));
+        desk.fill();
+        let event = ["notify", "Published", "a1", "--to", "ada", "cem"];
+        let no_list = doc! {"_id": "ada", "events": "none"};
+        let database = database(&fresh).await.unwrap();
+        put(&database, Day::of(now()), no_list).await;
+        let line = r#"{"type": "Published", "object": "a2", "to": "ada"}"#;
+        desk.write("events", line);
+
+        desk.run(&event).done();
+        let worker = desk.run(&["worker", "--once", "--json"]);
+        desk.run(&event).done();
+        let digest = desk.run(&["digest", "--now", "--json"]);
+        let notify = desk.run(&[&event[..], &["--wait", "--json"]].concat());
+        let import = desk.run(&["import", "events", "events", "--wait", "--json"]);
+
+        for ran in [&worker, &digest, &notify, &import] {
+            assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
+            assert!(ran.err.contains("passed over: "), "{}", ran.err);
+        }
+        for bad in [
+            &worker.json()["fanouts"]["bad_stacks"],
+            &digest.json()["mails"]["bad_stacks"],
+            &notify.json()["bad_stacks"],
+            &import.json()["carried"]["bad_stacks"],
+        ] {
+            assert_eq!(
+                (&bad["count"], &bad["first"][0]["user"]),
+                (&1.into(), &"ada".into())
+            );
+        }
+    })
+    .await;
+}
