@@ -1,7 +1,7 @@
 //! The composition root: from a configuration to services that work.
 //!
-//! The rule: only here does anybody know which store, which mailer and which clock it is. Tests and the demo hand in their own
-//! ([`App::assemble`]); everything else asks [`App::open`].
+//! The rule: only here does anybody know which store, which mailer and which clock it is. Tests and
+//! the demo hand in their own ([`App::assemble`]); everything else asks [`App::open`].
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -84,7 +84,8 @@ fn site(config: &Config) -> Site {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Made {
     Something,
-    /// Nothing is: then no template of the configuration is read, so that one that is broken stops nobody who needs none.
+    /// Nothing is: then no template of the configuration is read, so that one that is broken stops
+    /// nobody who needs none.
     Nothing,
 }
 

@@ -1,6 +1,7 @@
 //! The only caller of "now", and the only maker of ids.
 //!
-//! The rule: an operation asks the clock once and passes the answer down. Tests and the demo turn a [`ManualClock`].
+//! The rule: an operation asks the clock once and passes the answer down. Tests and the demo turn a
+//! [`ManualClock`].
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

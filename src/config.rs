@@ -1,7 +1,9 @@
-//! The configuration: read from all its sources, checked as a whole, and never printed with its secrets.
+//! The configuration: read from all its sources, checked as a whole, and never printed with its
+//! secrets.
 //!
-//! The rule: `config.default.toml` is the documentation and the defaults; everything else lies over it; and every problem is
-//! reported at once, each with its option, its value and what to do. Past this file a value is valid because it exists.
+//! The rule: `config.default.toml` is the documentation and the defaults; everything else lies over
+//! it; and every problem is reported at once, each with its option, its value and what to do. Past
+//! this file a value is valid because it exists.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,10 @@
 //! tidings: notification feeds and e-mail digests on MongoDB, one collection a day.
 //!
-//! Floors, from the top: [`api`] is the HTTP face, [`web`] the pages for people; [`app`] puts everything together; [`services`] are the program's sentences; [`store`] keeps, [`mail`] sends,
-//! [`render`] makes mails, [`probe`] sees us as the world does; [`domain`] is what all of them speak of. Imports point down. Four walks show the way through:
-//! writing ([`services::notify`], [`services::fanout`]), reading ([`services::feed`]), mailing ([`services::digest`],
+//! Floors, from the top: [`api`] is the HTTP face, [`web`] the pages for people; [`app`] puts
+//! everything together; [`services`] are the program's sentences; [`store`] keeps, [`mail`] sends,
+//! [`render`] makes mails, [`probe`] sees us as the world does; [`domain`] is what all of them
+//! speak of. Imports point down. Four walks show the way through: writing ([`services::notify`],
+//! [`services::fanout`]), reading ([`services::feed`]), mailing ([`services::digest`],
 //! [`services::deliver`]) and forgetting ([`services::archive`]).
 
 pub mod api;

@@ -1,4 +1,5 @@
-//! The binary: runs the command line, tells how it failed if it did, and ends with the exit code that says so.
+//! The binary: runs the command line, tells how it failed if it did, and ends with the exit code
+//! that says so.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,7 +1,9 @@
-//! Files and folders that only their owner can read, whatever the umask says: they hold addresses, links and secrets.
+//! Files and folders that only their owner can read, whatever the umask says: they hold addresses,
+//! links and secrets.
 //!
-//! The rule (P8): the mode is there from the beginning and not set afterwards, so there is no moment in which somebody else could open them. It is
-//! Unix's to keep; elsewhere files are as their folder has it.
+//! The rule (P8): the mode is there from the beginning and not set afterwards, so there is no
+//! moment in which somebody else could open them. It is Unix's to keep; elsewhere files are as
+//! their folder has it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -23,7 +25,8 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// An empty file of this name. One that is there already is emptied, and closed to others before anything is written to it.
+/// An empty file of this name. One that is there already is emptied, and closed to others before
+/// anything is written to it.
 pub fn create(path: &Path) -> io::Result<File> {
     let file = options().create(true).truncate(true).open(path)?;
     #[cfg(unix)]
@@ -51,7 +54,8 @@ pub fn folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Whether others than its owner can read, write or enter it, and how that is written down, such as `644`.
+/// Whether others than its owner can read, write or enter it, and how that is written down, such as
+/// `644`.
 pub fn open_to_others(path: &Path) -> Option<String> {
     #[cfg(unix)]
     return open_to(OTHERS, path);
@@ -59,7 +63,8 @@ pub fn open_to_others(path: &Path) -> Option<String> {
     return None;
 }
 
-/// The same of people outside its group: what an administrator writes, a service may read through its group.
+/// The same of people outside its group: what an administrator writes, a service may read through
+/// its group.
 pub fn open_to_everybody(path: &Path) -> Option<String> {
     #[cfg(unix)]
     return open_to(EVERYBODY, path);

@@ -1,4 +1,5 @@
-//! Batches: joins against the bare driver's conditional upserts, finding what is due among much that is not, and a burst.
+//! Batches: joins against the bare driver's conditional upserts, finding what is due among much
+//! that is not, and a burst.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

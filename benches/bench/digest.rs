@@ -1,4 +1,5 @@
-//! Digest assembly and flushing for everybody, against the original's loops; and what a small server cache does to reading.
+//! Digest assembly and flushing for everybody, against the original's loops; and what a small
+//! server cache does to reading.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::world::{World, day_names, now, people};
 const DAYS: u32 = 8;
 const EVENTS: usize = 5;
 
-/// Reads the window of everybody, slices, checks what applies and assembles: a digest run without rendering.
+/// Reads the window of everybody, slices, checks what applies and assembles: a digest run without
+/// rendering.
 async fn assemble_all(world: &World) -> (u64, usize) {
     let (objects, policies): (Arc<dyn Objects>, _) = (
         world.store.clone(),
@@ -157,8 +159,9 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
     ]);
 }
 
-/// Reads the window of 500,000 people on a server whose cache is too small for it; the part that compares is run twice, on a server
-/// with a large cache and on one with a small one (scripts/bench does both).
+/// Reads the window of 500,000 people on a server whose cache is too small for it; the part that
+/// compares is run twice, on a server with a large cache and on one with a small one (scripts/bench
+/// does both).
 pub async fn cache(label: &str) {
     let world = World::fresh("bench_cache").await;
     let ids = people(scaled(500_000));

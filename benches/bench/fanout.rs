@@ -1,4 +1,5 @@
-//! Fan-out: pushes a second, journal included, against the bare driver and the original's loop; merging; accepting.
+//! Fan-out: pushes a second, journal included, against the bare driver and the original's loop;
+//! merging; accepting.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,8 @@ async fn carry(world: &World, audience: Audience) -> Duration {
     took
 }
 
-/// A day to which nobody in the audience has been written; its collection stands, as it does from a day's first event on.
+/// A day to which nobody in the audience has been written; its collection stands, as it does from a
+/// day's first event on.
 async fn fresh_day(world: &World) {
     let day = Day::of(now());
     world.store.drop_day(day).await.expect("a fresh day");

@@ -1,7 +1,7 @@
 //! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
 //!
-//! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`, `digest`, `cache-large`, `cache-small`, `archive`,
-//! `batches`, and `joins`, the first part of it.
+//! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`,
+//! `digest`, `cache-large`, `cache-small`, `archive`, `batches`, and `joins`, the first part of it.
 
 mod archive;
 mod batches;

@@ -46,7 +46,8 @@ pub fn rounds(standard: usize) -> usize {
         .max(1)
 }
 
-/// Scales sizes down for a quick look; `TIDINGS_BENCH_SCALE`, such as 0.1. Figures of record are made at 1.
+/// Scales sizes down for a quick look; `TIDINGS_BENCH_SCALE`, such as 0.1. Figures of record are
+/// made at 1.
 pub fn scaled(size: usize) -> usize {
     let scale: f64 = std::env::var("TIDINGS_BENCH_SCALE")
         .ok()

@@ -1,7 +1,9 @@
-//! What tidings is measured against: the original scheme's loops, and the bare driver as the ceiling.
+//! What tidings is measured against: the original scheme's loops, and the bare driver as the
+//! ceiling.
 //!
-//! The rule: each rival is given its fairest form. The loops await one acknowledged write at a time, as the original did; the
-//! ceiling sends documents that were encoded before the clock started.
+//! The rule: each rival is given its fairest form. The loops await one acknowledged write at a
+//! time, as the original did; the ceiling sends documents that were encoded before the clock
+//! started.
 
 use std::future::IntoFuture;
 
@@ -49,7 +51,8 @@ pub fn encode_pushes(collection: &str, people: &[String], o: &str) -> Vec<RawDoc
         .collect()
 }
 
-/// Bulk commands of a thousand conditional upserts, encoded before: one event joins one open batch each, once, and the last ten are kept.
+/// Bulk commands of a thousand conditional upserts, encoded before: one event joins one open batch
+/// each, once, and the last ten are kept.
 pub fn encode_joins(
     collection: &str,
     people: &[String],

@@ -1,7 +1,9 @@
-//! Pushing onto days that hold something already, by how much is added to how much: what it costs the server.
+//! Pushing onto days that hold something already, by how much is added to how much: what it costs
+//! the server.
 //!
-//! The rule: the server's own processor time counts, as client and server share the machine. The rival is the way that is harmless
-//! again by itself: `$addToSet` of all entries, pre-encoded, a thousand people a command.
+//! The rule: the server's own processor time counts, as client and server share the machine. The
+//! rival is the way that is harmless again by itself: `$addToSet` of all entries, pre-encoded, a
+//! thousand people a command.
 
 use bson::{RawDocumentBuf, doc};
 use tidings::domain::{Day, Event, EventType, Id, ObjectId, UserId};

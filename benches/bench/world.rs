@@ -76,7 +76,8 @@ impl World {
         self.db.drop().await.expect("the database goes away");
     }
 
-    /// Fills the window: every person has `events` events on each of `days` days, in clustered collections as tidings makes them.
+    /// Fills the window: every person has `events` events on each of `days` days, in clustered
+    /// collections as tidings makes them.
     pub async fn fill(&self, people: &[String], days: u32, events: usize) {
         for back in (0..days).rev() {
             let day = Day::of(now()).back(back);

@@ -1,7 +1,7 @@
 //! Who may ask: whoever holds the server key.
 //!
-//! The rule (P8): nothing under `/v1` is read or changed without it, and comparing tells nothing of it, not even its length. Neither
-//! the key nor what came in its place is logged.
+//! The rule (P8): nothing under `/v1` is read or changed without it, and comparing tells nothing of
+//! it, not even its length. Neither the key nor what came in its place is logged.
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};

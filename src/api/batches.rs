@@ -1,6 +1,8 @@
-//! What gathers until it is mailed: to look at, to close now, to cancel; and events taken out of it.
+//! What gathers until it is mailed: to look at, to close now, to cancel; and events taken out of
+//! it.
 //!
-//! The rule: only an open batch can be changed. One that closes may be on its way already, and says so.
+//! The rule: only an open batch can be changed. One that closes may be on its way already, and says
+//! so.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};

@@ -1,4 +1,5 @@
-//! JSON bodies: read up to a limit, parsed into what is asked for, refused with the place of the mistake.
+//! JSON bodies: read up to a limit, parsed into what is asked for, refused with the place of the
+//! mistake.
 //!
 //! The rule (P10): unknown fields are mistakes, and a list is taken whole or not at all.
 
@@ -68,7 +69,8 @@ pub async fn read(req: &HttpRequest, payload: Payload, limit: usize) -> Result<B
 /// A longer body is not parsed on a thread that answers others meanwhile, in bytes.
 const LONG: usize = 64 << 10;
 
-/// Does what a body is for, as far as that is reading it: beside the threads that answer requests if it is long.
+/// Does what a body is for, as far as that is reading it: beside the threads that answer requests
+/// if it is long.
 pub async fn aside<T: Send + 'static>(
     body: Bytes,
     reading: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
@@ -87,7 +89,8 @@ pub fn one<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     parse(body, "", PhantomData::<Record<T>>).map(|Record(record)| record)
 }
 
-/// Many records, as a list or under `field`: `[…]` or `{"events": […]}`. At least one, at most [`MAX_RECORDS`].
+/// Many records, as a list or under `field`: `[…]` or `{"events": […]}`. At least one, at most
+/// [`MAX_RECORDS`].
 pub fn many<T: DeserializeOwned>(body: &[u8], field: &'static str) -> Result<Vec<T>, Problem> {
     let records = parse(body, field, Many(field, PhantomData))?;
     if records.is_empty() {

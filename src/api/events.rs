@@ -1,7 +1,7 @@
 //! Events come in here, and tell how far they have come.
 //!
-//! The rule (P1, P10): a call is parsed and checked whole before [`crate::services::notify`] hears of it; 202 means that what it holds is in the
-//! journal.
+//! The rule (P1, P10): a call is parsed and checked whole before [`crate::services::notify`] hears
+//! of it; 202 means that what it holds is in the journal.
 
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ struct Answers {
 /// How long an accepted event's writer waits to hear what of it is not known.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Accepts these, and says of each what is not known. They are accepted by then: that nothing can be said of them does not make them fail.
+/// Accepts these, and says of each what is not known. They are accepted by then: that nothing can
+/// be said of them does not make them fail.
 async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Answer>, Problem> {
     let events: Vec<Vec<Event>> = requests.iter().map(Request::events).collect();
     let keyed = requests.iter().all(|request| request.key.is_some());
@@ -166,8 +167,8 @@ fn progress(fanout: Fanout) -> Progress {
 
 const KEY_LOCATION: &str = "header Idempotency-Key";
 
-/// The header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a quoted string, as the draft has it, or the bare key, as
-/// many clients send it.
+/// The header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header): a quoted string, as
+/// the draft has it, or the bare key, as many clients send it.
 fn idempotency_key(req: &HttpRequest) -> Result<Option<String>, Problem> {
     let mut values = req.headers().get_all("Idempotency-Key");
     let Some(value) = values.next() else {

@@ -1,7 +1,7 @@
 //! A person's feed, made for polling.
 //!
-//! The rule: an unchanged page costs the reader an empty 304. The tag is the page's own digest, so that a withdrawn or renamed object is a
-//! change like any other.
+//! The rule: an unchanged page costs the reader an empty 304. The tag is the page's own digest, so
+//! that a withdrawn or renamed object is a change like any other.
 
 use actix_web::http::header::{self, EntityTag, Header, IfNoneMatch};
 use actix_web::web::Data;
@@ -99,7 +99,8 @@ fn tag(body: &[u8]) -> EntityTag {
     EntityTag::new_strong(hex::encode(&Sha256::digest(body)[..16]))
 }
 
-/// Whether the reader has this page already (RFC 9110, 13.1.2). A header that cannot be read names no page.
+/// Whether the reader has this page already (RFC 9110, 13.1.2). A header that cannot be read names
+/// no page.
 fn is_known(req: &HttpRequest, tag: &EntityTag) -> bool {
     match IfNoneMatch::parse(req) {
         Ok(IfNoneMatch::Any) => true,

@@ -1,4 +1,5 @@
-//! Whether this process is alive, and whether it can work: for load balancers and supervisors, without a key.
+//! Whether this process is alive, and whether it can work: for load balancers and supervisors,
+//! without a key.
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
 //! A request whose body nobody read to its end ends its connection.
 //!
-//! The rule: what comes of a chunked body after the answer has no end that anybody knows, so it is not waited for. The server ends a connection after
-//! its answer only where somebody still holds what is to come; a handler that is done lets go of it, so the answer's body holds it until the
-//! answer has left. Where the body was read to its end, nothing is left to come and the connection stays.
+//! The rule: what comes of a chunked body after the answer has no end that anybody knows, so it is
+//! not waited for. The server ends a connection after its answer only where somebody still holds
+//! what is to come; a handler that is done lets go of it, so the answer's body holds it until the
+//! answer has left. Where the body was read to its end, nothing is left to come and the connection
+//! stays.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -21,7 +23,8 @@ use futures::Stream;
 pub struct Coming(Rc<RefCell<Payload>>);
 
 impl Coming {
-    /// Takes what is to come of a request into hand, and leaves the request a way to read it; nothing where nothing is to come.
+    /// Takes what is to come of a request into hand, and leaves the request a way to read it;
+    /// nothing where nothing is to come.
     pub fn of(req: &mut ServiceRequest) -> Option<Self> {
         let payload = match req.take_payload() {
             Payload::None => return None,

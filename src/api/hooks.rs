@@ -1,7 +1,8 @@
 //! What mail providers post: `POST /hooks/{provider}`.
 //!
-//! The rule (P8): not under the server key, but under each provider's own signature, over the bytes as they came. The status says what the
-//! provider's retries make of it: whatever may succeed later (our store is away) is asked for again, and what never will is not.
+//! The rule (P8): not under the server key, but under each provider's own signature, over the bytes
+//! as they came. The status says what the provider's retries make of it: whatever may succeed later
+//! (our store is away) is asked for again, and what never will is not.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};

@@ -1,7 +1,8 @@
 //! Third floor: the HTTP face.
 //!
-//! The rule: handlers parse (`uri`, `body`), call one service, and show what it answers; whatever is wrong ends as a [`problem`]. The table
-//! of routes below is all there is; `openapi.json` describes each of them, and a test compares the two. Begin with `events` and `feed`.
+//! The rule: handlers parse (`uri`, `body`), call one service, and show what it answers; whatever
+//! is wrong ends as a [`problem`]. The table of routes below is all there is; `openapi.json`
+//! describes each of them, and a test compares the two. Begin with `events` and `feed`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -135,7 +136,8 @@ pub struct Bound {
     key: auth::Key,
 }
 
-/// Takes the configured address. From then on connections wait until [`Bound::run`]. Needs a Tokio runtime.
+/// Takes the configured address. From then on connections wait until [`Bound::run`]. Needs a Tokio
+/// runtime.
 pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
     let key = key.as_ref().trim();
     anyhow::ensure!(
@@ -166,7 +168,8 @@ fn listen(wanted: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 impl Bound {
-    /// Serves until `stop` turns true (or nobody is left who could turn it); then accepts no more, finishes what is in hand, and returns.
+    /// Serves until `stop` turns true (or nobody is left who could turn it); then accepts no more,
+    /// finishes what is in hand, and returns.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let (app, key) = (Data::new(self.app), Data::new(self.key));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -212,8 +215,9 @@ pub async fn serve(
     bind(app, key)?.run(stop).await
 }
 
-/// Ends what takes too long, and logs how requests end: by their route, as paths and queries name people. A body that nobody read to its end is not
-/// waited for ([`held`]), and no answer's type is to be guessed.
+/// Ends what takes too long, and logs how requests end: by their route, as paths and queries name
+/// people. A body that nobody read to its end is not waited for ([`held`]), and no answer's type is
+/// to be guessed.
 async fn watch_over(
     mut req: ServiceRequest,
     next: Next<impl MessageBody + Unpin + 'static>,

@@ -1,6 +1,7 @@
 //! What events are about.
 //!
-//! The rule (P6): `DELETE` leaves a record that no longer applies, so that the object disappears from feeds and mails at once and for good.
+//! The rule (P6): `DELETE` leaves a record that no longer applies, so that the object disappears
+//! from feeds and mails at once and for good.
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};

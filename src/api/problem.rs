@@ -1,7 +1,8 @@
-//! What goes wrong, as RFC 9457 problem details: what, which value, what to do, and a code for programs.
+//! What goes wrong, as RFC 9457 problem details: what, which value, what to do, and a code for
+//! programs.
 //!
-//! The rule (P10): a code never changes its meaning; `docs/api.md` explains each, and a test compares. What goes wrong inside is logged with
-//! its causes and told to nobody outside.
+//! The rule (P10): a code never changes its meaning; `docs/api.md` explains each, and a test
+//! compares. What goes wrong inside is logged with its causes and told to nobody outside.
 
 use std::fmt;
 use std::time::Duration;
@@ -222,7 +223,8 @@ impl ResponseError for Problem {
     fn error_response(&self) -> HttpResponse {
         let status = self.status_code();
         let details = Details {
-            // "about:blank" says that the title is the status's own phrase (RFC 9457, 4.2.1); programs read the code.
+            // "about:blank" says that the title is the status's own phrase (RFC 9457, 4.2.1);
+            // programs read the code.
             r#type: "about:blank",
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),

@@ -1,9 +1,11 @@
 //! How many connections a server takes at once.
 //!
-//! The rule: fewer than it may have files open, so that the database, its logs and the next connection always find room. Those that are too many
-//! wait to be accepted, and the time-outs of the others make room for them.
+//! The rule: fewer than it may have files open, so that the database, its logs and the next
+//! connection always find room. Those that are too many wait to be accepted, and the time-outs of
+//! the others make room for them.
 
-/// Descriptors that are not for connections at least: the store's, the log's, those of mails on their way.
+/// Descriptors that are not for connections at least: the store's, the log's, those of mails on
+/// their way.
 const OTHERS: usize = 64;
 /// Connections at most, whatever a process may have open.
 const MOST: usize = 25_000;

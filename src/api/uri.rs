@@ -1,7 +1,8 @@
 //! What a request's URI says: names in the path, parameters in the query.
 //!
-//! The rule (P8, P10): a value is decoded once, strictly, and is a plain value ever after; `limit[$ne]=1` is a parameter nobody knows, not
-//! a condition. What is not known, given twice or not well-formed is refused by its name.
+//! The rule (P8, P10): a value is decoded once, strictly, and is a plain value ever after;
+//! `limit[$ne]=1` is a parameter nobody knows, not a condition. What is not known, given twice or
+//! not well-formed is refused by its name.
 
 use std::future::{Ready, ready};
 use std::str::FromStr;
@@ -12,7 +13,8 @@ use actix_web::{FromRequest, HttpRequest};
 use super::problem::Problem;
 use crate::domain::Invalid;
 
-/// The part of the path that the route calls `{name}`. It may hold any character that was percent-encoded, slashes too.
+/// The part of the path that the route calls `{name}`. It may hold any character that was
+/// percent-encoded, slashes too.
 pub fn segment<T: FromStr<Err = Invalid>>(req: &HttpRequest, name: &str) -> Result<T, Problem> {
     let location = || format!("path segment {name}");
     let text = raw_segment(req, name)

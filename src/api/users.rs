@@ -1,6 +1,7 @@
 //! People, what they chose, and what they follow.
 //!
-//! The rule (P8): a record is shown with its address masked. What replacing a record means is [`crate::services::people`]'s to say.
+//! The rule (P8): a record is shown with its address masked. What replacing a record means is
+//! [`crate::services::people`]'s to say.
 
 use std::collections::BTreeMap;
 

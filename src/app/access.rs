@@ -1,7 +1,8 @@
 //! What a command does to the store it opens, and how a store comes to be.
 //!
-//! The rule: only what brings something in makes a store. Everything else, started in a wrong folder or with a mistyped name, says so and makes
-//! nothing; what only looks makes no index either.
+//! The rule: only what brings something in makes a store. Everything else, started in a wrong
+//! folder or with a mistyped name, says so and makes nothing; what only looks makes no index
+//! either.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +54,8 @@ pub fn is_missing(config: &Config) -> bool {
     }
 }
 
-/// Opens the configured store; brings its tables or indexes into being where something is done to it.
+/// Opens the configured store; brings its tables or indexes into being where something is done to
+/// it.
 pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<dyn Store>> {
     let missing = || NoStore(format!("{:?}", config.store));
     let opening = || format!("opening {:?}", config.store);
@@ -81,8 +83,8 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
     }
 }
 
-/// What opening the configured store would do to it first, as an earlier version wrote it. On MongoDB that is not opening, but working
-/// with it.
+/// What opening the configured store would do to it first, as an earlier version wrote it. On
+/// MongoDB that is not opening, but working with it.
 pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     let StoreUrl::Sqlite(path) = &config.store else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! From a configuration to whoever looks it over.
 //!
-//! The rule: nothing here fails. A part that cannot be put together is handed on with the reason, which is then a finding; and the store
-//! is opened as it stands: no index is made.
+//! The rule: nothing here fails. A part that cannot be put together is handed on with the reason,
+//! which is then a finding; and the store is opened as it stands: no index is made.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -207,7 +207,8 @@ fn departure(config: &Config) -> Departure {
         Provider::Api { service, .. } => service,
     };
     let (bounces, hook) = match service {
-        // Mailgun's envelope is of the domain that is named there; the other providers have one of their own.
+        // Mailgun's envelope is of the domain that is named there; the other providers have one of
+        // their own.
         Service::Mailgun { domain, .. } => (
             Some(domain.clone()),
             hook(hooks.mailgun_key.is_some(), "hooks.mailgun_key"),

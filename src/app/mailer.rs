@@ -1,6 +1,7 @@
 //! From the configured provider to a mailer.
 //!
-//! The rule: only here does anybody know both what is configured and who sends. Whoever goes over the network is kept at a pace.
+//! The rule: only here does anybody know both what is configured and who sends. Whoever goes over
+//! the network is kept at a pace.
 
 use std::sync::Arc;
 use std::time::Duration;

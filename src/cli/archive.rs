@@ -12,9 +12,10 @@ use crate::services::archive::{DayReport, Effect, Fate, Protection, Request};
 
 /// Drop old days whole, exporting them first if you like
 ///
-/// Days in the window stay whatever you say. An older day stays too while a fan-out writes to it, or while it holds what somebody
-/// should have been mailed, unless forced; then the exit code is 3. So it is where a day cannot be dealt with, or another process has it; the other
-/// days go all the same.
+/// Days in the window stay whatever you say. An older day stays too while a fan-out writes to it,
+/// or while it holds what somebody should have been mailed, unless forced; then the exit code is 3.
+/// So it is where a day cannot be dealt with, or another process has it; the other days go all the
+/// same.
 #[derive(Debug, Arguments)]
 pub struct Args {
     /// How old a day must be to go [default: archive.keep, 30d]

@@ -15,8 +15,9 @@ use crate::services::batches::{
 
 /// List batches, look into them, close them now, cancel them
 ///
-/// A batch is what happens to a person within a while and becomes one mail. They have one open batch of a key: type:Comment where
-/// nobody chose one, key:acme where the event (batch_key) or the configuration did.
+/// A batch is what happens to a person within a while and becomes one mail. They have one open
+/// batch of a key: type:Comment where nobody chose one, key:acme where the event (batch_key) or the
+/// configuration did.
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub struct Args {

@@ -1,8 +1,9 @@
 //! Whether a command that accepts events also carries them out.
 //!
-//! The rule: on one machine (SQLite) it does, so that a newcomer sees at once what an event came to. On MongoDB there are workers for that,
-//! and accepting stays as cheap for a million followers as for one. What was done before, and what
-//! can be done beside it, is told whatever became of carrying ([`Carried`]).
+//! The rule: on one machine (SQLite) it does, so that a newcomer sees at once what an event came
+//! to. On MongoDB there are workers for that, and accepting stays as cheap for a million followers
+//! as for one. What was done before, and what can be done beside it, is told whatever became of
+//! carrying ([`Carried`]).
 
 use clap::Args;
 

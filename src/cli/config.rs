@@ -9,7 +9,8 @@ use crate::config::DEFAULTS;
 
 /// Show the configuration that counts, with secrets hidden
 ///
-/// Later wins: the defaults, then tidings.toml, then the environment (TIDINGS_DIGEST_HOUR sets digest.hour), then flags.
+/// Later wins: the defaults, then tidings.toml, then the environment (TIDINGS_DIGEST_HOUR sets
+/// digest.hour), then flags.
 #[derive(Debug, Arguments)]
 pub struct Args {
     /// Show every option with its default and what it means, fit to begin a tidings.toml with

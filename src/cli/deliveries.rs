@@ -1,4 +1,5 @@
-//! `tidings deliveries`: the ledger of mails, and the last word on those of which nobody knows whether they were taken.
+//! `tidings deliveries`: the ledger of mails, and the last word on those of which nobody knows
+//! whether they were taken.
 
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand, ValueEnum};
@@ -45,7 +46,8 @@ enum What {
     Show(Show),
     /// Say what became of unknown mails: one, those of a call, those of a time, or all
     ///
-    /// `sent`: they were mailed. `failed`: they were not, and their events go into a mail after all.
+    /// `sent`: they were mailed. `failed`: they were not, and their events go into a mail after
+    /// all.
     #[command(allow_missing_positional = true)]
     Settle(Settle),
     /// Try failed mails again: these, or all of them

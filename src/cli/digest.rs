@@ -1,6 +1,7 @@
 //! `tidings digest`: mails the digests that are due; made for a cron line.
 //!
-//! The rule: one line says what came of it, fit for the mail that cron sends; what went wrong is told on standard error, with how often.
+//! The rule: one line says what came of it, fit for the mail that cron sends; what went wrong is
+//! told on standard error, with how often.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -24,11 +25,13 @@ use crate::services::trouble::{Bad, BadFanouts, BadStacks};
 
 /// Mail the digests that are due
 ///
-/// Carries out pending fan-outs first, finishes what an earlier run left, and mails whoever is due once a period, however often
-/// it runs. So an hourly cron line is all that digests need:  0 * * * *  tidings digest --config FILE
+/// Carries out pending fan-outs first, finishes what an earlier run left, and mails whoever is due
+/// once a period, however often it runs. So an hourly cron line is all that digests need:  0 * * *
+/// *  tidings digest --config FILE
 ///
-/// It ends when every mail is settled, or when waiting cannot help, and accounts for everybody who was due. When too many mails fail, or
-/// the provider refuses everything, sending is paused for all processes until --resume.
+/// It ends when every mail is settled, or when waiting cannot help, and accounts for everybody who
+/// was due. When too many mails fail, or the provider refuses everything, sending is paused for all
+/// processes until --resume.
 #[derive(Debug, Arguments)]
 pub struct Args {
     /// Only people on this cadence
@@ -37,7 +40,8 @@ pub struct Args {
     /// Say how many would be mailed, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// With --dry-run: write all there is to know before sending into an HTML page: who, what, how large, how long, and sample mails
+    /// With --dry-run: write all there is to know before sending into an HTML page: who, what, how
+    /// large, how long, and sample mails
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     report: Option<PathBuf>,
     /// Only these people
@@ -52,13 +56,15 @@ pub struct Args {
     /// Only so many of all people, the same each time, such as 1%
     #[arg(long, value_name = "SHARE")]
     sample: Option<Share>,
-    /// Do not wait for mails the provider does not take at once; the next run or a worker goes on with them
+    /// Do not wait for mails the provider does not take at once; the next run or a worker goes on
+    /// with them
     #[arg(long)]
     no_wait: bool,
     /// Let mails leave again after a pause, and go on
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
-    /// Do not wait for people's hours: everybody who has something pending and had no mail this period
+    /// Do not wait for people's hours: everybody who has something pending and had no mail this
+    /// period
     #[arg(long)]
     now: bool,
     /// Answer in JSON
@@ -447,7 +453,8 @@ fn left(report: &Report, request: &Request) -> String {
     )
 }
 
-/// `2 failed this period (tried again from 2014-04-21 11:00; tidings deliveries retry does it now)`.
+/// `2 failed this period (tried again from 2014-04-21 11:00; tidings deliveries retry does it
+/// now)`.
 fn failed(report: &Report) -> Option<String> {
     let failed = words::some(report.failed_already, "failed this period")?;
     let hint = "tidings deliveries retry does it now";

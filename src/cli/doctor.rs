@@ -19,8 +19,9 @@ use crate::services::doctor::{Finding, Look, Outside, Verdict};
 
 /// Check configuration, database, provider, DNS, public pages and templates
 ///
-/// Nothing is sent and nobody is unsubscribed. Each line says ok, warning, error or unchecked, what was found, and what to do about it.
-/// What cannot be reached from here is unchecked. Nothing is logged unless --log says so.
+/// Nothing is sent and nobody is unsubscribed. Each line says ok, warning, error or unchecked, what
+/// was found, and what to do about it. What cannot be reached from here is unchecked. Nothing is
+/// logged unless --log says so.
 #[derive(Debug, Arguments)]
 #[command(
     after_help = "Exit codes: 0 no errors, 1 at least one error, 2 wrong usage, or neither configuration nor database here."

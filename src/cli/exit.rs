@@ -1,7 +1,8 @@
 //! How a command ends: its exit code, and how a failure is told.
 //!
-//! The rule: 0 is only for what was done. What was wrong with the request itself, before anything was changed, is 2; what went
-//! wrong on the way is 1; what went wrong for some is 3. A failure is one line of causes, and then what to do, where that is known.
+//! The rule: 0 is only for what was done. What was wrong with the request itself, before anything
+//! was changed, is 2; what went wrong on the way is 1; what went wrong for some is 3. A failure is
+//! one line of causes, and then what to do, where that is known.
 
 use std::process::ExitCode;
 
@@ -101,7 +102,8 @@ impl WithoutKeys {
     }
 }
 
-/// A failure as it is printed: what was being done, each cause, and what to do next where that is known.
+/// A failure as it is printed: what was being done, each cause, and what to do next where that is
+/// known.
 pub fn explain_failure(failure: &anyhow::Error) -> String {
     let mut told = format!("error: {}\n", causes(failure));
     if let Some(next) = advice(failure) {

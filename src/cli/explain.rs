@@ -231,7 +231,8 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     Ok(())
 }
 
-/// `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun (550 5.1.1); tidings suppressions lift ends it`.
+/// `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun (550 5.1.1); tidings
+/// suppressions lift ends it`.
 fn since(suppression: &Suppression) -> String {
     let Suppression { reason, source, .. } = suppression;
     let at = words::minute(suppression.at);

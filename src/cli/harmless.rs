@@ -1,7 +1,9 @@
-//! What people wrote, as it can be let onto a terminal: nothing in it moves the cursor, turns the direction of a line, or begins another one.
+//! What people wrote, as it can be let onto a terminal: nothing in it moves the cursor, turns the
+//! direction of a line, or begins another one.
 //!
-//! The rule: everything that is printed or logged passes through here, in [`super::screen`], [`super::exit`] and [`super::log`], and nowhere else, so
-//! that no verb has to think of it. What is taken out leaves a sign of its width. What looks like our own colors is told from them by how
+//! The rule: everything that is printed or logged passes through here, in [`super::screen`],
+//! [`super::exit`] and [`super::log`], and nowhere else, so that no verb has to think of it. What
+//! is taken out leaves a sign of its width. What looks like our own colors is told from them by how
 //! [`super::screen`] marks them.
 
 use std::borrow::Cow;
@@ -45,7 +47,8 @@ fn signed(text: &str, hides: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown.collect())
 }
 
-/// JSON on one line: what a terminal would obey is written by its number, which programs read as the same.
+/// JSON on one line: what a terminal would obey is written by its number, which programs read as
+/// the same.
 pub fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
@@ -53,7 +56,8 @@ pub fn json(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_obeyed(c) {
-            // All of them are in the first plane, and in JSON they stand in texts only. Writing to a text does not fail.
+            // All of them are in the first plane, and in JSON they stand in texts only. Writing to
+            // a text does not fail.
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
@@ -62,7 +66,8 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Writes log messages. In color the log's own escape sequences stay; it makes those harmless that are in what it tells.
+/// Writes log messages. In color the log's own escape sequences stay; it makes those harmless that
+/// are in what it tells.
 pub struct Log<W> {
     pub out: W,
     pub color: bool,

@@ -16,8 +16,8 @@ use crate::services::import::{Kind, Mapping, Report, SHOWN};
 
 /// Bring in users, follows, objects or events from NDJSON
 ///
-/// One JSON object a line; gzip and Zstandard are recognised. A bad line is told with its number, field and reason, and left out. Bringing the same file in
-/// again changes nothing.
+/// One JSON object a line; gzip and Zstandard are recognised. A bad line is told with its number,
+/// field and reason, and left out. Bringing the same file in again changes nothing.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {

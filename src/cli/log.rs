@@ -1,6 +1,7 @@
 //! Where the log goes: standard error, a line a message.
 //!
-//! The rule: other crates' messages are only heard from `warn` up. They do not know what must not be logged.
+//! The rule: other crates' messages are only heard from `warn` up. They do not know what must not
+//! be logged.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;

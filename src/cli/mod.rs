@@ -1,8 +1,9 @@
 //! The command line: one file a verb, and here what they share.
 //!
-//! The rule: a verb reads its arguments into valid values, says one sentence to a service and tells what came of it; nothing is
-//! decided here. What a script wants goes to standard output, what a person should notice to standard error, and the exit
-//! code is never 0 on failure ([`exit`]). Start with [`notify`]; [`demo`] tells the whole story.
+//! The rule: a verb reads its arguments into valid values, says one sentence to a service and tells
+//! what came of it; nothing is decided here. What a script wants goes to standard output, what a
+//! person should notice to standard error, and the exit code is never 0 on failure ([`exit`]).
+//! Start with [`notify`]; [`demo`] tells the whole story.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -133,12 +134,14 @@ impl Command {
         }
     }
 
-    /// Whether a signal lets it finish what is in hand. The others are short, or can be cut anywhere.
+    /// Whether a signal lets it finish what is in hand. The others are short, or can be cut
+    /// anywhere.
     fn ends_gently(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Digest(_) | Self::Worker(_))
     }
 
-    /// How much is logged where nobody said: long-running commands tell what they do, and findings what went wrong.
+    /// How much is logged where nobody said: long-running commands tell what they do, and findings
+    /// what went wrong.
     fn usual_level(&self) -> Level {
         match self {
             Self::Serve(_) | Self::Worker(_) => Level::Info,
@@ -153,7 +156,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors, and go to standard output; what is an error repeats what was typed.
+            // Help and version are no errors, and go to standard output; what is an error repeats
+            // what was typed.
             if error.use_stderr() {
                 let told = error.render().to_string();
                 std::io::stderr().write_all(harmless::lines(&told).as_bytes())?;
@@ -171,7 +175,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         .enable_all()
         .build()?;
     let ended = runtime.block_on(cli.run(&mut Screen::standard()));
-    // The process ends now. MongoDB's driver panics where its tasks are taken down one after the other, so they are left standing.
+    // The process ends now. MongoDB's driver panics where its tasks are taken down one after the
+    // other, so they are left standing.
     std::mem::forget(runtime);
     ended
 }

@@ -20,7 +20,8 @@ use crate::services::unknown::Unknown;
 
 /// Tell people that something happened
 ///
-/// Accepts an event, as an application would with POST /v1/events. With a key it can be repeated safely.
+/// Accepts an event, as an application would with POST /v1/events. With a key it can be repeated
+/// safely.
 #[derive(Debug, Arguments)]
 #[command(
     group = ArgGroup::new("audience").required(true).args(["to", "followers_of", "near"]),

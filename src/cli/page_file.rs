@@ -1,6 +1,7 @@
 //! A page that is written for people to open: whole, or not at all.
 //!
-//! The rule: what makes it impossible is found before the long work it is of, and an earlier page stands until the new one does.
+//! The rule: what makes it impossible is found before the long work it is of, and an earlier page
+//! stands until the new one does.
 
 use std::fs;
 use std::io::{self, Write};

@@ -12,8 +12,9 @@ use crate::services::archive::part_of;
 
 /// Bring back days that were archived with --export
 ///
-/// Each file is verified as a whole before anything of it is written. Restoring twice changes nothing. A day that was archived more than once has
-/// parts (notifications_20140422.2.ndjson.zst): they are put behind the first.
+/// Each file is verified as a whole before anything of it is written. Restoring twice changes
+/// nothing. A day that was archived more than once has parts (notifications_20140422.2.ndjson.zst):
+/// they are put behind the first.
 #[derive(Debug, Arguments)]
 pub struct Args {
     /// Files such as notifications_20140422.ndjson.zst

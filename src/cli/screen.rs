@@ -1,7 +1,10 @@
-//! What a command writes to: lines on standard output, notes on standard error, in colour where that can be seen.
+//! What a command writes to: lines on standard output, notes on standard error, in colour where
+//! that can be seen.
 //!
-//! The rule: what people wrote is made [`harmless`] here, whatever prints it, so a color is a mark in the text until the line is written. Colour only on a terminal, and never with `NO_COLOR` (no-color.org). A reader who has gone away (`tidings feed … |
-//! head`) ends the writing, not the work. The demo hands in its own screen, so that its commands print what they always print.
+//! The rule: what people wrote is made [`harmless`] here, whatever prints it, so a color is a mark
+//! in the text until the line is written. Colour only on a terminal, and never with `NO_COLOR`
+//! (no-color.org). A reader who has gone away (`tidings feed … | head`) ends the writing, not the
+//! work. The demo hands in its own screen, so that its commands print what they always print.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -197,7 +200,8 @@ impl Screen {
     }
 }
 
-/// Begins a colored text, followed by the letter of its ink. A noncharacter, which no text should hold; in one that does it is at worst a color.
+/// Begins a colored text, followed by the letter of its ink. A noncharacter, which no text should
+/// hold; in one that does it is at worst a color.
 const INK: char = '\u{fdd0}';
 /// Ends it.
 const PLAIN: char = '\u{fdd1}';

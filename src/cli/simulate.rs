@@ -1,4 +1,5 @@
-//! `tidings simulate`: what mails recorded events would have made under several policies. It opens no store and sends nothing.
+//! `tidings simulate`: what mails recorded events would have made under several policies. It opens
+//! no store and sends nothing.
 
 use std::path::PathBuf;
 
@@ -19,8 +20,9 @@ use chart::Bars;
 
 /// Try windows on recorded events: how many mails, how late, how large
 ///
-/// Replays events on a virtual clock against named policies and compares what mails they would have made. Nothing is sent, and no
-/// store is opened. Every event counts as one to be mailed in batches.
+/// Replays events on a virtual clock against named policies and compares what mails they would have
+/// made. Nothing is sent, and no store is opened. Every event counts as one to be mailed in
+/// batches.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -29,7 +31,8 @@ pub struct Args {
     /// Recorded events, as NDJSON, plain, gzip or Zstandard; - is standard input
     #[arg(required_unless_present = "generate", requires = "policies")]
     events: Option<PathBuf>,
-    /// Make up so many events instead, 1 to 100000000: bursts, quiet nights, one person with half of everything
+    /// Make up so many events instead, 1 to 100000000: bursts, quiet nights, one person with half
+    /// of everything
     #[arg(
         long,
         value_name = "EVENTS",

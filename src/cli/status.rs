@@ -231,7 +231,8 @@ fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
     }
 }
 
-/// `owed: 12 people, 40 events of days before the window (2014-04-22 09:00 UTC)`, and what was given up.
+/// `owed: 12 people, 40 events of days before the window (2014-04-22 09:00 UTC)`, and what was
+/// given up.
 fn late_rows(late: &Told) -> Vec<(&'static str, String)> {
     let amount = |owed: Owed| {
         let people = words::count(owed.people, "person", "people");
@@ -276,7 +277,8 @@ fn mails(deliveries: &[(DeliveryState, u64)]) -> String {
     }
 }
 
-/// `1,234 sent, 1,200 delivered, 3 bounced (0.24 %)`: what providers reported of the mails of these days.
+/// `1,234 sent, 1,200 delivered, 3 bounced (0.24 %)`: what providers reported of the mails of these
+/// days.
 fn reported(heard: &Echo) -> String {
     let of_sent = |count: u64, share: f64, what: &str| {
         words::some(count, what).map(|some| format!("{some} ({:.2} %)", 100.0 * share))

@@ -18,8 +18,8 @@ use crate::services::suppressions::SuppressionInput;
 
 /// List, add, import and lift addresses that no mail goes to
 ///
-/// An address is suppressed when the provider reports a hard bounce, a complaint, an unsubscription or too many soft bounces, or when
-/// you say so; until you lift it.
+/// An address is suppressed when the provider reports a hard bounce, a complaint, an unsubscription
+/// or too many soft bounces, or when you say so; until you lift it.
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
 pub struct Args {
@@ -43,8 +43,9 @@ enum Verb {
     Add(Add),
     /// Bring in a list, such as one a provider exported
     ///
-    /// One address a line: as {"address": …, "reason": …, "at": …}, or as the first of comma-separated fields, with or without a line
-    /// that names them. gzip and Zstandard are recognised. A bad line is told with its number and left out.
+    /// One address a line: as {"address": …, "reason": …, "at": …}, or as the first of
+    /// comma-separated fields, with or without a line that names them. gzip and Zstandard are
+    /// recognised. A bad line is told with its number and left out.
     Import(Import),
     /// Let an address be written to again
     Lift(Lift),

@@ -1,4 +1,5 @@
-//! Rows in columns: as wide as what stands in them, and one column gives way where the terminal is too narrow.
+//! Rows in columns: as wide as what stands in them, and one column gives way where the terminal is
+//! too narrow.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -71,7 +72,8 @@ impl Table {
         }
     }
 
-    /// A row: one cell a column. What people wrote is made harmless, so that widths are those of what is shown.
+    /// A row: one cell a column. What people wrote is made harmless, so that widths are those of
+    /// what is shown.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let shown = |cell: String| harmless::line(&cell).into_owned();
         self.rows.push(cells.into_iter().map(shown).collect());

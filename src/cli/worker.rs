@@ -1,6 +1,8 @@
-//! `tidings worker`: carries out fan-outs, ends batches and mails what falls due, until it is told to stop.
+//! `tidings worker`: carries out fan-outs, ends batches and mails what falls due, until it is told
+//! to stop.
 //!
-//! The rule: SIGTERM and Ctrl-C finish what is in hand and give up every lease, so that another worker can go on at once.
+//! The rule: SIGTERM and Ctrl-C finish what is in hand and give up every lease, so that another
+//! worker can go on at once.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -74,7 +76,8 @@ impl Args {
     }
 }
 
-/// Rounds until `stop` turns true; a line is logged for each that did something, and for each new kind of failure.
+/// Rounds until `stop` turns true; a line is logged for each that did something, and for each new
+/// kind of failure.
 pub async fn run(app: &App, stop: Stop) -> services::Result<()> {
     let failing: Mutex<HashMap<Part, String>> = Mutex::default();
     let standing: Mutex<Option<Pause>> = Mutex::new(None);

@@ -1,7 +1,8 @@
-//! How batches gather and close: the section `batch`, and what a type or a named policy says instead of it.
+//! How batches gather and close: the section `batch`, and what a type or a named policy says
+//! instead of it.
 //!
-//! The rule: `window`, `cooldown` and `max_wait` are one choice. Who sets one of them sets all three, so that a policy can be read where it
-//! stands. The rest is inherited one by one.
+//! The rule: `window`, `cooldown` and `max_wait` are one choice. Who sets one of them sets all
+//! three, so that a policy can be read where it stands. The rest is inherited one by one.
 
 use std::num::NonZeroU64;
 
@@ -35,7 +36,8 @@ pub(super) fn read(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> Ba
     }
     let policy = over(r, path, standard);
     for doubt in policy.doubts() {
-        // An option that is inherited is not at this path, and one that is wrong is a problem already.
+        // An option that is inherited is not at this path, and one that is wrong is a problem
+        // already.
         r.warn(&format!("{path}.{}", doubt.option), doubt.why, doubt.advice);
     }
     policy

@@ -1,7 +1,9 @@
-//! What is secret in a value, hidden wherever the value is shown: in problems, in `tidings config`, in what doctor says.
+//! What is secret in a value, hidden wherever the value is shown: in problems, in `tidings config`,
+//! in what doctor says.
 //!
-//! The rule (P8): an option that holds a secret is never shown, and of an address only what leads to the server: no user, no password, no
-//! parameter that is not known to be harmless. What is mistyped is treated as what it was meant to be.
+//! The rule (P8): an option that holds a secret is never shown, and of an address only what leads
+//! to the server: no user, no password, no parameter that is not known to be harmless. What is
+//! mistyped is treated as what it was meant to be.
 
 use toml::{Table, Value};
 
@@ -54,7 +56,8 @@ pub fn shown(option: &str, text: &str) -> String {
     }
 }
 
-/// Whether what an option holds is nobody's business. Keys of batches, which are in other sections, are names.
+/// Whether what an option holds is nobody's business. Keys of batches, which are in other sections,
+/// are names.
 pub fn is_secret(option: &str) -> bool {
     let Some((section, name)) = option.split_once('.') else {
         return false;
@@ -75,8 +78,8 @@ pub fn holds_secrets(file: &Table) -> bool {
         })
 }
 
-/// An address without its secrets: `mongodb://(hidden)@db.example/tidings?replicaSet=rs0`. What is no address, and might have been meant as one with
-/// a password, is hidden from its first colon on.
+/// An address without its secrets: `mongodb://(hidden)@db.example/tidings?replicaSet=rs0`. What is
+/// no address, and might have been meant as one with a password, is hidden from its first colon on.
 pub fn address(text: &str) -> String {
     if text
         .strip_prefix("sqlite:")

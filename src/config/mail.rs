@@ -1,7 +1,8 @@
 //! How mails leave: the section `[mail]`.
 //!
-//! The rule: whatever a provider cannot do without is asked for here, all of it at once, so that no digest is the first to find out. Keys go
-//! over the network only where nobody can read along: encrypted, or on this machine. Which provider takes what, [`crate::app`] knows.
+//! The rule: whatever a provider cannot do without is asked for here, all of it at once, so that no
+//! digest is the first to find out. Keys go over the network only where nobody can read along:
+//! encrypted, or on this machine. Which provider takes what, [`crate::app`] knows.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -212,7 +213,8 @@ impl Mail {
     }
 }
 
-/// Reads all options, also those the provider does not ask for, so that what is wrong with them is said.
+/// Reads all options, also those the provider does not ask for, so that what is wrong with them is
+/// said.
 fn provider(r: &mut Reader<'_>, name: Name) -> Provider {
     let key = r.secret("mail.key", "mail.key_file");
     let url = r.optional_parse(

@@ -1,4 +1,5 @@
-//! What `[mail]` promises: whatever is missing is said before the first mail, and no key is printed.
+//! What `[mail]` promises: whatever is missing is said before the first mail, and no key is
+//! printed.
 
 use super::super::Config;
 use super::*;

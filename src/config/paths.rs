@@ -1,7 +1,8 @@
 //! Where relative paths begin.
 //!
-//! The rule: those of a file, and the defaults beside it, begin at the file's folder, so that a command means the same wherever it is started.
-//! Those of the environment and of flags begin where the command is started, as whoever types them expects.
+//! The rule: those of a file, and the defaults beside it, begin at the file's folder, so that a
+//! command means the same wherever it is started. Those of the environment and of flags begin where
+//! the command is started, as whoever types them expects.
 
 use std::path::Path;
 

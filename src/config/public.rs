@@ -1,7 +1,8 @@
-//! What the world sees of an installation: what it is called, where it is reached, and what its links are signed with.
+//! What the world sees of an installation: what it is called, where it is reached, and what its
+//! links are signed with.
 //!
-//! The rule: a link in a mail travels in clear and is clicked a year later, so it leads to https; plain http is for trying things
-//! out on one machine.
+//! The rule: a link in a mail travels in clear and is clicked a year later, so it leads to https;
+//! plain http is for trying things out on one machine.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -122,13 +123,15 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The last part of a `Feedback-ID`, which Gmail wants to have 5 to 15 characters. A colon would begin another part.
+/// The last part of a `Feedback-ID`, which Gmail wants to have 5 to 15 characters. A colon would
+/// begin another part.
 fn feedback_id(text: &str) -> Option<String> {
     let known = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     ((5..=15).contains(&text.len()) && text.chars().all(known)).then(|| text.to_owned())
 }
 
-/// The key that applications bring. Whoever is on this machine already may have a short one to type.
+/// The key that applications bring. Whoever is on this machine already may have a short one to
+/// type.
 fn key(r: &mut Reader<'_>, listen: SocketAddr) -> Option<String> {
     let key = r.secret("server.key", "server.key_file")?;
     if key.len() < MIN_SECRET && !listen.ip().is_loopback() {

@@ -1,4 +1,5 @@
-//! Takes options out of a merged table, one by one, and notes every problem instead of stopping at the first.
+//! Takes options out of a merged table, one by one, and notes every problem instead of stopping at
+//! the first.
 //!
 //! The rule: what nobody took is unknown, and unknown options are errors.
 
@@ -15,8 +16,8 @@ use crate::domain::{Address, Invalid, duration};
 /// Stands for a dot that belongs to a name, in paths whose parts dots separate.
 const DOT: &str = "\u{2}";
 
-/// A reader of one table. Where a value is wrong it notes a problem and answers with a harmless stand-in, which never
-/// leaves [`super::Config::check`].
+/// A reader of one table. Where a value is wrong it notes a problem and answers with a harmless
+/// stand-in, which never leaves [`super::Config::check`].
 pub struct Reader<'a> {
     table: &'a Table,
     taken: BTreeSet<String>,

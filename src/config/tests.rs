@@ -1,4 +1,5 @@
-//! The configuration's promises: documented defaults, layers in order, all problems at once, no secret printed.
+//! The configuration's promises: documented defaults, layers in order, all problems at once, no
+//! secret printed.
 
 use super::*;
 use crate::domain::{EventType, Route};

@@ -1,7 +1,8 @@
 //! Which moments an event can be of.
 //!
-//! The rule: what is accepted reaches people. An event of a day before the window would be shown and mailed to nobody, and so would one of a
-//! day to come until that day; both are refused, with the range.
+//! The rule: what is accepted reaches people. An event of a day before the window would be shown
+//! and mailed to nobody, and so would one of a day to come until that day; both are refused, with
+//! the range.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 

@@ -1,4 +1,5 @@
-//! E-mail addresses that do not leak: they print masked, and only what sends or stores them may reveal them.
+//! E-mail addresses that do not leak: they print masked, and only what sends or stores them may
+//! reveal them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,8 +16,8 @@ impl Address {
     /// The longest address SMTP can carry (RFC 5321, 4.5.3.1.3: a path of 256 with its brackets).
     pub const MAX_BYTES: usize = 254;
 
-    /// Checks the outline: one part before and one after the last `@`, no white space, controls, or brackets, and nothing that cannot
-    /// be seen. Whether it exists only a mail can tell.
+    /// Checks the outline: one part before and one after the last `@`, no white space, controls, or
+    /// brackets, and nothing that cannot be seen. Whether it exists only a mail can tell.
     pub fn new(text: impl Into<String>) -> Result<Self, Invalid> {
         let address = Self::stored(text)?;
         if address.0.chars().any(is_unseen) {
@@ -55,7 +56,8 @@ impl Address {
         Ok(Self(text))
     }
 
-    /// Whether it is at a host that nobody has, as the address that is configured when nobody says one.
+    /// Whether it is at a host that nobody has, as the address that is configured when nobody says
+    /// one.
     pub fn is_placeholder(&self) -> bool {
         self.0.ends_with("@localhost.localdomain")
     }
@@ -65,8 +67,9 @@ impl Address {
         self.0.rsplit_once('@').map_or("", |(_, domain)| domain)
     }
 
-    /// What addresses are compared by: all in lower case, accents composed (NFC), the domain as the DNS has it (`xn--…`, UTS 46). A domain has no
-    /// case (RFC 5321, 2.4), and no mailbox provider of note tells `Ada@` from `ada@`; whoever stopped the mails to one of them meant both.
+    /// What addresses are compared by: all in lower case, accents composed (NFC), the domain as the
+    /// DNS has it (`xn--…`, UTS 46). A domain has no case (RFC 5321, 2.4), and no mailbox provider
+    /// of note tells `Ada@` from `ada@`; whoever stopped the mails to one of them meant both.
     pub fn folded(&self) -> Self {
         if self.0.is_ascii() {
             return Self(self.0.to_ascii_lowercase());
@@ -79,8 +82,8 @@ impl Address {
         Self::within(local, &domain).unwrap_or(lower)
     }
 
-    /// How an older program may have written this address down, when addresses were compared in lower case only: what [`Self::folded`] gives,
-    /// which is the first, and what gives the same.
+    /// How an older program may have written this address down, when addresses were compared in
+    /// lower case only: what [`Self::folded`] gives, which is the first, and what gives the same.
     pub fn spellings(&self) -> Vec<Self> {
         let folded = self.folded();
         if self.0.is_ascii() && !folded.0.contains("xn--") {
@@ -154,8 +157,8 @@ impl FromStr for Address {
     }
 }
 
-/// Where a page of a list of addresses ends, so that the next one can be asked for. It prints as hexadecimal digits, as addresses do not belong into
-/// URLs and what keeps them.
+/// Where a page of a list of addresses ends, so that the next one can be asked for. It prints as
+/// hexadecimal digits, as addresses do not belong into URLs and what keeps them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub Address);
 
@@ -177,8 +180,8 @@ impl FromStr for Cursor {
     }
 }
 
-/// Format characters: those of no width, those that turn the direction of text, and those that choose a shape (Unicode's `Cf`, and what its
-/// `Default_Ignorable_Code_Point` adds to them).
+/// Format characters: those of no width, those that turn the direction of text, and those that
+/// choose a shape (Unicode's `Cf`, and what its `Default_Ignorable_Code_Point` adds to them).
 fn is_unseen(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'

@@ -1,7 +1,7 @@
 //! Whom an event concerns: named people, the followers of keys, or everybody near a point.
 //!
-//! The rule: an audience is resolved page by page in the order of user ids, so that one id is a resumable cursor
-//! and audiences can be merged; see [`crate::services::fanout`].
+//! The rule: an audience is resolved page by page in the order of user ids, so that one id is a
+//! resumable cursor and audiences can be merged; see [`crate::services::fanout`].
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,8 @@ impl Point {
         self.lat
     }
 
-    /// Great-circle distance in kilometres, on a sphere of MongoDB's radius (6378.1 km), by the haversine formula.
+    /// Great-circle distance in kilometres, on a sphere of MongoDB's radius (6378.1 km), by the
+    /// haversine formula.
     pub fn distance_km(self, other: Self) -> f64 {
         let (lat_a, lat_b) = (self.lat.to_radians(), other.lat.to_radians());
         let half = |degrees: f64| (degrees.to_radians() / 2.0).sin().powi(2);
@@ -90,7 +91,8 @@ pub struct Audience {
 
 /// The most people that can be named in one event.
 pub const MAX_USERS: usize = 100_000;
-/// The most people that can be left out of one event: they fit into its journal entry on every store.
+/// The most people that can be left out of one event: they fit into its journal entry on every
+/// store.
 pub const MAX_EXCEPT: usize = 10_000;
 /// The most keys whose followers one event can go to.
 pub const MAX_KEYS: usize = 100;

@@ -1,11 +1,13 @@
 //! A batch: what happened to somebody within a while, on its way to becoming one mail.
 //!
-//! The rule: an event joins once, however often its fan-out is carried out again; the total is exact; only so many events are kept to be
-//! shown. Nothing here asks what time it is. When a batch closes is [`BatchPolicy`]'s one formula; what it is of is its [`BatchKey`].
+//! The rule: an event joins once, however often its fan-out is carried out again; the total is
+//! exact; only so many events are kept to be shown. Nothing here asks what time it is. When a batch
+//! closes is [`BatchPolicy`]'s one formula; what it is of is its [`BatchKey`].
 //!
-//! `at` is the moment of joining, by the clock of whoever joins. Clocks may differ and go back: the opening stands as it was first
-//! written and the last event only moves on, so a closing that is put off is never put off beyond `max_wait` from the opening, and an early
-//! clock closes nothing early.
+//! `at` is the moment of joining, by the clock of whoever joins. Clocks may differ and go back: the
+//! opening stands as it was first written and the last event only moves on, so a closing that is
+//! put off is never put off beyond `max_wait` from the opening, and an early clock closes nothing
+//! early.
 
 use chrono::{DateTime, Utc};
 
@@ -23,8 +25,8 @@ pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
 pub use policy::{BatchPolicy, Doubt, Keep};
 pub use seat::{MEMORIES, MEMORY, MOST_ENDED, Memory, Seat, SeatId};
 
-/// The most fan-outs that join a batch: it remembers each, so that none joins twice. The one for which there is no room closes it, and opens the
-/// next.
+/// The most fan-outs that join a batch: it remembers each, so that none joins twice. The one for
+/// which there is no room closes it, and opens the next.
 pub const ROOM: usize = 10_000;
 
 /// The most events of which a batch remembers that they were taken out.
@@ -156,7 +158,8 @@ pub struct Batch {
     pub opened_at: DateTime<Utc>,
     /// The latest moment at which something joined; what is withdrawn gives no time back.
     pub last_event_at: DateTime<Utc>,
-    /// When it is due: by the formula while it is open, and the moment at which it began to close if that was earlier.
+    /// When it is due: by the formula while it is open, and the moment at which it began to close
+    /// if that was earlier.
     pub closes_at: DateTime<Utc>,
     pub lead: Lead,
     pub contents: Contents,
@@ -191,8 +194,9 @@ pub struct TakenOut {
 }
 
 impl Batch {
-    /// A new batch, opened by these events. With a leading policy they are mailed at once and what follows is gathered; with an
-    /// immediate one, or when they fill it, it is to be mailed from the beginning.
+    /// A new batch, opened by these events. With a leading policy they are mailed at once and what
+    /// follows is gathered; with an immediate one, or when they fill it, it is to be mailed from
+    /// the beginning.
     pub fn open(
         id: Id,
         user: UserId,
@@ -227,9 +231,11 @@ impl Batch {
         batch
     }
 
-    /// Adds what its fan-outs have not brought yet. A fan-out brings all it has for this batch at once.
+    /// Adds what its fan-outs have not brought yet. A fan-out brings all it has for this batch at
+    /// once.
     pub fn join(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Joined {
-        // Also a batch that is closed knows its own: a fan-out carried out again must not open the next with them.
+        // Also a batch that is closed knows its own: a fan-out carried out again must not open the
+        // next with them.
         if items.iter().all(|item| self.has_joined(item.i)) {
             return Joined::Already;
         }
@@ -283,9 +289,10 @@ impl Batch {
         self.joined.binary_search(&fanout).is_ok()
     }
 
-    /// Takes events out that are withdrawn, while it is not closed. The kept ones go and the total shrinks by exactly them; those that are
-    /// counted and no longer kept stay counted, as nobody knows what they are about. The room they leave is taken by what comes next.
-    /// If nothing is left, and nothing was mailed of it, it is canceled.
+    /// Takes events out that are withdrawn, while it is not closed. The kept ones go and the total
+    /// shrinks by exactly them; those that are counted and no longer kept stay counted, as nobody
+    /// knows what they are about. The room they leave is taken by what comes next. If nothing is
+    /// left, and nothing was mailed of it, it is canceled.
     pub fn take_out(&mut self, kind: &EventType, objects: &[ObjectId]) -> TakenOut {
         if !matches!(self.state, BatchState::Open | BatchState::Closing) {
             return TakenOut::default();
@@ -319,7 +326,8 @@ impl Batch {
         Ok(())
     }
 
-    /// It is not to be mailed. `Err` says what it is instead of open: once it closes, its mail may be under way.
+    /// It is not to be mailed. `Err` says what it is instead of open: once it closes, its mail may
+    /// be under way.
     pub fn cancel(&mut self) -> Result<(), BatchState> {
         self.is_open()?;
         self.state = BatchState::Canceled;
@@ -357,7 +365,8 @@ impl Batch {
         self.joined.iter().copied().filter(is_own)
     }
 
-    /// Whether the other is this batch with the same events in it, wherever the two have come to since: closing, closed or canceled.
+    /// Whether the other is this batch with the same events in it, wherever the two have come to
+    /// since: closing, closed or canceled.
     pub fn gathered_as(&self, other: &Self) -> bool {
         let whose = |batch: &Self| (batch.id, batch.user.clone(), batch.key.clone());
         whose(self) == whose(other)
@@ -387,7 +396,8 @@ impl Batch {
         Some(self)
     }
 
-    /// Its closing is done: its mail is settled, or there was nothing to mail. `Err` says what it is instead of closing.
+    /// Its closing is done: its mail is settled, or there was nothing to mail. `Err` says what it
+    /// is instead of closing.
     pub fn settle(&mut self) -> Result<(), BatchState> {
         if self.state != BatchState::Closing {
             return Err(self.state);
@@ -414,7 +424,8 @@ impl Batch {
         matches!(self.lead, Lead::Waiting { .. })
     }
 
-    /// Whether there is something to do: its lead waits, or it closes, or it is time. What closes is due whatever the clock says.
+    /// Whether there is something to do: its lead waits, or it closes, or it is time. What closes
+    /// is due whatever the clock says.
     pub fn is_due(&self, now: DateTime<Utc>) -> bool {
         match self.state {
             BatchState::Open => self.is_leading() || now >= self.closes_at,

@@ -1,8 +1,10 @@
-//! What one batch mail tells one person: sections by type, in them groups by what they are about, with exact totals.
+//! What one batch mail tells one person: sections by type, in them groups by what they are about,
+//! with exact totals.
 //!
-//! The rule (P6): only what still applies is told; nothing left of what was kept means no mail. Whatever is not shown is counted: shown and
-//! `more` are `total`. Of events that are counted and no longer kept nothing is known, so nothing is said of them but their number.
-//! Decision 10 says what an object is about.
+//! The rule (P6): only what still applies is told; nothing left of what was kept means no mail.
+//! Whatever is not shown is counted: shown and `more` are `total`. Of events that are counted and
+//! no longer kept nothing is known, so nothing is said of them but their number. Decision 10 says
+//! what an object is about.
 
 use std::sync::Arc;
 
@@ -20,7 +22,8 @@ pub use about::{About, Subject};
 
 use about::Kind;
 
-/// How many items a group shows, how many groups a section, how many sections a mail, and how many items in all.
+/// How many items a group shows, how many groups a section, how many sections a mail, and how many
+/// items in all.
 const GROUP: usize = 5;
 const SECTION: usize = 12;
 const SECTIONS: usize = 20;
@@ -88,7 +91,8 @@ impl Section {
 pub struct Bulletin {
     /// In the order of the configuration.
     pub sections: Vec<Section>,
-    /// All events it tells of: those that are kept and apply, each once, and those that are no longer kept.
+    /// All events it tells of: those that are kept and apply, each once, and those that are no
+    /// longer kept.
     pub total: u64,
     /// How many of them are not shown.
     pub more: u64,
@@ -108,7 +112,8 @@ impl Bulletin {
     }
 }
 
-/// Groups what is kept of a batch, in the order of joining, and `unseen` more that are counted; `None` if nothing that is kept applies.
+/// Groups what is kept of a batch, in the order of joining, and `unseen` more that are counted;
+/// `None` if nothing that is kept applies.
 ///
 /// `applies` gives the object of an event, or `None` where it no longer applies.
 pub fn gather(

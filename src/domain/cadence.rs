@@ -1,8 +1,10 @@
-//! When a digest falls due: daily at an hour, weekly on a weekday and hour, in the person's own time zone.
+//! When a digest falls due: daily at an hour, weekly on a weekday and hour, in the person's own
+//! time zone.
 //!
-//! The rule (P2): a period is named by the local date on which it falls due (`2014-04-22`, `2014-W17`), so there is
-//! one a local day or ISO week, whatever daylight saving or a change of zone does to the clock. An hour that a
-//! clock change skips falls due at the first moment after it; one that occurs twice, at the first.
+//! The rule (P2): a period is named by the local date on which it falls due (`2014-04-22`,
+//! `2014-W17`), so there is one a local day or ISO week, whatever daylight saving or a change of
+//! zone does to the clock. An hour that a clock change skips falls due at the first moment after
+//! it; one that occurs twice, at the first.
 
 use std::fmt;
 use std::str::FromStr;
@@ -57,7 +59,8 @@ impl FromStr for Cadence {
     }
 }
 
-/// A local day or ISO week (ISO 8601, weeks begin on Monday): the name under which a digest can be sent once.
+/// A local day or ISO week (ISO 8601, weeks begin on Monday): the name under which a digest can be
+/// sent once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Period {
     Day(NaiveDate),

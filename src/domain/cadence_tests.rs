@@ -96,7 +96,8 @@ fn moving_west_between_two_digests_does_not_repeat_the_local_day() {
         daily(9, Tz::Asia__Tokyo),
         daily(9, Tz::America__Los_Angeles),
     );
-    // Mailed in Tokyo at 09:00 on the 22nd; in Los Angeles the 22nd comes again, under the same name.
+    // Mailed in Tokyo at 09:00 on the 22nd; in Los Angeles the 22nd comes again, under the same
+    // name.
     assert_eq!(period(tokyo, "2014-04-22T00:00:00Z"), "2014-04-22");
     assert_eq!(period(angeles, "2014-04-22T16:00:00Z"), "2014-04-22");
 }

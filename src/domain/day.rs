@@ -1,7 +1,8 @@
 //! UTC days and windows of them: which collections there are and which of them still count.
 //!
-//! The rule: a day is a UTC date, `20140422` in every name and cursor. The window is a day and the seven before it
-//! unless configured otherwise; what has left the window is neither shown nor mailed.
+//! The rule: a day is a UTC date, `20140422` in every name and cursor. The window is a day and the
+//! seven before it unless configured otherwise; what has left the window is neither shown nor
+//! mailed.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,9 @@
 //! The ledger's rows: one for every mail that was ever to leave, and what became of it.
 //!
-//! The rule (P2, P4, P5): the row exists before the mail does; its id is derived, so a mail can only have one; it holds
-//! what the mail covers, or which batch it is of, so the mail can be built again and its markers written again. There is at most one
-//! *open* delivery of a slot, and it stays open until its markers stand. [`crate::services::deliver`] walks the states.
+//! The rule (P2, P4, P5): the row exists before the mail does; its id is derived, so a mail can
+//! only have one; it holds what the mail covers, or which batch it is of, so the mail can be built
+//! again and its markers written again. There is at most one *open* delivery of a slot, and it
+//! stays open until its markers stand. [`crate::services::deliver`] walks the states.
 
 use std::fmt;
 use std::str::FromStr;
@@ -52,8 +53,8 @@ impl serde::Serialize for DeliveryId {
     }
 }
 
-/// Forty hexadecimal digits that stand for a delivery: in a `Message-ID`, and in what a provider keeps with a mail and repeats in its events.
-/// Unlike the id they name nobody.
+/// Forty hexadecimal digits that stand for a delivery: in a `Message-ID`, and in what a provider
+/// keeps with a mail and repeats in its events. Unlike the id they name nobody.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tag(String);
 
@@ -107,7 +108,8 @@ pub enum DeliveryState {
     Sending,
     /// The provider has it.
     Sent,
-    /// The provider refused it for good. The events of a digest go into the next one; those of a batch stay in the feed.
+    /// The provider refused it for good. The events of a digest go into the next one; those of a
+    /// batch stay in the feed.
     Failed,
     /// Nothing was left to mail, or the person may not be mailed any more.
     Canceled,
@@ -141,7 +143,8 @@ impl DeliveryState {
         !matches!(self, Self::Pending | Self::Sending)
     }
 
-    /// Whether what the row covers must be marked, so that no later mail holds it: it was mailed, or may have been.
+    /// Whether what the row covers must be marked, so that no later mail holds it: it was mailed,
+    /// or may have been.
     pub fn flushes(self) -> bool {
         matches!(self, Self::Sent | Self::Unknown)
     }
@@ -188,17 +191,19 @@ pub struct Delivery {
     pub user: UserId,
     pub occasion: Occasion,
     pub state: DeliveryState,
-    /// Open until it is settled and its markers stand; one open delivery a slot (see [`Delivery::slot`]).
+    /// Open until it is settled and its markers stand; one open delivery a slot (see
+    /// [`Delivery::slot`]).
     pub open: bool,
-    /// Up to where a digest reaches on each stack; nothing for a batch, which knows its events itself.
+    /// Up to where a digest reaches on each stack; nothing for a batch, which knows its events
+    /// itself.
     pub covers: Covers,
     /// The id of the markers it will write.
     pub marker: Id,
     pub lease: Option<Lease>,
     /// Nobody takes it up before then: the provider, or a limit of ours, asked for patience.
     pub not_before: Option<DateTime<Utc>>,
-    /// The local date on which a digest fell due; nothing for a batch, and in rows of before this was
-    /// noted.
+    /// The local date on which a digest fell due; nothing for a batch, and in rows of before this
+    /// was noted.
     pub due_on: Option<NaiveDate>,
     /// How often it was to be handed to the provider.
     pub attempts: u32,
@@ -207,7 +212,8 @@ pub struct Delivery {
     pub refusals: u32,
     /// How often it was tried again by itself after it had failed.
     pub reopened: u32,
-    /// The reference of the call it was handed over in last: with all rows of that call, the call can be made again or asked about.
+    /// The reference of the call it was handed over in last: with all rows of that call, the call
+    /// can be made again or asked about.
     pub call: Option<String>,
     /// When that call was made first.
     pub tried: Option<DateTime<Utc>>,
@@ -224,7 +230,8 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// A new row: to be built and sent by whoever takes it up, nobody at first, and covering nothing of stacks.
+    /// A new row: to be built and sent by whoever takes it up, nobody at first, and covering
+    /// nothing of stacks.
     pub fn new(
         id: DeliveryId,
         user: UserId,
@@ -257,8 +264,9 @@ impl Delivery {
         }
     }
 
-    /// What an open delivery occupies: the person's digest, so that no two digests hold the same event; a batch is one delivery in any
-    /// case. Deliveries are taken up in this order: batches first, in their turn.
+    /// What an open delivery occupies: the person's digest, so that no two digests hold the same
+    /// event; a batch is one delivery in any case. Deliveries are taken up in this order: batches
+    /// first, in their turn.
     pub fn slot(&self) -> String {
         match &self.occasion {
             Occasion::Digest { .. } => digest_slot(&self.user),
@@ -311,12 +319,14 @@ pub struct Handover {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deferral {
     pub id: DeliveryId,
-    /// `pending` for another attempt, `sending` while the outcome of the last one is still to be found out.
+    /// `pending` for another attempt, `sending` while the outcome of the last one is still to be
+    /// found out.
     pub state: DeliveryState,
     /// Nobody takes it up before then.
     pub not_before: DateTime<Utc>,
     pub reason: Option<String>,
-    /// Whether the provider answered the last attempt and did not take it: see [`Delivery::refusals`].
+    /// Whether the provider answered the last attempt and did not take it: see
+    /// [`Delivery::refusals`].
     pub refused: bool,
 }
 

@@ -1,7 +1,8 @@
 //! What stands in a digest: sections by type, in order, capped, with exact totals.
 //!
-//! The rule (P6): only what still applies and what the person wants is told; nothing left means no mail. Within a section
-//! the newest comes first; what the caps cut off is counted ("+12 more") and counts as mailed.
+//! The rule (P6): only what still applies and what the person wants is told; nothing left means no
+//! mail. Within a section the newest comes first; what the caps cut off is counted ("+12 more") and
+//! counts as mailed.
 
 use std::sync::Arc;
 

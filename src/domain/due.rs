@@ -1,8 +1,8 @@
 //! Which row of the ledger a digest is that falls due, and whether that row stands already.
 //!
-//! The rule (P2): one mail a local day or ISO week, unless the person chose a later weekday after that
-//! week's mail: then the digest of that weekday is a mail of its own, with the weekday in its id, or
-//! they would wait for longer than a week. A date has one mail, whatever the clock does.
+//! The rule (P2): one mail a local day or ISO week, unless the person chose a later weekday after
+//! that week's mail: then the digest of that weekday is a mail of its own, with the weekday in its
+//! id, or they would wait for longer than a week. A date has one mail, whatever the clock does.
 
 use chrono::{DateTime, Datelike, TimeDelta, Utc};
 
@@ -71,8 +71,8 @@ const AGAIN: TimeDelta = TimeDelta::hours(1);
 /// It is tried again at least this often.
 const AT_LEAST: TimeDelta = TimeDelta::days(1);
 
-/// When a digest that failed is tried again by itself: an hour later, after twice as long each time, and
-/// every day at least, as what it failed of may have passed.
+/// When a digest that failed is tried again by itself: an hour later, after twice as long each
+/// time, and every day at least, as what it failed of may have passed.
 pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
     let failed = row
         .settled

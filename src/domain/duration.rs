@@ -1,6 +1,8 @@
-//! How durations are written: `500ms`, `90s`, `5m`, `2h`, `30d`, in the configuration, over HTTP and in records.
+//! How durations are written: `500ms`, `90s`, `5m`, `2h`, `30d`, in the configuration, over HTTP
+//! and in records.
 //!
-//! The rule: one whole number and one unit, so that each is read as it was written, whoever wrote it.
+//! The rule: one whole number and one unit, so that each is read as it was written, whoever wrote
+//! it.
 
 use std::ops::RangeInclusive;
 

@@ -1,7 +1,7 @@
 //! What stands in a person's day: events, markers, and what nobody knows any more.
 //!
-//! The rule: every element of the array is an [`Entry`], whoever wrote it and whatever it is, because positions
-//! count them all. See [`super::stack`] for what they mean together.
+//! The rule: every element of the array is an [`Entry`], whoever wrote it and whatever it is,
+//! because positions count them all. See [`super::stack`] for what they mean together.
 
 use chrono::{DateTime, Utc};
 
@@ -19,20 +19,23 @@ pub struct Event {
 }
 
 impl Event {
-    /// When it happened. Of an event without `i` only its day is known: it counts as the day's first moment.
+    /// When it happened. Of an event without `i` only its day is known: it counts as the day's
+    /// first moment.
     pub fn at(&self, day: Day) -> DateTime<Utc> {
         self.i.map_or(day.start(), Id::time)
     }
 }
 
-/// `{flushed, n}`: the first `n` entries of this array are dealt with. A bare `{flushed}` covers all before it.
+/// `{flushed, n}`: the first `n` entries of this array are dealt with. A bare `{flushed}` covers
+/// all before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
     pub id: Option<Id>,
     pub n: Option<u32>,
 }
 
-/// `{mailed, i}`: what these fan-outs put on this stack was mailed on its own, such as in a batch. No digest tells it.
+/// `{mailed, i}`: what these fan-outs put on this stack was mailed on its own, such as in a batch.
+/// No digest tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mailed {
     pub id: Id,

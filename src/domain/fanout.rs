@@ -1,7 +1,7 @@
 //! The journal's entries: an accepted event on its way to everybody it concerns.
 //!
-//! The rule: a fan-out is accepted once (its key is unique), belongs to one day for ever, and is resumed from its
-//! cursor: everybody up to and including that user has been served.
+//! The rule: a fan-out is accepted once (its key is unique), belongs to one day for ever, and is
+//! resumed from its cursor: everybody up to and including that user has been served.
 
 use chrono::{DateTime, Utc};
 
@@ -65,7 +65,8 @@ pub struct Fanout {
     pub kind: EventType,
     pub objects: Vec<ObjectId>,
     pub audience: Audience,
-    /// What its writer wants its batches to be of, instead of what the configuration says: see [`Fanout::batch_key`].
+    /// What its writer wants its batches to be of, instead of what the configuration says: see
+    /// [`Fanout::batch_key`].
     pub batch_key: Option<ChosenKey>,
     /// The day whose collection it goes to, whenever that is done.
     pub day: Day,

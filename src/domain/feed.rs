@@ -1,7 +1,8 @@
 //! A person's feed: newest first, in pages that stay put while events arrive.
 //!
-//! The rule: an item's id is its position and never changes. `before` an item goes to older ones; `after` a cursor,
-//! which notes how long every stack was, gives exactly what has been pushed since, even onto yesterday's stack.
+//! The rule: an item's id is its position and never changes. `before` an item goes to older ones;
+//! `after` a cursor, which notes how long every stack was, gives exactly what has been pushed
+//! since, even onto yesterday's stack.
 
 use std::fmt;
 use std::str::FromStr;

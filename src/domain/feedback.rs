@@ -1,7 +1,8 @@
 //! What providers report of a mail after they took it.
 //!
-//! The rule: the worst news stands, whatever order it comes in, and of two pieces alike the earlier. That a mail is delayed is no more
-//! than what is known until something final comes: a mail that was delayed and then delivered is delivered.
+//! The rule: the worst news stands, whatever order it comes in, and of two pieces alike the
+//! earlier. That a mail is delayed is no more than what is known until something final comes: a
+//! mail that was delayed and then delivered is delivered.
 
 use std::fmt;
 use std::str::FromStr;
@@ -92,7 +93,8 @@ impl Feedback {
 /// What became of the mails that were sent since some moment, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Echo {
-    /// Mails that providers took, whatever is known of them since; those of the other counts are among them.
+    /// Mails that providers took, whatever is known of them since; those of the other counts are
+    /// among them.
     pub sent: u64,
     pub delayed: u64,
     pub delivered: u64,
@@ -102,7 +104,8 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Counts so many mails that ended like this. One whose outcome nobody saw was sent after all if something is heard of it.
+    /// Counts so many mails that ended like this. One whose outcome nobody saw was sent after all
+    /// if something is heard of it.
     pub fn settled(&mut self, state: DeliveryState, news: Option<News>, mails: u64) {
         match (state, news) {
             (DeliveryState::Sent, _) | (DeliveryState::Unknown, Some(_)) => self.sent += mails,

@@ -1,7 +1,9 @@
-//! Twelve-byte ids in MongoDB's `ObjectId` layout: four bytes of seconds, then eight that make it unique.
+//! Twelve-byte ids in MongoDB's `ObjectId` layout: four bytes of seconds, then eight that make it
+//! unique.
 //!
-//! The rule: an id's time is the time of what it names. A fan-out's id is the `i` of every event it wrote, so an
-//! event carries its time without a field for it. Ids are made in [`crate::clock`], never here.
+//! The rule: an id's time is the time of what it names. A fan-out's id is the `i` of every event it
+//! wrote, so an event carries its time without a field for it. Ids are made in [`crate::clock`],
+//! never here.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,13 +1,16 @@
 //! Leases: who works on something, and until when. And which of them are believed.
 //!
-//! The rule: clocks are wrong at times, so a time that no right clock can have written is not believed. No lease lasts beyond
-//! [`LONGEST`], and nothing waits for longer than [`LONGEST_WAIT`]: what lies further ahead was written by a clock that ran ahead, and keeps
-//! nobody off. A clock that is behind may take a lease so that is held; that costs work and no mail, since what is handed over is handed over by
-//! a compare-and-set of whoever holds it then, and a call that is under way is resolved as one whose worker died.
+//! The rule: clocks are wrong at times, so a time that no right clock can have written is not
+//! believed. No lease lasts beyond [`LONGEST`], and nothing waits for longer than [`LONGEST_WAIT`]:
+//! what lies further ahead was written by a clock that ran ahead, and keeps nobody off. A clock
+//! that is behind may take a lease so that is held; that costs work and no mail, since what is
+//! handed over is handed over by a compare-and-set of whoever holds it then, and a call that is
+//! under way is resolved as one whose worker died.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// No lease that somebody holds lies further ahead: the configuration allows an hour, and clocks may differ by another.
+/// No lease that somebody holds lies further ahead: the configuration allows an hour, and clocks
+/// may differ by another.
 pub const LONGEST: TimeDelta = TimeDelta::hours(2);
 /// The longest that something is left alone which nobody holds: what a provider asks for, say.
 pub const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);

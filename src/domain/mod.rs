@@ -1,7 +1,8 @@
 //! Ground floor: the values and rules of tidings, pure and synchronous.
 //!
-//! The rule of this floor: no I/O, no clock, no randomness. Time and ids come in as arguments, and a value that
-//! exists is valid. Start with [`stack`] (what a person's day is) and [`digest`] (what becomes of it).
+//! The rule of this floor: no I/O, no clock, no randomness. Time and ids come in as arguments, and
+//! a value that exists is valid. Start with [`stack`] (what a person's day is) and [`digest`] (what
+//! becomes of it).
 
 pub mod acceptance;
 pub mod address;

@@ -1,14 +1,16 @@
 //! Names that come from outside: users, event types, objects, models and what people follow.
 //!
-//! The rule: a name is checked once, where it enters, and is valid ever after. What older writers stored is taken
-//! as it stands (`stored`). Falsy-looking names (`0`, `false`) are names like any other; only nothing is refused.
+//! The rule: a name is checked once, where it enters, and is valid ever after. What older writers
+//! stored is taken as it stands (`stored`). Falsy-looking names (`0`, `false`) are names like any
+//! other; only nothing is refused.
 
 use std::fmt;
 use std::str::FromStr;
 
 use compact_str::CompactString;
 
-/// What was wrong with a value from outside: what it was meant to be, the value, and why it will not do.
+/// What was wrong with a value from outside: what it was meant to be, the value, and why it will
+/// not do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {value:?} {why}")]
 pub struct Invalid {
@@ -156,7 +158,8 @@ names! {
 }
 
 impl UserId {
-    /// The id as older writers may have stored it: as an ObjectId, where it is 24 lower-case hexadecimal digits.
+    /// The id as older writers may have stored it: as an ObjectId, where it is 24 lower-case
+    /// hexadecimal digits.
     pub fn legacy(&self) -> Option<super::Id> {
         super::Id::from_hex(self.as_str()).filter(|id| id.hex() == self.as_str().as_bytes())
     }

@@ -1,7 +1,8 @@
 //! What events are about: an artwork, a show, a document.
 //!
-//! The rule: an event names its object by id; the type's policy says which model that id is of; `Model:id` is the
-//! object's key. Whether an object still applies is asked whenever it is shown or mailed, never stored on a stack.
+//! The rule: an event names its object by id; the type's policy says which model that id is of;
+//! `Model:id` is the object's key. Whether an object still applies is asked whenever it is shown or
+//! mailed, never stored on a stack.
 
 use std::fmt;
 use std::str::FromStr;
@@ -127,7 +128,8 @@ impl Object {
         }
     }
 
-    /// Links must be http(s): they end up in `href` and `src` of mails. And it has to fit on every store.
+    /// Links must be http(s): they end up in `href` and `src` of mails. And it has to fit on every
+    /// store.
     pub fn check(&self) -> Result<(), Invalid> {
         self.check_size()?;
         for (what, link) in [("object url", &self.url), ("object image", &self.image)] {

@@ -1,9 +1,9 @@
 //! What digests owe of days that have left the window, and what is noted of such a day.
 //!
-//! The rule (P3): a wanted event is mailed, or given up once it is older than `digest.max_age`, and that
-//! is counted; it never ages out without a word. A day outside the window is read only while somebody
-//! is owed something of it. Whoever reads a day whole notes what was owed of it; whoever changes it
-//! makes that note say nothing again. [`crate::services::owed`] keeps the notes.
+//! The rule (P3): a wanted event is mailed, or given up once it is older than `digest.max_age`, and
+//! that is counted; it never ages out without a word. A day outside the window is read only while
+//! somebody is owed something of it. Whoever reads a day whole notes what was owed of it; whoever
+//! changes it makes that note say nothing again. [`crate::services::owed`] keeps the notes.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,8 @@ pub struct DayNote {
     /// Tells two notes apart that say the same.
     pub id: Id,
     pub at: DateTime<Utc>,
-    /// What was owed of it when it was last read whole; absent if it has changed since, or was not read.
+    /// What was owed of it when it was last read whole; absent if it has changed since, or was not
+    /// read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owed: Option<Owed>,
     /// What of it was given up, as it was older than `digest.max_age`.

@@ -1,6 +1,7 @@
 //! What the configuration says of each event type: its route, its model, its heading and its order.
 //!
-//! The rule: a type nobody configured works all the same: it goes to the digest. What is mailed are objects that are known; a type can say otherwise.
+//! The rule: a type nobody configured works all the same: it goes to the digest. What is mailed are
+//! objects that are known; a type can say otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -50,7 +51,8 @@ impl FromStr for Route {
     }
 }
 
-/// What people do in an event of a type, between them and what it is about: `commented on`. One line of 1 to 60 characters.
+/// What people do in an event of a type, between them and what it is about: `commented on`. One
+/// line of 1 to 60 characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Phrase(String);
 
@@ -171,7 +173,8 @@ impl Policies {
         self.order.iter()
     }
 
-    /// The types a person can choose of: what is configured, in its order, then by name what else they once chose or saw happen.
+    /// The types a person can choose of: what is configured, in its order, then by name what else
+    /// they once chose or saw happen.
     pub fn offered<'a>(&'a self, user: &'a User, seen: &'a [EventType]) -> Vec<&'a EventType> {
         let others: BTreeSet<&EventType> = user
             .types

@@ -1,6 +1,7 @@
 //! How mails are sent: how many together, how often, how soon again, and what stops them all.
 //!
-//! The rule: what each of these means to an operator, its range and its default stand in `config.default.toml`, under `[delivery]`.
+//! The rule: what each of these means to an operator, its range and its default stand in
+//! `config.default.toml`, under `[delivery]`.
 
 use chrono::TimeDelta;
 

@@ -1,7 +1,8 @@
-//! A part of a whole, written as a percentage: who is in a sample, and how many failures are too many.
+//! A part of a whole, written as a percentage: who is in a sample, and how many failures are too
+//! many.
 //!
-//! The rule: whether somebody is in a sample depends on their id alone, so it is the same people each time, and a larger sample
-//! holds all of a smaller one.
+//! The rule: whether somebody is in a sample depends on their id alone, so it is the same people
+//! each time, and a larger sample holds all of a smaller one.
 
 use std::fmt;
 use std::str::FromStr;

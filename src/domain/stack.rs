@@ -1,7 +1,8 @@
 //! A person's stacks: what the window holds for them, what of it is covered, and what is pending.
 //!
-//! The rule: an array only ever grows at its end, so `(stack, index)` names an entry for ever, and a marker's `n`
-//! counts entries from the front. What is covered can only grow. Everything that mails or shows events asks here.
+//! The rule: an array only ever grows at its end, so `(stack, index)` names an entry for ever, and
+//! a marker's `n` counts entries from the front. What is covered can only grow. Everything that
+//! mails or shows events asks here.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,14 +16,16 @@ use super::event::{Entry, Event, Marker};
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 
-/// How the document spells its `_id`: as text, as tidings writes it, or as an ObjectId, as some older writers did.
+/// How the document spells its `_id`: as text, as tidings writes it, or as an ObjectId, as some
+/// older writers did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
     ObjectId,
     Text,
 }
 
-/// Which document of a person: its day, and its form, as a day in which two writers met may hold both.
+/// Which document of a person: its day, and its form, as a day in which two writers met may hold
+/// both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackId {
     pub day: Day,
@@ -113,7 +116,8 @@ pub struct Stack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Defect {
-    /// Its `events` is something else than a list: nothing can be added, and nothing in it is mailed.
+    /// Its `events` is something else than a list: nothing can be added, and nothing in it is
+    /// mailed.
     NoList,
     /// Its bytes make no sense.
     Unreadable,
@@ -184,12 +188,14 @@ impl Stack {
         })
     }
 
-    /// Events that no marker covers and that were not mailed on their own, with their positions, oldest first.
+    /// Events that no marker covers and that were not mailed on their own, with their positions,
+    /// oldest first.
     pub fn uncovered(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         self.uncovered_from(self.covered())
     }
 
-    /// Events that no marker covered when the marker of this id was written; if it was not, that no marker covers.
+    /// Events that no marker covered when the marker of this id was written; if it was not, that no
+    /// marker covers.
     fn uncovered_before(&self, own: Id) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         let is_own =
             |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(own));
@@ -234,7 +240,8 @@ impl Stack {
 
 /// How many entries from the front the markers among them cover.
 ///
-/// `{flushed, n}` covers the first `n`, never more than there are; a bare `{flushed}` covers all that stand before it.
+/// `{flushed, n}` covers the first `n`, never more than there are; a bare `{flushed}` covers all
+/// that stand before it.
 pub fn covered(entries: &[Entry]) -> usize {
     let reach = |(index, entry): (usize, &Entry)| match entry {
         Entry::Marker(Marker { n: Some(n), .. }) => Some((*n as usize).min(entries.len())),
@@ -268,7 +275,8 @@ pub struct Pending<'a> {
 }
 
 impl PersonStacks {
-    /// Takes out the stacks that something is wrong with, and names them: what is mailed of them could not be marked.
+    /// Takes out the stacks that something is wrong with, and names them: what is mailed of them
+    /// could not be marked.
     pub fn set_aside_bad(&mut self) -> Vec<BadStack> {
         let mut bad = Vec::new();
         self.stacks.retain(|stack| {
@@ -292,8 +300,9 @@ impl PersonStacks {
         unique(kept(self.stacks.iter().flat_map(Stack::uncovered), keep))
     }
 
-    /// What was pending of those to be kept when somebody noted these limits, and still is: for a mail that is built again. Its own markers, and what was
-    /// marked after them, cover nothing of it: they stand where it was taken for mailed and turned out not to be.
+    /// What was pending of those to be kept when somebody noted these limits, and still is: for a
+    /// mail that is built again. Its own markers, and what was marked after them, cover nothing of
+    /// it: they stand where it was taken for mailed and turned out not to be.
     pub fn pending_within(
         &self,
         covers: &Covers,
@@ -335,7 +344,8 @@ impl PersonStacks {
         unique(self.stacks.iter().flat_map(Stack::events))
     }
 
-    /// How far each stack that has uncovered events reaches now: what a mail built from this would cover.
+    /// How far each stack that has uncovered events reaches now: what a mail built from this would
+    /// cover.
     pub fn reach(&self) -> Covers {
         let open = |stack: &&Stack| stack.uncovered().next().is_some();
         self.stacks

@@ -1,7 +1,8 @@
 //! Addresses that must not be written to, and why.
 //!
-//! The rule (P7): an address is suppressed until somebody lifts it. Of two pieces of news about one address the graver stands, and of two
-//! alike the earlier, so that the order in which they come does not matter. Addresses are compared folded ([`Address::folded`]).
+//! The rule (P7): an address is suppressed until somebody lifts it. Of two pieces of news about one
+//! address the graver stands, and of two alike the earlier, so that the order in which they come
+//! does not matter. Addresses are compared folded ([`Address::folded`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -118,8 +119,8 @@ impl Suppression {
         }
     }
 
-    /// With what the provider called it: letters, digits and what codes are written with, at most 80 characters, so that no address
-    /// and no sentence of a stranger's server gets in.
+    /// With what the provider called it: letters, digits and what codes are written with, at most
+    /// 80 characters, so that no address and no sentence of a stranger's server gets in.
     pub fn detailed(mut self, detail: Option<&str>) -> Self {
         self.detail = detail.map(discreet).filter(|detail| !detail.is_empty());
         self

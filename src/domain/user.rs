@@ -1,7 +1,8 @@
 //! People: where to write to them, what they want, and whether they may be written to at all.
 //!
-//! The rule (P7): whoever is unconfirmed, suppressed, unsubscribed or has turned something off gets no mail of it, and turning
-//! something on again mails nothing older: every change of a route or cadence sets a `since`.
+//! The rule (P7): whoever is unconfirmed, suppressed, unsubscribed or has turned something off gets
+//! no mail of it, and turning something on again mails nothing older: every change of a route or
+//! cadence sets a `since`.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,8 @@ pub struct TypePreference {
     pub route: Route,
     /// When they chose it: nothing older is mailed by this route.
     pub since: DateTime<Utc>,
-    /// How long their batches gather, instead of the type's window: see [`window`]. With another route than `batch` it waits until they
-    /// choose that one.
+    /// How long their batches gather, instead of the type's window: see [`window`]. With another
+    /// route than `batch` it waits until they choose that one.
     pub window: Option<TimeDelta>,
 }
 
@@ -40,8 +41,8 @@ impl TypePreference {
     }
 }
 
-/// A window of somebody's own, as it is written everywhere: from a second to 30 days, as in the configuration. Whoever wants no batches
-/// chooses another route, so it is never nothing.
+/// A window of somebody's own, as it is written everywhere: from a second to 30 days, as in the
+/// configuration. Whoever wants no batches chooses another route, so it is never nothing.
 pub fn window(text: &str) -> Result<TimeDelta, Invalid> {
     let range = TimeDelta::seconds(1)..=TimeDelta::days(30);
     duration::within(text, &range).map_err(|why| Invalid::new("window", text, why))
@@ -58,7 +59,8 @@ pub struct DigestPreference {
     pub since: Option<DateTime<Utc>>,
 }
 
-/// What a store knows the state of a record by: two reads that give the same one found the same record.
+/// What a store knows the state of a record by: two reads that give the same one found the same
+/// record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Revision(pub u64);
 
@@ -176,7 +178,8 @@ impl User {
         }
     }
 
-    /// By which route an event of this type and time is mailed to them: by none if it is older than their choice.
+    /// By which route an event of this type and time is mailed to them: by none if it is older than
+    /// their choice.
     pub fn route(&self, kind: &EventType, at: DateTime<Utc>, policies: &Policies) -> Route {
         match self.types.get(kind) {
             Some(chosen) if at < chosen.since => Route::Never,
@@ -185,7 +188,8 @@ impl User {
         }
     }
 
-    /// How batches of this type gather and close for them: as is configured, with a window of their own if they chose one.
+    /// How batches of this type gather and close for them: as is configured, with a window of their
+    /// own if they chose one.
     pub fn batch_policy(&self, kind: &EventType, policies: &Policies) -> BatchPolicy {
         let window = self.types.get(kind).and_then(|chosen| chosen.window);
         policies.of(kind).batch.for_window(window)
@@ -202,7 +206,8 @@ impl User {
             && self.route(kind, at, policies) == Route::Digest
     }
 
-    /// Turns everything off that is mailed, and notes when. Whoever did so before keeps their moment.
+    /// Turns everything off that is mailed, and notes when. Whoever did so before keeps their
+    /// moment.
     pub fn unsubscribe(&mut self, policies: &Policies, now: DateTime<Utc>) {
         self.digest.cadence = Some(Cadence::Never);
         for chosen in self.mailed_alone(policies, now) {
@@ -216,9 +221,10 @@ impl User {
         self.unsubscribed.is_none() && self.schedule(default).cadence != Cadence::Never
     }
 
-    /// What changes when this record takes the place of `before`: a route that differs starts now, one that does not keeps
-    /// its start, and a cadence that leaves `never` starts now. So does everything for whoever comes back. Another window moves no start: it
-    /// changes when a batch is mailed, not whether.
+    /// What changes when this record takes the place of `before`: a route that differs starts now,
+    /// one that does not keeps its start, and a cadence that leaves `never` starts now. So does
+    /// everything for whoever comes back. Another window moves no start: it changes when a batch is
+    /// mailed, not whether.
     pub fn replacing(
         mut self,
         before: Option<&Self>,
@@ -249,7 +255,8 @@ impl User {
                 None => now,
             };
         }
-        // A choice taken back is a change of route to the default: it has to be remembered with its moment.
+        // A choice taken back is a change of route to the default: it has to be remembered with its
+        // moment.
         for (kind, earlier) in &before.types {
             let default_route = policies.of(kind).route;
             self.types.entry(kind.clone()).or_insert_with(|| {

@@ -1,7 +1,8 @@
-//! What asking a mailer found out: whether it would take mails, as far as can be told without sending one.
+//! What asking a mailer found out: whether it would take mails, as far as can be told without
+//! sending one.
 //!
-//! The rule: three answers that are never mixed up. It would; it was reached and would not; nobody could be asked, which says nothing of the
-//! key. None of them holds a key or an address.
+//! The rule: three answers that are never mixed up. It would; it was reached and would not; nobody
+//! could be asked, which says nothing of the key. None of them holds a key or an address.
 
 /// The answer of [`super::Mailer::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +10,8 @@ pub enum Checked {
     Ready {
         /// What was found.
         found: String,
-        /// Where the keys stand that it signs mails with (DKIM), as names in the DNS; none if it does not say.
+        /// Where the keys stand that it signs mails with (DKIM), as names in the DNS; none if it
+        /// does not say.
         dkim: Vec<String>,
     },
     /// It would not take a mail.

@@ -1,8 +1,10 @@
 //! What a mail says: words, and places where each recipient's own links go.
 //!
-//! The rule (P7, P8): a place is no text, so nothing that is told can pose as one. While a mail is rendered its places are marked by words that nobody
-//! can guess ([`Marks`]); they are cut out of what was rendered at once, and from then on a text is a list of words and places. The words are
-//! made harmless ([`variables`]) whenever they are written for anybody, as providers fill in what they take for a variable.
+//! The rule (P7, P8): a place is no text, so nothing that is told can pose as one. While a mail is
+//! rendered its places are marked by words that nobody can guess ([`Marks`]); they are cut out of
+//! what was rendered at once, and from then on a text is a list of words and places. The words are
+//! made harmless ([`variables`]) whenever they are written for anybody, as providers fill in what
+//! they take for a variable.
 
 use std::borrow::Cow;
 
@@ -81,9 +83,11 @@ impl<T: Into<String>> From<T> for Text {
     }
 }
 
-/// What a mail says, without whom it is for: people whose content is the same can share a call to the provider.
+/// What a mail says, without whom it is for: people whose content is the same can share a call to
+/// the provider.
 ///
-/// Subject and bodies may hold anything: line breaks and control characters in what becomes a header are turned into spaces.
+/// Subject and bodies may hold anything: line breaks and control characters in what becomes a
+/// header are turned into spaces.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Content {
     pub subject: String,
@@ -91,7 +95,8 @@ pub struct Content {
     pub text: Text,
 }
 
-/// A content that is ready to be sent to somebody: their links are in it, and nothing a provider would take for a variable.
+/// A content that is ready to be sent to somebody: their links are in it, and nothing a provider
+/// would take for a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filled {
     pub subject: String,
@@ -125,12 +130,13 @@ impl Content {
     }
 }
 
-/// What marks the places of one mail while it is rendered. They look like links, as templates check what they print as one, and lead nowhere
-/// (RFC 2606).
+/// What marks the places of one mail while it is rendered. They look like links, as templates check
+/// what they print as one, and lead nowhere (RFC 2606).
 pub struct Marks([String; 2]);
 
 impl Marks {
-    /// Marks that nobody has seen and nobody will: they are of the operating system's randomness, and of this mail alone.
+    /// Marks that nobody has seen and nobody will: they are of the operating system's randomness,
+    /// and of this mail alone.
     pub fn new() -> Result<Self, String> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| format!("no randomness: {error}"))?;

@@ -1,7 +1,8 @@
 //! A request's body that goes out only while its sender has leave.
 //!
-//! The rule (P2): asked for leave before each piece. A body that is broken off is shorter than its announced length, so no server takes the
-//! request; and the body remembers that it was broken off, so nobody takes that for an answer that was lost.
+//! The rule (P2): asked for leave before each piece. A body that is broken off is shorter than its
+//! announced length, so no server takes the request; and the body remembers that it was broken off,
+//! so nobody takes that for an answer that was lost.
 
 use std::pin::Pin;
 use std::sync::Arc;

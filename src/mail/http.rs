@@ -1,8 +1,10 @@
 //! One call to a provider's HTTP API: sent within bounds, and read for what it says.
 //!
-//! The rule (P5): a call ends in one of three ways, and they are never mixed up. It was surely not sent; it was answered; or it may have
-//! been sent and nobody knows. Nothing is repeated here: reqwest sends again only what its connection never took. Every request names its
-//! user agent and its types, as providers turn away those that do not. [`super::letter`] is what goes into the requests.
+//! The rule (P5): a call ends in one of three ways, and they are never mixed up. It was surely not
+//! sent; it was answered; or it may have been sent and nobody knows. Nothing is repeated here:
+//! reqwest sends again only what its connection never took. Every request names its user agent and
+//! its types, as providers turn away those that do not. [`super::letter`] is what goes into the
+//! requests.
 
 use std::error::Error;
 use std::sync::atomic::Ordering;
@@ -111,11 +113,13 @@ pub(super) struct Answer {
 const MOST_BYTES: usize = 2 * 1024 * 1024;
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long an unused connection is kept: less than any provider does, so that none is closed just as it is written to.
+/// How long an unused connection is kept: less than any provider does, so that none is closed just
+/// as it is written to.
 const IDLE: Duration = Duration::from_secs(10);
 
 impl Api {
-    /// A client that shows this account's key. Fails where the key cannot stand in a header, or this machine has no certificates.
+    /// A client that shows this account's key. Fails where the key cannot stand in a header, or
+    /// this machine has no certificates.
     pub fn new(account: &Account, proof: &Proof) -> Result<Self, String> {
         // Whoever came first has chosen one, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -266,10 +270,11 @@ impl Answer {
         words(&format!("{} {body}", self.status))
     }
 
-    /// How long to wait before the next call, where a header says so: as seconds or a date (`Retry-After`), as seconds
-    /// (`RateLimit-Reset`), or as a moment in seconds or milliseconds (`X-RateLimit-Reset`). The last two speak of the window in which calls
-    /// are counted, so they mean a wait only where there were too many. Moments are measured by the answer's own `Date`, so nobody's clock
-    /// needs to be right.
+    /// How long to wait before the next call, where a header says so: as seconds or a date
+    /// (`Retry-After`), as seconds (`RateLimit-Reset`), or as a moment in seconds or milliseconds
+    /// (`X-RateLimit-Reset`). The last two speak of the window in which calls are counted, so they
+    /// mean a wait only where there were too many. Moments are measured by the answer's own `Date`,
+    /// so nobody's clock needs to be right.
     pub fn wait(&self) -> Option<Duration> {
         let seconds = |text: &str| text.parse::<f64>().ok().filter(|s| *s >= 0.0);
         let now = self.header(DATE.as_str()).and_then(moment);
@@ -280,7 +285,8 @@ impl Answer {
         let reset = || self.header("ratelimit-reset").and_then(seconds);
         let x_reset = || {
             let at = self.header("x-ratelimit-reset").and_then(seconds)?;
-            // Milliseconds of our days have thirteen digits, seconds ten; anything shorter is no moment.
+            // Milliseconds of our days have thirteen digits, seconds ten; anything shorter is no
+            // moment.
             match at {
                 at if at >= 1e11 => until(at / 1e3),
                 at if at >= 1e8 => until(at),
@@ -299,7 +305,8 @@ fn moment(text: &str) -> Option<f64> {
     Some(date.timestamp() as f64)
 }
 
-/// One outcome for all messages of a call. What would be one message's fault may be another's where there are several.
+/// One outcome for all messages of a call. What would be one message's fault may be another's where
+/// there are several.
 pub(super) fn all(outcome: Outcome, messages: usize) -> Vec<Outcome> {
     let outcome = match outcome {
         Outcome::Refused { reason } | Outcome::Undeliverable { reason } if messages > 1 => {
@@ -366,7 +373,8 @@ pub(super) fn unexpected(name: &str, said: &str) -> Checked {
     )
 }
 
-/// Whether a connection was refused: whoever is there does not listen. Everything else may be the network's fault.
+/// Whether a connection was refused: whoever is there does not listen. Everything else may be the
+/// network's fault.
 pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
     is_of(error, std::io::ErrorKind::ConnectionRefused)
 }
@@ -384,7 +392,8 @@ pub(super) fn is_of(error: &(dyn Error + 'static), kind: std::io::ErrorKind) -> 
     false
 }
 
-/// Whether the connection was not to be trusted: whose certificate is it? That does not pass by itself.
+/// Whether the connection was not to be trusted: whose certificate is it? That does not pass by
+/// itself.
 fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(cause) = next {
@@ -403,7 +412,8 @@ fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// A provider's own words for the ledger: on one line, short, and without addresses and links, which it may quote.
+/// A provider's own words for the ledger: on one line, short, and without addresses and links,
+/// which it may quote.
 pub(super) fn words(text: &str) -> String {
     const MOST_CHARS: usize = 240;
     let mask = |word: &str| {

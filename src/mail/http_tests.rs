@@ -1,4 +1,5 @@
-//! What answers are read for, and what is never said on; the calls themselves are tested on a real server, in `tests/all/mail`.
+//! What answers are read for, and what is never said on; the calls themselves are tested on a real
+//! server, in `tests/all/mail`.
 
 use std::sync::Arc;
 

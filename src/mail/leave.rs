@@ -1,8 +1,10 @@
 //! Leave to hand mails over: for as long as they are the caller's, and no longer.
 //!
-//! The rule (P2): a process may stand still at any instruction (a frozen container, a laptop that sleeps, a disk that hangs), and others take
-//! over what it held. So whoever calls a provider asks for leave right before a request goes out, and again before each piece of it: a request
-//! that is not complete is not taken. What is left is the time between one look at the clock and the next write.
+//! The rule (P2): a process may stand still at any instruction (a frozen container, a laptop that
+//! sleeps, a disk that hangs), and others take over what it held. So whoever calls a provider asks
+//! for leave right before a request goes out, and again before each piece of it: a request that is
+//! not complete is not taken. What is left is the time between one look at the clock and the next
+//! write.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Messages made ready for a provider's API, and how they are cut into calls.
 //!
-//! The rule: what cannot be a mail is refused here, alone, before it could spoil a call for others. Recipients who share a call share the
-//! content and nothing else: the API fills in each one's links, and no one sees another's address. Cutting keeps the order, and the same
-//! messages are always cut the same way.
+//! The rule: what cannot be a mail is refused here, alone, before it could spoil a call for others.
+//! Recipients who share a call share the content and nothing else: the API fills in each one's
+//! links, and no one sees another's address. Cutting keeps the order, and the same messages are
+//! always cut the same way.
 
 use std::collections::{HashMap, HashSet};
 
@@ -90,8 +91,8 @@ impl<'a> Letters<'a> {
         Self { ready, refused }
     }
 
-    /// Makes one call of those that can be mails, if any can: `call` says where and with what. `judge` tells what an answer means for so
-    /// many mails.
+    /// Makes one call of those that can be mails, if any can: `call` says where and with what.
+    /// `judge` tells what an answer means for so many mails.
     pub async fn post(
         messages: &'a [Message],
         leave: &Leave,
@@ -126,7 +127,8 @@ impl<'a> Letters<'a> {
     }
 }
 
-/// Calls of at most so many messages, and of at most so many bytes of content unless one message alone is longer.
+/// Calls of at most so many messages, and of at most so many bytes of content unless one message
+/// alone is longer.
 pub(super) fn cut(messages: &[Message], most: usize, most_bytes: usize) -> Vec<Vec<usize>> {
     let mut calls: Vec<Vec<usize>> = Vec::new();
     let mut bytes = 0;
@@ -166,7 +168,8 @@ impl<'a> Common<'a> {
     }
 }
 
-/// Calls of at most so many messages with the same content, each address once in a call. Calls are in the order of their first messages.
+/// Calls of at most so many messages with the same content, each address once in a call. Calls are
+/// in the order of their first messages.
 pub(super) fn share(messages: &[Message], most: usize) -> Vec<Vec<usize>> {
     struct Open {
         call: usize,

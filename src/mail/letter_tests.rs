@@ -1,4 +1,5 @@
-//! What cutting promises: everybody once, in order, within bounds; a call is shared only by those who get the same content.
+//! What cutting promises: everybody once, in order, within bounds; a call is shared only by those
+//! who get the same content.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Mailgun: one content a call, with the variables of up to a thousand recipients.
 //!
-//! The rule (P2, P5): Mailgun shows every recipient all others unless each has variables, so each has. What looks like a variable in what a
-//! mail says is made to look different, so nobody's words are replaced. A call's `Message-Id` is made of its reference, and Mailgun can be
-//! asked by it what it took. `docs/decisions/0006-providers.md` says where its rules are written.
+//! The rule (P2, P5): Mailgun shows every recipient all others unless each has variables, so each
+//! has. What looks like a variable in what a mail says is made to look different, so nobody's words
+//! are replaced. A call's `Message-Id` is made of its reference, and Mailgun can be asked by it
+//! what it took. `docs/decisions/0006-providers.md` says where its rules are written.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Mailgun: the fields of a call, a test for each row of what its answers mean, and what its events say.
+//! Mailgun: the fields of a call, a test for each row of what its answers mean, and what its events
+//! say.
 
 use super::super::http::tests::{account, answer, kind, mail};
 use super::*;

@@ -1,7 +1,7 @@
 //! Messages as RFC 5322 texts: one `multipart/alternative`, plain text first.
 //!
-//! The rule: the same message always makes the same bytes, and nothing in it can add a header. What a mail has anyway
-//! (`From`, `Date`, `Message-ID` …) cannot be given as a further header.
+//! The rule: the same message always makes the same bytes, and nothing in it can add a header. What
+//! a mail has anyway (`From`, `Date`, `Message-ID` …) cannot be given as a further header.
 
 use std::time::SystemTime;
 
@@ -14,8 +14,8 @@ use super::variables::in_text;
 use super::{Message, Sender};
 use crate::domain::{Address, DeliveryId};
 
-/// Forty hexadecimal digits that stand for a delivery wherever its id cannot: in a `Message-ID`, in a file's name, in what a provider keeps
-/// with a mail and repeats in its events.
+/// Forty hexadecimal digits that stand for a delivery wherever its id cannot: in a `Message-ID`, in
+/// a file's name, in what a provider keeps with a mail and repeats in its events.
 pub fn tag(delivery: &DeliveryId) -> String {
     delivery.tag().to_string()
 }
@@ -75,7 +75,8 @@ pub(super) fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, 
 /// How much of a subject or a name a header takes: a mail's line must not be longer than 998 bytes.
 const MAX_HEADER_CHARS: usize = 240;
 
-/// Headers are one line: control characters become spaces, spaces do not pile up, and nothing poses as an encoded word.
+/// Headers are one line: control characters become spaces, spaces do not pile up, and nothing poses
+/// as an encoded word.
 pub(super) fn one_line(text: &str) -> String {
     let spaced: String = text
         .chars()

@@ -1,9 +1,10 @@
 //! What is sent: a message, what may become of it, and whoever takes it.
 //!
-//! The rule (P5): an outcome says what is known, never what is hoped. A mailer answers for every message it was given, in
-//! order, and never panics or waits for ever. Only here are addresses revealed. [`outbox`] is the mailer that always
-//! works; `content` is what mails say; `mime` is what it and [`smtp`] write; the providers stand on `http` and `letter`; [`pace`] keeps whoever it is from being called
-//! too often.
+//! The rule (P5): an outcome says what is known, never what is hoped. A mailer answers for every
+//! message it was given, in order, and never panics or waits for ever. Only here are addresses
+//! revealed. [`outbox`] is the mailer that always works; `content` is what mails say; `mime` is
+//! what it and [`smtp`] write; the providers stand on `http` and `letter`; [`pace`] keeps whoever
+//! it is from being called too often.
 
 mod check;
 mod content;
@@ -43,7 +44,8 @@ pub use resend::Resend;
 pub use sendgrid::SendGrid;
 pub use smtp::{Relay, Security, Smtp};
 
-/// A recipient's own links. They are plain `https` or `http` URLs, so they need no escaping in HTML.
+/// A recipient's own links. They are plain `https` or `http` URLs, so they need no escaping in
+/// HTML.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Personal {
     /// One click ends the mails (RFC 8058).
@@ -64,16 +66,17 @@ impl Personal {
 /// One mail to one person. `Debug` shows neither the address nor the content nor the links.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Which delivery it is: the mail's `Message-ID`, and what a provider knows it by, are derived from it.
+    /// Which delivery it is: the mail's `Message-ID`, and what a provider knows it by, are derived
+    /// from it.
     pub delivery: DeliveryId,
     pub to: Address,
     pub to_name: Option<String>,
     pub content: Arc<Content>,
     /// What fills the places of the content. Without it the content has none.
     pub personal: Option<Personal>,
-    /// Further headers that are the same for everybody, such as `Feedback-ID`. `List-Unsubscribe` is not among them: mailers derive
-    /// it from the personal links ([`Message::headers`]). One that a mail has anyway, or that cannot stand in one, makes the message
-    /// refused.
+    /// Further headers that are the same for everybody, such as `Feedback-ID`. `List-Unsubscribe`
+    /// is not among them: mailers derive it from the personal links ([`Message::headers`]). One
+    /// that a mail has anyway, or that cannot stand in one, makes the message refused.
     pub further: Vec<(String, String)>,
     /// The moment the mail is of: its `Date`, the same each time it is sent.
     pub at: DateTime<Utc>,
@@ -85,8 +88,8 @@ impl Message {
         self.content.filled(self.personal.as_ref())
     }
 
-    /// All headers beside those every mail has: the further ones, and the one-click unsubscribe of RFC 8058, section 3.1, which
-    /// asks for an HTTPS link.
+    /// All headers beside those every mail has: the further ones, and the one-click unsubscribe of
+    /// RFC 8058, section 3.1, which asks for an HTTPS link.
     pub fn headers(&self) -> Vec<(String, String)> {
         let mut headers = self.further.clone();
         if let Some(personal) = &self.personal
@@ -124,7 +127,8 @@ pub struct Sender {
     pub reply_to: Option<Address>,
 }
 
-/// What became of a message that was handed over. Reasons are for the ledger and its reader: they hold no address.
+/// What became of a message that was handed over. Reasons are for the ledger and its reader: they
+/// hold no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It is the provider's now: the delivery is `sent`.
@@ -132,28 +136,36 @@ pub enum Outcome {
         /// What the provider calls it; its events (delivered, bounced) name it so.
         provider_id: String,
     },
-    /// It will never be taken as it is: the delivery is `failed`, and its events go into the next mail.
+    /// It will never be taken as it is: the delivery is `failed`, and its events go into the next
+    /// mail.
     Refused { reason: String },
     /// The same, and it was not even put into the call: it cannot be a mail.
     Unsendable { reason: String },
-    /// Its call was refused as a whole, though perhaps for another message of it: surely none was taken, and each is to be sent alone,
-    /// so that nobody goes without a mail for somebody else's fault. Only calls of several end so.
+    /// Its call was refused as a whole, though perhaps for another message of it: surely none was
+    /// taken, and each is to be sent alone, so that nobody goes without a mail for somebody else's
+    /// fault. Only calls of several end so.
     RefusedTogether { reason: String },
-    /// The provider takes nothing for this address any more: the delivery is `failed`, and the address is suppressed.
+    /// The provider takes nothing for this address any more: the delivery is `failed`, and the
+    /// address is suppressed.
     Undeliverable { reason: String },
-    /// Nobody could be reached who might have taken it: it is tried again later, until that is too late.
+    /// Nobody could be reached who might have taken it: it is tried again later, until that is too
+    /// late.
     Unreachable { reason: String },
-    /// It was surely not taken, and may be later: too many at once, a full disk, trouble of the provider's own.
+    /// It was surely not taken, and may be later: too many at once, a full disk, trouble of the
+    /// provider's own.
     TryLater {
         reason: String,
         /// How long to wait at least, where the provider said so.
         after: Option<Duration>,
     },
-    /// It was not begun, or broken off before it could be taken, as the leave to send it had ended ([`Leave`]): surely not taken.
+    /// It was not begun, or broken off before it could be taken, as the leave to send it had ended
+    /// ([`Leave`]): surely not taken.
     Withheld { reason: String },
-    /// It was surely not taken, and neither will any other be until somebody mends it: a bad key, a suspended account.
+    /// It was surely not taken, and neither will any other be until somebody mends it: a bad key, a
+    /// suspended account.
     Stop { reason: String },
-    /// It may have been taken: the request was written and no answer came, or one that cannot be read.
+    /// It may have been taken: the request was written and no answer came, or one that cannot be
+    /// read.
     Unknown { reason: String },
 }
 
@@ -167,7 +179,8 @@ impl Outcome {
 /// What can be done about an outcome nobody saw (P5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Certainty {
-    /// Sending the same call again, under the same reference, mails nothing twice: for so long, or for ever.
+    /// Sending the same call again, under the same reference, mails nothing twice: for so long, or
+    /// for ever.
     Repeat { within: Option<Duration> },
     /// The provider can be asked what it took ([`Mailer::ask`]).
     Ask,
@@ -181,7 +194,8 @@ pub enum Answer {
     Taken {
         provider_id: String,
     },
-    /// It does not know the message. Providers index what they take a little later, so soon after sending it proves nothing.
+    /// It does not know the message. Providers index what they take a little later, so soon after
+    /// sending it proves nothing.
     NotTaken,
     /// The answer could not be got or read now.
     Silent(Silence),
@@ -207,13 +221,16 @@ impl<T: Into<String>> From<T> for Silence {
 /// Whoever takes mails: a provider, an SMTP server, a folder.
 #[async_trait]
 pub trait Mailer: Send + Sync {
-    /// How these messages are cut into calls: each message once, by its place, in calls no longer than the provider takes. Messages of one
-    /// call are sent, and fail, together; where a provider takes many recipients only with the same content, they have it.
+    /// How these messages are cut into calls: each message once, by its place, in calls no longer
+    /// than the provider takes. Messages of one call are sent, and fail, together; where a provider
+    /// takes many recipients only with the same content, they have it.
     fn calls(&self, messages: &[Message]) -> Vec<Vec<usize>>;
 
-    /// Makes one call, of messages that [`Mailer::calls`] put together, and answers for each, in their order. `reference` names the call
-    /// in the ledger (ASCII letters, digits, `-` and `_`, at most 64 characters): it is the provider's idempotency key, or what it can be
-    /// asked by. A call that is made again under its reference must hold the same deliveries. Nothing of it goes out once `leave` is over.
+    /// Makes one call, of messages that [`Mailer::calls`] put together, and answers for each, in
+    /// their order. `reference` names the call in the ledger (ASCII letters, digits, `-` and `_`,
+    /// at most 64 characters): it is the provider's idempotency key, or what it can be asked by. A
+    /// call that is made again under its reference must hold the same deliveries. Nothing of it
+    /// goes out once `leave` is over.
     ///
     /// Dropping the future leaves the outcome of all of them unknown.
     async fn send(&self, reference: &str, messages: &[Message], leave: &Leave) -> Vec<Outcome>;
@@ -221,20 +238,23 @@ pub trait Mailer: Send + Sync {
     /// What can be done about an unknown outcome.
     fn certainty(&self) -> Certainty;
 
-    /// What became of messages of a call whose answer was not seen, all or some of them, in order. Only asked where [`Certainty::Ask`].
+    /// What became of messages of a call whose answer was not seen, all or some of them, in order.
+    /// Only asked where [`Certainty::Ask`].
     async fn ask(&self, reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
         let _ = reference;
         let reason = format!("{} cannot be asked", self.name());
         vec![Answer::Silent(reason.into()); deliveries.len()]
     }
 
-    /// Whether it would take mails, as far as can be told without sending one: the key is asked about, a folder is written to.
+    /// Whether it would take mails, as far as can be told without sending one: the key is asked
+    /// about, a folder is written to.
     async fn check(&self) -> Checked;
 
     /// What it is called in configuration, logs and metrics.
     fn name(&self) -> &str;
 
-    /// What tells this account from any other, at this provider or at another: only who took a call knows of it.
+    /// What tells this account from any other, at this provider or at another: only who took a call
+    /// knows of it.
     fn account(&self) -> String {
         self.name().to_owned()
     }

@@ -1,7 +1,9 @@
-//! The outbox: a folder that takes every mail as an `.eml` file, so that every command works on a bare machine.
+//! The outbox: a folder that takes every mail as an `.eml` file, so that every command works on a
+//! bare machine.
 //!
-//! The rule: a delivery is one file, named after it, and it is there whole or not at all. Sending a delivery again writes
-//! the same file again, so repeating is safe. Whatever the disk refuses is tried later: the mail is not to blame.
+//! The rule: a delivery is one file, named after it, and it is there whole or not at all. Sending a
+//! delivery again writes the same file again, so repeating is safe. Whatever the disk refuses is
+//! tried later: the mail is not to blame.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -77,7 +79,8 @@ impl Outbox {
         }
     }
 
-    /// Several at a time: most of the time goes by waiting for the disk, and it can save several files as fast as one.
+    /// Several at a time: most of the time goes by waiting for the disk, and it can save several
+    /// files as fast as one.
     fn write_at_once(&self, messages: &[Message]) -> Vec<Outcome> {
         let share = messages.len().div_ceil(WRITERS);
         thread::scope(|scope| {
@@ -201,7 +204,8 @@ fn page_name(delivery: &DeliveryId) -> String {
     format!("{}.html", name.trim_start_matches('.'))
 }
 
-/// A name that any file system takes and no other delivery has: what can be read of the id, and its tag.
+/// A name that any file system takes and no other delivery has: what can be read of the id, and its
+/// tag.
 fn file_name(delivery: &DeliveryId) -> String {
     let mut name = String::with_capacity(READABLE + 45);
     for c in delivery.as_str().chars() {
@@ -239,7 +243,8 @@ fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Only Unix lets a folder be opened and synced; elsewhere renames are the file system's own journal's.
+/// Only Unix lets a folder be opened and synced; elsewhere renames are the file system's own
+/// journal's.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(folder)?.sync_all()?;

@@ -1,7 +1,9 @@
-//! A mailer at its provider's pace: so many calls a second, so many at once, and none while the provider wants to be left alone.
+//! A mailer at its provider's pace: so many calls a second, so many at once, and none while the
+//! provider wants to be left alone.
 //!
-//! The rule: when an answer says how long to wait, nobody in this process calls before that. A short wait is waited out; a long one is
-//! answered at once with [`Outcome::TryLater`] for the rest of it, as nothing has been sent and whoever calls holds leases that run out.
+//! The rule: when an answer says how long to wait, nobody in this process calls before that. A
+//! short wait is waited out; a long one is answered at once with [`Outcome::TryLater`] for the rest
+//! of it, as nothing has been sent and whoever calls holds leases that run out.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,7 +68,8 @@ const LOOK: Duration = Duration::from_secs(1);
 impl Paced {
     pub fn new(mailer: Arc<dyn Mailer>, pace: Pace) -> Self {
         let clock = Ticks(Instant::now());
-        // One at a time: a burst on top of the rate would be more than a provider that counts by the second takes.
+        // One at a time: a burst on top of the rate would be more than a provider that counts by
+        // the second takes.
         let quota = Quota::per_second(pace.per_second).allow_burst(NonZeroU32::MIN);
         Self {
             mailer,

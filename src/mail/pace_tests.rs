@@ -140,7 +140,8 @@ async fn who_waits_for_a_turn_hears_of_the_quiet_that_began_meanwhile() {
     slow.answers.lock().unwrap().push(later(10));
     let start = Instant::now();
 
-    // The second waits for its turn at 250 ms; the first is told at 100 ms to leave the provider alone.
+    // The second waits for its turn at 250 ms; the first is told at 100 ms to leave the provider
+    // alone.
     futures::future::join_all((0..2).map(|_| send(&paced))).await;
 
     let calls = slow.calls.lock().unwrap();

@@ -1,7 +1,8 @@
 //! Postmark: up to five hundred mails a call, each with an answer of its own.
 //!
-//! The rule (P2, P5): a 200 says nothing yet; every mail's own error code does. A call whose answer was lost is not made again but asked
-//! about: mails carry the call's reference and their delivery as metadata, and the list of sent mails can be searched by it.
+//! The rule (P2, P5): a 200 says nothing yet; every mail's own error code does. A call whose answer
+//! was lost is not made again but asked about: mails carry the call's reference and their delivery
+//! as metadata, and the list of sent mails can be searched by it.
 //! `docs/decisions/0006-providers.md` says where its rules are written.
 
 use std::collections::HashMap;

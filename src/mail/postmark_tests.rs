@@ -1,4 +1,5 @@
-//! Postmark: the body of a call, a test for each row of what its answers mean, and what its list of sent mails says.
+//! Postmark: the body of a call, a test for each row of what its answers mean, and what its list of
+//! sent mails says.
 
 use super::super::http::tests::{account, answer, kind, mail};
 use super::*;

@@ -1,7 +1,8 @@
 //! Resend: up to a hundred mails a call, all of them or none, under an idempotency key.
 //!
-//! The rule (P2, P5): the call's reference is its `Idempotency-Key`, and nothing in the body changes from one try to the next, so a call
-//! whose answer was lost is made again and mails nothing twice, for a day. `docs/decisions/0006-providers.md` says where its rules are written.
+//! The rule (P2, P5): the call's reference is its `Idempotency-Key`, and nothing in the body
+//! changes from one try to the next, so a call whose answer was lost is made again and mails
+//! nothing twice, for a day. `docs/decisions/0006-providers.md` says where its rules are written.
 
 use std::time::Duration;
 
@@ -75,8 +76,8 @@ struct DnsRecord {
 }
 
 impl Domain {
-    /// The names of its keys. Resend names records as the owner's DNS does, from any place below the registered domain; the selector
-    /// stands first in all of them.
+    /// The names of its keys. Resend names records as the owner's DNS does, from any place below
+    /// the registered domain; the selector stands first in all of them.
     fn dkim(&self) -> Vec<String> {
         let keys = self.records.iter().filter(|record| record.record == "DKIM");
         let selectors = keys.filter_map(|record| record.name.split_once("._domainkey"));
@@ -245,10 +246,12 @@ fn judge(answer: &Answer, reference: &str, mails: usize) -> Vec<Outcome> {
     let outcome = match (answer.status, fault.name.as_str()) {
         (429, "daily_quota_exceeded" | "monthly_quota_exceeded") => later(Some(QUOTA)),
         (429 | 500 | 503, _) => later(None),
-        // Some gateway's answer, not Resend's: behind it the call may have been made. Under its key it can be made again.
+        // Some gateway's answer, not Resend's: behind it the call may have been made. Under its key
+        // it can be made again.
         (501.., _) => Outcome::Unknown { reason },
-        // Another try of this call took the key with a body that is not this one: the call was made, and what it mailed is not known by
-        // any id but the key. (A reference stands for its deliveries, so these are the same people.)
+        // Another try of this call took the key with a body that is not this one: the call was
+        // made, and what it mailed is not known by any id but the key. (A reference stands for its
+        // deliveries, so these are the same people.)
         (409, "invalid_idempotent_request") => Outcome::Accepted {
             provider_id: reference.to_owned(),
         },

@@ -1,8 +1,10 @@
 //! SendGrid: one content a call, with up to a thousand personalizations of one recipient each.
 //!
-//! The rule (P2, P5, P7): the places of the content are filled in by substitution of words that the mail does not say, the headers and our names for the mail are each
-//! personalization's own. Nobody can ask SendGrid what it took, so what is not known stays unknown. Its own tracking and unsubscribing are turned
-//! off: links lead where they say, and the unsubscribe link is ours. `docs/decisions/0006-providers.md` says where its rules are written.
+//! The rule (P2, P5, P7): the places of the content are filled in by substitution of words that the
+//! mail does not say, the headers and our names for the mail are each personalization's own. Nobody
+//! can ask SendGrid what it took, so what is not known stays unknown. Its own tracking and
+//! unsubscribing are turned off: links lead where they say, and the unsubscribe link is ours.
+//! `docs/decisions/0006-providers.md` says where its rules are written.
 
 use std::time::Duration;
 
@@ -124,8 +126,9 @@ fn plain(name: &str) -> String {
     one_line(&name.replace([',', ';'], " "))
 }
 
-/// What SendGrid fills each recipient's links in for: words that nothing in the mail says. They look like links, as they stand where links are
-/// expected, and lead nowhere (RFC 2606). No two of them can overlap, as each has an `h` at its beginning only.
+/// What SendGrid fills each recipient's links in for: words that nothing in the mail says. They
+/// look like links, as they stand where links are expected, and lead nowhere (RFC 2606). No two of
+/// them can overlap, as each has an `h` at its beginning only.
 struct Keys([String; 2]);
 
 impl Keys {

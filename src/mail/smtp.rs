@@ -1,8 +1,10 @@
 //! SMTP: one mail at a time, over connections that are kept.
 //!
-//! The rule (P5): until the last line of the content is written, nothing can have been taken, so whatever goes wrong is tried later or refused. From
-//! then on silence is unknown, and SMTP has no way to ask. That is why the conversation is led here, command by command, instead of by lettre's
-//! transport, whose errors do not say how far it came. RFC 5321 is the source of the codes, RFC 3463 of the finer ones.
+//! The rule (P5): until the last line of the content is written, nothing can have been taken, so
+//! whatever goes wrong is tried later or refused. From then on silence is unknown, and SMTP has no
+//! way to ask. That is why the conversation is led here, command by command, instead of by lettre's
+//! transport, whose errors do not say how far it came. RFC 5321 is the source of the codes, RFC
+//! 3463 of the finer ones.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,8 +87,8 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// Whether the connection can be used no more: anything but a server that said no, and not goodbye (421), and not a mail that was
-    /// broken off.
+    /// Whether the connection can be used no more: anything but a server that said no, and not
+    /// goodbye (421), and not a mail that was broken off.
     fn is_over(&self, stage: Stage) -> bool {
         match self {
             Self::Smtp(error) => error.status().is_none_or(|code| u16::from(code) == 421),
@@ -97,7 +99,8 @@ impl Trouble {
 }
 
 impl Trouble {
-    /// Whether what was to be written last was not, as the other end had gone: reading never ends so.
+    /// Whether what was to be written last was not, as the other end had gone: reading never ends
+    /// so.
     fn is_broken_pipe(&self) -> bool {
         match self {
             Self::Smtp(error) => is_of(error, ErrorKind::BrokenPipe),
@@ -114,7 +117,8 @@ const IDLE: Duration = Duration::from_secs(20);
 const MAILS: u32 = 100;
 
 impl Smtp {
-    /// Fails where the host's name cannot be in a certificate, or this machine has no certificates to compare with.
+    /// Fails where the host's name cannot be in a certificate, or this machine has no certificates
+    /// to compare with.
     pub fn new(relay: Relay) -> Result<Self, String> {
         let tls = match relay.security {
             Security::Plain => None,
@@ -278,7 +282,8 @@ impl Smtp {
             // No way back from DATA but to leave: without its last line the mail is not taken.
             return Err((Stage::Content, Trouble::Withheld(reason)));
         }
-        // Asked for more once the content has been handed to the system: what follows is the last line.
+        // Asked for more once the content has been handed to the system: what follows is the last
+        // line.
         let written = AtomicBool::new(false);
         let end = std::iter::from_fn(|| {
             written.store(true, Ordering::SeqCst);
@@ -342,8 +347,8 @@ fn meaning(stage: Stage, error: &SmtpError) -> Outcome {
     }
 }
 
-/// Whether a finer code says that the address takes no mail: unknown mailbox or host, malformed, moved, no mail accepted there,
-/// mailbox disabled.
+/// Whether a finer code says that the address takes no mail: unknown mailbox or host, malformed,
+/// moved, no mail accepted there, mailbox disabled.
 fn of_the_address(reason: &str) -> bool {
     const CODES: [&str; 6] = ["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"];
     reason

@@ -1,8 +1,11 @@
-//! What providers fill in by themselves is made to look like something else in all that a mail says.
+//! What providers fill in by themselves is made to look like something else in all that a mail
+//! says.
 //!
-//! The rule (P7, P8): a variable of a provider holds what belongs to one recipient alone, such as a link to unsubscribe, so nothing that is told may
-//! name one. What is done to it cannot be seen: in HTML a character is written by its number, elsewhere a word joiner, which has no width, parts the
-//! beginning. All providers' variables are parted for every provider, as SMTP servers may be theirs as well.
+//! The rule (P7, P8): a variable of a provider holds what belongs to one recipient alone, such as a
+//! link to unsubscribe, so nothing that is told may name one. What is done to it cannot be seen: in
+//! HTML a character is written by its number, elsewhere a word joiner, which has no width, parts
+//! the beginning. All providers' variables are parted for every provider, as SMTP servers may be
+//! theirs as well.
 
 use std::borrow::Cow;
 
@@ -14,7 +17,8 @@ struct Opening {
 }
 
 const OPENINGS: [Opening; 3] = [
-    // Mailgun: `%recipient.name%`, `%recipient_email%`, `%unsubscribe_url%`, `%mailing_list_unsubscribe_url%`.
+    // Mailgun: `%recipient.name%`, `%recipient_email%`, `%unsubscribe_url%`,
+    // `%mailing_list_unsubscribe_url%`.
     Opening {
         open: "%",
         filler: &[],

@@ -1,7 +1,8 @@
 //! Texts in the DNS.
 //!
-//! The rule: names are looked up as they stand, from the root, without the search list of this machine. A name that does not exist has no
-//! texts, if whoever says so knows the world; a server that cannot say is an error.
+//! The rule: names are looked up as they stand, from the root, without the search list of this
+//! machine. A name that does not exist has no texts, if whoever says so knows the world; a server
+//! that cannot say is an error.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -57,7 +58,8 @@ impl Names {
         }
     }
 
-    /// Whether those who say that there is nothing can tell: networks that are shut off have servers that know nobody.
+    /// Whether those who say that there is nothing can tell: networks that are shut off have
+    /// servers that know nobody.
     async fn know_the_world(&self, name: &str) -> Result<Vec<String>, String> {
         let top = name.rsplit('.').next().unwrap_or(name);
         match self.0.soa_lookup(format!("{top}.")).await {

@@ -1,6 +1,8 @@
-//! Our own pages, asked for over the network as a mailbox provider does: no cookie, no login, no redirect followed.
+//! Our own pages, asked for over the network as a mailbox provider does: no cookie, no login, no
+//! redirect followed.
 //!
-//! The rule: an answer is handed on as it came; that nobody listens, and that a certificate is not to be trusted, are told from silence.
+//! The rule: an answer is handed on as it came; that nobody listens, and that a certificate is not
+//! to be trusted, are told from silence.
 
 use std::error::Error;
 use std::io;
@@ -34,7 +36,8 @@ pub enum Heard {
 const MOST_BYTES: usize = 64 * 1024;
 
 impl Web {
-    /// Each question may take so long. Fails where this machine has no certificates to compare with.
+    /// Each question may take so long. Fails where this machine has no certificates to compare
+    /// with.
     pub fn new(timeout: Duration) -> Result<Self, String> {
         // Whoever came first has chosen one, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();

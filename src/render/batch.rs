@@ -1,7 +1,8 @@
 //! Batch mails: a burst of events as one mail.
 //!
-//! The rule: what a mail says depends on what happened, the time zone and the site, and on nothing else of the person, so that people who are told
-//! the same share their mail. If all of it is of one type, that type's own templates are used where a folder holds some. `bulletin` is what
+//! The rule: what a mail says depends on what happened, the time zone and the site, and on nothing
+//! else of the person, so that people who are told the same share their mail. If all of it is of
+//! one type, that type's own templates are used where a folder holds some. `bulletin` is what
 //! templates see.
 
 use std::collections::BTreeMap;
@@ -30,7 +31,8 @@ pub struct BatchMail<'a> {
 }
 
 impl Renderer {
-    /// Renders a batch. Where that would be too long, the longest sections show fewer items and count the rest.
+    /// Renders a batch. Where that would be too long, the longest sections show fewer items and
+    /// count the rest.
     pub fn batch(&self, mail: &BatchMail<'_>) -> Result<Rendered, Error> {
         let only = mail.bulletin.only.as_ref();
         let own = only.and_then(|kind| self.own.get(kind));
@@ -46,8 +48,9 @@ impl Renderer {
     }
 }
 
-/// The templates of single types in a folder of templates: folders below `batch/` whose name is that of a type. They are listed and never looked up
-/// by name, so the name of a type that is no file's name leads nowhere.
+/// The templates of single types in a folder of templates: folders below `batch/` whose name is
+/// that of a type. They are listed and never looked up by name, so the name of a type that is no
+/// file's name leads nowhere.
 pub(super) fn own(overrides: Option<&Path>) -> Result<BTreeMap<EventType, Mail>, Error> {
     let mut own = BTreeMap::new();
     let Some(folder) = overrides.map(|overrides| overrides.join("batch")) else {

@@ -1,4 +1,5 @@
-//! Tests of the templates of batches: a type's own, broken ones, what they share, and that no event goes missing in any mail.
+//! Tests of the templates of batches: a type's own, broken ones, what they share, and that no event
+//! goes missing in any mail.
 
 use std::path::Path;
 

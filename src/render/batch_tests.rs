@@ -32,7 +32,8 @@ pub(super) fn policies() -> Policies {
     ])
 }
 
-/// A bulletin of these events, the last of them at 08:55 UTC, each seven minutes after the one before.
+/// A bulletin of these events, the last of them at 08:55 UTC, each seven minutes after the one
+/// before.
 pub(super) fn bulletin_of(
     key: BatchKey,
     events: Vec<(&str, Object)>,

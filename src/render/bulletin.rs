@@ -1,7 +1,9 @@
-//! What the templates of batch mails see: the bulletin in words, and the sentences that can be said of it.
+//! What the templates of batch mails see: the bulletin in words, and the sentences that can be said
+//! of it.
 //!
-//! The rule is that of `view`: harmless, bounded, and a contract with templates that applications write. A sentence ("Ada and Ben commented on
-//! Budget") exists where the type has a phrase and everybody in it is known; the words between its parts are the templates'.
+//! The rule is that of `view`: harmless, bounded, and a contract with templates that applications
+//! write. A sentence ("Ada and Ben commented on Budget") exists where the type has a phrase and
+//! everybody in it is known; the words between its parts are the templates'.
 
 use chrono_tz::Tz;
 use serde::Serialize;
@@ -32,8 +34,8 @@ pub struct BulletinView<'a> {
     /// How many events the mail tells of, and how many of them nothing is known of any more.
     total: u64,
     unseen: u64,
-    /// What they are called together, after a number: `new comments` if all are known to be of one section, whose heading is `New comments`;
-    /// else `new things`.
+    /// What they are called together, after a number: `new comments` if all are known to be of one
+    /// section, whose heading is `New comments`; else `new things`.
     things: String,
     /// The event, if it is the only one.
     one: Option<ItemView<'a>>,
@@ -240,7 +242,8 @@ impl<'a> AboutView<'a> {
 }
 
 impl SentenceView {
-    /// Of everything, if one can be said of all that is of one type; else of the first group of which one can.
+    /// Of everything, if one can be said of all that is of one type; else of the first group of
+    /// which one can.
     fn of_all(sections: &[Section], total: u64) -> Option<Self> {
         let of_one = match sections {
             [section] => Self::of_section(section, total),
@@ -327,7 +330,8 @@ fn heading(section: &Section) -> String {
     heading_of(&section.heading, &section.kind)
 }
 
-/// Whether an item has no title of its own: it is one of several on a page, or done to another thing and not called anything.
+/// Whether an item has no title of its own: it is one of several on a page, or done to another
+/// thing and not called anything.
 fn is_unnamed(subject: &Subject, item: &Item) -> bool {
     match subject {
         Subject::Page(_) => true,

@@ -1,6 +1,7 @@
 //! The accent colour, made legible on both the light and the dark page.
 //!
-//! The rule: whatever colour a site chose, text in it has the contrast WCAG asks of text (4.5 to 1).
+//! The rule: whatever colour a site chose, text in it has the contrast WCAG asks of text (4.5 to
+//! 1).
 
 use std::fmt;
 

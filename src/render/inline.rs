@@ -1,9 +1,10 @@
-//! Styles are written once, in a style sheet, and stand in each element's `style` when the mail leaves: mail programs
-//! drop sheets.
+//! Styles are written once, in a style sheet, and stand in each element's `style` when the mail
+//! leaves: mail programs drop sheets.
 //!
-//! The rule: inlining happens to the *template*, once, as it costs as much as rendering does. Template tags are put behind
-//! masks that an HTML parser carries through: comments between elements, words within values. If an element's styles depend on
-//! the mail, or the parser had to mend the template, nothing is guessed: [`template`] says so, and each mail is inlined.
+//! The rule: inlining happens to the *template*, once, as it costs as much as rendering does.
+//! Template tags are put behind masks that an HTML parser carries through: comments between
+//! elements, words within values. If an element's styles depend on the mail, or the parser had to
+//! mend the template, nothing is guessed: [`template`] says so, and each mail is inlined.
 
 use css_inline::{CSSInliner, InlineError};
 
@@ -29,8 +30,9 @@ pub fn mail(inliner: &CSSInliner<'_>, html: &str) -> Result<String, InlineError>
     inliner.inline(html).map(sheet_last)
 }
 
-/// The inliner puts what must remain a sheet (`@media`) first in the head, where it pushes the declaration of the
-/// character set out of the first kilobyte, in which programs look for it. It goes to the head's end.
+/// The inliner puts what must remain a sheet (`@media`) first in the head, where it pushes the
+/// declaration of the character set out of the first kilobyte, in which programs look for it. It
+/// goes to the head's end.
 fn sheet_last(html: String) -> String {
     const END: &str = "</style>";
     let moved = || {
@@ -215,8 +217,8 @@ fn end_of_raw(text: &str, name: &str) -> usize {
         .unwrap_or(text.len())
 }
 
-/// What must be the same before and after: elements and masks, in order. Style sheets go, and a parser may add what may
-/// be left out.
+/// What must be the same before and after: elements and masks, in order. Style sheets go, and a
+/// parser may add what may be left out.
 fn skeleton(html: &str) -> Vec<String> {
     const MAY_COME_OR_GO: [&str; 5] = ["html", "head", "body", "tbody", "style"];
     let mut bones = Vec::new();
@@ -235,8 +237,8 @@ fn skeleton(html: &str) -> Vec<String> {
     bones
 }
 
-/// Whether every element is what it is without its masks: they stand in values only, and not in those that say which
-/// styles it has.
+/// Whether every element is what it is without its masks: they stand in values only, and not in
+/// those that say which styles it has.
 fn steady(html: &str) -> bool {
     const DECIDING: [&str; 3] = ["class", "id", "style"];
     pieces(html).all(|piece| match piece {

@@ -1,8 +1,9 @@
 //! Templates become mails: subject, HTML and text.
 //!
-//! The rule: a mail that is rendered can be sent. Its HTML stays under 90 KB, as Gmail hides what comes after 102 KB; its
-//! subject is one line of at most 150 characters; nothing in an object can break out of its place. What a template can
-//! get wrong is found by [`Renderer::new`]. `view` and `bulletin` are what templates see; `inline` how styles get into the elements; [`pages`] is for
+//! The rule: a mail that is rendered can be sent. Its HTML stays under 90 KB, as Gmail hides what
+//! comes after 102 KB; its subject is one line of at most 150 characters; nothing in an object can
+//! break out of its place. What a template can get wrong is found by [`Renderer::new`]. `view` and
+//! `bulletin` are what templates see; `inline` how styles get into the elements; [`pages`] is for
 //! browsers, [`report`] for whoever sends.
 
 mod batch;
@@ -43,7 +44,8 @@ pub use weight::Weight;
 
 /// No part of a mail has this many bytes.
 pub const MAX_BYTES: usize = 90_000;
-/// So many of them are left free for a person's own links, which are longer than the places they fill.
+/// So many of them are left free for a person's own links, which are longer than the places they
+/// fill.
 const LINK_BYTES: usize = 2_000;
 /// Gmail hides what comes after so many.
 pub const CLIP_BYTES: usize = 102_000;
@@ -106,8 +108,10 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// Compiles the templates and tries them on sample mails. A template in `overrides` (`digest/subject.txt`, `body.txt` and `body.html`, those of
-    /// `batch/`, and what they share in `mail/`) takes the place of the built-in one; one in `batch/TYPE/` does so in batches of that type alone.
+    /// Compiles the templates and tries them on sample mails. A template in `overrides`
+    /// (`digest/subject.txt`, `body.txt` and `body.html`, those of `batch/`, and what they share in
+    /// `mail/`) takes the place of the built-in one; one in `batch/TYPE/` does so in batches of
+    /// that type alone.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
         let globals = vec![("site", Value::from(Serde(SiteView::of(&site)?)))];
         let own = batch::own(overrides.as_deref())?;
@@ -125,7 +129,8 @@ impl Renderer {
         Ok(renderer)
     }
 
-    /// Renders a digest. Where that would be too long, the longest sections show fewer items and count the rest.
+    /// Renders a digest. Where that would be too long, the longest sections show fewer items and
+    /// count the rest.
     pub fn digest(&self, mail: &DigestMail<'_>) -> Result<Rendered, Error> {
         let sections = mail.digest.sections.iter().take(MAX_SECTIONS);
         let shown = sections.map(|section: &Section| section.items.len());

@@ -1,6 +1,7 @@
 //! Names, headings, days and times as mails write them.
 //!
-//! The rule: whatever comes from outside is one harmless line of bounded length here, and stays within what subjects and headings have room for.
+//! The rule: whatever comes from outside is one harmless line of bounded length here, and stays
+//! within what subjects and headings have room for.
 
 use chrono::{DateTime, Datelike, Utc};
 use chrono_tz::Tz;
@@ -15,7 +16,8 @@ pub const NAME: usize = 80;
 /// How long a name may be that shares a line with others.
 pub const SHORT: usize = 60;
 
-/// One harmless line of at most so many characters. Of endless texts only the beginning is looked at.
+/// One harmless line of at most so many characters. Of endless texts only the beginning is looked
+/// at.
 pub fn short(text: &str, max: usize) -> String {
     let enough = text
         .char_indices()

@@ -1,7 +1,8 @@
 //! The pages people reach from their mails, as HTML.
 //!
-//! The rule: a page shows no more of an address than is needed to recognise one's own, works without scripts, and loads nothing from
-//! anywhere. Templates see words ready to be shown; only HTML escaping is left to do. What is done with a page is [`crate::web`]'s.
+//! The rule: a page shows no more of an address than is needed to recognise one's own, works
+//! without scripts, and loads nothing from anywhere. Templates see words ready to be shown; only
+//! HTML escaping is left to do. What is done with a page is [`crate::web`]'s.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -73,8 +74,8 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Compiles the templates and tries them on samples. Those in `overrides` (`pages/layout.html` and the others) take the place of the
-    /// built-in ones.
+    /// Compiles the templates and tries them on samples. Those in `overrides` (`pages/layout.html`
+    /// and the others) take the place of the built-in ones.
     pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
         let globals = vec![("site", Value::from(Serde(SiteView::of(site)?)))];
         let pages = Self {

@@ -1,7 +1,9 @@
-//! Parts that several templates share: a line `{% include "mail/head.html" %}` stands for the lines of that part.
+//! Parts that several templates share: a line `{% include "mail/head.html" %}` stands for the lines
+//! of that part.
 //!
-//! The rule: parts are put in as text, before anything is compiled, so that macros reach across and styles can be inlined; and it stays known
-//! which line of which file each line was. A line of an unknown part stays as it is, and the template engine says that there is none.
+//! The rule: parts are put in as text, before anything is compiled, so that macros reach across and
+//! styles can be inlined; and it stays known which line of which file each line was. A line of an
+//! unknown part stays as it is, and the template engine says that there is none.
 
 use super::templates::{Error, Template};
 

@@ -1,7 +1,8 @@
 //! The report of a rehearsal, as one HTML page that can be passed around.
 //!
-//! The rule: it needs no scripts and loads nothing but the sample mails' own pictures, and nobody's address is in it. Sample mails stand in
-//! frames that can neither run nor open anything. [`Rehearsed`] is all that its template sees.
+//! The rule: it needs no scripts and loads nothing but the sample mails' own pictures, and nobody's
+//! address is in it. Sample mails stand in frames that can neither run nor open anything.
+//! [`Rehearsed`] is all that its template sees.
 
 use minijinja::Value;
 use minijinja::value::Serde;
@@ -30,7 +31,8 @@ pub struct Rehearsed {
     pub mails: u64,
     /// Events these tell of.
     pub events: u64,
-    /// Everybody with a stack in the window, by what becomes of them; those who would be mailed first.
+    /// Everybody with a stack in the window, by what becomes of them; those who would be mailed
+    /// first.
     pub people: Vec<Bar>,
     /// What the mails tell of.
     pub types: Vec<TypeBar>,
@@ -182,7 +184,8 @@ pub fn heading(heading: &str, kind: &EventType) -> String {
 /// The longest preheader that any mail program shows, in characters.
 const PREHEADER: usize = 140;
 
-/// What mail programs show of a mail beside its subject: the first words of its body, hidden or not.
+/// What mail programs show of a mail beside its subject: the first words of its body, hidden or
+/// not.
 pub fn preheader(html: &str) -> String {
     let mut rest = html.find("<body").map_or(html, |at| &html[at..]);
     let mut words = String::new();

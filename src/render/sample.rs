@@ -1,5 +1,5 @@
-//! The mails every template must be able to make: one event and many, with all that can be known of an object and with
-//! nothing. A template is tried on them before it meets a person.
+//! The mails every template must be able to make: one event and many, with all that can be known of
+//! an object and with nothing. A template is tried on them before it meets a person.
 
 use std::sync::Arc;
 
@@ -64,7 +64,8 @@ pub fn mails(mut try_out: impl FnMut(&DigestMail<'_>) -> Result<(), Error>) -> R
     Ok(())
 }
 
-/// The same for batches: one event and several, with and without a phrase, with and without people, of one type and of two.
+/// The same for batches: one event and several, with and without a phrase, with and without people,
+/// of one type and of two.
 pub fn batches(mut try_out: impl FnMut(&BatchMail<'_>) -> Result<(), Error>) -> Result<(), Error> {
     let at = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
     let phrased = Policy {

@@ -1,6 +1,7 @@
 //! Files in a folder of templates that no mail and no page is made of, as their names are mistyped.
 //!
-//! The rule: what is not read is told, with the name that is probably meant. Hidden files, and copies that editors leave, are nobody's mistake.
+//! The rule: what is not read is told, with the name that is probably meant. Hidden files, and
+//! copies that editors leave, are nobody's mistake.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,9 @@
-//! The templates: compiled in, or an operator's own, which take the place of the built-in ones file by file.
+//! The templates: compiled in, or an operator's own, which take the place of the built-in ones file
+//! by file.
 //!
-//! The rule: whatever is wrong with a template is found when it is loaded, and named with file and line. HTML templates
-//! escape what they print; the others do not. A name that does not exist is an error, except in `{% if … %}`.
+//! The rule: whatever is wrong with a template is found when it is loaded, and named with file and
+//! line. HTML templates escape what they print; the others do not. A name that does not exist is an
+//! error, except in `{% if … %}`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -149,7 +151,8 @@ impl Templates {
         Ok(templates)
     }
 
-    /// Inlines the styles of these HTML templates. Until then errors name the lines of the files as they were written.
+    /// Inlines the styles of these HTML templates. Until then errors name the lines of the files as
+    /// they were written.
     pub fn inline_styles<'a>(
         &mut self,
         all: impl IntoIterator<Item = &'a Template>,
@@ -250,8 +253,8 @@ impl Templates {
     }
 }
 
-/// How many steps a template may take to be filled in. The longest mail of the built-in ones takes a hundredth of it; one that takes more does not
-/// end, or would hold up everybody's mails.
+/// How many steps a template may take to be filled in. The longest mail of the built-in ones takes
+/// a hundredth of it; one that takes more does not end, or would hold up everybody's mails.
 const FUEL: u64 = 5_000_000;
 
 fn environment(globals: Vec<(&'static str, Value)>) -> Environment<'static> {

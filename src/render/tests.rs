@@ -1,4 +1,5 @@
-//! Tests of rendered mails: what they look like (the snapshots), and what holds of every one of them.
+//! Tests of rendered mails: what they look like (the snapshots), and what holds of every one of
+//! them.
 
 use super::*;
 use crate::domain::{Object, ObjectKey, UserId};

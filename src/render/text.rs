@@ -1,12 +1,13 @@
 //! Words for mails: what came from outside made harmless, cut to length, wrapped.
 //!
-//! The rule: what came from outside is one line without control characters, and cannot turn the direction of what follows
-//! it. Lengths are in characters, and a cut never parts a letter from its accents.
+//! The rule: what came from outside is one line without control characters, and cannot turn the
+//! direction of what follows it. Lengths are in characters, and a cut never parts a letter from its
+//! accents.
 
 use std::borrow::Cow;
 
-/// One line, whatever it was: white space and control characters are single spaces, and marks that turn the direction of
-/// text are gone.
+/// One line, whatever it was: white space and control characters are single spaces, and marks that
+/// turn the direction of text are gone.
 pub fn clean(text: &str) -> Cow<'_, str> {
     let harmless = |c: char| !c.is_control() && !turns_text(c);
     let single = !text.starts_with(' ') && !text.ends_with(' ') && !text.contains("  ");
@@ -48,7 +49,8 @@ fn clings(c: char) -> bool {
         | '\u{e0020}'..='\u{e007f}')
 }
 
-/// At most `max` characters, the last an ellipsis if something was cut off; cut between words if one ends near.
+/// At most `max` characters, the last an ellipsis if something was cut off; cut between words if
+/// one ends near.
 pub fn clamp(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max || text.chars().count() <= max {
         return Cow::Borrowed(text);
@@ -75,7 +77,8 @@ pub fn clamp(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{kept}…"))
 }
 
-/// A web address that can stand in a mail: http(s), nothing an attribute or a line of text would trip over, not endless.
+/// A web address that can stand in a mail: http(s), nothing an attribute or a line of text would
+/// trip over, not endless.
 pub fn link(url: &str) -> Option<&str> {
     const MAX_BYTES: usize = 2_048;
     let fits = url.len() <= MAX_BYTES
@@ -99,7 +102,8 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// `ArtworkPublished` and `artwork_published` as `Artwork published`: for a type that nobody gave a heading.
+/// `ArtworkPublished` and `artwork_published` as `Artwork published`: for a type that nobody gave a
+/// heading.
 pub fn spaced(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 8);
     let mut before = None;
@@ -127,8 +131,8 @@ pub fn spaced(name: &str) -> String {
     clean(&out).into_owned()
 }
 
-/// Wrapped at spaces to lines of at most `width` characters, each further line indented by as much as `indent` says. What
-/// has no spaces stays whole.
+/// Wrapped at spaces to lines of at most `width` characters, each further line indented by as much
+/// as `indent` says. What has no spaces stays whole.
 pub fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for (n, line) in text.lines().enumerate() {

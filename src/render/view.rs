@@ -1,8 +1,10 @@
-//! What templates see of a mail: words ready to be shown, nothing that must still be cut, cleaned or counted.
+//! What templates see of a mail: words ready to be shown, nothing that must still be cut, cleaned
+//! or counted.
 //!
-//! The rule: everything a template can print is harmless as text (one line, no direction marks) and of bounded length;
-//! only HTML escaping is left to do, and the template engine does it. Field names are the contract with templates that
-//! applications write: they may be added to, not changed.
+//! The rule: everything a template can print is harmless as text (one line, no direction marks) and
+//! of bounded length; only HTML escaping is left to do, and the template engine does it. Field
+//! names are the contract with templates that applications write: they may be added to, not
+//! changed.
 
 use serde::Serialize;
 
@@ -64,8 +66,8 @@ pub struct DigestView<'a> {
     since: String,
     /// How many events the mail tells of.
     total: usize,
-    /// What they are called together, after a number: `new works` if there is but one section, whose heading is
-    /// `New works`; else `new things`.
+    /// What they are called together, after a number: `new works` if there is but one section,
+    /// whose heading is `New works`; else `new things`.
     things: String,
     /// The event, if it is the only one.
     one: Option<ItemView<'a>>,

@@ -1,6 +1,7 @@
 //! How heavy mails become: a digest of so many items, as it would be if nothing had to be left out.
 //!
-//! The rule: measured on what the templates make, not estimated; the items are as long as items usually are.
+//! The rule: measured on what the templates make, not estimated; the items are as long as items
+//! usually are.
 
 use chrono::DateTime;
 use chrono_tz::Tz;
@@ -61,7 +62,8 @@ impl Renderer {
             .map(|mail| Weight::of(&mail))
     }
 
-    /// Weighs batch mails of one event and of several: those of the templates for all types, and of each type's own, by their folder.
+    /// Weighs batch mails of one event and of several: those of the templates for all types, and of
+    /// each type's own, by their folder.
     pub fn weigh_batches(&self) -> Result<Vec<(String, Weight)>, Error> {
         let own = self.own.iter();
         let own = own.map(|(kind, mail)| (format!("batch/{kind}"), mail));

@@ -1,9 +1,10 @@
 //! Forgets old days by dropping them whole, and brings them back.
 //!
-//! The rule (P9): a day in the window stays, and so does one that a fan-out still writes to or that holds something which somebody should have
-//! been mailed; only `Force` drops these two. What a run of digests has given up is owed to nobody. An export is written, checksummed and read back
-//! before its day goes, and the day goes only if what was exported is what stands. One day has one owner at a time: whoever archives or restores it
-//! has its lease ([`hold`]).
+//! The rule (P9): a day in the window stays, and so does one that a fan-out still writes to or that
+//! holds something which somebody should have been mailed; only `Force` drops these two. What a run
+//! of digests has given up is owed to nobody. An export is written, checksummed and read back
+//! before its day goes, and the day goes only if what was exported is what stands. One day has one
+//! owner at a time: whoever archives or restores it has its lease ([`hold`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,8 +94,9 @@ pub enum Fate {
 }
 
 impl Archive {
-    /// Goes through all days, oldest first, and notes in `reports` what became of each: so that whoever asked knows what is dropped
-    /// already where the run fails. A day that fails keeps no other from going.
+    /// Goes through all days, oldest first, and notes in `reports` what became of each: so that
+    /// whoever asked knows what is dropped already where the run fails. A day that fails keeps no
+    /// other from going.
     pub async fn run(
         &self,
         request: &Request,

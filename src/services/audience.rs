@@ -1,7 +1,8 @@
 //! Resolves audiences page by page, in the order of user ids.
 //!
-//! The rule: a page holds people after a cursor, ascending, each once; where the pages end, everybody has been named. So one
-//! id is a cursor that survives a crash, and audiences can be merged like sorted lists.
+//! The rule: a page holds people after a cursor, ascending, each once; where the pages end,
+//! everybody has been named. So one id is a cursor that survives a crash, and audiences can be
+//! merged like sorted lists.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::store::{Directory, Result};
 pub struct Page {
     /// Ascending; without those the audience leaves out.
     pub people: Vec<UserId>,
-    /// Where the next page begins; `None` if there is none. May lie behind the last of `people`, where those after were left out.
+    /// Where the next page begins; `None` if there is none. May lie behind the last of `people`,
+    /// where those after were left out.
     pub next: Option<UserId>,
 }
 
@@ -48,7 +50,8 @@ fn full(people: Vec<UserId>, more: bool) -> Page {
     Page { people, next }
 }
 
-/// The followers of any of these keys: sorted pages of each, merged up to where every one of them is known.
+/// The followers of any of these keys: sorted pages of each, merged up to where every one of them
+/// is known.
 async fn followers(
     directory: &Arc<dyn Directory>,
     keys: &[FollowKey],

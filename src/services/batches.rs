@@ -1,8 +1,9 @@
 //! Batches: few mails while things happen fast.
 //!
-//! The rule: what happens to a seat is decided by [`crate::domain::batch::Seat`] and put by a compare-and-set; whoever loses it reads again. So
-//! there is one open batch of a person and key under any race, and an event joins once. [`Joiner`] is asked by fan-outs, [`Closer`]
-//! by workers, [`BatchBook`] by people.
+//! The rule: what happens to a seat is decided by [`crate::domain::batch::Seat`] and put by a
+//! compare-and-set; whoever loses it reads again. So there is one open batch of a person and key
+//! under any race, and an event joins once. [`Joiner`] is asked by fan-outs, [`Closer`] by workers,
+//! [`BatchBook`] by people.
 
 mod book;
 mod close;

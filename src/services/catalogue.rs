@@ -1,8 +1,9 @@
 //! Do these objects still apply? One bulk look-up for many events, remembered across people.
 //!
-//! The rule (P6): an object applies if its record is notifiable. One that nobody put a record of is mailed only where its type says so
-//! (`unknown_objects`); in feeds, whose readers may know it themselves, it is shown by its id, unless its type has a model. A mail about to leave
-//! asks with a fresh catalogue, so that what was withdrawn a moment ago is not in it.
+//! The rule (P6): an object applies if its record is notifiable. One that nobody put a record of is
+//! mailed only where its type says so (`unknown_objects`); in feeds, whose readers may know it
+//! themselves, it is shown by its id, unless its type has a model. A mail about to leave asks with
+//! a fresh catalogue, so that what was withdrawn a moment ago is not in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Forgets what nobody needs any more: deliveries and batches that were settled long ago, and what a crash left of events that were never
-//! accepted.
+//! Forgets what nobody needs any more: deliveries and batches that were settled long ago, and what
+//! a crash left of events that were never accepted.
 //!
-//! The rule: a little at a time, so that nobody waits for it; and never what a promise rests on: the shortest time that can be configured is
-//! longer than a window and a period. What nobody knows the end of stays.
+//! The rule: a little at a time, so that nobody waits for it; and never what a promise rests on:
+//! the shortest time that can be configured is longer than a window and a period. What nobody knows
+//! the end of stays.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +15,8 @@ use crate::store::{Batches, Deliveries, Journal};
 
 /// How many of each are removed in one step.
 const STEP: usize = 1_000;
-/// No event is accepted that is older, however long the window is configured to be: so nobody is about to accept one of before then.
+/// No event is accepted that is older, however long the window is configured to be: so nobody is
+/// about to accept one of before then.
 const LONGEST_WINDOW: TimeDelta = TimeDelta::days(62);
 /// How long it rests once there was nothing more.
 const REST: TimeDelta = TimeDelta::hours(1);

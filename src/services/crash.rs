@@ -1,7 +1,10 @@
-//! Named points at which a test can have the process die, as if the power had gone, or stand still, as if the machine slept.
+//! Named points at which a test can have the process die, as if the power had gone, or stand still,
+//! as if the machine slept.
 //!
-//! The rule: they are there only where debug assertions are; what is released does not know them. `TIDINGS_CRASH=after-send:3` ends
-//! the process the third time it comes to that point, `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] names them all, so that a test walks through each.
+//! The rule: they are there only where debug assertions are; what is released does not know them.
+//! `TIDINGS_CRASH=after-send:3` ends the process the third time it comes to that point,
+//! `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] names them all, so that a
+//! test walks through each.
 
 /// All points, in the order in which an event and its mail come by.
 pub const POINTS: [&str; 19] = [
@@ -50,7 +53,8 @@ pub(super) fn point(name: &str) {
 #[inline(always)]
 pub(super) fn point(_name: &str) {}
 
-/// Whether this is the time that the variable names: `after-send`, or `after-send:3` for the third time.
+/// Whether this is the time that the variable names: `after-send`, or `after-send:3` for the third
+/// time.
 #[cfg(debug_assertions)]
 fn comes_to(variable: &str, name: &str, times: &std::sync::atomic::AtomicU32) -> bool {
     let Ok(armed) = std::env::var(variable) else {

@@ -1,9 +1,11 @@
 //! Takes ledger rows to their end: built, checked again, sent, settled, flushed, closed.
 //!
-//! The rule (P2–P7): the row came first and is ours by a lease. What it mails is read again here, between the markers that stand now and the
-//! reach the row notes, so nothing is told twice and nothing that arrived since is lost. `sending`, with the call's reference, is durable
-//! before the provider hears of the mail; the row stays open until its markers stand. Whoever dies here, the next run finishes.
-//! The walk is `finish` → `build` → `hand_over` → `outcome` → `conclude`; what nobody saw the end of goes to `resolve`.
+//! The rule (P2–P7): the row came first and is ours by a lease. What it mails is read again here,
+//! between the markers that stand now and the reach the row notes, so nothing is told twice and
+//! nothing that arrived since is lost. `sending`, with the call's reference, is durable before the
+//! provider hears of the mail; the row stays open until its markers stand. Whoever dies here, the
+//! next run finishes. The walk is `finish` → `build` → `hand_over` → `outcome` → `conclude`; what
+//! nobody saw the end of goes to `resolve`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -136,7 +138,8 @@ impl Deliver {
         }
     }
 
-    /// Takes rows that this worker holds as far as they go now; ascending by user where they are dense.
+    /// Takes rows that this worker holds as far as they go now; ascending by user where they are
+    /// dense.
     pub async fn finish(
         &self,
         rows: Vec<Delivery>,
@@ -159,7 +162,8 @@ impl Deliver {
         self.send(pending, spread, account).boxed().await
     }
 
-    /// Lets go of the rows that wait; settles the others, writes their markers and closes them. Answers what was done.
+    /// Lets go of the rows that wait; settles the others, writes their markers and closes them.
+    /// Answers what was done.
     async fn conclude(&self, rows: &[&Delivery], verdicts: Verdicts) -> Result<Concluded> {
         if !verdicts.deferrals.is_empty() {
             self.deliveries

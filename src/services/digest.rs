@@ -1,10 +1,11 @@
 //! Finds the people whose digest is due and mails it, chunk by chunk.
 //!
-//! The rule (P2, P6): somebody is due when their period has come, it has no ledger row, and something was pending when it came; so a person
-//! with nothing new waits for their next period, and a second run of the same period sends nothing. The row is written first;
-//! [`super::deliver`] takes it from there. Days that have left the window are read as well while
-//! somebody is owed something of them ([`super::owed`]). Memory is bounded by the chunk, and by what
-//! waits: of a mail that is held up, its id and its reason are kept.
+//! The rule (P2, P6): somebody is due when their period has come, it has no ledger row, and
+//! something was pending when it came; so a person with nothing new waits for their next period,
+//! and a second run of the same period sends nothing. The row is written first; [`super::deliver`]
+//! takes it from there. Days that have left the window are read as well while somebody is owed
+//! something of them ([`super::owed`]). Memory is bounded by the chunk, and by what waits: of a
+//! mail that is held up, its id and its reason are kept.
 
 use std::sync::Arc;
 
@@ -89,7 +90,8 @@ struct Learned {
 
 /// People read from the stacks at once.
 const SCAN_CHUNK: usize = 1_000;
-/// Where fewer than one in so many people between the first and the last is due, they are looked up one by one.
+/// Where fewer than one in so many people between the first and the last is due, they are looked up
+/// one by one.
 const SPARSE: usize = 20;
 
 impl Digests {
@@ -98,7 +100,8 @@ impl Digests {
         self.walk(request, None, progress).await
     }
 
-    /// Shows what a run would mail to an onlooker, and writes nothing, whatever effect is asked for.
+    /// Shows what a run would mail to an onlooker, and writes nothing, whatever effect is asked
+    /// for.
     pub async fn rehearse(
         &self,
         request: &Request,
@@ -259,7 +262,8 @@ impl Digests {
         Ok(due)
     }
 
-    /// Opens these rows and takes them as far as they go, unless the run has ended: then it only says how many there would be.
+    /// Opens these rows and takes them as far as they go, unless the run has ended: then it only
+    /// says how many there would be.
     async fn mail(
         &self,
         request: &Request,

@@ -1,8 +1,8 @@
 //! When a person's next digest falls due, by their schedule and by what the ledger has of them.
 //!
-//! The rule: what is said here is what a run does: a period that had its mail is passed over, one that
-//! failed comes again when it is tried again. Nobody waits for longer than a period, in local dates,
-//! after the last mail.
+//! The rule: what is said here is what a run does: a period that had its mail is passed over, one
+//! that failed comes again when it is tried again. Nobody waits for longer than a period, in local
+//! dates, after the last mail.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ use crate::domain::due::{Place, Rows, tried_again};
 use crate::domain::{Delivery, DeliveryId, Due, Schedule, UserId};
 use crate::store::Deliveries;
 
-/// When the next digest goes to a person whose oldest event for it happened then: in the past, where it
-/// is due already and the next run mails it. `None` for who gets none.
+/// When the next digest goes to a person whose oldest event for it happened then: in the past,
+/// where it is due already and the next run mails it. `None` for who gets none.
 pub async fn next(
     deliveries: &dyn Deliveries,
     user: &UserId,

@@ -1,4 +1,5 @@
-//! Why somebody did or did not get something: what is on their stacks, what each event's way was, what the ledger says.
+//! Why somebody did or did not get something: what is on their stacks, what each event's way was,
+//! what the ledger says.
 
 use std::sync::Arc;
 
@@ -103,7 +104,8 @@ pub enum Why {
     NotMailed,
     /// It is to be mailed in a batch or on its own, and no batch that it is in is known.
     NoBatch,
-    /// A marker covers it: a digest told it or left it out, somebody flushed it, or an older writer wrote the marker.
+    /// A marker covers it: a digest told it or left it out, somebody flushed it, or an older writer
+    /// wrote the marker.
     Covered,
     /// The same event stands at an older place.
     Repeated,
@@ -113,7 +115,8 @@ pub enum Why {
     UnknownObject,
     /// The person's or the type's route is not the digest, or was chosen after it happened.
     NotForDigest,
-    /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and `schedule`.
+    /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and
+    /// `schedule`.
     NoDigest,
     /// It will be in the next digest.
     NextDigest,

@@ -1,8 +1,10 @@
 //! Carries journal entries to the people they concern.
 //!
-//! The rule (P1, P2): a page is pushed, and its events have joined the batches of whoever gets them so, before the cursor moves past it; both
-//! are harmless again, so a crash at any point loses nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the order of user ids: what
-//! goes to the same person is one push. Nobody waits for a longer audience than their own for more than a few pages. A page is cut in [`round`].
+//! The rule (P1, P2): a page is pushed, and its events have joined the batches of whoever gets them
+//! so, before the cursor moves past it; both are harmless again, so a crash at any point loses
+//! nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the
+//! order of user ids: what goes to the same person is one push. Nobody waits for a longer audience
+//! than their own for more than a few pages. A page is cut in [`round`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,7 +55,8 @@ pub struct Done {
     /// Fan-outs that are finished now.
     pub fanouts: u64,
     pub counts: Counts,
-    /// Documents that took no entries. What should stand there is counted as not stored; it is in batches all the same.
+    /// Documents that took no entries. What should stand there is counted as not stored; it is in
+    /// batches all the same.
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
     pub bad_stacks: BadStacks,
     /// Fan-outs that cannot be read: they stay pending until somebody mends them.
@@ -78,8 +81,8 @@ impl std::ops::AddAssign for Done {
 }
 
 impl Fanouts {
-    /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes longer takes turns, a page each, with what
-    /// came meanwhile.
+    /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes
+    /// longer takes turns, a page each, with what came meanwhile.
     pub async fn step(&self, progress: &dyn super::Progress) -> Result<Option<Done>> {
         let mut done = Done::default();
         let mut lanes: VecDeque<Lane> = self.claim(&mut done).await?.into();
@@ -104,8 +107,8 @@ impl Fanouts {
         Ok(Some(done))
     }
 
-    /// Claims what is pending and finds its first people. Whom that is all of go by themselves: they wait for nobody's longer audience.
-    /// What cannot be read is noted.
+    /// Claims what is pending and finds its first people. Whom that is all of go by themselves:
+    /// they wait for nobody's longer audience. What cannot be read is noted.
     async fn claim(&self, done: &mut Done) -> Result<Vec<Lane>> {
         let now = self.clock.now();
         let Claimed { fanouts, bad } = self
@@ -146,7 +149,8 @@ impl Fanouts {
         Ok(all)
     }
 
-    /// What can be carried together: the same day, and no more entries a person than a day can take.
+    /// What can be carried together: the same day, and no more entries a person than a day can
+    /// take.
     fn groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
         let mut groups: Vec<(Day, Vec<Fanout>, usize)> = Vec::new();
         for fanout in claimed {

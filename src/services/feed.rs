@@ -1,7 +1,7 @@
 //! A person's feed: the window, newest first, objects filled in, what no longer applies left out.
 //!
-//! The rule: pages stay put while events arrive (see [`crate::domain::feed`]); a page costs one read of the window and one
-//! look-up of the objects it may show.
+//! The rule: pages stay put while events arrive (see [`crate::domain::feed`]); a page costs one
+//! read of the window and one look-up of the objects it may show.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,10 @@
-//! Takes what providers report of mails: onto the ledger's row, and onto the list of addresses that must not be written to.
+//! Takes what providers report of mails: onto the ledger's row, and onto the list of addresses that
+//! must not be written to.
 //!
-//! The rule (P7, P8): a report is verified first ([`crate::mail::hooks`]), and then only says *which mail* it is about: whom that was for,
-//! the ledger knows. Everything here can be done again, by anybody, in any order, so an event is noted as seen last of all, and one that is
-//! lost on the way comes again.
+//! The rule (P7, P8): a report is verified first ([`crate::mail::hooks`]), and then only says
+//! *which mail* it is about: whom that was for, the ledger knows. Everything here can be done
+//! again, by anybody, in any order, so an event is noted as seen last of all, and one that is lost
+//! on the way comes again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -55,7 +57,8 @@ pub struct Taken {
     pub ignored: u64,
     /// Addresses that are not written to because of them.
     pub suppressed: u64,
-    /// Reports that would suppress an address, if the person still had the one that the mail went to.
+    /// Reports that would suppress an address, if the person still had the one that the mail went
+    /// to.
     pub moved: u64,
 }
 
@@ -99,8 +102,8 @@ impl FeedbackDesk {
         }
     }
 
-    /// Verifies what was posted for a provider of this name, and reads what it reports. `header` gives a header's value by its name in
-    /// lower case; the body is as it came.
+    /// Verifies what was posted for a provider of this name, and reads what it reports. `header`
+    /// gives a header's value by its name in lower case; the body is as it came.
     pub fn verify<'a>(
         &self,
         provider: &str,
@@ -218,7 +221,8 @@ impl FeedbackDesk {
         Ok(fresh)
     }
 
-    /// The mail each report is about: by our own tag, or by the provider's id where no tag came back.
+    /// The mail each report is about: by our own tag, or by the provider's id where no tag came
+    /// back.
     async fn rows(&self, reports: &[&Report]) -> Result<Vec<Option<Delivery>>, Error> {
         let mut tags: Vec<Tag> = reports.iter().filter_map(|one| one.tag.clone()).collect();
         tags.dedup();
@@ -315,7 +319,8 @@ impl FeedbackDesk {
         Ok(found.map(|user| (user.id.clone(), user)).collect())
     }
 
-    /// Notes a soft bounce, and says how many mails in a row bounced so: lately, and since one of them was delivered.
+    /// Notes a soft bounce, and says how many mails in a row bounced so: lately, and since one of
+    /// them was delivered.
     async fn soft_bounce(
         &self,
         address: &Address,
@@ -351,7 +356,8 @@ fn whole_millis(time: DateTime<Utc>) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(time.timestamp_millis()).unwrap_or(time)
 }
 
-/// What is remembered of a name that a provider gave: short, whatever it gave, and telling nobody anything.
+/// What is remembered of a name that a provider gave: short, whatever it gave, and telling nobody
+/// anything.
 fn key(provider: Provider, what: &str, name: &str) -> String {
     let digits = hex::encode(&Sha256::digest(name.as_bytes())[..20]);
     format!("{what}:{}:{digits}", provider.as_str())

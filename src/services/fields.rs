@@ -1,7 +1,8 @@
-//! Objects of JSON bodies and lines are objects, also inside others: not their fields' values in a row.
+//! Objects of JSON bodies and lines are objects, also inside others: not their fields' values in a
+//! row.
 //!
-//! The rule (P10): the derived code takes a list for an object, value by value, so whoever leaves the names out is not told. These are given to serde
-//! as `deserialize_with`.
+//! The rule (P10): the derived code takes a list for an object, value by value, so whoever leaves
+//! the names out is not told. These are given to serde as `deserialize_with`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,7 +64,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
 
 struct Fields<T>(PhantomData<T>);
 
-/// What is neither a list nor an object is the derived code's to refuse, which knows what should stand there.
+/// What is neither a list nor an object is the derived code's to refuse, which knows what should
+/// stand there.
 macro_rules! refused {
     ($($visit:ident: $type:ty),*) => {
         $(fn $visit<E: Error>(self, value: $type) -> Result<T, E> {

@@ -1,4 +1,5 @@
-//! Marks all that a person has pending as dealt with, without mailing it: of the window, and of older days that still stand.
+//! Marks all that a person has pending as dealt with, without mailing it: of the window, and of
+//! older days that still stand.
 //!
 //! The rule (P3): a marker says how far it was read; what arrives meanwhile stays pending.
 

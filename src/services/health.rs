@@ -11,7 +11,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Whether the store answers: asks the journal for a fan-out that nobody wrote, which costs one look-up by key.
+    /// Whether the store answers: asks the journal for a fan-out that nobody wrote, which costs one
+    /// look-up by key.
     pub async fn ready(&self) -> Result<()> {
         self.journal.fanout(Id::from_bytes([0; 12])).await?;
         Ok(())

@@ -1,7 +1,10 @@
-//! Brings in users, follows, objects and events from NDJSON files, plain or compressed, and lists of suppressed addresses.
+//! Brings in users, follows, objects and events from NDJSON files, plain or compressed, and lists
+//! of suppressed addresses.
 //!
-//! The rule (P10): a line is taken whole or not at all; a bad one is reported with its number and the reason, and the good ones around it
-//! are kept. Memory is bounded by the batch, in lines and in bytes, whatever a compressed file unpacks to. Bringing the same file in again changes nothing.
+//! The rule (P10): a line is taken whole or not at all; a bad one is reported with its number and
+//! the reason, and the good ones around it are kept. Memory is bounded by the batch, in lines and
+//! in bytes, whatever a compressed file unpacks to. Bringing the same file in again changes
+//! nothing.
 
 use std::fmt;
 use std::fs::File;
@@ -31,17 +34,20 @@ pub enum Kind {
     Follows,
     Objects(Mapping),
     Events,
-    /// Addresses with this reason where a line names none; as JSON, or as text whose first field is the address.
+    /// Addresses with this reason where a line names none; as JSON, or as text whose first field is
+    /// the address.
     Suppressions(Reason),
 }
 
 /// How an application's own objects become ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Their ids get this model in front, unless it stands there, and fields we do not know go into `data`, beside what it holds.
+    /// Their ids get this model in front, unless it stands there, and fields we do not know go into
+    /// `data`, beside what it holds.
     pub model: Option<ModelName>,
-    /// (our field, their field), such as ("by", "artist"). A name that is none of our fields is one in `data`: so a field
-    /// of theirs that means something else than ours of that name is moved out of the way.
+    /// (our field, their field), such as ("by", "artist"). A name that is none of our fields is one
+    /// in `data`: so a field of theirs that means something else than ours of that name is moved
+    /// out of the way.
     pub fields: Vec<(String, String)>,
 }
 
@@ -84,7 +90,8 @@ pub struct Report {
 pub const SHOWN: usize = 20;
 /// Lines put into the store at once …
 const BATCH: usize = 2_000;
-/// … as long as they have fewer bytes together. One more batch waits in line, and one is being read.
+/// … as long as they have fewer bytes together. One more batch waits in line, and one is being
+/// read.
 const BATCH_BYTES: usize = 8 << 20;
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 16 << 20;
@@ -165,7 +172,8 @@ impl Import {
         Ok(())
     }
 
-    /// An event whose key was used for a different one, or of a time at which none is accepted any more, is a bad line like any other.
+    /// An event whose key was used for a different one, or of a time at which none is accepted any
+    /// more, is a bad line like any other.
     async fn accept(&self, events: Vec<(u64, Request)>, report: &mut Report) -> Result<()> {
         let (lines, requests): (Vec<_>, Vec<_>) = events.into_iter().unzip();
         let answers = self.notify.accept_each(requests).await?;

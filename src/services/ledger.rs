@@ -1,4 +1,5 @@
-//! What the ledger holds, for people who look into it: lists, what nobody knows the end of, and the brake.
+//! What the ledger holds, for people who look into it: lists, what nobody knows the end of, and the
+//! brake.
 //!
 //! The rule (P5): only a person who knows better ends an unknown delivery, and the row says so.
 
@@ -116,7 +117,8 @@ impl Ledger {
         Ok(rows)
     }
 
-    /// Ends them all: they were mailed, or were not. One that somebody else ends meanwhile is theirs.
+    /// Ends them all: they were mailed, or were not. One that somebody else ends meanwhile is
+    /// theirs.
     pub async fn settle_all(&self, rows: &[Delivery], verdict: Verdict) -> Result<Settled> {
         let (now, mut settled) = (self.clock.now(), Settled::default());
         for row in rows {
@@ -130,7 +132,8 @@ impl Ledger {
         Ok(settled)
     }
 
-    /// Ends an unknown delivery: it was mailed, or it was not and its events go into a mail after all.
+    /// Ends an unknown delivery: it was mailed, or it was not and its events go into a mail after
+    /// all.
     pub async fn settle(&self, id: &DeliveryId, verdict: Verdict) -> Result<()> {
         let now = self.clock.now();
         let reason = by_hand(verdict);
@@ -152,8 +155,8 @@ impl Ledger {
         }
     }
 
-    /// Lets these failed deliveries be tried again, as if they were new: the next run or a worker takes
-    /// them up.
+    /// Lets these failed deliveries be tried again, as if they were new: the next run or a worker
+    /// takes them up.
     pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
         let asked: Vec<Reopening> = ids.iter().cloned().map(Reopening::of).collect();
         let answers = self.deliveries.reopen(self.clock.now(), &asked).await?;

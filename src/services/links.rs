@@ -1,7 +1,8 @@
-//! The links in mails by which people slow or stop them: what each mail carries, and whose a link is that comes back.
+//! The links in mails by which people slow or stop them: what each mail carries, and whose a link
+//! is that comes back.
 //!
-//! The rule (P7): a link names one person by a [`token`], works for a year, and needs no login. Where no public address is configured
-//! mails carry none, as there is nowhere for them to lead.
+//! The rule (P7): a link names one person by a [`token`], works for a year, and needs no login.
+//! Where no public address is configured mails carry none, as there is nowhere for them to lead.
 
 use std::sync::Arc;
 
@@ -81,8 +82,8 @@ impl Links {
         Ok(Some(Probe { genuine, forged }))
     }
 
-    /// What stands in for somebody's links in a mail that is only measured: as long as theirs, and it opens nothing. Needs no secret, so none
-    /// is made up for it.
+    /// What stands in for somebody's links in a mail that is only measured: as long as theirs, and
+    /// it opens nothing. Needs no secret, so none is made up for it.
     pub fn stand_in(&self, user: &UserId) -> Option<Personal> {
         let public_url = self.public_url.as_deref()?;
         Some(personal(public_url, &token::stand_in(user)))

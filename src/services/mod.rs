@@ -1,7 +1,8 @@
 //! Second floor: the program's sentences, one file a verb.
 //!
-//! The rule: each reads top to bottom like what it does; stores keep, the domain decides, and here they meet. Faces (`cli`,
-//! `api`) call these and nothing below. Start with [`notify`], then [`fanout`], [`digest`] and [`deliver`].
+//! The rule: each reads top to bottom like what it does; stores keep, the domain decides, and here
+//! they meet. Faces (`cli`, `api`) call these and nothing below. Start with [`notify`], then
+//! [`fanout`], [`digest`] and [`deliver`].
 
 pub mod archive;
 pub mod audience;

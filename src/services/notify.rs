@@ -1,7 +1,8 @@
 //! Accepts events: checked as a whole, then one durable journal entry each.
 //!
-//! The rule (P1, P10): what was accepted is in the journal and will reach everybody; what is wrong is refused before anything
-//! is written. Accepting costs the same for one follower and for a million: resolving them is [`super::fanout`]'s work.
+//! The rule (P1, P10): what was accepted is in the journal and will reach everybody; what is wrong
+//! is refused before anything is written. Accepting costs the same for one follower and for a
+//! million: resolving them is [`super::fanout`]'s work.
 
 use std::sync::Arc;
 
@@ -44,7 +45,8 @@ impl Request {
     /// What the types of its fields cannot say: whether a fan-out can be made of it.
     pub fn check(&self) -> std::result::Result<(), Invalid> {
         let at = self.at.unwrap_or(DateTime::UNIX_EPOCH);
-        // Ids hold no other, and an event of another day than its own would be shown and mailed as what it is not.
+        // Ids hold no other, and an event of another day than its own would be shown and mailed as
+        // what it is not.
         if !(0..=i64::from(u32::MAX)).contains(&at.timestamp()) {
             let why = "is not between 1970 and 2106";
             return Err(Invalid::new("time", at.to_rfc3339(), why));
@@ -78,8 +80,9 @@ pub struct Notify {
 impl Notify {
     /// Accepts all of these, or none where one cannot be. Answers in the order asked.
     ///
-    /// A key that was used before for a different event is a conflict ([`Error::Conflict`]); the others of that call
-    /// stand all the same, and handing in the call again is harmless where they have keys.
+    /// A key that was used before for a different event is a conflict ([`Error::Conflict`]); the
+    /// others of that call stand all the same, and handing in the call again is harmless where they
+    /// have keys.
     pub async fn accept(&self, requests: Vec<Request>) -> Result<Vec<Receipt>> {
         for request in &requests {
             self.check(request)?;
@@ -87,8 +90,8 @@ impl Notify {
         self.accept_each(requests).await?.into_iter().collect()
     }
 
-    /// The same, with an answer of its own for each: one that cannot be accepted keeps none of the others out, and a key that was used before
-    /// for a different event is that event's conflict.
+    /// The same, with an answer of its own for each: one that cannot be accepted keeps none of the
+    /// others out, and a key that was used before for a different event is that event's conflict.
     pub async fn accept_each(&self, requests: Vec<Request>) -> Result<Vec<Result<Receipt>>> {
         let now = self.clock.now();
         let requests: Vec<_> = requests
@@ -161,7 +164,8 @@ fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
     }
 }
 
-/// An event as JSON: `{"type": "ArtworkPublished", "objects": ["A00001"], "followers_of": ["artist:558"]}`.
+/// An event as JSON: `{"type": "ArtworkPublished", "objects": ["A00001"], "followers_of":
+/// ["artist:558"]}`.
 ///
 /// Exactly one of `to`, `followers_of` and `near` says whom it concerns.
 #[derive(Debug, Clone, Deserialize)]

@@ -1,7 +1,8 @@
 //! Keeps the records of what events are about, as the application says.
 //!
-//! The rule: a withdrawn object leaves a record that is not notifiable, because an object nobody has a record of may still be shown in feeds
-//! ([`super::catalogue`]). Models that live in the application's own collections are changed there, not here.
+//! The rule: a withdrawn object leaves a record that is not notifiable, because an object nobody
+//! has a record of may still be shown in feeds ([`super::catalogue`]). Models that live in the
+//! application's own collections are changed there, not here.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -55,7 +56,8 @@ impl ObjectBook {
         Ok(found.into_iter().next().flatten())
     }
 
-    /// Makes an object one that no longer applies, whether there was a record of it or not; nothing else of it is kept.
+    /// Makes an object one that no longer applies, whether there was a record of it or not; nothing
+    /// else of it is kept.
     pub async fn withdraw(&self, key: ObjectKey) -> Result<()> {
         self.put(vec![Object {
             notifiable: false,

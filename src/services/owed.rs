@@ -1,9 +1,9 @@
 //! Days that have left the window while somebody is still owed something of them.
 //!
-//! The rule (P3): such a day is read by every run until it was read whole and nobody was owed anything,
-//! which is noted. What is older than `digest.max_age` is given up: counted once, noted, reported.
-//! A note is only changed from what was read ([`Notes::swap_note`]), so whoever changes a day while it
-//! is read ([`OwedDays::disturb`]) is not overruled.
+//! The rule (P3): such a day is read by every run until it was read whole and nobody was owed
+//! anything, which is noted. What is older than `digest.max_age` is given up: counted once, noted,
+//! reported. A note is only changed from what was read ([`Notes::swap_note`]), so whoever changes a
+//! day while it is read ([`OwedDays::disturb`]) is not overruled.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -88,7 +88,8 @@ impl OwedDays {
         Reach::of(at, self.window_back, self.max_age)
     }
 
-    /// The days before the window that are still to be read: two small look-ups where there are none.
+    /// The days before the window that are still to be read: two small look-ups where there are
+    /// none.
     pub async fn look(&self, reach: &Reach) -> store::Result<OldDays> {
         let standing = self.days.day_names().await?;
         let mut notes: HashMap<Day, String> = self
@@ -120,7 +121,8 @@ impl OwedDays {
         Ok(OldDay { day, read, note })
     }
 
-    /// Notes what was owed of a day that was read whole. Nothing is noted if the day was changed since.
+    /// Notes what was owed of a day that was read whole. Nothing is noted if the day was changed
+    /// since.
     pub async fn note(&self, old: &OldDay, owed: Owed, at: DateTime<Utc>) -> store::Result<()> {
         let given_up = old.note.as_ref().and_then(|note| note.given_up);
         self.swap(old, Some(owed), given_up, at).await?;
@@ -164,8 +166,8 @@ impl OwedDays {
         }
     }
 
-    /// Gives up what is owed of a day that is too old: says how much that is, on top of what was given
-    /// up of it before. Nothing is given up while a delivery that covers any of it is open.
+    /// Gives up what is owed of a day that is too old: says how much that is, on top of what was
+    /// given up of it before. Nothing is given up while a delivery that covers any of it is open.
     pub async fn give_up(&self, old: &OldDay, at: DateTime<Utc>) -> Result<Option<Owed>> {
         self.stacks.catch_up().await?;
         let count = self.count(old.day).await?;
@@ -210,7 +212,8 @@ impl OwedDays {
         Ok(count)
     }
 
-    /// What each of these people is owed of those days, as things stand. Who is owed nothing is left out.
+    /// What each of these people is owed of those days, as things stand. Who is owed nothing is
+    /// left out.
     pub async fn owed_to<'a>(
         &self,
         people: &[&'a PersonStacks],

@@ -1,9 +1,10 @@
 //! Keeps people and what they follow up to date, as the application says.
 //!
-//! The rule (P7): a record replaces the one before, except for what people choose themselves (digest, types, time zone) and for what stops
-//! mails (suppressed, unsubscribed): these stay unless the record names them. What a change of route or cadence means for the past is worked
-//! out here: turning something on again mails nothing older. Nobody's change is lost to another one at the same moment: a record is put in the
-//! place of what was read, or read again.
+//! The rule (P7): a record replaces the one before, except for what people choose themselves
+//! (digest, types, time zone) and for what stops mails (suppressed, unsubscribed): these stay
+//! unless the record names them. What a change of route or cadence means for the past is worked out
+//! here: turning something on again mails nothing older. Nobody's change is lost to another one at
+//! the same moment: a record is put in the place of what was read, or read again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ pub use input::{
     Change, DigestChange, DigestInput, FollowInput, PreferencesInput, TypeInput, UserInput,
 };
 
-/// How often a record is read again that others change at the same moment. Each time at least one of them is done.
+/// How often a record is read again that others change at the same moment. Each time at least one
+/// of them is done.
 const ROUNDS: usize = 100;
 
 pub struct PeopleBook {
@@ -76,8 +78,8 @@ impl PeopleBook {
         .await
     }
 
-    /// Puts what `change` makes of each record in its place: of what stands now, again and again until nobody came between. Nothing, or
-    /// the same again, leaves it as it is.
+    /// Puts what `change` makes of each record in its place: of what stands now, again and again
+    /// until nobody came between. Nothing, or the same again, leaves it as it is.
     async fn change(
         &self,
         mut ids: Vec<UserId>,
@@ -137,7 +139,8 @@ impl PeopleBook {
         self.get(id).await
     }
 
-    /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it is now, or nothing where there is none.
+    /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it
+    /// is now, or nothing where there is none.
     pub async fn unsubscribe(&self, id: &UserId) -> Result<Option<User>> {
         let now = self.clock.now();
         self.change(

@@ -1,8 +1,10 @@
-//! Rehearses a run of digests and tells all there is to know of it before anything leaves: who, what, how large, how long.
+//! Rehearses a run of digests and tells all there is to know of it before anything leaves: who,
+//! what, how large, how long.
 //!
-//! The rule: nothing is written, not even the secret that links are made with: in the mails that are shown, links to unsubscribe lead nowhere.
-//! The walk is the run's own ([`Digests::rehearse`]); here each mail is rendered as [`super::deliver`] would, measured and let go,
-//! so that memory does not grow with the number of people. Of very many mails a part is rendered ([`measure`]).
+//! The rule: nothing is written, not even the secret that links are made with: in the mails that
+//! are shown, links to unsubscribe lead nowhere. The walk is the run's own ([`Digests::rehearse`]);
+//! here each mail is rendered as [`super::deliver`] would, measured and let go, so that memory does
+//! not grow with the number of people. Of very many mails a part is rendered ([`measure`]).
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -30,7 +32,8 @@ pub use pace::Limits;
 pub const MOST_RENDERED: u64 = 10_000;
 /// Messages that are put together into calls have at most so many bytes, as those that are sent.
 const CALL_BYTES: usize = 16 << 20;
-/// How far back a period and the one before it can have been mailed: two weeks, whatever the zone, and a week for late ones.
+/// How far back a period and the one before it can have been mailed: two weeks, whatever the zone,
+/// and a week for late ones.
 const LOOK_BACK: TimeDelta = TimeDelta::days(22);
 
 pub struct Rehearsal {
@@ -342,7 +345,8 @@ impl Calls {
         }
     }
 
-    /// Some mails came together. Where they are but a sample, as many are waited for as usually come together.
+    /// Some mails came together. Where they are but a sample, as many are waited for as usually
+    /// come together.
     fn together(&mut self, deliver: &Deliver, sampled: bool) {
         self.groups += 1;
         let usual = self.mails.div_ceil(self.groups);

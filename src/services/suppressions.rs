@@ -1,7 +1,8 @@
 //! Addresses that must not be written to: asked about whole pages of people, and kept by operators.
 //!
-//! The rule (P7): who may be mailed is asked of the person's record *and* of the list, in one read for everybody at hand
-//! ([`Suppressed::among`]). What providers report is added by [`super::feedback`].
+//! The rule (P7): who may be mailed is asked of the person's record *and* of the list, in one read
+//! for everybody at hand ([`Suppressed::among`]). What providers report is added by
+//! [`super::feedback`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,7 +71,8 @@ pub struct SuppressionInput {
     /// Since when, if not now; never later than now.
     #[serde(default, deserialize_with = "moment::read_if_any")]
     pub at: Option<DateTime<Utc>>,
-    /// Who said so first, such as the provider whose list this is; the operator, if nothing is said.
+    /// Who said so first, such as the provider whose list this is; the operator, if nothing is
+    /// said.
     pub source: Option<String>,
     pub detail: Option<String>,
 }

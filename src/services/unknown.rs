@@ -1,7 +1,9 @@
-//! What of events is not known: types that nobody configured while others are, and objects that nobody put a record of.
+//! What of events is not known: types that nobody configured while others are, and objects that
+//! nobody put a record of.
 //!
-//! The rule: both are accepted, as configuration and records may come later, and both are told: to whoever hands an event in, in a rehearsal and
-//! by `status`. An object that is not known is not mailed unless its type says so (P6).
+//! The rule: both are accepted, as configuration and records may come later, and both are told: to
+//! whoever hands an event in, in a rehearsal and by `status`. An object that is not known is not
+//! mailed unless its type says so (P6).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -99,7 +101,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// What is not known of each of these lists, in their order: of the first thousand objects they name.
+    /// What is not known of each of these lists, in their order: of the first thousand objects they
+    /// name.
     pub async fn of(&self, events: &[Vec<Event>]) -> Result<Vec<Unknown>> {
         let mut catalogue = self.catalogue();
         catalogue.load(events.iter().flatten().take(ASKED)).await?;

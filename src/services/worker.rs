@@ -1,7 +1,9 @@
-//! The loops that keep everything moving: fan-outs, batches that end, deliveries that wait, digests that fall due.
+//! The loops that keep everything moving: fan-outs, batches that end, deliveries that wait, digests
+//! that fall due.
 //!
-//! The rule: each part of a round is a step that tests can drain without sleeping; the loops around them are thin, go on side by side, stop
-//! between steps when asked to, and give up their leases when they do.
+//! The rule: each part of a round is a step that tests can drain without sleeping; the loops around
+//! them are thin, go on side by side, stop between steps when asked to, and give up their leases
+//! when they do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,8 +159,8 @@ impl Worker {
         })
     }
 
-    /// Looks for due digests once a tick, whoever of all workers comes first. The lease only saves work: the ledger is what keeps
-    /// a digest from being mailed twice.
+    /// Looks for due digests once a tick, whoever of all workers comes first. The lease only saves
+    /// work: the ledger is what keeps a digest from being mailed twice.
     async fn due_digests(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
@@ -183,8 +185,9 @@ impl Worker {
         Ok(report)
     }
 
-    /// Works until `stop` turns true; then gives up all leases. Carrying, mailing and digests go on side by side: none waits for another to come
-    /// to its end, or is stopped by its failure. A part of a round that fails is reported and tried again after a rest.
+    /// Works until `stop` turns true; then gives up all leases. Carrying, mailing and digests go on
+    /// side by side: none waits for another to come to its end, or is stopped by its failure. A
+    /// part of a round that fails is reported and tried again after a rest.
     pub async fn run(
         &self,
         stop: watch::Receiver<bool>,

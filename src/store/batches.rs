@@ -1,7 +1,9 @@
 //! What gathers until it is mailed: seats, and the batches that left them.
 //!
-//! The rule: a seat is read and put as a whole, by a compare-and-set; [`crate::domain::batch::Seat`] decides what it becomes. A batch that has
-//! left its seat is filed once, under its id, and only ever settled after that; who comes with another under that id is told.
+//! The rule: a seat is read and put as a whole, by a compare-and-set;
+//! [`crate::domain::batch::Seat`] decides what it becomes. A batch that has left its seat is filed
+//! once, under its id, and only ever settled after that; who comes with another under that id is
+//! told.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -40,15 +42,18 @@ pub trait Batches: Send + Sync {
     /// These seats, in the order asked; each at most once.
     async fn seats(&self, ids: &[SeatId]) -> Result<Vec<Option<Seat>>>;
 
-    /// Puts each seat in the place of what was read, known by its stamp, or where none stood; an empty one is removed. `stamp` is what they
-    /// are known by from now on: an id that was never used. The answer says which were put, in the order asked; of a seat that is named
-    /// twice, one at most. Of two who read the same, one is told no, and has to read again. No may also be told where it was put and an earlier answer was lost.
-    /// Durable.
+    /// Puts each seat in the place of what was read, known by its stamp, or where none stood; an
+    /// empty one is removed. `stamp` is what they are known by from now on: an id that was never
+    /// used. The answer says which were put, in the order asked; of a seat that is named twice, one
+    /// at most. Of two who read the same, one is told no, and has to read again. No may also be
+    /// told where it was put and an earlier answer was lost. Durable.
     async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>>;
 
-    /// Adds to the open batches of these seats where all that the addition wants holds of the seat ([`Addition::fits`]), each in one step.
-    /// Says whether it was done on all of them; where not, or where nobody can tell, reading the seats does. A store may leave it undone.
-    /// Harmless again, as a fan-out that has joined keeps it from being done. `stamp` is an id that was never used. Durable.
+    /// Adds to the open batches of these seats where all that the addition wants holds of the seat
+    /// ([`Addition::fits`]), each in one step. Says whether it was done on all of them; where not,
+    /// or where nobody can tell, reading the seats does. A store may leave it undone. Harmless
+    /// again, as a fan-out that has joined keeps it from being done. `stamp` is an id that was
+    /// never used. Durable.
     async fn add_to_open(
         &self,
         seats: &[(SeatId, usize)],
@@ -56,14 +61,16 @@ pub trait Batches: Send + Sync {
         stamp: Id,
     ) -> Result<bool>;
 
-    /// Seats that are due at `now` and that nobody holds then, in the order in which they fell due, at most `limit`; each once, also while
-    /// it moves. Costs what is due and held, not what is open.
+    /// Seats that are due at `now` and that nobody holds then, in the order in which they fell due,
+    /// at most `limit`; each once, also while it moves. Costs what is due and held, not what is
+    /// open.
     async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>>;
 
     /// The seat on which this batch is open, or has just ended.
     async fn seat_of(&self, batch: Id) -> Result<Option<Seat>>;
 
-    /// Seats whose open batch keeps an event of this type about one of these objects, by their ids, after this one, at most `limit`.
+    /// Seats whose open batch keeps an event of this type about one of these objects, by their ids,
+    /// after this one, at most `limit`.
     async fn seats_holding(
         &self,
         kind: &EventType,
@@ -72,18 +79,21 @@ pub trait Batches: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Seat>>;
 
-    /// Files batches that left their seats; what is filed already stays as it is. The answer says, in the order asked, whether the same now
-    /// stands under its id ([`Batch::gathered_as`]): filing it again is a repetition; where other events stand there it is a conflict, and
-    /// no. Durable.
+    /// Files batches that left their seats; what is filed already stays as it is. The answer says,
+    /// in the order asked, whether the same now stands under its id ([`Batch::gathered_as`]):
+    /// filing it again is a repetition; where other events stand there it is a conflict, and no.
+    /// Durable.
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>>;
 
     /// These batches, as far as they are filed, in the order asked.
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>>;
 
-    /// Settles filed batches that are closing, as `closed` or `canceled`; what is settled stays as it is.
+    /// Settles filed batches that are closing, as `closed` or `canceled`; what is settled stays as
+    /// it is.
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()>;
 
-    /// Batches, open or filed, newest first, at most `limit`; `before` excludes those with this id and newer ones.
+    /// Batches, open or filed, newest first, at most `limit`; `before` excludes those with this id
+    /// and newer ones.
     async fn find_batches(
         &self,
         filter: &BatchFilter,
@@ -94,6 +104,7 @@ pub trait Batches: Send + Sync {
     /// How many are open, and how many are closing; exact.
     async fn batch_counts(&self) -> Result<BatchCounts>;
 
-    /// Removes batches that were settled before then, the oldest first, at most `limit`; answers how many went.
+    /// Removes batches that were settled before then, the oldest first, at most `limit`; answers
+    /// how many went.
     async fn forget_batches(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
 }

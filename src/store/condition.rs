@@ -1,6 +1,7 @@
 //! How the store itself is: what it runs on, what it lacks, what time it thinks it is.
 //!
-//! The rule: facts, and no opinion of them; who judges is [`crate::services::doctor`]. Nothing is changed by asking.
+//! The rule: facts, and no opinion of them; who judges is [`crate::services::doctor`]. Nothing is
+//! changed by asking.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -33,7 +34,8 @@ pub enum Topology {
     Sharded,
 }
 
-/// How what is kept is laid out: each version of the program knows one layout by its number, and brings an earlier one up to date.
+/// How what is kept is laid out: each version of the program knows one layout by its number, and
+/// brings an earlier one up to date.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Schema {
     /// The store's.
@@ -54,7 +56,8 @@ pub trait Condition: Send + Sync {
     /// Which schema it has.
     async fn schema(&self) -> Result<Schema>;
 
-    /// The indexes that verbs rely on and that are not there, by collection and fields; none in a store that is as it should be.
+    /// The indexes that verbs rely on and that are not there, by collection and fields; none in a
+    /// store that is as it should be.
     async fn missing_indexes(&self) -> Result<Vec<String>>;
 
     /// What time the database has, if it has a clock of its own.

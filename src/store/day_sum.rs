@@ -1,7 +1,7 @@
 //! What a day's documents come to: how many there are, and a checksum of all of them.
 //!
-//! The rule: two days with the same sum hold the same documents, to the byte, in the same order. An export vouches for its lines
-//! with it, and a day is dropped only if its sum is what was expected.
+//! The rule: two days with the same sum hold the same documents, to the byte, in the same order. An
+//! export vouches for its lines with it, and a day is dropped only if its sum is what was expected.
 
 use sha2::{Digest, Sha256};
 

@@ -5,7 +5,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database could not be asked, or refused. Whether a write was applied is not known; all verbs may be repeated.
+    /// The database could not be asked, or refused. Whether a write was applied is not known; all
+    /// verbs may be repeated.
     #[error("{doing}")]
     Database {
         doing: String,
@@ -35,7 +36,8 @@ impl Error {
         }
     }
 
-    /// Whether the database could not be asked or refused, rather than having something in it that cannot be.
+    /// Whether the database could not be asked or refused, rather than having something in it that
+    /// cannot be.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Database { .. })
     }

@@ -1,7 +1,8 @@
 //! What comes back after a mail has left, and who is not written to because of it: the traits.
 //!
-//! The rule: whatever a provider says comes late, more than once and in any order, so every verb here can be repeated, and of two that
-//! contradict each other the graver wins, whichever came first. Who decides what follows from it is [`crate::services::feedback`].
+//! The rule: whatever a provider says comes late, more than once and in any order, so every verb
+//! here can be repeated, and of two that contradict each other the graver wins, whichever came
+//! first. Who decides what follows from it is [`crate::services::feedback`].
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -12,29 +13,34 @@ use crate::domain::feedback::{Echo, Feedback};
 use crate::domain::suppression::{Reason, Suppression};
 use crate::domain::{Address, Delivery, DeliveryId, Tag};
 
-/// Addresses that must not be written to. Addresses are compared folded ([`Address::folded`]), however they are asked for, and found in every form that
-/// an older program may have written them in ([`Address::spellings`]).
+/// Addresses that must not be written to. Addresses are compared folded ([`Address::folded`]),
+/// however they are asked for, and found in every form that an older program may have written them
+/// in ([`Address::spellings`]).
 #[async_trait]
 pub trait Suppressions: Send + Sync {
-    /// Suppresses these addresses, durably. Where one is suppressed already, the graver news stands ([`Suppression::outweighs`]), under
-    /// any race; of two for one address in one call, too.
+    /// Suppresses these addresses, durably. Where one is suppressed already, the graver news stands
+    /// ([`Suppression::outweighs`]), under any race; of two for one address in one call, too.
     async fn suppress(&self, suppressions: &[Suppression]) -> Result<()>;
 
-    /// What is known of these addresses, in the order asked. One read, by index: for a page of people at once.
+    /// What is known of these addresses, in the order asked. One read, by index: for a page of
+    /// people at once.
     async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>>;
 
-    /// A page of the list: ascending by address as it is written there, after this one, at most `limit`.
+    /// A page of the list: ascending by address as it is written there, after this one, at most
+    /// `limit`.
     async fn suppressions(&self, after: Option<&Address>, limit: usize)
     -> Result<Vec<Suppression>>;
 
-    /// Lets an address be written to again, and forgets its soft bounces. Says whether it was suppressed.
+    /// Lets an address be written to again, and forgets its soft bounces. Says whether it was
+    /// suppressed.
     async fn lift(&self, address: &Address) -> Result<bool>;
 
     /// How many are suppressed for each reason.
     async fn suppression_counts(&self) -> Result<Vec<(Reason, u64)>>;
 
-    /// Notes that the mail of this delivery was put off at `at`; a mail counts once, with the earliest time it was noted with. Says how
-    /// many mails to the address were put off at `since` or later, and forgets those before.
+    /// Notes that the mail of this delivery was put off at `at`; a mail counts once, with the
+    /// earliest time it was noted with. Says how many mails to the address were put off at `since`
+    /// or later, and forgets those before.
     async fn soft_bounce(
         &self,
         address: &Address,
@@ -44,34 +50,38 @@ pub trait Suppressions: Send + Sync {
     ) -> Result<u64>;
 }
 
-/// What providers report of mails they took: kept on the rows of the ledger, beside their states, whatever these are.
+/// What providers report of mails they took: kept on the rows of the ledger, beside their states,
+/// whatever these are.
 #[async_trait]
 pub trait Feedbacks: Send + Sync {
     /// The rows that these tags stand for, in the order asked.
     async fn deliveries_by_tag(&self, tags: &[Tag]) -> Result<Vec<Option<Delivery>>>;
 
-    /// The rows that the provider knows under these ids, in the order asked; none where several rows share an id, as where one call
-    /// carried many mails.
+    /// The rows that the provider knows under these ids, in the order asked; none where several
+    /// rows share an id, as where one call carried many mails.
     async fn deliveries_by_provider_id(&self, ids: &[String]) -> Result<Vec<Option<Delivery>>>;
 
-    /// Notes what became of mails. Where something is noted already, the worse stands ([`Feedback::outweighs`]), under any race. What has
-    /// no row is left out.
+    /// Notes what became of mails. Where something is noted already, the worse stands
+    /// ([`Feedback::outweighs`]), under any race. What has no row is left out.
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()>;
 
-    /// What became of the mails that were settled at `since` or later, counted exactly: the sent ones, and those of unknown outcome of
-    /// which something was heard. Costs a read of an index over these rows.
+    /// What became of the mails that were settled at `since` or later, counted exactly: the sent
+    /// ones, and those of unknown outcome of which something was heard. Costs a read of an index
+    /// over these rows.
     async fn echo(&self, since: DateTime<Utc>) -> Result<Echo>;
 
-    /// What became of the digests that were settled at `since` or later, counted exactly: by cadence, period and state, ascending in that
-    /// order. Costs a read of these rows, found by an index.
+    /// What became of the digests that were settled at `since` or later, counted exactly: by
+    /// cadence, period and state, ascending in that order. Costs a read of these rows, found by an
+    /// index.
     async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>>;
 }
 
 /// What was seen lately, so that it is recognised when it comes again.
 #[async_trait]
 pub trait Sightings: Send + Sync {
-    /// Keeps a mark under each key until `until`, durably, where none stands that lasts beyond `now`; says which mark stands under each, in
-    /// the order asked. Of many who come with one key, whoever asks is told the same. Forgets what is over.
+    /// Keeps a mark under each key until `until`, durably, where none stands that lasts beyond
+    /// `now`; says which mark stands under each, in the order asked. Of many who come with one key,
+    /// whoever asks is told the same. Forgets what is over.
     async fn sight(
         &self,
         marks: &[(String, String)],

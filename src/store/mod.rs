@@ -1,24 +1,23 @@
 //! First floor, west: what is kept.
 //!
-//! The rule: stores keep, the domain decides. A verb is one read, one append or one compare-and-set, over many people
-//! at once where that matters; time and ids come in as arguments. What each verb promises stands at the traits below;
-//! the laws (`tests/all/store_laws`) hold both stores to it. Backends: [`mongo`], [`sqlite`].
+//! The rule: stores keep, the domain decides. A verb is one read, one append or one
+//! compare-and-set, over many people at once where that matters; time and ids come in as arguments.
+//! What each verb promises stands at the traits below; the laws (`tests/all/store_laws`) hold both
+//! stores to it. Backends: [`mongo`], [`sqlite`].
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 
-use crate::domain::delivery::{
-    Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict,
-};
 use crate::domain::{
-    BadStack, Covers, Day, Defect, Delivery, DeliveryId, DeliveryState, Event, Fanout, FollowKey,
-    Id, Lease, Mailed, Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Window,
+    BadStack, Covers, Day, Defect, Event, Fanout, FollowKey, Id, Lease, Mailed, Object, ObjectKey,
+    PersonStacks, Point, Progress, User, UserId, Window,
 };
 
 mod batches;
 mod condition;
 mod day_sum;
+mod deliveries;
 mod error;
 mod extjson;
 mod feedback;
@@ -28,6 +27,7 @@ pub mod sqlite;
 pub use batches::{BatchCounts, BatchFilter, Batches};
 pub use condition::{Condition, Engine, Schema, Topology};
 pub use day_sum::{DaySum, Summing};
+pub use deliveries::Deliveries;
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, Sightings, Suppressions};
 
@@ -104,35 +104,40 @@ pub struct MailedMark {
 pub enum People<'a> {
     /// These people, wherever they are; ascending. Costs a look-up for each.
     Each(&'a [UserId]),
-    /// These people, ascending, where most people between the first and the last are wanted. Costs one sequential read of
-    /// everything between.
+    /// These people, ascending, where most people between the first and the last are wanted. Costs
+    /// one sequential read of everything between.
     Between(&'a [UserId]),
 }
 
 /// The heart: the day collections.
 ///
-/// A document that cannot be dealt with is its owner's trouble only: it is told in the answer ([`Pushed::bad`], [`BadStack`]) or on its
-/// stack ([`crate::domain::Stack::defect`]), and everybody else is read, pushed to and marked. One that is nobody's is passed over.
+/// A document that cannot be dealt with is its owner's trouble only: it is told in the answer
+/// ([`Pushed::bad`], [`BadStack`]) or on its stack ([`crate::domain::Stack::defect`]), and
+/// everybody else is read, pushed to and marked. One that is nobody's is passed over.
 #[async_trait]
 pub trait Stacks: Send + Sync {
-    /// What anybody was told stands before this was called, all reads show from now on: of stacks and of everything else, by this handle. To be
-    /// asked before something is dropped, skipped or taken for absent that was not just written to; reads show in any case what
-    /// this handle wrote or saw before. A store that cannot say is away.
+    /// What anybody was told stands before this was called, all reads show from now on: of stacks
+    /// and of everything else, by this handle. To be asked before something is dropped, skipped or
+    /// taken for absent that was not just written to; reads show in any case what this handle wrote
+    /// or saw before. A store that cannot say is away.
     async fn catch_up(&self) -> Result<()>;
 
     /// Appends to each person's stack of that day, creating day and stack as needed.
     ///
     /// - Durable (P1): on return every entry stands, acknowledged by a majority on a replica set.
-    /// - Harmless again (P1, P2): an entry that already stands there (same `t`, `o` and `i`) is not added twice, so any part of a push
-    ///   can be repeated after a failure, by anybody, at the same time.
-    /// - Capped: a stack never grows past `cap` entries by a push. What does not fit is reported, not stored, and reported
-    ///   again when the push is repeated; the entries of a list that fit, in list order, are stored.
+    /// - Harmless again (P1, P2): an entry that already stands there (same `t`, `o` and `i`) is not
+    ///   added twice, so any part of a push can be repeated after a failure, by anybody, at the
+    ///   same time.
+    /// - Capped: a stack never grows past `cap` entries by a push. What does not fit is reported,
+    ///   not stored, and reported again when the push is repeated; the entries of a list that fit,
+    ///   in list order, are stored.
     /// - Order: a list's entries stand in list order, and arrays only grow at their end.
     async fn push(&self, day: Day, cap: usize, pushes: &Pushes) -> Result<Pushed>;
 
-    /// Everybody who has a stack in the window, in ascending order of user id, in chunks of about `chunk` people;
-    /// `after` excludes everybody up to and including that user. Memory is bounded by the chunk, not by the number of people.
-    /// Both forms of a person's documents come together. People without entries may be left out.
+    /// Everybody who has a stack in the window, in ascending order of user id, in chunks of about
+    /// `chunk` people; `after` excludes everybody up to and including that user. Memory is bounded
+    /// by the chunk, not by the number of people. Both forms of a person's documents come together.
+    /// People without entries may be left out.
     fn scan(
         &self,
         window: Window,
@@ -140,15 +145,18 @@ pub trait Stacks: Send + Sync {
         chunk: usize,
     ) -> BoxStream<'_, Result<Vec<PersonStacks>>>;
 
-    /// These people's stacks in the window, in the order asked; people without any have an empty list of stacks.
+    /// These people's stacks in the window, in the order asked; people without any have an empty
+    /// list of stacks.
     async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>>;
 
-    /// Writes a marker `{flushed, n}` at the end of each named stack that still exists. A marker that stands already (same id and n) is not
-    /// written again. Markers are not subject to the cap. The answer names the stacks that took none.
+    /// Writes a marker `{flushed, n}` at the end of each named stack that still exists. A marker
+    /// that stands already (same id and n) is not written again. Markers are not subject to the
+    /// cap. The answer names the stacks that took none.
     async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>>;
 
-    /// Writes an entry `{mailed, i}` at the end of the stack that tidings itself writes to on that day, if it still exists. One that stands
-    /// already is not written again; the cap does not keep it out. The answer names the stacks that took none.
+    /// Writes an entry `{mailed, i}` at the end of the stack that tidings itself writes to on that
+    /// day, if it still exists. One that stands already is not written again; the cap does not keep
+    /// it out. The answer names the stacks that took none.
     async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<Vec<BadStack>>;
 }
 
@@ -160,8 +168,8 @@ pub struct DayInfo {
     pub stacks: u64,
 }
 
-/// A document of a day, exactly as it stands, on one line: as canonical Extended JSON (MongoDB Extended JSON v2), or in a form of the
-/// store's own where that cannot tell it exactly.
+/// A document of a day, exactly as it stands, on one line: as canonical Extended JSON (MongoDB
+/// Extended JSON v2), or in a form of the store's own where that cannot tell it exactly.
 pub type RawStack = String;
 
 /// How a document that is restored meets what stands under its `_id`.
@@ -185,39 +193,47 @@ pub trait Days: Send + Sync {
     /// Drops a day; one that does not exist is no error.
     async fn drop_day(&self, day: Day) -> Result<()>;
 
-    /// Drops a day if its documents are exactly these; says whether it was dropped. What anybody writes meanwhile is never lost: then it
-    /// is not dropped, or a new day holds it. One at a time for a day; whoever dies inside leaves work for [`Days::mend_day`].
+    /// Drops a day if its documents are exactly these; says whether it was dropped. What anybody
+    /// writes meanwhile is never lost: then it is not dropped, or a new day holds it. One at a time
+    /// for a day; whoever dies inside leaves work for [`Days::mend_day`].
     async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool>;
 
     /// Makes a day whole again that somebody died over dropping. Only for who has the day's lease.
     async fn mend_day(&self, day: Day) -> Result<()>;
 
-    /// All documents of a day exactly as they stand, in ascending order of `_id` (text before ObjectIds), in chunks.
+    /// All documents of a day exactly as they stand, in ascending order of `_id` (text before
+    /// ObjectIds), in chunks.
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>>;
 
-    /// Puts documents back exactly as they were exported. One that stands already and is identical is left alone; one that
-    /// differs is an error ([`Error::Conflict`]) that names it, unless its entries belong behind ([`Meeting::Behind`]).
+    /// Puts documents back exactly as they were exported. One that stands already and is identical
+    /// is left alone; one that differs is an error ([`Error::Conflict`]) that names it, unless its
+    /// entries belong behind ([`Meeting::Behind`]).
     async fn restore_day(&self, day: Day, stacks: &[RawStack]) -> Result<()> {
         self.restore_part(day, stacks, Meeting::Same).await
     }
 
-    /// The same, of a part of a day. What is put behind others is put there once; what its markers cover moves with it.
+    /// The same, of a part of a day. What is put behind others is put there once; what its markers
+    /// cover moves with it.
     async fn restore_part(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()>;
 }
 
 /// People and what they follow.
 #[async_trait]
 pub trait Directory: Send + Sync {
-    /// Replaces each record if what stands is what was read (its `rev`), and creates it if it was not read and none stands. The
-    /// answer says which were put, in the order asked; each person at most once. Of two who read the same record and put different
-    /// ones, one is told no, and has to read again: so nobody's change is lost. No may also be told where it was put and an earlier
-    /// answer was lost. A record that another program wrote has no `rev` and counts as not read.
+    /// Replaces each record if what stands is what was read (its `rev`), and creates it if it was
+    /// not read and none stands. The answer says which were put, in the order asked; each person at
+    /// most once. Of two who read the same record and put different ones, one is told no, and has
+    /// to read again: so nobody's change is lost. No may also be told where it was put and an
+    /// earlier answer was lost. A record that another program wrote has no `rev` and counts as not
+    /// read.
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>>;
 
-    /// The records of these people, in the order asked. Ids that stand next to each other are as cheap as one range.
+    /// The records of these people, in the order asked. Ids that stand next to each other are as
+    /// cheap as one range.
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>>;
 
-    /// Removes a person's record and what they follow; stacks and deliveries stay until their time is over.
+    /// Removes a person's record and what they follow; stacks and deliveries stay until their time
+    /// is over.
     async fn delete_user(&self, id: &UserId) -> Result<bool>;
 
     /// Records that users follow keys; one that stands already is left alone.
@@ -226,7 +242,8 @@ pub trait Directory: Send + Sync {
     /// Forgets that users follow keys; one that does not stand is no error.
     async fn unfollow(&self, follows: &[(FollowKey, UserId)]) -> Result<()>;
 
-    /// Who follows this key, ascending, after this user, at most `limit`. A range scan: costs what it returns.
+    /// Who follows this key, ascending, after this user, at most `limit`. A range scan: costs what
+    /// it returns.
     async fn followers(
         &self,
         key: &FollowKey,
@@ -250,8 +267,9 @@ pub trait Objects: Send + Sync {
     /// Creates or replaces these records.
     async fn put_objects(&self, objects: &[Object]) -> Result<()>;
 
-    /// The records under these keys, in the order asked, whether notifiable or not. On MongoDB a mapped model is read from the
-    /// application's own collection; there an object that its filter does not match comes back as not notifiable.
+    /// The records under these keys, in the order asked, whether notifiable or not. On MongoDB a
+    /// mapped model is read from the application's own collection; there an object that its filter
+    /// does not match comes back as not notifiable.
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>>;
 }
 
@@ -297,12 +315,15 @@ pub struct Backlog {
 /// The journal every accepted event goes through.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Writes new entries, each one durable insert, and finds those whose key is taken. All answers are in the order asked. The cost
-    /// does not depend on the audience's size, but for writing down people who are named; an entry stands with all of them, or not at all. Two entries with one key in one call: the first is new, the second known.
+    /// Writes new entries, each one durable insert, and finds those whose key is taken. All answers
+    /// are in the order asked. The cost does not depend on the audience's size, but for writing
+    /// down people who are named; an entry stands with all of them, or not at all. Two entries with
+    /// one key in one call: the first is new, the second known.
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>>;
 
-    /// Leases up to `limit` pending fan-outs that nobody holds (or whose lease has run out by `now`) to the owner, oldest first.
-    /// Those that cannot be read are leased as well, so that they are in nobody's way, and told.
+    /// Leases up to `limit` pending fan-outs that nobody holds (or whose lease has run out by
+    /// `now`) to the owner, oldest first. Those that cannot be read are leased as well, so that
+    /// they are in nobody's way, and told.
     async fn claim_fanouts(
         &self,
         owner: &str,
@@ -311,8 +332,8 @@ pub trait Journal: Send + Sync {
         limit: usize,
     ) -> Result<Claimed>;
 
-    /// Saves progress and extends the lease, for those that `owner` still holds; the answer says which were saved, in
-    /// the order asked. A fan-out that is done gives up its lease.
+    /// Saves progress and extends the lease, for those that `owner` still holds; the answer says
+    /// which were saved, in the order asked. A fan-out that is done gives up its lease.
     async fn save_fanouts(
         &self,
         owner: &str,
@@ -329,8 +350,9 @@ pub trait Journal: Send + Sync {
     /// can be read.
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>>;
 
-    /// Removes what was written for events of before then that were never accepted, because their writer died on the way; answers how many
-    /// documents went, of at most so many events. Nobody accepts events of that time any more.
+    /// Removes what was written for events of before then that were never accepted, because their
+    /// writer died on the way; answers how many documents went, of at most so many events. Nobody
+    /// accepts events of that time any more.
     async fn forget_unaccepted(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
 
     /// Days that still have pending fan-outs: not to be dropped. A fan-out whose day cannot be read
@@ -340,128 +362,20 @@ pub trait Journal: Send + Sync {
     async fn backlog(&self) -> Result<Backlog>;
 }
 
-/// The ledger of every mail.
-#[async_trait]
-pub trait Deliveries: Send + Sync {
-    /// Inserts new rows (`pending`, open, leased). A row whose id exists already, or whose slot another open row holds, is not inserted:
-    /// the answer says which were, in the order asked. Durable.
-    async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>>;
-
-    /// Leases up to `limit` open rows whose lease has run out by `now` (or that have none) to the owner, by slot.
-    async fn claim(
-        &self,
-        owner: &str,
-        now: DateTime<Utc>,
-        until: DateTime<Utc>,
-        limit: usize,
-    ) -> Result<Vec<Delivery>>;
-
-    /// Moves open `pending` or `sending` rows that the owner holds to `sending`, each with the reference of the call it is about to be
-    /// handed over in, what its mail tells of, and this moment, counts an attempt and extends the lease. The answer says which were
-    /// moved, in the order asked. Durable before it returns (P4).
-    async fn sending(
-        &self,
-        owner: &str,
-        now: DateTime<Utc>,
-        until: DateTime<Utc>,
-        handovers: &[Handover],
-    ) -> Result<Vec<bool>>;
-
-    /// Moves `sending` rows that the owner holds back to `pending`, without their call and still held: it was surely not taken. The answer
-    /// says which were moved, in the order asked.
-    async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Result<Vec<bool>>;
-
-    /// Extends the leases of open rows that the owner holds; the answer says which it still does, in the order asked.
-    async fn hold(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        ids: &[DeliveryId],
-    ) -> Result<Vec<bool>>;
-
-    /// Lets go of `pending` and `sending` rows that the owner holds, in the state that is asked for, and counts a refusal where there
-    /// was one; nobody can claim them before their time. The answer says which were, in the order asked.
-    async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Result<Vec<bool>>;
-
-    /// Leases all open `sending` rows of this call to the owner, whoever holds them, by slot. Only for who has the lease that is named
-    /// after the call: others may hold some of its rows, and the call has to be put together again as a whole.
-    async fn take_call(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        call: &str,
-    ) -> Result<Vec<Delivery>>;
-
-    /// Settles rows that the owner holds and that are not settled yet. They stay open: their markers are still to be written. The answer says
-    /// which were settled now, in the order asked.
-    async fn settle(
-        &self,
-        owner: &str,
-        now: DateTime<Utc>,
-        settlements: &[Settlement],
-    ) -> Result<Vec<bool>>;
-
-    /// Closes settled rows, whoever holds them: their markers stand. Their slots are free again.
-    async fn close(&self, ids: &[DeliveryId]) -> Result<()>;
-
-    /// Gives up whatever leases the owner still holds on open rows, so that others can claim them at once.
-    async fn release(&self, owner: &str) -> Result<()>;
-
-    /// Lets `pending` rows that wait for a time after `now` be claimed at once.
-    async fn free_waiting(&self, now: DateTime<Utc>) -> Result<()>;
-
-    /// What somebody says of an `unknown`, closed row. `Sent`: it is `sent`. `NotSent`: it is `pending` and open again, nobody's, unless
-    /// its slot is taken. The reason is kept.
-    async fn judge(
-        &self,
-        id: &DeliveryId,
-        now: DateTime<Utc>,
-        verdict: Verdict,
-        reason: &str,
-    ) -> Result<Judged>;
-
-    /// Opens rows that failed and are closed as if they were new: `pending`, created at `now`, without
-    /// refusals, call and outcome, covering what is asked for. The answers are in the order asked.
-    /// Durable before it returns.
-    async fn reopen(&self, now: DateTime<Utc>, rows: &[Reopening]) -> Result<Vec<Reopened>>;
-
-    /// The open digest of each of these people, in the order asked: one that is not settled, or whose
-    /// markers are still to be written.
-    async fn open_digests(&self, users: &[UserId]) -> Result<Vec<Option<Delivery>>>;
-
-    async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>>;
-
-    /// These rows, in the order asked.
-    async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>>;
-
-    /// The deliveries in this state, newest first, at most `limit`.
-    async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Result<Vec<Delivery>>;
-
-    /// A person's deliveries, newest first, at most `limit`.
-    async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>>;
-
-    /// Removes closed rows that were settled before then, the oldest first, at most `limit`; answers how many went. Those of unknown outcome
-    /// stay: somebody has to say what became of them.
-    async fn forget_deliveries(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
-
-    /// How many rows there are of each of these states, in the order asked. Each costs what there
-    /// is of it.
-    async fn delivery_counts(&self, states: &[DeliveryState]) -> Result<Vec<(DeliveryState, u64)>>;
-}
-
 /// Who works on what, where only one should.
 #[async_trait]
 pub trait Leases: Send + Sync {
-    /// Takes or extends the lease of that name, if nobody else holds it at `now`: one that lies further ahead than it could last
-    /// ([`crate::domain::lease`]) is nobody's, here and wherever leases are asked about.
+    /// Takes or extends the lease of that name, if nobody else holds it at `now`: one that lies
+    /// further ahead than it could last ([`crate::domain::lease`]) is nobody's, here and wherever
+    /// leases are asked about.
     async fn lease(&self, name: &str, lease: &Lease, now: DateTime<Utc>) -> Result<bool>;
 
     /// Gives it up, if this owner holds it.
     async fn unlease(&self, name: &str, owner: &str) -> Result<()>;
 }
 
-/// Small texts under a name that all processes share: that mails are held back and why, what the last run came to, the secret that
-/// links are signed with.
+/// Small texts under a name that all processes share: that mails are held back and why, what the
+/// last run came to, the secret that links are signed with.
 #[async_trait]
 pub trait Notes: Send + Sync {
     /// The note of that name, as a majority has it.
@@ -470,11 +384,12 @@ pub trait Notes: Send + Sync {
     /// Writes a note in place of whatever stood there.
     async fn put_note(&self, name: &str, text: &str) -> Result<()>;
 
-    /// Writes a note if none stands, and says which one stands now. Whoever asks, at whatever moment, is told the same.
+    /// Writes a note if none stands, and says which one stands now. Whoever asks, at whatever
+    /// moment, is told the same.
     async fn keep_note(&self, name: &str, text: &str) -> Result<String>;
 
-    /// Writes a note if what stands is what was read, or nothing where nothing was; says whether it was
-    /// written. No may also be told where it was and an earlier answer was lost.
+    /// Writes a note if what stands is what was read, or nothing where nothing was; says whether it
+    /// was written. No may also be told where it was and an earlier answer was lost.
     async fn swap_note(&self, name: &str, read: Option<&str>, text: &str) -> Result<bool>;
 
     /// The notes whose names begin so, by name, as a majority has them.

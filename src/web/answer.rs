@@ -1,7 +1,9 @@
-//! How every answer looks: a page, with headers that keep it, and the token in its address, from going anywhere.
+//! How every answer looks: a page, with headers that keep it, and the token in its address, from
+//! going anywhere.
 //!
-//! The rule (P8): no cookie, nothing kept by a cache, no address handed on by a referrer, nothing loaded, nothing run, no frame, not in a
-//! search engine. What went wrong inside goes to the log, by way of [`Cause`], and not to the page.
+//! The rule (P8): no cookie, nothing kept by a cache, no address handed on by a referrer, nothing
+//! loaded, nothing run, no frame, not in a search engine. What went wrong inside goes to the log,
+//! by way of [`Cause`], and not to the page.
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};
@@ -128,7 +130,8 @@ fn sealed(status: StatusCode, html: String) -> HttpResponse {
         .body(html)
 }
 
-/// Nothing is loaded and nothing runs; the page's own style is known by its hash, and forms come back here.
+/// Nothing is loaded and nothing runs; the page's own style is known by its hash, and forms come
+/// back here.
 fn policy(html: &str) -> String {
     let style = html
         .split_once("<style>")

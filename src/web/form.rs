@@ -1,8 +1,9 @@
 //! What a form or a mail program sends: names and values, of either type that HTML knows.
 //!
-//! The rule (P10): it is read whole, up to a limit and within a time, or it is refused with a sentence for people; a name that is sent twice is
-//! refused too, as nobody can say which was meant. RFC 8058 asks for both types: mail programs should send `multipart/form-data` and most send
-//! the other.
+//! The rule (P10): it is read whole, up to a limit and within a time, or it is refused with a
+//! sentence for people; a name that is sent twice is refused too, as nobody can say which was
+//! meant. RFC 8058 asks for both types: mail programs should send `multipart/form-data` and most
+//! send the other.
 
 use std::collections::HashSet;
 use std::time::Duration;

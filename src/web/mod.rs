@@ -1,8 +1,10 @@
 //! Third floor: the pages people reach from their mails, without a login and without a script.
 //!
-//! The rule (P7, P8): whoever holds a link acts for the person it names, and nobody else can. GET changes nothing, as mail scanners follow every
-//! link; POST acts at once, without a redirect, as mail programs do it by themselves (RFC 8058). Pages are kept by nobody, named to nobody, and
-//! load nothing. Begin with [`unsubscribe`]; `form` reads what was sent, `answer` is how every answer looks.
+//! The rule (P7, P8): whoever holds a link acts for the person it names, and nobody else can. GET
+//! changes nothing, as mail scanners follow every link; POST acts at once, without a redirect, as
+//! mail programs do it by themselves (RFC 8058). Pages are kept by nobody, named to nobody, and
+//! load nothing. Begin with [`unsubscribe`]; `form` reads what was sent, `answer` is how every
+//! answer looks.
 
 use actix_web::guard::{self, Guard};
 use actix_web::http::{StatusCode, header};

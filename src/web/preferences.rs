@@ -1,4 +1,5 @@
-//! `GET /u/{token}/preferences` shows what a person can choose, `POST` saves it and shows what holds then.
+//! `GET /u/{token}/preferences` shows what a person can choose, `POST` saves it and shows what
+//! holds then.
 //!
 //! The rule (P7, P10): a form is taken whole or not at all, but for types that left the page since
 //! it was shown; what it does not hold stays. What a choice means for the past is

@@ -1,7 +1,9 @@
-//! `GET /u/{token}` asks, `POST /u/{token}` unsubscribes: the page behind the link, and the one click of RFC 8058.
+//! `GET /u/{token}` asks, `POST /u/{token}` unsubscribes: the page behind the link, and the one
+//! click of RFC 8058.
 //!
-//! The rule (P7): asking changes nothing; one POST ends all mails, and a second one finds that it is so. Mails that are on their way out are
-//! stopped by [`crate::services::deliver`], which asks once more.
+//! The rule (P7): asking changes nothing; one POST ends all mails, and a second one finds that it
+//! is so. Mails that are on their way out are stopped by [`crate::services::deliver`], which asks
+//! once more.
 
 use actix_web::HttpRequest;
 use actix_web::HttpResponse;

@@ -1,10 +1,13 @@
-//! P1 to P5 with real processes that die: `tidings worker` and `tidings digest` are killed at every named point and at random, while events
-//! keep arriving, in front of a provider that keeps what it takes.
+//! P1 to P5 with real processes that die: `tidings worker` and `tidings digest` are killed at every
+//! named point and at random, while events keep arriving, in front of a provider that keeps what it
+//! takes.
 //!
-//! The rule: when the dust has settled, nobody was mailed an event twice, and every event was mailed, is withdrawn, or stands in a delivery
-//! that is `unknown`; what was to be gathered is in one batch. The processes live in real time; whoever settles the dust turns a clock past
-//! all leases and windows. The seed decides who is killed and when, as far as the machine lets it: `TIDINGS_TEST_SEED`, and
-//! `TIDINGS_TEST_KILLS` for how often (`scripts/chaos`). [`stage`] has the town and its processes, [`verdict`] what must add up.
+//! The rule: when the dust has settled, nobody was mailed an event twice, and every event was
+//! mailed, is withdrawn, or stands in a delivery that is `unknown`; what was to be gathered is in
+//! one batch. The processes live in real time; whoever settles the dust turns a clock past all
+//! leases and windows. The seed decides who is killed and when, as far as the machine lets it:
+//! `TIDINGS_TEST_SEED`, and `TIDINGS_TEST_KILLS` for how often (`scripts/chaos`). [`stage`] has the
+//! town and its processes, [`verdict`] what must add up.
 
 use tidings::domain::DeliveryState;
 use tidings::services::crash::POINTS;

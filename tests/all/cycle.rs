@@ -1,8 +1,10 @@
-//! P1 to P4 over a whole cycle: notify, fan out, digest, flush, and the week after, with a fault at every single store call.
+//! P1 to P4 over a whole cycle: notify, fan out, digest, flush, and the week after, with a fault at
+//! every single store call.
 //!
-//! The rule: for every n, the nth call fails, once without having been done and once after it was done. Whoever meets the fault is
-//! dead, and the next process finishes. At the end everybody was told everything once, and of the withdrawn work never; what the
-//! ledger calls unknown is the only excuse, and only where sending again could mail twice.
+//! The rule: for every n, the nth call fails, once without having been done and once after it was
+//! done. Whoever meets the fault is dead, and the next process finishes. At the end everybody was
+//! told everything once, and of the withdrawn work never; what the ledger calls unknown is the only
+//! excuse, and only where sending again could mail twice.
 
 use std::sync::Arc;
 
@@ -82,8 +84,8 @@ const OWED: [(&str, &str); 9] = [
     ("cem", "a4"),
 ];
 
-/// Plays the cycle once for every call there is, each time in an empty store; the process that meets the fault dies of it at once, or
-/// goes on for as long as it can without a store.
+/// Plays the cycle once for every call there is, each time in an empty store; the process that
+/// meets the fault dies of it at once, or goes on for as long as it can without a store.
 async fn a_fault_at_every_call(fresh: &Fresh, fault: Fault, certainty: Certainty) {
     let excuse = match certainty {
         Certainty::Never => Excuse::Unknown,
@@ -110,7 +112,8 @@ async fn a_fault_at_every_call(fresh: &Fresh, fault: Fault, certainty: Certainty
     }
 }
 
-/// Lets processes die and be replaced until one gets through, then plays the next Monday without faults.
+/// Lets processes die and be replaced until one gets through, then plays the next Monday without
+/// faults.
 async fn play(town: &Town, faulty: &Arc<dyn Store>) {
     let bystander = town.process();
     // Between read and flush of the first mails, another work reaches ada and cem.
@@ -122,7 +125,8 @@ async fn play(town: &Town, faulty: &Arc<dyn Store>) {
         })
     });
     if attempt(town, faulty).await.is_err() {
-        // That process is dead; its leases run out, the provider is believed, and the next one takes over.
+        // That process is dead; its leases run out, the provider is believed, and the next one
+        // takes over.
         town.clock.advance(TimeDelta::minutes(15));
         attempt(town, &town.store).await.unwrap();
     }

@@ -1,8 +1,9 @@
-//! P1, P2 and P3 on three nodes, with the primary killed in the middle of a large fan-out and of a large flush, and again and again at any
-//! step of fan-outs, batches, digests and archiving.
+//! P1, P2 and P3 on three nodes, with the primary killed in the middle of a large fan-out and of a
+//! large flush, and again and again at any step of fan-outs, batches, digests and archiving.
 //!
-//! The rule: the kill waits for a state of the database or for a step, not for a time, so it always hits the middle; and afterwards
-//! everybody's stack is read, or everybody's mails, and counted. `TIDINGS_TEST_FAILOVERS` says how often (`scripts/chaos --failovers`).
+//! The rule: the kill waits for a state of the database or for a step, not for a time, so it always
+//! hits the middle; and afterwards everybody's stack is read, or everybody's mails, and counted.
+//! `TIDINGS_TEST_FAILOVERS` says how often (`scripts/chaos --failovers`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
@@ -197,7 +198,8 @@ types.CommentAdded.route = "batch"
 types.CommentAdded.window = "5m"
 "#;
 
-/// Tries again as somebody else until it is done: a process that met an error is dead, and its leases run out.
+/// Tries again as somebody else until it is done: a process that met an error is dead, and its
+/// leases run out.
 async fn until_done<F: Future<Output = bool>>(town: &Town, attempt: impl Fn() -> F) {
     while !attempt().await {
         town.clock.advance(TimeDelta::minutes(6));

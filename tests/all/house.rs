@@ -1,7 +1,9 @@
-//! The rules of the house that a compiler does not know: who may know whom, and how files are written.
+//! The rules of the house that a compiler does not know: who may know whom, and how files are
+//! written.
 //!
-//! The rule: a rule that stands in `CONTRIBUTING.md` or `docs/architecture.md` and can be read off the source is read off here. What is found
-//! is listed whole, so that one run tells all there is to mend.
+//! The rule: a rule that stands in `CONTRIBUTING.md` or `docs/architecture.md` and can be read off
+//! the source is read off here. What is found is listed whole, so that one run tells all there is
+//! to mend.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! Events that join cool-down batches while several closers run: each is in exactly one mail.
 //!
-//! The rule: the judge is what the postbox took and what the writers posted, counted person by person and event by event; the store is
-//! not asked. `TIDINGS_TEST_JOINS` says how many events join (`scripts/chaos --joins`).
+//! The rule: the judge is what the postbox took and what the writers posted, counted person by
+//! person and event by event; the store is not asked. `TIDINGS_TEST_JOINS` says how many events
+//! join (`scripts/chaos --joins`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! All tests that need more than one module, in one binary: it links once and its support code is compiled once.
+//! All tests that need more than one module, in one binary: it links once and its support code is
+//! compiled once.
 //!
-//! The rule: a test is a sentence, makes everything it needs, and leaves nothing behind. Begin with [`support`] for
-//! what tests are built from, and [`store_laws`] for what every store must keep.
+//! The rule: a test is a sentence, makes everything it needs, and leaves nothing behind. Begin with
+//! [`support`] for what tests are built from, and [`store_laws`] for what every store must keep.
 
 mod api;
 mod cli;

@@ -1,4 +1,5 @@
-//! One SQLite file, several processes at once: the real binary, started many times over, on a file that is not there yet.
+//! One SQLite file, several processes at once: the real binary, started many times over, on a file
+//! that is not there yet.
 
 use std::process::{Command, Stdio};
 

@@ -1,7 +1,9 @@
-//! Reads that are older than what they judge: a new primary answers from what it knew as a secondary.
+//! Reads that are older than what they judge: a new primary answers from what it knew as a
+//! secondary.
 //!
-//! The rule: the primary changes at a named step, between what was acknowledged and the read that judges it, and the new one learns nothing
-//! before the test lets it. So whoever believes it is seen to, and whoever does not is seen to wait.
+//! The rule: the primary changes at a named step, between what was acknowledged and the read that
+//! judges it, and the new one learns nothing before the test lets it. So whoever believes it is
+//! seen to, and whoever does not is seen to wait.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! `tidings demo`: the whole product in a minute, on an embedded store with a clock of its own.
 //!
-//! The rule: nothing is staged. Each command that is shown is parsed and run as if it had been typed, and what the story says of the mails is
-//! counted in the mails. Only time is turned by hand. [`story`] is what is told, [`stage`] how it is run, [`post`] who takes the mails.
+//! The rule: nothing is staged. Each command that is shown is parsed and run as if it had been
+//! typed, and what the story says of the mails is counted in the mails. Only time is turned by
+//! hand. [`story`] is what is told, [`stage`] how it is run, [`post`] who takes the mails.
 
 mod post;
 mod stage;
@@ -23,8 +24,9 @@ use stage::Stage;
 
 /// See the whole story in a minute: load, notify, feed, digest, archive
 ///
-/// Makes a folder with an embedded store, a small invented art world in it, and the mails that three weeks of it come to. The folder's
-/// tidings.toml lets every command, and serve, go on from there.
+/// Makes a folder with an embedded store, a small invented art world in it, and the mails that
+/// three weeks of it come to. The folder's tidings.toml lets every command, and serve, go on from
+/// there.
 #[derive(Debug, Arguments)]
 pub struct Args {
     /// The folder to make; an earlier demo there is replaced
@@ -75,7 +77,8 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    /// Makes room: refuses a folder that holds anything else, and takes away what an earlier demo made.
+    /// Makes room: refuses a folder that holds anything else, and takes away what an earlier demo
+    /// made.
     fn clear(&self) -> anyhow::Result<()> {
         let dir = self.dir.display();
         let entries = match fs::read_dir(&self.dir) {

@@ -1,4 +1,5 @@
-//! Where the story plays: an embedded store, a clock that is turned by hand, and a cron that never misses an hour.
+//! Where the story plays: an embedded store, a clock that is turned by hand, and a cron that never
+//! misses an hour.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ pub struct Stage<'a> {
     app: App,
     clock: Arc<ManualClock>,
     book: Arc<Book>,
-    /// Midnight of the Monday on which the story's third week begins: the latest that lies before today.
+    /// Midnight of the Monday on which the story's third week begins: the latest that lies before
+    /// today.
     monday: DateTime<Utc>,
     /// The moment it ends.
     now: DateTime<Utc>,
@@ -115,14 +117,16 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Lets time pass until so many days after the story's Monday, at this hour, UTC. Meanwhile cron runs `tidings digest`
-    /// every hour; the hours at which nobody's digest falls due are passed over.
+    /// Lets time pass until so many days after the story's Monday, at this hour, UTC. Meanwhile
+    /// cron runs `tidings digest` every hour; the hours at which nobody's digest falls due are
+    /// passed over.
     pub async fn until(&mut self, day: i64, hour: i64) -> anyhow::Result<()> {
         self.pass_until(self.monday + TimeDelta::days(day) + TimeDelta::hours(hour))
             .await
     }
 
-    /// Lets time pass until the story ends. No digest is sent meanwhile: that is left to the reader.
+    /// Lets time pass until the story ends. No digest is sent meanwhile: that is left to the
+    /// reader.
     pub fn until_now(&mut self) {
         self.clock.set(self.now);
     }

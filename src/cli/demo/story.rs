@@ -1,7 +1,8 @@
 //! What the demo tells: three weeks of a small art world, in eight chapters.
 //!
-//! The rule: brief, and true whatever day it is told on. Days are named by their weekday; events keep away from the hours at
-//! which a change to summer time could move them past somebody's digest.
+//! The rule: brief, and true whatever day it is told on. Days are named by their weekday; events
+//! keep away from the hours at which a change to summer time could move them past somebody's
+//! digest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -265,7 +266,8 @@ async fn publish(stage: &mut Stage<'_>, works: &[(&str, &str)]) -> anyhow::Resul
     Ok(())
 }
 
-/// The mails after the first `before`: when they came where their reader lives, and what they are called.
+/// The mails after the first `before`: when they came where their reader lives, and what they are
+/// called.
 async fn mails(stage: &mut Stage<'_>, before: usize) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for mail in stage.mails().into_iter().skip(before) {

@@ -1,4 +1,5 @@
-//! Bars, one panel a policy: in the terminal by block characters, or as an SVG that needs nothing else.
+//! Bars, one panel a policy: in the terminal by block characters, or as an SVG that needs nothing
+//! else.
 //!
 //! The rule: all panels have one scale, so that policies can be compared by eye.
 

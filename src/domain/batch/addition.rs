@@ -1,7 +1,9 @@
-//! The common case of joining: a batch is open, gathers by the same policy, and does not end by what comes.
+//! The common case of joining: a batch is open, gathers by the same policy, and does not end by
+//! what comes.
 //!
-//! The rule: under these conditions adding the events is all that joining does, so a store can do it in one step without reading the seat
-//! first. Where one of them does not hold, [`super::Seat::join`] decides; what both come to is the same.
+//! The rule: under these conditions adding the events is all that joining does, so a store can do
+//! it in one step without reading the seat first. Where one of them does not hold,
+//! [`super::Seat::join`] decides; what both come to is the same.
 
 use std::collections::HashSet;
 
@@ -32,7 +34,8 @@ pub struct Addition {
 }
 
 impl Addition {
-    /// What may be added so, all by one policy; `None` where something else always follows from joining.
+    /// What may be added so, all by one policy; `None` where something else always follows from
+    /// joining.
     pub fn new(items: Vec<Item>, at: DateTime<Utc>, policy: &BatchPolicy) -> Option<Self> {
         let mut fanouts: Vec<Id> = items.iter().map(|item| item.i).collect();
         fanouts.sort_unstable();

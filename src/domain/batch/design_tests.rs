@@ -1,4 +1,5 @@
-//! The designs people know, each as a worked case named after it. Times are minutes and seconds after the first event.
+//! The designs people know, each as a worked case named after it. Times are minutes and seconds
+//! after the first event.
 
 use std::num::NonZeroU64;
 
@@ -17,8 +18,8 @@ fn clock(minute: i64, second: i64) -> DateTime<Utc> {
     at(minute * 60 + second)
 }
 
-/// Polls each minute; what is due is closed. Answers the minute of the poll that closed it and how many events it held. An event that
-/// comes at the moment of a poll comes after it.
+/// Polls each minute; what is due is closed. Answers the minute of the poll that closed it and how
+/// many events it held. An event that comes at the moment of a poll comes after it.
 fn polled_each_minute(policy: &BatchPolicy, events: &[DateTime<Utc>]) -> Option<(i64, u64)> {
     let mut batch = opened(&[comment(0, "a")], events[0], policy);
     let mut coming = events.iter().enumerate().skip(1).peekable();

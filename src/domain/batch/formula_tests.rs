@@ -27,7 +27,8 @@ fn policy(window: i64, cooldown: i64, max_wait: Option<i64>) -> BatchPolicy {
     }
 }
 
-/// The batch that these seconds open, with all that comes before it is due; and when that is, in seconds.
+/// The batch that these seconds open, with all that comes before it is due; and when that is, in
+/// seconds.
 fn gather(policy: &BatchPolicy, seconds: &[i64]) -> (Batch, i64) {
     let item = |n: usize| [comment(n as u32, "a")];
     let mut batch = opened(&item(0), at(0), policy);
@@ -41,7 +42,8 @@ fn gather(policy: &BatchPolicy, seconds: &[i64]) -> (Batch, i64) {
     (batch, closes)
 }
 
-/// The first second that ends a batch, by a rule of (seconds since it opened, seconds since something came), and what came before.
+/// The first second that ends a batch, by a rule of (seconds since it opened, seconds since
+/// something came), and what came before.
 fn first_second(seconds: &[i64], ends: impl Fn(i64, i64) -> bool) -> (i64, u64) {
     let last = |now: i64| {
         seconds

@@ -1,7 +1,8 @@
 //! What a batch is of: events of one person and one key share it, others never do.
 //!
-//! The rule: keys are compared as they are, byte by byte. Nothing is trimmed, folded or normalised, and a key that somebody chose is never
-//! taken for the name of a type, so nothing is merged by accident.
+//! The rule: keys are compared as they are, byte by byte. Nothing is trimmed, folded or normalised,
+//! and a key that somebody chose is never taken for the name of a type, so nothing is merged by
+//! accident.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +23,8 @@ pub enum BatchKey {
     Chosen(ChosenKey),
 }
 
-/// A key that somebody chose: 1 to 256 bytes without control characters. `0`, `false`, `a.b`, `$x` and a space are keys.
+/// A key that somebody chose: 1 to 256 bytes without control characters. `0`, `false`, `a.b`, `$x`
+/// and a space are keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChosenKey(CompactString);
 
@@ -54,8 +56,8 @@ impl FromStr for ChosenKey {
     }
 }
 
-/// Text and nothing else: a number, `false` or `null` in its place is more often a mistake of the sender than a key, and would put into one
-/// batch what was not meant to meet.
+/// Text and nothing else: a number, `false` or `null` in its place is more often a mistake of the
+/// sender than a key, and would put into one batch what was not meant to meet.
 impl<'de> serde::Deserialize<'de> for ChosenKey {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Text)
@@ -109,7 +111,8 @@ const TYPE: &str = "type:";
 const CHOSEN: &str = "key:";
 
 impl BatchKey {
-    /// The key of an event: the request's, else the one its type is configured with, else the type's own.
+    /// The key of an event: the request's, else the one its type is configured with, else the
+    /// type's own.
     pub fn of(
         kind: &EventType,
         requested: Option<&ChosenKey>,

@@ -1,7 +1,8 @@
 //! When a batch closes, and what it keeps: the one formula behind every kind of window.
 //!
-//! The rule: a batch closes at `min(opened_at + max_wait, max(opened_at + window, last_event_at + cooldown))`, and at once when it
-//! is full. A fixed window, a cool-down with a longest wait, an extension near the end and "at once" are values of it, not cases.
+//! The rule: a batch closes at `min(opened_at + max_wait, max(opened_at + window, last_event_at +
+//! cooldown))`, and at once when it is full. A fixed window, a cool-down with a longest wait, an
+//! extension near the end and "at once" are values of it, not cases.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -38,7 +39,8 @@ impl BatchPolicy {
         leading: false,
     };
 
-    /// When a batch closes that was opened and last joined at these moments, unless it is full before.
+    /// When a batch closes that was opened and last joined at these moments, unless it is full
+    /// before.
     pub fn closes_at(
         &self,
         opened_at: DateTime<Utc>,
@@ -61,8 +63,8 @@ impl BatchPolicy {
         self.window.is_zero() && self.cooldown.is_zero()
     }
 
-    /// The policy for somebody who chose a window of their own. A longest wait shorter than it would undo their choice, so it
-    /// grows with it; all else stands.
+    /// The policy for somebody who chose a window of their own. A longest wait shorter than it
+    /// would undo their choice, so it grows with it; all else stands.
     pub fn for_window(self, window: Option<TimeDelta>) -> Self {
         let Some(window) = window else {
             return self;

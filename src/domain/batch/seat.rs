@@ -1,8 +1,11 @@
-//! A seat: what one person has of one key. At most one batch is open on it; what joined its earlier ones lately is remembered.
+//! A seat: what one person has of one key. At most one batch is open on it; what joined its earlier
+//! ones lately is remembered.
 //!
-//! The rule: a seat changes as a whole, by a compare-and-set of its store, so whatever happens here happens at one moment: there is one open
-//! batch, an event joins once, and what meets a batch that has ended opens the next. What ended stands in `ended` until somebody has handed
-//! it on ([`crate::services::batches`]); then it is remembered for [`MEMORY`], for fan-outs that are carried out again.
+//! The rule: a seat changes as a whole, by a compare-and-set of its store, so whatever happens here
+//! happens at one moment: there is one open batch, an event joins once, and what meets a batch that
+//! has ended opens the next. What ended stands in `ended` until somebody has handed it on
+//! ([`crate::services::batches`]); then it is remembered for [`MEMORY`], for fan-outs that are
+//! carried out again.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -11,16 +14,19 @@ use crate::domain::id::Id;
 use crate::domain::lease::Lease;
 use crate::domain::name::{EventType, ObjectId, UserId};
 
-/// How long a seat remembers what joined batches that were handed on. A fan-out is carried out again within the length of a lease, or when whoever
-/// held it comes back to life.
+/// How long a seat remembers what joined batches that were handed on. A fan-out is carried out
+/// again within the length of a lease, or when whoever held it comes back to life.
 pub const MEMORY: TimeDelta = TimeDelta::days(1);
-/// It remembers no more fan-outs than this beside those of the newest batch; the oldest are forgotten first.
+/// It remembers no more fan-outs than this beside those of the newest batch; the oldest are
+/// forgotten first.
 pub const MEMORIES: usize = 10_000;
 /// What is handed on within this time is remembered as one.
 const TOGETHER: TimeDelta = TimeDelta::minutes(10);
-/// More batches that have ended than these are not left standing on a seat: whoever lets events join hands them on first.
+/// More batches that have ended than these are not left standing on a seat: whoever lets events
+/// join hands them on first.
 pub const MOST_ENDED: usize = 200;
-/// Of one seat, so much lies between two mails in the order in which mails leave: whoever has many waits behind whoever has one.
+/// Of one seat, so much lies between two mails in the order in which mails leave: whoever has many
+/// waits behind whoever has one.
 const TURN: TimeDelta = TimeDelta::seconds(1);
 
 /// Which seat.
@@ -68,8 +74,8 @@ impl Seat {
         }
     }
 
-    /// Lets events join, fan-out by fan-out: all that one brings for this seat joins together. `ids` makes the ids of batches that are opened.
-    /// Says how many are new.
+    /// Lets events join, fan-out by fan-out: all that one brings for this seat joins together.
+    /// `ids` makes the ids of batches that are opened. Says how many are new.
     pub fn join(
         &mut self,
         items: &[Item],
@@ -174,8 +180,8 @@ impl Seat {
         before != (self.ended.len(), self.memories.len())
     }
 
-    /// These have been handed on: what joined them is remembered. What has ended here under the id of one of them, with other events, stays.
-    /// Answers whether anything changed.
+    /// These have been handed on: what joined them is remembered. What has ended here under the id
+    /// of one of them, with other events, stays. Answers whether anything changed.
     pub fn hand_on(&mut self, handed: &[Batch], now: DateTime<Utc>) -> bool {
         let was_handed = |batch: &Batch| handed.iter().any(|gone| gone.gathered_as(batch));
         let (gone, ended) = std::mem::take(&mut self.ended)
@@ -190,8 +196,9 @@ impl Seat {
         false
     }
 
-    /// Where a batch has ended here that was filed with other events than it has here, what was filed is remembered as handed on, and what
-    /// it has beyond that becomes a batch of its own, under this id. Answers whether anything changed.
+    /// Where a batch has ended here that was filed with other events than it has here, what was
+    /// filed is remembered as handed on, and what it has beyond that becomes a batch of its own,
+    /// under this id. Answers whether anything changed.
     pub fn set_apart(&mut self, filed: &Batch, id: Id, now: DateTime<Utc>) -> bool {
         let other = |batch: &Batch| batch.id == filed.id && !batch.gathered_as(filed);
         let Some(place) = self.ended.iter().position(other) else {
@@ -249,14 +256,16 @@ impl Seat {
         out.unwrap_or_default()
     }
 
-    /// Ends the open batch now: it is mailed. `Err` says where this batch stands instead, if it is here at all.
+    /// Ends the open batch now: it is mailed. `Err` says where this batch stands instead, if it is
+    /// here at all.
     pub fn close_now(&mut self, batch: Id, at: DateTime<Utc>) -> Result<(), Option<BatchState>> {
         self.open_batch(batch)?.close_now(at).map_err(Some)?;
         self.put_away(at);
         Ok(())
     }
 
-    /// Ends the open batch: it is not mailed. `Err` says where this batch stands instead, if it is here at all.
+    /// Ends the open batch: it is not mailed. `Err` says where this batch stands instead, if it is
+    /// here at all.
     pub fn cancel(&mut self, batch: Id, at: DateTime<Utc>) -> Result<(), Option<BatchState>> {
         self.open_batch(batch)?.cancel().map_err(Some)?;
         self.put_away(at);

@@ -1,4 +1,5 @@
-//! What a seat promises: one open batch, an event joins once whatever became of its batch, and nothing is forgotten too early.
+//! What a seat promises: one open batch, an event joins once whatever became of its batch, and
+//! nothing is forgotten too early.
 
 use proptest::prelude::*;
 

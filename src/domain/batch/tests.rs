@@ -1,4 +1,5 @@
-//! What a batch promises whatever happens to it: each event once, exact totals, and clocks that do no harm.
+//! What a batch promises whatever happens to it: each event once, exact totals, and clocks that do
+//! no harm.
 
 use chrono::TimeDelta;
 use proptest::prelude::*;

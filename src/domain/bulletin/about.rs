@@ -1,7 +1,8 @@
 //! What an object is about: the document that a comment stands on, or the object itself.
 //!
-//! The rule: `data.about` says it, as a title or as `{"title", "url"}`. Where it says nothing, an object of a type with a phrase is about the page
-//! it is on, so that four comments whose objects are called `Budget` are about one budget; any other object stands for itself.
+//! The rule: `data.about` says it, as a title or as `{"title", "url"}`. Where it says nothing, an
+//! object of a type with a phrase is about the page it is on, so that four comments whose objects
+//! are called `Budget` are about one budget; any other object stands for itself.
 
 use serde_json::Value;
 
@@ -66,7 +67,8 @@ fn other(data: &Value) -> Option<About> {
     })
 }
 
-/// A link without the place on its page. What begins with `#/` or `#!` is the page itself, in an application that routes so.
+/// A link without the place on its page. What begins with `#/` or `#!` is the page itself, in an
+/// application that routes so.
 fn page(url: &str) -> &str {
     match url.split_once('#') {
         Some((page, place)) if !place.starts_with(['/', '!']) => page,

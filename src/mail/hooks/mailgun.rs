@@ -1,7 +1,8 @@
 //! Mailgun: HMAC-SHA256 over timestamp and token, inside the body.
 //!
-//! The rule: the signature does **not** cover what is reported, so a token that was seen fits anything. It is bound to the first report it
-//! comes with ([`Once`]). Mailgun tries again for eight hours, and does not say whether it signs anew: a timestamp may be that old.
+//! The rule: the signature does **not** cover what is reported, so a token that was seen fits
+//! anything. It is bound to the first report it comes with ([`Once`]). Mailgun tries again for
+//! eight hours, and does not say whether it signs anew: a timestamp may be that old.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use hmac::{Hmac, KeyInit, Mac};
@@ -102,7 +103,8 @@ fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
         ("failed", Some("permanent")) => match reason {
             Some("suppress-unsubscribe") => News::Unsubscribed,
             Some("suppress-complaint") => News::Complained,
-            // Given up after many attempts, or refused for the sender's sake: the mailbox may be fine.
+            // Given up after many attempts, or refused for the sender's sake: the mailbox may be
+            // fine.
             Some("old" | "espblock") => News::Delayed,
             _ => News::Bounced,
         },

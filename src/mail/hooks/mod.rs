@@ -1,8 +1,10 @@
-//! What providers report of mails, as they post it: is it theirs, is it fresh, and what does it say?
+//! What providers report of mails, as they post it: is it theirs, is it fresh, and what does it
+//! say?
 //!
-//! The rule (P8): nothing of a body is believed before its sender is verified, by the provider's own scheme, over the bytes as they came and
-//! in constant time. Pure functions: secrets and the time come in as arguments, and nothing is remembered here. What follows from a report
-//! is [`crate::services::feedback`]'s to say. One file a provider; begin with [`sendgrid`].
+//! The rule (P8): nothing of a body is believed before its sender is verified, by the provider's
+//! own scheme, over the bytes as they came and in constant time. Pure functions: secrets and the
+//! time come in as arguments, and nothing is remembered here. What follows from a report is
+//! [`crate::services::feedback`]'s to say. One file a provider; begin with [`sendgrid`].
 
 use std::fmt;
 
@@ -47,7 +49,8 @@ impl Provider {
     }
 }
 
-/// What hooks are verified by, for those providers that have a hook here. `Debug` shows nothing of it.
+/// What hooks are verified by, for those providers that have a hook here. `Debug` shows nothing of
+/// it.
 #[derive(Clone, Default)]
 pub struct Keys {
     /// The webhook signing key, which is not the key that sends.
@@ -99,7 +102,8 @@ pub struct Verified {
     pub reports: Vec<Report>,
     /// Events of other kinds, such as opened mails.
     pub ignored: u64,
-    /// What must not be used for anything else, where the signature does not cover what is reported.
+    /// What must not be used for anything else, where the signature does not cover what is
+    /// reported.
     pub once: Option<Once>,
 }
 

@@ -1,7 +1,9 @@
-//! Postmark: no signature, but a user and a password in the hook's address, which come as basic authentication.
+//! Postmark: no signature, but a user and a password in the hook's address, which come as basic
+//! authentication.
 //!
-//! The rule: only the password tells that it is Postmark, so it belongs to HTTPS and nowhere else. Nothing tells when a body was sent: what
-//! repeats is told by its event, and repeating changes nothing.
+//! The rule: only the password tells that it is Postmark, so it belongs to HTTPS and nowhere else.
+//! Nothing tells when a body was sent: what repeats is told by its event, and repeating changes
+//! nothing.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

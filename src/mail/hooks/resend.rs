@@ -1,7 +1,7 @@
 //! Resend, which posts through Svix: HMAC-SHA256 over id, timestamp and body.
 //!
-//! The rule: every attempt is signed anew, so five minutes are enough for any of them. The id stays the same from attempt to attempt, and
-//! tells what repeats.
+//! The rule: every attempt is signed anew, so five minutes are enough for any of them. The id stays
+//! the same from attempt to attempt, and tells what repeats.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,8 @@
 //! SendGrid: ECDSA over P-256 and SHA-256, of the timestamp and the body as it came.
 //!
-//! The rule: the bytes are verified, never JSON that was written again; the body ends in a line break of its own. SendGrid tries again for 24
-//! hours, with events that may come several times: what repeats is told by its event, so a signature may be that old.
+//! The rule: the bytes are verified, never JSON that was written again; the body ends in a line
+//! break of its own. SendGrid tries again for 24 hours, with events that may come several times:
+//! what repeats is told by its event, so a signature may be that old.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

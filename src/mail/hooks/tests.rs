@@ -1,4 +1,5 @@
-//! What each provider's events mean, and how far a signature reaches. Forged, stale and repeated ones over HTTP: `tests/all/api/hooks.rs`.
+//! What each provider's events mean, and how far a signature reaches. Forged, stale and repeated
+//! ones over HTTP: `tests/all/api/hooks.rs`.
 
 use super::*;
 

@@ -1,8 +1,10 @@
-//! An exported day: Zstandard-compressed NDJSON, one document a line, and a last line that vouches for them.
+//! An exported day: Zstandard-compressed NDJSON, one document a line, and a last line that vouches
+//! for them.
 //!
-//! The rule (P9): it is written under a name of its own, read back, and gets its name only when it is complete and on disk. A day that
-//! stands again after it was exported becomes a part of its own beside the first (`notifications_20140422.2.ndjson.zst`): nothing that
-//! was exported is ever overwritten. `zstd -dc FILE | head -n -1 | sha256sum` gives the sum in the last line.
+//! The rule (P9): it is written under a name of its own, read back, and gets its name only when it
+//! is complete and on disk. A day that stands again after it was exported becomes a part of its own
+//! beside the first (`notifications_20140422.2.ndjson.zst`): nothing that was exported is ever
+//! overwritten. `zstd -dc FILE | head -n -1 | sha256sum` gives the sum in the last line.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -55,7 +57,8 @@ struct Trailer {
 const CHUNK: usize = 1_000;
 /// As many bytes of documents are enough for one call, however few they are.
 const CHUNK_BYTES: usize = 16 << 20;
-/// The longest line in bytes: a document of 16 MiB, whose every byte is written as six (`\u0001`), and its frame.
+/// The longest line in bytes: a document of 16 MiB, whose every byte is written as six (`\u0001`),
+/// and its frame.
 const MAX_LINE: u64 = 100 << 20;
 
 /// `notifications_20140422.ndjson.zst` in this folder, or `notifications_20140422.2.ndjson.zst`.
@@ -91,7 +94,8 @@ struct Partial(PathBuf);
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // It may have its name by now; and if it cannot be removed, that changes nothing of what happened.
+        // It may have its name by now; and if it cannot be removed, that changes nothing of what
+        // happened.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -171,7 +175,8 @@ fn remove(file: &Path) -> Result<()> {
     fs::remove_file(file).map_err(failed)
 }
 
-/// Writes the partial file; says what it holds, which name it is to have, and whether the same stands there.
+/// Writes the partial file; says what it holds, which name it is to have, and whether the same
+/// stands there.
 async fn write_lines(
     days: &dyn Days,
     day: Day,

@@ -1,7 +1,8 @@
 //! One day has one owner at a time.
 //!
-//! The rule: whoever archives or restores a day has the lease `day:<day>` for as long as the work goes on, and stops when it is lost. Work and
-//! lease go on side by side: neither waits for the other.
+//! The rule: whoever archives or restores a day has the lease `day:<day>` for as long as the work
+//! goes on, and stops when it is lost. Work and lease go on side by side: neither waits for the
+//! other.
 
 use std::pin::pin;
 

@@ -1,6 +1,7 @@
 //! Looks into batches, and changes them by hand: close now, cancel, take events out.
 //!
-//! The rule: only an open batch can be changed; one that closes may be on its way already, and says so.
+//! The rule: only an open batch can be changed; one that closes may be on its way already, and says
+//! so.
 
 use std::sync::Arc;
 
@@ -110,7 +111,8 @@ impl BatchBook {
         }
     }
 
-    /// Takes events of this type about these objects out of all open batches; as many objects as an event can have.
+    /// Takes events of this type about these objects out of all open batches; as many objects as an
+    /// event can have.
     pub async fn take_out(&self, kind: &EventType, objects: &[ObjectId]) -> Result<TakenOut> {
         if objects.is_empty() || objects.len() > MAX_OBJECTS {
             let why = format!("is not 1 to {MAX_OBJECTS} object ids");

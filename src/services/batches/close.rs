@@ -1,8 +1,10 @@
 //! Ends batches that are due, and hands them on to the ledger.
 //!
-//! The rule (P2, P4): a batch ends by a compare-and-set of its seat; then it is filed, then its delivery is opened, under ids that are its own, and
-//! only then does its seat forget it, by what was filed and not by its id. Whoever dies in between leaves a seat that is due, and all of it can be done again. Workers share the
-//! work by leases on seats; what they find depends on what is due.
+//! The rule (P2, P4): a batch ends by a compare-and-set of its seat; then it is filed, then its
+//! delivery is opened, under ids that are its own, and only then does its seat forget it, by what
+//! was filed and not by its id. Whoever dies in between leaves a seat that is due, and all of it
+//! can be done again. Workers share the work by leases on seats; what they find depends on what is
+//! due.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -154,13 +156,14 @@ impl Closer {
         .await
     }
 
-    /// Under the ids of these batches other events are filed than they have on their seats: what they have beyond that is to be mailed
-    /// as well.
+    /// Under the ids of these batches other events are filed than they have on their seats: what
+    /// they have beyond that is to be mailed as well.
     async fn set_apart(&self, batches: Vec<Batch>, now: DateTime<Utc>) -> Result<()> {
         let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
         let filed = self.batches.filed(&ids).await?;
         let filed: Vec<Batch> = filed.into_iter().flatten().collect();
-        // Whoever filed them may have died before their rows were opened, and their seats will not know them any more.
+        // Whoever filed them may have died before their rows were opened, and their seats will not
+        // know them any more.
         let closing = filed
             .iter()
             .filter(|batch| batch.state == BatchState::Closing);

@@ -1,8 +1,8 @@
 //! Lets events join batches, many people at once.
 //!
-//! The rule: what joins open batches and changes nothing else is added in one step ([`Addition`]); where that cannot be, seats are read, changed
-//! and put in bulk, and those that somebody else changed meanwhile are read again. An event that joined before, whoever let it,
-//! changes nothing.
+//! The rule: what joins open batches and changes nothing else is added in one step ([`Addition`]);
+//! where that cannot be, seats are read, changed and put in bulk, and those that somebody else
+//! changed meanwhile are read again. An event that joined before, whoever let it, changes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ const IN_FLIGHT: usize = 2;
 pub struct Joiner {
     /// Asked where more has ended on a seat than it should hold.
     closer: Closer,
-    /// Whether most seats had an open batch, when some were last read. Only a hint: where they have none, trying to add is in vain.
+    /// Whether most seats had an open batch, when some were last read. Only a hint: where they have
+    /// none, trying to add is in vain.
     mostly_open: AtomicBool,
 }
 
@@ -133,8 +134,8 @@ impl Joiner {
         Ok(())
     }
 
-    /// Adds where batches are open and nothing else follows; whether that was so for all of them. Those who bring the same share
-    /// what is to be added.
+    /// Adds where batches are open and nothing else follows; whether that was so for all of them.
+    /// Those who bring the same share what is to be added.
     async fn add(&self, arrivals: &[&Arrivals]) -> Result<bool> {
         if !self.mostly_open.load(Ordering::Relaxed) {
             return Ok(false);

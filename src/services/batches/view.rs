@@ -1,7 +1,8 @@
-//! A batch as it is shown, by the API and by `--json` alike: what it has gathered, when it closes, what became of it.
+//! A batch as it is shown, by the API and by `--json` alike: what it has gathered, when it closes,
+//! what became of it.
 //!
-//! The rule: what is shown is what the record holds. Events that are counted and no longer kept are a number, as nobody knows what they are
-//! about.
+//! The rule: what is shown is what the record holds. Events that are counted and no longer kept are
+//! a number, as nobody knows what they are about.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;

@@ -1,7 +1,9 @@
-//! Builds mails: reads again what each row may tell, checks everything again, and renders what is left.
+//! Builds mails: reads again what each row may tell, checks everything again, and renders what is
+//! left.
 //!
-//! The rule (P3, P6, P7): only what stands below the row's reach and no earlier mail told, of what still applies, to whom may still be
-//! mailed; asked just before the mail leaves. A call that is made again is built as of its first time, so that it says the same.
+//! The rule (P3, P6, P7): only what stands below the row's reach and no earlier mail told, of what
+//! still applies, to whom may still be mailed; asked just before the mail leaves. A call that is
+//! made again is built as of its first time, so that it says the same.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -74,7 +76,8 @@ pub(super) struct Mail {
     pub message: Message,
 }
 
-/// Whether what the row covers can be marked once it is mailed: if not, it would be mailed again and again. The next mail leaves it out.
+/// Whether what the row covers can be marked once it is mailed: if not, it would be mailed again
+/// and again. The next mail leaves it out.
 fn markable(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), String> {
     let covered = |stack: &&Stack| row.covers.iter().any(|(id, _)| *id == stack.id);
     let mut covered = stacks.stacks.iter().filter(covered);
@@ -84,8 +87,8 @@ fn markable(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), St
     }
 }
 
-/// How a row ends whose mail will not be taken. Where its markers stand, no later mail would tell its events: it stays for a person
-/// to decide about.
+/// How a row ends whose mail will not be taken. Where its markers stand, no later mail would tell
+/// its events: it stays for a person to decide about.
 pub(super) fn unmailed(marked: bool) -> DeliveryState {
     if marked {
         DeliveryState::Unknown
@@ -95,7 +98,8 @@ pub(super) fn unmailed(marked: bool) -> DeliveryState {
 }
 
 impl Deliver {
-    /// Reads again what each row may tell, checks everything again, and renders what is left; as many rows as there is room for.
+    /// Reads again what each row may tell, checks everything again, and renders what is left; as
+    /// many rows as there is room for.
     pub(super) async fn build(
         &self,
         rows: &[Delivery],
@@ -177,7 +181,8 @@ impl Deliver {
         Ok(built)
     }
 
-    /// What stands on the stacks of each row's person, in the order of the rows; nothing where the row covers nothing.
+    /// What stands on the stacks of each row's person, in the order of the rows; nothing where the
+    /// row covers nothing.
     pub(super) async fn read(
         &self,
         rows: &[Delivery],
@@ -236,7 +241,8 @@ impl Deliver {
         }
     }
 
-    /// The mail of a digest, with the places of links where mails carry any: one content for all who are told the same.
+    /// The mail of a digest, with the places of links where mails carry any: one content for all
+    /// who are told the same.
     pub fn rendered(
         &self,
         user: &User,
@@ -275,7 +281,8 @@ impl Deliver {
         })
     }
 
-    /// What was rendered with marks where the links of a mail go, if mails carry any; with places instead of the marks.
+    /// What was rendered with marks where the links of a mail go, if mails carry any; with places
+    /// instead of the marks.
     fn written(
         &self,
         render: impl FnOnce(Links) -> std::result::Result<Rendered, render::Error>,
@@ -330,7 +337,8 @@ impl Deliver {
         })
     }
 
-    /// What Gmail counts spam reports under: the run or the day, the kind of mail, and whose it is. Nothing in it names a person.
+    /// What Gmail counts spam reports under: the run or the day, the kind of mail, and whose it is.
+    /// Nothing in it names a person.
     fn feedback_id(&self, row: &Delivery, told: &Told<'_>) -> Option<(String, String)> {
         let sender = self.feedback_id.as_ref()?;
         let of = match told {

@@ -1,8 +1,9 @@
 //! Closes rows that are settled: what they told is marked, so that no later mail tells it.
 //!
-//! The rule (P2, P4): marks first, then the batches, then the rows; each is harmless again, so whoever dies in between is replaced. A digest marks
-//! how far it read; a batch marks the events it had gathered, wherever they stand. Where a document takes no marker its row stays open: nothing of it
-//! is mailed again, and marking is tried again while the document stands.
+//! The rule (P2, P4): marks first, then the batches, then the rows; each is harmless again, so
+//! whoever dies in between is replaced. A digest marks how far it read; a batch marks the events it
+//! had gathered, wherever they stand. Where a document takes no marker its row stays open: nothing
+//! of it is mailed again, and marking is tried again while the document stands.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,7 +19,8 @@ use crate::store::{MailedMark, Mark};
 const MANY: usize = 500;
 
 impl Deliver {
-    /// Writes the marks of what was mailed, or may have been, and closes the rows; answers with the stacks that took none.
+    /// Writes the marks of what was mailed, or may have been, and closes the rows; answers with the
+    /// stacks that took none.
     pub(super) async fn close<'a>(
         &self,
         settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
@@ -114,8 +116,8 @@ fn is_large(batch: &Batch) -> bool {
     batch.joined.len() > MANY
 }
 
-/// The fan-outs to be marked: all that were the batch's own or, where the stacks were looked at, those of which something stands there. A day that
-/// is full has not stored the others.
+/// The fan-outs to be marked: all that were the batch's own or, where the stacks were looked at,
+/// those of which something stands there. A day that is full has not stored the others.
 fn to_mark(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
     let Some(stacks) = stacks else {
         return batch.own_fanouts().collect();

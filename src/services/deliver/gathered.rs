@@ -1,8 +1,9 @@
 //! What batches have gathered, as far as it may still be told.
 //!
-//! The rule (P6, P7): an event is told while its person gets its type outside the digest, as they chose before it happened, and while its object
-//! applies. Where all kept events may be told, and are of different things, those that are only counted are taken for the same; otherwise
-//! the stacks say what else had joined.
+//! The rule (P6, P7): an event is told while its person gets its type outside the digest, as they
+//! chose before it happened, and while its object applies. Where all kept events may be told, and
+//! are of different things, those that are only counted are taken for the same; otherwise the
+//! stacks say what else had joined.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -30,7 +31,8 @@ pub(super) struct Gathered {
 }
 
 impl Deliver {
-    /// What the batches of these rows may tell, by their ids; what has no record any more is left out. All of it is in the catalogue then.
+    /// What the batches of these rows may tell, by their ids; what has no record any more is left
+    /// out. All of it is in the catalogue then.
     pub(super) async fn gathered(
         &self,
         rows: &[Delivery],
@@ -133,8 +135,8 @@ impl Deliver {
     }
 }
 
-/// What had joined a batch: what stands on these stacks, without what was taken out, and what is kept. A day that is full has not stored all
-/// of it.
+/// What had joined a batch: what stands on these stacks, without what was taken out, and what is
+/// kept. A day that is full has not stored all of it.
 fn all_of(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Item> {
     let own: HashSet<Id> = batch.own_fanouts().collect();
     let taken: HashSet<&Item> = batch.taken.iter().collect();

@@ -1,8 +1,9 @@
 //! Hands mails over to the provider, call by call, a few at a time.
 //!
-//! The rule (P4): `sending` and the call's reference are durable before the provider hears of it; each call is settled as soon as it is
-//! answered, whatever becomes of the others. Leases go on for as long as anybody waits, and a mail whose turn comes late is built
-//! again first, so that person and objects were checked just before it left.
+//! The rule (P4): `sending` and the call's reference are durable before the provider hears of it;
+//! each call is settled as soon as it is answered, whatever becomes of the others. Leases go on for
+//! as long as anybody waits, and a mail whose turn comes late is built again first, so that person
+//! and objects were checked just before it left.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -25,7 +26,8 @@ use crate::services::{Result, crash};
 const FRESH: TimeDelta = TimeDelta::seconds(30);
 
 impl Deliver {
-    /// Builds pending rows and hands them over. What may not leave now goes back into the ledger, and waits there.
+    /// Builds pending rows and hands them over. What may not leave now goes back into the ledger,
+    /// and waits there.
     pub(super) async fn send(
         &self,
         rows: Vec<Delivery>,
@@ -74,11 +76,11 @@ impl Deliver {
         self.tell_all().await
     }
 
-    /// Makes the calls of these mails; answers with the rows whose turn did not come while their mails were fresh. `further` are ours as
-    /// well, and held meanwhile.
+    /// Makes the calls of these mails; answers with the rows whose turn did not come while their
+    /// mails were fresh. `further` are ours as well, and held meanwhile.
     ///
-    /// Each call goes on in a task of its own: none waits for what is done here, and none keeps a place in anybody's queue while nobody
-    /// asks for it.
+    /// Each call goes on in a task of its own: none waits for what is done here, and none keeps a
+    /// place in anybody's queue while nobody asks for it.
     async fn hand_over(
         &self,
         mails: Vec<Mail>,
@@ -109,7 +111,8 @@ impl Deliver {
                     && let Some(mut call) = calls.pop_front()
                 {
                     if self.traffic.probes() && call.len() > 1 {
-                        // Nobody can tell what became of the last call: this one risks a single mail.
+                        // Nobody can tell what became of the last call: this one risks a single
+                        // mail.
                         let others = call.split_off(1);
                         calls.push_front(others);
                     }
@@ -213,7 +216,8 @@ impl Deliver {
         if alone.is_empty() {
             return Ok((concluded, Vec::new()));
         }
-        // Their call was refused. That is written down, or whoever finds them later would take it for one nobody saw the end of.
+        // Their call was refused. That is written down, or whoever finds them later would take it
+        // for one nobody saw the end of.
         crash::point("before-recall");
         let alone: HashSet<usize> = alone.into_iter().collect();
         let mut alone: Vec<Mail> = mails
@@ -228,8 +232,8 @@ impl Deliver {
         Ok((concluded, alone))
     }
 
-    /// Makes a call whose rows are noted as `sending`, and writes down what became of it; answers also with the places of those that
-    /// are to be sent alone.
+    /// Makes a call whose rows are noted as `sending`, and writes down what became of it; answers
+    /// also with the places of those that are to be sent alone.
     pub(super) async fn make(
         &self,
         reference: &str,
@@ -276,7 +280,8 @@ impl Deliver {
         Ok((concluded, alone))
     }
 
-    /// Why nobody can tell what became of a call, if nobody can: no answer was the provider's, and it can neither be asked nor told again.
+    /// Why nobody can tell what became of a call, if nobody can: no answer was the provider's, and
+    /// it can neither be asked nor told again.
     fn astray(&self, outcomes: &[Outcome]) -> Option<String> {
         let shown = outcomes.iter().filter(|outcome| outcome.is_shown());
         let mut reasons = shown.map(|outcome| match outcome {
@@ -322,8 +327,9 @@ impl Deliver {
 }
 
 impl Deliver {
-    /// What a call is known by: hexadecimal digits that stand for the account it is made at, and for its deliveries and how often each
-    /// was tried. So a new attempt has a new one, and whoever makes the same attempt again has the old one from the ledger.
+    /// What a call is known by: hexadecimal digits that stand for the account it is made at, and
+    /// for its deliveries and how often each was tried. So a new attempt has a new one, and whoever
+    /// makes the same attempt again has the old one from the ledger.
     fn reference(&self, mails: &[Mail]) -> String {
         let mut hash = Sha256::new();
         for mail in mails {

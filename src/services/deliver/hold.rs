@@ -1,7 +1,9 @@
-//! Holds what is in hand: leases go on while somebody waits, and nothing leaves once others may have it.
+//! Holds what is in hand: leases go on while somebody waits, and nothing leaves once others may
+//! have it.
 //!
-//! The rule (P2): a lease is extended while the work it is for goes on, never instead of it. A process that stood still finds out by the clock,
-//! by both clocks, before anything goes out: half a lease after it last had the store's word it has no leave any more, so that clocks of several
+//! The rule (P2): a lease is extended while the work it is for goes on, never instead of it. A
+//! process that stood still finds out by the clock, by both clocks, before anything goes out: half
+//! a lease after it last had the store's word it has no leave any more, so that clocks of several
 //! machines need not agree to the second. Whoever takes over counts on it ([`Deliver::believed`]).
 
 use std::pin::pin;
@@ -23,7 +25,8 @@ impl Deliver {
         Ok(self.deliveries.hold(&self.owner, until, ids).await?)
     }
 
-    /// Waits for what may take long, and extends the leases of these rows meanwhile; neither waits for the other.
+    /// Waits for what may take long, and extends the leases of these rows meanwhile; neither waits
+    /// for the other.
     pub(super) async fn holding<T>(&self, ids: &[DeliveryId], work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -31,7 +34,8 @@ impl Deliver {
                 Either::Left((done, _)) => return done,
                 Either::Right(_) => {}
             }
-            // What the provider says is worth waiting for, even where the store is away at the moment.
+            // What the provider says is worth waiting for, even where the store is away at the
+            // moment.
             match select(work.as_mut(), pin!(self.hold(ids))).await {
                 Either::Left((done, held)) => {
                     drop(held.await);
@@ -57,7 +61,8 @@ impl Deliver {
             .collect())
     }
 
-    /// Leave to hand over mails of a call that is first made at `tried`, and whose lease is about to begin anew.
+    /// Leave to hand over mails of a call that is first made at `tried`, and whose lease is about
+    /// to begin anew.
     pub(super) fn leave(&self, tried: DateTime<Utc>) -> Leave {
         let (now, lease) = (self.clock.now(), self.settings.lease);
         let until = (now + lease / 2).min(tried + lease);

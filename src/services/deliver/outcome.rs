@@ -1,8 +1,9 @@
 //! What each outcome means for its row: settled, or waiting, and for how long.
 //!
-//! The rule (P5): an outcome is one of the ledger's states, never a guess. What was surely not taken is tried again, later each time,
-//! until that is too often or too late. What may have been taken stays `sending` under its call's reference for as long as
-//! [`Certainty`] gives hope, and is `unknown` from then on.
+//! The rule (P5): an outcome is one of the ledger's states, never a guess. What was surely not
+//! taken is tried again, later each time, until that is too often or too late. What may have been
+//! taken stays `sending` under its call's reference for as long as [`Certainty`] gives hope, and is
+//! `unknown` from then on.
 
 use std::time::Duration;
 
@@ -43,7 +44,8 @@ pub(super) struct Verdicts {
     pub stop: Option<String>,
     /// The longest wait the provider asked for.
     pub after: Option<Duration>,
-    /// Whether nothing of the call is known to be taken, though nothing is known to be wrong with the mails.
+    /// Whether nothing of the call is known to be taken, though nothing is known to be wrong with
+    /// the mails.
     pub none_taken: bool,
 }
 
@@ -188,8 +190,9 @@ impl Deliver {
         tried + within
     }
 
-    /// From when on "never heard of it" is believed of a call first made then: whoever made it may have stood still for as long as its
-    /// lease, and the provider may take its time to learn of it.
+    /// From when on "never heard of it" is believed of a call first made then: whoever made it may
+    /// have stood still for as long as its lease, and the provider may take its time to learn of
+    /// it.
     pub(super) fn believed(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
         tried + self.settings.lease + self.settings.ask_until
     }
@@ -215,8 +218,8 @@ impl Deliver {
         now - row.created >= self.settings.give_up_after
     }
 
-    /// How long a row waits: as long as the provider says, or else, tried so often, doubled each time, and up to half of it more, so
-    /// that not everything comes back at once.
+    /// How long a row waits: as long as the provider says, or else, tried so often, doubled each
+    /// time, and up to half of it more, so that not everything comes back at once.
     fn back_off(&self, row: &Delivery, after: Option<Duration>) -> TimeDelta {
         if let Some(theirs) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
             return theirs.max(SOONEST);

@@ -1,8 +1,11 @@
-//! How fast mails may leave: what the provider asks for, what goes wrong, and the limit an operator sets.
+//! How fast mails may leave: what the provider asks for, what goes wrong, and the limit an operator
+//! sets.
 //!
-//! The rule: nothing is sent while the provider asks for patience; calls are made one at a time at first, and more at a time as they are
-//! taken; a provider that takes nothing is left alone for longer and longer. What holds for all processes is in [`super::shared`]. The operator's limit holds over all processes: whoever has the lease `pace` may
-//! send, and it lasts as long as the mails are to take.
+//! The rule: nothing is sent while the provider asks for patience; calls are made one at a time at
+//! first, and more at a time as they are taken; a provider that takes nothing is left alone for
+//! longer and longer. What holds for all processes is in [`super::shared`]. The operator's limit
+//! holds over all processes: whoever has the lease `pace` may send, and it lasts as long as the
+//! mails are to take.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -15,8 +18,8 @@ use super::{Deliver, Road};
 use crate::domain::Lease;
 use crate::services::Result;
 
-/// What this process knows of the provider's mood, and whose turn it is to make calls: one part of it at a time, or there would be more calls
-/// under way than the provider keeps up with.
+/// What this process knows of the provider's mood, and whose turn it is to make calls: one part of
+/// it at a time, or there would be more calls under way than the provider keeps up with.
 #[derive(Debug, Default)]
 pub struct Traffic(Mutex<Known>, tokio::sync::Mutex<()>, OnceLock<Stop>);
 
@@ -35,7 +38,8 @@ struct Known {
     asked: u64,
     /// Calls in a row of which nothing is known to be taken.
     fruitless: u32,
-    /// Calls that may be under way at a time on top of the first, and how many were taken since there was one more.
+    /// Calls that may be under way at a time on top of the first, and how many were taken since
+    /// there was one more.
     wider: usize,
     fruitful: u32,
     /// How mails ended that is not told to the others yet.
@@ -46,7 +50,8 @@ struct Known {
     echoed: Option<DateTime<Utc>>,
 }
 
-/// So many calls in a row of which nothing is known to be taken are the provider's fault, not the mails'.
+/// So many calls in a row of which nothing is known to be taken are the provider's fault, not the
+/// mails'.
 const IN_A_ROW: u32 = 3;
 /// After so many calls in a row of which something was taken, one more may be under way.
 const WIDEN_AFTER: u32 = 10;
@@ -132,7 +137,8 @@ impl Traffic {
         known.untold = Lately::default();
     }
 
-    /// How many calls may be under way at a time: one at first and when nothing was taken, more as the provider keeps up.
+    /// How many calls may be under way at a time: one at first and when nothing was taken, more as
+    /// the provider keeps up.
     pub(super) fn width(&self, most: usize) -> usize {
         let mut known = self.known();
         known.wider = known.wider.min(most - 1);
@@ -149,8 +155,8 @@ impl Traffic {
         due
     }
 
-    /// Counts how mails ended; says what is to be told to all: at once where anything failed or went astray, or went well again, otherwise
-    /// now and then.
+    /// Counts how mails ended; says what is to be told to all: at once where anything failed or
+    /// went astray, or went well again, otherwise now and then.
     pub(super) fn count(&self, heard: Lately, answered: bool, often: u32) -> Option<Lately> {
         let mut known = self.known();
         known.untold.sent += heard.sent;
@@ -186,7 +192,8 @@ impl Traffic {
 }
 
 impl Deliver {
-    /// Waits for its turn to deliver a chunk; others wait until this is dropped, in the order in which they came.
+    /// Waits for its turn to deliver a chunk; others wait until this is dropped, in the order in
+    /// which they came.
     pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.traffic.1.lock().await
     }

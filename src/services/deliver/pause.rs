@@ -1,8 +1,9 @@
 //! The brake: nothing leaves any process until somebody resumes.
 //!
-//! The rule: it is pulled where going on would do harm, by a provider that refuses everything or by too large a share of failures,
-//! bounces or complaints; it is a note that all processes read before every call; and only a person lets go of it. What was reported of
-//! mails before that is not held against those that follow.
+//! The rule: it is pulled where going on would do harm, by a provider that refuses everything or by
+//! too large a share of failures, bounces or complaints; it is a note that all processes read
+//! before every call; and only a person lets go of it. What was reported of mails before that is
+//! not held against those that follow.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -70,7 +71,8 @@ impl Deliver {
         Ok(())
     }
 
-    /// Now and then, stops all processes if too many of the mails of the last day bounced or were complained of.
+    /// Now and then, stops all processes if too many of the mails of the last day bounced or were
+    /// complained of.
     pub(super) async fn heed_reports(&self) -> Result<()> {
         let now = self.clock.now();
         if !self.traffic.listens(now) {
@@ -78,7 +80,8 @@ impl Deliver {
         }
         let resumed = self.notes.note(RESUMED).await?;
         let resumed = resumed.and_then(|at| at.parse::<DateTime<Utc>>().ok());
-        // Noted by a clock that ran ahead: of the mails until then nothing would be held against anybody.
+        // Noted by a clock that ran ahead: of the mails until then nothing would be held against
+        // anybody.
         let resumed = resumed.filter(|at| *at <= now);
         let since = (now - HEARD).max(resumed.unwrap_or(DateTime::UNIX_EPOCH));
         let echo = self.feedbacks.echo(since).await?;

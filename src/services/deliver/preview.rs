@@ -1,7 +1,8 @@
 //! The mail of a row of the ledger as it was, or as it would be if it left now.
 //!
-//! The rule: nothing is written, not even the secret that links are made with: links to stop mails are places without an address. What the mail
-//! tells is read as [`super::build`] reads it: what its markers cover is told, and objects as they are now.
+//! The rule: nothing is written, not even the secret that links are made with: links to stop mails
+//! are places without an address. What the mail tells is read as [`super::build`] reads it: what
+//! its markers cover is told, and objects as they are now.
 
 use serde::Serialize;
 

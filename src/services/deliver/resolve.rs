@@ -1,8 +1,10 @@
-//! Finds out what became of calls whose answer nobody saw: the worker died, the connection broke, the provider was slow.
+//! Finds out what became of calls whose answer nobody saw: the worker died, the connection broke,
+//! the provider was slow.
 //!
-//! The rule (P5): a call is resolved as a whole, by one worker, under the lease `call:<reference>`. Where sending again mails nothing
-//! twice it is put together again and made under the same reference; where the provider can be asked, it is asked, and believed to
-//! know nothing of a mail only once it has had time to learn of it; elsewhere nobody can tell, and it is `unknown`.
+//! The rule (P5): a call is resolved as a whole, by one worker, under the lease `call:<reference>`.
+//! Where sending again mails nothing twice it is put together again and made under the same
+//! reference; where the provider can be asked, it is asked, and believed to know nothing of a mail
+//! only once it has had time to learn of it; elsewhere nobody can tell, and it is `unknown`.
 
 use std::collections::BTreeMap;
 
@@ -90,8 +92,9 @@ impl Deliver {
         }
     }
 
-    /// Makes the call again. Who may not be mailed any more is left out; whether they were mailed before, nobody can tell, unless the
-    /// provider says that this call was made before and was another one.
+    /// Makes the call again. Who may not be mailed any more is left out; whether they were mailed
+    /// before, nobody can tell, unless the provider says that this call was made before and was
+    /// another one.
     async fn repeat(
         &self,
         call: &str,
@@ -107,7 +110,8 @@ impl Deliver {
         let (mut concluded, _) = self.make(call, &mails, Attempt::Repeated, &leave).await?;
         let waits = |id: &DeliveryId| concluded.deferred.iter().any(|d| d.id == *id);
         let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
-        // Known by nothing but the call, as it was made before with more people in it: those left out now were in it too.
+        // Known by nothing but the call, as it was made before with more people in it: those left
+        // out now were in it too.
         let taken_whole = concluded
             .settled
             .iter()

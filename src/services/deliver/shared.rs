@@ -1,8 +1,10 @@
-//! What all processes know of the provider: until when it wants no calls, and how mails have ended lately.
+//! What all processes know of the provider: until when it wants no calls, and how mails have ended
+//! lately.
 //!
-//! The rule: what one process hears holds for all, and for those that come after it, as a cron line makes a process each hour. It is kept
-//! in notes that stand beside the brake's ([`super::pause`]), so that one read before each call tells everything. A note is changed
-//! from what was read, so nobody's count is lost. What a machine with a wrong clock writes is not believed.
+//! The rule: what one process hears holds for all, and for those that come after it, as a cron line
+//! makes a process each hour. It is kept in notes that stand beside the brake's ([`super::pause`]),
+//! so that one read before each call tells everything. A note is changed from what was read, so
+//! nobody's count is lost. What a machine with a wrong clock writes is not believed.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -19,9 +21,11 @@ pub(super) const NOTES: &str = "pause";
 const CLOSED: &str = "pause-until";
 /// How mails have ended lately.
 pub(super) const ENDED: &str = "pause-ended";
-/// So many calls in a row of which nobody can tell what became of them stop everything, where nobody can be asked.
+/// So many calls in a row of which nobody can tell what became of them stop everything, where
+/// nobody can be asked.
 const ASTRAY: u32 = 3;
-/// Mails that ended longer ago than the last one before by this much count no more: a week, and a day for who is late.
+/// Mails that ended longer ago than the last one before by this much count no more: a week, and a
+/// day for who is late.
 const LATELY: TimeDelta = TimeDelta::days(8);
 /// Past so many times the fewest outcomes that count, older ones count half.
 const REMEMBERED: u64 = 4;
@@ -140,7 +144,8 @@ impl Deliver {
         }
     }
 
-    /// Counts how mails of a call ended; too many failures, or too many calls in a row of which nobody can tell, stop everything.
+    /// Counts how mails of a call ended; too many failures, or too many calls in a row of which
+    /// nobody can tell, stop everything.
     pub(super) async fn watch(&self, concluded: &Concluded) -> Result<()> {
         let count = |state| {
             let ended = concluded.settled.iter();
@@ -225,12 +230,14 @@ impl Deliver {
     }
 }
 
-/// Lets calls be made again before the provider wanted any: whoever resumes may have settled that with it. It says so again if not.
+/// Lets calls be made again before the provider wanted any: whoever resumes may have settled that
+/// with it. It says so again if not.
 pub(super) async fn open(notes: &dyn Notes) -> Result<()> {
     Ok(notes.drop_note(CLOSED).await?)
 }
 
-/// Forgets how mails ended: what comes after a resume counts alone. Where calls went astray the next one still risks little.
+/// Forgets how mails ended: what comes after a resume counts alone. Where calls went astray the
+/// next one still risks little.
 pub(super) async fn forget(notes: &dyn Notes) -> Result<()> {
     let lately = Lately::read(notes.note(ENDED).await?.as_deref()).rest();
     let note = serde_json::to_string(&lately).unwrap_or_default();

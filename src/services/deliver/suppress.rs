@@ -1,7 +1,7 @@
 //! Suppresses the addresses that a provider takes nothing for any more.
 //!
-//! The rule (P7): only after the ledger has it that the mail failed. Whoever dies in between loses nothing for good: the next mail to that
-//! address is refused again, and says so again.
+//! The rule (P7): only after the ledger has it that the mail failed. Whoever dies in between loses
+//! nothing for good: the next mail to that address is refused again, and says so again.
 
 use chrono::{DateTime, Utc};
 

@@ -1,7 +1,7 @@
 //! What became of deliveries: counts for people and scripts, and the account of a run.
 //!
-//! The rule: nobody is counted twice and nobody is left out. A run notes every delivery it takes in hand; whichever of them is not
-//! settled at its end is still waiting, and said so.
+//! The rule: nobody is counted twice and nobody is left out. A run notes every delivery it takes in
+//! hand; whichever of them is not settled at its end is still waiting, and said so.
 
 use std::collections::HashMap;
 
@@ -20,9 +20,11 @@ pub struct Tally {
     pub failed: u64,
     pub canceled: u64,
     pub unknown: u64,
-    /// Still waiting in the ledger: not taken by the provider yet, held back, or not known to be taken.
+    /// Still waiting in the ledger: not taken by the provider yet, held back, or not known to be
+    /// taken.
     pub deferred: u64,
-    /// Why mails failed, wait or are unknown: the first few reasons, with how many there were of each.
+    /// Why mails failed, wait or are unknown: the first few reasons, with how many there were of
+    /// each.
     pub reasons: Vec<(String, u64)>,
     /// Documents that were passed over, or that took no marker.
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
@@ -85,7 +87,8 @@ impl std::ops::AddAssign for Tally {
 /// What was done with some rows, as the ledger has it.
 #[derive(Debug, Default)]
 pub(super) struct Concluded {
-    /// How many of those that failed say nothing of mails to come: their addresses take nothing any more, or they failed before.
+    /// How many of those that failed say nothing of mails to come: their addresses take nothing any
+    /// more, or they failed before.
     pub excused: u64,
     /// Whether the provider answered to the call these are of.
     pub answered: bool,
@@ -155,8 +158,8 @@ impl Account {
         untils.map(|waiting| waiting.until.unwrap_or(now)).min()
     }
 
-    /// These were taken in hand, perhaps not for the first time. Of those that somebody else has settled, only what was waited
-    /// for is news.
+    /// These were taken in hand, perhaps not for the first time. Of those that somebody else has
+    /// settled, only what was waited for is news.
     pub fn take_up(&mut self, rows: &[Delivery]) {
         for row in rows {
             if row.state.settled() {

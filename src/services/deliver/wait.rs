@@ -1,7 +1,8 @@
-//! Sees through what a run has in hand: goes on until everything is settled, or waiting cannot help.
+//! Sees through what a run has in hand: goes on until everything is settled, or waiting cannot
+//! help.
 //!
-//! The rule: nobody is forgotten. What others settled meanwhile is counted as they left it; what still waits at the end is in the
-//! ledger for the next run, and in the account as waiting.
+//! The rule: nobody is forgotten. What others settled meanwhile is counted as they left it; what
+//! still waits at the end is in the ledger for the next run, and in the account as waiting.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -27,7 +28,8 @@ const LOOK: TimeDelta = TimeDelta::seconds(1);
 const AT_ONCE: usize = 1_000;
 
 impl Deliver {
-    /// Works on whatever can be claimed until nothing of this account waits; gives up when nothing was settled for as long as `patience`.
+    /// Works on whatever can be claimed until nothing of this account waits; gives up when nothing
+    /// was settled for as long as `patience`.
     pub async fn see_through(
         &self,
         account: &mut Account,
@@ -88,7 +90,8 @@ impl Deliver {
         }
     }
 
-    /// Counts what others have settled; says when the first of the others may be claimed, and nothing if none waits.
+    /// Counts what others have settled; says when the first of the others may be claimed, and
+    /// nothing if none waits.
     async fn look_up(&self, account: &mut Account) -> Result<Option<DateTime<Utc>>> {
         let now = self.clock.now();
         for ids in account.due(now).chunks(AT_ONCE) {

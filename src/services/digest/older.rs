@@ -75,8 +75,9 @@ impl Digests {
         Ok(())
     }
 
-    /// Notes what was owed of each of these days, now that everybody was looked at. A day of which a stack was passed over is not
-    /// noted: it is read again by the next run, until that stack is repaired or too old.
+    /// Notes what was owed of each of these days, now that everybody was looked at. A day of which
+    /// a stack was passed over is not noted: it is read again by the next run, until that stack is
+    /// repaired or too old.
     pub(super) async fn note_older(
         &self,
         days: &[OldDay],

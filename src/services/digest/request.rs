@@ -1,6 +1,7 @@
 //! What is asked of a run of digests, and what it answers.
 //!
-//! The rule: every count is of people or of events, and says which; nobody who has something pending is in none of them.
+//! The rule: every count is of people or of events, and says which; nobody who has something
+//! pending is in none of them.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ pub struct Request {
     pub limit: Option<u64>,
     /// Only so many of all people, the same each time.
     pub sample: Option<Share>,
-    /// How long mails are waited for that wait, when nothing moves; without it they are left to the next run.
+    /// How long mails are waited for that wait, when nothing moves; without it they are left to the
+    /// next run.
     pub patience: Option<TimeDelta>,
     pub timing: Timing,
     pub effect: Effect,

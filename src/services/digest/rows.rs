@@ -1,6 +1,8 @@
-//! Which row of the ledger each due digest is made under: a new one, or one of the same period that failed.
+//! Which row of the ledger each due digest is made under: a new one, or one of the same period that
+//! failed.
 //!
-//! The rule (P2): a period has one row, which [`crate::domain::due`] finds; whoever has one is left out unless it failed long enough ago.
+//! The rule (P2): a period has one row, which [`crate::domain::due`] finds; whoever has one is left
+//! out unless it failed long enough ago.
 
 use std::collections::HashMap;
 
@@ -39,8 +41,8 @@ pub(super) struct Opening {
 }
 
 impl Digests {
-    /// Leaves out whoever has a row for this period, unless it failed long enough ago to be tried again. A mail that only waits is waited
-    /// for, as if this run had begun it.
+    /// Leaves out whoever has a row for this period, unless it failed long enough ago to be tried
+    /// again. A mail that only waits is waited for, as if this run had begun it.
     pub(super) async fn unmailed<'a>(
         &self,
         request: &Request,

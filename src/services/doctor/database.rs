@@ -1,6 +1,8 @@
-//! The database: can it be reached and written to, is it as it should be, and what stands in it that keeps mails from leaving.
+//! The database: can it be reached and written to, is it as it should be, and what stands in it
+//! that keeps mails from leaving.
 //!
-//! The rule: one note is written and taken away again, to know that it can be; nothing else is changed.
+//! The rule: one note is written and taken away again, to know that it can be; nothing else is
+//! changed.
 
 use std::sync::Arc;
 

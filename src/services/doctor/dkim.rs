@@ -1,6 +1,7 @@
 //! DKIM (RFC 6376): whether the key that mails are signed with is where receivers look for it.
 //!
-//! The rule: the key is not compared with anything, as only the signer has its other half. Pure: who asks is [`super::sender`].
+//! The rule: the key is not compared with anything, as only the signer has its other half. Pure:
+//! who asks is [`super::sender`].
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use super::Finding;
 
 pub const DKIM: &str = "DKIM";
-/// An RSA key of 1,024 bits, which RFC 8301, section 3.2, has as the least, takes so many bytes; of 2,048 bits twice that.
+/// An RSA key of 1,024 bits, which RFC 8301, section 3.2, has as the least, takes so many bytes; of
+/// 2,048 bits twice that.
 const LEAST_BYTES: usize = 128;
 const GOOD_BYTES: usize = 256;
 

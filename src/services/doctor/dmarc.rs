@@ -1,13 +1,14 @@
 //! DMARC (RFC 7489): what a domain asks receivers to do with mails that fail both SPF and DKIM.
 //!
-//! The rule: the sender's own record counts, or else the first that stands further up; where the organisation's domain begins, no list has to
-//! say. Pure: who asks is [`super::sender`].
+//! The rule: the sender's own record counts, or else the first that stands further up; where the
+//! organisation's domain begins, no list has to say. Pure: who asks is [`super::sender`].
 
 use super::Finding;
 
 pub const DMARC: &str = "DMARC";
 
-/// Where a record may stand for mails of this domain: there, and at each domain above it down to two labels.
+/// Where a record may stand for mails of this domain: there, and at each domain above it down to
+/// two labels.
 pub fn places(domain: &str) -> Vec<String> {
     let labels: Vec<&str> = domain.split('.').collect();
     let last = labels.len().saturating_sub(2);

@@ -1,6 +1,7 @@
 //! Files of ours that others on this machine can read.
 //!
-//! The rule (P8): whatever is made now is its owner's alone ([`crate::private`]), so what is found here an older program or a person left open.
+//! The rule (P8): whatever is made now is its owner's alone ([`crate::private`]), so what is found
+//! here an older program or a person left open.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! What was found, and how bad it is.
 //!
-//! The rule: whatever is not well says what to do; what could not be looked at is said to be so, and is never taken for well.
+//! The rule: whatever is not well says what to do; what could not be looked at is said to be so,
+//! and is never taken for well.
 
 use serde::Serialize;
 

@@ -1,8 +1,10 @@
 //! Whether mails will leave and arrive, found out before any does.
 //!
-//! The rule: nothing is sent, and of what is written only the secret of links stays, which the first mail would make. Each file looks at one kind of thing: a thin part asks, and a pure part judges what was
-//! answered. Every look has a time-out, those that do not wait for each other go on at once, and whoever cannot be asked is `unchecked`.
-//! [`setup`] is what is configured; begin there.
+//! The rule: nothing is sent, and of what is written only the secret of links stays, which the
+//! first mail would make. Each file looks at one kind of thing: a thin part asks, and a pure part
+//! judges what was answered. Every look has a time-out, those that do not wait for each other go on
+//! at once, and whoever cannot be asked is `unchecked`. [`setup`] is what is configured; begin
+//! there.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

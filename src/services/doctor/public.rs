@@ -1,7 +1,9 @@
-//! Our pages as the world reaches them, and the one click of RFC 8058 as a mailbox provider makes it.
+//! Our pages as the world reaches them, and the one click of RFC 8058 as a mailbox provider makes
+//! it.
 //!
-//! The rule: the click is made with the link of a person who cannot exist, so nobody is unsubscribed by it; and with one that is not ours, as
-//! a page that says yes to everything would pass otherwise.
+//! The rule: the click is made with the link of a person who cannot exist, so nobody is
+//! unsubscribed by it; and with one that is not ours, as a page that says yes to everything would
+//! pass otherwise.
 
 use super::{Doctor, Finding, LEFT, Outside, chain};
 use crate::probe::Heard;

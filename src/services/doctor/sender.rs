@@ -1,6 +1,8 @@
-//! What the DNS says of the sender's domain: the thin part, which looks up what [`spf`], [`dkim`] and [`dmarc`] judge.
+//! What the DNS says of the sender's domain: the thin part, which looks up what [`spf`], [`dkim`]
+//! and [`dmarc`] judge.
 //!
-//! The rule: a name server that cannot say makes a look `unchecked`; only what it did say is judged.
+//! The rule: a name server that cannot say makes a look `unchecked`; only what it did say is
+//! judged.
 
 use super::dkim::{self, DKIM};
 use super::dmarc::{self, DMARC};

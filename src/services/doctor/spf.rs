@@ -1,7 +1,8 @@
-//! SPF (RFC 7208): which machines may send for a domain, as far as its record can be judged without a mail.
+//! SPF (RFC 7208): which machines may send for a domain, as far as its record can be judged without
+//! a mail.
 //!
-//! The rule: exactly one record, which does not let everybody in, and which asks the DNS at most ten times (sections 4.5 and 4.6.4). Pure: who
-//! asks is [`super::sender`].
+//! The rule: exactly one record, which does not let everybody in, and which asks the DNS at most
+//! ten times (sections 4.5 and 4.6.4). Pure: who asks is [`super::sender`].
 
 use super::Finding;
 

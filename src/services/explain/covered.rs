@@ -1,7 +1,8 @@
 //! Who dealt with an event: a mail, somebody who flushed, or an older writer.
 //!
-//! The rule: the marker that was written first over an event's place says it. Its id is that of a delivery, or else of a flush, as the ledger
-//! remembers longer than the window is; a marker without `n` is an older writer's.
+//! The rule: the marker that was written first over an event's place says it. Its id is that of a
+//! delivery, or else of a flush, as the ledger remembers longer than the window is; a marker
+//! without `n` is an older writer's.
 
 use std::collections::HashMap;
 

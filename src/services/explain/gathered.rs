@@ -1,7 +1,8 @@
 //! Which batch an event joined, and what became of it there.
 //!
-//! The rule: what the stack says (it was mailed) comes before what a batch's record says, and a batch that keeps the event before one that only
-//! remembers its fan-out, as a lead's fan-outs are remembered by the batch it opened as well.
+//! The rule: what the stack says (it was mailed) comes before what a batch's record says, and a
+//! batch that keeps the event before one that only remembers its fan-out, as a lead's fan-outs are
+//! remembered by the batch it opened as well.
 
 use std::collections::HashMap;
 
@@ -47,8 +48,9 @@ impl Batches {
         all.clone().find(keeps).or_else(|| all.find(of_lead))
     }
 
-    /// What becomes, or became, of the event in the batch that holds it: nothing, if batches are not what decides. `mailed` is what the stack says of it;
-    /// `waits`, whether it is mailed on this way as things stand.
+    /// What becomes, or became, of the event in the batch that holds it: nothing, if batches are
+    /// not what decides. `mailed` is what the stack says of it; `waits`, whether it is mailed on
+    /// this way as things stand.
     pub fn why(
         &self,
         event: &Event,

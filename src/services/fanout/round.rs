@@ -1,7 +1,7 @@
 //! A page of fan-outs that walk their audiences together: who is served in it, and with what.
 //!
-//! The rule: everybody up to where all of them know their people is served, each person by one push. Read [`super::super::audience`] for how people are
-//! found.
+//! The rule: everybody up to where all of them know their people is served, each person by one
+//! push. Read [`super::super::audience`] for how people are found.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -180,7 +180,8 @@ impl Walk {
     }
 }
 
-/// The distinct lists of entries of a round: one for every combination of walks that share a person.
+/// The distinct lists of entries of a round: one for every combination of walks that share a
+/// person.
 struct Lists<'a> {
     walks: &'a [Walk],
     pushes: Pushes,

@@ -1,7 +1,8 @@
 //! One JSON object on a line of a file, and what is wrong with one that cannot be read.
 //!
-//! The rule (P10): whoever has to mend the line is told which field, which value and what should stand there, in words of the line and not of
-//! this program. Where lines and columns are counted is said by whoever reads the file.
+//! The rule (P10): whoever has to mend the line is told which field, which value and what should
+//! stand there, in words of the line and not of this program. Where lines and columns are counted
+//! is said by whoever reads the file.
 
 use std::fmt::Display;
 
@@ -50,7 +51,8 @@ impl From<Invalid> for Mistake {
 
 /// The object that a line holds.
 pub fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
-    // Some editors begin files with a byte order mark; and where a line ends has nothing to do with what it holds.
+    // Some editors begin files with a byte order mark; and where a line ends has nothing to do with
+    // what it holds.
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let line = line.trim_ascii_end();
     // A list of values without their names would do for the derived code.

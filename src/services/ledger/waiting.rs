@@ -1,4 +1,5 @@
-//! The mails that wait, by why: what an operator has to know before anything else when mails do not leave.
+//! The mails that wait, by why: what an operator has to know before anything else when mails do not
+//! leave.
 
 use std::collections::BTreeMap;
 

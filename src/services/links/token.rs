@@ -1,7 +1,9 @@
-//! The opaque part of a link: whose mails it is about and since when it stands, readable to us alone.
+//! The opaque part of a link: whose mails it is about and since when it stands, readable to us
+//! alone.
 //!
-//! The rule (P7, P8): nobody else can make one, change one, or read a name or an address out of one. The same person and moment make
-//! the same token, so a mail that is built again has the same bytes. Why it is made so: `docs/decisions/0007-links.md`.
+//! The rule (P7, P8): nobody else can make one, change one, or read a name or an address out of
+//! one. The same person and moment make the same token, so a mail that is built again has the same
+//! bytes. Why it is made so: `docs/decisions/0007-links.md`.
 
 use std::fmt;
 

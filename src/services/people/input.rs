@@ -1,7 +1,7 @@
 //! What the application, or a person, says of people: records, choices, follows.
 //!
-//! The rule (P10): what the types of the fields cannot say is checked before anything is read or written. What a change means for the past is
-//! the domain's to say: see [`User::replacing`].
+//! The rule (P10): what the types of the fields cannot say is checked before anything is read or
+//! written. What a change means for the past is the domain's to say: see [`User::replacing`].
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -41,7 +41,8 @@ pub struct UserInput {
     pub types: Option<BTreeMap<EventType, TypeInput>>,
     /// Suppresses them or lifts it; left out, it stays.
     pub suppressed: Option<bool>,
-    /// Unsubscribes them from everything, if it is true. Nothing said here brings anybody back: only a choice does.
+    /// Unsubscribes them from everything, if it is true. Nothing said here brings anybody back:
+    /// only a choice does.
     pub unsubscribed: Option<bool>,
 }
 
@@ -61,8 +62,8 @@ pub struct DigestInput {
 #[serde(deny_unknown_fields, expecting = "an object with route and window")]
 pub struct TypeInput {
     pub route: Route,
-    /// How long their batches gather, such as `1h`; `null` takes it back. Left out, it stays where a choice is changed, and is none where
-    /// choices are replaced.
+    /// How long their batches gather, such as `1h`; `null` takes it back. Left out, it stays where
+    /// a choice is changed, and is none where choices are replaced.
     #[serde(default, deserialize_with = "own_window")]
     pub window: Change<TimeDelta>,
 }
@@ -102,7 +103,8 @@ fn change<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Option::deserialize(deserializer).map(Some)
 }
 
-/// A value that has a name, or `null`; whoever gets the name wrong is told what they wrote and what to write.
+/// A value that has a name, or `null`; whoever gets the name wrong is told what they wrote and what
+/// to write.
 fn named<'de, D: Deserializer<'de>, T: FromStr>(
     deserializer: D,
     what: &'static str,
@@ -262,7 +264,8 @@ impl PreferencesInput {
         }
     }
 
-    /// Whether any of what is named here is mailed from now on: then they come back. Choosing an hour alone does not bring anybody back.
+    /// Whether any of what is named here is mailed from now on: then they come back. Choosing an
+    /// hour alone does not bring anybody back.
     fn asks_for_mail(&self, user: &User, book: &PeopleBook) -> bool {
         let digest = self.digest.cadence.is_some()
             && user.schedule(&book.schedule).cadence != Cadence::Never;
@@ -295,8 +298,8 @@ fn check_hour(hour: Option<u8>) -> Result<()> {
     }
 }
 
-/// What is chosen for a type, over what was chosen before. A first record says how things are, not that they changed just now;
-/// [`User::replacing`] dates changes.
+/// What is chosen for a type, over what was chosen before. A first record says how things are, not
+/// that they changed just now; [`User::replacing`] dates changes.
 fn chosen(input: &TypeInput, before: Option<TypePreference>) -> TypePreference {
     let window = before.and_then(|before| before.window);
     TypePreference {

@@ -1,6 +1,7 @@
 //! A period beside the one before it, by the ledger.
 //!
-//! The rule: only what the ledger has is told of, and mails of the same cadence are set against each other.
+//! The rule: only what the ledger has is told of, and mails of the same cadence are set against
+//! each other.
 
 use super::OfPeriod;
 use crate::domain::delivery::PeriodCount;

@@ -1,7 +1,8 @@
 //! How large mails are, and which of them to show, in memory that does not grow with their number.
 //!
-//! The rule: what is measured of a million people is a sample that depends on the deliveries' ids alone. Each mail has a level that half
-//! as many mails reach as the one below; when too many were measured, the lowest level is given up, with all that is known of it.
+//! The rule: what is measured of a million people is a sample that depends on the deliveries' ids
+//! alone. Each mail has a level that half as many mails reach as the one below; when too many were
+//! measured, the lowest level is given up, with all that is known of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -197,7 +198,8 @@ pub struct Candidate {
 /// So many mails are shown.
 const SAMPLES: usize = 5;
 
-/// The mails to show: the smallest, one of the median, the largest, the one with most types where there are several, and drawn ones.
+/// The mails to show: the smallest, one of the median, the largest, the one with most types where
+/// there are several, and drawn ones.
 #[derive(Debug, Default)]
 pub struct Picks {
     smallest: Option<Arc<Candidate>>,

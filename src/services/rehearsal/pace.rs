@@ -1,6 +1,7 @@
 //! How long it takes until so many mails have left, by the limits that are known before.
 //!
-//! The rule: nothing is guessed. How long the provider takes for a call nobody knows before, so it is said up to when that does not matter.
+//! The rule: nothing is guessed. How long the provider takes for a call nobody knows before, so it
+//! is said up to when that does not matter.
 
 use std::num::NonZeroU32;
 

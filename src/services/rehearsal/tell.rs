@@ -1,6 +1,8 @@
-//! The words of a rehearsal's report: who is left out and why, what narrowed it down, what should be seen to.
+//! The words of a rehearsal's report: who is left out and why, what narrowed it down, what should
+//! be seen to.
 //!
-//! The rule: the people are counted whole. Whoever has a stack in the window stands in exactly one line.
+//! The rule: the people are counted whole. Whoever has a stack in the window stands in exactly one
+//! line.
 
 use crate::domain::user::Unmailable;
 use crate::render::report::Sizes;

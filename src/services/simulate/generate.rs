@@ -1,7 +1,8 @@
-//! Events of the shape that real ones have, for those who have recorded none: quiet nights and weekends, bursts about one thing, and one person
-//! with half of everything.
+//! Events of the shape that real ones have, for those who have recorded none: quiet nights and
+//! weekends, bursts about one thing, and one person with half of everything.
 //!
-//! The rule: a seed gives the same events everywhere, and they come in the order of time, one by one.
+//! The rule: a seed gives the same events everywhere, and they come in the order of time, one by
+//! one.
 
 use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc, Weekday};
 

@@ -1,7 +1,8 @@
 //! What came of a policy: counts, and how they are spread.
 //!
-//! The rule: delays are exact to the second up to an hour (4,096 s), and to 1 in 2,048 beyond, so that millions of them take a few
-//! hundred kilobytes. A percentile is the smallest value that so many have at most (nearest rank).
+//! The rule: delays are exact to the second up to an hour (4,096 s), and to 1 in 2,048 beyond, so
+//! that millions of them take a few hundred kilobytes. A percentile is the smallest value that so
+//! many have at most (nearest rank).
 
 use std::collections::HashMap;
 
@@ -26,7 +27,8 @@ pub struct PerPerson {
     pub max: u64,
 }
 
-/// How many events waited longer than the one before, and up to so many seconds; without a limit, however long.
+/// How many events waited longer than the one before, and up to so many seconds; without a limit,
+/// however long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Reach {
     pub up_to_seconds: Option<u64>,
@@ -88,7 +90,8 @@ impl Measure {
         }
     }
 
-    /// How many events were mailed, and how long they waited together, as exactly as delays are kept.
+    /// How many events were mailed, and how long they waited together, as exactly as delays are
+    /// kept.
     #[cfg(test)]
     pub fn waited(&self) -> (u64, u64) {
         let places = self.delays.counts.iter().enumerate();

@@ -1,7 +1,8 @@
 //! Recorded events, from NDJSON, plain or compressed.
 //!
-//! The rule: events come in the order of time, and every line counts. One that cannot be read, or is earlier than the one before, ends it with
-//! its number: figures of half a recording would look like figures.
+//! The rule: events come in the order of time, and every line counts. One that cannot be read, or
+//! is earlier than the one before, ends it with its number: figures of half a recording would look
+//! like figures.
 
 use std::io::{BufRead, Read};
 use std::path::Path;

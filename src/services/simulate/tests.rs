@@ -1,4 +1,5 @@
-//! The replay against streams computed by hand, against a plain re-statement, and what it says of streams that are none.
+//! The replay against streams computed by hand, against a plain re-statement, and what it says of
+//! streams that are none.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -163,7 +164,8 @@ fn nothing_makes_nothing() {
     );
 }
 
-/// Each person's events on their own, by the formula alone: how many mails, and how long all events waited.
+/// Each person's events on their own, by the formula alone: how many mails, and how long all events
+/// waited.
 fn restated(stream: &[(u8, i64)], policy: &BatchPolicy) -> (u64, i64) {
     let (mut mails, mut waited) = (0, 0);
     for person in 0..4 {

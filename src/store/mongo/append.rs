@@ -1,7 +1,7 @@
 //! What adding entries to a stack is: a condition and an update, so that it happens once.
 //!
-//! The rule: a statement says itself what a stack must be like, so it may be sent again, by anybody;
-//! and it costs in proportion to what it adds. Sent by [`super::push`].
+//! The rule: a statement says itself what a stack must be like, so it may be sent again, by
+//! anybody; and it costs in proportion to what it adds. Sent by [`super::push`].
 
 use std::collections::{BTreeSet, HashSet};
 

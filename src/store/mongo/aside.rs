@@ -1,10 +1,10 @@
 //! How a day leaves: set aside in one step, compared, and dropped or put back.
 //!
-//! The rule: from the moment a day is set aside under another name nobody writes to it, and whatever
-//! comes for that day makes a new collection. What stands aside is compared with what was expected,
-//! to the byte. Whoever dies in between leaves a collection aside, which is put back before anybody
-//! works on that day again. Each attempt has a name of its own, so that one that was slow drops
-//! nothing of another.
+//! The rule: from the moment a day is set aside under another name nobody writes to it, and
+//! whatever comes for that day makes a new collection. What stands aside is compared with what was
+//! expected, to the byte. Whoever dies in between leaves a collection aside, which is put back
+//! before anybody works on that day again. Each attempt has a name of its own, so that one that was
+//! slow drops nothing of another.
 
 use bson::oid::ObjectId;
 use bson::{Document, RawDocumentBuf, doc};
@@ -58,8 +58,8 @@ impl Mongo {
         Ok(true)
     }
 
-    /// Gives what was set aside its name back. Where a new day stands by now, what was set aside goes
-    /// before what is new, document by document, each once, whoever dies in between.
+    /// Gives what was set aside its name back. Where a new day stands by now, what was set aside
+    /// goes before what is new, document by document, each once, whoever dies in between.
     pub(super) async fn put_back(&self, day: Day, aside: &str) -> Result<()> {
         self.forget(day);
         if self.rename(aside, &day.collection()).await? != Renamed::Taken {

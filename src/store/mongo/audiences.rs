@@ -1,7 +1,8 @@
 //! Long audiences: so many named people that they do not fit into their fan-out's document.
 //!
-//! The rule (P1): the parts stand, on a majority, before the fan-out that counts them, so a fan-out that can be found has all of them. What a
-//! crash leaves without a fan-out was never accepted: nobody reads it, and in time it is forgotten.
+//! The rule (P1): the parts stand, on a majority, before the fan-out that counts them, so a fan-out
+//! that can be found has all of them. What a crash leaves without a fan-out was never accepted:
+//! nobody reads it, and in time it is forgotten.
 
 use std::collections::HashMap;
 
@@ -156,7 +157,8 @@ impl Mongo {
         Ok(lost)
     }
 
-    /// Removes parts that were written for events of before then and never accepted; answers how many went.
+    /// Removes parts that were written for events of before then and never accepted; answers how
+    /// many went.
     pub(super) async fn forget_audiences(
         &self,
         before: DateTime<Utc>,

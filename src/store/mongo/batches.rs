@@ -1,7 +1,8 @@
 //! Seats and batches: reading and putting them many at a time.
 //!
-//! The rule: a seat is replaced only where its stamp is the one that was read, and gets a new one; the same statement may be sent again, as
-//! it knows its own stamp. So nobody's change is lost and nothing happens twice. [`super::seat_record`] has the documents.
+//! The rule: a seat is replaced only where its stamp is the one that was read, and gets a new one;
+//! the same statement may be sent again, as it knows its own stamp. So nobody's change is lost and
+//! nothing happens twice. [`super::seat_record`] has the documents.
 
 use std::collections::{HashMap, HashSet};
 
@@ -85,7 +86,8 @@ impl Batches for Mongo {
         let order = in_order(doc! {"due": 1}, limit);
         let doing = "looking for due batches";
         let mut found = self.find_seats(doing, &due, order).await?;
-        // The index is walked while others move what they find in it: a seat may be met where it was and where it is.
+        // The index is walked while others move what they find in it: a seat may be met where it
+        // was and where it is.
         let mut met = HashSet::with_capacity(found.len());
         found.retain(|seat| met.insert(seat.id.clone()));
         Ok(found)

@@ -1,7 +1,7 @@
 //! How a document comes back where one stands under its `_id`.
 //!
-//! The rule: it has to be the same, or its entries belong behind those that stand: then they are put
-//! there once, and what its markers cover moves with them.
+//! The rule: it has to be the same, or its entries belong behind those that stand: then they are
+//! put there once, and what its markers cover moves with them.
 
 use bson::{Bson, RawDocumentBuf, doc};
 

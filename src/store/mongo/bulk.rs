@@ -4,8 +4,9 @@
 //! The rule: a statement may be sent twice. A command that may or may not have been applied is sent
 //! again as a whole, and what its statements met the second time is told with that in mind
 //! (`resent`). A command answers `ok` even where statements or the write concern failed: both lists
-//! are read. Statements are unordered; who needs the outcome of each asks by its index. The server ends
-//! a command before we give it up, so nothing runs twice; one that was too slow goes again in halves.
+//! are read. Statements are unordered; who needs the outcome of each asks by its index. The server
+//! ends a command before we give it up, so nothing runs twice; one that was too slow goes again in
+//! halves.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,7 +22,8 @@ use super::{MAJORITY, Mongo};
 
 /// More statements a command are no faster.
 pub(super) const STATEMENTS: usize = 1_000;
-/// What the statements of a command may weigh together, unless it is one alone: see [`Mongo::bulk_weighed`].
+/// What the statements of a command may weigh together, unless it is one alone: see
+/// [`Mongo::bulk_weighed`].
 pub(super) const WEIGHT: u64 = 2_000_000;
 /// Commands end here unless a single statement is longer; beyond 16 MB the server would hang up.
 const BYTES: usize = 8 << 20;
@@ -115,8 +117,9 @@ impl Mongo {
         self.bulk_weighed(doing, verb, targets, |_| 1, encode).await
     }
 
-    /// The same where some statements are much dearer than others: each weighs about as many list entries as the
-    /// server may have to move or compare for it. A command's weight is a second's work.
+    /// The same where some statements are much dearer than others: each weighs about as many list
+    /// entries as the server may have to move or compare for it. A command's weight is a second's
+    /// work.
     pub(super) async fn bulk_weighed(
         &self,
         doing: &str,

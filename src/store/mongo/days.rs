@@ -21,8 +21,8 @@ use crate::store::{DayInfo, DaySum, Days, Error, Meeting, RawStack, Result, Summ
 const CHUNK: u32 = 1_000;
 /// Documents that are compared at the same time.
 const CHECKED: usize = 8;
-/// What MongoDB 6.0 answers in place of a duplicate where it cannot say which: of an `_id` that is a
-/// number with a fraction, in a clustered collection.
+/// What MongoDB 6.0 answers in place of a duplicate where it cannot say which: of an `_id` that is
+/// a number with a fraction, in a clustered collection.
 const UNSPEAKABLE: i32 = 50810;
 /// Days that are counted at the same time.
 const COUNTED: usize = 2;

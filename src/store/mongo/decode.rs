@@ -124,7 +124,8 @@ fn cstring(bytes: &[u8]) -> Result<usize> {
 }
 
 impl<'a> Field<'a> {
-    /// `None` for anything but text, and for text that is not UTF-8: one bad document must not spoil everybody's digest.
+    /// `None` for anything but text, and for text that is not UTF-8: one bad document must not
+    /// spoil everybody's digest.
     fn text(self) -> Option<&'a str> {
         match self.value {
             [_, _, _, _, text @ .., 0] if self.kind == STRING => std::str::from_utf8(text).ok(),
@@ -166,7 +167,8 @@ impl<'a> Field<'a> {
 
 /// The largest document that MongoDB keeps.
 const LARGEST: usize = 16 << 20;
-/// A document this near to it is taken for full: markers have to fit, and what others push meanwhile.
+/// A document this near to it is taken for full: markers have to fit, and what others push
+/// meanwhile.
 const SPARE: usize = 64 << 10;
 
 /// A document of a day, of which only the `_id` has been looked at.

@@ -439,7 +439,7 @@ impl Mongo {
         .await
     }
 
-    /// Removes the first `limit` of these records in the order in which they were settled; answers how many went.
+    /// Removes `limit` of these records, those settled first before others; says how many went.
     pub(super) async fn forget_oldest(
         &self,
         doing: &str,

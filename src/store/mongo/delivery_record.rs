@@ -1,7 +1,7 @@
 //! A row of the ledger as a document.
 //!
-//! The rule: only an open row has a slot and a lease. A lease that names nobody keeps everybody off until it ends; one that ended
-//! before time began is none. [`super::deliveries`] has the verbs.
+//! The rule: only an open row has a slot and a lease. A lease that names nobody keeps everybody off
+//! until it ends; one that ended before time began is none. [`super::deliveries`] has the verbs.
 
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};

@@ -1,7 +1,8 @@
 //! People and what they follow.
 //!
-//! The rule: one bad record keeps nobody else from their mail; its owner gets none (P7). A follow is
-//! all `_id`, `{k, u}`, so who follows a key is a range of the index. See [`super::user_record`].
+//! The rule: one bad record keeps nobody else from their mail; its owner gets none (P7). A follow
+//! is all `_id`, `{k, u}`, so who follows a key is a range of the index. See
+//! [`super::user_record`].
 
 use std::collections::HashMap;
 

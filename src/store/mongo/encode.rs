@@ -2,7 +2,8 @@
 //! command.
 //!
 //! The rule: fields stand in the order in which they are written, always. `$addToSet` takes `{t, o,
-//! i}` and `{i, o, t}` for different entries, so there is one function for each kind of entry. The other direction is [`super::decode`].
+//! i}` and `{i, o, t}` for different entries, so there is one function for each kind of entry. The
+//! other direction is [`super::decode`].
 
 use bson::RawDocumentBuf;
 use bson::spec::ElementType;

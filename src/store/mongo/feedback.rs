@@ -1,6 +1,7 @@
 //! What providers report of mails, on the ledger's rows.
 //!
-//! The rule: a report never touches what the sender goes by (state, lease, stamp), so both can write to a row at the same moment.
+//! The rule: a report never touches what the sender goes by (state, lease, stamp), so both can
+//! write to a row at the same moment.
 
 use std::collections::HashMap;
 
@@ -110,7 +111,8 @@ impl Feedbacks for Mongo {
 }
 
 impl Mongo {
-    /// The same, where a report of a mail that has no row is forgotten: what is not found is looked for again once it must show.
+    /// The same, where a report of a mail that has no row is forgotten: what is not found is looked
+    /// for again once it must show.
     async fn surely_only_rows(
         &self,
         field: &str,

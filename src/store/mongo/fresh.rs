@@ -1,10 +1,12 @@
-//! How new a read is: as new as everything this process has seen or been told, and, after [`Mongo::caught_up`], as everything that was
-//! acknowledged to anybody.
+//! How new a read is: as new as everything this process has seen or been told, and, after
+//! [`Mongo::caught_up`], as everything that was acknowledged to anybody.
 //!
-//! The rule: read concern "majority" says that what is read stays; it does not say that it is the latest. A new primary answers from what it
-//! knew as a secondary until it has learned what a majority has, and an old one that does not know of the new one goes on answering. So
-//! every read here carries the highest cluster time that this process has met (`afterClusterTime`), and a server that has not come so far
-//! waits, or fails as if it were away. Every answer raises that time. See decision 11.
+//! The rule: read concern "majority" says that what is read stays; it does not say that it is the
+//! latest. A new primary answers from what it knew as a secondary until it has learned what a
+//! majority has, and an old one that does not know of the new one goes on answering. So every read
+//! here carries the highest cluster time that this process has met (`afterClusterTime`), and a
+//! server that has not come so far waits, or fails as if it were away. Every answer raises that
+//! time. See decision 11.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,18 +43,20 @@ impl Floor {
 }
 
 impl Mongo {
-    /// Raises what reads show to everything that was acknowledged to anybody before this was called.
+    /// Raises what reads show to everything that was acknowledged to anybody before this was
+    /// called.
     ///
-    /// Only who is the primary can have a write of its own acknowledged by a majority, and whatever a majority acknowledged before is older than
-    /// that write. One that changes nothing would not do: an old primary could acknowledge it alone.
+    /// Only who is the primary can have a write of its own acknowledged by a majority, and whatever
+    /// a majority acknowledged before is older than that write. One that changes nothing would not
+    /// do: an old primary could acknowledge it alone.
     pub(super) async fn caught_up(&self) -> Result<()> {
         let write = doc! {"q": {"_id": "all"}, "u": {"$inc": {"n": 1_i64}}, "upsert": true};
         let doing = "catching up with what others wrote";
         self.upsert(doing, CATCH_UPS, [write].into_iter()).await
     }
 
-    /// What a write was answered that a majority acknowledged: reads after it show it. A server says when the write was; a router only says
-    /// how far the server had come.
+    /// What a write was answered that a majority acknowledged: reads after it show it. A server
+    /// says when the write was; a router only says how far the server had come.
     pub(super) fn heard(&self, reply: &Document) {
         let written = reply.get_document("opTime");
         let written = written.and_then(|written| written.get_timestamp("ts"));
@@ -93,7 +97,8 @@ impl Mongo {
         Ok(all)
     }
 
-    /// The same for a find that asks for the latest there is, whether a majority has it or not: others need not wait for that.
+    /// The same for a find that asks for the latest there is, whether a majority has it or not:
+    /// others need not wait for that.
     pub(super) async fn latest_of<T: DeserializeOwned + Send + Sync>(
         &self,
         find: Find<'_, T>,

@@ -1,7 +1,7 @@
 //! The indexes beside `_id`: which there are to be, and how they come to be there.
 //!
-//! The rule: each serves a question of a verb, named where that is not plain; day collections have none. An index is known by its
-//! fields and options, not by its name.
+//! The rule: each serves a question of a verb, named where that is not plain; day collections have
+//! none. An index is known by its fields and options, not by its name.
 
 use std::time::Duration;
 
@@ -128,7 +128,8 @@ impl Mongo {
         Ok(!names.await?.iter().any(is_ours))
     }
 
-    /// Creates the indexes that are missing. One with the same fields that somebody else made otherwise stays beside ours.
+    /// Creates the indexes that are missing. One with the same fields that somebody else made
+    /// otherwise stays beside ours.
     pub(super) async fn create_indexes(&self) -> Result<()> {
         for (collection, indexes) in wanted() {
             let standing = self.standing(collection).await?;
@@ -221,7 +222,8 @@ fn is_same(one: &IndexModel, other: &IndexModel) -> bool {
         && partial(one) == partial(other)
 }
 
-/// The index under a name that none of those that stand has: MongoDB makes it up of the fields alone.
+/// The index under a name that none of those that stand has: MongoDB makes it up of the fields
+/// alone.
 fn beside(mut wanted: IndexModel, standing: &[IndexModel]) -> IndexModel {
     let made_up: Vec<String> = shape(&wanted.keys)
         .into_iter()

@@ -1,10 +1,11 @@
 //! MongoDB, the store for production: one collection a day for the stacks, one each for everything
 //! else.
 //!
-//! The rule: every write is acknowledged by a majority, every read sees only what a majority has and
-//! nothing older than what was met before ([`fresh`]), and every verb can be repeated, so a lost
-//! connection or a change of primary is waited out here ([`patience`]). Many writes go as raw commands of a thousand statements
-//! ([`bulk`]); stacks are read by merging sorted cursors ([`scan`]). Start with [`stacks`].
+//! The rule: every write is acknowledged by a majority, every read sees only what a majority has
+//! and nothing older than what was met before ([`fresh`]), and every verb can be repeated, so a
+//! lost connection or a change of primary is waited out here ([`patience`]). Many writes go as raw
+//! commands of a thousand statements ([`bulk`]); stacks are read by merging sorted cursors
+//! ([`scan`]). Start with [`stacks`].
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -65,7 +66,8 @@ pub struct MongoOptions {
     pub patience: Duration,
     /// How long one attempt may take before it is given up and made again.
     pub attempt: Duration,
-    /// How long the driver looks for a server that can be asked, unless the connection string says otherwise.
+    /// How long the driver looks for a server that can be asked, unless the connection string says
+    /// otherwise.
     pub selection: Duration,
     /// Models that are read from the application's own collections instead of `objects`.
     pub mapped: HashMap<ModelName, Mapping>,
@@ -266,7 +268,8 @@ impl Mongo {
     }
 }
 
-/// Those of the documents that can be read. One whose text is not UTF-8 is as good as none, and keeps nobody from the others.
+/// Those of the documents that can be read. One whose text is not UTF-8 is as good as none, and
+/// keeps nobody from the others.
 fn readable(doing: &str, found: &[RawDocumentBuf]) -> Vec<Document> {
     let read = |raw: &RawDocumentBuf| match Document::try_from(&**raw) {
         Ok(document) => Some(document),

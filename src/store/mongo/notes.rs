@@ -1,6 +1,7 @@
 //! Small texts under a name: one document each, `{_id, text}`.
 //!
-//! The rule: which note is kept is decided by `_id`, so whoever comes second reads what the first one wrote.
+//! The rule: which note is kept is decided by `_id`, so whoever comes second reads what the first
+//! one wrote.
 
 use async_trait::async_trait;
 use bson::{Document, doc};

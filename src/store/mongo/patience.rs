@@ -45,7 +45,8 @@ impl Failure {
 /// MaxTimeMSExpired: the server ended it by itself, at the limit that it was given.
 pub(super) const TOO_SLOW: i32 = 50;
 
-/// What a server may take for an attempt, so that it ends before the attempt is given up and made again.
+/// What a server may take for an attempt, so that it ends before the attempt is given up and made
+/// again.
 pub(super) fn limit(attempt: Duration) -> Duration {
     (attempt - attempt / 10).max(Duration::from_millis(1))
 }

@@ -1,11 +1,11 @@
 //! Pushing: entries onto the stacks of one day, as many people a command as the server likes.
 //!
-//! The rule: any statement may be sent again, by anybody, and costs in proportion to what it adds. A
-//! short list is added as whole values with `$addToSet`. A long one would be compared with all that
-//! stands, entry by entry, so it is appended where nothing of its fan-outs stands yet. The cap is a
-//! filter too. Whom a filter leaves out is looked at alone, and what is missing is appended if the
-//! stack is still as long as it was seen. While most people have no stack yet, stacks are inserted,
-//! which costs the server a tenth of an upsert; whoever has one is then pushed to.
+//! The rule: any statement may be sent again, by anybody, and costs in proportion to what it adds.
+//! A short list is added as whole values with `$addToSet`. A long one would be compared with all
+//! that stands, entry by entry, so it is appended where nothing of its fan-outs stands yet. The cap
+//! is a filter too. Whom a filter leaves out is looked at alone, and what is missing is appended if
+//! the stack is still as long as it was seen. While most people have no stack yet, stacks are
+//! inserted, which costs the server a tenth of an upsert; whoever has one is then pushed to.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,10 +1,11 @@
 //! Reading the window of many people: a merge of cursors, one for each day and form of `_id`, all
 //! in the order of user ids.
 //!
-//! The rule: memory is bounded by batches and pieces, not by people or by how long their stacks are.
-//! Each cursor reads ahead in a task of its own, which decodes a batch piece by piece, while the
-//! merge takes from all of them, so server and client work at the same time. A cursor that is lost (a new primary, a reader who took his time) is opened again behind
-//! the last document it gave. Few people: see [`super::windows`].
+//! The rule: memory is bounded by batches and pieces, not by people or by how long their stacks
+//! are. Each cursor reads ahead in a task of its own, which decodes a batch piece by piece, while
+//! the merge takes from all of them, so server and client work at the same time. A cursor that is
+//! lost (a new primary, a reader who took his time) is opened again behind the last document it
+//! gave. Few people: see [`super::windows`].
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -26,8 +27,8 @@ use crate::store::{Error, Result};
 
 /// Documents a batch; it ends at 16 MB in any case.
 const BATCH: u32 = 500;
-/// A piece of a batch ends with the document that brings it to so many entries. Decoded, entries take
-/// about as much memory as on the wire.
+/// A piece of a batch ends with the document that brings it to so many entries. Decoded, entries
+/// take about as much memory as on the wire.
 const PIECE: usize = 10_000;
 /// Pieces decoded ahead of the merge, for each cursor.
 const AHEAD: usize = 1;

@@ -1,8 +1,10 @@
 //! Which schema a database has, and what brings an earlier one up to date.
 //!
-//! The rule: every step can be cut short anywhere, repeated, and taken while processes of earlier versions work with the same database;
-//! indexes that are new come first, and those that nothing needs any more go last. Readers know both what a step finds and what it leaves,
-//! as whoever only looks takes none. The note `schema` says how far a database is, and which programs can still work with it.
+//! The rule: every step can be cut short anywhere, repeated, and taken while processes of earlier
+//! versions work with the same database; indexes that are new come first, and those that nothing
+//! needs any more go last. Readers know both what a step finds and what it leaves, as whoever only
+//! looks takes none. The note `schema` says how far a database is, and which programs can still
+//! work with it.
 
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
@@ -78,7 +80,8 @@ impl Mongo {
         Ok(Some(standing))
     }
 
-    /// Creates the indexes that are missing, and brings what an earlier version wrote up to date. Harmless again, and while others work.
+    /// Creates the indexes that are missing, and brings what an earlier version wrote up to date.
+    /// Harmless again, and while others work.
     pub async fn prepare(&self) -> Result<()> {
         let standing = self.standing_schema().await?;
         self.create_indexes().await?;
@@ -93,7 +96,8 @@ impl Mongo {
         self.put_note(NOTE, &present).await
     }
 
-    /// Gives each delivery that has none its tag. All are walked over, in the order of their ids, as none has an index of what it lacks.
+    /// Gives each delivery that has none its tag. All are walked over, in the order of their ids,
+    /// as none has an index of what it lacks.
     async fn tag_deliveries(&self) -> Result<()> {
         let doing = "giving deliveries their tags";
         let mut after = Bson::MinKey;

@@ -1,7 +1,8 @@
 //! Seats and batches as documents.
 //!
-//! The rule: an open batch stands in its seat, `{_id: {u, k}, open, ended, memories, …}`, and one that left in `batches`, in the same shape
-//! under its own `_id`. What was added last stands last, as in memory. [`super::batches`] has the verbs.
+//! The rule: an open batch stands in its seat, `{_id: {u, k}, open, ended, memories, …}`, and one
+//! that left in `batches`, in the same shape under its own `_id`. What was added last stands last,
+//! as in memory. [`super::batches`] has the verbs.
 
 use bson::{Bson, Document, doc};
 

@@ -1,7 +1,8 @@
 //! What was seen lately: one document a key, `{_id, mark, until}`.
 //!
-//! The rule: a key that is taken refuses the upsert, so the first mark stands. What is over is deleted by whoever comes next, by the time
-//! they are given, and not by an index of the server, which would ask its own clock.
+//! The rule: a key that is taken refuses the upsert, so the first mark stands. What is over is
+//! deleted by whoever comes next, by the time they are given, and not by an index of the server,
+//! which would ask its own clock.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,8 @@
-//! Addresses that must not be written to: one document each, `{_id: <address, folded>, reason, at, source, detail}`.
+//! Addresses that must not be written to: one document each, `{_id: <address, folded>, reason, at,
+//! source, detail}`.
 //!
-//! The rule: which of two pieces of news stands is decided by the server, in the one statement that writes, so no race can let the
-//! lighter one win.
+//! The rule: which of two pieces of news stands is decided by the server, in the one statement that
+//! writes, so no race can let the lighter one win.
 
 use std::collections::HashMap;
 
@@ -175,7 +176,8 @@ impl Mongo {
     }
 }
 
-/// All soft bounces of an address: documents compare field by field, and `{}` stands after every text.
+/// All soft bounces of an address: documents compare field by field, and `{}` stands after every
+/// text.
 fn of_address(address: &Address) -> Document {
     let address = address.reveal();
     doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": Bson::Document(Document::new())}}}

@@ -1,8 +1,8 @@
 //! A person's record as a document.
 //!
-//! The rule: preferences are read as they stand or not at all (P7): a record with a route or cadence
-//! that cannot be read is an error, never a default. Event types are values in a list, not field
-//! names, so they may hold dots and dollars. Kept by [`super::directory`].
+//! The rule: preferences are read as they stand or not at all (P7): a record with a route or
+//! cadence that cannot be read is an error, never a default. Event types are values in a list, not
+//! field names, so they may hold dots and dollars. Kept by [`super::directory`].
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ pub(super) fn record_of(user: &User) -> Document {
     record
 }
 
-/// A record and what it is known by: its content. So whoever writes the same again, as after an answer that was lost, finds
-/// that it stands.
+/// A record and what it is known by: its content. So whoever writes the same again, as after an
+/// answer that was lost, finds that it stands.
 pub(super) fn revised(user: &User) -> bson::error::Result<(RawDocumentBuf, i64)> {
     let mut record = RawDocumentBuf::try_from(&record_of(user))?;
     let hash = Sha256::digest(record.as_bytes());

@@ -1,6 +1,8 @@
-//! Seats and batches: a row each; what stands in them is JSON, and what they are found by are columns.
+//! Seats and batches: a row each; what stands in them is JSON, and what they are found by are
+//! columns.
 //!
-//! The rule: a seat is replaced only where its stamp is the one that was read, in one transaction with the rows it is found by.
+//! The rule: a seat is replaced only where its stamp is the one that was read, in one transaction
+//! with the rows it is found by.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

@@ -1,6 +1,7 @@
 //! How values stand in columns: times, ids, JSON; and what is said of a value that cannot be read.
 //!
-//! The rule: what is not there is `NULL` and `None`; what is there and cannot be read is [`Error::Corrupt`], never a default.
+//! The rule: what is not there is `NULL` and `None`; what is there and cannot be read is
+//! [`Error::Corrupt`], never a default.
 
 use std::str::FromStr;
 
@@ -24,7 +25,8 @@ pub(super) fn to_json(value: &impl Serialize) -> Answer<String> {
     serde_json::to_string(value).map_err(|cause| Error::database("writing JSON", cause).into())
 }
 
-/// How a stack's row is found: by text or, where an older writer used an ObjectId, by its twelve bytes.
+/// How a stack's row is found: by text or, where an older writer used an ObjectId, by its twelve
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowId {
     Text(UserId),

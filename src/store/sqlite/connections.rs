@@ -1,9 +1,11 @@
-//! Connections to the file: one that writes, a few that read, all of them used on blocking threads only.
+//! Connections to the file: one that writes, a few that read, all of them used on blocking threads
+//! only.
 //!
-//! The rule: within a process writers queue here, in order, and not at the file's lock, which is unfair; between
-//! processes they wait for that lock up to [`PATIENCE`]. Readers wait for nobody (WAL). Whoever asked never holds a place in the
-//! queue, nor the connection: a task of its own does. Otherwise a caller that is handed the turn while it waits for
-//! something else would keep everybody waiting, itself perhaps among them.
+//! The rule: within a process writers queue here, in order, and not at the file's lock, which is
+//! unfair; between processes they wait for that lock up to [`PATIENCE`]. Readers wait for nobody
+//! (WAL). Whoever asked never holds a place in the queue, nor the connection: a task of its own
+//! does. Otherwise a caller that is handed the turn while it waits for something else would keep
+//! everybody waiting, itself perhaps among them.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,9 +23,11 @@ use crate::store::{Error, Result, Schema};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait before a file is opened again that another process is just making, or closing.
 const MOMENT: Duration = Duration::from_millis(20);
-/// How many reads run at once. More would only take memory from each other: they all wait for one disk.
+/// How many reads run at once. More would only take memory from each other: they all wait for one
+/// disk.
 const READERS: usize = 4;
-/// Statements kept prepared by each connection: some for each day of a window, and one or two for every verb.
+/// Statements kept prepared by each connection: some for each day of a window, and one or two for
+/// every verb.
 const STATEMENTS: usize = 128;
 
 /// Why a piece of work on a connection stopped.
@@ -79,7 +83,8 @@ impl Failure {
     }
 }
 
-/// What was found, or nothing where it cannot be read: one bad row must not keep everybody else's mail.
+/// What was found, or nothing where it cannot be read: one bad row must not keep everybody else's
+/// mail.
 pub(super) fn readable<T>(found: Answer<Option<T>>) -> Answer<Option<T>> {
     found.or_else(|failure| {
         if !failure.is_unreadable() {
@@ -113,7 +118,8 @@ impl Connections {
         })
     }
 
-    /// Does the work in a transaction of its own, which stands, durably, if the work succeeds, and never was if it does not.
+    /// Does the work in a transaction of its own, which stands, durably, if the work succeeds, and
+    /// never was if it does not.
     pub async fn write<T: Send + 'static>(
         &self,
         doing: impl Into<String>,
@@ -157,8 +163,9 @@ impl Connections {
     }
 }
 
-/// Waits for the turn, and does the work where it may block, in a task of its own: it goes on however long nobody asks for the answer. If
-/// nobody wants it any more, what has begun runs to its end, and what waits for its turn is not begun.
+/// Waits for the turn, and does the work where it may block, in a task of its own: it goes on
+/// however long nobody asks for the answer. If nobody wants it any more, what has begun runs to its
+/// end, and what waits for its turn is not begun.
 async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
     doing: impl Into<String>,
     turn: impl Future<Output = Turn> + Send + 'static,
@@ -179,7 +186,8 @@ async fn in_turn<T: Send + 'static, Turn: Send + 'static>(
     }
 }
 
-/// In tests of slow disks a commit takes so many milliseconds more; what is released does not know this.
+/// In tests of slow disks a commit takes so many milliseconds more; what is released does not know
+/// this.
 #[cfg(debug_assertions)]
 fn slow_disk() {
     let slow = std::env::var("TIDINGS_SLOW_COMMITS").ok();
@@ -213,7 +221,8 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A file changes to write-ahead logging, and its last user tidies up, under a lock that SQLite itself does not wait for.
+/// A file changes to write-ahead logging, and its last user tidies up, under a lock that SQLite
+/// itself does not wait for.
 async fn open_patiently(path: &Path) -> Result<Connection> {
     let mut waited = Duration::ZERO;
     loop {
@@ -235,7 +244,8 @@ async fn open_patiently(path: &Path) -> Result<Connection> {
 }
 
 fn open_writer(path: &Path) -> Answer<Connection> {
-    // SQLite would make it as the umask has it; its log and index are as the file is. Where it is there already, or cannot be, SQLite says so.
+    // SQLite would make it as the umask has it; its log and index are as the file is. Where it is
+    // there already, or cannot be, SQLite says so.
     let _ = private::options().create_new(true).open(path);
     let mut connection = connect(
         path,

@@ -326,7 +326,8 @@ fn conflict(user: impl std::fmt::Display, day: Day) -> Error {
     Error::Conflict { what }
 }
 
-/// Reads a line of an export, and writes its entries anew, so that however it is spelled it is one and the same here.
+/// Reads a line of an export, and writes its entries anew, so that however it is spelled it is one
+/// and the same here.
 fn read(day: Day, line: &str) -> Result<Stored> {
     let corrupt = |why: extjson::Unreadable| Error::corrupt(format!("a line of {day}"), why);
     let raw = extjson::from_line(line).map_err(corrupt)?;

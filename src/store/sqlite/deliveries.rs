@@ -1,4 +1,5 @@
-//! The ledger: a row for each mail ([`super::delivery_row`]). A partial unique index keeps one open row a slot.
+//! The ledger: a row for each mail ([`super::delivery_row`]). A partial unique index keeps one open
+//! row a slot.
 //!
 //! Long because all verbs of one trait are here.
 
@@ -17,8 +18,9 @@ use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
 use crate::store::{Deliveries, Result};
 
-/// Who can be claimed: whose lease is over at `?1`, or lies further ahead than a lease can (`?3`), or any wait (`?4`). The `+` keeps it from
-/// walking over all that is open in the order of slots, to find the few that are free.
+/// Who can be claimed: whose lease is over at `?1`, or lies further ahead than a lease can (`?3`),
+/// or any wait (`?4`). The `+` keeps it from walking over all that is open in the order of slots,
+/// to find the few that are free.
 pub(super) const FREE: &str = "SELECT id FROM (
         SELECT id, +slot AS slot FROM deliveries WHERE open AND coalesce(until, 0) <= ?1
         UNION ALL
@@ -120,7 +122,8 @@ impl Deliveries for Sqlite {
     async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Result<Vec<bool>> {
         let owner = owner.to_owned();
         let defer = move |transaction: &Transaction<'_>, deferral: &Deferral| {
-            // A lease that is nobody's: it keeps everybody off until then, and no release ends it early.
+            // A lease that is nobody's: it keeps everybody off until then, and no release ends it
+            // early.
             let sql = "UPDATE deliveries
                        SET state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason),
                            refusals = refusals + ?6
@@ -346,7 +349,8 @@ impl Deliveries for Sqlite {
 }
 
 impl Sqlite {
-    /// One change for each of these, in one transaction; the answers say which were made, in their order.
+    /// One change for each of these, in one transaction; the answers say which were made, in their
+    /// order.
     pub(super) async fn change_each<T: Clone + Send + Sync + 'static>(
         &self,
         doing: &str,

@@ -1,7 +1,9 @@
-//! How entries stand in a day table: one a line, each as canonical Extended JSON, so that appending is appending text.
+//! How entries stand in a day table: one a line, each as canonical Extended JSON, so that appending
+//! is appending text.
 //!
-//! The rule: every line is exactly one [`Entry`], whatever it is, because positions count them all. What we write ourselves
-//! is read by hand; anything else by a JSON parser, with the same meaning as on MongoDB.
+//! The rule: every line is exactly one [`Entry`], whatever it is, because positions count them all.
+//! What we write ourselves is read by hand; anything else by a JSON parser, with the same meaning
+//! as on MongoDB.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -92,8 +94,9 @@ pub(super) fn read_line(line: &str) -> Entry {
     }
 }
 
-/// Those of `ours` that do not stand yet, as lines that belong behind what stands: nothing if all of them do, somewhere in a row, and
-/// only what is new where ours begin with all that stands. What a marker covers moves with it.
+/// Those of `ours` that do not stand yet, as lines that belong behind what stands: nothing if all
+/// of them do, somewhere in a row, and only what is new where ours begin with all that stands. What
+/// a marker covers moves with it.
 pub(super) fn behind(standing: &str, ours: &str) -> String {
     if let Some(new) = ours.strip_prefix(standing) {
         return new.to_owned();
@@ -124,7 +127,8 @@ fn moved(line: &str, by: usize) -> Cow<'_, str> {
     }
 }
 
-/// The `i` of an event as we write it, without reading the rest. `None` says nothing: the line has to be read.
+/// The `i` of an event as we write it, without reading the rest. `None` says nothing: the line has
+/// to be read.
 pub(super) fn our_id(line: &str) -> Option<Id> {
     const ID: &str = "\"i\":{\"$oid\":\"";
     let end = line.strip_suffix("\"}}")?;

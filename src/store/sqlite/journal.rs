@@ -1,6 +1,7 @@
 //! The journal: a row for each accepted event, unique by key, claimed oldest first.
 //!
-//! The rule: what a fan-out is never changes and lies in `audiences`; how far it has come is small and lies in `fanouts`.
+//! The rule: what a fan-out is never changes and lies in `audiences`; how far it has come is small
+//! and lies in `fanouts`.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

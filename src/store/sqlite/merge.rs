@@ -1,8 +1,8 @@
 //! Reads the day tables of a window side by side, in the order of user ids.
 //!
-//! The rule: every table is read in its own order, so the disk is read in sequence, and what is in memory is one row of each
-//! table and the people asked for. Where a day holds both text ids and ObjectIds it is read as two, as the latter sort by
-//! themselves.
+//! The rule: every table is read in its own order, so the disk is read in sequence, and what is in
+//! memory is one row of each table and the people asked for. Where a day holds both text ids and
+//! ObjectIds it is read as two, as the latter sort by themselves.
 
 use rusqlite::{CachedStatement, Rows, Transaction};
 
@@ -197,7 +197,8 @@ fn first_id_from(text: &UserId) -> Option<Id> {
             hex[place] = byte;
             continue;
         }
-        // From here on only the first digit above this character matters; if there is none, one more before it.
+        // From here on only the first digit above this character matters; if there is none, one
+        // more before it.
         return match DIGITS.iter().find(|digit| **digit > byte) {
             Some(digit) => {
                 hex[place] = *digit;

@@ -1,8 +1,9 @@
-//! SQLite: the embedded store, for one machine. A real store, not a mock: durable, and shared by several processes.
+//! SQLite: the embedded store, for one machine. A real store, not a mock: durable, and shared by
+//! several processes.
 //!
-//! The rule: every write is one `BEGIN IMMEDIATE` transaction, or a few that may each be repeated; every read is one
-//! snapshot; none is held over an await. Begin with [`stacks`] for the day tables; [`schema`] shows all the others, and
-//! [`connections`] how they are reached.
+//! The rule: every write is one `BEGIN IMMEDIATE` transaction, or a few that may each be repeated;
+//! every read is one snapshot; none is held over an await. Begin with [`stacks`] for the day
+//! tables; [`schema`] shows all the others, and [`connections`] how they are reached.
 
 mod batch_json;
 mod batches;
@@ -43,14 +44,15 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, and creates it and its tables as needed. A file of another program, or of a newer tidings, is
-    /// refused and left as it is.
+    /// Opens the file, and creates it and its tables as needed. A file of another program, or of a
+    /// newer tidings, is refused and left as it is.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         let connections = Connections::open(path.as_ref().to_owned()).await?;
         Ok(Self { connections })
     }
 
-    /// Which schema a file has, without opening it for anything else, which would bring it up to date.
+    /// Which schema a file has, without opening it for anything else, which would bring it up to
+    /// date.
     pub async fn schema_of(path: impl AsRef<Path>) -> Result<Schema> {
         connections::schema_of(path.as_ref().to_owned()).await
     }

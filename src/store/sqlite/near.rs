@@ -1,8 +1,9 @@
-//! Who lives near a point: a grid over the Earth, and the exact distance for whoever is in its squares.
+//! Who lives near a point: a grid over the Earth, and the exact distance for whoever is in its
+//! squares.
 //!
-//! The rule: squares only narrow the search, [`Point::distance_km`] decides. Each square lists its people by id, so a page
-//! is a merge of those lists and costs what it returns, as long as the squares fit the circle; where they would be too
-//! many, all people are read in order.
+//! The rule: squares only narrow the search, [`Point::distance_km`] decides. Each square lists its
+//! people by id, so a page is a merge of those lists and costs what it returns, as long as the
+//! squares fit the circle; where they would be too many, all people are read in order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,8 +19,8 @@ use crate::domain::{Point, UserId};
 const PER_DEGREE: f64 = 2.0;
 /// Squares around the Earth.
 const COLUMNS: i64 = 720;
-/// More squares than this are not merged: each is a cursor of its own, and opening it costs as much as reading some 30
-/// people.
+/// More squares than this are not merged: each is a cursor of its own, and opening it costs as much
+/// as reading some 30 people.
 const MOST: usize = 1_000;
 /// What rounding may cost the outline of a circle, in degrees: a tenth of a millimetre.
 const SLACK: f64 = 1e-9;
@@ -170,7 +171,8 @@ mod tests {
             bearing in 0.0..std::f64::consts::TAU,
             share in 0.0..=1.0_f64,
         ) {
-            // A point at a share of the distance, in that direction (the direct problem on a sphere).
+            // A point at a share of the distance, in that direction (the direct problem on a
+            // sphere).
             let (angle, from) = (share * km / EARTH_RADIUS_KM, lat.to_radians());
             let to = (from.sin() * angle.cos() + from.cos() * angle.sin() * bearing.cos()).clamp(-1.0, 1.0).asin();
             let turn = (bearing.sin() * angle.sin() * from.cos()).atan2(angle.cos() - from.sin() * to.sin());

@@ -1,4 +1,5 @@
-//! What events are about: one row a record. Mapped models live in the application's MongoDB, and so only there.
+//! What events are about: one row a record. Mapped models live in the application's MongoDB, and so
+//! only there.
 
 use async_trait::async_trait;
 use rusqlite::{Row, Transaction};

@@ -1,7 +1,9 @@
-//! Rows of a day that no document can tell: their id is none, or their text is not what it should be.
+//! Rows of a day that no document can tell: their id is none, or their text is not what it should
+//! be.
 //!
-//! The rule: they leave and come back as their columns, to the byte: `{"$tidings_row":["text:<base64>", "integer:3", "text:<base64>"]}`. Only
-//! a SQLite store takes them back.
+//! The rule: they leave and come back as their columns, to the byte:
+//! `{"$tidings_row":["text:<base64>", "integer:3", "text:<base64>"]}`. Only a SQLite store takes
+//! them back.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,9 +1,10 @@
 //! The tables, and how a file becomes ours.
 //!
-//! The rule: a file of an earlier version is brought up to date when it is opened, in one transaction,
-//! by the steps of [`super::upgrade`]; a newer one is refused. Names are those of the MongoDB
-//! collections. Times are milliseconds since 1970, as MongoDB keeps them; ids of fan-outs and markers
-//! are their 24 hexadecimal digits. Day tables come and go with their days: see [`day_table`].
+//! The rule: a file of an earlier version is brought up to date when it is opened, in one
+//! transaction, by the steps of [`super::upgrade`]; a newer one is refused. Names are those of the
+//! MongoDB collections. Times are milliseconds since 1970, as MongoDB keeps them; ids of fan-outs
+//! and markers are their 24 hexadecimal digits. Day tables come and go with their days: see
+//! [`day_table`].
 
 use std::path::Path;
 
@@ -19,11 +20,13 @@ const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
 pub(super) const VERSION: i32 = 7;
 
-/// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter of that, and costs three
-/// to five times as much from then on: here that is a day of 88 events, with the default of 4 KiB one of 11.
+/// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter
+/// of that, and costs three to five times as much from then on: here that is a day of 88 events,
+/// with the default of 4 KiB one of 11.
 const PAGE_BYTES: i32 = 32 * 1024;
 
-/// All of them. What stands already is left alone, so it completes a file of any version once its columns are up to date.
+/// All of them. What stands already is left alone, so it completes a file of any version once its
+/// columns are up to date.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS users (
     id           TEXT PRIMARY KEY NOT NULL,
@@ -212,11 +215,13 @@ CREATE TABLE IF NOT EXISTS notes (
 ) WITHOUT ROWID;
 ";
 
-/// The table of one day. `id` is text, or twelve bytes where an older writer used an ObjectId; SQLite sorts text before
-/// bytes as BSON sorts text before ObjectIds. `events` holds an entry a line (see [`super::entries`]), `n` how many.
+/// The table of one day. `id` is text, or twelve bytes where an older writer used an ObjectId;
+/// SQLite sorts text before bytes as BSON sorts text before ObjectIds. `events` holds an entry a
+/// line (see [`super::entries`]), `n` how many.
 ///
-/// It is kept in the order of ids (`WITHOUT ROWID`), as digests read it. An index beside a table in the order of arrival
-/// costs as much to write, and two to four times as much to read where people's first events arrive in any order.
+/// It is kept in the order of ids (`WITHOUT ROWID`), as digests read it. An index beside a table in
+/// the order of arrival costs as much to write, and two to four times as much to read where
+/// people's first events arrive in any order.
 pub(super) fn day_table(day: Day) -> String {
     format!(
         "CREATE TABLE {} (id PRIMARY KEY NOT NULL, n INTEGER NOT NULL, events TEXT NOT NULL) WITHOUT ROWID",
@@ -285,8 +290,8 @@ pub(super) fn wanted_indexes() -> rusqlite::Result<Vec<String>> {
     indexes(&made)
 }
 
-/// What the file is; one that is none of ours is an error. In a transaction, as all that is asked here
-/// must be of one moment.
+/// What the file is; one that is none of ours is an error. In a transaction, as all that is asked
+/// here must be of one moment.
 fn state(transaction: &Transaction<'_>, path: &Path) -> Answer<State> {
     let number = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);

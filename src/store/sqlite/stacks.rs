@@ -1,7 +1,8 @@
 //! The heart: a person's stack of a day is one row, and pushing appends to it.
 //!
-//! The rule: what stands is looked at in the transaction that appends, so repeating is harmless and the cap is exact. All
-//! people of a day are written in the order of their ids, which is the order of the table.
+//! The rule: what stands is looked at in the transaction that appends, so repeating is harmless and
+//! the cap is exact. All people of a day are written in the order of their ids, which is the order
+//! of the table.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -251,7 +252,8 @@ fn push(
     }
     days::create_day(transaction, day)?;
     let mut rows = DayRows::of(transaction, day)?;
-    // People who have a stack, and people who have none, come in runs: what the last one was, the next one is tried as.
+    // People who have a stack, and people who have none, come in runs: what the last one was, the
+    // next one is tried as.
     let mut fresh = true;
     for (place, (user, list)) in people.iter().enumerate() {
         let (id, list) = (RowId::Text(user.clone()), &lists[*list]);

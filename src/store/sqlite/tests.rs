@@ -1,4 +1,5 @@
-//! What only SQLite has to stand: a full disk, a caller who does not wait, a file that somebody tampered with.
+//! What only SQLite has to stand: a full disk, a caller who does not wait, a file that somebody
+//! tampered with.
 //!
 //! What every store promises is tested by the laws (`tests/all/store_laws`).
 
@@ -251,7 +252,8 @@ async fn looking_for_free_deliveries_costs_what_is_free_not_what_waits() {
     assert_eq!((both, found("SCAN deliveries")), (2, 0), "{plan:?}");
 }
 
-/// Asks a future once, as somebody does who then waits for something else; says whether it is still to be done.
+/// Asks a future once, as somebody does who then waits for something else; says whether it is still
+/// to be done.
 fn asked_once(future: std::pin::Pin<&mut impl Future>) -> bool {
     let polled = future.poll(&mut Context::from_waker(Waker::noop()));
     polled.is_pending()

@@ -1,9 +1,10 @@
 //! What makes a file of each earlier schema one of the next.
 //!
-//! The rule: a step changes columns and what stands in them; tables and indexes that are new need none, as [`super::schema`] adds what is
-//! missing afterwards. A step that has been released is never changed. It finds out what is there already, as files that were made
-//! between two releases may have a part of it. Columns are added with defaults, so that processes of the version before, which have the
-//! file open, go on; where that cannot be, the step says so.
+//! The rule: a step changes columns and what stands in them; tables and indexes that are new need
+//! none, as [`super::schema`] adds what is missing afterwards. A step that has been released is
+//! never changed. It finds out what is there already, as files that were made between two releases
+//! may have a part of it. Columns are added with defaults, so that processes of the version before,
+//! which have the file open, go on; where that cannot be, the step says so.
 
 use rusqlite::Transaction;
 
@@ -65,8 +66,8 @@ pub(super) fn run(transaction: &Transaction<'_>, from: i32) -> Answer<()> {
     left(from).try_for_each(|(_, step)| step(transaction))
 }
 
-/// 2 to 3: in which call a mail was handed over, and how often a user's record was put. A mail that was `sending` has no call: nobody can
-/// ask after it.
+/// 2 to 3: in which call a mail was handed over, and how often a user's record was put. A mail that
+/// was `sending` has no call: nobody can ask after it.
 fn calls_and_revisions(transaction: &Transaction<'_>) -> Answer<()> {
     add_column(transaction, "deliveries", "call", "TEXT")?;
     add_column(transaction, "deliveries", "tried", "INTEGER")?;
@@ -99,8 +100,9 @@ fn tags(transaction: &Transaction<'_>) -> Answer<()> {
     Ok(())
 }
 
-/// 4 to 5: deliveries of batches, which have neither cadence nor period. SQLite cannot take a NOT NULL away, so the table is made anew;
-/// a process of the version before would write rows without a slot for batches, and none is.
+/// 4 to 5: deliveries of batches, which have neither cadence nor period. SQLite cannot take a NOT
+/// NULL away, so the table is made anew; a process of the version before would write rows without a
+/// slot for batches, and none is.
 fn batches(transaction: &Transaction<'_>) -> Answer<()> {
     add_column(transaction, "fanouts", "batch_key", "TEXT")?;
     if has_column(transaction, "deliveries", "batch")? {

@@ -1,7 +1,8 @@
 //! Whoever sends slowly, or never ends, keeps nobody else from being answered.
 //!
-//! The rule: a refused request ends with its answer, whatever was still to come of its body, and connections are fewer than descriptors. Real
-//! sockets, a real process, and no clock: each thing waited for is an end that has to come.
+//! The rule: a refused request ends with its answer, whatever was still to come of its body, and
+//! connections are fewer than descriptors. Real sockets, a real process, and no clock: each thing
+//! waited for is an end that has to come.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

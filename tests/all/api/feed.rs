@@ -1,4 +1,5 @@
-//! A feed's pages: they stay put, cost nothing when unchanged, and no parameter is more than a value.
+//! A feed's pages: they stay put, cost nothing when unchanged, and no parameter is more than a
+//! value.
 
 use chrono::TimeDelta;
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! What is accepted reaches people, and fits on both stores: the rest is refused with its limit or its range.
+//! What is accepted reaches people, and fits on both stores: the rest is refused with its limit or
+//! its range.
 
 use serde_json::{Value, json};
 

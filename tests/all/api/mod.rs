@@ -1,7 +1,7 @@
 //! The HTTP face, over real HTTP, on a town of its own.
 //!
-//! The rule: a test asks as an application would, and looks at the store only to see what changed. Bad input must not reach the
-//! store at all, so those tests count its calls.
+//! The rule: a test asks as an application would, and looks at the store only to see what changed.
+//! Bad input must not reach the store at all, so those tests count its calls.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

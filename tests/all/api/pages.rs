@@ -1,6 +1,8 @@
-//! P7 over real HTTP: one click ends the mails, following a link changes nothing, and only a sound link does anything.
+//! P7 over real HTTP: one click ends the mails, following a link changes nothing, and only a sound
+//! link does anything.
 //!
-//! The rule: a test asks as a browser, a mail program or a mail scanner would: without a key, a cookie or a script.
+//! The rule: a test asks as a browser, a mail program or a mail scanner would: without a key, a
+//! cookie or a script.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::header::HeaderMap;

@@ -1,4 +1,5 @@
-//! `batches`: listed, looked into, closed now, canceled, and events taken out; `status` and `worker` tell of them.
+//! `batches`: listed, looked into, closed now, canceled, and events taken out; `status` and
+//! `worker` tell of them.
 
 use serde_json::Value;
 

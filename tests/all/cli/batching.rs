@@ -1,4 +1,5 @@
-//! What can hardly be meant of batches is told where a configuration is looked at or begun with, and stops nothing.
+//! What can hardly be meant of batches is told where a configuration is looked at or begun with,
+//! and stops nothing.
 
 use super::Desk;
 

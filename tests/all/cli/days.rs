@@ -2,7 +2,8 @@
 
 use super::{Desk, Ran, days_ago};
 
-/// With events of 60, 50 and 9 days ago and of today; only ada's of 50 days ago should have been mailed.
+/// With events of 60, 50 and 9 days ago and of today; only ada's of 50 days ago should have been
+/// mailed.
 fn aged() -> Desk {
     let desk = Desk::with_people();
     for (days, person) in [(60, "ben"), (50, "ada"), (9, "ben"), (0, "ben")] {

@@ -1,4 +1,5 @@
-//! `demo`: told the same on any day, true to what lies in the folder, and harmless to other folders.
+//! `demo`: told the same on any day, true to what lies in the folder, and harmless to other
+//! folders.
 
 use std::path::Path;
 

@@ -1,8 +1,10 @@
-//! Nothing that people wrote moves the operator's cursor, turns the direction of a line, or begins another one.
+//! Nothing that people wrote moves the operator's cursor, turns the direction of a line, or begins
+//! another one.
 
 use super::{Desk, Ran, days_ago};
 
-/// Clears the screen, sets the window's title, goes back over the line, and turns what follows it; names differ by this letter.
+/// Clears the screen, sets the window's title, goes back over the line, and turns what follows it;
+/// names differ by this letter.
 fn evil(what: &str) -> String {
     format!(
         "{what}\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}txt\u{2066}\u{200f}\rerror: all lost\u{85}"

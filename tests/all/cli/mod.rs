@@ -1,7 +1,8 @@
 //! The command line, as it is typed: the real binary in a folder of its own, on the embedded store.
 //!
-//! The rule: what a script relies on is asserted (exit codes, JSON, where a line goes), and what people read as far as
-//! they rely on it. Nothing of this machine's environment reaches the commands.
+//! The rule: what a script relies on is asserted (exit codes, JSON, where a line goes), and what
+//! people read as far as they rely on it. Nothing of this machine's environment reaches the
+//! commands.
 
 mod batches;
 mod batching;
@@ -53,7 +54,8 @@ impl Desk {
         }
     }
 
-    /// With objects `a1` to `a9`, `c1` and `o1` as well, and with ada (confirmed, weekly), ben (unconfirmed) and cem (confirmed, daily), who follow `artist:1`.
+    /// With objects `a1` to `a9`, `c1` and `o1` as well, and with ada (confirmed, weekly), ben
+    /// (unconfirmed) and cem (confirmed, daily), who follow `artist:1`.
     fn with_people() -> Self {
         let desk = Self::new();
         desk.fill();

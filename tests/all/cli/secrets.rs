@@ -1,4 +1,5 @@
-//! Whatever is wrong with a configuration, what is secret in it is not printed; and what would let anybody guess one is refused.
+//! Whatever is wrong with a configuration, what is secret in it is not printed; and what would let
+//! anybody guess one is refused.
 
 use super::Desk;
 

@@ -1,4 +1,5 @@
-//! When mails do not leave: a clear message, a state in the ledger, the right exit code, and nothing lost once it is mended.
+//! When mails do not leave: a clear message, a state in the ledger, the right exit code, and
+//! nothing lost once it is mended.
 
 use std::process::Stdio;
 

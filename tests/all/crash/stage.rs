@@ -1,7 +1,8 @@
-//! The town whose processes die: what happens in it, how they are started and killed, and how the dust settles.
+//! The town whose processes die: what happens in it, how they are started and killed, and how the
+//! dust settles.
 //!
-//! The rule: everything happens in April 2014 and is carried by processes of today, so what is gathered gathers by the real clock. Only
-//! whoever settles the dust has a clock that is turned.
+//! The rule: everything happens in April 2014 and is carried by processes of today, so what is
+//! gathered gathers by the real clock. Only whoever settles the dust has a clock that is turned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -189,8 +190,9 @@ impl<'a> Stage<'a> {
         self.happens(kind, (0..PEOPLE).collect(), true, None).await;
     }
 
-    /// Somebody is to be mailed at once, and others have something gathered; more than are taken up together. What is mailed at once is of a key of
-    /// its own, as workers who died hold the seats of others.
+    /// Somebody is to be mailed at once, and others have something gathered; more than are taken up
+    /// together. What is mailed at once is of a key of its own, as workers who died hold the seats
+    /// of others.
     pub async fn word_gets_round(&mut self) {
         let some = || (0..CHUNK + 2).collect();
         self.happens(Kind::Gathered, some(), true, None).await;
@@ -302,7 +304,8 @@ impl<'a> Stage<'a> {
         self.start(&["worker"], armed.as_slice())
     }
 
-    /// Two workers and one digest run after the other, killed so often at any moment, while things happen.
+    /// Two workers and one digest run after the other, killed so often at any moment, while things
+    /// happen.
     pub async fn kill_at_random(&mut self, kills: u64) {
         let mut workers = [self.start_worker(), self.start_worker()];
         let mut digest: Option<Process> = None;
@@ -345,7 +348,8 @@ impl<'a> Stage<'a> {
         self.start(&["digest", "--at", &at], told)
     }
 
-    /// Until everything that was accepted is carried out and every mail is settled, by whoever works.
+    /// Until everything that was accepted is carried out and every mail is settled, by whoever
+    /// works.
     pub async fn nothing_waits(&self, when: &str) {
         let end = Instant::now() + LONG;
         let mut looks = interval(Duration::from_millis(50));
@@ -372,7 +376,8 @@ impl<'a> Stage<'a> {
         assert_ne!(status.code(), Some(101), "{}", log());
     }
 
-    /// All leases and windows run out; somebody finishes what was left and mails what is pending. Then it must all add up.
+    /// All leases and windows run out; somebody finishes what was left and mails what is pending.
+    /// Then it must all add up.
     pub async fn settle(&mut self, when: &str) {
         self.ahead += TimeDelta::hours(1);
         let (app, clock) = self.app();

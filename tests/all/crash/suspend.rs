@@ -1,7 +1,9 @@
-//! Processes that stand still for longer than their leases and go on, and slow providers before slow disks.
+//! Processes that stand still for longer than their leases and go on, and slow providers before
+//! slow disks.
 //!
-//! The rule: whoever comes back hands nothing over that others may have taken up, works again, and ends when it is told to. A process stops itself between
-//! the ledger's word and the provider (`TIDINGS_STOP`), where it would do the most harm. `TIDINGS_TEST_SUSPENDS` says how often, and
+//! The rule: whoever comes back hands nothing over that others may have taken up, works again, and
+//! ends when it is told to. A process stops itself between the ledger's word and the provider
+//! (`TIDINGS_STOP`), where it would do the most harm. `TIDINGS_TEST_SUSPENDS` says how often, and
 //! `TIDINGS_TEST_DELAYS` how many runs there are before a slow disk (`scripts/chaos`).
 
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
-//! What must add up when the dust has settled, by what the provider took, the ledger and the batches.
+//! What must add up when the dust has settled, by what the provider took, the ledger and the
+//! batches.
 //!
-//! The rule: the provider's record is believed before our own. Only a delivery that is `unknown` excuses that somebody never heard of something,
-//! and never that they heard twice.
+//! The rule: the provider's record is believed before our own. Only a delivery that is `unknown`
+//! excuses that somebody never heard of something, and never that they heard twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -58,7 +59,8 @@ impl Stage<'_> {
         }
     }
 
-    /// In which batch each person has each event that was to be gathered: exactly one, which has ended.
+    /// In which batch each person has each event that was to be gathered: exactly one, which has
+    /// ended.
     async fn batches(&self, when: &str) -> HashMap<(String, Id), Batch> {
         let counts = self.fresh.batch_counts().await.unwrap();
         assert_eq!(counts, BatchCounts::default(), "{when}: a batch was left");

@@ -1,7 +1,7 @@
 //! A name server on loopback that knows a few texts.
 //!
-//! The rule: it answers over UDP, in the bytes of RFC 1035. It knows the top of the tree, as every server of the world does, unless it is told
-//! to know nobody.
+//! The rule: it answers over UDP, in the bytes of RFC 1035. It knows the top of the tree, as every
+//! server of the world does, unless it is told to know nobody.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! `doctor`, against real providers, name servers, pages and databases on loopback: each thing that can be wrong is found, and nothing is
-//! changed by looking.
+//! `doctor`, against real providers, name servers, pages and databases on loopback: each thing that
+//! can be wrong is found, and nothing is changed by looking.
 //!
 //! The rule: a test begins with what is well, breaks one thing, and asks what is said of it.
 
@@ -55,7 +55,8 @@ impl Outdoors {
         Self::with(&[]).await
     }
 
-    /// With these texts instead of those that stand under the same names; empty ones do not stand at all.
+    /// With these texts instead of those that stand under the same names; empty ones do not stand
+    /// at all.
     async fn with(texts: &[(&str, &str)]) -> Self {
         let known = well_known();
         let changed = |name: &str| texts.iter().any(|(other, _)| *other == name);

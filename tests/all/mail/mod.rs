@@ -1,7 +1,8 @@
 //! The mailers that go over the network, against real servers on loopback.
 //!
-//! The rule (P2, P5): what was surely not taken is tried later, what may have been is unknown, and nothing is sent twice to find out. What each
-//! status and code means is tested beside the code, row by row; here it is the calls themselves.
+//! The rule (P2, P5): what was surely not taken is tried later, what may have been is unknown, and
+//! nothing is sent twice to find out. What each status and code means is tested beside the code,
+//! row by row; here it is the calls themselves.
 
 mod apis;
 mod asking;

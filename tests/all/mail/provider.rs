@@ -1,7 +1,9 @@
-//! A provider on loopback: speaks one of four dialects, keeps what it takes, and misbehaves when it is told to.
+//! A provider on loopback: speaks one of four dialects, keeps what it takes, and misbehaves when it
+//! is told to.
 //!
-//! The rule: it reads requests byte by byte and answers as the providers document it, so that what is tested is what goes over the network. One
-//! connection serves one request, and whether the request was taken is decided before anything is answered.
+//! The rule: it reads requests byte by byte and answers as the providers document it, so that what
+//! is tested is what goes over the network. One connection serves one request, and whether the
+//! request was taken is decided before anything is answered.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -395,7 +397,8 @@ fn mails(dialect: Dialect, request: &Request) -> Vec<Mail> {
     }
 }
 
-/// What was taken, by what the providers that can be asked are asked by; or the account, by which the key is checked.
+/// What was taken, by what the providers that can be asked are asked by; or the account, by which
+/// the key is checked.
 fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> Answered {
     const PAGE: usize = 300;
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));

@@ -1,7 +1,9 @@
-//! Mails as their recipients get them: what a provider was called with, after it filled in everything that it takes for a variable.
+//! Mails as their recipients get them: what a provider was called with, after it filled in
+//! everything that it takes for a variable.
 //!
-//! The rule: it fills in generously, in every part and whatever the case of the letters, and its own variables hold [`STOLEN`], so that a test
-//! finds what content could have had filled in anywhere.
+//! The rule: it fills in generously, in every part and whatever the case of the letters, and its
+//! own variables hold [`STOLEN`], so that a test finds what content could have had filled in
+//! anywhere.
 
 use mail_parser::MessageParser;
 use serde_json::Value;

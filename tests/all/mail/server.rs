@@ -20,7 +20,8 @@ pub enum Say {
 
 #[derive(Default)]
 struct State {
-    /// For the next command that begins like this (`.` is the end of a mail, `content` its beginning, the empty word the connection itself).
+    /// For the next command that begins like this (`.` is the end of a mail, `content` its
+    /// beginning, the empty word the connection itself).
     replies: Mutex<VecDeque<(&'static str, Say)>>,
     connections: Mutex<usize>,
     commands: Mutex<Vec<String>>,
@@ -35,7 +36,8 @@ pub struct Server {
 impl Server {
     pub async fn start() -> Self {
         let socket = TcpSocket::new_v4().unwrap();
-        // Little is on its way at a time, so whoever writes to somebody who has left finds out soon.
+        // Little is on its way at a time, so whoever writes to somebody who has left finds out
+        // soon.
         socket.set_recv_buffer_size(4_096).unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(64).unwrap();

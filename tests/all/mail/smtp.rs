@@ -1,4 +1,5 @@
-//! SMTP, command by command: until the content is written nothing was taken; from then on silence is unknown.
+//! SMTP, command by command: until the content is written nothing was taken; from then on silence
+//! is unknown.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,8 @@
-//! One address, however it is written (P7): a domain in its own letters or as `xn--…`, accents in one character or in two.
+//! One address, however it is written (P7): a domain in its own letters or as `xn--…`, accents in
+//! one character or in two.
 //!
-//! The rule: what was suppressed in one form holds for every other, also where an older program wrote it down.
+//! The rule: what was suppressed in one form holds for every other, also where an older program
+//! wrote it down.
 
 use bson::doc;
 use tidings::domain::{Address, Reason, Suppression, User};

@@ -1,4 +1,5 @@
-//! P9: archiving against its neighbors: other archives, restores, whoever writes to the day, and whoever died over it.
+//! P9: archiving against its neighbors: other archives, restores, whoever writes to the day, and
+//! whoever died over it.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -89,7 +90,8 @@ async fn a_day_that_stands_again_is_exported_beside_its_first_export(fresh: Fres
     for file in [&first, &second, &second] {
         archive.restore(file, &Silent).await.unwrap();
     }
-    // Two events and the marker of Monday's mail stood there; what the late marker covers moved with it.
+    // Two events and the marker of Monday's mail stood there; what the late marker covers moved
+    // with it.
     let moved = Entry::Marker(tidings::domain::Marker {
         id: Some(marker),
         n: Some(4),

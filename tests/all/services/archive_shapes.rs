@@ -83,7 +83,8 @@ fn raw_shapes() -> Vec<Vec<u8>> {
             b"n",
             [vec![10], vec![0; 13], vec![0x3e, 0x30]].concat(),
         )],
-        // Binary: generic, the old one with its inner length, one whose inner length lies, UUIDs, own ones.
+        // Binary: generic, the old one with its inner length, one whose inner length lies, UUIDs,
+        // own ones.
         vec![(0x05, b"b", counted(b"abc", 0))],
         vec![(0x05, b"b", counted(b"\x03\0\0\0abc", 2))],
         vec![(0x05, b"b", counted(b"\x09\0\0\0abc", 2))],

@@ -1,4 +1,5 @@
-//! Known designs of batches, end to end by a worker that is polled; `domain::batch` has a worked case of each.
+//! Known designs of batches, end to end by a worker that is polled; `domain::batch` has a worked
+//! case of each.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::ObjectId;
@@ -16,8 +17,8 @@ fn clock(minute: i64, second: i64) -> DateTime<Utc> {
     saturday() + TimeDelta::seconds(minute * 60 + second)
 }
 
-/// A worker comes by each minute from the first up to the last, after what happens in the middle of the one before; answers the minutes in which
-/// mails left, and to whom.
+/// A worker comes by each minute from the first up to the last, after what happens in the middle of
+/// the one before; answers the minutes in which mails left, and to whom.
 async fn polled(
     town: &Town,
     minutes: std::ops::RangeInclusive<i64>,
@@ -65,7 +66,8 @@ async fn a_four_minute_cool_down_polled_each_minute_mails_after_the_longest_wait
 
     let left = polled(&town, 1..=25, &steady).await;
 
-    // Opened at 0:30. Six are in Ada's first mail, and the seventh opens the next at 18:30; Ben's ends four minutes after all have come.
+    // Opened at 0:30. Six are in Ada's first mail, and the seventh opens the next at 18:30; Ben's
+    // ends four minutes after all have come.
     let (ada, ben) = ("ada@example.org".to_owned(), "ben@example.org".to_owned());
     assert_eq!(left, [(16, ada.clone()), (23, ada), (23, ben)]);
     let mut items = Vec::new();

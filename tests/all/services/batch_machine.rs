@@ -1,7 +1,9 @@
-//! Batches as a machine of many states: whatever is done to them, in whatever order, they stand as the [`model`] says.
+//! Batches as a machine of many states: whatever is done to them, in whatever order, they stand as
+//! the [`model`] says.
 //!
-//! The rule: after each action all that stands in the store is compared, in seats and filed. Every action means something in every state, so a run
-//! is a plain list that shrinks by itself. `TIDINGS_TEST_SEED` plays another game, `TIDINGS_TEST_CASES` a longer one.
+//! The rule: after each action all that stands in the store is compared, in seats and filed. Every
+//! action means something in every state, so a run is a plain list that shrinks by itself.
+//! `TIDINGS_TEST_SEED` plays another game, `TIDINGS_TEST_CASES` a longer one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -79,7 +81,8 @@ fn policy(key: usize, fanout: u32) -> BatchPolicy {
 
 #[derive(Debug, Clone)]
 enum Action {
-    /// A process brings fan-outs, each to these people: new ones of a key, or again what was brought before.
+    /// A process brings fan-outs, each to these people: new ones of a key, or again what was
+    /// brought before.
     Join {
         second: bool,
         fanouts: Vec<(Brings, Vec<usize>)>,

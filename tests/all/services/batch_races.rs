@@ -1,4 +1,5 @@
-//! Races for batches: whoever comes at the same moment, a person has one open batch of a key, and nobody's event is lost or counted twice.
+//! Races for batches: whoever comes at the same moment, a person has one open batch of a key, and
+//! nobody's event is lost or counted twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -180,7 +181,8 @@ async fn what_joins_a_seat_that_is_met_twice_is_mailed_all_the_same(fresh: Fresh
     joiner.join(joins(4, 2, cooling)).await.unwrap();
     town.clock.advance(TimeDelta::minutes(5));
 
-    // Each seat moved on in the index of what is due while it was walked: it is met as it was and as it is.
+    // Each seat moved on in the index of what is due while it was walked: it is met as it was and
+    // as it is.
     let before = before.into_iter().flatten().collect();
     let closer = Closer {
         batches: Arc::new(MetTwice::new(town.store.clone(), before)),

@@ -1,4 +1,5 @@
-//! Batches end to end: what happens to somebody within a while is one mail, once, of what still applies to whoever may be mailed.
+//! Batches end to end: what happens to somebody within a while is one mail, once, of what still
+//! applies to whoever may be mailed.
 //!
 //! Long because all of it plays with the same few helpers.
 

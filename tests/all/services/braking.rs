@@ -1,4 +1,4 @@
-//! The brake and the throttle: too many failures stop everything, for everybody; samples, and so many mails an hour.
+//! The brake and the throttle: too many failures stop everything; samples; so many mails an hour.
 
 use std::time::Duration;
 
@@ -280,9 +280,8 @@ async fn a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray(fresh:
     let people = town.crowd(30).await;
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
-    town.postbox
-        .per_call
-        .store(3, std::sync::atomic::Ordering::Relaxed);
+    let per_call = &town.postbox.per_call;
+    per_call.store(3, std::sync::atomic::Ordering::Relaxed);
     let unwritten = || Outcome::Unsendable {
         reason: "no such address".into(),
     };
@@ -463,7 +462,8 @@ async fn a_list_whose_addresses_are_half_dead_pauses_nothing(fresh: Fresh) {
     assert_eq!(report.ended, None);
 }
 
-/// A town whose provider takes so many mails a call, can tell nobody anything, and answers nothing that can be read.
+/// A town whose provider takes so many mails a call, can tell nobody anything, and answers nothing
+/// that can be read.
 async fn gateway(fresh: &Fresh, people: usize, per_call: usize) -> Town {
     let town = Town::found(fresh, false, "delivery.chunk = 100\n").await;
     let people = town.crowd(people).await;

@@ -1,4 +1,5 @@
-//! Digests: due once a period, of what applies, of what people want, and never the same event twice.
+//! Digests: due once a period, of what applies, of what people want, and never the same event
+//! twice.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::Clock;
@@ -187,7 +188,8 @@ async fn what_is_withdrawn_before_the_mail_leaves_cancels_it_and_flushes_nothing
     town.clock.set("2014-04-26T12:00:00Z".parse().unwrap());
     town.happens(&["a2"], to(&["ada"])).await;
     town.digests_at(monday(1)).await;
-    // a1 happened nine days before, and was never marked as mailed: it applies again, so it is owed.
+    // a1 happened nine days before, and was never marked as mailed: it applies again, so it is
+    // owed.
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
 }
 

@@ -1,4 +1,5 @@
-//! Mails of which nobody saw what became: who can find out, what a person says of them, and that no event is lost with them.
+//! Mails of which nobody saw what became: who can find out, what a person says of them, and that no
+//! event is lost with them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

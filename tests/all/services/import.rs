@@ -1,4 +1,5 @@
-//! P10 for files: good lines are kept, bad ones are told with their number, and nothing is half done.
+//! P10 for files: good lines are kept, bad ones are told with their number, and nothing is half
+//! done.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

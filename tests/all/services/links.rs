@@ -1,4 +1,5 @@
-//! P7 in the mails themselves: each carries its person's own links, and says the same however often it is built.
+//! P7 in the mails themselves: each carries its person's own links, and says the same however often
+//! it is built.
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;

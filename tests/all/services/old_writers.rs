@@ -1,4 +1,5 @@
-//! Documents exactly as older writers wrote them, through the whole program; and ours, read by the original's rule.
+//! Documents exactly as older writers wrote them, through the whole program; and ours, read by the
+//! original's rule.
 
 use serde_json::Value;
 use tidings::domain::{Day, User};

@@ -1,4 +1,5 @@
-//! P7: people's own choices outlive whatever the application says at the same moment, and coming back mails nothing older.
+//! P7: people's own choices outlive whatever the application says at the same moment, and coming
+//! back mails nothing older.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Rehearsals: what they tell is what a run then does, they write nothing, and what they show can be passed around.
+//! Rehearsals: what they tell is what a run then does, they write nothing, and what they show can
+//! be passed around.
 
 use std::collections::{BTreeMap, BTreeSet};
 

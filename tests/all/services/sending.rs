@@ -1,4 +1,5 @@
-//! The sender: every outcome becomes a state, what nobody saw is found out where that can be, and a run accounts for everybody.
+//! The sender: every outcome becomes a state, what nobody saw is found out where that can be, and a
+//! run accounts for everybody.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -323,7 +324,8 @@ async fn who_is_sent_alone_after_others_and_late_is_not_canceled(fresh: Fresh) {
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     town.postbox.per_call.store(3, Ordering::Relaxed);
-    // The first call is refused for somebody's fault, and takes so long that what was built for all others is old.
+    // The first call is refused for somebody's fault, and takes so long that what was built for all
+    // others is old.
     let reason = "one address is malformed".to_owned();
     town.answer(vec![Outcome::RefusedTogether { reason }; 3]);
     let clock = town.clock.clone();
@@ -361,7 +363,8 @@ async fn a_call_goes_on_while_its_sender_waits_for_the_store(fresh: Fresh) {
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     town.postbox.per_call.store(1, Ordering::Relaxed);
-    // After ten calls two are under way at a time. One of them is answered only while the next asks whether it may be made.
+    // After ten calls two are under way at a time. One of them is answered only while the next asks
+    // whether it may be made.
     let (answer, settled) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (stops, asks) = (AtomicBool::new(false), AtomicBool::new(false));
     let gate: Before = Box::new({
@@ -401,7 +404,8 @@ async fn who_comes_back_after_its_lease_hands_nothing_over(fresh: Fresh) {
         fresh.clear().await;
         let town = Arc::new(Town::with(&fresh, certainty, "").await);
         town.happens(&["a1"], to(&["ada", "ben"])).await;
-        // It stands still between the store's word and the provider, for longer than its lease, and longer than any answer takes.
+        // It stands still between the store's word and the provider, for longer than its lease, and
+        // longer than any answer takes.
         let meanwhile = town.clone();
         town.meanwhile(move || {
             async move {

@@ -1,7 +1,8 @@
 //! What the simulator says of a stream is what becomes of it.
 //!
-//! The rule: the same happenings go through `tidings simulate`'s replay and through fan-outs, batches, the ledger and a postbox, by a clock that
-//! stops at each moment at which anything is due; every figure is counted again from the mails that were taken.
+//! The rule: the same happenings go through `tidings simulate`'s replay and through fan-outs,
+//! batches, the ledger and a postbox, by a clock that stops at each moment at which anything is
+//! due; every figure is counted again from the mails that were taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +27,8 @@ on_both_stores! {
     the_simulators_figures_are_those_of_a_real_run
 }
 
-/// Types named after how they are mailed; each happening is one of every type, so that all policies see the same.
+/// Types named after how they are mailed; each happening is one of every type, so that all policies
+/// see the same.
 const TYPES: [&str; 6] = ["Fixed", "Cooling", "Extended", "Full", "Leading", "Now"];
 const CONFIG: &str = r#"
 delivery.chunk = 100

@@ -1,7 +1,9 @@
-//! Nobody but its recipient learns a link of a mail, whatever stands in what the mail tells (P7, P8).
+//! Nobody but its recipient learns a link of a mail, whatever stands in what the mail tells (P7,
+//! P8).
 //!
-//! The rule: hostile words are in every field that a mail can show, digests and batches are made of them by the program itself, every provider is
-//! called with them, and what its recipients get is read as the provider would have filled it in.
+//! The rule: hostile words are in every field that a mail can show, digests and batches are made of
+//! them by the program itself, every provider is called with them, and what its recipients get is
+//! read as the provider would have filled it in.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! P7: an address that must not be written to is asked about when a digest is built, and again just before it leaves.
+//! P7: an address that must not be written to is asked about when a digest is built, and again just
+//! before it leaves.
 
 use chrono::TimeDelta;
 use tidings::domain::{Address, DeliveryState, Reason, Suppression};

@@ -1,4 +1,5 @@
-//! P6: an object that nobody put a record of is not mailed, unless its type says so, and whoever could put it is told.
+//! P6: an object that nobody put a record of is not mailed, unless its type says so, and whoever
+//! could put it is told.
 
 use chrono::TimeDelta;
 use tidings::domain::{DeliveryState, Object};

@@ -1,8 +1,11 @@
-//! A weekly and a daily reader for a year, on a clock that is turned by hand: the scheduler, the provider and the database are away for hours
-//! or days at random, mails are refused, people change their minds, and old days are archived every night.
+//! A weekly and a daily reader for a year, on a clock that is turned by hand: the scheduler, the
+//! provider and the database are away for hours or days at random, mails are refused, people change
+//! their minds, and old days are archived every night.
 //!
-//! The rule: judged by the mails and by a list of its own, never by the ledger. Every event that somebody wanted all the time is in exactly one
-//! mail, or among those that were given up, day by day, or in a mail that is `unknown`. The gate plays a season; `scripts/chaos --years N` plays N years, one a seed.
+//! The rule: judged by the mails and by a list of its own, never by the ledger. Every event that
+//! somebody wanted all the time is in exactly one mail, or among those that were given up, day by
+//! day, or in a mail that is `unknown`. The gate plays a season; `scripts/chaos --years N` plays N
+//! years, one a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -164,8 +167,8 @@ impl Year {
         self.now = start + TimeDelta::days(1);
     }
 
-    /// Now and then the scheduler or the provider goes away, for hours or up to ten days, and once in a long while for longer than anything
-    /// waits.
+    /// Now and then the scheduler or the provider goes away, for hours or up to ten days, and once
+    /// in a long while for longer than anything waits.
     fn troubles(&mut self) {
         let hours = |draw: &mut Draw| TimeDelta::hours(1 + draw.below(240) as i64);
         if self.draw.happens(25) {
@@ -333,7 +336,8 @@ impl Year {
     }
 
     async fn judge(&self) -> String {
-        // A worker that died over a call to a provider that then stays away: nobody can tell, and the ledger says so (P5).
+        // A worker that died over a call to a provider that then stays away: nobody can tell, and
+        // the ledger says so (P5).
         let unknown = DeliveryState::Unknown;
         let unknown = self.town.store.deliveries_in(unknown, 1_000).await.unwrap();
         let mut ids = BTreeSet::new();

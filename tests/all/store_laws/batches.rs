@@ -1,4 +1,5 @@
-//! Laws of `Batches` for what has left its seat, and what both are found by: filed once, settled once, newest first.
+//! Laws of `Batches` for what has left its seat, and what both are found by: filed once, settled
+//! once, newest first.
 
 use chrono::TimeDelta;
 use tidings::domain::batch::{Item, Keep, Lead, Seat, SeatId};

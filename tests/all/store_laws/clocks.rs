@@ -1,4 +1,5 @@
-//! Laws of all leases: what a clock that ran ahead has written keeps nobody off, and what a right clock has written does.
+//! Laws of all leases: what a clock that ran ahead has written keeps nobody off, and what a right
+//! clock has written does.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::DeliveryState;

@@ -1,4 +1,5 @@
-//! Laws of `Deliveries` about opening, claiming and reading: one row a mail, one open row a slot, one hand on it.
+//! Laws of `Deliveries` about opening, claiming and reading: one row a mail, one open row a slot,
+//! one hand on it.
 //!
 //! How rows end stands in [`super::settling`].
 

@@ -1,4 +1,5 @@
-//! Laws of `Stacks::push` for lists of many entries, which stores may add in another way than short ones.
+//! Laws of `Stacks::push` for lists of many entries, which stores may add in another way than short
+//! ones.
 
 use tidings::domain::{Entry, Mailed};
 use tidings::store::{MailedMark, Pushed};

@@ -1,7 +1,8 @@
 //! What the traits of `tidings::store` promise, a test for each promise, on every backend.
 //!
-//! The rule: a law is written once, listed once, and runs everywhere. A law that is not listed is dead code, which the
-//! linter refuses; a backend runs the whole list or does not compile. So the stores cannot drift apart.
+//! The rule: a law is written once, listed once, and runs everywhere. A law that is not listed is
+//! dead code, which the linter refuses; a backend runs the whole list or does not compile. So the
+//! stores cannot drift apart.
 
 mod announced;
 pub(crate) mod batches;

@@ -1,4 +1,5 @@
-//! Laws of `Deliveries` about trying again: what counts as refused, and what failed and is opened once more.
+//! Laws of `Deliveries` about trying again: what counts as refused, and what failed and is opened
+//! once more.
 
 use tidings::domain::delivery::{Deferral, Reopened, Reopening, Settlement};
 use tidings::domain::{DeliveryId, DeliveryState, StackId};

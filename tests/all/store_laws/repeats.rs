@@ -1,7 +1,8 @@
-//! The law above all: whatever fails, at whichever verb, applied or not, can be done again, and all is as if nothing had
-//! failed (P1, P2, P4).
+//! The law above all: whatever fails, at whichever verb, applied or not, can be done again, and all
+//! is as if nothing had failed (P1, P2, P4).
 //!
-//! A short story from event to flush is told over and over, failing at its first verb, its second, and so on to its end.
+//! A short story from event to flush is told over and over, failing at its first verb, its second,
+//! and so on to its end.
 
 use std::sync::Arc;
 
@@ -174,7 +175,8 @@ impl Story {
         }
     }
 
-    /// Everybody has the event once and its marker once; the fan-out is done; the deliveries are sent and closed.
+    /// Everybody has the event once and its marker once; the fan-out is done; the deliveries are
+    /// sent and closed.
     async fn check(&self, store: &Fresh, at: &str) {
         let event = Entry::Event(self.fanout.events().next().unwrap());
         let marker = Entry::Marker(Marker {

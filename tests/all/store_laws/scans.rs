@@ -1,4 +1,5 @@
-//! Laws of `Stacks::scan` and `Stacks::windows`: everybody once, in order, chunk by chunk, with all their days.
+//! Laws of `Stacks::scan` and `Stacks::windows`: everybody once, in order, chunk by chunk, with all
+//! their days.
 
 use tidings::domain::{Day, StackId, UserId};
 use tidings::store::People;

@@ -1,4 +1,5 @@
-//! Laws of `Batches` for seats: one writer wins, what is due is found, and what is added is what joining comes to.
+//! Laws of `Batches` for seats: one writer wins, what is due is found, and what is added is what
+//! joining comes to.
 
 use chrono::TimeDelta;
 use tidings::domain::batch::{Addition, Contents, Keep, Lead, Memory, Seat, SeatId};

@@ -1,4 +1,5 @@
-//! Laws of `Suppressions`: an address is suppressed until it is lifted, the graver news stands, and spelling does not matter.
+//! Laws of `Suppressions`: an address is suppressed until it is lifted, the graver news stands, and
+//! spelling does not matter.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::{Address, DeliveryId, Reason, Suppression};

@@ -1,6 +1,7 @@
 //! Short names for values: people, events, pushes, fan-outs and deliveries of 22 April 2014.
 //!
-//! The rule: a builder fills in what a test does not care about, with values that are valid and tell each other apart.
+//! The rule: a builder fills in what a test does not care about, with values that are valid and
+//! tell each other apart.
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use tidings::domain::delivery::Handover;

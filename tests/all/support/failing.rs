@@ -1,7 +1,9 @@
-//! A store whose nth call fails: refused before anything is done, or done and reported as failed all the same.
+//! A store whose nth call fails: refused before anything is done, or done and reported as failed
+//! all the same.
 //!
-//! The rule: every verb of every trait counts as one call, reading ones as well, in the order in which they are made. So a
-//! test that walks through all n, with both [`Fault`]s and both [`Then`]s, has failed and crashed at every step there is.
+//! The rule: every verb of every trait counts as one call, reading ones as well, in the order in
+//! which they are made. So a test that walks through all n, with both [`Fault`]s and both
+//! [`Then`]s, has failed and crashed at every step there is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,7 +44,8 @@ pub enum Fault {
 pub enum Then {
     /// They work: the network hiccuped.
     Recovers,
-    /// They are refused: whoever called is as good as dead. Whoever takes over needs another handle.
+    /// They are refused: whoever called is as good as dead. Whoever takes over needs another
+    /// handle.
     StaysDown,
 }
 

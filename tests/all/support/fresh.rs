@@ -1,6 +1,7 @@
 //! A store of its own for each test, and what tests ask of it again and again.
 //!
-//! The rule: it begins empty, and its backend does not show. [`super::sqlite`] and [`super::mongo`] make them.
+//! The rule: it begins empty, and its backend does not show. [`super::sqlite`] and [`super::mongo`]
+//! make them.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use tidings::store::{People, Store};
 
 use super::window;
 
-/// A store of its own for one test, and a second handle on the same data, as another process would have it.
+/// A store of its own for one test, and a second handle on the same data, as another process would
+/// have it.
 #[derive(Clone)]
 pub struct Fresh {
     store: Arc<dyn Store>,
@@ -33,7 +35,8 @@ impl Deref for Fresh {
 }
 
 impl Fresh {
-    /// A store, the same data opened again, how to empty it, and how other processes are told of it.
+    /// A store, the same data opened again, how to empty it, and how other processes are told of
+    /// it.
     pub fn new(store: Arc<dyn Store>, second: Arc<dyn Store>, clear: Clear, url: String) -> Self {
         Self {
             store,
@@ -68,7 +71,8 @@ impl Fresh {
         }
     }
 
-    /// Runs `count` tasks at once, every other one on the second handle; their answers come in order.
+    /// Runs `count` tasks at once, every other one on the second handle; their answers come in
+    /// order.
     pub async fn at_once<T, F>(&self, count: u32, task: impl Fn(Fresh, u32) -> F) -> Vec<T>
     where
         T: Send + 'static,

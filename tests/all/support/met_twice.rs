@@ -1,6 +1,8 @@
-//! A store whose walk over what is due meets seats twice, as a walk over an index does while what it finds moves on in it.
+//! A store whose walk over what is due meets seats twice, as a walk over an index does while what
+//! it finds moves on in it.
 //!
-//! The rule: only [`Batches::due_seats`] differs, and only once: it gives what the test wants to be met before what is due.
+//! The rule: only [`Batches::due_seats`] differs, and only once: it gives what the test wants to be
+//! met before what is due.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,7 @@
 //! What tests are built from: fresh stores, and short names for the values they are about.
 //!
-//! The rule: nothing here asserts, and nothing here knows a test. All builders speak of one moment, noon of
-//! 22 April 2014, so that tests differ only in what they are about.
+//! The rule: nothing here asserts, and nothing here knows a test. All builders speak of one moment,
+//! noon of 22 April 2014, so that tests differ only in what they are about.
 
 mod build;
 mod client;

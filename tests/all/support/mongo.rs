@@ -38,7 +38,8 @@ impl Deref for Faulty {
 }
 
 impl Faulty {
-    /// The next so many commands of this store meet this fault: the `data` of the server's `failCommand`.
+    /// The next so many commands of this store meet this fault: the `data` of the server's
+    /// `failCommand`.
     pub async fn fails(&self, times: i32, mut fault: bson::Document) {
         fault.insert("appName", &self.name);
         self.fail_point(doc! {"times": times}.into(), fault).await;
@@ -91,7 +92,8 @@ impl Faulty {
     }
 }
 
-/// Runs a test on a fresh database of a server that misbehaves. One at a time: a server has one such fail point.
+/// Runs a test on a fresh database of a server that misbehaves. One at a time: a server has one
+/// such fail point.
 pub async fn faulty(options: MongoOptions, test: impl AsyncFnOnce(&Faulty)) {
     static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let alone = ALONE.lock().await;
@@ -117,7 +119,8 @@ async fn on_fresh_database(
     let cleared = database.clone();
     let clear = Arc::new(move || -> BoxFuture<'static, ()> { Box::pin(empty(cleared.clone())) });
     let and = if url.ends_with('?') { "" } else { "&" };
-    // Where a fault only pretends that the primary changed, the driver waits for its next heartbeat.
+    // Where a fault only pretends that the primary changed, the driver waits for its next
+    // heartbeat.
     let url = format!("{url}{and}appName={name}&heartbeatFrequencyMS=500");
     let (store, second) = (open(&url, &options).await, open(&url, &options).await);
     let fresh = Fresh::new(store, second, clear, url);

@@ -63,7 +63,8 @@ impl ReplicaSet {
         other.unwrap().to_owned()
     }
 
-    /// What this server answers to who asks for what a majority has is from now on what it knew a majority had by now; or no more.
+    /// What this server answers to who asks for what a majority has is from now on what it knew a
+    /// majority had by now; or no more.
     pub async fn freeze(&self, host: &str, how: Freeze) {
         let mode = match how {
             Freeze::On => "alwaysOn",

@@ -1,7 +1,8 @@
-//! A small town for tests of services: a few people, what they follow, some works, and a postbox that remembers.
+//! A small town for tests of services: a few people, what they follow, some works, and a postbox
+//! that remembers.
 //!
-//! The rule: the town begins on Saturday 19 April 2014 and everybody's weekly digest falls due on Mondays at 09:00 UTC.
-//! A worker that meets an error is dead; [`Town::process`] gives a new one.
+//! The rule: the town begins on Saturday 19 April 2014 and everybody's weekly digest falls due on
+//! Mondays at 09:00 UTC. A worker that meets an error is dead; [`Town::process`] gives a new one.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +42,8 @@ pub const PEOPLE: [&str; 4] = ["ada", "ben", "cem", "dee"];
 
 type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
-/// Remembers what it was given; says yes unless told otherwise. Where [`Certainty::Repeat`], it takes a call once and says so again.
+/// Remembers what it was given; says yes unless told otherwise. Where [`Certainty::Repeat`], it
+/// takes a call once and says so again.
 pub struct Postbox {
     certainty: Certainty,
     clock: Arc<ManualClock>,
@@ -419,7 +421,8 @@ impl Town {
     }
 }
 
-/// What a test configures, and where it says nothing, small pages and chunks, and one call at a time so that answers come in order.
+/// What a test configures, and where it says nothing, small pages and chunks, and one call at a
+/// time so that answers come in order.
 fn with_defaults(config: &str) -> String {
     let defaults = [
         ("fanout.page", 100),

@@ -1,4 +1,5 @@
-//! What is forged, tampered with, stale or used twice changes nothing; neither does what is no report at all.
+//! What is forged, tampered with, stale or used twice changes nothing; neither does what is no
+//! report at all.
 
 use serde_json::{Value, json};
 use tidings::domain::News;
@@ -31,7 +32,8 @@ fn event<'a>(provider: &'a str, tag: &'a str, n: u32) -> Event<'a> {
     }
 }
 
-/// That it was refused as the provider understands it: never again for Mailgun, a failure for the others.
+/// That it was refused as the provider understands it: never again for Mailgun, a failure for the
+/// others.
 fn assert_refused(provider: &str, answer: &Answer, about: &str) {
     let expected = match provider {
         "mailgun" => (406, "hook_rejected"),

@@ -1,7 +1,7 @@
-//! What providers report over HTTP, signed as they sign, with keys of the tests' own.
+//! What providers report over HTTP, signed as they sign with keys of the tests. Forged: [`attacks`].
 //!
-//! The rule (P7, P8): nothing is believed that is not signed, fresh and about a mail of the ledger; and whatever comes twice, late or out of
-//! order comes to the same in the end. What is forged stands in [`attacks`].
+//! The rule (P7, P8): only what is signed, fresh and about a mail of the ledger is believed; what
+//! comes twice, late or out of order comes to the same.
 
 mod attacks;
 mod orders;
@@ -45,9 +45,8 @@ struct Event<'a> {
 impl Event<'_> {
     fn body(&self) -> Value {
         let Self { n, tag, to, at, .. } = self;
-        let time = chrono::DateTime::from_timestamp(*at, 0)
-            .unwrap()
-            .to_rfc3339();
+        let time = chrono::DateTime::from_timestamp(*at, 0).unwrap();
+        let time = time.to_rfc3339();
         let meta = json!({"delivery": tag});
         match self.provider {
             "mailgun" => {
@@ -297,7 +296,8 @@ async fn a_mail_is_found_by_the_providers_id_where_no_tag_came_back(fresh: Fresh
 async fn soft_bounces_suppress_after_so_many_mails_in_a_row(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let mut n = 0;
-    // Two mails bounce softly, one is delivered, three bounce softly: three in a row are the limit of this town.
+    // Two mails bounce softly, one is delivered, three bounce softly: three in a row are the limit
+    // of this town.
     for (week, news) in [
         "delayed",
         "delayed",

@@ -15,7 +15,8 @@ on_both_stores! {
     any_order_of_events_ends_in_the_same_state
 }
 
-/// What stands in the end: the news of each mail, and why each address is suppressed, with their times.
+/// What stands in the end: the news of each mail, and why each address is suppressed, with their
+/// times.
 type End = (Vec<Option<(News, i64)>>, BTreeMap<String, (Reason, i64)>);
 
 /// An event: which mail's, which provider and news tells it, how many seconds later.
