@@ -265,10 +265,10 @@ impl TakeOut {
         }
         let events = words::count(out.taken, "event", "events");
         screen.line(format!("take-out: {events} taken out of open batches"))?;
-        if out.unseen > 0 {
-            let unseen = words::number(out.unseen);
+        if out.not_kept > 0 {
+            let not_kept = words::number(out.not_kept);
             screen.note(format!(
-                "the same batches count {unseen} that they no longer keep; which they are is not known, and they stay counted"
+                "the same batches count {not_kept} that they no longer keep; which they are is not known, and they stay counted"
             ))?;
         }
         Ok(Exit::Done)

@@ -79,9 +79,24 @@ fn max_wait(r: &mut Reader<'_>, option: &str, month: TimeDelta) -> Option<TimeDe
 
 /// The key that all events of a type share, if it has one.
 pub(super) fn key(r: &mut Reader<'_>, path: &str) -> Option<ChosenKey> {
-    let option = format!("{path}.key");
+    let (option, former) = (format!("{path}.batch_key"), format!("{path}.key"));
     let wanted = "a batch key: 1 to 256 bytes without control characters";
-    r.optional_parse(&option, wanted, |text| text.parse().ok())
+    let mut read = |option: &str| r.optional_parse(option, wanted, |text| text.parse().ok());
+    let (key, of_before) = (read(&option), read(&former));
+    match (key, of_before) {
+        (Some(_), Some(_)) => {
+            r.problem(
+                &former,
+                "is the former name of batch_key, which is there too",
+            );
+            None
+        }
+        (None, Some(key)) => {
+            r.warn(&former, "is called batch_key now", "rename it");
+            Some(key)
+        }
+        (key, None) => key,
+    }
 }
 
 /// A policy to be tried, and what it is called.

@@ -68,11 +68,11 @@ fn all_that_is_wrong_with_batches_is_told_at_once() {
         max_wait = "0s"
         close_at = -1
         keep = "newest 10"
-        key = ""
+        batch_key = ""
         windows = "5m"
         [types.Like]
         keep = "last 101"
-        key = "a\tb"
+        batch_key = "a\tb"
         leading = 1
     "#;
 
@@ -87,7 +87,7 @@ fn all_that_is_wrong_with_batches_is_told_at_once() {
         "types.Comment.keep: \"newest 10\" is not first or last and a number from 1 to 100",
         "types.Comment.windows: is not an option",
         "types.Like.keep: \"last 101\" is not",
-        "types.Like.key: \"a\\tb\" is not a batch key",
+        "types.Like.batch_key: \"a\\tb\" is not a batch key",
         "types.Like.leading: 1 is not true or false",
     ] {
         assert!(problems.contains(expected), "{expected} in {problems}");
@@ -107,10 +107,10 @@ fn what_can_hardly_be_meant_is_a_warning_with_advice() {
         window = "0s"
         route = "batch"
         [types.Reply]
-        key = "talk"
+        batch_key = "talk"
         window = "2m"
         [types.Mention]
-        key = "talk"
+        batch_key = "talk"
     "#;
 
     assert_eq!(
@@ -120,11 +120,30 @@ fn what_can_hardly_be_meant_is_a_warning_with_advice() {
             "types.Like.window is longer than max_wait, which always ends the batch before; make it at most max_wait",
             "types.Odd.One.route is batch, but neither window nor cooldown is longer than 0s: nothing is gathered; \
              set one of them, or route = \"immediate\"",
-            "types.Mention.key is also that of types.Reply, whose batches gather otherwise: the event that joined last says \
+            "types.Mention.batch_key is also that of types.Reply, whose batches gather otherwise: the event that joined last says \
              when both close; give both the same window, cooldown, max_wait, close_at, keep and leading",
         ]
     );
     assert!(Config::standard().warnings.is_empty());
+}
+
+#[test]
+fn the_former_name_of_batch_key_is_read_with_a_warning_and_not_beside_the_new_one() {
+    let former = "[types.Reply]\nroute = \"batch\"\nwindow = \"2m\"\nkey = \"talk\"\n";
+    let config = Config::parse(former).unwrap();
+    let both = Config::parse(&format!("{former}batch_key = \"talk\"\n"));
+
+    let reply = config.policies.of(&EventType::new("Reply").unwrap());
+    assert_eq!(reply.key.as_ref().unwrap().as_str(), "talk");
+    assert_eq!(
+        warnings(former),
+        ["types.Reply.key is called batch_key now; rename it"]
+    );
+    let problem = both.unwrap_err().to_string();
+    assert!(
+        problem.contains("types.Reply.key: is the former name"),
+        "{problem}"
+    );
 }
 
 #[test]
@@ -156,7 +175,7 @@ fn candidates_are_read_in_the_order_of_their_file_over_its_own_defaults() {
         window = "5m"
         [policies.cool-down]
         cooldown = "4m"
-        key = "all"
+        batch_key = "all"
     "#;
 
     let candidates = Candidates::parse(text).unwrap();

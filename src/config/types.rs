@@ -16,7 +16,7 @@ pub(super) fn read(r: &mut Reader<'_>, standard: &BatchPolicy) -> Policies {
         let differs = |other: &Policy| same_key(other) && other.batch != policy.batch;
         if let Some((other, _)) = others.iter().find(|(_, other)| differs(other)) {
             r.warn(
-                &format!("types.{name}.key"),
+                &format!("types.{name}.batch_key"),
                 format!("is also that of types.{other}, whose batches gather otherwise: the event that joined last says when both close"),
                 "give both the same window, cooldown, max_wait, close_at, keep and leading",
             );

@@ -190,7 +190,7 @@ pub struct TakenOut {
     /// So many were kept; they are gone, and the total is smaller by them.
     pub taken: u64,
     /// So many are counted and no longer kept. Which they are is not known, so they stay counted.
-    pub unseen: u64,
+    pub not_kept: u64,
 }
 
 impl Batch {
@@ -298,17 +298,17 @@ impl Batch {
             return TakenOut::default();
         }
         let mut taken = self.contents.take_out(kind, objects);
-        let mut unseen = self.contents.more();
+        let mut not_kept = self.contents.more();
         if let Lead::Waiting { contents, .. } = &mut self.lead {
             taken.extend(contents.take_out(kind, objects));
-            unseen += contents.more();
+            not_kept += contents.more();
             if contents.is_empty() {
                 self.lead = Lead::None;
             }
         }
         let out = TakenOut {
             taken: taken.len() as u64,
-            unseen,
+            not_kept,
         };
         self.taken.extend(taken);
         let over = self.taken.len().saturating_sub(TAKEN);

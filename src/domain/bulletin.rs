@@ -72,7 +72,7 @@ pub struct Section {
     /// How many items it is known to have, shown or not.
     pub total: u64,
     /// How many of them are counted and no longer kept.
-    pub unseen: u64,
+    pub not_kept: u64,
 }
 
 impl Section {
@@ -97,7 +97,7 @@ pub struct Bulletin {
     /// How many of them are not shown.
     pub more: u64,
     /// How many of them are no longer kept.
-    pub unseen: u64,
+    pub not_kept: u64,
     /// When the oldest and the newest happened that are kept.
     pub oldest: DateTime<Utc>,
     pub newest: DateTime<Utc>,
@@ -112,21 +112,21 @@ impl Bulletin {
     }
 }
 
-/// Groups what is kept of a batch, in the order of joining, and `unseen` more that are counted;
+/// Groups what is kept of a batch, in the order of joining, and `not_kept` more that are counted;
 /// `None` if nothing that is kept applies.
 ///
 /// `applies` gives the object of an event, or `None` where it no longer applies.
 pub fn gather(
     key: &BatchKey,
     kept: &[Kept],
-    unseen: u64,
+    not_kept: u64,
     policies: &Policies,
     applies: impl Fn(&Event) -> Option<Arc<Object>>,
 ) -> Option<Bulletin> {
     let mut sections = sections(&newest_first(kept, applies), policies);
     let times = || sections.iter().flat_map(Section::items).map(|item| item.at);
     let (oldest, newest) = (times().min()?, times().max()?);
-    let total = times().count() as u64 + unseen;
+    let total = times().count() as u64 + not_kept;
     let only = match sections.as_slice() {
         [section] => Some(section.kind.clone()),
         _ => None,
@@ -134,8 +134,8 @@ pub fn gather(
     if let (BatchKey::Type(kind), Some(section)) = (key, sections.first_mut())
         && *kind == section.kind
     {
-        section.unseen = unseen;
-        section.total += unseen;
+        section.not_kept = not_kept;
+        section.total += not_kept;
     }
     cut(&mut sections);
     let shown: u64 = sections.iter().map(Section::shown).sum();
@@ -143,7 +143,7 @@ pub fn gather(
         sections,
         total,
         more: total - shown,
-        unseen,
+        not_kept,
         oldest,
         newest,
         only,
@@ -196,7 +196,7 @@ fn sections(items: &[(EventType, Item)], policies: &Policies) -> Vec<Section> {
                     groups: Vec::new(),
                     abouts: 0,
                     total: 0,
-                    unseen: 0,
+                    not_kept: 0,
                 });
                 sections.len() - 1
             });

@@ -37,7 +37,7 @@ pub(super) fn policies() -> Policies {
 pub(super) fn bulletin_of(
     key: BatchKey,
     events: Vec<(&str, Object)>,
-    unseen: u64,
+    not_kept: u64,
 ) -> Option<Bulletin> {
     let last = at() + TimeDelta::minutes(55);
     let count = events.len();
@@ -55,12 +55,12 @@ pub(super) fn bulletin_of(
         let (_, object) = &events[event.o.as_str().parse::<usize>().unwrap()];
         object.notifiable.then(|| Arc::new(object.clone()))
     };
-    gather(&key, &kept, unseen, &policies(), applies)
+    gather(&key, &kept, not_kept, &policies(), applies)
 }
 
-pub(super) fn bulletin(events: Vec<(&str, Object)>, unseen: u64) -> Bulletin {
+pub(super) fn bulletin(events: Vec<(&str, Object)>, not_kept: u64) -> Bulletin {
     let key = BatchKey::Chosen("acme".parse().unwrap());
-    bulletin_of(key, events, unseen).unwrap()
+    bulletin_of(key, events, not_kept).unwrap()
 }
 
 pub(super) fn mail<'a>(user: &'a User, bulletin: &'a Bulletin) -> BatchMail<'a> {
@@ -84,8 +84,8 @@ pub(super) fn render(bulletin: &Bulletin) -> Rendered {
         .unwrap()
 }
 
-fn subject(events: Vec<(&str, Object)>, unseen: u64) -> String {
-    render(&bulletin(events, unseen)).subject
+fn subject(events: Vec<(&str, Object)>, not_kept: u64) -> String {
+    render(&bulletin(events, not_kept)).subject
 }
 
 fn slug(text: &str) -> String {

@@ -33,7 +33,7 @@ pub struct BulletinView<'a> {
     until: String,
     /// How many events the mail tells of, and how many of them nothing is known of any more.
     total: u64,
-    unseen: u64,
+    not_kept: u64,
     /// What they are called together, after a number: `new comments` if all are known to be of one
     /// section, whose heading is `New comments`; else `new things`.
     things: String,
@@ -138,11 +138,11 @@ impl<'a> BulletinView<'a> {
             since: moment(bulletin.oldest, mail.at, mail.tz),
             until: moment(bulletin.newest, mail.at, mail.tz),
             total: bulletin.total,
-            unseen: bulletin.unseen,
+            not_kept: bulletin.not_kept,
             things: things(&headings),
             one,
             topic: match all.as_slice() {
-                [section] if section.abouts == 1 && bulletin.unseen == 0 => {
+                [section] if section.abouts == 1 && bulletin.not_kept == 0 => {
                     section.groups.first().map(AboutView::of)
                 }
                 _ => None,
@@ -283,7 +283,7 @@ impl SentenceView {
             abouts if abouts <= NAMES => abouts,
             _ => NAMES - 1,
         };
-        let known = section.total - section.unseen;
+        let known = section.total - section.not_kept;
         let groups = section.groups.iter().take(shown);
         let about: Vec<String> = groups.map(|group| about(group, SHORT)).collect();
         Some(Self {

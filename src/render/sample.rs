@@ -89,7 +89,7 @@ pub fn batches(mut try_out: impl FnMut(&BatchMail<'_>) -> Result<(), Error>) -> 
         ..bare(0)
     };
     let key = BatchKey::Chosen(ChosenKey::new("sample")?);
-    for (kinds, of, unseen) in [
+    for (kinds, of, not_kept) in [
         (["Comment", "Comment"], vec![known(0)], 0),
         (["Comment", "Comment"], vec![known(1)], 0),
         (["Comment", "Comment"], (0..9).map(known).collect(), 12),
@@ -109,7 +109,7 @@ pub fn batches(mut try_out: impl FnMut(&BatchMail<'_>) -> Result<(), Error>) -> 
             let n: usize = event.o.as_str().parse().ok()?;
             Some(Arc::new(of.get(n)?.clone()))
         };
-        let Some(bulletin) = gather(&key, &kept, unseen, &policies, applies) else {
+        let Some(bulletin) = gather(&key, &kept, not_kept, &policies, applies) else {
             continue;
         };
         for links in [

@@ -182,7 +182,7 @@ pub struct EventInput {
     #[serde(default, deserialize_with = "fields::named_if_any")]
     pub near: Option<NearInput>,
     /// Whom to leave out, usually whoever did it.
-    #[serde(default, alias = "actor", deserialize_with = "ids")]
+    #[serde(default, deserialize_with = "ids")]
     pub except: Vec<UserId>,
     pub key: Option<String>,
     #[serde(default, deserialize_with = "chosen")]

@@ -119,7 +119,7 @@ fn what_is_withdrawn_is_taken_from_the_kept_and_the_total_and_the_unseen_stay_co
     let other = batch.take_out(&EventType::stored("Like"), &b);
     let out = batch.take_out(&EventType::stored("Comment"), &b);
 
-    assert_eq!((other.taken, out.taken, out.unseen), (0, 1, 2));
+    assert_eq!((other.taken, out.taken, out.not_kept), (0, 1, 2));
     assert_eq!(
         (batch.contents.count, objects(&batch.contents)),
         (4, vec!["a", "c"])

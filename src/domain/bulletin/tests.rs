@@ -48,13 +48,13 @@ fn object(id: &str, title: &str, by: &str) -> Object {
 }
 
 /// The bulletin of a batch of one's own key, in which these objects apply.
-fn gathered(events: &[(&str, &str)], unseen: u64, objects: &[Object]) -> Option<Bulletin> {
+fn gathered(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Option<Bulletin> {
     let objects: BTreeMap<&str, &Object> = objects
         .iter()
         .map(|object| (object.key.as_str(), object))
         .collect();
     let key = BatchKey::Chosen("all".parse().unwrap());
-    gather(&key, &kept(events), unseen, &policies(), |event| {
+    gather(&key, &kept(events), not_kept, &policies(), |event| {
         objects
             .get(event.o.as_str())
             .map(|object| Arc::new((*object).clone()))
@@ -243,17 +243,17 @@ fn what_is_no_longer_kept_is_of_the_keys_type_if_it_has_one() {
 
     for bulletin in [&typed, &chosen] {
         assert_eq!(
-            (bulletin.total, bulletin.more, bulletin.unseen),
+            (bulletin.total, bulletin.more, bulletin.not_kept),
             (13, 12, 12)
         );
         assert_eq!(bulletin.only.as_ref(), Some(&kind));
     }
     assert_eq!(
-        (typed.sections[0].total, typed.sections[0].unseen),
+        (typed.sections[0].total, typed.sections[0].not_kept),
         (13, 12)
     );
     assert_eq!(
-        (chosen.sections[0].total, chosen.sections[0].unseen),
+        (chosen.sections[0].total, chosen.sections[0].not_kept),
         (1, 0)
     );
 }
@@ -283,7 +283,7 @@ proptest! {
     #[test]
     fn everything_is_told_or_counted(
         events in prop::collection::vec((0_u8..24, 0_u8..60), 0..120),
-        unseen in 0_u64..1_000,
+        not_kept in 0_u64..1_000,
         typed in any::<bool>(),
     ) {
         let names: Vec<_> = events.iter().map(|(t, o)| (format!("T{t}"), o.to_string())).collect();
@@ -309,14 +309,14 @@ proptest! {
             .map(|item| (item.t.clone(), item.o.clone()))
             .collect();
 
-        let bulletin = gather(&key, &kept, unseen, &Policies::new((0..12).map(phrased)), applies);
+        let bulletin = gather(&key, &kept, not_kept, &Policies::new((0..12).map(phrased)), applies);
 
         let Some(bulletin) = bulletin else {
             prop_assert!(expected.is_empty());
             return Ok(());
         };
         let shown: u64 = bulletin.sections.iter().map(Section::shown).sum();
-        prop_assert_eq!(bulletin.total, expected.len() as u64 + unseen);
+        prop_assert_eq!(bulletin.total, expected.len() as u64 + not_kept);
         prop_assert_eq!(shown + bulletin.more, bulletin.total);
         prop_assert_eq!(shown, bulletin.shown());
         prop_assert!(shown > 0 && shown <= TOTAL as u64);
@@ -325,7 +325,7 @@ proptest! {
             let totals: u64 = section.groups.iter().map(|group| group.total).sum();
             prop_assert!(totals <= section.total);
             if section.groups.len() == section.abouts {
-                prop_assert_eq!(totals + section.unseen, section.total);
+                prop_assert_eq!(totals + section.not_kept, section.total);
             }
             for group in &section.groups {
                 prop_assert!(group.items.len() as u64 <= group.total);

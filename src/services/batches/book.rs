@@ -130,7 +130,7 @@ impl BatchBook {
             after = Some(last.id.clone());
             let out = self.take_out_of(found, kind, objects).await?;
             all.taken += out.taken;
-            all.unseen += out.unseen;
+            all.not_kept += out.not_kept;
         }
     }
 
@@ -159,7 +159,7 @@ impl BatchBook {
             for ((seat, out), put) in changed.into_iter().zip(outs).zip(put) {
                 if put {
                     all.taken += out.taken;
-                    all.unseen += out.unseen;
+                    all.not_kept += out.not_kept;
                 } else {
                     lost.push(seat.id);
                 }

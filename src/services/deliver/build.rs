@@ -153,7 +153,7 @@ impl Deliver {
                 Occasion::Batch { batch, .. } => {
                     let gathered = gathered.get(batch);
                     let tell = |of: &Gathered| {
-                        bulletin::gather(&of.key, &of.items, of.unseen, &self.policies, applies)
+                        bulletin::gather(&of.key, &of.items, of.not_kept, &self.policies, applies)
                     };
                     let told = gathered.and_then(tell).map(Told::Batch);
                     (told, gathered.is_some_and(|gathered| gathered.marked))

@@ -25,7 +25,7 @@ pub(super) struct Gathered {
     /// In the order of joining.
     pub items: Vec<Item>,
     /// How many more are counted.
-    pub unseen: u64,
+    pub not_kept: u64,
     /// It was taken for mailed once: its marks stand.
     pub marked: bool,
 }
@@ -83,18 +83,18 @@ impl Deliver {
                 wants(whose[&batch.id], item, &self.policies)
                     && catalogue.applies(&Event::from(item.clone())).is_some()
             };
-            let unseen = batch.contents.more();
+            let not_kept = batch.contents.more();
             let items = &batch.contents.items;
             // Where one thing is kept twice, those that are only counted may be that thing as well.
             let things: HashSet<_> = items.iter().map(|item| (&item.t, &item.o)).collect();
             let repeats = things.len() < items.len();
-            if unseen > 0 && (repeats || !items.iter().all(told)) {
+            if not_kept > 0 && (repeats || !items.iter().all(told)) {
                 doubtful.push(batch);
                 continue;
             }
             gathered.insert(
                 batch.id,
-                Gathered::new(&batch, batch.contents.items.clone(), unseen),
+                Gathered::new(&batch, batch.contents.items.clone(), not_kept),
             );
         }
         let stacks = self.stacks_of(&doubtful).await?;
@@ -156,11 +156,11 @@ fn all_of(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Item> {
 }
 
 impl Gathered {
-    fn new(batch: &Batch, items: Vec<Item>, unseen: u64) -> Self {
+    fn new(batch: &Batch, items: Vec<Item>, not_kept: u64) -> Self {
         Self {
             key: batch.key.clone(),
             items,
-            unseen,
+            not_kept,
             marked: false,
         }
     }

@@ -113,7 +113,7 @@ impl Deliver {
                 let gathered = self.gathered(rows, users, &mut catalogue).await?;
                 let applies = |event: &Event| catalogue.applies(event);
                 let told = gathered.get(batch).and_then(|of| {
-                    bulletin::gather(&of.key, &of.items, of.unseen, &self.policies, applies)
+                    bulletin::gather(&of.key, &of.items, of.not_kept, &self.policies, applies)
                 });
                 let Some(bulletin) = told else {
                     return none("nothing is left of its batch that applies");

@@ -244,12 +244,12 @@ async fn events_are_taken_out_of_open_batches_and_stay_in_feeds(fresh: Fresh) {
     let out = take_out(json!(["a1", "a3", "x"])).await;
     let again = take_out(json!("a3")).await;
 
-    assert_eq!(other_type.body, json!({"taken": 0, "unseen": 0}));
+    assert_eq!(other_type.body, json!({"taken": 0, "not_kept": 0}));
     assert_eq!(
         (out.status, &out.body),
-        (200, &json!({"taken": 3, "unseen": 1}))
+        (200, &json!({"taken": 3, "not_kept": 1}))
     );
-    assert_eq!(again.body, json!({"taken": 0, "unseen": 0}));
+    assert_eq!(again.body, json!({"taken": 0, "not_kept": 0}));
     let told = |one: &Value| {
         (
             one["user"].clone(),

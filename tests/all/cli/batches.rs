@@ -126,7 +126,7 @@ fn events_are_taken_out_and_what_cannot_be_seen_is_told() {
         "the same batches count 2 that they no longer keep; which they are is not known, and they stay counted\n"
     );
     assert_eq!(other, "take-out: 0 events taken out of open batches\n");
-    assert_eq!(again.json(), serde_json::json!({"taken": 0, "unseen": 0}));
+    assert_eq!(again.json(), serde_json::json!({"taken": 0, "not_kept": 0}));
     assert_eq!(listed(&desk, &["--user", "ada"])[0]["count"], 2);
 }
 

@@ -272,7 +272,7 @@ async fn what_is_no_longer_kept_is_told_where_all_that_is_kept_was_withdrawn(fre
         .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a5")])
         .await
         .unwrap();
-    assert_eq!((taken.taken, taken.unseen), (1, 3));
+    assert_eq!((taken.taken, taken.not_kept), (1, 3));
     town.put_works(&["a2", "a4"], |_| false).await;
 
     let tally = mailed_at(&town, 300).await;
@@ -410,7 +410,7 @@ async fn events_are_taken_out_of_open_batches(fresh: Fresh) {
         .await
         .unwrap();
 
-    assert_eq!((out.taken, out.unseen), (2, 0));
+    assert_eq!((out.taken, out.not_kept), (2, 0));
     assert_eq!(mailed_at(&town, 300).await.sent, 1);
     assert_eq!(told(&town), [("ada@example.org".to_owned(), vec!["a2"])]);
     let ben = ("ben".to_owned(), BatchState::Canceled, 0);
