@@ -15,10 +15,10 @@ use super::problem::{Code, Problem};
 
 /// The server key, as what it is compared by.
 #[derive(Clone)]
-pub struct Key([u8; 32]);
+pub(super) struct Key([u8; 32]);
 
 impl Key {
-    pub fn new(key: &str) -> Self {
+    pub(super) fn new(key: &str) -> Self {
         Self(Sha256::digest(key).into())
     }
 
@@ -29,7 +29,7 @@ impl Key {
 }
 
 /// Lets requests pass that bring the key.
-pub async fn require(
+pub(super) async fn require(
     key: web::Data<Key>,
     req: ServiceRequest,
     next: Next<impl MessageBody>,

@@ -45,7 +45,7 @@ fn unknown(id: Id) -> Problem {
 }
 
 /// `GET /v1/batches`
-pub async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
     let query = Query::of(&req, &["user", "key", "state", "limit", "before"])?;
     let filter = BatchFilter {
         user: query.get("user")?,
@@ -67,14 +67,18 @@ pub async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Prob
 }
 
 /// `GET /v1/batches/{id}`
-pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn get(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
     let id: Id = segment(&req, "id")?;
     let found = app.batches().batch(id).await?;
     shown(&app, found.ok_or_else(|| unknown(id))?).await
 }
 
 /// `POST /v1/batches/{id}/close`
-pub async fn close(
+pub(super) async fn close(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,
@@ -84,7 +88,7 @@ pub async fn close(
 }
 
 /// `POST /v1/batches/{id}/cancel`
-pub async fn cancel(
+pub(super) async fn cancel(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,
@@ -117,7 +121,7 @@ async fn shown(app: &App, batch: Batch) -> Result<HttpResponse, Problem> {
 }
 
 /// `DELETE /v1/events`
-pub async fn take_out(
+pub(super) async fn take_out(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,

@@ -23,16 +23,20 @@ use crate::domain::Invalid;
 use crate::services::notify::MAX_REQUESTS;
 
 /// The largest body of one record, in bytes.
-pub const LIMIT: usize = 1 << 20;
+pub(super) const LIMIT: usize = 1 << 20;
 /// The largest body of many records, in bytes.
-pub const BULK_LIMIT: usize = 16 << 20;
+pub(super) const BULK_LIMIT: usize = 16 << 20;
 /// The most records in one call.
-pub const MAX_RECORDS: usize = MAX_REQUESTS;
+pub(super) const MAX_RECORDS: usize = MAX_REQUESTS;
 /// How long a body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads the body, up to `limit` bytes.
-pub async fn read(req: &HttpRequest, payload: Payload, limit: usize) -> Result<Bytes, Problem> {
+pub(super) async fn read(
+    req: &HttpRequest,
+    payload: Payload,
+    limit: usize,
+) -> Result<Bytes, Problem> {
     let kind = req.content_type();
     let json = kind.is_empty() || kind == "application/json" || kind.ends_with("+json");
     if !json {
@@ -71,7 +75,7 @@ const LONG: usize = 64 << 10;
 
 /// Does what a body is for, as far as that is reading it: beside the threads that answer requests
 /// if it is long.
-pub async fn aside<T: Send + 'static>(
+pub(super) async fn aside<T: Send + 'static>(
     body: Bytes,
     reading: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -85,13 +89,16 @@ pub async fn aside<T: Send + 'static>(
 }
 
 /// One record.
-pub fn one<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+pub(super) fn one<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     parse(body, "", PhantomData::<Record<T>>).map(|Record(record)| record)
 }
 
 /// Many records, as a list or under `field`: `[…]` or `{"events": […]}`. At least one, at most
 /// [`MAX_RECORDS`].
-pub fn many<T: DeserializeOwned>(body: &[u8], field: &'static str) -> Result<Vec<T>, Problem> {
+pub(super) fn many<T: DeserializeOwned>(
+    body: &[u8],
+    field: &'static str,
+) -> Result<Vec<T>, Problem> {
     let records = parse(body, field, Many(field, PhantomData))?;
     if records.is_empty() {
         return Err(Problem::body(format!(
@@ -127,7 +134,7 @@ fn parse<'de, S: DeserializeSeed<'de>>(
 }
 
 /// Whether this is the form for many records, rather than one.
-pub fn is_many(body: &[u8], field: &str) -> bool {
+pub(super) fn is_many(body: &[u8], field: &str) -> bool {
     struct Holds<'a>(&'a str);
     impl<'de> Visitor<'de> for Holds<'_> {
         type Value = bool;
@@ -154,7 +161,7 @@ pub fn is_many(body: &[u8], field: &str) -> bool {
 }
 
 /// A problem with the record at this place of the list.
-pub fn of_record(field: &str, index: usize, why: Invalid) -> Problem {
+pub(super) fn of_record(field: &str, index: usize, why: Invalid) -> Problem {
     Problem::from(why).at(format!("{field}[{index}]"))
 }
 

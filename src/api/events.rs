@@ -76,7 +76,7 @@ struct Progress {
 }
 
 /// `POST /v1/events`
-pub async fn post(
+pub(super) async fn post(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,
@@ -143,7 +143,11 @@ fn checked(notify: &Notify, event: EventInput) -> Result<Request, crate::domain:
 }
 
 /// `GET /v1/events/{id}`
-pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn get(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
     let id: Id = segment(&req, "id")?;
     let Some(fanout) = app.notify().find(id).await? else {
         let detail = format!("there is no event {id}; ids are those that accepting gave");

@@ -56,7 +56,7 @@ impl<'a> From<&'a Page> for PageView<'a> {
 }
 
 /// `GET /v1/users/{id}/feed`
-pub async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
     let query = Query::of(&req, &["after", "before", "limit", "type", "days"])?;
     let request = Request {
         user: segment(&req, "id")?,

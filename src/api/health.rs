@@ -14,12 +14,12 @@ use crate::app::App;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// `GET /healthz`
-pub async fn alive() -> HttpResponse {
+pub(super) async fn alive() -> HttpResponse {
     fine()
 }
 
 /// `GET /readyz`
-pub async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
     match tokio::time::timeout(PATIENCE, app.health().ready()).await {
         Ok(Ok(())) => Ok(fine()),
         Ok(Err(error)) => Err(error.into()),

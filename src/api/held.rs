@@ -20,12 +20,12 @@ use futures::Stream;
 
 /// What is to come of a request, shared by who reads it and who holds it.
 #[derive(Clone)]
-pub struct Coming(Rc<RefCell<Payload>>);
+pub(super) struct Coming(Rc<RefCell<Payload>>);
 
 impl Coming {
     /// Takes what is to come of a request into hand, and leaves the request a way to read it;
     /// nothing where nothing is to come.
-    pub fn of(req: &mut ServiceRequest) -> Option<Self> {
+    pub(super) fn of(req: &mut ServiceRequest) -> Option<Self> {
         let payload = match req.take_payload() {
             Payload::None => return None,
             payload => Self(Rc::new(RefCell::new(payload))),
@@ -46,7 +46,7 @@ impl Stream for Coming {
 }
 
 /// The body of an answer, and what is to come of its request.
-pub struct Held<B> {
+pub(super) struct Held<B> {
     pub body: B,
     #[expect(dead_code, reason = "it is held and not read")]
     pub coming: Option<Coming>,

@@ -17,7 +17,7 @@ use crate::services::feedback::Error;
 const TAKES_406_FOR_NEVER: &str = "mailgun";
 
 /// `POST /hooks/{provider}`
-pub async fn post(
+pub(super) async fn post(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,

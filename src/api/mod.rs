@@ -110,19 +110,19 @@ mod methods {
     use super::{Guard, guard};
 
     /// Whoever can get can ask for the head alone (RFC 9110, 9.3.2).
-    pub fn get() -> impl Guard {
+    pub(super) fn get() -> impl Guard {
         guard::Any(guard::Get()).or(guard::Head())
     }
 
-    pub fn put() -> impl Guard {
+    pub(super) fn put() -> impl Guard {
         guard::Put()
     }
 
-    pub fn post() -> impl Guard {
+    pub(super) fn post() -> impl Guard {
         guard::Post()
     }
 
-    pub fn delete() -> impl Guard {
+    pub(super) fn delete() -> impl Guard {
         guard::Delete()
     }
 }

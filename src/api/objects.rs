@@ -56,7 +56,7 @@ impl ObjectInput {
 
 /// An object as it is shown, here and in feeds.
 #[derive(Serialize)]
-pub struct ObjectView<'a> {
+pub(super) struct ObjectView<'a> {
     id: &'a ObjectKey,
     notifiable: bool,
     title: Option<&'a str>,
@@ -90,7 +90,7 @@ fn key(req: &HttpRequest) -> Result<ObjectKey, Problem> {
 }
 
 /// `PUT /v1/objects/{model}/{id}`
-pub async fn put(
+pub(super) async fn put(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,
@@ -109,7 +109,7 @@ pub async fn put(
 }
 
 /// `POST /v1/objects`
-pub async fn post(
+pub(super) async fn post(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,
@@ -129,7 +129,11 @@ pub async fn post(
 }
 
 /// `GET /v1/objects/{model}/{id}`
-pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn get(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
     let key = key(&req)?;
     let Some(object) = app.objects().get(&key).await? else {
         let detail = format!("there is no record of object {key:?}");
@@ -139,7 +143,11 @@ pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpRes
 }
 
 /// `DELETE /v1/objects/{model}/{id}`
-pub async fn delete(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn delete(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
     app.objects().withdraw(key(&req)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -19,7 +19,7 @@ fn of(descriptors: Option<usize>) -> usize {
 }
 
 /// How many connections each of so many threads takes.
-pub fn for_each_of(threads: usize) -> usize {
+pub(super) fn for_each_of(threads: usize) -> usize {
     (of(descriptors()) / threads.max(1)).max(1)
 }
 

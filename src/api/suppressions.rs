@@ -47,7 +47,7 @@ fn not_suppressed(address: &Address) -> Problem {
 }
 
 /// `GET /v1/suppressions`
-pub async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
     let query = Query::of(&req, &["after", "limit"])?;
     let after: Option<Cursor> = query.get("after")?;
     let limit = query.number("limit")?.unwrap_or(LIMIT);
@@ -66,7 +66,7 @@ pub async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Prob
 }
 
 /// `POST /v1/suppressions`
-pub async fn post(
+pub(super) async fn post(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,
@@ -84,7 +84,11 @@ pub async fn post(
 }
 
 /// `GET /v1/suppressions/{address}`
-pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn get(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
     let address: Address = segment(&req, "address")?;
     let found = app.suppressions().get(&address).await?;
     let found = found.ok_or_else(|| not_suppressed(&address))?;
@@ -92,7 +96,11 @@ pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpRes
 }
 
 /// `DELETE /v1/suppressions/{address}`
-pub async fn delete(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn delete(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
     let address: Address = segment(&req, "address")?;
     match app.suppressions().lift(&address).await? {
         true => Ok(HttpResponse::NoContent().finish()),

@@ -15,7 +15,10 @@ use crate::domain::Invalid;
 
 /// The part of the path that the route calls `{name}`. It may hold any character that was
 /// percent-encoded, slashes too.
-pub fn segment<T: FromStr<Err = Invalid>>(req: &HttpRequest, name: &str) -> Result<T, Problem> {
+pub(super) fn segment<T: FromStr<Err = Invalid>>(
+    req: &HttpRequest,
+    name: &str,
+) -> Result<T, Problem> {
     let location = || format!("path segment {name}");
     let text = raw_segment(req, name)
         .and_then(|raw| decode(raw, false))
@@ -52,11 +55,11 @@ fn decode(raw: &str, plus_is_space: bool) -> Option<String> {
 
 /// The parameters of a query, all of them known.
 #[derive(Debug)]
-pub struct Query(Vec<(String, String)>);
+pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Reads the query; only these parameters are known, each at most once.
-    pub fn of(req: &HttpRequest, known: &[&str]) -> Result<Self, Problem> {
+    pub(super) fn of(req: &HttpRequest, known: &[&str]) -> Result<Self, Problem> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in req
             .query_string()
@@ -86,14 +89,17 @@ impl Query {
     }
 
     /// A parameter's value, if it was given.
-    pub fn get<T: FromStr<Err = Invalid>>(&self, name: &'static str) -> Result<Option<T>, Problem> {
+    pub(super) fn get<T: FromStr<Err = Invalid>>(
+        &self,
+        name: &'static str,
+    ) -> Result<Option<T>, Problem> {
         self.text(name)
             .map(|text| text.parse().map_err(|invalid| refuse(name, &invalid)))
             .transpose()
     }
 
     /// A number, written in digits.
-    pub fn number(&self, name: &'static str) -> Result<Option<u32>, Problem> {
+    pub(super) fn number(&self, name: &'static str) -> Result<Option<u32>, Problem> {
         let read = |text: &str| {
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
             match text.parse() {
@@ -114,12 +120,12 @@ impl Query {
 }
 
 /// A parameter's value that will not do.
-pub fn refuse(name: &str, invalid: &Invalid) -> Problem {
+pub(super) fn refuse(name: &str, invalid: &Invalid) -> Problem {
     Problem::parameter(format!("query parameter {name}"), invalid.to_string())
 }
 
 /// For routes that take no parameters: any is refused.
-pub struct NoQuery;
+pub(super) struct NoQuery;
 
 impl FromRequest for NoQuery {
     type Error = Problem;

@@ -85,7 +85,7 @@ fn unknown(id: &UserId) -> Problem {
 }
 
 /// `PUT /v1/users/{id}`
-pub async fn put(
+pub(super) async fn put(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,
@@ -104,7 +104,7 @@ pub async fn put(
 }
 
 /// `POST /v1/users`
-pub async fn post(
+pub(super) async fn post(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,
@@ -123,7 +123,11 @@ pub async fn post(
 }
 
 /// `GET /v1/users/{id}`
-pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn get(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
     let id: UserId = segment(&req, "id")?;
     let user = app.people().get(&id).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
@@ -131,7 +135,11 @@ pub async fn get(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpRes
 }
 
 /// `DELETE /v1/users/{id}`
-pub async fn delete(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn delete(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
     let id: UserId = segment(&req, "id")?;
     match app.people().delete(&id).await? {
         true => Ok(HttpResponse::NoContent().finish()),
@@ -140,7 +148,7 @@ pub async fn delete(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<Http
 }
 
 /// `PUT /v1/users/{id}/preferences`
-pub async fn prefer(
+pub(super) async fn prefer(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,
@@ -181,7 +189,7 @@ struct ChoiceView {
 }
 
 /// `GET /v1/users/{id}/preferences`
-pub async fn preferences(
+pub(super) async fn preferences(
     _: NoQuery,
     req: HttpRequest,
     app: Data<App>,
@@ -223,13 +231,17 @@ fn follow_of(req: &HttpRequest) -> Result<Vec<FollowInput>, Problem> {
 }
 
 /// `PUT /v1/users/{id}/follows/{key}`
-pub async fn follow(_: NoQuery, req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+pub(super) async fn follow(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
     app.people().follow(follow_of(&req)?).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 /// `DELETE /v1/users/{id}/follows/{key}`
-pub async fn unfollow(
+pub(super) async fn unfollow(
     _: NoQuery,
     req: HttpRequest,
     app: Data<App>,
@@ -239,7 +251,7 @@ pub async fn unfollow(
 }
 
 /// `POST /v1/follows`
-pub async fn follow_many(
+pub(super) async fn follow_many(
     _: NoQuery,
     req: HttpRequest,
     payload: Payload,

@@ -17,7 +17,7 @@ use crate::services::archive::{DayReport, Effect, Fate, Protection, Request};
 /// So it is where a day cannot be dealt with, or another process has it; the other days go all the
 /// same.
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     /// How old a day must be to go [default: archive.keep, 30d]
     #[arg(long, value_name = "DURATION")]
     keep: Option<String>,
@@ -36,21 +36,21 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn access(&self) -> Access {
+    pub(super) fn access(&self) -> Access {
         match self.dry_run {
             true => Access::Look,
             false => Access::Work,
         }
     }
 
-    pub fn options(&self) -> Vec<(String, String)> {
+    pub(super) fn options(&self) -> Vec<(String, String)> {
         let keep = self.keep.clone();
         keep.map(|keep| ("archive.keep".to_owned(), keep))
             .into_iter()
             .collect()
     }
 
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let request = Request {
             keep: app.config.archive_keep,
             export: self.export.clone(),

@@ -20,7 +20,7 @@ use crate::services::batches::{
 /// configuration did.
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
@@ -98,14 +98,14 @@ struct TakeOut {
 }
 
 impl Args {
-    pub fn access(&self) -> Access {
+    pub(super) fn access(&self) -> Access {
         match &self.verb {
             None | Some(Verb::List(_) | Verb::Show(_)) => Access::Look,
             Some(Verb::Close(_) | Verb::Cancel(_) | Verb::TakeOut(_)) => Access::Work,
         }
     }
 
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         match &self.verb {
             None => self.list.run(app, screen).await,
             Some(Verb::List(list)) => list.run(app, screen).await,
@@ -276,7 +276,7 @@ impl TakeOut {
 }
 
 /// Batches, and what became of them.
-pub fn table(views: &[BatchView]) -> Table {
+pub(super) fn table(views: &[BatchView]) -> Table {
     let mut table = Table::new([
         Column::new("closes (UTC)").ink(Ink::Faint),
         Column::new("state").ink(Ink::Strong),

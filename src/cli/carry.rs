@@ -16,7 +16,7 @@ use crate::services::Progress;
 use crate::services::fanout::Done;
 
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Carry {
+pub(super) struct Carry {
     /// Carry out all that is pending before ending; on SQLite this is what happens anyway
     #[arg(long, conflicts_with = "no_wait")]
     wait: bool,
@@ -26,7 +26,7 @@ pub struct Carry {
 }
 
 impl Carry {
-    pub fn wanted(self, app: &App) -> bool {
+    pub(super) fn wanted(self, app: &App) -> bool {
         match (self.wait, self.no_wait) {
             (true, _) => true,
             (_, true) => false,
@@ -37,14 +37,14 @@ impl Carry {
 
 /// What carrying came to. Its failure ends no command: that is told beside the rest, and is 3.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub(super) struct Carried {
     pub done: Done,
     failure: Option<anyhow::Error>,
 }
 
 impl Carried {
     /// Carries all that is pending.
-    pub async fn all(app: &App, progress: &dyn Progress) -> Self {
+    pub(super) async fn all(app: &App, progress: &dyn Progress) -> Self {
         let fanouts = app.fanouts();
         let (done, failure) = match fanouts.drain(progress).await {
             Ok(done) => (done, None),
@@ -62,12 +62,12 @@ impl Carried {
     }
 
     /// The same with what a worker did, and why it could not.
-    pub fn of(done: Done, failure: Option<anyhow::Error>) -> Self {
+    pub(super) fn of(done: Done, failure: Option<anyhow::Error>) -> Self {
         Self { done, failure }
     }
 
     /// Why nothing, or not all, was carried.
-    pub fn failure(&self) -> Option<String> {
+    pub(super) fn failure(&self) -> Option<String> {
         let failure = self.failure.as_ref()?;
         Some(format!(
             "events were not carried to people: {}; a worker or the next run does it",
@@ -76,7 +76,7 @@ impl Carried {
     }
 
     /// How a command ends that ended so but for this.
-    pub fn exit(&self, exit: Exit) -> Exit {
+    pub(super) fn exit(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Done if self.failure.is_some() || !self.done.is_whole() => Exit::Partly,
             exit => exit,
@@ -84,13 +84,13 @@ impl Carried {
     }
 
     /// Names what was passed over, and says what failed.
-    pub fn tell(&self, screen: &mut Screen) -> std::io::Result<()> {
+    pub(super) fn tell(&self, screen: &mut Screen) -> std::io::Result<()> {
         bad_stacks(&self.done.bad_stacks, screen)?;
         self.tell_of_fanouts(screen)
     }
 
     /// The same without the documents of people.
-    pub fn tell_of_fanouts(&self, screen: &mut Screen) -> std::io::Result<()> {
+    pub(super) fn tell_of_fanouts(&self, screen: &mut Screen) -> std::io::Result<()> {
         passed_over(&self.done.bad_fanouts, "fan-outs", screen)?;
         match self.failure() {
             Some(failure) => screen.warning(failure),

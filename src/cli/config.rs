@@ -12,14 +12,14 @@ use crate::config::DEFAULTS;
 /// Later wins: the defaults, then tidings.toml, then the environment (TIDINGS_DIGEST_HOUR sets
 /// digest.hour), then flags.
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     /// Show every option with its default and what it means, fit to begin a tidings.toml with
     #[arg(long)]
     defaults: bool,
 }
 
 impl Args {
-    pub fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
         if self.defaults {
             screen.text(DEFAULTS)?;
             return Ok(Exit::Done);

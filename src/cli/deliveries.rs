@@ -21,7 +21,7 @@ use show::Show;
 /// List mails and what became of them, newest first
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     what: Option<What>,
     /// Only those in this state: pending, sending, sent, failed, canceled or unknown
@@ -184,7 +184,7 @@ enum End {
 
 /// A row as a script is told.
 #[derive(Serialize)]
-pub struct Row {
+pub(super) struct Row {
     id: String,
     user: String,
     state: &'static str,
@@ -224,21 +224,21 @@ impl From<&Delivery> for Row {
 }
 
 impl Args {
-    pub fn access(&self) -> Access {
+    pub(super) fn access(&self) -> Access {
         match &self.what {
             None | Some(What::Show(_)) => Access::Look,
             Some(What::Settle(_) | What::Retry(_)) => Access::Work,
         }
     }
 
-    pub fn made(&self) -> Made {
+    pub(super) fn made(&self) -> Made {
         match &self.what {
             Some(What::Show(_)) => Made::Something,
             None | Some(What::Settle(_) | What::Retry(_)) => Made::Nothing,
         }
     }
 
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         if let Some(What::Show(show)) = &self.what {
             return show.run(app, screen).await;
         }
@@ -271,7 +271,7 @@ fn state(row: &Delivery) -> String {
 }
 
 /// Mails, and what became of them.
-pub fn table(rows: &[Delivery]) -> Table {
+pub(super) fn table(rows: &[Delivery]) -> Table {
     let mut table = Table::new([
         Column::new("mails (UTC)").ink(Ink::Faint),
         Column::new("state").ink(Ink::Strong),

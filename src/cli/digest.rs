@@ -33,7 +33,7 @@ use crate::services::trouble::{Bad, BadFanouts, BadStacks};
 /// was due. When too many mails fail, or the provider refuses everything, sending is paused for all
 /// processes until --resume.
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     /// Only people on this cadence
     #[arg(long, value_enum)]
     cadence: Option<Often>,
@@ -110,14 +110,19 @@ fn none_wait(waiting: &Option<&Waiting>) -> bool {
 }
 
 impl Args {
-    pub fn access(&self) -> Access {
+    pub(super) fn access(&self) -> Access {
         match self.dry_run {
             true => Access::Look,
             false => Access::Work,
         }
     }
 
-    pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
+    pub(super) async fn run(
+        &self,
+        app: &App,
+        screen: &mut Screen,
+        stop: &Stop,
+    ) -> anyhow::Result<Exit> {
         let now = app.clock.now();
         if let Some(at) = self.at.filter(|at| *at > now && !self.dry_run) {
             let what = format!(
@@ -267,7 +272,7 @@ fn exit(report: &Report) -> Exit {
 }
 
 /// The same of mails alone, and of so many that were held back.
-pub fn of(mails: &Tally, held: u64) -> Exit {
+pub(super) fn of(mails: &Tally, held: u64) -> Exit {
     let exit = Exit::of(
         mails.sent,
         mails.failed + mails.unknown + mails.deferred + held,
@@ -280,7 +285,7 @@ pub fn of(mails: &Tally, held: u64) -> Exit {
 }
 
 /// `paused since 2014-04-21 09:30 UTC: 12 of the last 50 mails failed`.
-pub fn paused(pause: &Pause) -> String {
+pub(super) fn paused(pause: &Pause) -> String {
     format!(
         "paused since {} UTC: {}",
         words::minute(pause.at),
@@ -304,7 +309,7 @@ fn why_ended(ended: &Ended) -> String {
 }
 
 /// `3 mails wait: connection refused; tried again from 2014-04-21 09:30`.
-pub fn waits(waiting: &Waiting) -> Vec<String> {
+pub(super) fn waits(waiting: &Waiting) -> Vec<String> {
     let line = |reason: &Reason| {
         let wait = if reason.mails == 1 { "waits" } else { "wait" };
         let mails = words::count(reason.mails, "mail", "mails");
@@ -322,7 +327,7 @@ pub fn waits(waiting: &Waiting) -> Vec<String> {
 }
 
 /// Why mails did not leave, with how often.
-pub fn reasons(mails: &Tally, screen: &mut Screen) -> std::io::Result<()> {
+pub(super) fn reasons(mails: &Tally, screen: &mut Screen) -> std::io::Result<()> {
     for (reason, times) in &mails.reasons {
         screen.warning(format!(
             "{}: {reason}",
@@ -333,12 +338,12 @@ pub fn reasons(mails: &Tally, screen: &mut Screen) -> std::io::Result<()> {
 }
 
 /// Documents that something could not be done with: whose, and why.
-pub fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> std::io::Result<()> {
+pub(super) fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> std::io::Result<()> {
     passed_over(bad, "documents", screen)
 }
 
 /// What could not be used, and why; of many the first are named.
-pub fn passed_over<T: Display + PartialEq>(
+pub(super) fn passed_over<T: Display + PartialEq>(
     bad: &Bad<T>,
     what: &str,
     screen: &mut Screen,
@@ -400,7 +405,7 @@ fn rehearsed(report: &Report) -> String {
 }
 
 /// What became of mails, and where they lie if they were only written; nothing if there were none.
-pub fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
+pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
     let sent = words::some(mails.sent, "sent").map(|sent| {
         let events = words::count(mails.events, "event", "events");
         let folder = outbox.map_or(String::new(), |folder| {
@@ -465,7 +470,7 @@ fn failed(report: &Report) -> Option<String> {
 }
 
 /// What was owed of days that have left the window, and what was given up.
-pub fn late(report: &Report) -> Vec<String> {
+pub(super) fn late(report: &Report) -> Vec<String> {
     let told = |owed: Owed| {
         let people = words::count(owed.people, "person", "people");
         (people, words::count(owed.events, "event", "events"))

@@ -26,7 +26,7 @@ use crate::services::doctor::{Finding, Look, Outside, Verdict};
 #[command(
     after_help = "Exit codes: 0 no errors, 1 at least one error, 2 wrong usage, or neither configuration nor database here."
 )]
-pub struct Args {
+pub(super) struct Args {
     /// Leave the provider, the DNS and the public pages alone
     #[arg(long)]
     offline: bool,
@@ -60,7 +60,7 @@ fn nameserver(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Args {
-    pub async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
         let mut lost = false;
         let findings = match global.load(Vec::new()) {
             Ok(config) => {

@@ -53,7 +53,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    pub fn new(what: impl Into<String>) -> Self {
+    pub(super) fn new(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
             next: None,
@@ -61,7 +61,7 @@ impl Usage {
     }
 
     /// With what to do instead.
-    pub fn instead(mut self, next: impl Into<String>) -> Self {
+    pub(super) fn instead(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
@@ -94,7 +94,7 @@ pub(super) struct WithoutKeys;
 
 impl WithoutKeys {
     /// Notes it on what may have left something accepted; what was wrong with a request has not.
-    pub fn note(error: services::Error) -> anyhow::Error {
+    pub(super) fn note(error: services::Error) -> anyhow::Error {
         match error {
             services::Error::Store(_) => anyhow::Error::from(error).context(Self),
             error => error.into(),
@@ -113,7 +113,7 @@ pub fn explain_failure(failure: &anyhow::Error) -> String {
 }
 
 /// What was being done, and each cause, on one line.
-pub fn causes(failure: &anyhow::Error) -> String {
+pub(super) fn causes(failure: &anyhow::Error) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in failure.chain() {
         let told = cause.to_string();

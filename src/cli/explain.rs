@@ -19,7 +19,7 @@ use crate::services::explain::{By, Explanation, Fate, InBatch, Place, Why};
 ///
 /// Shows their record, every event of the window and what becomes of it, and their latest mails.
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     user: UserId,
     /// Only this event: an object's id, or an item such as 20140422.17
     event: Option<String>,
@@ -151,7 +151,7 @@ fn mail(delivery: &Delivery) -> Mail<'_> {
 }
 
 impl Args {
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let explained = app
             .explain()
             .user(&self.user, self.event.as_deref())

@@ -15,7 +15,7 @@ use crate::services::feed::{Item, Page, Request};
 
 /// Show a person's feed, newest first
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     user: UserId,
     /// How many items, 1 to 200
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -90,7 +90,7 @@ impl<'a> From<&'a Item> for Told<'a> {
 }
 
 impl Args {
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let request = Request {
             user: self.user.clone(),
             query: Query {

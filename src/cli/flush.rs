@@ -12,7 +12,7 @@ use crate::domain::UserId;
 ///
 /// What arrives afterwards is mailed as usual, and the feed keeps showing everything.
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     user: UserId,
     /// Answer in JSON
     #[arg(long)]
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let user = &self.user;
         let flushed = app.flush().user(user).await?;
         if self.json {

@@ -9,7 +9,7 @@ use crate::config::{Config, Problems, Sources};
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "For every command")]
-pub struct Global {
+pub(super) struct Global {
     /// The configuration file; tidings.toml in this folder if there is one
     #[arg(
         long,
@@ -35,7 +35,7 @@ pub struct Global {
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Level {
+pub(super) enum Level {
     Off,
     Error,
     Warn,
@@ -49,19 +49,19 @@ const FILE: &str = "tidings.toml";
 
 impl Global {
     /// How much is logged; as usual for the command, if nobody said.
-    pub fn level(&self, usual: Level) -> Level {
+    pub(super) fn level(&self, usual: Level) -> Level {
         self.log.unwrap_or(usual)
     }
 
     /// The file that is read, if any is.
-    pub fn file(&self) -> Option<PathBuf> {
+    pub(super) fn file(&self) -> Option<PathBuf> {
         self.config
             .clone()
             .or_else(|| Path::new(FILE).exists().then(|| FILE.into()))
     }
 
     /// For commands that have a store of their own.
-    pub fn refuse_store(&self, why: &str) -> Result<(), Usage> {
+    pub(super) fn refuse_store(&self, why: &str) -> Result<(), Usage> {
         match self.store {
             Some(_) => Err(Usage::new(why).instead("leaving out --store")),
             None => Ok(()),
@@ -69,7 +69,7 @@ impl Global {
     }
 
     /// The configuration from all its sources; `options` are what a command's own flags set.
-    pub fn load(&self, options: Vec<(String, String)>) -> Result<Config, Problems> {
+    pub(super) fn load(&self, options: Vec<(String, String)>) -> Result<Config, Problems> {
         let mut flags = options;
         flags.extend(self.store.clone().map(|store| ("store".to_owned(), store)));
         Config::load(&Sources {

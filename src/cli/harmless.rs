@@ -30,12 +30,12 @@ fn sign(c: char) -> char {
 const UNKNOWN: char = '\u{fffd}';
 
 /// One line, whatever it was.
-pub fn line(text: &str) -> Cow<'_, str> {
+pub(super) fn line(text: &str) -> Cow<'_, str> {
     signed(text, is_obeyed)
 }
 
 /// Several lines of ours, of which each can hold what people wrote: line ends stay.
-pub fn lines(text: &str) -> Cow<'_, str> {
+pub(super) fn lines(text: &str) -> Cow<'_, str> {
     signed(text, |c| is_obeyed(c) && c != '\n')
 }
 
@@ -49,7 +49,7 @@ fn signed(text: &str, hides: impl Fn(char) -> bool) -> Cow<'_, str> {
 
 /// JSON on one line: what a terminal would obey is written by its number, which programs read as
 /// the same.
-pub fn json(text: &str) -> Cow<'_, str> {
+pub(super) fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }
@@ -68,7 +68,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
 
 /// Writes log messages. In color the log's own escape sequences stay; it makes those harmless that
 /// are in what it tells.
-pub struct Log<W> {
+pub(super) struct Log<W> {
     pub out: W,
     pub color: bool,
 }

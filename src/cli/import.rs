@@ -20,7 +20,7 @@ use crate::services::import::{Kind, Mapping, Report, SHOWN};
 /// field and reason, and left out. Bringing the same file in again changes nothing.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
-pub struct Args {
+pub(super) struct Args {
     /// What the lines are
     #[arg(value_enum, value_name = "WHAT")]
     what: What,
@@ -98,7 +98,7 @@ struct Answer<'a> {
 }
 
 impl Args {
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let kind = self.kind()?;
         let bar = screen.bar("lines");
         let report = app.import().file(&kind, &self.file, &bar).await;

@@ -21,7 +21,7 @@ impl FormatTime for Moment {
 }
 
 /// Begins to log; the first call of a process counts.
-pub fn start(level: Level) {
+pub(super) fn start(level: Level) {
     let (ours, others) = match level {
         Level::Off => ("off", "off"),
         Level::Error => ("error", "error"),

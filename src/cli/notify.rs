@@ -29,7 +29,7 @@ use crate::services::unknown::Unknown;
         <--to <USER>...|--followers-of <KEY>...|--near <LNG,LAT,KM>>",
     after_help = AFTER_HELP
 )]
-pub struct Args {
+pub(super) struct Args {
     /// What happened, such as ArtworkPublished
     #[arg(value_name = "TYPE")]
     kind: EventType,
@@ -106,7 +106,7 @@ struct Answer<'a> {
 }
 
 impl Args {
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let request = self.request()?;
         let accepted = app.notify().accept(vec![request.clone()]).await;
         let accepted = accepted.map_err(|error| match request.key {

@@ -22,7 +22,7 @@ pub(super) struct PageFile {
 
 impl PageFile {
     /// A place that a page can be written to, as far as can be told.
-    pub fn at(path: &Path) -> Result<Self, Usage> {
+    pub(super) fn at(path: &Path) -> Result<Self, Usage> {
         let shown = path.display();
         let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
             let what = format!("--report: {shown} is a folder");
@@ -44,11 +44,11 @@ impl PageFile {
         })
     }
 
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn write(&self, page: &str) -> anyhow::Result<()> {
+    pub(super) fn write(&self, page: &str) -> anyhow::Result<()> {
         let written = self.replace(page);
         if written.is_err() {
             // Where there is none, there is nothing to remove.

@@ -9,7 +9,7 @@ use super::stop::Stop;
 use crate::services::Progress;
 
 /// A bar, or a count where nobody knows how much there is; it leaves nothing behind.
-pub struct Bar {
+pub(super) struct Bar {
     bar: ProgressBar,
     stop: Option<Stop>,
 }
@@ -20,12 +20,12 @@ const OF_TOTAL: &str = "{spinner} {msg}: {bar:30} {human_pos} of {human_len}, {r
 impl Bar {
     /// `what` says what is counted, such as "people looked at".
     /// It draws nothing where standard error is no terminal.
-    pub fn new(what: &'static str) -> Self {
+    pub(super) fn new(what: &'static str) -> Self {
         Self::on(ProgressDrawTarget::stderr(), what)
     }
 
     /// One that nobody sees.
-    pub fn hidden(what: &'static str) -> Self {
+    pub(super) fn hidden(what: &'static str) -> Self {
         Self::on(ProgressDrawTarget::hidden(), what)
     }
 
@@ -40,7 +40,7 @@ impl Bar {
     }
 
     /// The work ends early, where it can be taken up again, once `stop` turns true.
-    pub fn until(mut self, stop: Stop) -> Self {
+    pub(super) fn until(mut self, stop: Stop) -> Self {
         self.stop = Some(stop);
         self
     }

@@ -16,7 +16,7 @@ use crate::services::archive::part_of;
 /// nothing. A day that was archived more than once has parts (notifications_20140422.2.ndjson.zst):
 /// they are put behind the first.
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     /// Files such as notifications_20140422.ndjson.zst
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let archive = app.archive();
         let (mut good, mut bad) = (0, 0);
         // What was exported later belongs behind what was exported first.

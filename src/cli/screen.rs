@@ -17,7 +17,7 @@ use super::table::Table;
 
 /// How a piece of text looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ink {
+pub(super) enum Ink {
     /// What a reader looks for first.
     Strong,
     /// What can be passed over.
@@ -69,7 +69,7 @@ impl Ink {
     }
 }
 
-pub struct Screen {
+pub(super) struct Screen {
     out: Box<dyn Write + Send>,
     notes: Box<dyn Write + Send>,
     colour: bool,
@@ -84,7 +84,7 @@ pub struct Screen {
 }
 
 /// Whether colour can be seen there.
-pub fn colourful(stream: &impl IsTerminal) -> bool {
+pub(super) fn colourful(stream: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stream.is_terminal() && !unwanted
@@ -92,7 +92,7 @@ pub fn colourful(stream: &impl IsTerminal) -> bool {
 
 impl Screen {
     /// This process's own output.
-    pub fn standard() -> Self {
+    pub(super) fn standard() -> Self {
         let out = io::stdout();
         let width = terminal_size::terminal_size_of(&out)
             .map(|(terminal_size::Width(columns), _)| usize::from(columns));
@@ -109,7 +109,7 @@ impl Screen {
     }
 
     /// A screen nobody sees.
-    pub fn nowhere() -> Self {
+    pub(super) fn nowhere() -> Self {
         Self {
             out: Box::new(io::sink()),
             notes: Box::new(io::sink()),
@@ -123,7 +123,7 @@ impl Screen {
     }
 
     /// A bar for long work; `what` says what is counted.
-    pub fn bar(&self, what: &'static str) -> Bar {
+    pub(super) fn bar(&self, what: &'static str) -> Bar {
         if self.bars {
             Bar::new(what)
         } else {
@@ -132,33 +132,33 @@ impl Screen {
     }
 
     /// From now on no bars are drawn: a story is told that they would disturb.
-    pub fn without_bars(&mut self) {
+    pub(super) fn without_bars(&mut self) {
         self.bars = false;
     }
 
     /// From now on lines begin so far in; answers how far they did.
-    pub fn indent(&mut self, indent: String) -> String {
+    pub(super) fn indent(&mut self, indent: String) -> String {
         std::mem::replace(&mut self.indent, indent)
     }
 
     /// Columns a line may take.
-    pub fn width(&self) -> Option<usize> {
+    pub(super) fn width(&self) -> Option<usize> {
         self.width
             .map(|width| width.saturating_sub(self.indent.len()).max(40))
     }
 
-    pub fn ink(&self, ink: Ink, text: impl Display) -> String {
+    pub(super) fn ink(&self, ink: Ink, text: impl Display) -> String {
         paint(self.colour, ink, text)
     }
 
     /// A line on standard output.
-    pub fn line(&mut self, text: impl Display) -> io::Result<()> {
+    pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
         let text = colored(&harmless::line(&text.to_string()), self.colour);
         self.write_line(&text)
     }
 
     /// Several lines of our own, each with its end but the last.
-    pub fn text(&mut self, text: &str) -> io::Result<()> {
+    pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
         text.lines().try_for_each(|line| self.line(line))
     }
 
@@ -176,25 +176,25 @@ impl Screen {
         }
     }
 
-    pub fn table(&mut self, table: &Table) -> io::Result<()> {
+    pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
         let lines = table.lines(self.width(), |ink, text| paint(self.colour, ink, text));
         lines.iter().try_for_each(|line| self.line(line))
     }
 
     /// One value on one line, for scripts.
-    pub fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+    pub(super) fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string(value)?;
         Ok(self.write_line(&harmless::json(&text))?)
     }
 
     /// A line on standard error: what a person should notice beside the answer.
-    pub fn note(&mut self, text: impl Display) -> io::Result<()> {
+    pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
         let text = colored(&harmless::line(&text.to_string()), self.note_colour);
         writeln!(self.notes, "{}{text}", self.indent)
     }
 
     /// The same, where something went wrong or may.
-    pub fn warning(&mut self, text: impl Display) -> io::Result<()> {
+    pub(super) fn warning(&mut self, text: impl Display) -> io::Result<()> {
         let mark = paint(self.note_colour, Ink::Warning, "note:");
         self.note(format!("{mark} {text}"))
     }

@@ -15,7 +15,7 @@ use crate::app::App;
 ///
 /// GET /openapi.json describes the API. Ctrl-C or SIGTERM finishes what is in hand and ends.
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     /// Where to listen [default: server.listen, 127.0.0.1:8080]; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn options(&self) -> Vec<(String, String)> {
+    pub(super) fn options(&self) -> Vec<(String, String)> {
         let listen = self.listen.clone();
         listen
             .map(|listen| ("server.listen".to_owned(), listen))
@@ -33,7 +33,12 @@ impl Args {
             .collect()
     }
 
-    pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
+    pub(super) async fn run(
+        &self,
+        app: &App,
+        screen: &mut Screen,
+        stop: &Stop,
+    ) -> anyhow::Result<Exit> {
         let key = match &app.config.server.key {
             Some(key) => key.clone(),
             None => made_up()?,

@@ -25,7 +25,7 @@ use chart::Bars;
 /// batches.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]
-pub struct Args {
+pub(super) struct Args {
     /// Policies to compare, as TOML; six usual ones if left out
     policies: Option<PathBuf>,
     /// Recorded events, as NDJSON, plain, gzip or Zstandard; - is standard input
@@ -86,7 +86,7 @@ enum Chart {
 }
 
 impl Args {
-    pub fn run(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) fn run(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
         if self.svg.is_some() && self.chart == Chart::None {
             return Err(Usage::new("--chart none leaves nothing to write to --svg")
                 .instead("--chart delays or --chart hours")

@@ -27,7 +27,7 @@ const LATELY: usize = 1_000;
 
 /// Show what is waiting, what became of mails, and which days there are
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -89,7 +89,7 @@ fn upgrade_rows(schema: &Schema) -> Vec<(&'static str, String)> {
 
 impl Args {
     /// Of a store that this command would have to upgrade: says so, and leaves it as it is.
-    pub fn ahead(
+    pub(super) fn ahead(
         &self,
         config: &Config,
         schema: &Schema,
@@ -110,7 +110,7 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let store = &app.store;
         let schema = store.schema().await?;
         let backlog = store.backlog().await?;

@@ -3,15 +3,15 @@
 use tokio::sync::watch;
 
 /// Turns true when work should end.
-pub type Stop = watch::Receiver<bool>;
+pub(super) type Stop = watch::Receiver<bool>;
 
 /// Work that nobody asks to end.
-pub fn never() -> Stop {
+pub(super) fn never() -> Stop {
     watch::channel(false).1
 }
 
 /// Turns true when the process is asked to end; asked a second time, it ends at once.
-pub fn on_signal() -> std::io::Result<Stop> {
+pub(super) fn on_signal() -> std::io::Result<Stop> {
     let (stop, stopped) = watch::channel(false);
     let mut asked = Asked::new()?;
     tokio::spawn(async move {

@@ -22,7 +22,7 @@ use crate::services::suppressions::SuppressionInput;
 /// or too many soft bounces, or when you say so; until you lift it.
 #[derive(Debug, Arguments)]
 #[command(args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
@@ -101,7 +101,7 @@ struct Line<'a> {
 const PAGE: usize = 1_000;
 
 impl Args {
-    pub fn access(&self) -> Access {
+    pub(super) fn access(&self) -> Access {
         match &self.verb {
             None | Some(Verb::List(_)) => Access::Look,
             Some(Verb::Add(_) | Verb::Import(_)) => Access::Bring,
@@ -109,7 +109,7 @@ impl Args {
         }
     }
 
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         match &self.verb {
             None => self.list.run(app, screen).await,
             Some(Verb::List(list)) => list.run(app, screen).await,

@@ -8,7 +8,7 @@ use super::screen::Ink;
 
 /// A column: its heading, and how its cells look.
 #[derive(Debug, Clone, Copy)]
-pub struct Column {
+pub(super) struct Column {
     heading: &'static str,
     ink: Option<Ink>,
     /// Whether it is cut where there is no room.
@@ -19,7 +19,7 @@ pub struct Column {
 }
 
 impl Column {
-    pub const fn new(heading: &'static str) -> Self {
+    pub(super) const fn new(heading: &'static str) -> Self {
         Self {
             heading,
             ink: None,
@@ -29,32 +29,32 @@ impl Column {
         }
     }
 
-    pub const fn ink(mut self, ink: Ink) -> Self {
+    pub(super) const fn ink(mut self, ink: Ink) -> Self {
         self.ink = Some(ink);
         self
     }
 
     /// It is cut where there is no room, the widest first.
-    pub const fn gives_way(mut self) -> Self {
+    pub(super) const fn gives_way(mut self) -> Self {
         self.gives_way = true;
         self
     }
 
     /// It is left out before any other is cut.
-    pub const fn spare(mut self) -> Self {
+    pub(super) const fn spare(mut self) -> Self {
         self.spare = true;
         self
     }
 
     /// For numbers.
-    pub const fn right(mut self) -> Self {
+    pub(super) const fn right(mut self) -> Self {
         self.right = true;
         self
     }
 }
 
 #[derive(Debug)]
-pub struct Table {
+pub(super) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
@@ -65,7 +65,7 @@ const GAP: &str = "  ";
 const NARROWEST: usize = 8;
 
 impl Table {
-    pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+    pub(super) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
@@ -74,13 +74,17 @@ impl Table {
 
     /// A row: one cell a column. What people wrote is made harmless, so that widths are those of
     /// what is shown.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let shown = |cell: String| harmless::line(&cell).into_owned();
         self.rows.push(cells.into_iter().map(shown).collect());
     }
 
     /// The lines, headings first where there are any. A column in which nothing stands is left out.
-    pub fn lines(&self, width: Option<usize>, paint: impl Fn(Ink, &str) -> String) -> Vec<String> {
+    pub(super) fn lines(
+        &self,
+        width: Option<usize>,
+        paint: impl Fn(Ink, &str) -> String,
+    ) -> Vec<String> {
         let widths = self.widths(width);
         let headings = self.columns.iter().any(|column| !column.heading.is_empty());
         let heading = headings.then(|| {
@@ -157,7 +161,7 @@ impl Table {
 }
 
 /// Text of at most so many columns, with … where something was cut.
-pub fn cut(text: &str, width: usize) -> String {
+pub(super) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }

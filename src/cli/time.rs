@@ -4,7 +4,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 
 /// RFC 3339, `YYYY-MM-DD HH:MM` in UTC, or a date, which is its midnight in UTC; from 1970 to 2105,
 /// which ids can hold.
-pub fn parse(text: &str) -> Result<DateTime<Utc>, String> {
+pub(super) fn parse(text: &str) -> Result<DateTime<Utc>, String> {
     let plain = [
         "%Y-%m-%d %H:%M",
         "%Y-%m-%d %H:%M:%S",

@@ -5,7 +5,7 @@ use std::path::Path;
 use chrono::{DateTime, Utc};
 
 /// What a file is called that was named on the command line.
-pub fn file(path: &Path) -> String {
+pub(super) fn file(path: &Path) -> String {
     match path.to_str() {
         Some("-") => "standard input".to_owned(),
         _ => path.display().to_string(),
@@ -13,7 +13,7 @@ pub fn file(path: &Path) -> String {
 }
 
 /// `1,234`.
-pub fn number(n: u64) -> String {
+pub(super) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -26,22 +26,22 @@ pub fn number(n: u64) -> String {
 }
 
 /// `1 event`, `2 events`.
-pub fn count(n: u64, one: &str, many: &str) -> String {
+pub(super) fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(n), if n == 1 { one } else { many })
 }
 
 /// `2014-04-28 09:00`.
-pub fn minute(at: DateTime<Utc>) -> String {
+pub(super) fn minute(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M").to_string()
 }
 
 /// The parts that are there, with commas between.
-pub fn list(parts: impl IntoIterator<Item = Option<String>>) -> String {
+pub(super) fn list(parts: impl IntoIterator<Item = Option<String>>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// A part that is only there if something was counted.
-pub fn some(n: u64, what: &str) -> Option<String> {
+pub(super) fn some(n: u64, what: &str) -> Option<String> {
     (n > 0).then(|| format!("{} {what}", number(n)))
 }
 

@@ -25,7 +25,7 @@ use crate::services::worker::{Part, Round, UntilStopped};
 ///
 /// Several workers share the work. Ctrl-C or SIGTERM finishes what is in hand and ends.
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     /// Do what there is to do now, and end
     #[arg(long)]
     once: bool,
@@ -35,7 +35,12 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(&self, app: &App, screen: &mut Screen, stop: &Stop) -> anyhow::Result<Exit> {
+    pub(super) async fn run(
+        &self,
+        app: &App,
+        screen: &mut Screen,
+        stop: &Stop,
+    ) -> anyhow::Result<Exit> {
         if self.once {
             return self.once(app, screen, stop).await;
         }
@@ -78,7 +83,7 @@ impl Args {
 
 /// Rounds until `stop` turns true; a line is logged for each that did something, and for each new
 /// kind of failure.
-pub async fn run(app: &App, stop: Stop) -> services::Result<()> {
+pub(super) async fn run(app: &App, stop: Stop) -> services::Result<()> {
     let failing: Mutex<HashMap<Part, String>> = Mutex::default();
     let standing: Mutex<Option<Pause>> = Mutex::new(None);
     app.worker()

@@ -8,7 +8,7 @@
 use toml::{Table, Value};
 
 /// What stands for a secret.
-pub const HIDDEN: &str = "(hidden)";
+pub(super) const HIDDEN: &str = "(hidden)";
 
 /// Parameters of MongoDB's that may be shown with their values.
 const HARMLESS: [&str; 20] = [
@@ -45,7 +45,7 @@ const ANYTHING: [&str; 6] = [
 ];
 
 /// An option's value as it may be shown in a problem with it.
-pub fn shown(option: &str, text: &str) -> String {
+pub(super) fn shown(option: &str, text: &str) -> String {
     let name = option.rsplit('.').next().unwrap_or(option);
     if option == "store" || name.ends_with("url") {
         return format!("{:?}", address(text));
@@ -58,7 +58,7 @@ pub fn shown(option: &str, text: &str) -> String {
 
 /// Whether what an option holds is nobody's business. Keys of batches, which are in other sections,
 /// are names.
-pub fn is_secret(option: &str) -> bool {
+pub(super) fn is_secret(option: &str) -> bool {
     let Some((section, name)) = option.split_once('.') else {
         return false;
     };
@@ -67,7 +67,7 @@ pub fn is_secret(option: &str) -> bool {
 }
 
 /// Whether a file with these options must be kept from others.
-pub fn holds_secrets(file: &Table) -> bool {
+pub(super) fn holds_secrets(file: &Table) -> bool {
     let store = file.get("store").and_then(Value::as_str);
     store.is_some_and(|text| address(text) != text)
         || file.iter().any(|(section, options)| {
@@ -80,7 +80,7 @@ pub fn holds_secrets(file: &Table) -> bool {
 
 /// An address without its secrets: `mongodb://(hidden)@db.example/tidings?replicaSet=rs0`. What is
 /// no address, and might have been meant as one with a password, is hidden from its first colon on.
-pub fn address(text: &str) -> String {
+pub(super) fn address(text: &str) -> String {
     if text
         .strip_prefix("sqlite:")
         .is_some_and(|path| !path.contains('@'))

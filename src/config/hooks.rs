@@ -34,7 +34,7 @@ impl fmt::Debug for Hooks {
 }
 
 /// The options that name files.
-pub const FILES: [&str; 4] = [
+pub(super) const FILES: [&str; 4] = [
     "mailgun_key_file",
     "sendgrid_public_key_file",
     "postmark_password_file",
@@ -43,7 +43,7 @@ pub const FILES: [&str; 4] = [
 
 const SECRETS: [&str; 3] = ["mailgun_key", "postmark_password", "resend_secret"];
 
-pub fn read(r: &mut Reader<'_>) -> Hooks {
+pub(super) fn read(r: &mut Reader<'_>) -> Hooks {
     Hooks {
         mailgun_key: r.secret("hooks.mailgun_key", "hooks.mailgun_key_file"),
         sendgrid_public_key: sendgrid(r),
@@ -111,7 +111,7 @@ fn resend(r: &mut Reader<'_>) -> Option<Vec<u8>> {
 }
 
 /// Masks what is secret, where it is set.
-pub fn redact(table: &mut Table) {
+pub(super) fn redact(table: &mut Table) {
     for name in SECRETS {
         let set_here = table
             .get("hooks")

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 use super::{StoreUrl, hooks};
 
 /// Lets the relative paths of this table begin at this folder.
-pub fn begin_at(table: &mut Table, folder: &Path) {
+pub(super) fn begin_at(table: &mut Table, folder: &Path) {
     let paths = [
         ("mail", "outbox"),
         ("mail", "templates"),

@@ -25,7 +25,7 @@ pub(super) struct Guarded {
 
 impl Guarded {
     /// The body, and what says later whether it was broken off.
-    pub fn new(bytes: Vec<u8>, leave: Leave) -> (Self, Arc<AtomicBool>) {
+    pub(super) fn new(bytes: Vec<u8>, leave: Leave) -> (Self, Arc<AtomicBool>) {
         let broken_off = Arc::new(AtomicBool::new(false));
         let body = Self {
             rest: bytes.into(),

@@ -68,7 +68,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub fn json(value: &serde_json::Value) -> Self {
+    pub(super) fn json(value: &serde_json::Value) -> Self {
         Self {
             kind: "application/json".into(),
             bytes: value.to_string().into_bytes(),
@@ -120,7 +120,7 @@ const IDLE: Duration = Duration::from_secs(10);
 impl Api {
     /// A client that shows this account's key. Fails where the key cannot stand in a header, or
     /// this machine has no certificates.
-    pub fn new(account: &Account, proof: &Proof) -> Result<Self, String> {
+    pub(super) fn new(account: &Account, proof: &Proof) -> Result<Self, String> {
         // Whoever came first has chosen one, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (name, value) = match proof {
@@ -161,15 +161,15 @@ impl Api {
     }
 
     /// What tells the account at this provider from any other.
-    pub fn account(&self, provider: &str) -> String {
+    pub(super) fn account(&self, provider: &str) -> String {
         format!("{provider} {}", self.login)
     }
 
-    pub async fn get(&self, path: &str) -> Reply {
+    pub(super) async fn get(&self, path: &str) -> Reply {
         self.call(Method::GET, path, &[], None).await
     }
 
-    pub async fn post(
+    pub(super) async fn post(
         &self,
         path: &str,
         headers: &[(&'static str, &str)],
@@ -255,17 +255,17 @@ async fn read(mut response: reqwest::Response) -> Answer {
 pub(super) const MOST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok().map(str::trim)
     }
 
     /// What it says, if it is what we understand.
-    pub fn json<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
+    pub(super) fn json<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(self.body.as_deref()?).ok()
     }
 
     /// Status and body, for people.
-    pub fn said(&self) -> String {
+    pub(super) fn said(&self) -> String {
         let body = String::from_utf8_lossy(self.body.as_deref().unwrap_or_default());
         words(&format!("{} {body}", self.status))
     }
@@ -275,7 +275,7 @@ impl Answer {
     /// (`X-RateLimit-Reset`). The last two speak of the window in which calls are counted, so they
     /// mean a wait only where there were too many. Moments are measured by the answer's own `Date`,
     /// so nobody's clock needs to be right.
-    pub fn wait(&self) -> Option<Duration> {
+    pub(super) fn wait(&self) -> Option<Duration> {
         let seconds = |text: &str| text.parse::<f64>().ok().filter(|s| *s >= 0.0);
         let now = self.header(DATE.as_str()).and_then(moment);
         let until = |then: f64| now.map(|now| (then - now).max(0.0));

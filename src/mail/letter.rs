@@ -45,13 +45,13 @@ impl<'a> Letter<'a> {
     }
 
     /// All headers that an API sets as they are: these and the mail's own `Message-ID`.
-    pub fn all_headers(&self, sender: &Sender) -> Vec<(String, String)> {
+    pub(super) fn all_headers(&self, sender: &Sender) -> Vec<(String, String)> {
         let mut headers = self.headers.clone();
         headers.push(("Message-ID".into(), message_id(&self.tag, sender)));
         headers
     }
 
-    pub fn address(&self) -> &'a str {
+    pub(super) fn address(&self) -> &'a str {
         self.message.to.reveal()
     }
 }
@@ -76,7 +76,7 @@ pub(super) struct Letters<'a> {
 }
 
 impl<'a> Letters<'a> {
-    pub fn of(messages: &'a [Message]) -> Self {
+    pub(super) fn of(messages: &'a [Message]) -> Self {
         let mut ready = Vec::with_capacity(messages.len());
         let mut refused = Vec::with_capacity(messages.len());
         for message in messages {
@@ -93,7 +93,7 @@ impl<'a> Letters<'a> {
 
     /// Makes one call of those that can be mails, if any can: `call` says where and with what.
     /// `judge` tells what an answer means for so many mails.
-    pub async fn post(
+    pub(super) async fn post(
         messages: &'a [Message],
         leave: &Leave,
         api: &Api,

@@ -44,7 +44,7 @@ const OPENINGS: [Opening; 3] = [
 ];
 
 /// HTML that reads the same and holds no variable.
-pub fn in_html(html: &str) -> Cow<'_, str> {
+pub(super) fn in_html(html: &str) -> Cow<'_, str> {
     parted(html, |first| match first {
         '%' => "&#37;",
         '<' => "&lt;",
@@ -53,7 +53,7 @@ pub fn in_html(html: &str) -> Cow<'_, str> {
 }
 
 /// Text that looks the same and holds no variable.
-pub fn in_text(text: &str) -> Cow<'_, str> {
+pub(super) fn in_text(text: &str) -> Cow<'_, str> {
     parted(text, |first| match first {
         '%' => "%\u{2060}",
         '<' => "<\u{2060}",

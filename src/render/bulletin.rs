@@ -22,7 +22,7 @@ const NAMES: usize = 3;
 
 /// Everything but `site` in a batch's templates.
 #[derive(Serialize)]
-pub struct BulletinView<'a> {
+pub(super) struct BulletinView<'a> {
     user: UserView<'a>,
     /// The mail's day, such as `22 April 2014`.
     date: String,
@@ -108,7 +108,7 @@ struct GroupView<'a> {
 
 impl<'a> BulletinView<'a> {
     /// The view of a mail that shows so many items of each section, and only as many sections.
-    pub fn new(mail: &'a BatchMail<'a>, shown: &[usize]) -> Self {
+    pub(super) fn new(mail: &'a BatchMail<'a>, shown: &[usize]) -> Self {
         let bulletin = mail.bulletin;
         let all = &bulletin.sections;
         let sections: Vec<_> = all

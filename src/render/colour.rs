@@ -9,18 +9,18 @@ use crate::domain::name::Invalid;
 
 /// A colour written `#rrggbb`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Colour([u8; 3]);
+pub(super) struct Colour([u8; 3]);
 
 /// The ground of a mail on a light and on a dark screen, as `body.html` has them.
-pub const PAPER: Colour = Colour([0xff, 0xff, 0xff]);
-pub const NIGHT: Colour = Colour([0x1b, 0x1a, 0x19]);
+pub(super) const PAPER: Colour = Colour([0xff, 0xff, 0xff]);
+pub(super) const NIGHT: Colour = Colour([0x1b, 0x1a, 0x19]);
 
 impl Colour {
     const BLACK: Self = Self([0; 3]);
     const WHITE: Self = Self([0xff; 3]);
     const READABLE: f64 = 4.5;
 
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
+    pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("accent colour", text, "is not written as #rrggbb");
         let digits = text.strip_prefix('#').ok_or_else(refuse)?;
         if digits.len() != 6 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -34,7 +34,7 @@ impl Colour {
     }
 
     /// This colour, or the nearest shade of it that can be read on that ground.
-    pub fn readable_on(self, ground: Self) -> Self {
+    pub(super) fn readable_on(self, ground: Self) -> Self {
         let towards = if ground.luminance() > 0.5 {
             Self::BLACK
         } else {

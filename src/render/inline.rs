@@ -9,7 +9,7 @@
 use css_inline::{CSSInliner, InlineError};
 
 /// The inliner: no network, no files, `@media` stays in a sheet of its own.
-pub fn inliner() -> CSSInliner<'static> {
+pub(super) fn inliner() -> CSSInliner<'static> {
     CSSInliner::options()
         .load_remote_stylesheets(false)
         .keep_at_rules(true)
@@ -18,7 +18,10 @@ pub fn inliner() -> CSSInliner<'static> {
 }
 
 /// The template with its styles inlined; `None` if that can only be done to a finished mail.
-pub fn template(inliner: &CSSInliner<'_>, source: &str) -> Result<Option<String>, InlineError> {
+pub(super) fn template(
+    inliner: &CSSInliner<'_>,
+    source: &str,
+) -> Result<Option<String>, InlineError> {
     let (masked, tags) = mask(source);
     let inlined = mail(inliner, &masked)?;
     let done = steady(&masked) && skeleton(&masked) == skeleton(&inlined);
@@ -26,7 +29,7 @@ pub fn template(inliner: &CSSInliner<'_>, source: &str) -> Result<Option<String>
 }
 
 /// A finished mail with its styles inlined.
-pub fn mail(inliner: &CSSInliner<'_>, html: &str) -> Result<String, InlineError> {
+pub(super) fn mail(inliner: &CSSInliner<'_>, html: &str) -> Result<String, InlineError> {
     inliner.inline(html).map(sheet_last)
 }
 

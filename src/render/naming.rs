@@ -10,15 +10,15 @@ use super::text::{clamp, clean, spaced};
 use crate::domain::{EventType, Object, ObjectId};
 
 /// How long a title may be, in characters.
-pub const TITLE: usize = 140;
+pub(super) const TITLE: usize = 140;
 /// How long any other name may be.
-pub const NAME: usize = 80;
+pub(super) const NAME: usize = 80;
 /// How long a name may be that shares a line with others.
-pub const SHORT: usize = 60;
+pub(super) const SHORT: usize = 60;
 
 /// One harmless line of at most so many characters. Of endless texts only the beginning is looked
 /// at.
-pub fn short(text: &str, max: usize) -> String {
+pub(super) fn short(text: &str, max: usize) -> String {
     let enough = text
         .char_indices()
         .nth(4 * max)
@@ -27,12 +27,12 @@ pub fn short(text: &str, max: usize) -> String {
 }
 
 /// The same, if anything is left of it.
-pub fn words(text: &str, max: usize) -> Option<String> {
+pub(super) fn words(text: &str, max: usize) -> Option<String> {
     Some(short(text, max)).filter(|text| !text.is_empty())
 }
 
 /// An object's title, or its id where there is none.
-pub fn label(object: &Object, id: &ObjectId, max: usize) -> String {
+pub(super) fn label(object: &Object, id: &ObjectId, max: usize) -> String {
     let title = object.title.as_deref();
     title
         .and_then(|title| words(title, max))
@@ -40,7 +40,7 @@ pub fn label(object: &Object, id: &ObjectId, max: usize) -> String {
 }
 
 /// A type that nobody gave a heading goes by its name, which is written for programs.
-pub fn heading_of(heading: &str, kind: &EventType) -> String {
+pub(super) fn heading_of(heading: &str, kind: &EventType) -> String {
     if heading == kind.as_str() {
         short(&spaced(heading), NAME)
     } else {
@@ -49,7 +49,7 @@ pub fn heading_of(heading: &str, kind: &EventType) -> String {
 }
 
 /// What all of it is called after a number, by the headings of its sections.
-pub fn things(headings: &[String]) -> String {
+pub(super) fn things(headings: &[String]) -> String {
     if let [heading] = headings
         && let Some(rest) = heading.strip_prefix("New ")
     {
@@ -60,13 +60,13 @@ pub fn things(headings: &[String]) -> String {
 
 /// What an item can be named by in a subject.
 #[derive(Debug, Clone, Copy)]
-pub struct Named<'a> {
+pub(super) struct Named<'a> {
     pub by: Option<&'a str>,
     pub title: Option<&'a str>,
 }
 
 /// The one by-line of everything, if every single event is known to have it.
-pub fn by_all<'a>(
+pub(super) fn by_all<'a>(
     mut all: impl Iterator<Item = Option<&'a str>>,
     all_known: bool,
 ) -> Option<String> {
@@ -76,7 +76,7 @@ pub fn by_all<'a>(
 }
 
 /// Names for a subject, from all sections in turn: three if that is everything, else two.
-pub fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Vec<String> {
+pub(super) fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Vec<String> {
     const ROUNDS: usize = 12;
     let mut names: Vec<String> = Vec::new();
     for n in 0..ROUNDS {
@@ -98,12 +98,12 @@ pub fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Vec<Strin
 }
 
 /// A day with its year, such as `22 April 2014`.
-pub fn day_in_full(at: DateTime<Utc>, tz: Tz) -> String {
+pub(super) fn day_in_full(at: DateTime<Utc>, tz: Tz) -> String {
     at.with_timezone(&tz).format("%-d %B %Y").to_string()
 }
 
 /// A day as people write it, with its year if that is not this one.
-pub fn day(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
+pub(super) fn day(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
     let (at, now) = (at.with_timezone(&tz), now.with_timezone(&tz));
     let format = if at.year() == now.year() {
         "%-d %B"
@@ -114,7 +114,7 @@ pub fn day(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
 }
 
 /// A time of the day, such as `08:14`, with its day if that is not this one.
-pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
+pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
     let time = at.with_timezone(&tz).format("%H:%M");
     if at.with_timezone(&tz).date_naive() == now.with_timezone(&tz).date_naive() {
         time.to_string()

@@ -14,7 +14,7 @@ macro_rules! parts {
 }
 
 /// What mails share.
-pub const PARTS: &[Template] = parts! {
+pub(super) const PARTS: &[Template] = parts! {
     "mail/head.html" "mail/items.html" "mail/item.html" "mail/more.html" "mail/mast.html" "mail/foot.html" "mail/said.html"
     "mail/items.txt" "mail/foot.txt" "mail/news.txt" "mail/said.txt"
 };
@@ -23,7 +23,7 @@ pub const PARTS: &[Template] = parts! {
 const DEPTH: usize = 8;
 
 /// A template with all its parts put in.
-pub struct Whole {
+pub(super) struct Whole {
     pub text: String,
     /// For each line, the file it stands in and its number there.
     lines: Vec<(Template, usize)>,
@@ -31,7 +31,7 @@ pub struct Whole {
 
 impl Whole {
     /// Puts the parts into a template; `read` gives the text of one.
-    pub fn of(
+    pub(super) fn of(
         template: &Template,
         read: impl Fn(&Template) -> Result<String, Error>,
     ) -> Result<Self, Error> {
@@ -66,7 +66,7 @@ impl Whole {
     }
 
     /// Where this line of the text, counted from 1, was written.
-    pub fn origin(&self, line: usize) -> Option<&(Template, usize)> {
+    pub(super) fn origin(&self, line: usize) -> Option<&(Template, usize)> {
         self.lines.get(line.checked_sub(1)?)
     }
 }

@@ -16,7 +16,9 @@ use crate::domain::{
 };
 
 /// Hands each sample to `try_out`, and stops at the first that fails.
-pub fn mails(mut try_out: impl FnMut(&DigestMail<'_>) -> Result<(), Error>) -> Result<(), Error> {
+pub(super) fn mails(
+    mut try_out: impl FnMut(&DigestMail<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let at = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
     let nobody = User::new(UserId::stored("sample"));
     let somebody = User {
@@ -66,7 +68,9 @@ pub fn mails(mut try_out: impl FnMut(&DigestMail<'_>) -> Result<(), Error>) -> R
 
 /// The same for batches: one event and several, with and without a phrase, with and without people,
 /// of one type and of two.
-pub fn batches(mut try_out: impl FnMut(&BatchMail<'_>) -> Result<(), Error>) -> Result<(), Error> {
+pub(super) fn batches(
+    mut try_out: impl FnMut(&BatchMail<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let at = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
     let phrased = Policy {
         heading: Some("New comments".into()),

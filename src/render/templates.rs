@@ -20,13 +20,13 @@ use super::text::{clamp, grouped, wrap};
 
 /// A template: its name, and the text it has unless a folder holds another one.
 #[derive(Debug, Clone)]
-pub struct Template {
+pub(super) struct Template {
     pub name: Cow<'static, str>,
     pub built_in: &'static str,
 }
 
 impl Template {
-    pub const fn built_in(name: &'static str, text: &'static str) -> Self {
+    pub(super) const fn built_in(name: &'static str, text: &'static str) -> Self {
         Self {
             name: Cow::Borrowed(name),
             built_in: text,
@@ -36,7 +36,7 @@ impl Template {
 
 /// The three templates of a mail.
 #[derive(Debug, Clone)]
-pub struct Mail {
+pub(super) struct Mail {
     pub subject: Template,
     pub text: Template,
     pub html: Template,
@@ -58,11 +58,11 @@ macro_rules! mail {
     };
 }
 
-pub static DIGEST: Mail = mail!("digest");
-pub static BATCH: Mail = mail!("batch");
+pub(super) static DIGEST: Mail = mail!("digest");
+pub(super) static BATCH: Mail = mail!("batch");
 
 impl Mail {
-    pub fn templates(&self) -> [&Template; 3] {
+    pub(super) fn templates(&self) -> [&Template; 3] {
         [&self.subject, &self.text, &self.html]
     }
 }
@@ -108,7 +108,7 @@ impl fmt::Display for Line {
 }
 
 /// The templates of one renderer, compiled.
-pub struct Templates {
+pub(super) struct Templates {
     env: Environment<'static>,
     overrides: Option<PathBuf>,
     /// As they were written, until their styles are inlined.
@@ -120,7 +120,7 @@ pub struct Templates {
 
 impl Templates {
     /// Reads and compiles these templates, as they were written.
-    pub fn load<'a>(
+    pub(super) fn load<'a>(
         all: impl IntoIterator<Item = &'a Template>,
         overrides: Option<&Path>,
         globals: Vec<(&'static str, Value)>,
@@ -153,7 +153,7 @@ impl Templates {
 
     /// Inlines the styles of these HTML templates. Until then errors name the lines of the files as
     /// they were written.
-    pub fn inline_styles<'a>(
+    pub(super) fn inline_styles<'a>(
         &mut self,
         all: impl IntoIterator<Item = &'a Template>,
     ) -> Result<(), Error> {
@@ -186,7 +186,7 @@ impl Templates {
     }
 
     /// Fills a template in.
-    pub fn render(&self, template: &Template, context: Value) -> Result<String, Error> {
+    pub(super) fn render(&self, template: &Template, context: Value) -> Result<String, Error> {
         let filled = self
             .env
             .get_template(&template.name)
@@ -202,7 +202,7 @@ impl Templates {
     }
 
     /// What a template is called where it can be mended.
-    pub fn file(&self, template: &Template) -> String {
+    pub(super) fn file(&self, template: &Template) -> String {
         match self.own_file(template) {
             Some(path) if path.exists() => path.display().to_string(),
             _ => format!("the built-in template {}", template.name),

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// One line, whatever it was: white space and control characters are single spaces, and marks that
 /// turn the direction of text are gone.
-pub fn clean(text: &str) -> Cow<'_, str> {
+pub(super) fn clean(text: &str) -> Cow<'_, str> {
     let harmless = |c: char| !c.is_control() && !turns_text(c);
     let single = !text.starts_with(' ') && !text.ends_with(' ') && !text.contains("  ");
     if single
@@ -51,7 +51,7 @@ fn clings(c: char) -> bool {
 
 /// At most `max` characters, the last an ellipsis if something was cut off; cut between words if
 /// one ends near.
-pub fn clamp(text: &str, max: usize) -> Cow<'_, str> {
+pub(super) fn clamp(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max || text.chars().count() <= max {
         return Cow::Borrowed(text);
     }
@@ -79,7 +79,7 @@ pub fn clamp(text: &str, max: usize) -> Cow<'_, str> {
 
 /// A web address that can stand in a mail: http(s), nothing an attribute or a line of text would
 /// trip over, not endless.
-pub fn link(url: &str) -> Option<&str> {
+pub(super) fn link(url: &str) -> Option<&str> {
     const MAX_BYTES: usize = 2_048;
     let fits = url.len() <= MAX_BYTES
         && (url.starts_with("https://") || url.starts_with("http://"))
@@ -90,7 +90,7 @@ pub fn link(url: &str) -> Option<&str> {
 }
 
 /// `39389` as `39,389`.
-pub fn grouped(n: u64) -> String {
+pub(super) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -104,7 +104,7 @@ pub fn grouped(n: u64) -> String {
 
 /// `ArtworkPublished` and `artwork_published` as `Artwork published`: for a type that nobody gave a
 /// heading.
-pub fn spaced(name: &str) -> String {
+pub(super) fn spaced(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 8);
     let mut before = None;
     let mut chars = name.chars().peekable();
@@ -133,7 +133,7 @@ pub fn spaced(name: &str) -> String {
 
 /// Wrapped at spaces to lines of at most `width` characters, each further line indented by as much
 /// as `indent` says. What has no spaces stays whole.
-pub fn wrap(text: &str, width: usize, indent: usize) -> String {
+pub(super) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for (n, line) in text.lines().enumerate() {
         if n > 0 {

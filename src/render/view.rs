@@ -23,7 +23,7 @@ const ADDRESS_LINES: usize = 8;
 
 /// `site` in every template.
 #[derive(Serialize)]
-pub struct SiteView {
+pub(super) struct SiteView {
     name: String,
     url: Option<String>,
     /// Line by line.
@@ -35,7 +35,7 @@ pub struct SiteView {
 }
 
 impl SiteView {
-    pub fn of(site: &Site) -> Result<Self, Error> {
+    pub(super) fn of(site: &Site) -> Result<Self, Error> {
         let accent = Colour::parse(&site.accent)?;
         let postal = site.postal_address.as_deref().unwrap_or_default();
         Ok(Self {
@@ -55,7 +55,7 @@ impl SiteView {
 
 /// Everything else in a digest's templates.
 #[derive(Serialize)]
-pub struct DigestView<'a> {
+pub(super) struct DigestView<'a> {
     user: UserView<'a>,
     /// `daily`, `weekly`, or empty for a digest that was asked for by hand.
     cadence: &'static str,
@@ -86,14 +86,14 @@ pub struct DigestView<'a> {
 }
 
 #[derive(Serialize)]
-pub struct UserView<'a> {
+pub(super) struct UserView<'a> {
     id: &'a str,
     name: Option<String>,
     locale: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-pub struct LinksView<'a> {
+pub(super) struct LinksView<'a> {
     preferences: Option<&'a str>,
     unsubscribe: Option<&'a str>,
 }
@@ -110,7 +110,7 @@ struct SectionView<'a> {
 }
 
 #[derive(Serialize)]
-pub struct ItemView<'a> {
+pub(super) struct ItemView<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     heading: String,
@@ -131,7 +131,7 @@ pub struct ItemView<'a> {
 
 impl<'a> DigestView<'a> {
     /// The view of a mail that shows so many items of each section, and only as many sections.
-    pub fn new(mail: &'a DigestMail<'a>, shown: &[usize]) -> Self {
+    pub(super) fn new(mail: &'a DigestMail<'a>, shown: &[usize]) -> Self {
         let all = &mail.digest.sections;
         let sections: Vec<_> = all
             .iter()
@@ -209,7 +209,7 @@ impl<'a> DigestMail<'a> {
 }
 
 impl<'a> UserView<'a> {
-    pub fn of(user: &'a User) -> Self {
+    pub(super) fn of(user: &'a User) -> Self {
         let name = user.name.as_deref();
         Self {
             id: user.id.as_str(),
@@ -220,7 +220,7 @@ impl<'a> UserView<'a> {
 }
 
 impl<'a> LinksView<'a> {
-    pub fn of(links: &'a Links) -> Self {
+    pub(super) fn of(links: &'a Links) -> Self {
         Self {
             preferences: links.preferences.as_deref().and_then(link),
             unsubscribe: links.unsubscribe.as_deref().and_then(link),
@@ -229,7 +229,7 @@ impl<'a> LinksView<'a> {
 }
 
 impl<'a> ItemView<'a> {
-    pub fn of(
+    pub(super) fn of(
         object: &'a Object,
         id: &ObjectId,
         kind: &'a str,

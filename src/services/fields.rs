@@ -13,12 +13,14 @@ use serde::de::{Error, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visit
 use serde::{Deserialize, Deserializer};
 
 /// An object.
-pub fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+pub(super) fn named<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
     Named::deserialize(from).map(|Named(object)| object)
 }
 
 /// An object, or `null`.
-pub fn named_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn named_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     let object = Option::<Named<T>>::deserialize(from)?;
@@ -26,7 +28,7 @@ pub fn named_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// Objects, or `null`s, by names.
-pub fn each_if_any<'de, D, K, T>(from: D) -> Result<BTreeMap<K, Option<T>>, D::Error>
+pub(super) fn each_if_any<'de, D, K, T>(from: D) -> Result<BTreeMap<K, Option<T>>, D::Error>
 where
     D: Deserializer<'de>,
     K: Deserialize<'de> + Ord,
@@ -39,7 +41,7 @@ where
 }
 
 /// Objects by names, or `null` in the place of all.
-pub fn all_if_any<'de, D, K, T>(from: D) -> Result<Option<BTreeMap<K, T>>, D::Error>
+pub(super) fn all_if_any<'de, D, K, T>(from: D) -> Result<Option<BTreeMap<K, T>>, D::Error>
 where
     D: Deserializer<'de>,
     K: Deserialize<'de> + Ord,

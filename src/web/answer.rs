@@ -23,7 +23,7 @@ pub struct Cause(pub String);
 
 /// Why a page is not what was asked for.
 #[derive(Debug)]
-pub enum Failure {
+pub(super) enum Failure {
     /// The token opens nothing.
     Link(links::Refused),
     /// The token is sound, and nobody has this name any more.
@@ -58,7 +58,7 @@ impl From<form::Unreadable> for Failure {
 }
 
 /// A page.
-pub fn page(app: &App, status: StatusCode, page: &Page<'_>) -> HttpResponse {
+pub(super) fn page(app: &App, status: StatusCode, page: &Page<'_>) -> HttpResponse {
     match app.pages().render(page) {
         Ok(html) => sealed(status, html),
         Err(error) => {
@@ -71,12 +71,12 @@ pub fn page(app: &App, status: StatusCode, page: &Page<'_>) -> HttpResponse {
 }
 
 /// A page that only says something.
-pub fn notice(app: &App, status: StatusCode, heading: &str, text: &str) -> HttpResponse {
+pub(super) fn notice(app: &App, status: StatusCode, heading: &str, text: &str) -> HttpResponse {
     page(app, status, &Page::Notice { heading, text })
 }
 
 /// The page that says what went wrong and what to do.
-pub fn failure(app: &App, failure: Failure) -> HttpResponse {
+pub(super) fn failure(app: &App, failure: Failure) -> HttpResponse {
     match failure {
         Failure::Link(links::Refused::Forged) => notice(
             app,

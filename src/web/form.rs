@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a body was not read, and what the answer's status is.
 #[derive(Debug)]
-pub struct Unreadable {
+pub(super) struct Unreadable {
     pub status: StatusCode,
     pub why: String,
 }
@@ -30,18 +30,18 @@ impl Unreadable {
         Self { status, why }
     }
 
-    pub fn bad(why: impl Into<String>) -> Self {
+    pub(super) fn bad(why: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, why)
     }
 }
 
 /// What was sent, in its order; no name twice.
 #[derive(Debug)]
-pub struct Form(Vec<(String, String)>);
+pub(super) struct Form(Vec<(String, String)>);
 
 impl Form {
     /// Reads the body of a request.
-    pub async fn read(req: &HttpRequest, payload: Payload) -> Result<Self, Unreadable> {
+    pub(super) async fn read(req: &HttpRequest, payload: Payload) -> Result<Self, Unreadable> {
         if req.headers().contains_key(header::CONTENT_ENCODING) {
             let why = "The form was sent compressed, which is not read here.";
             return Err(Unreadable::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
@@ -75,19 +75,19 @@ impl Form {
         Ok(Self(pairs))
     }
 
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         let pairs = self.0.iter();
         pairs.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 
 /// The first characters of something: an answer repeats no endless names.
-pub fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     text.chars().take(80).collect()
 }
 

@@ -23,7 +23,7 @@ use crate::services::due;
 use crate::services::people::{PreferencesInput, TypeInput};
 
 /// `GET /u/{token}/preferences`
-pub async fn show(token: Path<String>, app: Data<App>) -> HttpResponse {
+pub(super) async fn show(token: Path<String>, app: Data<App>) -> HttpResponse {
     let found = async {
         let id = person(&app, &token).await?;
         let user = app.people().get(&id).await?.ok_or(Failure::Gone)?;
@@ -34,7 +34,7 @@ pub async fn show(token: Path<String>, app: Data<App>) -> HttpResponse {
 }
 
 /// `POST /u/{token}/preferences`
-pub async fn save(
+pub(super) async fn save(
     req: HttpRequest,
     token: Path<String>,
     payload: Payload,

@@ -17,13 +17,13 @@ use crate::domain::UserId;
 use crate::render::Page;
 
 /// Whose link this is.
-pub async fn person(app: &App, token: &str) -> Result<UserId, Failure> {
+pub(super) async fn person(app: &App, token: &str) -> Result<UserId, Failure> {
     let opened = app.links().open(token, app.clock.now()).await?;
     opened.map_err(Failure::Link)
 }
 
 /// `GET /u/{token}`
-pub async fn ask(token: Path<String>, app: Data<App>) -> HttpResponse {
+pub(super) async fn ask(token: Path<String>, app: Data<App>) -> HttpResponse {
     let asked = async {
         let id = person(&app, &token).await?;
         app.people().get(&id).await?.ok_or(Failure::Gone)
@@ -43,7 +43,7 @@ pub async fn ask(token: Path<String>, app: Data<App>) -> HttpResponse {
 }
 
 /// `POST /u/{token}`
-pub async fn act(
+pub(super) async fn act(
     req: HttpRequest,
     token: Path<String>,
     payload: Payload,

@@ -13,7 +13,7 @@ use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::services::deliver::{Looked, Preview, Story};
 
 #[derive(Debug, Arguments)]
-pub struct Show {
+pub(super) struct Show {
     /// The delivery, such as digest:mara:weekly:2014-W17
     id: String,
     /// Answer in JSON, with the HTML part as well
@@ -39,7 +39,7 @@ struct Answer<'a> {
 }
 
 impl Show {
-    pub async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let id = DeliveryId::stored(self.id.as_str());
         let Some(row) = app.store.delivery(&id).await? else {
             return Err(Usage::new(format!("there is no delivery {id}"))

@@ -28,7 +28,7 @@ use stage::Stage;
 /// three weeks of it come to. The folder's tidings.toml lets every command, and serve, go on from
 /// there.
 #[derive(Debug, Arguments)]
-pub struct Args {
+pub(super) struct Args {
     /// The folder to make; an earlier demo there is replaced
     #[arg(long, value_name = "DIR", default_value = "tidings-demo")]
     dir: PathBuf,
@@ -62,7 +62,7 @@ const MADE: [&str; 5] = [
 ];
 
 impl Args {
-    pub async fn run(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
+    pub(super) async fn run(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
         let now = self.until.unwrap_or_else(|| SystemClock.now());
         self.clear()?;
         let dir = self.dir.display();

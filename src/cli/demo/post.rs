@@ -10,7 +10,7 @@ use crate::mail::{Certainty, Checked, Leave, Mailer, Message, Outbox, Outcome};
 
 /// A mail that left, as the story tells of it.
 #[derive(Debug, Clone)]
-pub struct Posted {
+pub(super) struct Posted {
     pub user: String,
     pub at: DateTime<Utc>,
     pub subject: String,
@@ -21,10 +21,10 @@ pub struct Posted {
 
 /// The mails that left so far, in their order.
 #[derive(Debug, Default)]
-pub struct Book(Mutex<Vec<Posted>>);
+pub(super) struct Book(Mutex<Vec<Posted>>);
 
 impl Book {
-    pub fn all(&self) -> Vec<Posted> {
+    pub(super) fn all(&self) -> Vec<Posted> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -39,7 +39,7 @@ impl Book {
     }
 }
 
-pub struct Post {
+pub(super) struct Post {
     pub outbox: Outbox,
     pub book: Arc<Book>,
 }

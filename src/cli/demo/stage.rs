@@ -18,7 +18,7 @@ use crate::domain::{Schedule, UserId};
 use crate::services::Silent;
 use crate::services::digest::{Report, Request};
 
-pub struct Stage<'a> {
+pub(super) struct Stage<'a> {
     pub screen: &'a mut Screen,
     app: App,
     clock: Arc<ManualClock>,
@@ -34,7 +34,7 @@ pub struct Stage<'a> {
 const INDENT: &str = "    ";
 
 impl<'a> Stage<'a> {
-    pub async fn open(screen: &'a mut Screen, now: DateTime<Utc>) -> anyhow::Result<Self> {
+    pub(super) async fn open(screen: &'a mut Screen, now: DateTime<Utc>) -> anyhow::Result<Self> {
         // The demo is its own folder's: what the environment says is for the reader's own tidings.
         let config = Config::load(&Sources {
             file: Some(super::CONFIG.into()),
@@ -71,7 +71,7 @@ impl<'a> Stage<'a> {
     }
 
     /// A chapter begins.
-    pub fn chapter(&mut self, number: u32, title: &str) -> anyhow::Result<()> {
+    pub(super) fn chapter(&mut self, number: u32, title: &str) -> anyhow::Result<()> {
         self.screen.line("")?;
         let number = self.screen.ink(Ink::Faint, number);
         let title = self.screen.ink(Ink::Strong, title);
@@ -79,7 +79,7 @@ impl<'a> Stage<'a> {
     }
 
     /// A sentence or two of the story, a line each.
-    pub fn say(&mut self, lines: &[&str]) -> anyhow::Result<()> {
+    pub(super) fn say(&mut self, lines: &[&str]) -> anyhow::Result<()> {
         for line in lines {
             let indent = if line.is_empty() { "" } else { "   " };
             self.screen.line(format!("{indent}{line}"))?;
@@ -88,7 +88,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Shows a command, runs it as if it had been typed, and shows what it answers.
-    pub async fn type_in(&mut self, command: &str) -> anyhow::Result<()> {
+    pub(super) async fn type_in(&mut self, command: &str) -> anyhow::Result<()> {
         let prompt = self.screen.ink(Ink::Faint, "$");
         let typed = self.screen.ink(Ink::Accent, command);
         self.screen.line(format!("   {prompt} {typed}"))?;
@@ -99,7 +99,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Runs a command that need not be seen.
-    pub async fn quietly(&mut self, command: &str) -> anyhow::Result<()> {
+    pub(super) async fn quietly(&mut self, command: &str) -> anyhow::Result<()> {
         let mut nowhere = Screen::nowhere();
         std::mem::swap(self.screen, &mut nowhere);
         let ended = self.run(command).await;
@@ -120,14 +120,14 @@ impl<'a> Stage<'a> {
     /// Lets time pass until so many days after the story's Monday, at this hour, UTC. Meanwhile
     /// cron runs `tidings digest` every hour; the hours at which nobody's digest falls due are
     /// passed over.
-    pub async fn until(&mut self, day: i64, hour: i64) -> anyhow::Result<()> {
+    pub(super) async fn until(&mut self, day: i64, hour: i64) -> anyhow::Result<()> {
         self.pass_until(self.monday + TimeDelta::days(day) + TimeDelta::hours(hour))
             .await
     }
 
     /// Lets time pass until the story ends. No digest is sent meanwhile: that is left to the
     /// reader.
-    pub fn until_now(&mut self) {
+    pub(super) fn until_now(&mut self) {
         self.clock.set(self.now);
     }
 
@@ -166,7 +166,7 @@ impl<'a> Stage<'a> {
     }
 
     /// When a mail came, where its reader lives.
-    pub async fn there(&self, mail: &Posted) -> anyhow::Result<Moment> {
+    pub(super) async fn there(&self, mail: &Posted) -> anyhow::Result<Moment> {
         let users = self.app.store.users(&[mail.user.parse()?]).await?;
         let default = self.app.config.digest.schedule;
         let tz = users
@@ -181,12 +181,12 @@ impl<'a> Stage<'a> {
     }
 
     /// The mails that have left so far.
-    pub fn mails(&self) -> Vec<Posted> {
+    pub(super) fn mails(&self) -> Vec<Posted> {
         self.book.all()
     }
 
     /// Where a file of the folder lies, from where the demo was started.
-    pub fn page_of(&self, user: &str) -> Option<PathBuf> {
+    pub(super) fn page_of(&self, user: &str) -> Option<PathBuf> {
         let mails = self.book.all();
         let last = mails.into_iter().rev().find(|mail| mail.user == user);
         last.map(|mail| mail.page)
@@ -194,7 +194,7 @@ impl<'a> Stage<'a> {
 }
 
 /// A local time and the place it is of.
-pub struct Moment {
+pub(super) struct Moment {
     pub local: chrono::NaiveDateTime,
     pub place: String,
 }

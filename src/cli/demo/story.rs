@@ -16,7 +16,7 @@ use crate::cli::words;
 /// The work that is withdrawn.
 const WITHDRAWN: &str = "Low Water, Blue Hour";
 
-pub async fn tell(stage: &mut Stage<'_>, dir: &Path) -> anyhow::Result<()> {
+pub(super) async fn tell(stage: &mut Stage<'_>, dir: &Path) -> anyhow::Result<()> {
     begin(stage, dir)?;
     load(stage).await?;
     first_week(stage).await?;

@@ -12,7 +12,7 @@ use super::super::table::cut;
 use crate::services::simulate::{Comparison, Reach, Report};
 
 /// A chart.
-pub struct Bars {
+pub(super) struct Bars {
     title: &'static str,
     labels: Vec<String>,
     panels: Vec<Panel>,
@@ -27,7 +27,7 @@ struct Panel {
 
 impl Bars {
     /// How long events wait for their mail; without the times that nothing waits under any policy.
-    pub fn of_delays(comparison: &Comparison) -> Self {
+    pub(super) fn of_delays(comparison: &Comparison) -> Self {
         let limit = |reach: &Reach| match reach.up_to_seconds {
             Some(0) => "at once".to_owned(),
             Some(seconds) => format!("≤ {}", super::time(seconds)),
@@ -59,7 +59,7 @@ impl Bars {
     }
 
     /// How many mails leave by the hour of the day.
-    pub fn of_hours(comparison: &Comparison) -> Self {
+    pub(super) fn of_hours(comparison: &Comparison) -> Self {
         let panel = |report: &Report| Panel {
             name: report.policy.clone(),
             values: report.mails_by_hour.iter().map(|n| *n as f64).collect(),
@@ -82,7 +82,11 @@ impl Bars {
     }
 
     /// The chart in lines of at most so many columns.
-    pub fn lines(&self, width: Option<usize>, paint: impl Fn(Ink, &str) -> String) -> Vec<String> {
+    pub(super) fn lines(
+        &self,
+        width: Option<usize>,
+        paint: impl Fn(Ink, &str) -> String,
+    ) -> Vec<String> {
         let widest = |texts: &[String]| texts.iter().map(|text| text.width()).max().unwrap_or(0);
         let labels = widest(&self.labels);
         let told = self.panels.iter().map(|panel| widest(&panel.told));
@@ -107,7 +111,7 @@ impl Bars {
     }
 
     /// The chart as an SVG of its own.
-    pub fn svg(&self) -> String {
+    pub(super) fn svg(&self) -> String {
         let (left, gap, height, panel_height) = (20, 6, 120.0, 190);
         // Few bars are broad enough for their numbers above them.
         let step = if self.labels.len() > 12 { 32 } else { 64 };

@@ -62,7 +62,7 @@ const CHUNK_BYTES: usize = 16 << 20;
 const MAX_LINE: u64 = 100 << 20;
 
 /// `notifications_20140422.ndjson.zst` in this folder, or `notifications_20140422.2.ndjson.zst`.
-pub fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
+pub(super) fn path(folder: &Path, day: Day, part: u32) -> PathBuf {
     let day = day.collection();
     folder.join(match part {
         1 => format!("{day}.ndjson.zst"),
@@ -80,7 +80,7 @@ pub fn part_of(file: &Path) -> u32 {
 }
 
 /// What a day's documents come to.
-pub async fn sum(days: &dyn Days, day: Day) -> Result<DaySum> {
+pub(super) async fn sum(days: &dyn Days, day: Day) -> Result<DaySum> {
     let mut summing = Summing::default();
     let mut chunks = days.export_day(day);
     while let Some(chunk) = chunks.next().await {
@@ -101,7 +101,7 @@ impl Drop for Partial {
 }
 
 /// An export that has not got its name yet.
-pub struct Draft {
+pub(super) struct Draft {
     partial: Partial,
     target: PathBuf,
     pub sum: DaySum,
@@ -111,7 +111,12 @@ pub struct Draft {
 
 impl Draft {
     /// Exports a day and reads it back.
-    pub async fn write(days: &dyn Days, day: Day, folder: &Path, owner: &str) -> Result<Self> {
+    pub(super) async fn write(
+        days: &dyn Days,
+        day: Day,
+        folder: &Path,
+        owner: &str,
+    ) -> Result<Self> {
         static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
         let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}.{owner}-{attempt}.partial", day.collection());
@@ -137,7 +142,7 @@ impl Draft {
     }
 
     /// Gives it its name, unless an export that says the same has it.
-    pub fn publish(self, folder: &Path) -> Result<Published> {
+    pub(super) fn publish(self, folder: &Path) -> Result<Published> {
         let failed = |cause| Error::file(format!("exporting to {}", self.target.display()), cause);
         if !self.stands {
             if self.target.exists() {
@@ -158,14 +163,14 @@ impl Draft {
 }
 
 /// An export under its name.
-pub struct Published {
+pub(super) struct Published {
     pub file: PathBuf,
     new: bool,
 }
 
 impl Published {
     /// The day stays, and is not what was exported.
-    pub fn withdraw(self) -> Result<()> {
+    pub(super) fn withdraw(self) -> Result<()> {
         if self.new { remove(&self.file) } else { Ok(()) }
     }
 }
@@ -223,7 +228,7 @@ async fn write_lines(
 }
 
 /// Reads a whole export and checks that it is complete and undamaged.
-pub fn verify(file: &Path) -> Result<Summary> {
+pub(super) fn verify(file: &Path) -> Result<Summary> {
     let damaged = |why: String| Error::Damaged {
         file: file.display().to_string(),
         why,
@@ -252,7 +257,7 @@ pub fn verify(file: &Path) -> Result<Summary> {
 }
 
 /// Puts the documents of a verified file back.
-pub async fn restore(
+pub(super) async fn restore(
     days: &dyn Days,
     file: &Path,
     summary: &Summary,

@@ -26,7 +26,7 @@ pub(super) struct Older {
 }
 
 impl Older {
-    pub fn new(reach: &Reach) -> Self {
+    pub(super) fn new(reach: &Reach) -> Self {
         Self {
             from: reach.window.first(),
             days: BTreeMap::new(),
@@ -37,7 +37,7 @@ impl Older {
     }
 
     /// These stacks were passed over.
-    pub fn pass_over(&mut self, bad: &[BadStack]) {
+    pub(super) fn pass_over(&mut self, bad: &[BadStack]) {
         self.passed_over.extend(bad.iter().map(|stack| stack.day));
     }
 

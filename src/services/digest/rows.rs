@@ -24,7 +24,7 @@ pub(super) enum Row {
 }
 
 impl Row {
-    pub fn id(&self) -> &DeliveryId {
+    pub(super) fn id(&self) -> &DeliveryId {
         match self {
             Self::New(id) => id,
             Self::Again(row) => &row.id,

@@ -8,14 +8,14 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::Finding;
 
-pub const DKIM: &str = "DKIM";
+pub(super) const DKIM: &str = "DKIM";
 /// An RSA key of 1,024 bits, which RFC 8301, section 3.2, has as the least, takes so many bytes; of
 /// 2,048 bits twice that.
 const LEAST_BYTES: usize = 128;
 const GOOD_BYTES: usize = 256;
 
 /// Judges what stands under a key's name.
-pub fn judge(name: &str, texts: &[String]) -> Finding {
+pub(super) fn judge(name: &str, texts: &[String]) -> Finding {
     let mut keys = texts.iter().filter_map(|text| Key::read(text));
     let publish = "publish the key there that the provider names";
     match (keys.next(), keys.next()) {

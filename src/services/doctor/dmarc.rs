@@ -5,18 +5,18 @@
 
 use super::Finding;
 
-pub const DMARC: &str = "DMARC";
+pub(super) const DMARC: &str = "DMARC";
 
 /// Where a record may stand for mails of this domain: there, and at each domain above it down to
 /// two labels.
-pub fn places(domain: &str) -> Vec<String> {
+pub(super) fn places(domain: &str) -> Vec<String> {
     let labels: Vec<&str> = domain.split('.').collect();
     let last = labels.len().saturating_sub(2);
     (0..=last).map(|from| labels[from..].join(".")).collect()
 }
 
 /// Those of a name's texts that are DMARC records.
-pub fn records(texts: &[String]) -> Vec<&str> {
+pub(super) fn records(texts: &[String]) -> Vec<&str> {
     let is_record = |text: &&str| {
         let version = text.split(';').next().unwrap_or_default();
         version.replace(' ', "") == "v=DMARC1"
@@ -29,7 +29,7 @@ pub fn records(texts: &[String]) -> Vec<&str> {
 }
 
 /// Judges the records of the place that has any; none if no place has. `domain` is the sender's.
-pub fn judge(domain: &str, found: Option<(&str, &[&str])>) -> Finding {
+pub(super) fn judge(domain: &str, found: Option<(&str, &[&str])>) -> Finding {
     let Some((place, records)) = found else {
         return Finding::error(
             DMARC,

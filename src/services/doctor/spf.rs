@@ -6,13 +6,13 @@
 
 use super::Finding;
 
-pub const SPF: &str = "SPF";
+pub(super) const SPF: &str = "SPF";
 /// So many look-ups a record may cost in all.
-pub const MOST_LOOKUPS: usize = 10;
+pub(super) const MOST_LOOKUPS: usize = 10;
 
 /// A record, as far as it matters here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Record {
+pub(super) struct Record {
     /// What becomes of everybody it does not name: the sign before `all`, if that is there.
     pub all: Option<char>,
     /// How many of its own terms ask the DNS.
@@ -22,7 +22,7 @@ pub struct Record {
 }
 
 /// Those of a name's texts that are SPF records.
-pub fn records(texts: &[String]) -> Vec<&str> {
+pub(super) fn records(texts: &[String]) -> Vec<&str> {
     let is_record = |text: &&str| {
         let version = text.split(' ').next().unwrap_or_default();
         version.eq_ignore_ascii_case("v=spf1")
@@ -35,7 +35,7 @@ pub fn records(texts: &[String]) -> Vec<&str> {
 }
 
 /// Reads a record's terms.
-pub fn read(record: &str) -> Record {
+pub(super) fn read(record: &str) -> Record {
     let (mut read, mut redirect) = (Record::default(), None);
     for term in record.split_whitespace().skip(1) {
         let sign = term.chars().next().filter(|c| "+-~?".contains(*c));
@@ -67,7 +67,7 @@ pub fn read(record: &str) -> Record {
 
 /// What all records together come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cost {
+pub(super) enum Cost {
     Lookups(usize),
     /// A record brings this one in, and there is not exactly one.
     Broken(String),
@@ -75,7 +75,7 @@ pub enum Cost {
 
 /// Whose record it is that is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bounces {
+pub(super) enum Bounces {
     /// Bounces go to this domain: mailbox providers ask for its record.
     Here,
     /// They go to the provider's own domain, whose record counts.
@@ -83,7 +83,7 @@ pub enum Bounces {
 }
 
 /// Judges a domain that has not one record.
-pub fn judge_absent(domain: &str, records: usize, bounces: Bounces) -> Finding {
+pub(super) fn judge_absent(domain: &str, records: usize, bounces: Bounces) -> Finding {
     let advice = "publish the record that the provider names, and no other that begins with v=spf1";
     match (records, bounces) {
         (0, Bounces::Here) => {
@@ -106,7 +106,7 @@ pub fn judge_absent(domain: &str, records: usize, bounces: Bounces) -> Finding {
 }
 
 /// Judges the one record of a domain.
-pub fn judge(domain: &str, text: &str, record: &Record, cost: &Cost) -> Finding {
+pub(super) fn judge(domain: &str, text: &str, record: &Record, cost: &Cost) -> Finding {
     let lookups = match cost {
         Cost::Broken(brought) => {
             return Finding::error(

@@ -55,7 +55,7 @@ pub(super) struct Mails<'a> {
 
 impl<'a> Mails<'a> {
     /// With where each event is in each digest that covers any of these stacks.
-    pub fn of(
+    pub(super) fn of(
         rows: &'a [Delivery],
         person: &PersonStacks,
         user: Option<&User>,
@@ -97,7 +97,7 @@ impl<'a> Mails<'a> {
     }
 
     /// Who dealt with what stands there, if anybody did.
-    pub fn by(&self, stack: &Stack, position: Position) -> Option<By> {
+    pub(super) fn by(&self, stack: &Stack, position: Position) -> Option<By> {
         let marker = stack.covering(position.index)?;
         let Marker { id, n } = marker;
         let mail = id.and_then(|id| self.rows.get(&id));

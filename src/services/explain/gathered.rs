@@ -22,7 +22,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    pub async fn of(book: &BatchBook, filter: &BatchFilter) -> Result<Self> {
+    pub(super) async fn of(book: &BatchBook, filter: &BatchFilter) -> Result<Self> {
         let all = book.list(filter, None, MOST).await?;
         let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let mails = book.deliveries.deliveries(&ids).await?;
@@ -32,14 +32,14 @@ impl Batches {
     }
 
     /// Those that are still to be mailed.
-    pub fn unsettled(&self) -> Vec<Batch> {
+    pub(super) fn unsettled(&self) -> Vec<Batch> {
         let unsettled =
             |batch: &&Batch| matches!(batch.state, BatchState::Open | BatchState::Closing);
         self.all.iter().filter(unsettled).cloned().collect()
     }
 
     /// The batch that the event is in, if one is known.
-    pub fn holding(&self, event: &Event) -> Option<&Batch> {
+    pub(super) fn holding(&self, event: &Event) -> Option<&Batch> {
         let i = event.i?;
         let is_it = |item: &Item| item.i == i && item.t == event.t && item.o == event.o;
         let keeps = |batch: &&Batch| batch.kept().chain(&batch.taken).any(is_it);
@@ -51,7 +51,7 @@ impl Batches {
     /// What becomes, or became, of the event in the batch that holds it: nothing, if batches are
     /// not what decides. `mailed` is what the stack says of it; `waits`, whether it is mailed on
     /// this way as things stand.
-    pub fn why(
+    pub(super) fn why(
         &self,
         event: &Event,
         holding: Option<&Batch>,
@@ -77,7 +77,7 @@ impl Batches {
     }
 
     /// Why the batch's mail was not sent, if that is known.
-    pub fn reason(&self, batch: Id) -> Option<String> {
+    pub(super) fn reason(&self, batch: Id) -> Option<String> {
         self.mails.get(&DeliveryId::batch(batch))?.reason.clone()
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub fn new(fanout: Fanout) -> Self {
+    pub(super) fn new(fanout: Fanout) -> Self {
         let cursor = fanout.progress.cursor.clone();
         Self {
             people: Vec::new(),
@@ -38,7 +38,11 @@ impl Walk {
     }
 
     /// Fetches pages until one has people in it, or there are no more.
-    pub async fn fetch(&mut self, directory: &Arc<dyn Directory>, limit: usize) -> Result<()> {
+    pub(super) async fn fetch(
+        &mut self,
+        directory: &Arc<dyn Directory>,
+        limit: usize,
+    ) -> Result<()> {
         while self.people.is_empty() && !self.exhausted {
             let Page { people, next } =
                 audience::page(directory, &self.fanout.audience, self.next.as_ref(), limit).await?;
@@ -49,11 +53,11 @@ impl Walk {
         Ok(())
     }
 
-    pub fn finished(&self) -> bool {
+    pub(super) fn finished(&self) -> bool {
         self.exhausted && self.people.is_empty()
     }
 
-    pub fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> Progress {
         Progress {
             cursor: self.cursor.clone(),
             counts: self.fanout.progress.counts,
@@ -74,7 +78,7 @@ pub(super) struct Round {
 
 impl Round {
     /// Takes off every walk the people up to the frontier, merged per person.
-    pub fn cut(walks: &mut [Walk]) -> Self {
+    pub(super) fn cut(walks: &mut [Walk]) -> Self {
         let frontier = walks
             .iter()
             .filter(|walk| !walk.exhausted)
@@ -124,7 +128,7 @@ impl Round {
     }
 
     /// Whose documents took no entries.
-    pub fn bad_stacks(&self, day: Day, pushed: &Pushed) -> Vec<BadStack> {
+    pub(super) fn bad_stacks(&self, day: Day, pushed: &Pushed) -> Vec<BadStack> {
         let bad = |(person, reason): &(usize, Defect)| BadStack {
             user: self.pushes.people[*person].0.clone(),
             day,
@@ -134,7 +138,7 @@ impl Round {
     }
 
     /// Notes on every walk what the push came to.
-    pub fn count(self, walks: &mut [Walk], pushed: &Pushed) {
+    pub(super) fn count(self, walks: &mut [Walk], pushed: &Pushed) {
         let mut capped = vec![0u64; walks.len()];
         for (person, entries) in &pushed.capped {
             let list = self.pushes.people[*person].1;

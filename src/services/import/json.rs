@@ -13,7 +13,7 @@ use crate::domain::{Invalid, Kind};
 
 /// Why a line cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub(crate) struct Mistake {
     /// Such as `digest.hour`, where one field is to blame.
     pub field: Option<String>,
     pub why: String,
@@ -21,14 +21,14 @@ pub struct Mistake {
 
 impl Mistake {
     /// A field that is needed and not there.
-    pub fn missing(field: impl Display) -> Self {
+    pub(crate) fn missing(field: impl Display) -> Self {
         format!("has no field {field}, which is needed").into()
     }
 }
 
 impl Mistake {
     /// What cannot be accepted of an event that could be read.
-    pub fn of_event(invalid: Invalid) -> Self {
+    pub(crate) fn of_event(invalid: Invalid) -> Self {
         let field = (invalid.kind == Kind::Time).then(|| "at".to_owned());
         Self {
             field,
@@ -50,7 +50,7 @@ impl From<Invalid> for Mistake {
 }
 
 /// The object that a line holds.
-pub fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
+pub(crate) fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
     // Some editors begin files with a byte order mark; and where a line ends has nothing to do with
     // what it holds.
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
@@ -72,7 +72,7 @@ pub fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, Mistake> {
 }
 
 /// The same of an object that was read before.
-pub fn read_value<T: DeserializeOwned>(object: Value) -> Result<T, Mistake> {
+pub(crate) fn read_value<T: DeserializeOwned>(object: Value) -> Result<T, Mistake> {
     serde_path_to_error::deserialize(object)
         .map_err(|error| mistake(error.path().to_string(), error.inner()))
 }

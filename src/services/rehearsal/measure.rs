@@ -11,7 +11,7 @@ use crate::domain::DeliveryId;
 use crate::render::CLIP_BYTES;
 
 /// A number that is drawn for a delivery, the same each time.
-pub fn draw(id: &DeliveryId) -> u64 {
+pub(super) fn draw(id: &DeliveryId) -> u64 {
     let tag = id.tag();
     u64::from_str_radix(&tag.as_str()[..16], 16).unwrap_or_default()
 }
@@ -23,7 +23,7 @@ const KILOBYTES: usize = CLIP_BYTES / KILOBYTE + 1;
 
 /// What is known of some mails.
 #[derive(Debug, Clone)]
-pub struct Measured {
+pub(super) struct Measured {
     pub mails: u64,
     /// By the size of their HTML.
     pub kilobytes: [u64; KILOBYTES],
@@ -56,7 +56,7 @@ impl Default for Measured {
 
 /// Whether a mail shows all there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub(super) enum Shown {
     All,
     /// The rest is "+N more", as the configuration says.
     Capped,
@@ -65,7 +65,7 @@ pub enum Shown {
 }
 
 impl Measured {
-    pub fn add(&mut self, html: usize, text: usize, shown: Shown) {
+    pub(super) fn add(&mut self, html: usize, text: usize, shown: Shown) {
         self.mails += 1;
         self.kilobytes[kilobyte(html)] += 1;
         self.html += html as u64;
@@ -93,7 +93,7 @@ impl Measured {
     }
 
     /// How many mails there are of each size, in steps that make about ten of what there is.
-    pub fn bars(&self) -> Vec<(String, u64)> {
+    pub(super) fn bars(&self) -> Vec<(String, u64)> {
         let filled = |count: &u64| *count > 0;
         let (Some(first), Some(last)) = (
             self.kilobytes.iter().position(filled),
@@ -117,7 +117,7 @@ impl Measured {
     }
 
     /// In which thousand of bytes the median is.
-    pub fn median(&self) -> usize {
+    pub(super) fn median(&self) -> usize {
         let mut below = 0;
         let is_median = |count: &u64| {
             below += count;
@@ -127,13 +127,13 @@ impl Measured {
     }
 }
 
-pub fn kilobyte(bytes: usize) -> usize {
+pub(super) fn kilobyte(bytes: usize) -> usize {
     (bytes / KILOBYTE).min(KILOBYTES - 1)
 }
 
 /// Measures by level, of which only so many mails' worth are kept.
 #[derive(Debug)]
-pub struct Levels {
+pub(super) struct Levels {
     levels: Vec<Measured>,
     /// The lowest level that is kept.
     lowest: usize,
@@ -141,7 +141,7 @@ pub struct Levels {
 }
 
 impl Levels {
-    pub fn new(most: u64) -> Self {
+    pub(super) fn new(most: u64) -> Self {
         Self {
             levels: vec![Measured::default(); u64::BITS as usize + 1],
             lowest: 0,
@@ -150,12 +150,12 @@ impl Levels {
     }
 
     /// Whether a mail that was drawn so is measured.
-    pub fn takes(&self, drawn: u64) -> bool {
+    pub(super) fn takes(&self, drawn: u64) -> bool {
         drawn.trailing_zeros() as usize >= self.lowest
     }
 
     /// Where to note it.
-    pub fn of(&mut self, drawn: u64) -> &mut Measured {
+    pub(super) fn of(&mut self, drawn: u64) -> &mut Measured {
         let sum = |levels: &[Measured]| -> u64 {
             let each = levels.iter().map(|level| level.mails + level.failed);
             each.sum()
@@ -167,12 +167,12 @@ impl Levels {
     }
 
     /// Whether some mails were left out.
-    pub fn sampled(&self) -> bool {
+    pub(super) fn sampled(&self) -> bool {
         self.lowest > 0
     }
 
     /// All that is kept.
-    pub fn sum(&self) -> Measured {
+    pub(super) fn sum(&self) -> Measured {
         let mut all = Measured::default();
         for level in &self.levels[self.lowest..] {
             all.join(level);
@@ -183,7 +183,7 @@ impl Levels {
 
 /// A mail that may be shown.
 #[derive(Debug)]
-pub struct Candidate {
+pub(super) struct Candidate {
     pub drawn: u64,
     /// Masked.
     pub to: String,
@@ -201,7 +201,7 @@ const SAMPLES: usize = 5;
 /// The mails to show: the smallest, one of the median, the largest, the one with most types where
 /// there are several, and drawn ones.
 #[derive(Debug, Default)]
-pub struct Picks {
+pub(super) struct Picks {
     smallest: Option<Arc<Candidate>>,
     largest: Option<Arc<Candidate>>,
     most_types: Option<Arc<Candidate>>,
@@ -212,7 +212,7 @@ pub struct Picks {
 
 impl Picks {
     /// Keeps it if it may be one of them.
-    pub fn offer(
+    pub(super) fn offer(
         &mut self,
         drawn: u64,
         bytes: usize,
@@ -268,7 +268,7 @@ impl Picks {
     }
 
     /// The mails to show, each once, and why each.
-    pub fn chosen(&self, median: usize) -> Vec<(Arc<Candidate>, Vec<&'static str>)> {
+    pub(super) fn chosen(&self, median: usize) -> Vec<(Arc<Candidate>, Vec<&'static str>)> {
         let mut chosen: Vec<(Arc<Candidate>, Vec<&'static str>)> = Vec::new();
         let roles = [
             (&self.smallest, "the smallest"),

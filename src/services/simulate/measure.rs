@@ -69,14 +69,20 @@ pub(super) struct Measure {
 
 impl Measure {
     /// Something concerns them.
-    pub fn event(&mut self, user: &UserId) {
+    pub(super) fn event(&mut self, user: &UserId) {
         if !self.people.contains_key(user) {
             self.people.insert(user.clone(), 0);
         }
     }
 
     /// They get a mail of so many events, which happened at these times.
-    pub fn mail(&mut self, user: &UserId, count: u64, times: &[DateTime<Utc>], at: DateTime<Utc>) {
+    pub(super) fn mail(
+        &mut self,
+        user: &UserId,
+        count: u64,
+        times: &[DateTime<Utc>],
+        at: DateTime<Utc>,
+    ) {
         self.mails += 1;
         self.largest = self.largest.max(count);
         self.by_hour[at.hour() as usize] += 1;
@@ -101,7 +107,7 @@ impl Measure {
         (self.delays.count, waited)
     }
 
-    pub fn report(self, policy: String, days: f64) -> Report {
+    pub(super) fn report(self, policy: String, days: f64) -> Report {
         let mut mails: Vec<u64> = self.people.into_values().collect();
         mails.sort_unstable();
         let people = mails.len() as u64;

@@ -28,7 +28,7 @@ pub(super) struct Statement {
 
 impl Statement {
     /// Adds a whole list where there is room for it: to anybody, any number of times.
-    pub fn new(list: &[Event], cap: usize) -> Self {
+    pub(super) fn new(list: &[Event], cap: usize) -> Self {
         let (count, entries) = encode(list);
         let standing = cap.saturating_sub(count);
         let ids: BTreeSet<Id> = list.iter().filter_map(|event| event.i).collect();
@@ -59,7 +59,7 @@ impl Statement {
     }
 
     /// Appends to a stack that is exactly so long. None has no entries either.
-    pub fn at(length: usize, list: &[Event]) -> Self {
+    pub(super) fn at(length: usize, list: &[Event]) -> Self {
         let (count, entries) = encode(list);
         let mut condition = Writer::new();
         let places = [(length, false), (length.wrapping_sub(1), true)];
@@ -112,7 +112,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub fn of(list: &[Event], entries: &[Entry], cap: usize) -> Self {
+    pub(super) fn of(list: &[Event], entries: &[Entry], cap: usize) -> Self {
         let mut standing: HashSet<&Event> = entries
             .iter()
             .filter_map(|entry| match entry {

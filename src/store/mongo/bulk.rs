@@ -82,14 +82,14 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    pub fn duplicate(&self) -> bool {
+    pub(super) fn duplicate(&self) -> bool {
         self.failure.code == Some(DUPLICATE)
     }
 }
 
 impl Outcome {
     /// Nothing was refused, or an error that says the first reason.
-    pub fn complete(self, doing: &str) -> Result<Self> {
+    pub(super) fn complete(self, doing: &str) -> Result<Self> {
         match self.refused.first() {
             None => Ok(self),
             Some(refused) => Err(Error::database(doing, refused.failure.clone())),
@@ -97,7 +97,7 @@ impl Outcome {
     }
 
     /// Only duplicates were refused, and these are the statements; or an error.
-    pub fn duplicates(self, doing: &str) -> Result<Vec<Refused>> {
+    pub(super) fn duplicates(self, doing: &str) -> Result<Vec<Refused>> {
         match self.refused.iter().find(|refused| !refused.duplicate()) {
             None => Ok(self.refused),
             Some(refused) => Err(Error::database(doing, refused.failure.clone())),

@@ -52,7 +52,7 @@ pub(super) struct Field<'a> {
 pub(super) struct Elements<'a>(Fields<'a>);
 
 impl<'a> Elements<'a> {
-    pub fn of(document: &'a [u8]) -> Self {
+    pub(super) fn of(document: &'a [u8]) -> Self {
         Self(Fields::of(document).unwrap_or(Fields(&[])))
     }
 }
@@ -138,16 +138,16 @@ impl<'a> Field<'a> {
         (self.kind == OBJECT_ID).then(|| Id::from_bytes(bytes))
     }
 
-    pub fn is_array(self) -> bool {
+    pub(super) fn is_array(self) -> bool {
         self.kind == ARRAY
     }
 
-    pub fn is_document(self) -> bool {
+    pub(super) fn is_document(self) -> bool {
         self.kind == DOCUMENT
     }
 
     /// A count, whichever number type a writer chose; what is below 0 is 0.
-    pub fn count(self) -> Option<u32> {
+    pub(super) fn count(self) -> Option<u32> {
         let clamp = |n: i64| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
         match self.kind {
             INT => int(self.value).ok().map(|n| clamp(n.into())),
@@ -185,14 +185,14 @@ pub(super) enum Owner<'a> {
 }
 
 impl Owner<'_> {
-    pub fn form(self) -> Form {
+    pub(super) fn form(self) -> Form {
         match self {
             Self::Text(_) => Form::Text,
             Self::Id(_) => Form::ObjectId,
         }
     }
 
-    pub fn user(self) -> UserId {
+    pub(super) fn user(self) -> UserId {
         match self {
             Self::Text(text) => UserId::stored(text),
             Self::Id(id) => UserId::stored(id.to_string()),
@@ -202,7 +202,7 @@ impl Owner<'_> {
 
 impl<'a> RawStack<'a> {
     /// `None` if the `_id` is neither text nor an ObjectId: then it is nobody's.
-    pub fn read(document: &'a [u8]) -> Result<Option<Self>> {
+    pub(super) fn read(document: &'a [u8]) -> Result<Option<Self>> {
         let mut fields = Fields::of(document)?;
         while let Some(field) = fields.next()? {
             if field.name == b"_id" {
@@ -215,7 +215,7 @@ impl<'a> RawStack<'a> {
     }
 
     /// Everything in `events`, in its place; and what is wrong with the document, if anything is.
-    pub fn stack(&self, id: StackId) -> Stack {
+    pub(super) fn stack(&self, id: StackId) -> Stack {
         let (entries, defect) = match self.entries() {
             Ok(Some(entries)) if self.document.len() + SPARE > LARGEST => {
                 (entries, Some(Defect::NoRoom))
@@ -246,7 +246,7 @@ impl<'a> RawStack<'a> {
     }
 
     /// The number in a field that a query put beside ours.
-    pub fn number(&self, name: &str) -> Result<Option<u32>> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<u32>> {
         let mut fields = Fields::of(self.document)?;
         while let Some(field) = fields.next()? {
             if field.name == name.as_bytes() {

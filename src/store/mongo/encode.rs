@@ -58,7 +58,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut writer = Self {
             bytes: Vec::with_capacity(1024),
             open: Vec::with_capacity(8),
@@ -78,25 +78,25 @@ impl Writer {
     }
 
     /// Opens a document; what follows belongs to it until [`Writer::close`].
-    pub fn document(&mut self, key: impl Key) {
+    pub(super) fn document(&mut self, key: impl Key) {
         self.field(ElementType::EmbeddedDocument, key);
         self.begin();
     }
 
     /// Opens an array; its fields are named by their index.
-    pub fn array(&mut self, key: impl Key) {
+    pub(super) fn array(&mut self, key: impl Key) {
         self.field(ElementType::Array, key);
         self.begin();
     }
 
-    pub fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         let start = self.open.pop().expect("a document was opened");
         self.bytes.push(0);
         let length = (self.bytes.len() - start) as i32;
         self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 
-    pub fn text(&mut self, key: impl Key, value: &str) {
+    pub(super) fn text(&mut self, key: impl Key, value: &str) {
         self.field(ElementType::String, key);
         let length = value.len() as i32 + 1;
         self.bytes.extend_from_slice(&length.to_le_bytes());
@@ -104,58 +104,58 @@ impl Writer {
         self.bytes.push(0);
     }
 
-    pub fn id(&mut self, key: impl Key, value: Id) {
+    pub(super) fn id(&mut self, key: impl Key, value: Id) {
         self.field(ElementType::ObjectId, key);
         self.bytes.extend_from_slice(&value.bytes());
     }
 
-    pub fn int(&mut self, key: impl Key, value: i32) {
+    pub(super) fn int(&mut self, key: impl Key, value: i32) {
         self.field(ElementType::Int32, key);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub fn long(&mut self, key: impl Key, value: i64) {
+    pub(super) fn long(&mut self, key: impl Key, value: i64) {
         self.field(ElementType::Int64, key);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub fn null(&mut self, key: impl Key) {
+    pub(super) fn null(&mut self, key: impl Key) {
         self.field(ElementType::Null, key);
     }
 
-    pub fn flag(&mut self, key: impl Key, value: bool) {
+    pub(super) fn flag(&mut self, key: impl Key, value: bool) {
         self.field(ElementType::Boolean, key);
         self.bytes.push(u8::from(value));
     }
 
     /// The value of another document's field, whatever it is.
-    pub fn element(&mut self, key: impl Key, field: Field<'_>) {
+    pub(super) fn element(&mut self, key: impl Key, field: Field<'_>) {
         self.bytes.push(field.kind);
         key.write(&mut self.bytes);
         self.bytes.extend_from_slice(field.value);
     }
 
     /// A whole document that is encoded already.
-    pub fn encoded(&mut self, key: impl Key, document: &[u8]) {
+    pub(super) fn encoded(&mut self, key: impl Key, document: &[u8]) {
         self.field(ElementType::EmbeddedDocument, key);
         self.bytes.extend_from_slice(document);
     }
 
     /// A whole array that is encoded already.
-    pub fn encoded_array(&mut self, key: impl Key, array: &[u8]) {
+    pub(super) fn encoded_array(&mut self, key: impl Key, array: &[u8]) {
         self.field(ElementType::Array, key);
         self.bytes.extend_from_slice(array);
     }
 
     /// The fields of a whole document, into the one that is open.
-    pub fn fields(&mut self, document: &[u8]) {
+    pub(super) fn fields(&mut self, document: &[u8]) {
         if let [_, _, _, _, fields @ .., 0] = document {
             self.bytes.extend_from_slice(fields);
         }
     }
 
     /// `{t, o, i}`, as every event of ours stands in the database.
-    pub fn event(&mut self, key: impl Key, event: &Event) {
+    pub(super) fn event(&mut self, key: impl Key, event: &Event) {
         self.document(key);
         self.text("t", event.t.as_str());
         self.text("o", event.o.as_str());
@@ -166,14 +166,14 @@ impl Writer {
     }
 
     /// `{flushed, n}`, as every marker of ours stands in the database.
-    pub fn marker(&mut self, key: impl Key, id: Id, n: u32) {
+    pub(super) fn marker(&mut self, key: impl Key, id: Id, n: u32) {
         self.document(key);
         self.id("flushed", id);
         self.int("n", i32::try_from(n).unwrap_or(i32::MAX));
         self.close();
     }
 
-    pub fn mailed(&mut self, key: impl Key, mailed: &Mailed) {
+    pub(super) fn mailed(&mut self, key: impl Key, mailed: &Mailed) {
         self.document(key);
         self.id("mailed", mailed.id);
         self.array("i");
@@ -185,18 +185,18 @@ impl Writer {
     }
 
     /// How many bytes there are so far.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Takes back all that was written since there were `len` bytes; whatever was opened since must
     /// be closed.
-    pub fn take_back_to(&mut self, len: usize) {
+    pub(super) fn take_back_to(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
 
     /// Closes whatever is open.
-    pub fn finish(mut self) -> RawDocumentBuf {
+    pub(super) fn finish(mut self) -> RawDocumentBuf {
         while !self.open.is_empty() {
             self.close();
         }

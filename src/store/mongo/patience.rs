@@ -25,7 +25,7 @@ pub(super) struct Failure {
 
 impl Failure {
     /// What the server said of a command, a statement or a write concern.
-    pub fn answered(code: i32, why: &str) -> Self {
+    pub(super) fn answered(code: i32, why: &str) -> Self {
         Self {
             code: Some(code),
             why: format!("code {code}: {}", discreet(why)),
@@ -33,7 +33,7 @@ impl Failure {
         }
     }
 
-    pub fn silent(limit: Duration) -> Self {
+    pub(super) fn silent(limit: Duration) -> Self {
         Self {
             code: None,
             why: format!("no answer within {limit:?}"),

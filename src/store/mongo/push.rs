@@ -45,7 +45,12 @@ pub(super) struct Push<'a> {
 
 impl<'a> Push<'a> {
     /// Makes everything ready, the day as well.
-    pub async fn new(store: &'a Mongo, day: Day, cap: usize, pushes: &'a Pushes) -> Result<Self> {
+    pub(super) async fn new(
+        store: &'a Mongo,
+        day: Day,
+        cap: usize,
+        pushes: &'a Pushes,
+    ) -> Result<Self> {
         store.create_day(day).await?;
         let lists = pushes.lists.iter().map(|list| Statement::new(list, cap));
         let fresh = store.known(day).is_some_and(|known| known.fresh);
@@ -61,7 +66,7 @@ impl<'a> Push<'a> {
         })
     }
 
-    pub async fn run(&self) -> Result<Pushed> {
+    pub(super) async fn run(&self) -> Result<Pushed> {
         let everybody = (0..self.pushes.people.len())
             .filter(|item| !self.pushes.lists[self.pushes.people[*item].1].is_empty());
         let (whole, mut left): (Vec<usize>, Vec<usize>) =

@@ -19,18 +19,18 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub fn new(what: &'a str, fields: &'a Document) -> Self {
+    pub(super) fn new(what: &'a str, fields: &'a Document) -> Self {
         Self { what, fields }
     }
 
     /// All fields with their names.
-    pub fn fields(&self) -> impl Iterator<Item = (&'a str, &'a Bson)> + use<'a> {
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'a str, &'a Bson)> + use<'a> {
         self.fields
             .iter()
             .map(|(name, value)| (name.as_str(), value))
     }
 
-    pub fn corrupt(&self, field: &str, why: impl ToString) -> Error {
+    pub(super) fn corrupt(&self, field: &str, why: impl ToString) -> Error {
         let id = self
             .fields
             .get("_id")
@@ -51,16 +51,19 @@ impl<'a> Record<'a> {
     }
 
     /// The field must be there.
-    pub fn needs<T>(&self, field: &str, value: Option<T>) -> Result<T> {
+    pub(super) fn needs<T>(&self, field: &str, value: Option<T>) -> Result<T> {
         value.ok_or_else(|| self.corrupt(field, "it is missing"))
     }
 
-    pub fn text(&self, field: &str) -> Result<Option<&'a str>> {
+    pub(super) fn text(&self, field: &str) -> Result<Option<&'a str>> {
         self.get(field, Bson::as_str)
     }
 
     /// Text that is parsed.
-    pub fn parsed<T: std::str::FromStr<Err: ToString>>(&self, field: &str) -> Result<Option<T>> {
+    pub(super) fn parsed<T: std::str::FromStr<Err: ToString>>(
+        &self,
+        field: &str,
+    ) -> Result<Option<T>> {
         let parse = |text: &str| {
             text.parse()
                 .map_err(|error: T::Err| self.corrupt(field, error.to_string()))
@@ -68,23 +71,23 @@ impl<'a> Record<'a> {
         self.text(field)?.map(parse).transpose()
     }
 
-    pub fn flag(&self, field: &str) -> Result<Option<bool>> {
+    pub(super) fn flag(&self, field: &str) -> Result<Option<bool>> {
         self.get(field, Bson::as_bool)
     }
 
-    pub fn id(&self, field: &str) -> Result<Option<Id>> {
+    pub(super) fn id(&self, field: &str) -> Result<Option<Id>> {
         let id = |value: &Bson| value.as_object_id().map(|id| Id::from_bytes(id.bytes()));
         self.get(field, id)
     }
 
-    pub fn time(&self, field: &str) -> Result<Option<DateTime<Utc>>> {
+    pub(super) fn time(&self, field: &str) -> Result<Option<DateTime<Utc>>> {
         self.get(field, |value| {
             DateTime::from_timestamp_millis(value.as_datetime()?.timestamp_millis())
         })
     }
 
     /// A count, of whichever number type.
-    pub fn count(&self, field: &str) -> Result<Option<u64>> {
+    pub(super) fn count(&self, field: &str) -> Result<Option<u64>> {
         self.get(field, |value| match value {
             Bson::Int32(n) => u64::try_from(*n).ok(),
             Bson::Int64(n) => u64::try_from(*n).ok(),
@@ -94,16 +97,16 @@ impl<'a> Record<'a> {
     }
 
     /// A whole number of 64 bits, as only tidings writes them.
-    pub fn long(&self, field: &str) -> Result<Option<i64>> {
+    pub(super) fn long(&self, field: &str) -> Result<Option<i64>> {
         self.get(field, Bson::as_i64)
     }
 
-    pub fn count32(&self, field: &str) -> Result<Option<u32>> {
+    pub(super) fn count32(&self, field: &str) -> Result<Option<u32>> {
         let narrow = |n| u32::try_from(n).map_err(|error| self.corrupt(field, error));
         self.count(field)?.map(narrow).transpose()
     }
 
-    pub fn number(&self, field: &str) -> Result<Option<f64>> {
+    pub(super) fn number(&self, field: &str) -> Result<Option<f64>> {
         self.get(field, |value| match value {
             Bson::Double(n) => Some(*n),
             Bson::Int32(n) => Some(f64::from(*n)),
@@ -112,12 +115,16 @@ impl<'a> Record<'a> {
         })
     }
 
-    pub fn list(&self, field: &str) -> Result<Option<&'a Vec<Bson>>> {
+    pub(super) fn list(&self, field: &str) -> Result<Option<&'a Vec<Bson>>> {
         self.get(field, Bson::as_array)
     }
 
     /// A list of text.
-    pub fn texts<T>(&self, field: &str, of: impl Fn(&'a str) -> T) -> Result<Option<Vec<T>>> {
+    pub(super) fn texts<T>(
+        &self,
+        field: &str,
+        of: impl Fn(&'a str) -> T,
+    ) -> Result<Option<Vec<T>>> {
         let text = |value: &'a Bson| {
             let text = value.as_str().map(&of);
             text.ok_or_else(|| self.corrupt(field, "it holds something that is no text"))
@@ -127,7 +134,7 @@ impl<'a> Record<'a> {
             .transpose()
     }
 
-    pub fn record(&self, field: &str) -> Result<Option<Record<'a>>> {
+    pub(super) fn record(&self, field: &str) -> Result<Option<Record<'a>>> {
         let what = self.what;
         self.get(field, |value| {
             let fields = value.as_document()?;
@@ -136,7 +143,7 @@ impl<'a> Record<'a> {
     }
 
     /// A list of documents; none where the field is absent.
-    pub fn records(&self, field: &str) -> Result<Vec<Record<'a>>> {
+    pub(super) fn records(&self, field: &str) -> Result<Vec<Record<'a>>> {
         let what = self.what;
         let record = |value: &'a Bson| {
             let fields = value.as_document();
@@ -151,7 +158,7 @@ impl<'a> Record<'a> {
     }
 
     /// A list of ids.
-    pub fn ids(&self, field: &str) -> Result<Vec<Id>> {
+    pub(super) fn ids(&self, field: &str) -> Result<Vec<Id>> {
         let id = |value: &Bson| {
             let id = value.as_object_id();
             let id = id.ok_or_else(|| self.corrupt(field, "it holds something that is no id"))?;
@@ -164,14 +171,14 @@ impl<'a> Record<'a> {
     }
 
     /// A place, as GeoJSON.
-    pub fn place(&self, field: &str) -> Result<Option<Point>> {
+    pub(super) fn place(&self, field: &str) -> Result<Option<Point>> {
         let read =
             |value| place(value).ok_or_else(|| self.corrupt(field, "it is no GeoJSON point"));
         self.get(field, Some)?.map(read).transpose()
     }
 
     /// A lease, if somebody holds it.
-    pub fn lease(&self, field: &str) -> Result<Option<Lease>> {
+    pub(super) fn lease(&self, field: &str) -> Result<Option<Lease>> {
         let Some(lease) = self.record(field)? else {
             return Ok(None);
         };

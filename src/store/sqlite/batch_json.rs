@@ -78,7 +78,7 @@ fn time(millis: i64) -> Result<DateTime<Utc>, Invalid> {
 }
 
 impl Gathered {
-    pub fn of(batch: &Batch) -> Self {
+    pub(super) fn of(batch: &Batch) -> Self {
         Self {
             opened: millis(batch.opened_at),
             last: millis(batch.last_event_at),
@@ -100,7 +100,7 @@ impl Gathered {
         }
     }
 
-    pub fn read(
+    pub(super) fn read(
         self,
         id: Id,
         user: UserId,
@@ -132,7 +132,7 @@ impl Gathered {
 }
 
 impl Seated {
-    pub fn of(batch: &Batch) -> Self {
+    pub(super) fn of(batch: &Batch) -> Self {
         Self {
             id: batch.id,
             state: batch.state.as_str().to_owned(),
@@ -141,7 +141,7 @@ impl Seated {
         }
     }
 
-    pub fn read(self, user: UserId, key: BatchKey) -> Result<Batch, Invalid> {
+    pub(super) fn read(self, user: UserId, key: BatchKey) -> Result<Batch, Invalid> {
         let settled = self.settled.map(time).transpose()?;
         self.gathered
             .read(self.id, user, key, self.state.parse()?, settled)

@@ -35,14 +35,14 @@ pub(super) enum RowId {
 
 impl RowId {
     /// The row of that form of the person; `None` for an ObjectId that the person's id cannot be.
-    pub fn of(user: &UserId, form: Form) -> Option<Self> {
+    pub(super) fn of(user: &UserId, form: Form) -> Option<Self> {
         match form {
             Form::Text => Some(Self::Text(user.clone())),
             Form::ObjectId => user.legacy().map(Self::ObjectId),
         }
     }
 
-    pub fn into_user(self) -> UserId {
+    pub(super) fn into_user(self) -> UserId {
         match self {
             Self::Text(user) => user,
             Self::ObjectId(id) => UserId::stored(id.to_string()),
@@ -66,11 +66,11 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub fn get<T: FromSql>(&self, column: &'static str) -> Answer<T> {
+    pub(super) fn get<T: FromSql>(&self, column: &'static str) -> Answer<T> {
         Ok(self.row.get(column)?)
     }
 
-    pub fn text(&self, column: &'static str) -> Answer<&'a str> {
+    pub(super) fn text(&self, column: &'static str) -> Answer<&'a str> {
         match self.row.get_ref(column)? {
             ValueRef::Text(text) => {
                 std::str::from_utf8(text).or_else(|why| self.corrupt(column, why))
@@ -80,14 +80,14 @@ impl<'a> Record<'a> {
     }
 
     /// Text that is parsed.
-    pub fn parsed<T: FromStr<Err: ToString>>(&self, column: &'static str) -> Answer<T> {
+    pub(super) fn parsed<T: FromStr<Err: ToString>>(&self, column: &'static str) -> Answer<T> {
         self.text(column)?
             .parse()
             .or_else(|why: T::Err| self.corrupt(column, why.to_string()))
     }
 
     /// Text that is parsed, if there is any.
-    pub fn maybe_parsed<T: FromStr<Err: ToString>>(
+    pub(super) fn maybe_parsed<T: FromStr<Err: ToString>>(
         &self,
         column: &'static str,
     ) -> Answer<Option<T>> {
@@ -98,11 +98,11 @@ impl<'a> Record<'a> {
     }
 
     /// The value that a piece of JSON says.
-    pub fn json<T: DeserializeOwned>(&self, column: &'static str) -> Answer<T> {
+    pub(super) fn json<T: DeserializeOwned>(&self, column: &'static str) -> Answer<T> {
         serde_json::from_str(self.text(column)?).or_else(|why| self.corrupt(column, why))
     }
 
-    pub fn time(&self, column: &'static str) -> Answer<DateTime<Utc>> {
+    pub(super) fn time(&self, column: &'static str) -> Answer<DateTime<Utc>> {
         let millis = self.get(column)?;
         match DateTime::from_timestamp_millis(millis) {
             Some(time) => Ok(time),
@@ -110,7 +110,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    pub fn maybe_time(&self, column: &'static str) -> Answer<Option<DateTime<Utc>>> {
+    pub(super) fn maybe_time(&self, column: &'static str) -> Answer<Option<DateTime<Utc>>> {
         match self.row.get_ref(column)? {
             ValueRef::Null => Ok(None),
             _ => self.time(column).map(Some),
@@ -118,7 +118,7 @@ impl<'a> Record<'a> {
     }
 
     /// The place in the columns `lng` and `lat`, if there is one.
-    pub fn place(&self) -> Answer<Option<Point>> {
+    pub(super) fn place(&self) -> Answer<Option<Point>> {
         match (self.get("lng")?, self.get("lat")?) {
             (Some(lng), Some(lat)) => Point::new(lng, lat)
                 .map(Some)
@@ -128,7 +128,7 @@ impl<'a> Record<'a> {
     }
 
     /// The lease in the columns `owner` and `until`, if there is one.
-    pub fn lease(&self) -> Answer<Option<Lease>> {
+    pub(super) fn lease(&self) -> Answer<Option<Lease>> {
         let owner: Option<String> = self.get("owner")?;
         let Some(owner) = owner else { return Ok(None) };
         Ok(Some(Lease {
@@ -137,7 +137,7 @@ impl<'a> Record<'a> {
         }))
     }
 
-    pub fn corrupt<T>(&self, column: &str, why: impl ToString) -> Answer<T> {
+    pub(super) fn corrupt<T>(&self, column: &str, why: impl ToString) -> Answer<T> {
         let id = self.row.get::<_, String>(0).unwrap_or_default();
         Err(Error::corrupt(format!("{column} of {} {id}", self.what), why).into())
     }

@@ -56,7 +56,7 @@ impl Failure {
     }
 
     /// Whether something stands there that cannot be read, rather than that nothing could be asked.
-    pub fn is_unreadable(&self) -> bool {
+    pub(super) fn is_unreadable(&self) -> bool {
         use rusqlite::Error::{FromSqlConversionFailure, InvalidColumnType, Utf8Error};
         match self {
             Self::Store(error) => matches!(error, Error::Corrupt { .. }),
@@ -68,14 +68,14 @@ impl Failure {
     }
 
     /// What it is, for people.
-    pub fn told(&self) -> String {
+    pub(super) fn told(&self) -> String {
         match self {
             Self::Store(error) => error.to_string(),
             Self::Sqlite(cause) => cause.to_string(),
         }
     }
 
-    pub fn while_doing(self, doing: impl Into<String>) -> Error {
+    pub(super) fn while_doing(self, doing: impl Into<String>) -> Error {
         match self {
             Self::Sqlite(cause) => Error::database(doing, cause),
             Self::Store(error) => error,
@@ -108,7 +108,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub async fn open(path: PathBuf) -> Result<Self> {
+    pub(super) async fn open(path: PathBuf) -> Result<Self> {
         let writer = open_patiently(&path).await?;
         Ok(Self {
             path,
@@ -120,7 +120,7 @@ impl Connections {
 
     /// Does the work in a transaction of its own, which stands, durably, if the work succeeds, and
     /// never was if it does not.
-    pub async fn write<T: Send + 'static>(
+    pub(super) async fn write<T: Send + 'static>(
         &self,
         doing: impl Into<String>,
         work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,
@@ -137,7 +137,7 @@ impl Connections {
     }
 
     /// Does the work on one snapshot of the store.
-    pub async fn read<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         doing: impl Into<String>,
         work: impl FnOnce(&Transaction<'_>) -> Answer<T> + Send + 'static,

@@ -27,9 +27,9 @@ pub(super) enum Column {
 
 impl Column {
     /// What no id is below.
-    pub const LEAST: Self = Self::Real(f64::NEG_INFINITY);
+    pub(super) const LEAST: Self = Self::Real(f64::NEG_INFINITY);
 
-    pub fn of(value: ValueRef<'_>) -> Self {
+    pub(super) fn of(value: ValueRef<'_>) -> Self {
         match value {
             // No column of ours is NULL.
             ValueRef::Null => Self::Blob(Vec::new()),
@@ -78,19 +78,19 @@ impl ToSql for Column {
 pub(super) struct OddRow([Column; 3]);
 
 impl OddRow {
-    pub fn of(row: &Row<'_>) -> Answer<Self> {
+    pub(super) fn of(row: &Row<'_>) -> Answer<Self> {
         let column = |n: usize| row.get_ref(n).map(Column::of);
         Ok(Self([column(0)?, column(1)?, column(2)?]))
     }
 
-    pub fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let [id, n, events] = &self.0;
         let columns = [id, n, events].map(|column| format!("\"{}\"", column.spelled()));
         format!("{}[{}]{}", FORM.0, columns.join(","), FORM.1)
     }
 
     /// The row of such a line; `None` if it is a document.
-    pub fn read(line: &str) -> Option<Result<Self, &'static str>> {
+    pub(super) fn read(line: &str) -> Option<Result<Self, &'static str>> {
         let columns = line.strip_prefix(FORM.0)?.strip_suffix(FORM.1)?;
         let columns: Option<[String; 3]> = serde_json::from_str(columns).ok();
         let row = columns.and_then(|[id, n, events]| {
@@ -101,7 +101,7 @@ impl OddRow {
     }
 
     /// Whether the row stands now, as it is.
-    pub fn restore(&self, transaction: &Transaction<'_>, table: &str) -> Answer<bool> {
+    pub(super) fn restore(&self, transaction: &Transaction<'_>, table: &str) -> Answer<bool> {
         let insert = format!("INSERT INTO {table} VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING");
         let [id, n, events] = &self.0;
         transaction
