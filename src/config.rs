@@ -327,7 +327,8 @@ impl StoreUrl {
             return Some(Self::Mongo(text.to_owned()));
         }
         text.strip_prefix("sqlite:")
-            .filter(|path| !path.is_empty())
+            // Two slashes are of an address; the file would be in the root folder.
+            .filter(|path| !path.is_empty() && !path.starts_with("//"))
             .map(|path| Self::Sqlite(path.into()))
     }
 }

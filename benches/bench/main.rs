@@ -3,6 +3,9 @@
 //! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`,
 //! `digest`, `cache-large`, `cache-small`, `archive`, `batches`, and `joins`, the first part of it.
 
+// Nothing of a program is used from outside.
+#![allow(unreachable_pub)]
+
 mod archive;
 mod batches;
 mod digest;

@@ -450,7 +450,10 @@ fn left(report: &Report, request: &Request) -> String {
             words::some(report.mailed_already, "mailed this period already"),
             failed(report),
             words::some(report.withdrawn, "with nothing left that applies"),
-            words::some(report.busy, "in another worker's hands"),
+            words::some(
+                report.busy,
+                "with a mail that waits, or that another worker handles",
+            ),
             words::some(report.outside_sample, "outside the sample"),
         ]
         .into_iter()

@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 
@@ -51,9 +52,16 @@ use global::{Global, Level};
 use screen::Screen;
 use stop::Stop;
 
+/// The version, with the schemas that it upgrades stores to.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let version = env!("CARGO_PKG_VERSION");
+    let (sqlite, mongo) = (crate::store::sqlite::SCHEMA, crate::store::mongo::SCHEMA);
+    format!("{version} (schema {sqlite} on SQLite, {mongo} on MongoDB)")
+});
+
 /// Notification feeds and e-mail digests, one collection a day.
 #[derive(Debug, Parser)]
-#[command(name = "tidings", version, about, after_help = AFTER_HELP, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "tidings", version = VERSION.as_str(), about, after_help = AFTER_HELP, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     global: Global,

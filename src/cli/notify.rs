@@ -220,6 +220,13 @@ impl Args {
     async fn warnings(&self, app: &App, request: &Request) -> anyhow::Result<Vec<String>> {
         let unknown = app.known().of(&[request.events()]).await?;
         let mut warnings: Vec<String> = unknown.iter().flat_map(Unknown::warnings).collect();
+        let people = app.store.users(&self.to).await?;
+        let missing = self.to.iter().zip(&people);
+        for (user, _) in missing.filter(|(_, record)| record.is_none()) {
+            warnings.push(format!(
+                "there is no record of {user}: it is in their feed, and nothing is mailed to them (tidings import users)"
+            ));
+        }
         let model = app.config.policies.of(&request.kind).model.as_ref();
         let keys: Vec<ObjectKey> = request
             .objects

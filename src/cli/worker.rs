@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use clap::Args as Arguments;
 
 use super::carry::Carried;
-use super::digest::{late, of, paused, reasons, sent};
+use super::digest::{late, of, paused, reasons, sent, waits};
 use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
 use super::stop::Stop;
@@ -67,6 +67,10 @@ impl Args {
         }
         reasons(&mails, screen)?;
         carried.tell_of_fanouts(screen)?;
+        let waiting = app.ledger().waiting(None).await?;
+        for line in waits(&waiting) {
+            screen.warning(line)?;
+        }
         if let Some(pause) = &round.paused {
             screen.warning(format!("no mail leaves: {}", paused(pause)))?;
         }
@@ -77,7 +81,13 @@ impl Args {
             )?;
             return Ok(Exit::Partly);
         }
-        Ok(carried.exit(of(&mails, u64::from(round.paused.is_some()))))
+        Ok(
+            match carried.exit(of(&mails, u64::from(round.paused.is_some()))) {
+                // What waits is not mailed, whoever began it.
+                Exit::Done if !waiting.is_empty() => Exit::Partly,
+                exit => exit,
+            },
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use super::*;
 use crate::domain::{Address, DeliveryId};
 
 /// An answer as a provider would give it, at noon of 22 April 2014 by its own clock.
-pub fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
+pub(crate) fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
     let mut all = HeaderMap::new();
     all.insert(
         DATE,
@@ -27,7 +27,7 @@ pub fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answ
 }
 
 /// An account whose sender is "Art & Co." and wants answers elsewhere.
-pub fn account() -> Account {
+pub(crate) fn account() -> Account {
     Account {
         url: "http://127.0.0.1:9".into(),
         key: Secret::new("key-1"),
@@ -43,7 +43,7 @@ pub fn account() -> Account {
 }
 
 /// A mail to this person, with links of their own.
-pub fn mail(person: &str, subject: &str) -> Message {
+pub(crate) fn mail(person: &str, subject: &str) -> Message {
     let base = format!("https://x.example/u/{person}");
     let marks = Marks::new().unwrap();
     let place = marks.of(Place::Unsubscribe);
@@ -66,7 +66,7 @@ pub fn mail(person: &str, subject: &str) -> Message {
 }
 
 /// The kind of an outcome, and how many seconds it asks to wait.
-pub fn kind(outcome: &Outcome) -> String {
+pub(crate) fn kind(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Accepted { provider_id } => format!("accepted as {provider_id}"),
         Outcome::Refused { .. } => "refused".into(),

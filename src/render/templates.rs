@@ -181,7 +181,7 @@ impl Templates {
 
     /// Whether each mail's styles are inlined anew.
     #[cfg(test)]
-    pub fn inlines_each_mail(&self) -> bool {
+    pub(super) fn inlines_each_mail(&self) -> bool {
         !self.each_mail.is_empty()
     }
 

@@ -4,6 +4,9 @@
 //! The rule: a test is a sentence, makes everything it needs, and leaves nothing behind. Begin with
 //! [`support`] for what tests are built from, and [`store_laws`] for what every store must keep.
 
+// Nothing of a program is used from outside.
+#![allow(unreachable_pub)]
+
 mod api;
 mod cli;
 mod crash;

@@ -69,16 +69,26 @@ impl<'a> Mails<'a> {
             };
             let pending = person.pending_within(&row.covers, row.marker, |_, _| true);
             let wanted = wanted_by(row, person, user, policies);
+            let digest = assemble(&wanted, policies, caps, applies);
+            let told = row.items as usize;
+            let now = digest.as_ref().map_or(0, |digest| digest.total);
+            if now > told {
+                // Something applies that did not then, and nobody can tell what.
+                return HashMap::new();
+            }
             let mut places: HashMap<Position, Place> = pending
                 .iter()
                 .map(|pending| (pending.position, Place::LeftOut))
                 .collect();
             for pending in &wanted {
-                if applies(pending.event).is_some() {
-                    places.insert(pending.position, Place::Counted);
-                }
+                let place = match applies(pending.event) {
+                    Some(_) => Place::Counted,
+                    // It may have applied then.
+                    None if now < told => Place::Unknown,
+                    None => Place::LeftOut,
+                };
+                places.insert(pending.position, place);
             }
-            let digest = assemble(&wanted, policies, caps, applies);
             let sections = digest.iter().flat_map(|digest| &digest.sections);
             for item in sections.flat_map(|section| &section.items) {
                 places.insert(item.position, Place::Shown);

@@ -99,7 +99,7 @@ impl Measure {
     /// How many events were mailed, and how long they waited together, as exactly as delays are
     /// kept.
     #[cfg(test)]
-    pub fn waited(&self) -> (u64, u64) {
+    pub(super) fn waited(&self) -> (u64, u64) {
         let places = self.delays.counts.iter().enumerate();
         let waited = places
             .map(|(place, count)| Spread::value(place) * count)

@@ -56,6 +56,9 @@ mod windows;
 
 pub use mapped::Mapping;
 
+/// The schema that databases are upgraded to.
+pub const SCHEMA: u32 = schema::VERSION;
+
 /// The database when the connection string names none.
 pub const DEFAULT_DATABASE: &str = "tidings";
 

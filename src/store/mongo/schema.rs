@@ -24,7 +24,7 @@ const NOTE: &str = "schema";
 
 /// What each step does, the one from schema 1 first.
 const STEPS: [&str; VERSION as usize - 1] = [
-    "deliveries of before get the tag that providers name them by; the index deliveries(state) goes",
+    "gives earlier deliveries the tag that providers name them by; drops the index deliveries(state)",
 ];
 
 /// Documents changed at once.

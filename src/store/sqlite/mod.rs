@@ -37,6 +37,9 @@ use connections::Connections;
 
 use super::{Result, Schema};
 
+/// The schema that files are upgraded to.
+pub const SCHEMA: u32 = schema::VERSION.unsigned_abs();
+
 /// A store in one file (and two beside it while it is open: the write-ahead log and its index).
 #[derive(Debug)]
 pub struct Sqlite {

@@ -253,7 +253,14 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Answer<()> {
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
-    Ok(transaction.commit()?)
+    transaction.commit()?;
+    if let State::Old(from) = state {
+        let file = path.display();
+        tracing::warn!(
+            "{file} was upgraded from schema {from} to {VERSION}; older versions refuse it"
+        );
+    }
+    Ok(())
 }
 
 /// Which schema a file has.

@@ -17,25 +17,28 @@ type Step = (&'static str, fn(&Transaction<'_>) -> Answer<()>);
 
 /// The first makes a file of schema 1 one of schema 2, and so on.
 const STEPS: [Step; super::schema::VERSION as usize - 1] = [
-    ("notes can be kept", |_| Ok(())),
     (
-        "deliveries tell in which call they were handed over, and users when they unsubscribed",
+        "adds the table notes (pauses, secrets of links, what runs have found)",
+        |_| Ok(()),
+    ),
+    (
+        "adds the call of each delivery, the revision of each user and when they unsubscribed",
         calls_and_revisions,
     ),
     (
-        "deliveries get the tag that providers name them by; suppressed addresses are kept",
+        "adds the tag that providers name a delivery by, and the tables of suppressed addresses",
         tags,
     ),
     (
-        "batches are kept, and deliveries of batches; the table of deliveries is made anew",
+        "adds the tables of batches, and makes the table of deliveries anew",
         batches,
     ),
     (
-        "deliveries tell when a digest fell due, and how often it was refused",
+        "adds to each delivery when its digest fell due, and how often it was refused",
         late_digests,
     ),
     (
-        "deliveries tell how often they were tried again after they had failed",
+        "adds to each delivery how often it was tried again after it had failed",
         |transaction| {
             add_column(
                 transaction,

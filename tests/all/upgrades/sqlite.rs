@@ -75,7 +75,7 @@ fn status_and_doctor_say_what_an_upgrade_will_do_and_leave_the_file() {
     let doctor = run(&["doctor", "--offline"]);
 
     for told in [&status, &doctor] {
-        assert!(told.contains("batches are kept"), "{told}");
+        assert!(told.contains("adds the tables of batches"), "{told}");
     }
     assert!(status.contains("Copy the file first"), "{status}");
     let version = |path| {
