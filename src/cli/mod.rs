@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 
-use crate::app::{Access, App, Made, NoStore, upgrade_ahead};
+use crate::app::{Access, App, Made, NoStore, is_missing, upgrade_ahead};
 use crate::config::{Config, StoreUrl};
 
 mod archive;
@@ -218,9 +218,15 @@ impl Cli {
             return args.ahead(&config, &schema, screen);
         }
         let named = self.global.file();
+        // An event for people whom nobody has brought in: the folder may be the wrong one.
+        let is_new = matches!(self.command, Command::Notify(_)) && is_missing(&config);
+        let store = format!("{:?}", config.store);
         let app = open(config, &self.command)
             .await
             .map_err(|failure| say_where(failure, named))?;
+        if is_new {
+            screen.warning(format!("there was no database: made {store}"))?;
+        }
         let stop = if self.command.ends_gently() {
             stop::on_signal()?
         } else {

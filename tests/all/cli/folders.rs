@@ -73,6 +73,18 @@ fn what_brings_something_in_makes_the_database() {
 }
 
 #[test]
+fn an_event_that_makes_the_database_says_so_once() {
+    let desk = Desk::new();
+    let notify = ["notify", "Published", "a1", "--to", "ada"];
+
+    let (first, second) = (desk.run(&notify), desk.run(&notify));
+
+    let told = "there was no database: made sqlite:tidings.db";
+    assert!(first.err.contains(told), "{}", first.err);
+    assert!(!second.err.contains(told), "{}", second.err);
+}
+
+#[test]
 fn paths_of_a_configuration_begin_at_its_folder_wherever_a_command_is_started() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Met", "a1", "--to", "ada"]).done();
