@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::holds;
+use super::access::{holds, upgrade_ahead};
 use super::{mailer, mapped};
 use crate::clock::Clock;
 use crate::config::{Config, Provider, Service, StoreUrl};
@@ -59,11 +59,8 @@ async fn open(
     match &config.store {
         StoreUrl::Sqlite(path) => {
             is_there(path, is_configured)?;
-            let schema = Sqlite::schema_of(path).await;
-            if let Ok(schema) = &schema
-                && !schema.steps.is_empty()
-            {
-                return Err(Finding::upgrade(schema));
+            if let Ok(Some(schema)) = upgrade_ahead(config).await {
+                return Err(Finding::upgrade(&schema));
             }
             let opened = Sqlite::open(path).await;
             Ok(Arc::new(opened.map_err(|error| {

@@ -15,12 +15,13 @@ use super::exit::{Exit, Usage, causes};
 use super::page_file::PageFile;
 use super::screen::Screen;
 use super::stop::Stop;
+use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
 use crate::domain::{Cadence, Owed, Share, UserId};
 use crate::services::deliver::{Ended, Pause, Tally};
 use crate::services::digest::{Effect, Report, Request, Timing};
-use crate::services::ledger::{Reason, Waiting};
+use crate::services::ledger::Waiting;
 use crate::services::trouble::{Bad, BadFanouts, BadStacks};
 
 /// Mail the digests that are due
@@ -177,16 +178,9 @@ impl Args {
                 causes(&error.into())
             ));
         }
-        let waiting = match self.dry_run {
-            true => Some(Waiting::default()),
-            false => match app.ledger().waiting(request.users.as_deref()).await {
-                Ok(waiting) => Some(waiting),
-                Err(error) => {
-                    let cause = causes(&error.into());
-                    failures.push(format!("which mails wait was not found out: {cause}"));
-                    None
-                }
-            },
+        let waits = match self.dry_run {
+            true => Waits::default(),
+            false => Waits::of(app, request.users.as_deref()).await,
         };
         let at = request.at.unwrap_or(now);
         if self.json {
@@ -194,7 +188,7 @@ impl Args {
                 at,
                 dry_run: self.dry_run,
                 page: page.as_ref().map(PageFile::path),
-                mails_waiting: waiting.as_ref(),
+                mails_waiting: waits.waiting(),
                 bad_fanouts: &carried.done.bad_fanouts,
                 report: &report,
             })?;
@@ -210,7 +204,7 @@ impl Args {
         }
         reasons(&report.mails, screen)?;
         carried.tell_of_fanouts(screen)?;
-        for line in waiting.iter().flat_map(waits).chain(failures) {
+        for line in waits.lines().into_iter().chain(failures) {
             screen.warning(line)?;
         }
         for warning in report.unknown.warnings() {
@@ -236,11 +230,7 @@ impl Args {
             }
             return Ok(Exit::Partly);
         }
-        Ok(match carried.exit(exit(&report)) {
-            // What waits is not mailed, whoever began it.
-            Exit::Done if !waiting.is_some_and(|waiting| waiting.is_empty()) => Exit::Partly,
-            exit => exit,
-        })
+        Ok(waits.exit(carried.exit(exit(&report))))
     }
 
     fn request(&self, app: &App) -> Request {
@@ -306,24 +296,6 @@ fn why_ended(ended: &Ended) -> String {
         Ended::Stopped => "stopped while some mails wait; the next run goes on with them".into(),
         Ended::Settled => String::new(),
     }
-}
-
-/// `3 mails wait: connection refused; tried again from 2014-04-21 09:30`.
-pub(super) fn waits(waiting: &Waiting) -> Vec<String> {
-    let line = |reason: &Reason| {
-        let wait = if reason.mails == 1 { "waits" } else { "wait" };
-        let mails = words::count(reason.mails, "mail", "mails");
-        let until = reason.until.map(words::minute);
-        let then = match (&reason.held_by, until) {
-            (Some(owner), Some(until)) => {
-                format!("; worker {owner} holds it until {until} UTC at most")
-            }
-            (None, Some(until)) => format!("; tried again from {until} UTC"),
-            (_, None) => "; the next run or a worker takes it up".to_owned(),
-        };
-        format!("{mails} {wait}: {}{then}", reason.why)
-    };
-    waiting.reasons.iter().map(line).collect()
 }
 
 /// Why mails did not leave, with how often.

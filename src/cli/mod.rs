@@ -43,6 +43,7 @@ mod stop;
 mod suppressions;
 mod table;
 mod time;
+mod waits;
 mod words;
 mod worker;
 

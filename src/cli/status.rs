@@ -9,6 +9,7 @@ use super::digest;
 use super::exit::Exit;
 use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
+use super::waits::waits;
 use super::words;
 use crate::app::App;
 use crate::config::Config;
@@ -162,7 +163,7 @@ impl Args {
         if let Some(pause) = &paused {
             table.row(["sending".into(), digest::paused(pause)]);
         }
-        for (index, line) in digest::waits(&waiting).into_iter().enumerate() {
+        for (index, line) in waits(&waiting).into_iter().enumerate() {
             let head = if index == 0 { "waiting" } else { "" };
             table.row([head.into(), line]);
         }

@@ -11,10 +11,11 @@ use std::sync::Mutex;
 use clap::Args as Arguments;
 
 use super::carry::Carried;
-use super::digest::{late, of, paused, reasons, sent, waits};
+use super::digest::{late, of, paused, reasons, sent};
 use super::exit::{Exit, explain_failure};
 use super::screen::Screen;
 use super::stop::Stop;
+use super::waits::Waits;
 use super::words;
 use crate::app::App;
 use crate::services;
@@ -67,8 +68,8 @@ impl Args {
         }
         reasons(&mails, screen)?;
         carried.tell_of_fanouts(screen)?;
-        let waiting = app.ledger().waiting(None).await?;
-        for line in waits(&waiting) {
+        let waits = Waits::of(app, None).await;
+        for line in waits.lines() {
             screen.warning(line)?;
         }
         if let Some(pause) = &round.paused {
@@ -81,13 +82,8 @@ impl Args {
             )?;
             return Ok(Exit::Partly);
         }
-        Ok(
-            match carried.exit(of(&mails, u64::from(round.paused.is_some()))) {
-                // What waits is not mailed, whoever began it.
-                Exit::Done if !waiting.is_empty() => Exit::Partly,
-                exit => exit,
-            },
-        )
+        let exit = of(&mails, u64::from(round.paused.is_some()));
+        Ok(waits.exit(carried.exit(exit)))
     }
 }
 

@@ -205,3 +205,16 @@ fn keys_of_hooks_are_read_from_files_and_checked() {
     }
     assert!(!problems.contains("???"), "{problems}");
 }
+
+#[test]
+fn an_address_of_sqlite_with_slashes_is_no_file_in_the_root_folder() {
+    let problems = Config::parse("store = \"sqlite://tidings.db\"").unwrap_err();
+    let rooted = Config::parse("store = \"sqlite:/var/lib/tidings.db\"").unwrap();
+
+    let told = problems.to_string();
+    assert!(
+        told.contains("\"sqlite://tidings.db\" is not sqlite:PATH"),
+        "{told}"
+    );
+    assert_eq!(rooted.store, StoreUrl::Sqlite("/var/lib/tidings.db".into()));
+}

@@ -402,6 +402,15 @@ mod tests {
         rows.unwrap().collect::<rusqlite::Result<_>>().unwrap()
     }
 
+    /// Indexes, as they were written.
+    fn index_texts(connection: &Connection) -> Vec<String> {
+        let sql =
+            "SELECT sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY 1";
+        let mut query = connection.prepare(sql).unwrap();
+        let texts = query.query_map([], |row| row.get(0)).unwrap();
+        texts.collect::<rusqlite::Result<_>>().unwrap()
+    }
+
     #[test]
     fn files_of_all_earlier_versions_become_as_one_of_this() {
         let folder = tempfile::tempdir().unwrap();
@@ -423,7 +432,7 @@ mod tests {
             let upgraded = open(&path).unwrap();
 
             assert_eq!(shape(&upgraded), shape(&new), "schema {}", n + 1);
-            assert_eq!(indexes(&upgraded).unwrap(), wanted_indexes().unwrap());
+            assert_eq!(index_texts(&upgraded), index_texts(&new));
             open(&path).unwrap();
         }
     }

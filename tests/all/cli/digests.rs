@@ -179,6 +179,24 @@ fn a_digest_can_be_for_some_people_at_some_time_with_a_limit() {
 }
 
 #[test]
+fn a_worker_that_finds_only_mails_that_wait_tells_of_them_and_ends_with_3() {
+    let desk = Desk::with_people();
+    desk.write(
+        "tidings.toml",
+        "mail.provider = \"smtp\"\nmail.from = \"a@example.org\"\nmail.smtp_host = \"127.0.0.1\"\nmail.smtp_port = 1\nmail.smtp_tls = \"none\"\n\
+         server.public_url = \"https://example.org\"\n",
+    );
+    desk.run(&["notify", "Published", "a1", "--to", "ada"]);
+    let first = desk.run(&["digest", "--now", "--no-wait"]);
+
+    let worker = desk.run(&["worker", "--once"]);
+
+    assert!(first.err.contains("1 mail waits"), "{}", first.err);
+    assert_eq!(worker.code, 3, "{}{}", worker.out, worker.err);
+    assert!(worker.err.contains("1 mail waits"), "{}", worker.err);
+}
+
+#[test]
 fn a_mail_that_cannot_leave_is_a_failure_with_its_reason() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])

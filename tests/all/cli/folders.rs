@@ -81,6 +81,8 @@ fn an_event_that_makes_the_database_says_so_once() {
 
     let told = "there was no database: made sqlite:tidings.db";
     assert!(first.err.contains(told), "{}", first.err);
+    let nobody = "there is no record of ada";
+    assert!(second.err.contains(nobody), "{}", second.err);
     assert!(!second.err.contains(told), "{}", second.err);
 }
 

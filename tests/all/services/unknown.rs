@@ -5,6 +5,7 @@ use chrono::TimeDelta;
 use tidings::domain::{DeliveryState, Object};
 use tidings::services::Silent;
 use tidings::services::digest::Request;
+use tidings::services::explain::{By, Place};
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, to};
@@ -15,6 +16,7 @@ on_both_stores! {
     what_is_put_before_the_digest_is_told_in_it
     a_batch_of_unknown_objects_is_no_mail
     runs_and_rehearsals_tell_what_is_not_known
+    what_is_put_after_the_digest_is_not_said_to_have_been_shown_in_it
 }
 
 fn texts(town: &Town) -> String {
@@ -41,6 +43,40 @@ async fn an_object_that_nobody_put_is_in_no_mail_and_in_the_feed(fresh: Fresh) {
     };
     let feed = town.process().feeds().page(&request).await.unwrap();
     assert_eq!(feed.items.len(), 1);
+}
+
+async fn what_is_put_after_the_digest_is_not_said_to_have_been_shown_in_it(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "late", "a9"], to(&["ada"])).await;
+    town.digests_at(monday(0)).await;
+    let places = async || {
+        let app = town.process();
+        let told = app.explain().user(&crate::support::user("ada"), None).await;
+        let told = told.unwrap().events.into_iter();
+        let place = |covered| match covered {
+            Some(By::Mail { place, .. }) => place,
+            other => panic!("{other:?}"),
+        };
+        let mut places: Vec<(String, Place)> = told
+            .map(|event| (event.object.to_string(), place(event.covered)))
+            .collect();
+        places.sort_by(|one, other| one.0.cmp(&other.0));
+        places
+            .into_iter()
+            .map(|(_, place)| place)
+            .collect::<Vec<_>>()
+    };
+    let at_first = places().await;
+
+    town.put_works(&["late"], |_| true).await;
+    let put_later = places().await;
+    town.put_works(&["late", "a1"], |_| false).await;
+    let withdrawn_later = places().await;
+
+    use Place::{LeftOut, Shown, Unknown};
+    assert_eq!(at_first, [Shown, LeftOut, LeftOut]);
+    assert_eq!(put_later, [Unknown; 3]);
+    assert_eq!(withdrawn_later, [Unknown; 3]);
 }
 
 async fn an_unknown_object_is_mailed_by_its_id_where_its_type_says_so(fresh: Fresh) {
