@@ -116,7 +116,7 @@ impl<'a> Stage<'a> {
              [mail]\nfrom = \"digest@art.example\"\nprovider = {name:?}\nurl = {:?}\nkey = \"k\"\nper_call = 4\n\
              calls_per_second = 1000\ntimeout = \"5s\"\n{more}\
              [fanout]\npage = 100\nmerge = 2\nlease = \"5s\"\n\
-             [delivery]\nchunk = {CHUNK}\nlease = \"10s\"\nask_after = \"1s\"\nask_until = \"1s\"\n\
+             [delivery]\nchunk = {CHUNK}\nlease = \"10s\"\nretry_after = \"1s\"\nask_after = \"1s\"\nask_until = \"1s\"\n\
              [digest]\ncadence = \"daily\"\nhour = 0\n\
              [worker]\nidle = \"10ms\"\n\
              [types.{gathered}]\nroute = \"batch\"\nwindow = \"{}s\"\nkeep = \"last 100\"\n\

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use tidings::domain::DeliveryState;
 
 use super::number;
@@ -53,13 +54,16 @@ async fn a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_
 const LONG: Duration = Duration::from_secs(120);
 /// A process that is told to end does so within this time.
 const SOON: Duration = Duration::from_secs(10);
+/// So many slow runs go on at a time.
+const SIDE_BY_SIDE: usize = 4;
 /// Where it stands still: before the request, and before what the request came to is written down.
 const PLACES: [&str; 3] = ["after-sending", "after-send", "before-sending"];
 
 async fn stands_still(fresh: &Fresh, dialect: Dialect) {
+    let seed = number("TIDINGS_TEST_SEED", 1);
     for round in 0..number("TIDINGS_TEST_SUSPENDS", 1) {
         fresh.clear().await;
-        let mut stage = Stage::set(fresh, dialect, 1 + round).await;
+        let mut stage = Stage::set(fresh, dialect, seed + round).await;
         let place = PLACES[round as usize % PLACES.len()];
         let when = format!("{dialect:?}, {place}, round {round}");
         stage.word_gets_round().await;
@@ -106,47 +110,49 @@ async fn mailed_once(stage: &Stage<'_>, when: &str) {
 /// SQLite alone, as it is the store whose writers wait for a disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_providers_and_slow_disks_keep_no_run_from_its_end() {
-    crate::support::sqlite::run(slow).await;
+    let first = number("TIDINGS_TEST_SEED", 1);
+    let seeds = first..first + number("TIDINGS_TEST_DELAYS", 2);
+    println!("TIDINGS_TEST_SEED={first}");
+    // They wait more than they work, and each has a store of its own.
+    stream::iter(seeds)
+        .for_each_concurrent(SIDE_BY_SIDE, |seed| {
+            crate::support::sqlite::run(move |fresh| slow(fresh, seed))
+        })
+        .await;
 }
 
-async fn slow(fresh: Fresh) {
-    let (runs, slowest) = (
-        number("TIDINGS_TEST_DELAYS", 2),
-        number("TIDINGS_TEST_SLOWEST_MS", 100),
-    );
+async fn slow(fresh: Fresh, seed: u64) {
+    let slowest = number("TIDINGS_TEST_SLOWEST_MS", 100);
     let commits = number("TIDINGS_TEST_COMMIT_MS", 5).to_string();
     let disk = [("TIDINGS_SLOW_COMMITS", commits.as_str())];
-    for run in 0..runs {
-        fresh.clear().await;
-        let mut stage = Stage::set(&fresh, Dialect::Resend, 1 + run).await;
-        stage.provider.takes_up_to(Duration::from_millis(slowest));
-        let when = format!("run {run}");
-        stage.a_day_passes().await;
-        stage.word_gets_round().await;
-        // Every third call is refused for a while.
-        let busy = || Next::Answer(429, vec![("Retry-After", "1".into())], "{}".into());
-        let answers = (0..30).map(|n| if n % 3 == 2 { busy() } else { Next::Take });
-        stage.provider.then(answers);
-        let others = if run % 2 == 0 { 0 } else { 2 };
-        let mut workers: Vec<Process> = (0..others)
-            .map(|_| stage.start(&["worker"], &disk))
-            .collect();
+    let mut stage = Stage::set(&fresh, Dialect::Resend, seed).await;
+    stage.provider.takes_up_to(Duration::from_millis(slowest));
+    let when = format!("seed {seed}");
+    stage.a_day_passes().await;
+    stage.word_gets_round().await;
+    // Every third call is refused for a while.
+    let busy = || Next::Answer(429, vec![("Retry-After", "1".into())], "{}".into());
+    let answers = (0..30).map(|n| if n % 3 == 2 { busy() } else { Next::Take });
+    stage.provider.then(answers);
+    let others = if seed.is_multiple_of(2) { 0 } else { 2 };
+    let mut workers: Vec<Process> = (0..others)
+        .map(|_| stage.start(&["worker"], &disk))
+        .collect();
 
-        let mut digest = stage.digest(&disk);
-        let status = digest.ended(LONG * 5).await.expect("the run ends");
-        stage.no_panic(status);
-        let mut last = stage.start(&["worker"], &disk);
-        stage.nothing_waits(&when).await;
-        workers.push(stage.start(&["worker"], &disk));
-        stage.word_gets_round().await;
-        for worker in workers.iter_mut().chain([&mut last]) {
-            worker.signal("TERM");
-            let status = worker.ended(SOON).await.expect("a worker ends");
-            // One that has not begun to listen for signals yet ends of it as any process does.
-            let unheard = status.signal() == Some(15);
-            assert!(unheard || status.code() == Some(0), "{when}: {status:?}");
-        }
-
-        mailed_once(&stage, &when).await;
+    let mut digest = stage.digest(&disk);
+    let status = digest.ended(LONG * 5).await.expect("the run ends");
+    stage.no_panic(status);
+    let mut last = stage.start(&["worker"], &disk);
+    stage.nothing_waits(&when).await;
+    workers.push(stage.start(&["worker"], &disk));
+    stage.word_gets_round().await;
+    for worker in workers.iter_mut().chain([&mut last]) {
+        worker.signal("TERM");
+        let status = worker.ended(SOON).await.expect("a worker ends");
+        // One that has not begun to listen for signals yet ends of it as any process does.
+        let unheard = status.signal() == Some(15);
+        assert!(unheard || status.code() == Some(0), "{when}: {status:?}");
     }
+    mailed_once(&stage, &when).await;
+    println!("{when}: {} mails", stage.provider.mails().len());
 }
