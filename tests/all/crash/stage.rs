@@ -27,8 +27,9 @@ use tokio::time::{Instant, interval};
 use crate::mail::provider::{Dialect, Provider};
 use crate::support::{Fresh, kind, user};
 
-/// Longer than anything takes, on however slow a machine.
-const LONG: Duration = Duration::from_secs(120);
+/// Longer than anything takes, on however slow a machine: calls that are lost again and again are
+/// looked for later each time.
+const LONG: Duration = Duration::from_secs(600);
 const PEOPLE: usize = 40;
 /// Where a process is told to die.
 const CRASH: &str = "TIDINGS_CRASH";
@@ -118,7 +119,7 @@ impl<'a> Stage<'a> {
              [fanout]\npage = 100\nmerge = 2\nlease = \"5s\"\n\
              [delivery]\nchunk = {CHUNK}\nlease = \"10s\"\nretry_after = \"1s\"\nask_after = \"1s\"\nask_until = \"1s\"\n\
              [digest]\ncadence = \"daily\"\nhour = 0\n\
-             [worker]\nidle = \"10ms\"\n\
+             [worker]\nidle = \"50ms\"\n\
              [types.{gathered}]\nroute = \"batch\"\nwindow = \"{}s\"\nkeep = \"last 100\"\n\
              [types.{immediate}]\nroute = \"immediate\"\n{links}",
             fresh.url(),
