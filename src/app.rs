@@ -19,7 +19,6 @@ use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
 use crate::services::batches::{BatchBook, Closer, Joiner};
 use crate::services::clean::Cleaner;
-use crate::services::deliver::{Deliver, Traffic};
 use crate::services::digest::Digests;
 use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
@@ -30,6 +29,7 @@ use crate::services::health::Health;
 use crate::services::import::Import;
 use crate::services::ledger::Ledger;
 use crate::services::links::Links;
+use crate::services::mailing::{self, Compose, Gate, Retry, Sender, Throttle};
 use crate::services::notify::Notify;
 use crate::services::objects::ObjectBook;
 use crate::services::owed::OwedDays;
@@ -62,7 +62,7 @@ pub struct App {
     links: Arc<Links>,
     pages: Arc<Pages>,
     owner: String,
-    traffic: Arc<Traffic>,
+    throttle: Arc<Throttle>,
 }
 
 /// What mails and pages are made by.
@@ -148,13 +148,13 @@ impl App {
             links,
             pages: look.pages,
             owner,
-            traffic: Arc::default(),
+            throttle: Arc::default(),
         }
     }
 
     /// From now on nothing new is handed over once this turns true.
     pub fn end_with(&self, stop: watch::Receiver<bool>) {
-        self.traffic.end_with(stop);
+        self.throttle.end_with(stop);
     }
 
     /// The folder mails are written to, if that is what becomes of them.
@@ -223,38 +223,73 @@ impl App {
         }
     }
 
-    pub fn deliver(&self) -> Deliver {
-        Deliver {
-            deliveries: self.store.clone(),
+    /// Makes mails of rows, and only reads.
+    pub fn compose(&self) -> Compose {
+        Compose {
             stacks: self.store.clone(),
             batches: self.store.clone(),
             directory: self.store.clone(),
             objects: self.store.clone(),
-            leases: self.store.clone(),
-            notes: self.store.clone(),
             suppressions: self.store.clone(),
-            feedbacks: self.store.clone(),
             policies: self.policies.clone(),
-            mailer: self.mailer.clone(),
             renderer: self.renderer.clone(),
             links: self.links.clone(),
             feedback_id: self.config.site.feedback_id.clone(),
             clock: self.clock.clone(),
-            owner: self.owner.clone(),
-            traffic: self.traffic.clone(),
-            settings: self.config.delivery,
             caps: self.config.digest.caps,
             schedule: self.config.digest.schedule,
         }
     }
 
+    pub fn sender(&self) -> Sender {
+        let settings = self.config.delivery;
+        Sender {
+            compose: self.compose(),
+            gate: Gate {
+                notes: self.store.clone(),
+                leases: self.store.clone(),
+                feedbacks: self.store.clone(),
+                clock: self.clock.clone(),
+                owner: self.owner.clone(),
+                settings,
+                account: mailing::account(&*self.mailer),
+                throttle: self.throttle.clone(),
+            },
+            ledger: mailing::Ledger {
+                deliveries: self.store.clone(),
+                stacks: self.store.clone(),
+                batches: self.store.clone(),
+                suppressions: self.store.clone(),
+                clock: self.clock.clone(),
+                owner: self.owner.clone(),
+                lease: settings.lease,
+            },
+            retry: Retry {
+                settings,
+                certainty: self.mailer.certainty(),
+            },
+            mailer: self.mailer.clone(),
+            leases: self.store.clone(),
+            clock: self.clock.clone(),
+            owner: self.owner.clone(),
+            settings,
+        }
+    }
+
     pub fn digests(&self) -> Digests {
         Digests {
-            deliver: Arc::new(self.deliver()),
+            sender: self.sender(),
+            stacks: self.store.clone(),
+            directory: self.store.clone(),
             objects: self.store.clone(),
+            suppressions: self.store.clone(),
+            deliveries: self.store.clone(),
             policies: self.policies.clone(),
+            clock: self.clock.clone(),
             ids: self.ids.clone(),
             owed: self.owed(),
+            schedule: self.config.digest.schedule,
+            caps: self.config.digest.caps,
         }
     }
 
@@ -292,6 +327,9 @@ impl App {
         ];
         Rehearsal {
             digests: self.digests(),
+            compose: self.compose(),
+            mailer: self.mailer.clone(),
+            notes: self.store.clone(),
             feedbacks: self.store.clone(),
             journal: self.store.clone(),
             from: format!("{} <{}>", mail.from_name, mail.from),

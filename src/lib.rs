@@ -5,7 +5,7 @@
 //! [`render`] makes mails, [`probe`] sees us as the world does; [`domain`] is what all of them
 //! speak of. Imports point down. Four walks show the way through: writing ([`services::notify`],
 //! [`services::fanout`]), reading ([`services::feed`]), mailing ([`services::digest`],
-//! [`services::deliver`]) and forgetting ([`services::archive`]).
+//! [`services::mailing`]) and forgetting ([`services::archive`]).
 
 pub mod api;
 pub mod app;

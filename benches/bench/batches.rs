@@ -13,7 +13,7 @@ use tidings::domain::batch::{Item, Keep, Seat, SeatId};
 use tidings::domain::{Audience, BatchKey, BatchPolicy, EventType, Id, ObjectId, UserId};
 use tidings::services::Silent;
 use tidings::services::batches::{Join, Joiner};
-use tidings::services::deliver::Account;
+use tidings::services::mailing::Account;
 use tidings::services::notify::Request;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
@@ -248,7 +248,7 @@ pub async fn burst() {
         let closed = world.app.closer().drain(&Silent).await.expect("closed");
         world
             .app
-            .deliver()
+            .sender()
             .drain(&mut account)
             .await
             .expect("mailed");

@@ -19,9 +19,9 @@ use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
 use crate::domain::{Cadence, Owed, Share, UserId};
-use crate::services::deliver::{Ended, Pause, Tally};
 use crate::services::digest::{Effect, Report, Request, Timing};
 use crate::services::ledger::Waiting;
+use crate::services::mailing::{Ended, Pause, Tally};
 use crate::services::trouble::{Bad, BadFanouts, BadStacks};
 
 /// Mail the digests that are due

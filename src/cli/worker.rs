@@ -19,7 +19,7 @@ use super::waits::Waits;
 use super::words;
 use crate::app::App;
 use crate::services;
-use crate::services::deliver::{Pause, Tally};
+use crate::services::mailing::{Pause, Tally};
 use crate::services::worker::{Part, Round, UntilStopped};
 
 /// Carry out fan-outs, and mail batches and digests as they fall due

@@ -2,7 +2,7 @@
 //!
 //! The rule (P2, P6): somebody is due when their period has come, it has no ledger row, and
 //! something was pending when it came; so a person with nothing new waits for their next period,
-//! and a second run of the same period sends nothing. The row is written first; [`super::deliver`]
+//! and a second run of the same period sends nothing. The row is written first; [`super::mailing`]
 //! takes it from there. Days that have left the window are read as well while somebody is owed
 //! something of them ([`super::owed`]). Memory is bounded by the chunk, and by what waits: of a
 //! mail that is held up, its id and its reason are kept.
@@ -13,16 +13,18 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
 use super::catalogue::Catalogue;
-use super::deliver::{Account, Deliver, Ended, Road, Spread, Step};
+use super::mailing::{Account, Ended, GateState, Sender, Spread, Step};
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
 use super::{Progress, Result, crash};
-use crate::clock::Ids;
-use crate::domain::digest::{Digest, assemble, wanted};
+use crate::clock::{Clock, Ids};
+use crate::domain::digest::{Caps, Digest, assemble, wanted};
 use crate::domain::stack::{BadStack, Pending};
 use crate::domain::user::Unmailable;
-use crate::domain::{Cadence, DeliveryId, Due, Period, PersonStacks, Policies, User, UserId};
-use crate::store::{Objects, People};
+use crate::domain::{
+    Cadence, DeliveryId, Due, Period, PersonStacks, Policies, Schedule, User, UserId,
+};
+use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
 
 mod older;
 mod request;
@@ -53,11 +55,18 @@ pub struct Found<'a> {
 }
 
 pub struct Digests {
-    pub deliver: Arc<Deliver>,
+    pub sender: Sender,
+    pub stacks: Arc<dyn Stacks>,
+    pub directory: Arc<dyn Directory>,
     pub objects: Arc<dyn Objects>,
+    pub suppressions: Arc<dyn Suppressions>,
+    pub deliveries: Arc<dyn Deliveries>,
     pub policies: Arc<Policies>,
+    pub clock: Arc<dyn Clock>,
     pub ids: Arc<Ids>,
     pub owed: OwedDays,
+    pub schedule: Schedule,
+    pub caps: Caps,
 }
 
 /// Somebody whose digest is due.
@@ -121,18 +130,18 @@ impl Digests {
         mut onlooker: Option<&mut dyn Onlooker>,
         progress: &dyn Progress,
     ) -> Result<Report> {
-        let at = request.at.unwrap_or_else(|| self.deliver.clock.now());
+        let at = request.at.unwrap_or_else(|| self.clock.now());
         let (mut report, mut account) = (Report::default(), Account::default());
         if request.effect == Effect::Send {
-            report.ended = match self.deliver.drain(&mut account).await? {
-                Step::Held(Road::Paused(pause)) => Some(Ended::Paused(pause)),
-                Step::Held(Road::Ending) => Some(Ended::Stopped),
+            report.ended = match self.sender.drain(&mut account).await? {
+                Step::Held(GateState::Paused(pause)) => Some(Ended::Paused(pause)),
+                Step::Held(GateState::Stopping) => Some(Ended::Stopped),
                 _ => None,
             };
             report.left_over = account.begun();
         }
         if request.effect == Effect::Send {
-            self.deliver.stacks.catch_up().await?;
+            self.stacks.catch_up().await?;
         }
         let reach = self.owed.reach(at);
         let old = self.owed.look(&reach).await?;
@@ -141,7 +150,7 @@ impl Digests {
             catalogue: Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies)),
             older: Older::new(&reach),
         };
-        let stacks = Arc::clone(&self.deliver.stacks);
+        let stacks = Arc::clone(&self.stacks);
         let mut chunks = match &request.users {
             Some(users) => {
                 let mut users = users.clone();
@@ -162,7 +171,7 @@ impl Digests {
             account.passed_over(bad);
             if request.effect == Effect::Send {
                 // Who is passed over here is passed over until the next run.
-                self.deliver.stacks.catch_up().await?;
+                self.stacks.catch_up().await?;
             }
             let due = self
                 .find(
@@ -213,7 +222,7 @@ impl Digests {
         }
         if let Some(patience) = request.patience.filter(|_| request.effect == Effect::Send) {
             match self
-                .deliver
+                .sender
                 .see_through(&mut account, patience, progress)
                 .await?
             {
@@ -241,9 +250,8 @@ impl Digests {
             .filter(|person| !person.reach().is_empty())
             .collect();
         let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
-        let users = self.deliver.directory.users(&ids).await?;
-        let suppressed =
-            Suppressed::among(&*self.deliver.suppressions, users.iter().flatten()).await?;
+        let users = self.directory.users(&ids).await?;
+        let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
         self.count_older(&open, &users, &suppressed, learned)
             .await?;
         let mut due = Vec::new();
@@ -273,15 +281,15 @@ impl Digests {
         account: &mut Account,
         progress: &dyn Progress,
     ) -> Result<()> {
-        for rows in rows.chunks(self.deliver.chunk()) {
+        for rows in rows.chunks(self.sender.gate.chunk()) {
             if report.ended.is_none() {
                 report.ended = match request.patience {
-                    Some(patience) => self.deliver.wait_for_road(patience, progress).await?,
-                    None => match self.deliver.road().await? {
-                        Road::Paused(pause) => Some(Ended::Paused(pause)),
-                        Road::Ending => Some(Ended::Stopped),
+                    Some(patience) => self.sender.wait_for_gate(patience, progress).await?,
+                    None => match self.sender.gate.before_chunk().await? {
+                        GateState::Paused(pause) => Some(Ended::Paused(pause)),
+                        GateState::Stopping => Some(Ended::Stopped),
                         // They are opened, and leave when they may.
-                        Road::Free | Road::Closed(_) => None,
+                        GateState::Open | GateState::ClosedUntil(_) => None,
                     },
                 };
             }
@@ -289,9 +297,9 @@ impl Digests {
                 report.held += rows.len() as u64;
                 continue;
             }
-            let _turn = self.deliver.turn().await;
+            let _turn = self.sender.gate.turn().await;
             // They may have waited: the lease begins now.
-            let until = self.deliver.clock.now() + self.deliver.settings.lease;
+            let until = self.clock.now() + self.sender.settings.lease;
             let mut rows = rows.to_vec();
             let leases = rows
                 .iter_mut()
@@ -301,7 +309,7 @@ impl Digests {
             let ours = self.open(rows.clone()).await?;
             crash::point("after-open");
             report.busy += (rows.len() - ours.len()) as u64;
-            self.deliver.finish(ours, spread, account).await?;
+            self.sender.finish(ours, spread, account).await?;
         }
         Ok(())
     }
@@ -323,7 +331,7 @@ impl Digests {
                 .or_default() += 1;
             return None;
         };
-        let schedule = user.schedule(&self.deliver.schedule);
+        let schedule = user.schedule(&self.schedule);
         let never = schedule.cadence == Cadence::Never;
         if !never && request.cadence.is_some_and(|only| only != schedule.cadence) {
             return None;
@@ -391,7 +399,7 @@ impl Digests {
                 .note(pending.event, catalogue, &self.policies);
         }
         for person in due {
-            match assemble(&person.wanted, &self.policies, self.deliver.caps, |event| {
+            match assemble(&person.wanted, &self.policies, self.caps, |event| {
                 catalogue.applies(event)
             }) {
                 Some(digest) => left.push((person, digest)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::deliver::Pause;
+use super::mailing::Pause;
 use super::{Error, Result};
 use crate::clock::Clock;
 use crate::domain::delivery::{Judged, Reopened, Reopening, Verdict};

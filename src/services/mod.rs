@@ -2,7 +2,7 @@
 //!
 //! The rule: each reads top to bottom like what it does; stores keep, the domain decides, and here
 //! they meet. Faces (`cli`, `api`) call these and nothing below. Start with [`notify`], then
-//! [`fanout`], [`digest`] and [`deliver`].
+//! [`fanout`], [`digest`] and [`mailing`].
 
 pub mod archive;
 pub mod audience;
@@ -10,7 +10,6 @@ pub mod batches;
 pub mod catalogue;
 pub mod clean;
 pub mod crash;
-pub mod deliver;
 pub mod digest;
 pub mod doctor;
 pub mod due;
@@ -24,6 +23,7 @@ pub mod health;
 pub mod import;
 pub mod ledger;
 pub mod links;
+pub mod mailing;
 pub mod notify;
 pub mod objects;
 pub mod owed;

@@ -3,7 +3,7 @@
 //!
 //! The rule: nothing is written, not even the secret that links are made with: in the mails that
 //! are shown, links to unsubscribe lead nowhere. The walk is the run's own ([`Digests::rehearse`]);
-//! here each mail is rendered as [`super::deliver`] would, measured and let go, so that memory does
+//! here each mail is rendered as [`super::mailing`] would, measured and let go, so that memory does
 //! not grow with the number of people. Of very many mails a part is rendered ([`measure`]).
 
 use std::collections::{BTreeMap, HashSet};
@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::deliver::{Deliver, Pause};
 use super::digest::{Digests, Found, Onlooker, Report, Request};
+use super::mailing::{Compose, Pause};
 use super::{Progress, Result};
 use crate::domain::{Cadence, EventType, Period};
-use crate::mail::{Content, Message, Place};
+use crate::mail::{Content, Mailer, Message, Place};
 use crate::render::CLIP_BYTES;
 use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading, preheader};
-use crate::store::{Feedbacks, Journal};
+use crate::store::{Feedbacks, Journal, Notes};
 
 mod compare;
 mod measure;
@@ -38,6 +38,9 @@ const LOOK_BACK: TimeDelta = TimeDelta::days(22);
 
 pub struct Rehearsal {
     pub digests: Digests,
+    pub compose: Compose,
+    pub mailer: Arc<dyn Mailer>,
+    pub notes: Arc<dyn Notes>,
     pub feedbacks: Arc<dyn Feedbacks>,
     pub journal: Arc<dyn Journal>,
     /// Whom mails come from, masked.
@@ -56,13 +59,12 @@ impl Rehearsal {
         request: &Request,
         progress: &dyn Progress,
     ) -> Result<(Report, Rehearsed)> {
-        let deliver = &*self.digests.deliver;
-        let at = request.at.unwrap_or_else(|| deliver.clock.now());
+        let at = request.at.unwrap_or_else(|| self.digests.clock.now());
         let request = Request {
             at: Some(at),
             ..request.clone()
         };
-        let mut stage = Stage::new(deliver, at, self.most_rendered);
+        let mut stage = Stage::new(self, at);
         let report = self
             .digests
             .rehearse(&request, &mut stage, progress)
@@ -93,7 +95,7 @@ impl Rehearsal {
         stage: &Stage<'_>,
         sizes: &Sizes,
     ) -> Result<Vec<String>> {
-        let pause = Pause::standing(&*self.digests.deliver.notes).await?;
+        let pause = Pause::standing(&*self.notes).await?;
         let uncarried = self.journal.backlog().await?.pending;
         let mut warnings = tell::warnings(report, sizes, pause.as_ref(), uncarried);
         warnings.extend(report.unknown.warnings());
@@ -124,7 +126,8 @@ struct OfType {
 
 /// Where mails are tried on: each is looked at and let go.
 struct Stage<'a> {
-    deliver: &'a Deliver,
+    compose: &'a Compose,
+    calling: Calling<'a>,
     at: DateTime<Utc>,
     levels: Levels,
     picks: Picks,
@@ -147,16 +150,20 @@ impl Onlooker for Stage<'_> {
 
     fn together(&mut self) {
         let sampled = self.levels.sampled();
-        self.calls.together(self.deliver, sampled);
+        self.calls.together(self.calling, sampled);
     }
 }
 
 impl<'a> Stage<'a> {
-    fn new(deliver: &'a Deliver, at: DateTime<Utc>, most_rendered: u64) -> Self {
+    fn new(rehearsal: &'a Rehearsal, at: DateTime<Utc>) -> Self {
         Self {
-            deliver,
+            compose: &rehearsal.compose,
+            calling: Calling {
+                mailer: &*rehearsal.mailer,
+                chunk: rehearsal.digests.sender.gate.chunk(),
+            },
             at,
-            levels: Levels::new(most_rendered),
+            levels: Levels::new(rehearsal.most_rendered),
             picks: Picks::default(),
             types: BTreeMap::new(),
             periods: BTreeMap::new(),
@@ -180,7 +187,7 @@ impl<'a> Stage<'a> {
             if !self.types.contains_key(&section.kind) {
                 let of_type = OfType {
                     heading: heading(&section.heading, &section.kind),
-                    rank: self.deliver.policies.rank(&section.kind).0,
+                    rank: self.compose.policies.rank(&section.kind).0,
                     ..OfType::default()
                 };
                 self.types.insert(section.kind.clone(), of_type);
@@ -194,11 +201,11 @@ impl<'a> Stage<'a> {
 
     /// Renders a mail as it would be sent, and notes what became of it.
     fn try_on(&mut self, mail: &Found<'_>, drawn: u64) {
-        let stand_in = self.deliver.links.stand_in(&mail.user.id);
+        let stand_in = self.compose.links.stand_in(&mail.user.id);
         let period = mail.period.to_string();
         let of_period = (mail.cadence, period.as_str());
         let rendered = self
-            .deliver
+            .compose
             .rendered(mail.user, mail.digest, of_period, self.at);
         let (rendered, to) = match (rendered, mail.user.mailable()) {
             (Ok(rendered), Ok(to)) => (rendered, to),
@@ -240,7 +247,7 @@ impl<'a> Stage<'a> {
             further: Vec::new(),
             at: self.at,
         };
-        self.calls.add(self.deliver, message);
+        self.calls.add(self.calling, message);
     }
 
     fn failed(&mut self, reason: &str) {
@@ -290,7 +297,7 @@ impl<'a> Stage<'a> {
 
     /// How many calls so many mails take.
     fn calls(&mut self, mails: u64) -> u64 {
-        self.calls.cut(self.deliver);
+        self.calls.cut(self.calling);
         scaled(self.calls.calls, self.calls.called, mails)
     }
 
@@ -310,6 +317,13 @@ impl<'a> Stage<'a> {
         };
         chosen.into_iter().map(sample).collect()
     }
+}
+
+/// Who would make the calls, and how many mails are handed over together.
+#[derive(Clone, Copy)]
+struct Calling<'a> {
+    mailer: &'a dyn Mailer,
+    chunk: usize,
 }
 
 /// How mails come together in calls, asked of whoever would make them.
@@ -338,26 +352,26 @@ impl Calls {
         content
     }
 
-    fn add(&mut self, deliver: &Deliver, message: Message) {
+    fn add(&mut self, calling: Calling<'_>, message: Message) {
         self.waiting.push(message);
-        if self.waiting.len() >= deliver.chunk() || self.bytes >= CALL_BYTES {
-            self.cut(deliver);
+        if self.waiting.len() >= calling.chunk || self.bytes >= CALL_BYTES {
+            self.cut(calling);
         }
     }
 
     /// Some mails came together. Where they are but a sample, as many are waited for as usually
     /// come together.
-    fn together(&mut self, deliver: &Deliver, sampled: bool) {
+    fn together(&mut self, calling: Calling<'_>, sampled: bool) {
         self.groups += 1;
         let usual = self.mails.div_ceil(self.groups);
         if !sampled || self.waiting.len() as u64 >= usual {
-            self.cut(deliver);
+            self.cut(calling);
         }
     }
 
-    fn cut(&mut self, deliver: &Deliver) {
+    fn cut(&mut self, calling: Calling<'_>) {
         self.called += self.waiting.len() as u64;
-        self.calls += deliver.mailer.calls(&self.waiting).len() as u64;
+        self.calls += calling.mailer.calls(&self.waiting).len() as u64;
         self.waiting.clear();
         self.contents.clear();
         self.bytes = 0;

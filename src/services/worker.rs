@@ -14,9 +14,9 @@ use tokio::sync::watch;
 
 use super::batches::{Closed, Closer};
 use super::clean::{Cleaner, Forgotten};
-use super::deliver::{Account, Ended, Pause, Road, Step, Tally};
 use super::digest::{Digests, Report, Request};
 use super::fanout::{Done, Fanouts};
+use super::mailing::{Account, Ended, GateState, Pause, Step, Tally};
 use super::{Error, Progress, Result};
 use crate::domain::Lease;
 use crate::domain::lease::{DIGEST_SCAN, TICK};
@@ -116,8 +116,8 @@ impl Worker {
     async fn mail(&self, progress: &dyn Progress) -> Result<Round> {
         let batches = self.closer.drain(progress).await?;
         let mut account = Account::default();
-        let paused = match self.digests.deliver.drain(&mut account).await? {
-            Step::Held(Road::Paused(pause)) => Some(pause),
+        let paused = match self.digests.sender.drain(&mut account).await? {
+            Step::Held(GateState::Paused(pause)) => Some(pause),
             _ => None,
         };
         Ok(Round {
@@ -136,7 +136,7 @@ impl Worker {
         progress: &dyn Progress,
     ) -> Result<Round> {
         // Nobody is looked for whose mail could not leave.
-        if let Road::Paused(pause) = self.digests.deliver.road().await? {
+        if let GateState::Paused(pause) = self.digests.sender.gate.before_chunk().await? {
             return Ok(Round {
                 paused: Some(pause),
                 ..Round::default()
@@ -166,7 +166,7 @@ impl Worker {
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Progress,
     ) -> Result<Option<Report>> {
-        let now = self.digests.deliver.clock.now();
+        let now = self.digests.clock.now();
         let tick = now.duration_trunc(TICK).unwrap_or(now);
         // A clock that was put back begins a tick anew.
         if *scanned == Some(tick) {

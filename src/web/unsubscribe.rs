@@ -2,7 +2,7 @@
 //! click of RFC 8058.
 //!
 //! The rule (P7): asking changes nothing; one POST ends all mails, and a second one finds that it
-//! is so. Mails that are on their way out are stopped by [`crate::services::deliver`], which asks
+//! is so. Mails that are on their way out are stopped by [`crate::services::mailing`], which asks
 //! once more.
 
 use actix_web::HttpRequest;

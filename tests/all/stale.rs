@@ -13,7 +13,7 @@ use futures::FutureExt;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
 use tidings::services::Silent;
-use tidings::services::deliver::Account;
+use tidings::services::mailing::Account;
 use tidings::store::Store;
 use tidings::store::mongo::{Mongo, MongoOptions};
 
@@ -76,7 +76,7 @@ async fn batches_of_which_an_older_primary_knows_nothing(set: &Arc<ReplicaSet>) 
     town.clock.advance(TimeDelta::minutes(5));
     app.closer().drain(&Silent).await.unwrap();
 
-    let deliver = town.process_on(&process).deliver();
+    let deliver = town.process_on(&process).sender();
     let away = deliver.drain(&mut Account::default()).await;
     set.freeze(&next, Freeze::Off).await;
     set.knows_all(&next).await;
@@ -84,7 +84,7 @@ async fn batches_of_which_an_older_primary_knows_nothing(set: &Arc<ReplicaSet>) 
     assert!(away.is_err(), "it believed what it read");
     town.clock.advance(TimeDelta::hours(1));
     town.process()
-        .deliver()
+        .sender()
         .drain(&mut Account::default())
         .await
         .unwrap();

@@ -10,7 +10,7 @@ use crate::cli::screen::{Ink, Screen};
 use crate::cli::table::{Column, Table};
 use crate::cli::words;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
-use crate::services::deliver::{Looked, Preview, Story};
+use crate::services::mailing::{Looked, Preview, Story};
 
 #[derive(Debug, Arguments)]
 pub(super) struct Show {
@@ -46,7 +46,7 @@ impl Show {
                 .instead("tidings deliveries, which lists them")
                 .into());
         };
-        let story = app.deliver().story(row).await?;
+        let story = app.compose().story(row).await?;
         if self.json {
             screen.json(&answer(&story))?;
         } else {

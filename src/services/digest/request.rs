@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::{Cadence, Day, Delivery, DeliveryState, Owed, Share, UserId};
-use crate::services::deliver::{Account, Ended, Tally};
+use crate::services::mailing::{Account, Ended, Tally};
 use crate::services::unknown::Unknown;
 
 /// Whose digests, and when.

@@ -13,7 +13,7 @@ use crate::domain::delivery::{Reopened, Reopening};
 use crate::domain::due::{self, Place, Rows};
 use crate::domain::{Delivery, DeliveryId, Lease, Occasion};
 use crate::services::Result;
-use crate::services::deliver::Account;
+use crate::services::mailing::Account;
 
 /// The row that a digest is made under.
 pub(super) enum Row {
@@ -50,12 +50,12 @@ impl Digests {
         report: &mut Report,
         account: &mut Account,
     ) -> Result<Vec<DuePerson<'a>>> {
-        let now = self.deliver.clock.now();
+        let now = self.clock.now();
         let rows_of =
             |person: &DuePerson<'_>| Rows::of(&person.user.id, person.cadence, &person.due);
         let rows: Vec<Rows> = due.iter().map(rows_of).collect();
         let ids: Vec<DeliveryId> = rows.iter().flat_map(Rows::ids).cloned().collect();
-        let standing = self.deliver.deliveries.deliveries(&ids).await?;
+        let standing = self.deliveries.deliveries(&ids).await?;
         let standing = standing.into_iter().flatten();
         let standing: HashMap<DeliveryId, Delivery> =
             standing.map(|row| (row.id.clone(), row)).collect();
@@ -84,7 +84,7 @@ impl Digests {
         person: &DuePerson<'_>,
         at: DateTime<Utc>,
     ) -> Opening {
-        let now = self.deliver.clock.now();
+        let now = self.clock.now();
         let occasion = Occasion::Digest {
             cadence: person.cadence,
             period: person.due.period.to_string(),
@@ -93,8 +93,8 @@ impl Digests {
         let new = Delivery {
             covers: person.stacks.reach(),
             lease: Some(Lease {
-                owner: self.deliver.owner.clone(),
-                until: now + self.deliver.settings.lease,
+                owner: self.sender.owner.clone(),
+                until: now + self.sender.settings.lease,
             }),
             due_on: Some(person.due.date),
             ..Delivery::new(id, user, occasion, self.ids.next(at), now)
@@ -127,7 +127,7 @@ impl Digests {
         let rows = |openings: Vec<Opening>| openings.into_iter().map(|opening| opening.row);
         let (again, new): (Vec<Delivery>, Vec<Delivery>) =
             (rows(again).collect(), rows(new).collect());
-        let deliveries = &self.deliver.deliveries;
+        let deliveries = &self.deliveries;
         let opened = deliveries.open(&new).await?;
         let opened = new.into_iter().zip(opened);
         let mut ours: Vec<Delivery> = opened
@@ -141,7 +141,7 @@ impl Digests {
                 reopened: row.reopened,
             };
             let asked: Vec<Reopening> = again.iter().map(reopening).collect();
-            let reopened = deliveries.reopen(self.deliver.clock.now(), &asked).await?;
+            let reopened = deliveries.reopen(self.clock.now(), &asked).await?;
             let reopened = again.into_iter().zip(reopened);
             let done = reopened.filter(|(_, reopened)| *reopened == Reopened::Done);
             ours.extend(done.map(|(row, _)| row));

@@ -10,7 +10,7 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::{Doctor, Finding, chain};
 use crate::domain::DeliveryState;
-use crate::services::deliver::Pause;
+use crate::services::mailing::Pause;
 use crate::store::{Engine, Error, Schema, Store, Topology};
 
 /// What to do where a database cannot be reached.

@@ -6,8 +6,8 @@
 
 use crate::domain::user::Unmailable;
 use crate::render::report::Sizes;
-use crate::services::deliver::Pause;
 use crate::services::digest::{Report, Request, Timing};
+use crate::services::mailing::Pause;
 
 /// Everybody by what becomes of them: those who are mailed first, then the others, without zeros.
 pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {

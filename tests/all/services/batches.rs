@@ -15,7 +15,7 @@ use tidings::domain::{
 use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::batches::End;
-use tidings::services::deliver::{Account, Tally};
+use tidings::services::mailing::{Account, Tally};
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::{
@@ -69,7 +69,7 @@ async fn mail(town: &Town) -> Tally {
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
     let mut account = Account::default();
-    app.deliver().drain(&mut account).await.unwrap();
+    app.sender().drain(&mut account).await.unwrap();
     account.tally()
 }
 

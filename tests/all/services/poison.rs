@@ -4,9 +4,9 @@ use bson::{Bson, doc};
 use chrono::TimeDelta;
 use tidings::domain::{Audience, BadStack, Day, Defect, DeliveryState};
 use tidings::services::Silent;
-use tidings::services::deliver::Account;
 use tidings::services::digest::Report;
 use tidings::services::feed;
+use tidings::services::mailing::Account;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};
 use crate::support::town::{Town, monday, on_both_stores, request, saturday, to};
@@ -136,7 +136,7 @@ async fn events_that_are_no_list_stop_nobody_elses_batch(fresh: Fresh) {
         let app = town.process();
         app.closer().drain(&Silent).await.unwrap();
         let mut account = Account::default();
-        app.deliver().drain(&mut account).await.unwrap();
+        app.sender().drain(&mut account).await.unwrap();
 
         let tally = account.tally();
         assert_eq!(tally.sent, 2, "shape {n}");

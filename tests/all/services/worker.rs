@@ -7,7 +7,7 @@ use futures::FutureExt;
 use tidings::clock::ManualClock;
 use tidings::mail::Certainty;
 use tidings::services::Silent;
-use tidings::services::deliver::Account;
+use tidings::services::mailing::Account;
 use tidings::services::notify::Request;
 use tidings::store::Store;
 use tokio::sync::watch;
@@ -197,14 +197,14 @@ async fn a_worker_whose_clock_is_behind_takes_over_what_is_held_and_mails_nothin
         let crowd: Vec<&str> = works.iter().map(String::as_str).collect();
         town.happens(&["a1"], to(&crowd)).await;
         let behind = Arc::new(ManualClock::at(monday(0) - TimeDelta::hours(3)));
-        let other = town.process_by(behind).deliver();
+        let other = town.process_by(behind).sender();
         // It comes while a call is under way.
         town.meanwhile(move || {
             async move { drop(other.drain(&mut Account::default()).await.unwrap()) }.boxed()
         });
 
         town.digests_at(monday(0)).await;
-        let deliver = town.process().deliver();
+        let deliver = town.process().sender();
         for hour in 1..60 {
             town.clock.set(monday(0) + TimeDelta::hours(hour));
             deliver.drain(&mut Account::default()).await.unwrap();

@@ -1,31 +1,64 @@
-//! Builds mails: reads again what each row may tell, checks everything again, and renders what is
-//! left.
+//! Rows become mails: reads again what each row may tell, checks everything again, and renders what
+//! is left.
 //!
-//! The rule (P3, P6, P7): only what stands below the row's reach and no earlier mail told, of what
-//! still applies, to whom may still be mailed; asked just before the mail leaves. A call that is
-//! made again is built as of its first time, so that it says the same.
+//! The rule (P3, P6, P7): it only reads. Told is only what stands below the row's reach and no
+//! earlier mail told, of what still applies, to whom may still be mailed; asked just before the mail
+//! leaves. A call that is made again is built as of its first time, so that it says the same.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::gathered::Gathered;
-use super::{Deliver, Spread, settlement};
+use self::gathered::Gathered;
+use super::retry::settlement;
+use crate::clock::Clock;
 use crate::domain::bulletin::{self, Bulletin};
 use crate::domain::delivery::Settlement;
-use crate::domain::digest::{Digest, assemble, wanted_by};
+use crate::domain::digest::{Caps, Digest, assemble, wanted_by};
 use crate::domain::{
-    Cadence, Delivery, DeliveryState, Event, EventType, Occasion, PersonStacks, Stack, User,
-    UserId, Window,
+    Cadence, Delivery, DeliveryState, Event, EventType, Occasion, PersonStacks, Policies, Schedule,
+    Stack, User, UserId, Window,
 };
 use crate::mail::{Content, Marks, Message, Place};
-use crate::render::{self, BatchMail, DigestMail, Links, Rendered};
+use crate::render::{self, BatchMail, DigestMail, Rendered, Renderer};
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
-use crate::services::links::Maker;
+use crate::services::links::{Links, Maker};
 use crate::services::suppressions::Suppressed;
-use crate::store::People;
+use crate::store::{Batches, Directory, Objects, People, Stacks, Suppressions};
+
+mod gathered;
+mod preview;
+
+pub(super) use gathered::stacks_of;
+pub use preview::{Looked, Preview, Shown, Story};
+
+/// Makes mails of rows.
+#[derive(Clone)]
+pub struct Compose {
+    pub stacks: Arc<dyn Stacks>,
+    pub batches: Arc<dyn Batches>,
+    pub directory: Arc<dyn Directory>,
+    pub objects: Arc<dyn Objects>,
+    pub suppressions: Arc<dyn Suppressions>,
+    pub policies: Arc<Policies>,
+    pub renderer: Arc<Renderer>,
+    pub links: Arc<Links>,
+    /// The sender's part of `Feedback-ID`; without it mails have none.
+    pub feedback_id: Option<String>,
+    pub clock: Arc<dyn Clock>,
+    pub caps: Caps,
+    pub schedule: Schedule,
+}
+
+/// How close together the people of some rows stand in the stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// Most people between the first and the last are wanted.
+    Dense,
+    Sparse,
+}
 
 /// How much may be built at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +130,7 @@ pub(super) fn unmailed(marked: bool) -> DeliveryState {
     }
 }
 
-impl Deliver {
+impl Compose {
     /// Reads again what each row may tell, checks everything again, and renders what is left; as
     /// many rows as there is room for.
     pub(super) async fn build(
@@ -183,11 +216,7 @@ impl Deliver {
 
     /// What stands on the stacks of each row's person, in the order of the rows; nothing where the
     /// row covers nothing.
-    pub(super) async fn read(
-        &self,
-        rows: &[Delivery],
-        spread: Spread,
-    ) -> Result<Vec<PersonStacks>> {
+    async fn read(&self, rows: &[Delivery], spread: Spread) -> Result<Vec<PersonStacks>> {
         let of_stacks = || rows.iter().filter(|row| !row.covers.is_empty());
         let covered = of_stacks().flat_map(|row| &row.covers);
         let window = Window::of(covered.map(|(stack, _)| stack.day));
@@ -219,7 +248,7 @@ impl Deliver {
     }
 
     /// Whether this person may still be mailed this (P7).
-    pub(super) fn allowed<'a>(
+    fn allowed<'a>(
         &self,
         row: &Delivery,
         person: Option<&'a User>,
@@ -264,7 +293,7 @@ impl Deliver {
     }
 
     /// The same of a batch.
-    pub(super) fn batch_written(
+    fn batch_written(
         &self,
         user: &User,
         bulletin: &Bulletin,
@@ -285,14 +314,14 @@ impl Deliver {
     /// instead of the marks.
     fn written(
         &self,
-        render: impl FnOnce(Links) -> std::result::Result<Rendered, render::Error>,
+        render: impl FnOnce(render::Links) -> std::result::Result<Rendered, render::Error>,
     ) -> std::result::Result<Written, String> {
         let marks = Marks::new()?;
         let mark = |place| {
             let lead = self.links.public_url.is_some();
             lead.then(|| marks.of(place).to_owned())
         };
-        let links = Links {
+        let links = render::Links {
             unsubscribe: mark(Place::Unsubscribe),
             preferences: mark(Place::Preferences),
         };

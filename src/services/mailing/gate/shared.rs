@@ -9,8 +9,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::tally::Concluded;
-use super::{Deliver, Pause, Road};
+use super::super::tally::Concluded;
+use super::{Gate, GateState, Pause};
 use crate::domain::DeliveryState;
 use crate::services::Result;
 use crate::store::Notes;
@@ -79,11 +79,11 @@ impl Lately {
     }
 }
 
-impl Deliver {
+impl Gate {
     /// Whether anything may be handed over at this moment, by what all processes know.
-    pub(super) async fn barrier(&self) -> Result<Road> {
-        if self.traffic.ending() {
-            return Ok(Road::Ending);
+    pub(in crate::services::mailing) async fn before_call(&self) -> Result<GateState> {
+        if self.throttle.ending() {
+            return Ok(GateState::Stopping);
         }
         let now = self.clock.now();
         let (mut pause, mut lately) = (None, Lately::default());
@@ -97,34 +97,34 @@ impl Deliver {
             }
         }
         if let Some(pause) = pause {
-            self.traffic.forget();
-            return Ok(Road::Paused(pause));
+            self.throttle.forget();
+            return Ok(GateState::Paused(pause));
         }
-        self.traffic.goes_astray(lately.astray > 0);
+        self.throttle.goes_astray(lately.astray > 0);
         if !told {
-            self.traffic.open();
+            self.throttle.open();
         }
-        let closed = self.traffic.closed(now).max(until);
-        Ok(closed.map_or(Road::Free, Road::Closed))
+        let closed = self.throttle.closed(now).max(until);
+        Ok(closed.map_or(GateState::Open, GateState::ClosedUntil))
     }
 
     fn closed_by(&self, note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let closed: Closed = serde_json::from_str(note).ok()?;
         let counts =
-            closed.account == self.call_prefix() && closed.at <= now + SKEW && closed.until > now;
+            closed.account == self.account && closed.at <= now + SKEW && closed.until > now;
         counts.then_some(closed.until)
     }
 
     /// Tells all processes how long nobody makes a call, if anything was heard of that.
-    pub(super) async fn share_wait(&self) -> Result<()> {
+    pub(in crate::services::mailing) async fn share_wait(&self) -> Result<()> {
         let now = self.clock.now();
-        let Some(until) = self.traffic.closed(now) else {
+        let Some(until) = self.throttle.closed(now) else {
             return Ok(());
         };
         let closed = Closed {
             at: now,
             until,
-            account: self.call_prefix(),
+            account: self.account.clone(),
         };
         let note = serde_json::to_string(&closed).unwrap_or_default();
         loop {
@@ -138,7 +138,7 @@ impl Deliver {
                     .swap_note(CLOSED, standing.as_deref(), &note)
                     .await?
             {
-                self.traffic.told(until);
+                self.throttle.told(until);
                 return Ok(());
             }
         }
@@ -146,7 +146,7 @@ impl Deliver {
 
     /// Counts how mails of a call ended; too many failures, or too many calls in a row of which
     /// nobody can tell, stop everything.
-    pub(super) async fn watch(&self, concluded: &Concluded) -> Result<()> {
+    pub(in crate::services::mailing) async fn watch(&self, concluded: &Concluded) -> Result<()> {
         let count = |state| {
             let ended = concluded.settled.iter();
             ended.filter(|end| end.state == state).count() as u64
@@ -161,7 +161,7 @@ impl Deliver {
         // Answered: whatever went astray before, somebody is there.
         let answered = concluded.answered && heard.astray == 0;
         let Some(heard) = self
-            .traffic
+            .throttle
             .count(heard, answered, self.settings.stop_after)
         else {
             return Ok(());
@@ -171,8 +171,8 @@ impl Deliver {
     }
 
     /// Adds what this process has counted and not told yet.
-    pub(super) async fn tell_all(&self) -> Result<()> {
-        match self.traffic.untold() {
+    pub(in crate::services::mailing) async fn tell_all(&self) -> Result<()> {
+        match self.throttle.untold() {
             Some(heard) => self.tell(heard, false, None).await,
             None => Ok(()),
         }

@@ -6,7 +6,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Account, Deliver, Pause, Road, Step};
+use super::super::gate::{GateState, Pause};
+use super::super::tally::Account;
+use super::{Sender, Step};
 use crate::services::{Progress, Result};
 
 /// How waiting ended.
@@ -27,7 +29,7 @@ const LOOK: TimeDelta = TimeDelta::seconds(1);
 /// Rows looked up at once.
 const AT_ONCE: usize = 1_000;
 
-impl Deliver {
+impl Sender {
     /// Works on whatever can be claimed until nothing of this account waits; gives up when nothing
     /// was settled for as long as `patience`.
     pub async fn see_through(
@@ -39,11 +41,11 @@ impl Deliver {
         let (mut settled, mut moved) = (account.settled(), self.clock.now());
         loop {
             let step = self.drain(account).await?;
-            if let Step::Held(Road::Paused(pause)) = step {
+            if let Step::Held(GateState::Paused(pause)) = step {
                 self.look_up(account).await?;
                 return Ok(Ended::Paused(pause));
             }
-            if step == Step::Held(Road::Ending) {
+            if step == Step::Held(GateState::Stopping) {
                 self.look_up(account).await?;
                 return Ok(Ended::Stopped);
             }
@@ -56,7 +58,7 @@ impl Deliver {
                 return Ok(Ended::Settled);
             };
             let next = match step {
-                Step::Held(Road::Closed(until)) => next.max(until),
+                Step::Held(GateState::ClosedUntil(until)) => next.max(until),
                 _ => next,
             };
             if now >= moved + patience {
@@ -69,19 +71,21 @@ impl Deliver {
     }
 
     /// Waits until mails may leave; `None` as soon as they may.
-    pub async fn wait_for_road(
+    pub async fn wait_for_gate(
         &self,
         patience: TimeDelta,
         progress: &dyn Progress,
     ) -> Result<Option<Ended>> {
         let end = self.clock.now() + patience;
         loop {
-            match self.road().await? {
-                Road::Free => return Ok(None),
-                Road::Paused(pause) => return Ok(Some(Ended::Paused(pause))),
-                Road::Ending => return Ok(Some(Ended::Stopped)),
-                Road::Closed(_) if self.clock.now() >= end => return Ok(Some(Ended::Patience)),
-                Road::Closed(until) => {
+            match self.gate.before_chunk().await? {
+                GateState::Open => return Ok(None),
+                GateState::Paused(pause) => return Ok(Some(Ended::Paused(pause))),
+                GateState::Stopping => return Ok(Some(Ended::Stopped)),
+                GateState::ClosedUntil(_) if self.clock.now() >= end => {
+                    return Ok(Some(Ended::Patience));
+                }
+                GateState::ClosedUntil(until) => {
                     if !self.rest(until.min(end), progress).await {
                         return Ok(Some(Ended::Stopped));
                     }
@@ -95,7 +99,14 @@ impl Deliver {
     async fn look_up(&self, account: &mut Account) -> Result<Option<DateTime<Utc>>> {
         let now = self.clock.now();
         for ids in account.due(now).chunks(AT_ONCE) {
-            for row in self.deliveries.deliveries(ids).await?.iter().flatten() {
+            for row in self
+                .ledger
+                .deliveries
+                .deliveries(ids)
+                .await?
+                .iter()
+                .flatten()
+            {
                 if row.state.settled() {
                     account.found(row);
                     continue;

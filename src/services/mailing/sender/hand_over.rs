@@ -13,19 +13,20 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::build::{Mail, Room};
-use super::outcome::{Attempt, Verdicts, deferral};
-use super::tally::Concluded;
-use super::{Account, Deliver, Road, Spread};
+use super::super::compose::{Mail, Room, Spread};
+use super::super::gate::GateState;
+use super::super::retry::{Attempt, Verdicts, deferral};
+use super::super::tally::{Account, Concluded};
+use super::Sender;
 use crate::domain::delivery::Handover;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
-use crate::mail::{Certainty, Leave, Message, Outcome};
+use crate::mail::{Leave, Message, Outcome};
 use crate::services::{Result, crash};
 
 /// A mail that was built longer ago than this is built again before it leaves.
 const FRESH: TimeDelta = TimeDelta::seconds(30);
 
-impl Deliver {
+impl Sender {
     /// Builds pending rows and hands them over. What may not leave now goes back into the ledger,
     /// and waits there.
     pub(super) async fn send(
@@ -37,31 +38,35 @@ impl Deliver {
         let (mut rest, mut unbuilt) = (rows, Vec::new());
         let mut allowed = false;
         while !rest.is_empty() {
-            self.heed_reports().await?;
+            self.gate.heed_reports().await?;
             // Once it has leave, only what concerns everybody can hold a mail up.
-            let road = if allowed {
-                self.barrier().await?
+            let state = if allowed {
+                self.gate.before_call().await?
             } else {
-                self.road().await?
+                self.gate.before_chunk().await?
             };
-            if road != Road::Free {
+            if state != GateState::Open {
                 let rows = rest.iter().chain(&unbuilt);
-                return self.put_back(rows, &road, account).await;
+                return self.put_back(rows, &state, account).await;
             }
             let at = self.clock.now();
-            let built = self.build(&rest, spread, at, Room::Bounded).boxed().await?;
+            let built = self
+                .compose
+                .build(&rest, spread, at, Room::Bounded)
+                .boxed()
+                .await?;
             let rows: Vec<&Delivery> = rest.iter().collect();
             let ended = Verdicts {
                 settlements: built.settlements,
                 ..Verdicts::default()
             };
-            self.done(self.conclude(&rows, ended).await?, account)
+            self.done(self.ledger.conclude(&rows, ended).await?, account)
                 .await?;
             let mails = built.mails;
             unbuilt.splice(0..0, rest.drain(built.rows..));
             if !allowed && !mails.is_empty() {
-                if let Some(later) = self.pace(mails.len()).await? {
-                    let why = Road::Closed(later);
+                if let Some(later) = self.gate.pace(mails.len()).await? {
+                    let why = GateState::ClosedUntil(later);
                     let rows = mails.iter().map(|mail| &mail.row).chain(&unbuilt);
                     return self.put_back(rows, &why, account).await;
                 }
@@ -69,11 +74,11 @@ impl Deliver {
             }
             rest = self.hand_over(mails, &unbuilt, at, account).boxed().await?;
             if rest.is_empty() && !unbuilt.is_empty() {
-                rest = self.still_ours(std::mem::take(&mut unbuilt)).await?;
+                rest = self.ledger.still_ours(std::mem::take(&mut unbuilt)).await?;
                 allowed = false;
             }
         }
-        self.tell_all().await
+        self.gate.tell_all().await
     }
 
     /// Makes the calls of these mails; answers with the rows whose turn did not come while their
@@ -90,47 +95,47 @@ impl Deliver {
     ) -> Result<Vec<Delivery>> {
         let mut calls = self.cut(mails);
         let mut flying = JoinSet::new();
-        let (mut road, mut stale, mut failure) = (Road::Free, false, None);
+        let (mut state, mut stale, mut failure) = (GateState::Open, false, None);
         let (mut made, mut held) = (0, Instant::now());
         loop {
             while !calls.is_empty()
-                && flying.len() < self.traffic.width(self.settings.in_flight)
+                && flying.len() < self.gate.throttle.width(self.settings.in_flight)
                 && !stale
                 && failure.is_none()
-                && road == Road::Free
+                && state == GateState::Open
             {
-                match self.barrier().await {
-                    Ok(found) => road = found,
+                match self.gate.before_call().await {
+                    Ok(found) => state = found,
                     Err(error) => failure = Some(error),
                 }
                 // At least one call is made of what was built.
                 stale = self.clock.now() - at > FRESH && made > 0;
                 if failure.is_none()
-                    && road == Road::Free
+                    && state == GateState::Open
                     && !stale
                     && let Some(mut call) = calls.pop_front()
                 {
-                    if self.traffic.probes() && call.len() > 1 {
+                    if self.gate.throttle.probes() && call.len() > 1 {
                         // Nobody can tell what became of the last call: this one risks a single
                         // mail.
                         let others = call.split_off(1);
                         calls.push_front(others);
                     }
-                    let deliver = self.clone();
-                    flying.spawn(async move { deliver.call(call, at).await }.boxed());
+                    let sender = self.clone();
+                    flying.spawn(async move { sender.call(call, at).await }.boxed());
                     made += 1;
                 }
             }
-            if held.elapsed() >= self.third_of_lease() {
+            if held.elapsed() >= self.ledger.third_of_lease() {
                 let waiting = calls.iter().flatten().map(|mail| &mail.row).chain(further);
                 let waiting: Vec<DeliveryId> = waiting.map(|row| row.id.clone()).collect();
-                if let Err(error) = self.hold(&waiting).await {
+                if let Err(error) = self.ledger.hold(&waiting).await {
                     failure = failure.or(Some(error));
                 }
                 held = Instant::now();
             }
             // Calls that are under way are seen through, whatever became of another.
-            match timeout_at(held + self.third_of_lease(), flying.join_next()).await {
+            match timeout_at(held + self.ledger.third_of_lease(), flying.join_next()).await {
                 Err(_) => {}
                 Ok(None) => break,
                 Ok(Some(Ok(Ok((concluded, alone))))) => {
@@ -151,10 +156,10 @@ impl Deliver {
             return Err(error);
         }
         let rest: Vec<Delivery> = calls.into_iter().flatten().map(|mail| mail.row).collect();
-        if road == Road::Free {
-            return self.still_ours(rest).await;
+        if state == GateState::Open {
+            return self.ledger.still_ours(rest).await;
         }
-        self.put_back(rest.iter(), &road, account).await?;
+        self.put_back(rest.iter(), &state, account).await?;
         Ok(Vec::new())
     }
 
@@ -176,7 +181,7 @@ impl Deliver {
 
     /// Makes a call for the first time; answers also with the mails that are to be sent alone.
     async fn call(&self, mails: Vec<Mail>, at: DateTime<Utc>) -> Result<(Concluded, Vec<Mail>)> {
-        let leave = self.leave(at);
+        let leave = self.gate.leave(at);
         if leave.over().is_some() {
             // What was built so long ago is built again.
             return Ok((Concluded::default(), mails));
@@ -193,6 +198,7 @@ impl Deliver {
         crash::point("before-sending");
         let until = self.clock.now() + self.settings.lease;
         let ours = self
+            .ledger
             .deliveries
             .sending(&self.owner, at, until, &handovers)
             .await?;
@@ -226,7 +232,12 @@ impl Deliver {
             .filter_map(|(place, mail)| alone.contains(&place).then_some(mail))
             .collect();
         let ids: Vec<DeliveryId> = alone.iter().map(|mail| mail.row.id.clone()).collect();
-        let mut recalled = self.deliveries.recall(&self.owner, &ids).await?.into_iter();
+        let mut recalled = self
+            .ledger
+            .deliveries
+            .recall(&self.owner, &ids)
+            .await?
+            .into_iter();
         crash::point("after-recall");
         alone.retain(|_| recalled.next().unwrap_or(false));
         Ok((concluded, alone))
@@ -247,12 +258,13 @@ impl Deliver {
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
         let ids: Vec<DeliveryId> = mails.iter().map(|mail| mail.row.id.clone()).collect();
         let outcomes = self
+            .ledger
             .holding(&ids, self.mailer.send(reference, &messages, leave))
             .await;
         crash::point("after-send");
         let now = self.clock.now();
         let begun = outcomes.iter().any(Outcome::is_shown);
-        let astray = self.astray(&outcomes);
+        let astray = self.retry.astray(&outcomes);
         let silent = |outcome: &Outcome| {
             matches!(
                 outcome,
@@ -261,57 +273,47 @@ impl Deliver {
         };
         let mut shown = outcomes.iter().filter(|outcome| outcome.is_shown());
         let answered = shown.any(|outcome| !silent(outcome));
-        let mut verdicts = self.weigh(mails, outcomes, attempt, now);
+        let mut verdicts = self.retry.weigh(mails, outcomes, attempt, now);
         if begun {
-            self.traffic
+            self.gate
+                .throttle
                 .heard(&verdicts, self.settings.retry_after, now);
         }
         let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
         let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
         let undeliverable = verdicts.undeliverable.clone();
-        let concluded = self.conclude(&rows, verdicts).await;
+        let concluded = self.ledger.conclude(&rows, verdicts).await;
         if let Some(reason) = stop {
-            self.pause(&reason).await?;
+            self.gate.pause(&reason).await?;
         }
-        self.share_wait().await?;
-        self.suppress(mails, &undeliverable, now).await?;
+        self.gate.share_wait().await?;
+        self.ledger
+            .suppress(mails, &undeliverable, self.mailer.name(), now)
+            .await?;
         let mut concluded = concluded?;
         (concluded.answered, concluded.astray) = (answered, astray);
         Ok((concluded, alone))
     }
 
-    /// Why nobody can tell what became of a call, if nobody can: no answer was the provider's, and
-    /// it can neither be asked nor told again.
-    fn astray(&self, outcomes: &[Outcome]) -> Option<String> {
-        let shown = outcomes.iter().filter(|outcome| outcome.is_shown());
-        let mut reasons = shown.map(|outcome| match outcome {
-            Outcome::Unknown { reason } => Some(reason),
-            _ => None,
-        });
-        let first = reasons.next()??;
-        let all = reasons.all(|reason| reason.is_some());
-        (all && self.mailer.certainty() == Certainty::Never).then(|| first.clone())
-    }
-
     /// What was done goes into the account; too many failures stop everything.
     pub(super) async fn done(&self, concluded: Concluded, account: &mut Account) -> Result<()> {
         account.conclude(&concluded);
-        self.watch(&concluded).await
+        self.gate.watch(&concluded).await
     }
 
     /// What may not leave now waits in the ledger.
     async fn put_back<'a>(
         &self,
         rows: impl Iterator<Item = &'a Delivery>,
-        why: &Road,
+        why: &GateState,
         account: &mut Account,
     ) -> Result<()> {
         let now = self.clock.now();
         let (not_before, reason) = match why {
-            Road::Free => (now, "it waits".to_owned()),
-            Road::Closed(until) => (*until, "it waits for its turn".to_owned()),
-            Road::Paused(pause) => (now, format!("sending is paused: {}", pause.reason)),
-            Road::Ending => (now, "the process that held it ended".to_owned()),
+            GateState::Open => (now, "it waits".to_owned()),
+            GateState::ClosedUntil(until) => (*until, "it waits for its turn".to_owned()),
+            GateState::Paused(pause) => (now, format!("sending is paused: {}", pause.reason)),
+            GateState::Stopping => (now, "the process that held it ended".to_owned()),
         };
         let deferrals = rows
             .map(|row| deferral(row, DeliveryState::Pending, not_before, &reason))
@@ -320,13 +322,13 @@ impl Deliver {
             deferrals,
             ..Verdicts::default()
         };
-        let concluded = self.conclude(&[], waiting).await?;
+        let concluded = self.ledger.conclude(&[], waiting).await?;
         account.conclude(&concluded);
         Ok(())
     }
 }
 
-impl Deliver {
+impl Sender {
     /// What a call is known by: hexadecimal digits that stand for the account it is made at, and
     /// for its deliveries and how often each was tried. So a new attempt has a new one, and whoever
     /// makes the same attempt again has the old one from the ledger.
@@ -337,11 +339,6 @@ impl Deliver {
             hash.update([0]);
             hash.update(mail.row.attempts.to_be_bytes());
         }
-        self.call_prefix() + &hex::encode(&hash.finalize()[..20])
-    }
-
-    /// How the references of all calls begin that are made at the account as it is configured now.
-    pub fn call_prefix(&self) -> String {
-        hex::encode(&Sha256::digest(self.mailer.account())[..4]) + "-"
+        self.gate.account.clone() + &hex::encode(&hash.finalize()[..20])
     }
 }

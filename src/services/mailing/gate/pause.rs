@@ -8,7 +8,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::{Deliver, shared};
+use super::{Gate, shared};
 use crate::domain::{Echo, Share};
 use crate::services::Result;
 use crate::store::Notes;
@@ -58,9 +58,9 @@ impl Pause {
     }
 }
 
-impl Deliver {
+impl Gate {
     /// Stops all processes. Whoever was first says why.
-    pub(super) async fn pause(&self, reason: &str) -> Result<()> {
+    pub(in crate::services::mailing) async fn pause(&self, reason: &str) -> Result<()> {
         let pause = Pause {
             at: self.clock.now(),
             reason: reason.to_owned(),
@@ -73,9 +73,9 @@ impl Deliver {
 
     /// Now and then, stops all processes if too many of the mails of the last day bounced or were
     /// complained of.
-    pub(super) async fn heed_reports(&self) -> Result<()> {
+    pub(in crate::services::mailing) async fn heed_reports(&self) -> Result<()> {
         let now = self.clock.now();
-        if !self.traffic.listens(now) {
+        if !self.throttle.listens(now) {
             return Ok(());
         }
         let resumed = self.notes.note(RESUMED).await?;

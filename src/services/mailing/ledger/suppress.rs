@@ -5,23 +5,24 @@
 
 use chrono::{DateTime, Utc};
 
-use super::build::Mail;
-use super::{Deliver, Undeliverable};
+use super::super::compose::Mail;
+use super::super::retry::Undeliverable;
+use super::Ledger;
 use crate::domain::{Reason, Suppression};
 use crate::services::Result;
 
-impl Deliver {
-    /// Suppresses the addresses that these mails, of one call, could not be taken for.
-    pub(super) async fn suppress(
+impl Ledger {
+    /// Suppresses the addresses that these mails, of one call, could not be taken for; `source` says so.
+    pub(in crate::services::mailing) async fn suppress(
         &self,
         mails: &[Mail],
         undeliverable: &[Undeliverable],
+        source: &str,
         now: DateTime<Utc>,
     ) -> Result<()> {
         if undeliverable.is_empty() {
             return Ok(());
         }
-        let source = self.mailer.name();
         let news = undeliverable.iter().filter_map(|lost| {
             let mail = mails.iter().find(|mail| mail.row.id == lost.delivery)?;
             let hard = Suppression::new(&mail.message.to, Reason::HardBounce, now, source);

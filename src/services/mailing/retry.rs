@@ -1,19 +1,27 @@
 //! What each outcome means for its row: settled, or waiting, and for how long.
 //!
-//! The rule (P5): an outcome is one of the ledger's states, never a guess. What was surely not
-//! taken is tried again, later each time, until that is too often or too late. What may have been
-//! taken stays `sending` under its call's reference for as long as [`Certainty`] gives hope, and is
-//! `unknown` from then on.
+//! The rule (P5): settings, attempt, outcome and time go in, a verdict comes out; nothing is read or
+//! written. An outcome is one of the ledger's states, never a guess. What was surely not taken is
+//! tried again, later each time, until that is too often or too late. What may have been taken stays
+//! `sending` under its call's reference for as long as [`Certainty`] gives hope, and is `unknown`
+//! from then on.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::build::{Mail, unmailed};
-use super::{Deliver, settlement};
+use super::compose::{Mail, unmailed};
 use crate::domain::delivery::{Deferral, Guarantee, Settlement};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Sending, UserId};
 use crate::mail::{Certainty, Outcome};
+
+/// Turns outcomes into what comes next.
+#[derive(Debug, Clone, Copy)]
+pub struct Retry {
+    pub settings: Sending,
+    /// What can be found out of a call whose answer nobody saw.
+    pub certainty: Certainty,
+}
 
 /// Which time a call is made under its reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +46,7 @@ pub(super) struct Verdicts {
     pub deferrals: Vec<Deferral>,
     /// By their place in the call: those to be sent alone, as it was refused as a whole.
     pub alone: Vec<usize>,
-    /// Their addresses are suppressed: see [`super::suppress`].
+    /// Their addresses are suppressed: see [`super::ledger`].
     pub undeliverable: Vec<Undeliverable>,
     /// Nothing else will be taken either, until somebody mends it.
     pub stop: Option<String>,
@@ -56,7 +64,7 @@ const SOONEST: TimeDelta = TimeDelta::seconds(1);
 /// How soon a call is made again whose outcome nobody saw.
 const REPEAT_AFTER: TimeDelta = TimeDelta::seconds(2);
 
-impl Deliver {
+impl Retry {
     /// What the outcomes of a call mean; `now` is when they came.
     pub(super) fn weigh(
         &self,
@@ -156,6 +164,19 @@ impl Deliver {
         verdicts
     }
 
+    /// Why nobody can tell what became of a call, if nobody can: no answer was the provider's, and
+    /// it can neither be asked nor told again.
+    pub(super) fn astray(&self, outcomes: &[Outcome]) -> Option<String> {
+        let shown = outcomes.iter().filter(|outcome| outcome.is_shown());
+        let mut reasons = shown.map(|outcome| match outcome {
+            Outcome::Unknown { reason } => Some(reason),
+            _ => None,
+        });
+        let first = reasons.next()??;
+        let all = reasons.all(|reason| reason.is_some());
+        (all && self.certainty == Certainty::Never).then(|| first.clone())
+    }
+
     /// What becomes of a row whose outcome will not be found out.
     pub(super) fn give_up(
         &self,
@@ -179,7 +200,7 @@ impl Deliver {
     /// Until when the outcome of a call first made then is looked for.
     pub(super) fn hope(&self, tried: DateTime<Utc>) -> DateTime<Utc> {
         let ours = self.settings.resolve_within;
-        let within = match self.mailer.certainty() {
+        let within = match self.certainty {
             Certainty::Repeat {
                 within: Some(within),
             } => TimeDelta::from_std(within).map_or(ours, |within| within.min(ours)),
@@ -199,7 +220,7 @@ impl Deliver {
 
     /// When an outcome nobody saw is looked for next: each time after twice as long.
     pub(super) fn next_look(&self, tried: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
-        let least = match self.mailer.certainty() {
+        let least = match self.certainty {
             Certainty::Ask => self.settings.ask_after,
             Certainty::Repeat { .. } | Certainty::Never => REPEAT_AFTER,
         };
@@ -247,7 +268,7 @@ impl Verdicts {
     /// It was surely not taken: it waits, or has waited long enough.
     fn wait_or_fail(
         &mut self,
-        deliver: &Deliver,
+        retry: &Retry,
         mail: &Mail,
         reason: &str,
         wait: Wait,
@@ -255,17 +276,17 @@ impl Verdicts {
     ) {
         let row = &mail.row;
         let (enough, after, refused) = match wait {
-            Wait::Unreachable => (deliver.too_late(row, now), None, false),
+            Wait::Unreachable => (retry.too_late(row, now), None, false),
             // A provider that names a time means to take it then, however often that was.
-            Wait::Refused(Some(after)) => (deliver.too_late(row, now), Some(after), false),
-            Wait::Refused(None) => (deliver.too_often(row, now), None, true),
+            Wait::Refused(Some(after)) => (retry.too_late(row, now), Some(after), false),
+            Wait::Refused(None) => (retry.too_often(row, now), None, true),
         };
         if enough {
             let reason = format!("given up after {} attempts: {reason}", row.attempts);
             let ended = settlement(row, unmailed(mail.marked), mail.items, Some(&reason));
             self.settlements.push(ended);
         } else {
-            let not_before = now + deliver.back_off(row, after);
+            let not_before = now + retry.back_off(row, after);
             self.deferrals.push(Deferral {
                 refused,
                 ..deferral(row, DeliveryState::Pending, not_before, reason)
@@ -276,7 +297,7 @@ impl Verdicts {
     /// It may have been taken: it is looked for while there is hope.
     fn doubt(
         &mut self,
-        deliver: &Deliver,
+        retry: &Retry,
         mail: &Mail,
         reason: &str,
         after: Option<Duration>,
@@ -284,15 +305,15 @@ impl Verdicts {
     ) {
         let row = &mail.row;
         let tried = row.tried.unwrap_or(now);
-        if now >= deliver.hope(tried) {
-            match deliver.give_up(row, mail.items, reason, now) {
+        if now >= retry.hope(tried) {
+            match retry.give_up(row, mail.items, reason, now) {
                 Ok(unknown) => self.settlements.push(unknown),
                 Err(again) => self.deferrals.push(again),
             }
             return;
         }
         let theirs = after.and_then(|after| TimeDelta::from_std(after).ok());
-        let next = deliver.next_look(tried, now);
+        let next = retry.next_look(tried, now);
         let not_before = theirs.map_or(next, |theirs| next.max(now + theirs));
         self.deferrals
             .push(deferral(row, DeliveryState::Sending, not_before, reason));
@@ -311,5 +332,20 @@ pub(super) fn deferral(
         not_before,
         reason: Some(reason.to_owned()),
         refused: false,
+    }
+}
+
+pub(super) fn settlement(
+    row: &Delivery,
+    state: DeliveryState,
+    items: u32,
+    reason: Option<&str>,
+) -> Settlement {
+    Settlement {
+        id: row.id.clone(),
+        state,
+        items,
+        provider_id: None,
+        reason: reason.map(str::to_owned),
     }
 }

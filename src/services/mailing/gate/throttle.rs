@@ -1,27 +1,21 @@
-//! How fast mails may leave: what the provider asks for, what goes wrong, and the limit an operator
-//! sets.
+//! What this process knows of the provider's mood: how many calls it keeps up with, until when it
+//! wants none, and how mails have ended that the others do not know yet.
 //!
-//! The rule: nothing is sent while the provider asks for patience; calls are made one at a time at
-//! first, and more at a time as they are taken; a provider that takes nothing is left alone for
-//! longer and longer. What holds for all processes is in [`super::shared`]. The operator's limit
-//! holds over all processes: whoever has the lease `pace` may send, and it lasts as long as the
-//! mails are to take.
+//! The rule: calls are made one at a time at first, and more at a time as they are taken; a provider
+//! that takes nothing is left alone for longer and longer.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::watch;
 
-use super::outcome::Verdicts;
+use super::super::retry::Verdicts;
 use super::shared::Lately;
-use super::{Deliver, Road};
-use crate::domain::Lease;
-use crate::services::Result;
 
 /// What this process knows of the provider's mood, and whose turn it is to make calls: one part of
 /// it at a time, or there would be more calls under way than the provider keeps up with.
 #[derive(Debug, Default)]
-pub struct Traffic(Mutex<Known>, tokio::sync::Mutex<()>, OnceLock<Stop>);
+pub struct Throttle(Mutex<Known>, tokio::sync::Mutex<()>, OnceLock<Stop>);
 
 /// Turns true when the process is to end.
 type Stop = watch::Receiver<bool>;
@@ -59,12 +53,15 @@ const WIDEN_AFTER: u32 = 10;
 const LONGEST: TimeDelta = TimeDelta::minutes(10);
 /// How often it is asked what is reported of the mails.
 const ASK_REPORTS: TimeDelta = TimeDelta::seconds(30);
-/// How soon the limit is asked again where another process has used it up.
-const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
-
-impl Traffic {
+impl Throttle {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for its turn to deliver a part; others wait until this is dropped, in the order in
+    /// which they came.
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.1.lock().await
     }
 
     /// From now on mails leave only until this turns true; the first that is given counts.
@@ -82,12 +79,29 @@ impl Traffic {
         self.known().closed.filter(|until| *until > now)
     }
 
-    fn paced(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    /// Says how often the operator's limit was asked.
+    pub(super) fn asks(&self) -> u64 {
+        let mut known = self.known();
+        known.asked += 1;
+        known.asked
+    }
+
+    /// The operator's limit lets nothing be begun until then.
+    pub(super) fn pace_until(&self, until: DateTime<Utc>) {
+        self.known().paced = Some(until);
+    }
+
+    pub(super) fn paced(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.known().paced.filter(|until| *until > now)
     }
 
     /// A call was answered.
-    pub(super) fn heard(&self, verdicts: &Verdicts, retry_after: TimeDelta, now: DateTime<Utc>) {
+    pub(in crate::services::mailing) fn heard(
+        &self,
+        verdicts: &Verdicts,
+        retry_after: TimeDelta,
+        now: DateTime<Utc>,
+    ) {
         let mut known = self.known();
         if verdicts.none_taken {
             known.fruitless += 1;
@@ -126,7 +140,7 @@ impl Traffic {
     }
 
     /// Nothing is sent before then.
-    pub(super) fn close(&self, until: DateTime<Utc>) {
+    pub(in crate::services::mailing) fn close(&self, until: DateTime<Utc>) {
         let mut known = self.known();
         known.closed = known.closed.max(Some(until));
     }
@@ -139,7 +153,7 @@ impl Traffic {
 
     /// How many calls may be under way at a time: one at first and when nothing was taken, more as
     /// the provider keeps up.
-    pub(super) fn width(&self, most: usize) -> usize {
+    pub(in crate::services::mailing) fn width(&self, most: usize) -> usize {
         let mut known = self.known();
         known.wider = known.wider.min(most - 1);
         known.wider + 1
@@ -186,64 +200,8 @@ impl Traffic {
     }
 
     /// Whether the next call should risk little.
-    pub(super) fn probes(&self) -> bool {
+    pub(in crate::services::mailing) fn probes(&self) -> bool {
         self.known().astray
-    }
-}
-
-impl Deliver {
-    /// Waits for its turn to deliver a chunk; others wait until this is dropped, in the order in
-    /// which they came.
-    pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.traffic.1.lock().await
-    }
-
-    /// Whether anything may be begun at this moment.
-    pub async fn road(&self) -> Result<Road> {
-        match self.barrier().await? {
-            Road::Free => {
-                let paced = self.traffic.paced(self.clock.now());
-                Ok(paced.map_or(Road::Free, Road::Closed))
-            }
-            held => Ok(held),
-        }
-    }
-
-    /// How many rows are taken in hand together: under a limit, what may leave in a minute.
-    pub fn chunk(&self) -> usize {
-        let chunk = self.settings.chunk;
-        match self.settings.mails_per_hour as usize {
-            0 => chunk,
-            limit => chunk.min((limit / 60).max(1)),
-        }
-    }
-
-    /// Asks for leave to send so many mails; if there is none now, answers when to ask again.
-    pub(super) async fn pace(&self, mails: usize) -> Result<Option<DateTime<Utc>>> {
-        let limit = i64::from(self.settings.mails_per_hour);
-        if limit == 0 {
-            return Ok(None);
-        }
-        let now = self.clock.now();
-        let until = now + TimeDelta::milliseconds(3_600_000 * mails as i64 / limit);
-        let asked = {
-            let mut known = self.traffic.known();
-            known.asked += 1;
-            known.asked
-        };
-        // Each time as somebody else: the holder of a lease could extend it.
-        let lease = Lease {
-            owner: format!("{}-{asked}", self.owner),
-            until,
-        };
-        let granted = self.leases.lease("pace", &lease, now).await?;
-        let next = if granted {
-            until
-        } else {
-            until.min(now + ASK_AGAIN)
-        };
-        self.traffic.known().paced = Some(next);
-        Ok((!granted).then_some(next))
     }
 }
 
@@ -253,7 +211,7 @@ mod tests {
 
     #[test]
     fn calls_are_made_one_at_a_time_until_the_provider_keeps_up() {
-        let traffic = Traffic::default();
+        let throttle = Throttle::default();
         let now = DateTime::UNIX_EPOCH;
         let hear = |times: u32, none_taken: bool| {
             for _ in 0..times {
@@ -261,12 +219,12 @@ mod tests {
                     none_taken,
                     ..Verdicts::default()
                 };
-                traffic.heard(&verdicts, TimeDelta::seconds(1), now);
+                throttle.heard(&verdicts, TimeDelta::seconds(1), now);
             }
-            traffic.width(3)
+            throttle.width(3)
         };
 
-        assert_eq!(traffic.width(3), 1);
+        assert_eq!(throttle.width(3), 1);
         assert_eq!(hear(9, false), 1);
         assert_eq!(hear(1, false), 2);
         assert_eq!(hear(10, false), 3);

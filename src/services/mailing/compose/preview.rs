@@ -1,13 +1,12 @@
 //! The mail of a row of the ledger as it was, or as it would be if it left now.
 //!
 //! The rule: nothing is written, not even the secret that links are made with: links to stop mails
-//! are places without an address. What the mail tells is read as [`super::build`] reads it: what
+//! are places without an address. What the mail tells is read as [`Compose::build`] reads it: what
 //! its markers cover is told, and objects as they are now.
 
 use serde::Serialize;
 
-use super::build::Written;
-use super::{Deliver, Spread};
+use super::{Compose, Spread, Written};
 use crate::domain::bulletin;
 use crate::domain::digest::{assemble, wanted_by};
 use crate::domain::{Delivery, DeliveryState, Event, EventType, ObjectId, Occasion, User};
@@ -55,7 +54,7 @@ pub struct Story {
     pub barred: Option<String>,
 }
 
-impl Deliver {
+impl Compose {
     /// All that is known of a delivery; nothing where there is none of this id.
     pub async fn story(&self, row: Delivery) -> Result<Story> {
         let users = self

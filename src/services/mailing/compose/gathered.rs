@@ -14,9 +14,9 @@ use crate::domain::{
 };
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
-use crate::store::People;
+use crate::store::{People, Stacks};
 
-use super::Deliver;
+use super::Compose;
 
 /// What a batch may tell.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Gathered {
     pub marked: bool,
 }
 
-impl Deliver {
+impl Compose {
     /// What the batches of these rows may tell, by their ids; what has no record any more is left
     /// out. All of it is in the catalogue then.
     pub(super) async fn gathered(
@@ -66,7 +66,7 @@ impl Deliver {
         // One that is settled and comes again had failed, or was taken for mailed.
         let settled = |batch: &&Batch| batch.state != BatchState::Closing;
         let settled: Vec<Batch> = batches.iter().filter(settled).cloned().collect();
-        let stacks = self.stacks_of(&settled).await?;
+        let stacks = stacks_of(&*self.stacks, &settled).await?;
         let marked = |batch: &Batch| {
             let stacks = stacks.get(&batch.user);
             stacks.is_some_and(|stacks| stacks.are_mailed_by(markers[&batch.id]))
@@ -97,7 +97,7 @@ impl Deliver {
                 Gathered::new(&batch, batch.contents.items.clone(), not_kept),
             );
         }
-        let stacks = self.stacks_of(&doubtful).await?;
+        let stacks = stacks_of(&*self.stacks, &doubtful).await?;
         for batch in &doubtful {
             let items = all_of(batch, stacks.get(&batch.user));
             let events: Vec<Event> = items.iter().cloned().map(Event::from).collect();
@@ -116,23 +116,23 @@ impl Deliver {
         }
         Ok(gathered)
     }
+}
 
-    /// What stands on the stacks of these batches' people, on the days of what joined them.
-    pub(super) async fn stacks_of(
-        &self,
-        batches: &[Batch],
-    ) -> Result<HashMap<UserId, PersonStacks>> {
-        let fanouts = batches.iter().flat_map(Batch::own_fanouts);
-        let days: BTreeSet<Day> = fanouts.map(|fanout| Day::of(fanout.time())).collect();
-        let (Some(first), Some(last)) = (days.first(), days.last()) else {
-            return Ok(HashMap::new());
-        };
-        let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
-        let users: Vec<UserId> = users.into_iter().cloned().collect();
-        let window = Window::between(*first, *last);
-        let stacks = self.stacks.windows(window, People::Each(&users)).await?;
-        Ok(users.into_iter().zip(stacks).collect())
-    }
+/// What stands on the stacks of these batches' people, on the days of what joined them.
+pub(in crate::services::mailing) async fn stacks_of(
+    stacks: &dyn Stacks,
+    batches: &[Batch],
+) -> Result<HashMap<UserId, PersonStacks>> {
+    let fanouts = batches.iter().flat_map(Batch::own_fanouts);
+    let days: BTreeSet<Day> = fanouts.map(|fanout| Day::of(fanout.time())).collect();
+    let (Some(first), Some(last)) = (days.first(), days.last()) else {
+        return Ok(HashMap::new());
+    };
+    let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
+    let users: Vec<UserId> = users.into_iter().cloned().collect();
+    let window = Window::between(*first, *last);
+    let stacks = stacks.windows(window, People::Each(&users)).await?;
+    Ok(users.into_iter().zip(stacks).collect())
 }
 
 /// What had joined a batch: what stands on these stacks, without what was taken out, and what is

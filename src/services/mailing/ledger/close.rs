@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::Deliver;
+use super::super::compose::stacks_of;
+use super::Ledger;
 use crate::domain::{
     BadStack, Batch, BatchState, Day, Defect, Delivery, DeliveryId, DeliveryState, Id, Mailed,
     Occasion, PersonStacks, UserId,
@@ -18,10 +19,10 @@ use crate::store::{MailedMark, Mark};
 /// Of so many fan-outs all are marked, whether anything of them stands or not.
 const MANY: usize = 500;
 
-impl Deliver {
+impl Ledger {
     /// Writes the marks of what was mailed, or may have been, and closes the rows; answers with the
     /// stacks that took none.
-    pub(super) async fn close<'a>(
+    pub(in crate::services::mailing) async fn close<'a>(
         &self,
         settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
     ) -> Result<Vec<BadStack>> {
@@ -71,7 +72,7 @@ impl Deliver {
             flushed.map(|(batch, row, _)| (*batch, *row)).unzip();
         let batches = self.batches.filed(&ids).await?;
         let large = batches.iter().flatten().filter(|batch| is_large(batch));
-        let stacks = self.stacks_of(&large.cloned().collect::<Vec<_>>()).await?;
+        let stacks = stacks_of(&*self.stacks, &large.cloned().collect::<Vec<_>>()).await?;
         let mut marks = Vec::new();
         for (row, batch) in rows.iter().zip(batches) {
             let Some(batch) = batch else { continue };

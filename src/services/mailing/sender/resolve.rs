@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::build::Room;
-use super::outcome::{Attempt, Verdicts, deferral};
-use super::tally::Concluded;
-use super::{Account, Deliver, Road, Spread, settlement};
+use super::super::compose::{Room, Spread};
+use super::super::gate::GateState;
+use super::super::retry::{Attempt, Verdicts, deferral, settlement};
+use super::super::tally::{Account, Concluded};
+use super::Sender;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
 use crate::mail::{Answer, Certainty, Leave, Silence};
 use crate::services::{Result, crash};
@@ -21,7 +22,7 @@ use crate::services::{Result, crash};
 /// Why a row is `sending` of which nobody has said anything.
 const DIED: &str = "the worker that sent it died before it saw the answer";
 
-impl Deliver {
+impl Sender {
     /// Takes `sending` rows that this worker claimed as far as they go now.
     pub(super) async fn resolve(&self, rows: Vec<Delivery>, account: &mut Account) -> Result<()> {
         let mut calls: BTreeMap<Option<String>, Vec<Delivery>> = BTreeMap::new();
@@ -51,13 +52,14 @@ impl Deliver {
             owner: self.owner.clone(),
             until: now + self.settings.lease,
         };
-        let leave = self.leave(now);
+        let leave = self.gate.leave(now);
         if !self.leases.lease(&name, &lease, now).await? {
             // Somebody resolves it, and takes our rows over as well.
             let later = now + self.settings.ask_after;
             return self.look_again_at(&claimed, later).await;
         }
         let rows = self
+            .ledger
             .deliveries
             .take_call(&self.owner, lease.until, call)
             .await?;
@@ -78,16 +80,16 @@ impl Deliver {
             return self.doubtful(&rows).await;
         };
         // Who never had the call cannot tell either.
-        if now >= self.hope(tried) || !call.starts_with(&self.call_prefix()) {
+        if now >= self.retry.hope(tried) || !call.starts_with(&self.gate.account) {
             return self.doubtful(&rows).await;
         }
-        match self.mailer.certainty() {
+        match self.retry.certainty {
             Certainty::Never => self.doubtful(&rows).await,
             Certainty::Ask => self.ask(call, &rows, tried, now).await,
-            Certainty::Repeat { .. } => match self.barrier().await? {
-                Road::Free => self.repeat(call, rows, (tried, now), leave).await,
-                Road::Closed(until) => self.look_again_at(&rows, until).await,
-                Road::Paused(_) | Road::Ending => self.look_again_at(&rows, now).await,
+            Certainty::Repeat { .. } => match self.gate.before_call().await? {
+                GateState::Open => self.repeat(call, rows, (tried, now), leave).await,
+                GateState::ClosedUntil(until) => self.look_again_at(&rows, until).await,
+                GateState::Paused(_) | GateState::Stopping => self.look_again_at(&rows, now).await,
             },
         }
     }
@@ -104,6 +106,7 @@ impl Deliver {
     ) -> Result<Concluded> {
         rows.sort_unstable_by(|a, b| a.user.cmp(&b.user));
         let built = self
+            .compose
             .build(&rows, Spread::Sparse, tried, Room::Whole)
             .await?;
         let (mails, left_out) = (built.mails, built.settlements);
@@ -128,7 +131,7 @@ impl Deliver {
                 sent.provider_id = Some(call.to_owned());
                 verdicts.settlements.push(sent);
             } else if still_unknown {
-                let next = self.next_look(tried, now);
+                let next = self.retry.next_look(tried, now);
                 verdicts
                     .deferrals
                     .push(deferral(row, DeliveryState::Sending, next, &reason));
@@ -138,7 +141,7 @@ impl Deliver {
             }
         }
         let rows: Vec<&Delivery> = rows.iter().collect();
-        let others = self.conclude(&rows, verdicts).await?;
+        let others = self.ledger.conclude(&rows, verdicts).await?;
         concluded.settled.extend(others.settled);
         concluded.deferred.extend(others.deferred);
         concluded.bad.extend(others.bad);
@@ -159,13 +162,13 @@ impl Deliver {
                 .await;
         }
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
-        let answers = self.holding(&ids, self.mailer.ask(call, &ids)).await;
+        let answers = self.ledger.holding(&ids, self.mailer.ask(call, &ids)).await;
         crash::point("after-ask");
         let (mut verdicts, mut asked_for_rest) = (Verdicts::default(), false);
         let silence =
             std::iter::repeat_with(|| Answer::Silent("the provider said nothing of it".into()));
         for (row, answer) in rows.iter().zip(answers.into_iter().chain(silence)) {
-            let next = self.next_look(tried, now);
+            let next = self.retry.next_look(tried, now);
             let wait = |reason: &str| deferral(row, DeliveryState::Sending, next, reason);
             match answer {
                 Answer::Taken { provider_id } => {
@@ -173,7 +176,7 @@ impl Deliver {
                     sent.provider_id = Some(provider_id);
                     verdicts.settlements.push(sent);
                 }
-                Answer::NotTaken if now >= self.believed(tried) => {
+                Answer::NotTaken if now >= self.retry.believed(tried) => {
                     let reason = "the provider never heard of it";
                     verdicts
                         .deferrals
@@ -185,7 +188,7 @@ impl Deliver {
                 Answer::Silent(Silence { reason, after }) => {
                     let mut waits = wait(&reason);
                     if let Some(after) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
-                        self.traffic.close(now + after);
+                        self.gate.throttle.close(now + after);
                         asked_for_rest = true;
                         waits.not_before = waits.not_before.max(now + after);
                     }
@@ -194,10 +197,10 @@ impl Deliver {
             }
         }
         if asked_for_rest {
-            self.share_wait().await?;
+            self.gate.share_wait().await?;
         }
         let rows: Vec<&Delivery> = rows.iter().collect();
-        self.conclude(&rows, verdicts).await
+        self.ledger.conclude(&rows, verdicts).await
     }
 
     /// There is no hope left: what is done then depends on the guarantee.
@@ -206,13 +209,13 @@ impl Deliver {
         let mut verdicts = Verdicts::default();
         for row in rows {
             let reason = row.reason.as_deref().unwrap_or(DIED);
-            match self.give_up(row, row.items, reason, now) {
+            match self.retry.give_up(row, row.items, reason, now) {
                 Ok(unknown) => verdicts.settlements.push(unknown),
                 Err(again) => verdicts.deferrals.push(again),
             }
         }
         let rows: Vec<&Delivery> = rows.iter().collect();
-        self.conclude(&rows, verdicts).await
+        self.ledger.conclude(&rows, verdicts).await
     }
 
     /// Leaves rows as they are until then.
@@ -225,6 +228,6 @@ impl Deliver {
             deferrals: rows.iter().map(wait).collect(),
             ..Verdicts::default()
         };
-        self.conclude(&[], verdicts).await
+        self.ledger.conclude(&[], verdicts).await
     }
 }

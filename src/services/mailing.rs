@@ -1,0 +1,21 @@
+//! Takes rows of the ledger to their end: claimed, composed, sent, settled, marked, closed.
+//!
+//! The rule (P2–P7): the row came first and is ours by a lease. [`Sender`] walks; it asks four
+//! others, none of whom knows it. [`Compose`] makes mails of rows and only reads. [`Gate`] says
+//! whether a call may be made now, for all processes. [`ledger`] is the only one that writes what
+//! became of a row. [`retry`] turns an outcome into what comes next, and does nothing else. Whoever
+//! dies on the way, the next run finishes.
+
+mod compose;
+mod gate;
+mod ledger;
+mod retry;
+mod sender;
+mod tally;
+
+pub use compose::{Compose, Looked, Preview, Shown, Spread, Story};
+pub use gate::{Gate, GateState, Pause, Throttle, account};
+pub use ledger::Ledger;
+pub use retry::{Retry, Undeliverable};
+pub use sender::{Ended, Sender, Step};
+pub use tally::{Account, Tally};

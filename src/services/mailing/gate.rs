@@ -1,0 +1,133 @@
+//! Whether a call may be made now: what the provider asks for, what goes wrong, the brake, and the
+//! limit an operator sets.
+//!
+//! The rule: nothing is sent while the provider asks for patience, in any process ([`shared`]), or
+//! until a person lets go of the brake ([`pause`]). The operator's limit holds over all processes:
+//! whoever has the lease `pace` may send, and it lasts as long as the mails are to take. A process
+//! that stood still finds out by the clock, by both clocks, before anything goes out: half a lease
+//! after it last had the store's word it has no leave any more, so that clocks of several machines
+//! need not agree to the second. Whoever takes over counts on it ([`super::retry`]).
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::domain::{Lease, Sending};
+use crate::mail::{Leave, Mailer, Standing};
+use crate::services::Result;
+use crate::store::{Feedbacks, Leases, Notes};
+
+mod pause;
+mod shared;
+mod throttle;
+
+pub use pause::Pause;
+pub use throttle::Throttle;
+
+/// Says whether a call may be made now.
+#[derive(Clone)]
+pub struct Gate {
+    pub notes: Arc<dyn Notes>,
+    pub leases: Arc<dyn Leases>,
+    pub feedbacks: Arc<dyn Feedbacks>,
+    pub clock: Arc<dyn Clock>,
+    pub owner: String,
+    pub settings: Sending,
+    /// Whose account calls are made at: how the references of its calls begin.
+    pub account: String,
+    /// What this process knows of the provider's mood; shared by all that send in it.
+    pub throttle: Arc<Throttle>,
+}
+
+/// Whether calls may be made now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateState {
+    Open,
+    /// Not before then: the provider or our own limit asks for patience.
+    ClosedUntil(DateTime<Utc>),
+    /// Not until somebody resumes.
+    Paused(Pause),
+    /// Not by this process, which is to end.
+    Stopping,
+}
+
+/// How soon the limit is asked again where another process has used it up.
+const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
+
+/// How the references of all calls begin that are made at this mailer's account.
+pub fn account(mailer: &dyn Mailer) -> String {
+    hex::encode(&Sha256::digest(mailer.account())[..4]) + "-"
+}
+
+impl Gate {
+    /// Waits for its turn to deliver a chunk; others wait until this is dropped, in the order in
+    /// which they came.
+    pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.throttle.turn().await
+    }
+
+    /// Whether anything may be begun at this moment.
+    pub async fn before_chunk(&self) -> Result<GateState> {
+        match self.before_call().await? {
+            GateState::Open => {
+                let paced = self.throttle.paced(self.clock.now());
+                Ok(paced.map_or(GateState::Open, GateState::ClosedUntil))
+            }
+            held => Ok(held),
+        }
+    }
+
+    /// How many rows are taken in hand together: under a limit, what may leave in a minute.
+    pub fn chunk(&self) -> usize {
+        let chunk = self.settings.chunk;
+        match self.settings.mails_per_hour as usize {
+            0 => chunk,
+            limit => chunk.min((limit / 60).max(1)),
+        }
+    }
+
+    /// Asks for leave to send so many mails; if there is none now, answers when to ask again.
+    pub(super) async fn pace(&self, mails: usize) -> Result<Option<DateTime<Utc>>> {
+        let limit = i64::from(self.settings.mails_per_hour);
+        if limit == 0 {
+            return Ok(None);
+        }
+        let now = self.clock.now();
+        let until = now + TimeDelta::milliseconds(3_600_000 * mails as i64 / limit);
+        let asked = self.throttle.asks();
+        // Each time as somebody else: the holder of a lease could extend it.
+        let lease = Lease {
+            owner: format!("{}-{asked}", self.owner),
+            until,
+        };
+        let granted = self.leases.lease("pace", &lease, now).await?;
+        let next = if granted {
+            until
+        } else {
+            until.min(now + ASK_AGAIN)
+        };
+        self.throttle.pace_until(next);
+        Ok((!granted).then_some(next))
+    }
+
+    /// Leave to hand over mails of a call that is first made at `tried`, and whose lease is about
+    /// to begin anew.
+    pub(super) fn leave(&self, tried: DateTime<Utc>) -> Leave {
+        let (now, lease) = (self.clock.now(), self.settings.lease);
+        let until = (now + lease / 2).min(tried + lease);
+        let (begun, span) = (Instant::now(), (until - now).to_std().unwrap_or_default());
+        let (clock, throttle) = (self.clock.clone(), self.throttle.clone());
+        Leave::new(move || {
+            if clock.now() >= until || begun.elapsed() >= span {
+                Standing::Over
+            } else if throttle.ending() {
+                Standing::Ending
+            } else {
+                Standing::Given
+            }
+        })
+    }
+}

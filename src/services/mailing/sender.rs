@@ -1,0 +1,110 @@
+//! The walk of a mail: claim, compose, send, settle.
+//!
+//! The rule (P2–P5): a row is ours by a lease, `sending` with the call's reference is durable before
+//! the provider hears of the mail, and the row stays open until its markers stand. The walk is
+//! `finish` → [`Compose`](super::Compose) → `hand_over` → [`Retry`] → [`Ledger`]; what nobody saw
+//! the end of goes to `resolve`.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+
+use super::compose::{Compose, Spread};
+use super::gate::{Gate, GateState};
+use super::ledger::Ledger;
+use super::retry::Retry;
+use super::tally::Account;
+use crate::clock::Clock;
+use crate::domain::{Delivery, DeliveryState, Sending};
+use crate::mail::Mailer;
+use crate::services::Result;
+use crate::store::Leases;
+
+mod hand_over;
+mod resolve;
+mod wait;
+
+pub use wait::Ended;
+
+/// Takes rows to their end.
+#[derive(Clone)]
+pub struct Sender {
+    pub compose: Compose,
+    pub gate: Gate,
+    pub ledger: Ledger,
+    pub retry: Retry,
+    pub mailer: Arc<dyn Mailer>,
+    pub leases: Arc<dyn Leases>,
+    pub clock: Arc<dyn Clock>,
+    pub owner: String,
+    pub settings: Sending,
+}
+
+/// What a step came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Some rows were claimed and worked on.
+    Worked,
+    /// There is nothing to claim.
+    Idle,
+    /// Nothing was claimed, as no mail may leave.
+    Held(GateState),
+}
+
+impl Sender {
+    /// Claims open rows that nobody works on, and finishes them.
+    pub async fn step(&self, account: &mut Account) -> Result<Step> {
+        let _turn = self.gate.turn().await;
+        match self.gate.before_chunk().await? {
+            GateState::Open => {}
+            held => return Ok(Step::Held(held)),
+        }
+        let now = self.clock.now();
+        let until = now + self.settings.lease;
+        let rows = self
+            .ledger
+            .deliveries
+            .claim(&self.owner, now, until, self.gate.chunk())
+            .await?;
+        if rows.is_empty() {
+            return Ok(Step::Idle);
+        }
+        self.finish(rows, Spread::Sparse, account).boxed().await?;
+        Ok(Step::Worked)
+    }
+
+    /// Steps until nothing is left to claim, or nothing may leave.
+    pub async fn drain(&self, account: &mut Account) -> Result<Step> {
+        loop {
+            match self.step(account).await? {
+                Step::Worked => {}
+                ended => return Ok(ended),
+            }
+        }
+    }
+
+    /// Takes rows that this worker holds as far as they go now; ascending by user where they are
+    /// dense.
+    pub async fn finish(
+        &self,
+        rows: Vec<Delivery>,
+        spread: Spread,
+        account: &mut Account,
+    ) -> Result<()> {
+        account.take_up(&rows);
+        let (settled, rows): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| row.state.settled());
+        let (sending, mut pending): (Vec<_>, Vec<_>) = rows
+            .into_iter()
+            .partition(|row| row.state == DeliveryState::Sending);
+        // Markers first: they depend on nobody.
+        let bad = self
+            .ledger
+            .close(settled.iter().map(|row| (row, row.state)))
+            .await?;
+        account.passed_over(bad);
+        self.resolve(sending, account).boxed().await?;
+        pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
+        self.send(pending, spread, account).boxed().await
+    }
+}
