@@ -17,25 +17,25 @@ use crate::mail::Mailer;
 use crate::mail::hooks::Keys;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
-use crate::services::batches::{BatchBook, Closer, Joiner};
+use crate::services::batches::{BatchService, Closer, Joiner};
 use crate::services::clean::Cleaner;
+use crate::services::deliveries::DeliveryService;
 use crate::services::digest::Digests;
 use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
 use crate::services::feed::Feeds;
-use crate::services::feedback::FeedbackDesk;
+use crate::services::feedback::FeedbackService;
 use crate::services::flush::Flush;
 use crate::services::health::Health;
 use crate::services::import::Import;
-use crate::services::ledger::Ledger;
 use crate::services::links::Links;
 use crate::services::mailing::{self, Compose, Gate, Retry, Sender, Throttle};
 use crate::services::notify::Notify;
-use crate::services::objects::ObjectBook;
+use crate::services::objects::ObjectService;
 use crate::services::owed::OwedDays;
-use crate::services::people::PeopleBook;
+use crate::services::people::PeopleService;
 use crate::services::rehearsal::{self, Rehearsal};
-use crate::services::suppressions::SuppressionBook;
+use crate::services::suppressions::SuppressionService;
 use crate::services::unknown::Known;
 use crate::services::worker::Worker;
 use crate::store::Store;
@@ -202,8 +202,8 @@ impl App {
         }
     }
 
-    pub fn batches(&self) -> BatchBook {
-        BatchBook {
+    pub fn batches(&self) -> BatchService {
+        BatchService {
             batches: self.store.clone(),
             deliveries: self.store.clone(),
             objects: self.store.clone(),
@@ -348,8 +348,8 @@ impl App {
         ReportPage::new(&site(&self.config))
     }
 
-    pub fn ledger(&self) -> Ledger {
-        Ledger {
+    pub fn deliveries(&self) -> DeliveryService {
+        DeliveryService {
             deliveries: self.store.clone(),
             notes: self.store.clone(),
             clock: self.clock.clone(),
@@ -393,8 +393,8 @@ impl App {
         }
     }
 
-    pub fn people(&self) -> PeopleBook {
-        PeopleBook {
+    pub fn people(&self) -> PeopleService {
+        PeopleService {
             directory: self.store.clone(),
             clock: self.clock.clone(),
             policies: self.policies.clone(),
@@ -417,16 +417,16 @@ impl App {
         &self.pages
     }
 
-    pub fn suppressions(&self) -> SuppressionBook {
-        SuppressionBook {
+    pub fn suppressions(&self) -> SuppressionService {
+        SuppressionService {
             suppressions: self.store.clone(),
             clock: self.clock.clone(),
         }
     }
 
-    pub fn feedback(&self) -> FeedbackDesk {
+    pub fn feedback(&self) -> FeedbackService {
         let hooks = &self.config.hooks;
-        FeedbackDesk {
+        FeedbackService {
             feedbacks: self.store.clone(),
             deliveries: self.store.clone(),
             suppressions: self.store.clone(),
@@ -444,8 +444,8 @@ impl App {
         }
     }
 
-    pub fn objects(&self) -> ObjectBook {
-        ObjectBook {
+    pub fn objects(&self) -> ObjectService {
+        ObjectService {
             objects: self.store.clone(),
             mapped: self.config.models.keys().cloned().collect(),
         }

@@ -9,7 +9,7 @@ use chrono::TimeDelta;
 use mongodb::IndexModel;
 
 use tidings::clock::Clock;
-use tidings::domain::batch::{Item, Keep, Seat, SeatId};
+use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep};
 use tidings::domain::{Audience, BatchKey, BatchPolicy, EventType, Id, ObjectId, UserId};
 use tidings::services::Silent;
 use tidings::services::batches::{Join, Joiner};
@@ -38,8 +38,8 @@ fn unused(world: &World) -> Id {
     Id::at(world.clock.now(), tail)
 }
 
-fn seat(user: &str, key: &str) -> SeatId {
-    SeatId {
+fn accumulator(user: &str, key: &str) -> AccumulatorId {
+    AccumulatorId {
         user: UserId::stored(user),
         key: BatchKey::Chosen(key.parse().expect("a key")),
     }
@@ -87,7 +87,7 @@ pub async fn joins() {
 
             let items: std::sync::Arc<[Item]> = [item(&world, &o)].into();
             let joins = ids.iter().map(|user| Join {
-                seat: seat(user, &key),
+                accumulator: accumulator(user, &key),
                 items: items.clone(),
                 policy: POLICY,
             });
@@ -133,13 +133,16 @@ pub async fn joins() {
 async fn open(world: &World, ids: &[String], at: TimeDelta) {
     for chunk in ids.chunks(10_000) {
         let opened = |user: &String| {
-            let mut opened = Seat::new(seat(user, "k"));
+            let mut opened = Accumulator::new(accumulator(user, "k"));
             let at = world.clock.now() + at;
             opened.join(&[item(world, "a")], at, &POLICY, || unused(world));
             opened
         };
-        let seats: Vec<Seat> = chunk.iter().map(opened).collect();
-        let put = world.store.put_seats(&seats, unused(world)).await;
+        let accumulators: Vec<Accumulator> = chunk.iter().map(opened).collect();
+        let put = world
+            .store
+            .put_accumulators(&accumulators, unused(world))
+            .await;
         assert!(put.expect("seats").iter().all(|put| *put));
     }
 }
@@ -161,7 +164,7 @@ pub async fn due() {
     for _ in 0..rounds(5) * 20 {
         for (size, world) in sizes.iter().zip(&worlds) {
             let now = world.clock.now() + TimeDelta::minutes(6);
-            let (due, took) = timed(world.store.due_seats(now, 500)).await;
+            let (due, took) = timed(world.store.due_accumulators(now, 500)).await;
             assert_eq!(due.expect("what is due").len(), DUE);
             found.get_mut(size).expect("its rounds").note(1, took);
         }

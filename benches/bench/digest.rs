@@ -120,7 +120,7 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
             .iter()
             .enumerate()
             .map(|(n, user)| {
-                let covers = window
+                let watermarks = window
                     .days()
                     .map(|day| (tidings::domain::StackId::of(day), EVENTS as u32))
                     .collect();
@@ -128,7 +128,7 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
                 Mark {
                     user: UserId::stored(user),
                     marker: Id::at(now(), [round, 0, 0, 0, a, b, c, d]),
-                    covers,
+                    watermarks,
                 }
             })
             .collect();

@@ -11,8 +11,8 @@ use super::table::{Column, Table};
 use super::{time, words};
 use crate::app::{Access, App, Made};
 use crate::domain::delivery::Verdict;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, News, UserId};
-use crate::services::ledger::{Only, Unknown};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
+use crate::services::deliveries::{Only, Unknown};
 
 mod show;
 
@@ -81,9 +81,9 @@ impl Retry {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let ids = self.ids.iter().map(|id| DeliveryId::stored(id.as_str()));
         let retried = if self.all {
-            app.ledger().retry_all(self.user.as_ref()).await?
+            app.deliveries().retry_all(self.user.as_ref()).await?
         } else {
-            app.ledger().retry(&ids.collect::<Vec<_>>()).await?
+            app.deliveries().retry(&ids.collect::<Vec<_>>()).await?
         };
         let bad = (retried.busy.len() + retried.not_failed.len()) as u64;
         if self.json {
@@ -140,7 +140,7 @@ impl Settle {
         };
         if let Some(id) = &self.id {
             let id = DeliveryId::stored(id.as_str());
-            app.ledger().settle(&id, verdict).await?;
+            app.deliveries().settle(&id, verdict).await?;
             screen.line(match self.end {
                 End::Sent => format!("{id} is sent"),
                 End::Failed => format!("{id} is pending again; the next run or a worker mails it"),
@@ -152,14 +152,14 @@ impl Settle {
             since: self.since,
             until: self.until,
         };
-        let rows = app.ledger().unknown(&which).await?;
+        let rows = app.deliveries().unknown(&which).await?;
         let mails = |count: u64| words::count(count, "mail", "mails");
         if self.dry_run {
             let found = mails(rows.len() as u64);
             screen.line(format!("{found} would be settled (dry run)"))?;
             return Ok(Exit::Done);
         }
-        let settled = app.ledger().settle_all(&rows, verdict).await?;
+        let settled = app.deliveries().settle_all(&rows, verdict).await?;
         let done = mails(settled.settled);
         screen.line(match self.end {
             End::Sent => format!("{done}: sent"),
@@ -198,7 +198,7 @@ pub(super) struct Row {
     settled: Option<DateTime<Utc>>,
     provider_id: Option<String>,
     reason: Option<String>,
-    feedback: Option<News>,
+    feedback: Option<ReportKind>,
     feedback_at: Option<DateTime<Utc>>,
 }
 
@@ -252,7 +252,10 @@ impl Args {
             state: self.state,
             user: self.user.clone(),
         };
-        let rows = app.ledger().list(&only, usize::from(self.limit)).await?;
+        let rows = app
+            .deliveries()
+            .list(&only, usize::from(self.limit))
+            .await?;
         if self.json {
             screen.json(&rows.iter().map(Row::from).collect::<Vec<_>>())?;
         } else if rows.is_empty() {

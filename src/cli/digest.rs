@@ -19,8 +19,8 @@ use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
 use crate::domain::{Cadence, Owed, Share, UserId};
+use crate::services::deliveries::Waiting;
 use crate::services::digest::{Effect, Report, Request, Timing};
-use crate::services::ledger::Waiting;
 use crate::services::mailing::{Ended, Pause, Tally};
 use crate::services::trouble::{Bad, BadFanouts, BadStacks};
 
@@ -136,7 +136,7 @@ impl Args {
         let request = self.request(app);
         let page = self.report.as_deref().map(PageFile::at).transpose()?;
         if self.resume {
-            match app.ledger().resume().await? {
+            match app.deliveries().resume().await? {
                 Some(pause) => screen.warning(format!("resumed; it was {}", paused(&pause)))?,
                 None => screen.warning("nothing was paused")?,
             }

@@ -11,7 +11,7 @@ use super::screen::{Ink, Screen};
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
-use crate::domain::{Cadence, Delivery, News, Reason, Schedule, Suppression, UserId};
+use crate::domain::{Cadence, Delivery, Reason, ReportKind, Schedule, Suppression, UserId};
 use crate::services::batches::BatchView;
 use crate::services::explain::{By, Explanation, Fate, InBatch, Place, Why};
 
@@ -86,7 +86,7 @@ struct Mail<'a> {
     settled: Option<DateTime<Utc>>,
     provider_id: Option<&'a str>,
     reason: Option<&'a str>,
-    feedback: Option<News>,
+    feedback: Option<ReportKind>,
     feedback_at: Option<DateTime<Utc>>,
 }
 

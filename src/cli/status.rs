@@ -13,8 +13,8 @@ use super::waits::waits;
 use super::words;
 use crate::app::App;
 use crate::config::Config;
-use crate::domain::{Day, DeliveryState, Echo, Owed, Window};
-use crate::services::ledger::{Only, Waiting};
+use crate::domain::{Day, DeliveryState, Owed, ReportCounts, Window};
+use crate::services::deliveries::{Only, Waiting};
 use crate::services::mailing::Pause;
 use crate::services::owed::Told;
 use crate::services::unknown::Unknown;
@@ -50,7 +50,7 @@ struct Answer {
     /// Mails that are not settled, by why.
     waiting: Waiting,
     /// Of the last seven days.
-    heard: Echo,
+    heard: ReportCounts,
     suppressed: std::collections::BTreeMap<&'static str, u64>,
     /// What is not known of the events that were accepted lately.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
@@ -118,10 +118,10 @@ impl Args {
         let oldest = store.busy_days().await?.into_iter().min();
         let batches = store.batch_counts().await?;
         let deliveries = store.delivery_counts(&DeliveryState::ALL).await?;
-        let unknown = app.ledger().list(&unknown(), UNKNOWN_SHOWN).await?;
-        let paused = app.ledger().pause().await?;
-        let waiting = app.ledger().waiting(None).await?;
-        let heard = store.echo(app.clock.now() - HEARD).await?;
+        let unknown = app.deliveries().list(&unknown(), UNKNOWN_SHOWN).await?;
+        let paused = app.deliveries().pause().await?;
+        let waiting = app.deliveries().waiting(None).await?;
+        let heard = store.report_counts(app.clock.now() - HEARD).await?;
         let suppressed = store.suppression_counts().await?;
         let late = app.owed().told().await?;
         let days = store.days().await?;
@@ -280,7 +280,7 @@ fn mails(deliveries: &[(DeliveryState, u64)]) -> String {
 
 /// `1,234 sent, 1,200 delivered, 3 bounced (0.24 %)`: what providers reported of the mails of these
 /// days.
-fn reported(heard: &Echo) -> String {
+fn reported(heard: &ReportCounts) -> String {
     let of_sent = |count: u64, share: f64, what: &str| {
         words::some(count, what).map(|some| format!("{some} ({:.2} %)", 100.0 * share))
     };

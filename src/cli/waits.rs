@@ -6,7 +6,7 @@ use super::exit::{Exit, causes};
 use super::words;
 use crate::app::App;
 use crate::domain::UserId;
-use crate::services::ledger::{Reason, Waiting};
+use crate::services::deliveries::{Reason, Waiting};
 
 /// What waits, or why that was not found out.
 pub(super) struct Waits(Result<Waiting, String>);
@@ -21,7 +21,7 @@ impl Default for Waits {
 impl Waits {
     /// Looks what waits of these people, or of all.
     pub(super) async fn of(app: &App, users: Option<&[UserId]>) -> Self {
-        let waiting = app.ledger().waiting(users).await;
+        let waiting = app.deliveries().waiting(users).await;
         Self(waiting.map_err(|error| {
             let cause = causes(&error.into());
             format!("which mails wait was not found out: {cause}")

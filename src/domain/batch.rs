@@ -15,15 +15,15 @@ use super::event::Event;
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 
+mod accumulator;
 mod addition;
 mod key;
 mod policy;
-mod seat;
 
+pub use accumulator::{Accumulator, AccumulatorId, MEMORIES, MEMORY, MOST_ENDED, Memory};
 pub use addition::Addition;
 pub use key::{BatchKey, ChosenKey, MAX_KEY_BYTES};
 pub use policy::{BatchPolicy, Doubt, Keep};
-pub use seat::{MEMORIES, MEMORY, MOST_ENDED, Memory, Seat, SeatId};
 
 /// The most fan-outs that join a batch: it remembers each, so that none joins twice. The one for
 /// which there is no room closes it, and opens the next.

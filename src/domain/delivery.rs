@@ -17,7 +17,7 @@ use super::feedback::Feedback;
 use super::id::Id;
 use super::lease::Lease;
 use super::name::{Invalid, UserId};
-use super::stack::Covers;
+use super::stack::Watermarks;
 
 /// `digest:<user>:<cadence>:<period>`, or `batch:<batch>`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -179,7 +179,7 @@ pub enum Occasion {
     /// A batch that has closed.
     Batch {
         batch: Id,
-        /// Its place among the mails that wait, by time: see [`crate::domain::batch::Seat`].
+        /// Its place among the mails that wait, by time: see [`crate::domain::batch::Accumulator`].
         turn: DateTime<Utc>,
     },
 }
@@ -196,7 +196,7 @@ pub struct Delivery {
     pub open: bool,
     /// Up to where a digest reaches on each stack; nothing for a batch, which knows its events
     /// itself.
-    pub covers: Covers,
+    pub watermarks: Watermarks,
     /// The id of the markers it will write.
     pub marker: Id,
     pub lease: Option<Lease>,
@@ -245,7 +245,7 @@ impl Delivery {
             occasion,
             state: DeliveryState::Pending,
             open: true,
-            covers: Covers::new(),
+            watermarks: Watermarks::new(),
             marker,
             lease: None,
             not_before: None,
@@ -335,7 +335,7 @@ pub struct Deferral {
 pub struct Reopening {
     pub id: DeliveryId,
     /// Up to where it reaches now; what it covered before, if nothing is said.
-    pub covers: Option<Covers>,
+    pub watermarks: Option<Watermarks>,
     /// Who tries it; nobody yet, if nothing is said.
     pub lease: Option<Lease>,
     /// How often it was tried again by itself, this time included; 0 where a person wants it.
@@ -347,7 +347,7 @@ impl Reopening {
     pub fn of(id: DeliveryId) -> Self {
         Self {
             id,
-            covers: None,
+            watermarks: None,
             lease: None,
             reopened: 0,
         }

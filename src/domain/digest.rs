@@ -93,7 +93,7 @@ pub fn wanted_by<'a>(
     policies: &Policies,
 ) -> Vec<Pending<'a>> {
     let keep = |event: &Event, at| user.wants_in_digest(&event.t, at, policies);
-    person.pending_within(&row.covers, row.marker, keep)
+    person.pending_within(&row.watermarks, row.marker, keep)
 }
 
 /// Builds the digest of what is wanted and still applies; `None` if nothing is left.

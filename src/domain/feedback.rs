@@ -15,7 +15,7 @@ use super::name::Invalid;
 /// What became of a mail; the later, the worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum News {
+pub enum ReportKind {
     /// The recipient's server put it off; the provider may try again.
     Delayed,
     /// The recipient's server has it.
@@ -28,7 +28,7 @@ pub enum News {
     Complained,
 }
 
-impl News {
+impl ReportKind {
     pub const ALL: [Self; 5] = [
         Self::Delayed,
         Self::Delivered,
@@ -53,13 +53,13 @@ impl News {
     }
 }
 
-impl fmt::Display for News {
+impl fmt::Display for ReportKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for News {
+impl FromStr for ReportKind {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
@@ -79,7 +79,7 @@ impl FromStr for News {
 /// The worst news of a mail so far, and of when it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feedback {
-    pub news: News,
+    pub news: ReportKind,
     pub at: DateTime<Utc>,
 }
 
@@ -92,7 +92,7 @@ impl Feedback {
 
 /// What became of the mails that were sent since some moment, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Echo {
+pub struct ReportCounts {
     /// Mails that providers took, whatever is known of them since; those of the other counts are
     /// among them.
     pub sent: u64,
@@ -103,21 +103,21 @@ pub struct Echo {
     pub complained: u64,
 }
 
-impl Echo {
+impl ReportCounts {
     /// Counts so many mails that ended like this. One whose outcome nobody saw was sent after all
     /// if something is heard of it.
-    pub fn settled(&mut self, state: DeliveryState, news: Option<News>, mails: u64) {
+    pub fn settled(&mut self, state: DeliveryState, news: Option<ReportKind>, mails: u64) {
         match (state, news) {
             (DeliveryState::Sent, _) | (DeliveryState::Unknown, Some(_)) => self.sent += mails,
             _ => return,
         }
         match news {
             None => {}
-            Some(News::Delayed) => self.delayed += mails,
-            Some(News::Delivered) => self.delivered += mails,
-            Some(News::Unsubscribed) => self.unsubscribed += mails,
-            Some(News::Bounced) => self.bounced += mails,
-            Some(News::Complained) => self.complained += mails,
+            Some(ReportKind::Delayed) => self.delayed += mails,
+            Some(ReportKind::Delivered) => self.delivered += mails,
+            Some(ReportKind::Unsubscribed) => self.unsubscribed += mails,
+            Some(ReportKind::Bounced) => self.bounced += mails,
+            Some(ReportKind::Complained) => self.complained += mails,
         }
     }
 
@@ -150,7 +150,10 @@ mod tests {
             news,
             at: DateTime::from_timestamp(second, 0).unwrap(),
         };
-        for (better, worse) in News::ALL.into_iter().zip(News::ALL.into_iter().skip(1)) {
+        for (better, worse) in ReportKind::ALL
+            .into_iter()
+            .zip(ReportKind::ALL.into_iter().skip(1))
+        {
             assert!(feedback(worse, 9).outweighs(feedback(better, 1)), "{worse}");
             assert!(
                 !feedback(better, 1).outweighs(feedback(worse, 9)),
@@ -160,28 +163,28 @@ mod tests {
             assert!(!feedback(worse, 1).outweighs(feedback(worse, 1)));
         }
         assert_eq!(
-            News::Delivered.better().collect::<Vec<_>>(),
-            [News::Delayed]
+            ReportKind::Delivered.better().collect::<Vec<_>>(),
+            [ReportKind::Delayed]
         );
     }
 
     #[test]
     fn shares_are_of_the_mails_that_were_sent() {
-        let mut echo = Echo::default();
-        assert_eq!(echo.bounce_share(), 0.0);
+        let mut report_counts = ReportCounts::default();
+        assert_eq!(report_counts.bounce_share(), 0.0);
         for (state, news, mails) in [
             (DeliveryState::Sent, None, 50),
-            (DeliveryState::Sent, Some(News::Delivered), 40),
-            (DeliveryState::Unknown, Some(News::Delivered), 5),
+            (DeliveryState::Sent, Some(ReportKind::Delivered), 40),
+            (DeliveryState::Unknown, Some(ReportKind::Delivered), 5),
             (DeliveryState::Unknown, None, 7),
             (DeliveryState::Canceled, None, 9),
-            (DeliveryState::Sent, Some(News::Bounced), 4),
-            (DeliveryState::Sent, Some(News::Complained), 1),
+            (DeliveryState::Sent, Some(ReportKind::Bounced), 4),
+            (DeliveryState::Sent, Some(ReportKind::Complained), 1),
         ] {
-            echo.settled(state, news, mails);
+            report_counts.settled(state, news, mails);
         }
-        assert_eq!((echo.sent, echo.bounced), (100, 4));
-        assert_eq!(echo.bounce_share(), 0.04);
-        assert_eq!(echo.complaint_share(), 0.01);
+        assert_eq!((report_counts.sent, report_counts.bounced), (100, 4));
+        assert_eq!(report_counts.bounce_share(), 0.04);
+        assert_eq!(report_counts.complaint_share(), 0.01);
     }
 }

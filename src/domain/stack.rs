@@ -257,7 +257,7 @@ pub fn covered(entries: &[Entry]) -> usize {
 }
 
 /// Up to where a mail covers each stack: stack and number of entries from the front.
-pub type Covers = Vec<(StackId, u32)>;
+pub type Watermarks = Vec<(StackId, u32)>;
 
 /// A person's documents in a window, in the order of their days.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -305,12 +305,12 @@ impl PersonStacks {
     /// it: they stand where it was taken for mailed and turned out not to be.
     pub fn pending_within(
         &self,
-        covers: &Covers,
+        watermarks: &Watermarks,
         own: Id,
         keep: impl Fn(&Event, DateTime<Utc>) -> bool,
     ) -> Vec<Pending<'_>> {
         let limit = |stack: StackId| {
-            covers
+            watermarks
                 .iter()
                 .find(|(id, _)| *id == stack)
                 .map_or(0, |(_, n)| *n)
@@ -346,7 +346,7 @@ impl PersonStacks {
 
     /// How far each stack that has uncovered events reaches now: what a mail built from this would
     /// cover.
-    pub fn reach(&self) -> Covers {
+    pub fn reach(&self) -> Watermarks {
         let open = |stack: &&Stack| stack.uncovered().next().is_some();
         self.stacks
             .iter()

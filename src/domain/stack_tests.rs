@@ -121,13 +121,13 @@ fn an_event_that_was_mailed_and_happens_again_is_pending_again() {
 #[test]
 fn a_mail_that_is_built_again_tells_what_its_row_covers() {
     let first = person(vec![stack("20140422", vec![event("a")])]);
-    let covers = first.reach();
+    let watermarks = first.reach();
     let later = person(vec![
         stack("20140422", vec![event("a"), event("b")]),
         stack("20140423", vec![event("c")]),
     ]);
     assert_eq!(
-        objects(&later.pending_within(&covers, OWN, |_, _| true)),
+        objects(&later.pending_within(&watermarks, OWN, |_, _| true)),
         ["a"]
     );
 }
@@ -271,10 +271,10 @@ fn a_mail_that_was_not_mailed_after_all_tells_again_what_its_own_marker_covers_a
         event("e"),
     ];
     let person = person(vec![stack("20140422", entries)]);
-    let covers = vec![(StackId::of("20140422".parse().unwrap()), 4)];
+    let watermarks = vec![(StackId::of("20140422".parse().unwrap()), 4)];
 
     assert_eq!(
-        objects(&person.pending_within(&covers, OWN, |_, _| true)),
+        objects(&person.pending_within(&watermarks, OWN, |_, _| true)),
         ["b", "c"]
     );
     assert_eq!(objects(&person.pending()), ["e"]);

@@ -1,9 +1,9 @@
 //! Batches: few mails while things happen fast.
 //!
-//! The rule: what happens to a seat is decided by [`crate::domain::batch::Seat`] and put by a
-//! compare-and-set; whoever loses it reads again. So there is one open batch of a person and key
-//! under any race, and an event joins once. [`Joiner`] is asked by fan-outs, [`Closer`] by workers,
-//! [`BatchBook`] by people.
+//! The rule: what happens to a accumulator is decided by [`crate::domain::batch::Accumulator`] and
+//! put by a compare-and-set; whoever loses it reads again. So there is one open batch of a person
+//! and key under any race, and an event joins once. [`Joiner`] is asked by fan-outs, [`Closer`] by
+//! workers, [`BatchService`] by people.
 
 mod book;
 mod close;
@@ -12,7 +12,7 @@ mod view;
 
 /// Which batches.
 pub use crate::store::BatchFilter;
-pub use book::{BatchBook, End};
+pub use book::{BatchService, End};
 pub use close::{Closed, Closer};
 pub use join::{Join, Joiner};
 pub use view::{BatchView, ContentsView, DeliveryView, ItemView, LeadView};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::Result;
-use super::batches::{BatchBook, BatchFilter, BatchView};
+use super::batches::{BatchFilter, BatchService, BatchView};
 use super::catalogue::Catalogue;
 use super::due;
 use super::owed::OwedDays;
@@ -32,7 +32,7 @@ pub struct Explain {
     pub directory: Arc<dyn Directory>,
     pub objects: Arc<dyn Objects>,
     pub deliveries: Arc<dyn Deliveries>,
-    pub batches: BatchBook,
+    pub batches: BatchService,
     pub suppressions: Arc<dyn Suppressions>,
     pub policies: Arc<Policies>,
     pub clock: Arc<dyn Clock>,

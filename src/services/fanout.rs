@@ -16,7 +16,7 @@ use super::crash;
 use super::owed::OwedDays;
 use super::trouble::{BadFanouts, BadStacks};
 use crate::clock::Clock;
-use crate::domain::batch::{Item, SeatId};
+use crate::domain::batch::{AccumulatorId, Item};
 use crate::domain::{
     BatchPolicy, Counts, Day, Fanout, Id, Policies, Progress, Route, User, UserId,
 };
@@ -218,7 +218,7 @@ impl Fanouts {
                 };
                 let items = items[*walk].get_or_insert_with(|| brings(fanout));
                 joins.push(Join {
-                    seat: SeatId {
+                    accumulator: AccumulatorId {
                         user: user.id.clone(),
                         key: fanout.batch_key(&self.policies),
                     },

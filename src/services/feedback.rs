@@ -13,13 +13,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest as _, Sha256};
 
 use super::Error as ServiceError;
-use super::people::PeopleBook;
+use super::people::PeopleService;
 use crate::clock::Clock;
 use crate::domain::{
-    Address, Delivery, DeliveryId, Feedback, News, Reason, Suppression, Tag, User, UserId,
+    Address, Delivery, DeliveryId, Feedback, Reason, ReportKind, Suppression, Tag, User, UserId,
 };
 use crate::mail::hooks::{self, Keys, Once, Posted, Provider, Refused, Report, Verified};
-use crate::store::{Deliveries, Directory, Feedbacks, Sightings, Suppressions};
+use crate::store::{Deliveries, Directory, Feedbacks, SeenReports, Suppressions};
 
 /// Why what was posted changed nothing. Nothing of it is in the message.
 #[derive(Debug, thiserror::Error)]
@@ -70,13 +70,13 @@ pub struct Reports {
     verified: Verified,
 }
 
-pub struct FeedbackDesk {
+pub struct FeedbackService {
     pub feedbacks: Arc<dyn Feedbacks>,
     pub deliveries: Arc<dyn Deliveries>,
     pub suppressions: Arc<dyn Suppressions>,
-    pub sightings: Arc<dyn Sightings>,
+    pub sightings: Arc<dyn SeenReports>,
     pub directory: Arc<dyn Directory>,
-    pub people: PeopleBook,
+    pub people: PeopleService,
     pub clock: Arc<dyn Clock>,
     pub keys: Keys,
     /// An address is suppressed after so many mails in a row that bounced softly.
@@ -92,7 +92,7 @@ const LATEST: usize = 50;
 /// What is kept of an event that was seen.
 const SEEN: &str = "seen";
 
-impl FeedbackDesk {
+impl FeedbackService {
     /// Whether anything posted for a provider of this name could be verified.
     pub fn expects(&self, provider: &str) -> Result<(), Error> {
         let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
@@ -255,7 +255,7 @@ impl FeedbackDesk {
     /// Whoever unsubscribed at the provider wants no mail, at whatever address.
     async fn unsubscribe(&self, found: &[(&Report, &Delivery)]) -> Result<(), Error> {
         for (report, row) in found {
-            if report.news == News::Unsubscribed {
+            if report.news == ReportKind::Unsubscribed {
                 self.people.unsubscribe(&row.user).await?;
             }
         }
@@ -272,7 +272,7 @@ impl FeedbackDesk {
     ) -> Result<Vec<Suppression>, Error> {
         let bad = found
             .iter()
-            .filter(|(report, _)| report.news != News::Delivered);
+            .filter(|(report, _)| report.news != ReportKind::Delivered);
         let bad: Vec<_> = bad.copied().collect();
         let people = self.people(&bad).await?;
         let worst = worst(found);
@@ -288,18 +288,18 @@ impl FeedbackDesk {
                 continue;
             }
             let reason = match report.news {
-                News::Delivered => continue,
-                News::Delayed if worst[&row.id] > News::Delayed => continue,
-                News::Delayed => {
+                ReportKind::Delivered => continue,
+                ReportKind::Delayed if worst[&row.id] > ReportKind::Delayed => continue,
+                ReportKind::Delayed => {
                     let count = self.soft_bounce(address, report, row, now).await?;
                     if count < self.soft_bounces {
                         continue;
                     }
                     Reason::SoftBounces
                 }
-                News::Unsubscribed => Reason::Unsubscribe,
-                News::Bounced => Reason::HardBounce,
-                News::Complained => Reason::Complaint,
+                ReportKind::Unsubscribed => Reason::Unsubscribe,
+                ReportKind::Bounced => Reason::HardBounce,
+                ReportKind::Complained => Reason::Complaint,
             };
             let source = provider.as_str();
             let suppression = Suppression::new(address, reason, report.at, source);
@@ -330,7 +330,7 @@ impl FeedbackDesk {
     ) -> Result<u64, Error> {
         let latest = self.deliveries.deliveries_of(&row.user, LATEST).await?;
         let delivered = latest.iter().filter_map(|row| row.feedback);
-        let delivered = delivered.filter(|heard| heard.news == News::Delivered);
+        let delivered = delivered.filter(|heard| heard.news == ReportKind::Delivered);
         let delivered = delivered.map(|heard| heard.at + TimeDelta::milliseconds(1));
         let since = delivered.fold(now - SOFT_BOUNCES_WITHIN, DateTime::max);
         let at = whole_millis(report.at);
@@ -340,7 +340,7 @@ impl FeedbackDesk {
 }
 
 /// The worst that is known of each mail, with what is reported now.
-fn worst(found: &[(&Report, &Delivery)]) -> HashMap<DeliveryId, News> {
+fn worst(found: &[(&Report, &Delivery)]) -> HashMap<DeliveryId, ReportKind> {
     let mut worst = HashMap::new();
     for (report, row) in found {
         let known = row.feedback.map_or(report.news, |heard| heard.news);

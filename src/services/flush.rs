@@ -35,15 +35,15 @@ impl Flush {
             .await?;
         let mut flushed = 0;
         for person in found {
-            let covers = person.reach();
-            if !covers.is_empty() {
+            let watermarks = person.reach();
+            if !watermarks.is_empty() {
                 flushed += person.pending().len() as u64;
                 let bad = self
                     .stacks
                     .mark(&[Mark {
                         user: person.user.clone(),
                         marker: self.ids.next(now),
-                        covers,
+                        watermarks,
                     }])
                     .await?;
                 if let Some(bad) = bad.first() {

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 
 use super::notify::{Notify, Request};
 use super::objects::last_of_each;
-use super::people::{FollowInput, PeopleBook, UserInput};
-use super::suppressions::{SuppressionBook, SuppressionInput};
+use super::people::{FollowInput, PeopleService, UserInput};
+use super::suppressions::{SuppressionInput, SuppressionService};
 use super::{Error, Progress, Result};
 use crate::domain::{ModelName, Object, Reason};
 use crate::store::Objects;
@@ -97,10 +97,10 @@ const BATCH_BYTES: usize = 8 << 20;
 const MAX_LINE: u64 = 16 << 20;
 
 pub struct Import {
-    pub people: PeopleBook,
+    pub people: PeopleService,
     pub notify: Notify,
     pub objects: std::sync::Arc<dyn Objects>,
-    pub suppressions: SuppressionBook,
+    pub suppressions: SuppressionService,
 }
 
 /// A line, read.

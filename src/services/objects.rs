@@ -11,7 +11,7 @@ use super::Result;
 use crate::domain::{Invalid, ModelName, Object, ObjectId, ObjectKey};
 use crate::store::Objects;
 
-pub struct ObjectBook {
+pub struct ObjectService {
     pub objects: Arc<dyn Objects>,
     /// Models that are read from the application's own collections.
     pub mapped: HashSet<ModelName>,
@@ -26,7 +26,7 @@ pub fn key_of(model: &ModelName, id: &ObjectId) -> std::result::Result<ObjectKey
     ObjectKey::new(Some(model), id).as_str().parse()
 }
 
-impl ObjectBook {
+impl ObjectService {
     /// Creates or replaces these records. Where one key occurs twice, the last counts.
     pub async fn put(&self, objects: Vec<Object>) -> Result<()> {
         for object in &objects {

@@ -204,7 +204,7 @@ impl OwedDays {
             for ((_, events), row) in owed.iter().zip(&open) {
                 let events = events.len() as u64;
                 count.owed.add(events);
-                if row.as_ref().is_some_and(|row| covers(row, day)) {
+                if row.as_ref().is_some_and(|row| watermarks(row, day)) {
                     count.in_hand.add(events);
                 }
             }
@@ -270,6 +270,6 @@ impl OwedDays {
     }
 }
 
-fn covers(row: &Delivery, day: Day) -> bool {
-    row.covers.iter().any(|(stack, _)| stack.day == day)
+fn watermarks(row: &Delivery, day: Day) -> bool {
+    row.watermarks.iter().any(|(stack, _)| stack.day == day)
 }

@@ -25,7 +25,7 @@ pub use input::{
 /// of them is done.
 const ROUNDS: usize = 100;
 
-pub struct PeopleBook {
+pub struct PeopleService {
     pub directory: Arc<dyn Directory>,
     pub clock: Arc<dyn Clock>,
     pub policies: Arc<Policies>,
@@ -57,7 +57,7 @@ fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) 
     Ok(())
 }
 
-impl PeopleBook {
+impl PeopleService {
     /// Creates or replaces these people's records. Where one id occurs twice, the last counts.
     pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
         let now = self.clock.now();

@@ -93,12 +93,12 @@ impl SuppressionInput {
     }
 }
 
-pub struct SuppressionBook {
+pub struct SuppressionService {
     pub suppressions: Arc<dyn Suppressions>,
     pub clock: Arc<dyn Clock>,
 }
 
-impl SuppressionBook {
+impl SuppressionService {
     /// Suppresses these addresses; graver news that stands already stays.
     pub async fn add(&self, inputs: Vec<SuppressionInput>) -> Result<()> {
         let now = self.clock.now();

@@ -1,15 +1,15 @@
-//! What gathers until it is mailed: seats, and the batches that left them.
+//! What gathers until it is mailed: accumulators, and the batches that left them.
 //!
-//! The rule: a seat is read and put as a whole, by a compare-and-set;
-//! [`crate::domain::batch::Seat`] decides what it becomes. A batch that has left its seat is filed
-//! once, under its id, and only ever settled after that; who comes with another under that id is
-//! told.
+//! The rule: a accumulator is read and put as a whole, by a compare-and-set;
+//! [`crate::domain::batch::Accumulator`] decides what it becomes. A batch that has left its
+//! accumulator is filed once, under its id, and only ever settled after that; who comes with
+//! another under that id is told.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::Result;
-use crate::domain::batch::{Addition, Seat, SeatId};
+use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 
 /// Which batches; all that is named must hold.
@@ -20,7 +20,7 @@ pub struct BatchFilter {
     pub state: Option<BatchState>,
 }
 
-/// A page of what was found on seats and among the filed: each batch once, newest first.
+/// A page of what was found on accumulators and among the filed: each batch once, newest first.
 pub(super) fn page(mut found: Vec<Batch>, before: Option<Id>, limit: usize) -> Vec<Batch> {
     found.retain(|batch| before.is_none_or(|before| batch.id < before));
     found.sort_by_key(|batch| std::cmp::Reverse(batch.id));
@@ -39,48 +39,48 @@ pub struct BatchCounts {
 /// Near-real-time batches.
 #[async_trait]
 pub trait Batches: Send + Sync {
-    /// These seats, in the order asked; each at most once.
-    async fn seats(&self, ids: &[SeatId]) -> Result<Vec<Option<Seat>>>;
+    /// These accumulators, in the order asked; each at most once.
+    async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>>;
 
-    /// Puts each seat in the place of what was read, known by its stamp, or where none stood; an
-    /// empty one is removed. `stamp` is what they are known by from now on: an id that was never
-    /// used. The answer says which were put, in the order asked; of a seat that is named twice, one
-    /// at most. Of two who read the same, one is told no, and has to read again. No may also be
-    /// told where it was put and an earlier answer was lost. Durable.
-    async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>>;
+    /// Puts each accumulator in the place of what was read, known by its stamp, or where none
+    /// stood; an empty one is removed. `stamp` is what they are known by from now on: an id that
+    /// was never used. The answer says which were put, in the order asked; of a accumulator that is
+    /// named twice, one at most. Of two who read the same, one is told no, and has to read again.
+    /// No may also be told where it was put and an earlier answer was lost. Durable.
+    async fn put_accumulators(&self, accumulators: &[Accumulator], stamp: Id) -> Result<Vec<bool>>;
 
-    /// Adds to the open batches of these seats where all that the addition wants holds of the seat
-    /// ([`Addition::fits`]), each in one step. Says whether it was done on all of them; where not,
-    /// or where nobody can tell, reading the seats does. A store may leave it undone. Harmless
-    /// again, as a fan-out that has joined keeps it from being done. `stamp` is an id that was
-    /// never used. Durable.
+    /// Adds to the open batches of these accumulators where all that the addition wants holds of
+    /// the accumulator ([`Addition::fits`]), each in one step. Says whether it was done on all of
+    /// them; where not, or where nobody can tell, reading the accumulators does. A store may leave
+    /// it undone. Harmless again, as a fan-out that has joined keeps it from being done. `stamp` is
+    /// an id that was never used. Durable.
     async fn add_to_open(
         &self,
-        seats: &[(SeatId, usize)],
+        accumulators: &[(AccumulatorId, usize)],
         additions: &[Addition],
         stamp: Id,
     ) -> Result<bool>;
 
-    /// Seats that are due at `now` and that nobody holds then, in the order in which they fell due,
-    /// at most `limit`; each once, also while it moves. Costs what is due and held, not what is
-    /// open.
-    async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>>;
+    /// Accumulators that are due at `now` and that nobody holds then, in the order in which they
+    /// fell due, at most `limit`; each once, also while it moves. Costs what is due and held, not
+    /// what is open.
+    async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Accumulator>>;
 
-    /// The seat on which this batch is open, or has just ended.
-    async fn seat_of(&self, batch: Id) -> Result<Option<Seat>>;
+    /// The accumulator on which this batch is open, or has just ended.
+    async fn accumulator_of(&self, batch: Id) -> Result<Option<Accumulator>>;
 
-    /// Seats whose open batch keeps an event of this type about one of these objects, by their ids,
-    /// after this one, at most `limit`.
-    async fn seats_holding(
+    /// Accumulators whose open batch keeps an event of this type about one of these objects, by
+    /// their ids, after this one, at most `limit`.
+    async fn accumulators_holding(
         &self,
         kind: &EventType,
         objects: &[ObjectId],
-        after: Option<&SeatId>,
+        after: Option<&AccumulatorId>,
         limit: usize,
-    ) -> Result<Vec<Seat>>;
+    ) -> Result<Vec<Accumulator>>;
 
-    /// Files batches that left their seats; what is filed already stays as it is. The answer says,
-    /// in the order asked, whether the same now stands under its id ([`Batch::gathered_as`]):
+    /// Files batches that left their accumulators; what is filed already stays as it is. The answer
+    /// says, in the order asked, whether the same now stands under its id ([`Batch::gathered_as`]):
     /// filing it again is a repetition; where other events stand there it is a conflict, and no.
     /// Durable.
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>>;

@@ -49,7 +49,7 @@ pub struct Schema {
 
 /// What can be found out of a store by whoever looks after it.
 #[async_trait]
-pub trait Condition: Send + Sync {
+pub trait Diagnostics: Send + Sync {
     /// What it runs on.
     async fn engine(&self) -> Result<Engine>;
 

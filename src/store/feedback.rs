@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 
 use super::Result;
 use crate::domain::delivery::PeriodCount;
-use crate::domain::feedback::{Echo, Feedback};
+use crate::domain::feedback::{Feedback, ReportCounts};
 use crate::domain::suppression::{Reason, Suppression};
 use crate::domain::{Address, Delivery, DeliveryId, Tag};
 
@@ -68,7 +68,7 @@ pub trait Feedbacks: Send + Sync {
     /// What became of the mails that were settled at `since` or later, counted exactly: the sent
     /// ones, and those of unknown outcome of which something was heard. Costs a read of an index
     /// over these rows.
-    async fn echo(&self, since: DateTime<Utc>) -> Result<Echo>;
+    async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts>;
 
     /// What became of the digests that were settled at `since` or later, counted exactly: by
     /// cadence, period and state, ascending in that order. Costs a read of these rows, found by an
@@ -78,7 +78,7 @@ pub trait Feedbacks: Send + Sync {
 
 /// What was seen lately, so that it is recognised when it comes again.
 #[async_trait]
-pub trait Sightings: Send + Sync {
+pub trait SeenReports: Send + Sync {
     /// Keeps a mark under each key until `until`, durably, where none stands that lasts beyond
     /// `now`; says which mark stands under each, in the order asked. Of many who come with one key,
     /// whoever asks is told the same. Forgets what is over.

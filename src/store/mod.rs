@@ -10,8 +10,8 @@ use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 
 use crate::domain::{
-    BadStack, Covers, Day, Defect, Event, Fanout, FollowKey, Id, Lease, Mailed, Object, ObjectKey,
-    PersonStacks, Point, Progress, User, UserId, Window,
+    BadStack, Day, Defect, Event, Fanout, FollowKey, Id, Lease, Mailed, Object, ObjectKey,
+    PersonStacks, Point, Progress, User, UserId, Watermarks, Window,
 };
 
 mod batches;
@@ -25,11 +25,11 @@ pub mod mongo;
 pub mod sqlite;
 
 pub use batches::{BatchCounts, BatchFilter, Batches};
-pub use condition::{Condition, Engine, Schema, Topology};
+pub use condition::{Diagnostics, Engine, Schema, Topology};
 pub use day_sum::{DaySum, Summing};
 pub use deliveries::Deliveries;
 pub use error::{Error, Result};
-pub use feedback::{Feedbacks, Sightings, Suppressions};
+pub use feedback::{Feedbacks, SeenReports, Suppressions};
 
 /// Everything that is kept, by meaning. One backend implements all of it.
 pub trait Store:
@@ -44,8 +44,8 @@ pub trait Store:
     + Notes
     + Suppressions
     + Feedbacks
-    + Sightings
-    + Condition
+    + SeenReports
+    + Diagnostics
 {
 }
 impl<T> Store for T where
@@ -60,8 +60,8 @@ impl<T> Store for T where
         + Notes
         + Suppressions
         + Feedbacks
-        + Sightings
-        + Condition
+        + SeenReports
+        + Diagnostics
 {
 }
 
@@ -88,7 +88,7 @@ pub struct Pushed {
 pub struct Mark {
     pub user: UserId,
     pub marker: Id,
-    pub covers: Covers,
+    pub watermarks: Watermarks,
 }
 
 /// What was mailed on its own of one person's day.

@@ -143,7 +143,7 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
         .map(|user| Mark {
             user: user.clone(),
             marker: id(7),
-            covers: vec![(tidings::domain::StackId::of(day), 2)],
+            watermarks: vec![(tidings::domain::StackId::of(day), 2)],
         })
         .collect();
     let killer = tokio::spawn(kill_when(
@@ -172,7 +172,7 @@ const STEPS: [&str; 20] = [
     "windows",
     "push",
     "suppressed",
-    "put_seats",
+    "put_accumulators",
     "open",
     "deliveries",
     "mark",
@@ -182,7 +182,7 @@ const STEPS: [&str; 20] = [
     "sending",
     "mark_mailed",
     "claim_fanouts",
-    "seats",
+    "accumulators",
     "settle_batches",
     "close",
     "busy_days",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Item, Keep, SeatId};
+use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{BatchKey, BatchPolicy, ObjectId, UserId};
 use tidings::services::Silent;
 use tidings::services::batches::Join;
@@ -55,7 +55,7 @@ fn joins(crowd: &[UserId], event: u32) -> Vec<Join> {
     }]
     .into();
     let join = |person: &UserId| Join {
-        seat: SeatId {
+        accumulator: AccumulatorId {
             user: person.clone(),
             key: BatchKey::Type(kind("T")),
         },

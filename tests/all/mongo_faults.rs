@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use tidings::domain::batch::Seat;
+use tidings::domain::batch::Accumulator;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Defect, DeliveryState, Progress, User};
 use tidings::store::mongo::MongoOptions;
@@ -460,30 +460,36 @@ async fn what_does_not_pass_is_an_error_at_once_and_patience_has_an_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_seat_that_moves_while_due_seats_are_looked_for_is_met_once() {
+async fn a_accumulator_that_moves_while_due_accumulators_are_looked_for_is_met_once() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
-        let everybody: Vec<Seat> = (0..150)
+        let everybody: Vec<Accumulator> = (0..150)
             .map(|n| opened(&format!("p{n:03}"), "k", n, i64::from(n)))
             .collect();
-        store.put_seats(&everybody, id(5_000)).await.unwrap();
+        store.put_accumulators(&everybody, id(5_000)).await.unwrap();
         let first = everybody[0].id.clone();
         // The server gives a hundred, and is asked for more.
         let held = store.holds_back("getMore", Duration::from_secs(2)).await;
         let (other, late) = (store.second(), noon() + minutes(300));
-        let looking = tokio::spawn(async move { other.due_seats(late, 500).await.unwrap() });
+        let looking = tokio::spawn(async move { other.due_accumulators(late, 500).await.unwrap() });
         held.await;
 
         let mut moved = store
-            .seats(std::slice::from_ref(&first))
+            .accumulators(std::slice::from_ref(&first))
             .await
             .unwrap()
             .remove(0)
             .unwrap();
         moved.open.as_mut().unwrap().closes_at = noon() + minutes(200);
-        assert_eq!(store.put_seats(&[moved], id(5_001)).await.unwrap(), [true]);
+        assert_eq!(
+            store.put_accumulators(&[moved], id(5_001)).await.unwrap(),
+            [true]
+        );
 
         let due = looking.await.unwrap();
-        let met: Vec<&Seat> = due.iter().filter(|seat| seat.id == first).collect();
+        let met: Vec<&Accumulator> = due
+            .iter()
+            .filter(|accumulator| accumulator.id == first)
+            .collect();
         assert_eq!((met.len(), due.len()), (1, 150));
     })
     .await;

@@ -2,14 +2,14 @@
 //! what comes.
 //!
 //! The rule: under these conditions adding the events is all that joining does, so a store can do
-//! it in one step without reading the seat first. Where one of them does not hold,
-//! [`super::Seat::join`] decides; what both come to is the same.
+//! it in one step without reading the accumulator first. Where one of them does not hold,
+//! [`super::Accumulator::join`] decides; what both come to is the same.
 
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 
-use super::{BatchPolicy, Item, Keep, ROOM, Seat};
+use super::{Accumulator, BatchPolicy, Item, Keep, ROOM};
 use crate::domain::batch::BatchState;
 use crate::domain::id::Id;
 
@@ -75,19 +75,22 @@ impl Addition {
         })
     }
 
-    /// Whether all conditions hold of a seat.
-    pub fn fits(&self, seat: &Seat) -> bool {
-        let Some(open) = &seat.open else {
+    /// Whether all conditions hold of a accumulator.
+    pub fn fits(&self, accumulator: &Accumulator) -> bool {
+        let Some(open) = &accumulator.open else {
             return false;
         };
         open.state == BatchState::Open
-            && seat.ended.is_empty()
+            && accumulator.ended.is_empty()
             && !open.is_leading()
             && open.policy == self.policy
             && self.count_to.is_none_or(|most| open.contents.count <= most)
             && open.joined.len() <= self.joined_to
             && self.opened_from.is_none_or(|from| open.opened_at >= from)
-            && !self.fanouts.iter().any(|fanout| seat.has_joined(*fanout))
+            && !self
+                .fanouts
+                .iter()
+                .any(|fanout| accumulator.has_joined(*fanout))
     }
 }
 
@@ -98,7 +101,7 @@ mod tests {
     use chrono::TimeDelta;
     use proptest::prelude::*;
 
-    use super::super::{BatchKey, SeatId};
+    use super::super::{AccumulatorId, BatchKey};
     use super::*;
     use crate::domain::name::{EventType, ObjectId, UserId};
 
@@ -132,25 +135,25 @@ mod tests {
                 leading: false,
             };
             let key = BatchKey::Type(EventType::stored("T"));
-            let mut seat = Seat::new(SeatId { user: UserId::stored("u"), key });
+            let mut accumulator = Accumulator::new(AccumulatorId { user: UserId::stored("u"), key });
             let mut batches = 100..;
             let mut next = || Id::from_bytes([batches.next().unwrap(); 12]);
             for (fanout, second) in before {
-                seat.join(&[item(fanout)], at(second), &policy, &mut next);
+                accumulator.join(&[item(fanout)], at(second), &policy, &mut next);
             }
             let items: Vec<Item> = fanouts.into_iter().map(item).collect();
             let Some(addition) = Addition::new(items.clone(), at(second), &policy) else {
                 prop_assert!(policy.is_immediate() || full.is_some());
                 return Ok(());
             };
-            if !addition.fits(&seat) {
+            if !addition.fits(&accumulator) {
                 return Ok(());
             }
 
-            let mut joined = seat.clone();
+            let mut joined = accumulator.clone();
             joined.join(&items, at(second), &policy, &mut next);
 
-            let open = seat.open.as_mut().unwrap();
+            let open = accumulator.open.as_mut().unwrap();
             open.contents.count += items.len() as u64;
             open.contents.items.extend(items);
             let over = open.contents.items.len().saturating_sub(kept);
@@ -159,7 +162,7 @@ mod tests {
             open.joined.sort_unstable();
             open.last_event_at = open.last_event_at.max(at(second));
             open.closes_at = open.closes_at.max(addition.closes_from);
-            prop_assert_eq!(joined, seat);
+            prop_assert_eq!(joined, accumulator);
         }
     }
 }

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{
     Once, Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature,
 };
-use crate::domain::News;
+use crate::domain::ReportKind;
 
 /// Eight hours of retries, and a margin.
 pub(super) const OLDEST: TimeDelta = TimeDelta::hours(12);
@@ -99,18 +99,18 @@ pub(super) fn read(
 fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
     let reason = event.reason.as_deref();
     let news = match (event.event.as_str(), event.severity.as_deref()) {
-        ("delivered", _) => News::Delivered,
+        ("delivered", _) => ReportKind::Delivered,
         ("failed", Some("permanent")) => match reason {
-            Some("suppress-unsubscribe") => News::Unsubscribed,
-            Some("suppress-complaint") => News::Complained,
+            Some("suppress-unsubscribe") => ReportKind::Unsubscribed,
+            Some("suppress-complaint") => ReportKind::Complained,
             // Given up after many attempts, or refused for the sender's sake: the mailbox may be
             // fine.
-            Some("old" | "espblock") => News::Delayed,
-            _ => News::Bounced,
+            Some("old" | "espblock") => ReportKind::Delayed,
+            _ => ReportKind::Bounced,
         },
-        ("failed", _) => News::Delayed,
-        ("complained", _) => News::Complained,
-        ("unsubscribed", _) => News::Unsubscribed,
+        ("failed", _) => ReportKind::Delayed,
+        ("complained", _) => ReportKind::Complained,
+        ("unsubscribed", _) => ReportKind::Unsubscribed,
         _ => return None,
     };
     let seconds = event.timestamp;
@@ -132,7 +132,7 @@ fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
         recipient: address(event.recipient.as_deref()),
         at: at.unwrap_or(now).min(now),
         detail: match news {
-            News::Delivered => None,
+            ReportKind::Delivered => None,
             _ => detail([code.as_deref(), enhanced, reason]),
         },
     })

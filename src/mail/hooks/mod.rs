@@ -12,7 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::domain::{Address, News, Tag};
+use crate::domain::{Address, ReportKind, Tag};
 
 mod mailgun;
 mod postmark;
@@ -122,7 +122,7 @@ pub struct Once {
 pub struct Report {
     /// What the provider calls this piece of news; the same when it comes again.
     pub event: String,
-    pub news: News,
+    pub news: ReportKind,
     /// Our own name for the mail, if it came back.
     pub tag: Option<Tag>,
     /// What the mail may be known by to the provider.

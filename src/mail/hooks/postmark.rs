@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::{Posted, Refused, Report, Verified, address, detail, json, same};
-use crate::domain::News;
+use crate::domain::ReportKind;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -65,13 +65,13 @@ fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
     let kind = record.kind.as_deref();
     let suppressed = record.suppression_reason.as_deref();
     let news = match record.record_type.as_str() {
-        "Delivery" => News::Delivered,
-        "SpamComplaint" => News::Complained,
+        "Delivery" => ReportKind::Delivered,
+        "SpamComplaint" => ReportKind::Complained,
         "Bounce" => bounced(kind.unwrap_or_default(), record.inactive)?,
         "SubscriptionChange" if record.suppress_sending => match suppressed {
-            Some("HardBounce") => News::Bounced,
-            Some("SpamComplaint") => News::Complained,
-            _ => News::Unsubscribed,
+            Some("HardBounce") => ReportKind::Bounced,
+            Some("SpamComplaint") => ReportKind::Complained,
+            _ => ReportKind::Unsubscribed,
         },
         _ => return None,
     };
@@ -99,14 +99,14 @@ fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
 }
 
 /// What Postmark's kinds of bounces mean; some are none.
-fn bounced(kind: &str, inactive: bool) -> Option<News> {
+fn bounced(kind: &str, inactive: bool) -> Option<ReportKind> {
     Some(match kind {
-        "SpamComplaint" => News::Complained,
-        "Unsubscribe" => News::Unsubscribed,
-        "HardBounce" | "BadEmailAddress" | "ManuallyDeactivated" => News::Bounced,
+        "SpamComplaint" => ReportKind::Complained,
+        "Unsubscribe" => ReportKind::Unsubscribed,
+        "HardBounce" | "BadEmailAddress" | "ManuallyDeactivated" => ReportKind::Bounced,
         // Somebody's holiday, a new address, a question whether we are a person.
         "AutoResponder" | "AddressChange" | "Subscribe" | "ChallengeVerification" => return None,
-        _ if inactive => News::Bounced,
-        _ => News::Delayed,
+        _ if inactive => ReportKind::Bounced,
+        _ => ReportKind::Delayed,
     })
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use sha2::Sha256;
 
 use super::{Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature};
-use crate::domain::News;
+use crate::domain::ReportKind;
 
 /// What Svix's own libraries allow.
 pub(super) const OLDEST: TimeDelta = TimeDelta::minutes(5);
@@ -80,12 +80,12 @@ fn report(id: &str, event: Event, now: DateTime<Utc>) -> Option<Report> {
     let bounce = event.data.bounce.as_ref();
     let kind = bounce.and_then(|bounce| bounce.kind.as_deref());
     let news = match event.kind.as_str() {
-        "email.delivered" => News::Delivered,
-        "email.delivery_delayed" => News::Delayed,
-        "email.bounced" if kind.is_some_and(|kind| kind != "Permanent") => News::Delayed,
+        "email.delivered" => ReportKind::Delivered,
+        "email.delivery_delayed" => ReportKind::Delayed,
+        "email.bounced" if kind.is_some_and(|kind| kind != "Permanent") => ReportKind::Delayed,
         // Not even tried, as Resend has a list of its own.
-        "email.bounced" | "email.suppressed" => News::Bounced,
-        "email.complained" => News::Complained,
+        "email.bounced" | "email.suppressed" => ReportKind::Bounced,
+        "email.complained" => ReportKind::Complained,
         _ => return None,
     };
     let tags = &event.data.tags;

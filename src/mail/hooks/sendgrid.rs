@@ -11,7 +11,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde::Deserialize;
 
 use super::{Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature};
-use crate::domain::News;
+use crate::domain::ReportKind;
 
 /// A day of retries, and a margin.
 pub(super) const OLDEST: TimeDelta = TimeDelta::hours(26);
@@ -62,14 +62,14 @@ pub(super) fn read(
 fn report(event: Event, now: DateTime<Utc>) -> Option<Report> {
     let (kind, reason) = (event.kind.as_deref(), event.reason.as_deref());
     let news = match event.event.as_str() {
-        "delivered" => News::Delivered,
-        "deferred" => News::Delayed,
-        "bounce" if kind == Some("blocked") => News::Delayed,
-        "bounce" => News::Bounced,
+        "delivered" => ReportKind::Delivered,
+        "deferred" => ReportKind::Delayed,
+        "bounce" if kind == Some("blocked") => ReportKind::Delayed,
+        "bounce" => ReportKind::Bounced,
         // Not even tried, as SendGrid has a list of its own.
         "dropped" => dropped(reason.unwrap_or_default()),
-        "spamreport" => News::Complained,
-        "unsubscribe" | "group_unsubscribe" => News::Unsubscribed,
+        "spamreport" => ReportKind::Complained,
+        "unsubscribe" | "group_unsubscribe" => ReportKind::Unsubscribed,
         _ => return None,
     };
     let known_as = event.sg_message_id.as_deref();
@@ -90,16 +90,16 @@ fn report(event: Event, now: DateTime<Utc>) -> Option<Report> {
     })
 }
 
-fn dropped(reason: &str) -> News {
+fn dropped(reason: &str) -> ReportKind {
     let reason = reason.to_lowercase();
     if reason.contains("unsubscribed") {
-        News::Unsubscribed
+        ReportKind::Unsubscribed
     } else if reason.contains("spam report") {
-        News::Complained
+        ReportKind::Complained
     } else if reason.contains("bounced") || reason.contains("invalid") {
-        News::Bounced
+        ReportKind::Bounced
     } else {
         // For the content's or the account's sake: the mailbox may be fine.
-        News::Delayed
+        ReportKind::Delayed
     }
 }

@@ -62,14 +62,14 @@ fn a_timestamp_is_fresh_up_to_its_age_and_a_little_ahead() {
 #[test]
 fn postmarks_kinds_of_bounces_are_told_apart() {
     let expected = [
-        ("HardBounce", true, Some(News::Bounced)),
-        ("BadEmailAddress", true, Some(News::Bounced)),
-        ("SoftBounce", false, Some(News::Delayed)),
-        ("Transient", false, Some(News::Delayed)),
-        ("DnsError", false, Some(News::Delayed)),
-        ("Unknown", true, Some(News::Bounced)),
-        ("SpamComplaint", true, Some(News::Complained)),
-        ("Unsubscribe", false, Some(News::Unsubscribed)),
+        ("HardBounce", true, Some(ReportKind::Bounced)),
+        ("BadEmailAddress", true, Some(ReportKind::Bounced)),
+        ("SoftBounce", false, Some(ReportKind::Delayed)),
+        ("Transient", false, Some(ReportKind::Delayed)),
+        ("DnsError", false, Some(ReportKind::Delayed)),
+        ("Unknown", true, Some(ReportKind::Bounced)),
+        ("SpamComplaint", true, Some(ReportKind::Complained)),
+        ("Unsubscribe", false, Some(ReportKind::Unsubscribed)),
         ("AutoResponder", false, None),
         ("AddressChange", false, None),
     ];
@@ -114,7 +114,7 @@ fn postmarks_other_records_are_read() {
     let delivered = delivered.unwrap();
     assert_eq!(
         (delivered.news, delivered.tag),
-        (News::Delivered, Some(tag.clone()))
+        (ReportKind::Delivered, Some(tag.clone()))
     );
     assert_eq!(delivered.at.to_rfc3339(), "2014-04-21T22:00:00+00:00");
 
@@ -125,12 +125,15 @@ fn postmarks_other_records_are_read() {
         }))
     };
     let stopped = changed(true, "ManualSuppression").unwrap();
-    assert_eq!(stopped.news, News::Unsubscribed);
+    assert_eq!(stopped.news, ReportKind::Unsubscribed);
     assert_eq!(stopped.at, now(), "nothing happened later than now");
-    assert_eq!(changed(true, "HardBounce").unwrap().news, News::Bounced);
+    assert_eq!(
+        changed(true, "HardBounce").unwrap().news,
+        ReportKind::Bounced
+    );
     assert_eq!(
         changed(true, "SpamComplaint").unwrap().news,
-        News::Complained
+        ReportKind::Complained
     );
     assert_eq!(changed(false, ""), None);
     assert_eq!(record(serde_json::json!({"RecordType": "Open"})), None);

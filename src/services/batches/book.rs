@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::BatchView;
 use crate::clock::{Clock, Ids};
-use crate::domain::batch::{Seat, SeatId, TakenOut};
+use crate::domain::batch::{Accumulator, AccumulatorId, TakenOut};
 use crate::domain::fanout::MAX_OBJECTS;
 use crate::domain::{
     Batch, BatchState, DeliveryId, Event, EventType, Id, Invalid, ObjectId, Policies,
@@ -16,10 +16,10 @@ use crate::services::catalogue::Catalogue;
 use crate::services::{Error, Result};
 use crate::store::{BatchCounts, BatchFilter, Batches, Deliveries, Objects};
 
-/// Seats changed at once.
+/// Accumulators changed at once.
 const AT_ONCE: usize = 500;
 
-pub struct BatchBook {
+pub struct BatchService {
     pub batches: Arc<dyn Batches>,
     pub deliveries: Arc<dyn Deliveries>,
     pub objects: Arc<dyn Objects>,
@@ -37,7 +37,7 @@ pub enum End {
     Cancel,
 }
 
-impl BatchBook {
+impl BatchService {
     /// Batches, newest first; `before` goes on after an earlier answer.
     pub async fn list(
         &self,
@@ -49,8 +49,8 @@ impl BatchBook {
     }
 
     pub async fn batch(&self, id: Id) -> Result<Option<Batch>> {
-        if let Some(seat) = self.batches.seat_of(id).await? {
-            let mut here = seat.open.into_iter().chain(seat.ended);
+        if let Some(accumulator) = self.batches.accumulator_of(id).await? {
+            let mut here = accumulator.open.into_iter().chain(accumulator.ended);
             if let Some(batch) = here.find(|batch| batch.id == id) {
                 return Ok(Some(batch));
             }
@@ -85,7 +85,7 @@ impl BatchBook {
     /// Ends an open batch; nothing if there is none of that id. One that has ended is a conflict.
     pub async fn end(&self, id: Id, how: End) -> Result<Option<Batch>> {
         loop {
-            let Some(mut seat) = self.batches.seat_of(id).await? else {
+            let Some(mut accumulator) = self.batches.accumulator_of(id).await? else {
                 return match self.batches.filed(&[id]).await?.pop().flatten() {
                     Some(batch) => Err(ended(id, batch.state)),
                     None => Ok(None),
@@ -93,8 +93,8 @@ impl BatchBook {
             };
             let now = self.clock.now();
             let ended_so = match how {
-                End::Close => seat.close_now(id, now),
-                End::Cancel => seat.cancel(id, now),
+                End::Close => accumulator.close_now(id, now),
+                End::Cancel => accumulator.cancel(id, now),
             };
             match ended_so {
                 Ok(()) => {}
@@ -102,9 +102,15 @@ impl BatchBook {
                 // It left between the two looks.
                 Err(None) => continue,
             }
-            let batch = seat.ended.iter().find(|batch| batch.id == id).cloned();
+            let batch = accumulator
+                .ended
+                .iter()
+                .find(|batch| batch.id == id)
+                .cloned();
             let stamp = self.ids.next(now);
-            let put = self.batches.put_seats(std::slice::from_ref(&seat), stamp);
+            let put = self
+                .batches
+                .put_accumulators(std::slice::from_ref(&accumulator), stamp);
             if put.await? == [true] {
                 return Ok(batch);
             }
@@ -122,7 +128,7 @@ impl BatchBook {
         loop {
             let found = self
                 .batches
-                .seats_holding(kind, objects, after.as_ref(), AT_ONCE)
+                .accumulators_holding(kind, objects, after.as_ref(), AT_ONCE)
                 .await?;
             let Some(last) = found.last() else {
                 return Ok(all);
@@ -136,7 +142,7 @@ impl BatchBook {
 
     async fn take_out_of(
         &self,
-        mut seats: Vec<Seat>,
+        mut accumulators: Vec<Accumulator>,
         kind: &EventType,
         objects: &[ObjectId],
     ) -> Result<TakenOut> {
@@ -144,31 +150,34 @@ impl BatchBook {
         loop {
             let now = self.clock.now();
             let (mut outs, mut changed) = (Vec::new(), Vec::new());
-            for mut seat in seats {
-                let out = seat.take_out(kind, objects, now);
+            for mut accumulator in accumulators {
+                let out = accumulator.take_out(kind, objects, now);
                 if out.taken > 0 {
                     outs.push(out);
-                    changed.push(seat);
+                    changed.push(accumulator);
                 }
             }
             if changed.is_empty() {
                 return Ok(all);
             }
-            let put = self.batches.put_seats(&changed, self.ids.next(now)).await?;
-            let mut lost: Vec<SeatId> = Vec::new();
-            for ((seat, out), put) in changed.into_iter().zip(outs).zip(put) {
+            let put = self
+                .batches
+                .put_accumulators(&changed, self.ids.next(now))
+                .await?;
+            let mut lost: Vec<AccumulatorId> = Vec::new();
+            for ((accumulator, out), put) in changed.into_iter().zip(outs).zip(put) {
                 if put {
                     all.taken += out.taken;
                     all.not_kept += out.not_kept;
                 } else {
-                    lost.push(seat.id);
+                    lost.push(accumulator.id);
                 }
             }
             if lost.is_empty() {
                 return Ok(all);
             }
-            let again = self.batches.seats(&lost).await?;
-            seats = again.into_iter().flatten().collect();
+            let again = self.batches.accumulators(&lost).await?;
+            accumulators = again.into_iter().flatten().collect();
         }
     }
 }

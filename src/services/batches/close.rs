@@ -1,10 +1,10 @@
 //! Ends batches that are due, and hands them on to the ledger.
 //!
-//! The rule (P2, P4): a batch ends by a compare-and-set of its seat; then it is filed, then its
-//! delivery is opened, under ids that are its own, and only then does its seat forget it, by what
-//! was filed and not by its id. Whoever dies in between leaves a seat that is due, and all of it
-//! can be done again. Workers share the work by leases on seats; what they find depends on what is
-//! due.
+//! The rule (P2, P4): a batch ends by a compare-and-set of its accumulator; then it is filed, then
+//! its delivery is opened, under ids that are its own, and only then does its accumulator forget
+//! it, by what was filed and not by its id. Whoever dies in between leaves a accumulator that is
+//! due, and all of it can be done again. Workers share the work by leases on accumulators; what
+//! they find depends on what is due.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::clock::{Clock, Ids};
-use crate::domain::batch::{Seat, SeatId};
+use crate::domain::batch::{Accumulator, AccumulatorId};
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion};
 use crate::services::crash;
 use crate::store::{Batches, Deliveries, Result};
 
-/// Seats looked at in one step.
+/// Accumulators looked at in one step.
 const AT_ONCE: usize = 500;
 
 pub struct Closer {
@@ -49,26 +49,29 @@ impl Closer {
     /// Ends what is due, in the order in which it fell due; `None` if there was nothing.
     pub async fn step(&self) -> Result<Option<Closed>> {
         let now = self.clock.now();
-        let due = self.batches.due_seats(now, AT_ONCE).await?;
+        let due = self.batches.due_accumulators(now, AT_ONCE).await?;
         if due.is_empty() {
             return Ok(None);
         }
         let mut held = Vec::with_capacity(due.len());
-        for mut seat in due {
-            seat.advance(now, || self.ids.next(now));
+        for mut accumulator in due {
+            accumulator.advance(now, || self.ids.next(now));
             // One that is empty by now is removed, and an empty hand needs no lease.
-            seat.lease = (!seat.ended.is_empty()).then(|| Lease {
+            accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
                 owner: self.owner.clone(),
                 until: now + self.lease,
             });
-            held.push(seat);
+            held.push(accumulator);
         }
         crash::point("before-end");
-        let put = self.batches.put_seats(&held, self.ids.next(now)).await?;
+        let put = self
+            .batches
+            .put_accumulators(&held, self.ids.next(now))
+            .await?;
         crash::point("after-end");
         let mut put = put.into_iter();
         held.retain(|_| put.next().unwrap_or(false));
-        held.retain(|seat| !seat.ended.is_empty());
+        held.retain(|accumulator| !accumulator.ended.is_empty());
         self.hand_on(held, now).await.map(Some)
     }
 
@@ -83,9 +86,16 @@ impl Closer {
         Ok(all)
     }
 
-    /// Hands on what has ended on these seats, as they were put.
-    pub(super) async fn hand_on(&self, mut seats: Vec<Seat>, now: DateTime<Utc>) -> Result<Closed> {
-        let ended: Vec<Batch> = seats.iter().flat_map(|seat| seat.ended.clone()).collect();
+    /// Hands on what has ended on these accumulators, as they were put.
+    pub(super) async fn hand_on(
+        &self,
+        mut accumulators: Vec<Accumulator>,
+        now: DateTime<Utc>,
+    ) -> Result<Closed> {
+        let ended: Vec<Batch> = accumulators
+            .iter()
+            .flat_map(|accumulator| accumulator.ended.clone())
+            .collect();
         if ended.is_empty() {
             return Ok(Closed::default());
         }
@@ -97,9 +107,9 @@ impl Closer {
             .partition(|(_, stands)| *stands);
         let filed: Vec<Batch> = filed.into_iter().map(|(batch, _)| batch).collect();
         let ids: HashSet<Id> = filed.iter().map(|batch| batch.id).collect();
-        let rows: Vec<Delivery> = seats
+        let rows: Vec<Delivery> = accumulators
             .iter_mut()
-            .flat_map(|seat| self.rows(seat, &ids, now))
+            .flat_map(|accumulator| self.rows(accumulator, &ids, now))
             .collect();
         if !rows.is_empty() {
             self.deliveries.open(&rows).await?;
@@ -109,7 +119,7 @@ impl Closer {
             closed: rows.len() as u64,
             canceled: (filed.len() - rows.len()) as u64,
         };
-        self.forget(seats, filed, now).await?;
+        self.forget(accumulators, filed, now).await?;
         if !others.is_empty() {
             let others = others.into_iter().map(|(batch, _)| batch).collect();
             self.set_apart(others, now).await?;
@@ -119,68 +129,92 @@ impl Closer {
     }
 
     /// A delivery for each filed batch that has something to mail, each in its turn.
-    fn rows(&self, seat: &mut Seat, filed: &HashSet<Id>, now: DateTime<Utc>) -> Vec<Delivery> {
-        let closing = seat.ended.iter();
+    fn rows(
+        &self,
+        accumulator: &mut Accumulator,
+        filed: &HashSet<Id>,
+        now: DateTime<Utc>,
+    ) -> Vec<Delivery> {
+        let closing = accumulator.ended.iter();
         let closing = closing.filter(|batch| batch.state == BatchState::Closing);
         let closing: Vec<Id> = closing.map(|batch| batch.id).collect();
         let filed = closing.into_iter().filter(|batch| filed.contains(batch));
-        filed.map(|batch| self.row(batch, seat, now)).collect()
+        filed
+            .map(|batch| self.row(batch, accumulator, now))
+            .collect()
     }
 
-    fn row(&self, batch: Id, seat: &mut Seat, now: DateTime<Utc>) -> Delivery {
-        let turn = seat.next_turn(now);
-        let (id, user) = (DeliveryId::batch(batch), seat.id.user.clone());
+    fn row(&self, batch: Id, accumulator: &mut Accumulator, now: DateTime<Utc>) -> Delivery {
+        let turn = accumulator.next_turn(now);
+        let (id, user) = (DeliveryId::batch(batch), accumulator.id.user.clone());
         let occasion = Occasion::Batch { batch, turn };
         Delivery::new(id, user, occasion, self.ids.next(now), now)
     }
 
-    /// Takes what was handed on out of its seats, whatever else happened to them meanwhile.
-    async fn forget(&self, seats: Vec<Seat>, filed: Vec<Batch>, now: DateTime<Utc>) -> Result<()> {
-        let mut turns: HashMap<SeatId, Option<DateTime<Utc>>> = HashMap::new();
-        let mut handed: HashMap<SeatId, Vec<Batch>> = HashMap::new();
+    /// Takes what was handed on out of its accumulators, whatever else happened to them meanwhile.
+    async fn forget(
+        &self,
+        accumulators: Vec<Accumulator>,
+        filed: Vec<Batch>,
+        now: DateTime<Utc>,
+    ) -> Result<()> {
+        let mut turns: HashMap<AccumulatorId, Option<DateTime<Utc>>> = HashMap::new();
+        let mut handed: HashMap<AccumulatorId, Vec<Batch>> = HashMap::new();
         for batch in filed {
-            handed.entry(seat_of(&batch)).or_default().push(batch);
+            handed
+                .entry(accumulator_of(&batch))
+                .or_default()
+                .push(batch);
         }
-        let of_handed = seats.iter().filter(|seat| handed.contains_key(&seat.id));
-        let ids: Vec<SeatId> = of_handed.map(|seat| seat.id.clone()).collect();
-        turns.extend(seats.into_iter().map(|seat| (seat.id, seat.turn)));
-        self.change(ids, now, |seat| {
-            let turn = turns.get(&seat.id).copied().flatten();
-            if !seat.hand_on(&handed[&seat.id], now) {
+        let of_handed = accumulators
+            .iter()
+            .filter(|accumulator| handed.contains_key(&accumulator.id));
+        let ids: Vec<AccumulatorId> = of_handed
+            .map(|accumulator| accumulator.id.clone())
+            .collect();
+        turns.extend(
+            accumulators
+                .into_iter()
+                .map(|accumulator| (accumulator.id, accumulator.turn)),
+        );
+        self.change(ids, now, |accumulator| {
+            let turn = turns.get(&accumulator.id).copied().flatten();
+            if !accumulator.hand_on(&handed[&accumulator.id], now) {
                 return false;
             }
-            seat.turn = seat.turn.max(turn);
-            seat.lease = None;
+            accumulator.turn = accumulator.turn.max(turn);
+            accumulator.lease = None;
             true
         })
         .await
     }
 
-    /// Under the ids of these batches other events are filed than they have on their seats: what
-    /// they have beyond that is to be mailed as well.
+    /// Under the ids of these batches other events are filed than they have on their accumulators:
+    /// what they have beyond that is to be mailed as well.
     async fn set_apart(&self, batches: Vec<Batch>, now: DateTime<Utc>) -> Result<()> {
         let ids: Vec<Id> = batches.iter().map(|batch| batch.id).collect();
         let filed = self.batches.filed(&ids).await?;
         let filed: Vec<Batch> = filed.into_iter().flatten().collect();
-        // Whoever filed them may have died before their rows were opened, and their seats will not
-        // know them any more.
+        // Whoever filed them may have died before their rows were opened, and their accumulators
+        // will not know them any more.
         let closing = filed
             .iter()
             .filter(|batch| batch.state == BatchState::Closing);
-        let row = |batch: &Batch| self.row(batch.id, &mut Seat::new(seat_of(batch)), now);
+        let row =
+            |batch: &Batch| self.row(batch.id, &mut Accumulator::new(accumulator_of(batch)), now);
         let rows: Vec<Delivery> = closing.map(row).collect();
         if !rows.is_empty() {
             self.deliveries.open(&rows).await?;
         }
-        let mut seats: Vec<SeatId> = filed.iter().map(seat_of).collect();
-        seats.sort_unstable();
-        seats.dedup();
-        self.change(seats, now, |seat| {
+        let mut accumulators: Vec<AccumulatorId> = filed.iter().map(accumulator_of).collect();
+        accumulators.sort_unstable();
+        accumulators.dedup();
+        self.change(accumulators, now, |accumulator| {
             let mut changed = false;
             for batch in &filed {
-                if seat_of(batch) == seat.id && seat.set_apart(batch, self.ids.next(now), now) {
+                if accumulator_of(batch) == accumulator.id && accumulator.set_apart(batch, self.ids.next(now), now) {
                     tracing::warn!(batch = %batch.id, "it was filed with other events; the others get a mail of their own");
-                    (seat.lease, changed) = (None, true);
+                    (accumulator.lease, changed) = (None, true);
                 }
             }
             changed
@@ -188,30 +222,33 @@ impl Closer {
         .await
     }
 
-    /// Changes seats as they are by now, until nobody else was quicker.
+    /// Changes accumulators as they are by now, until nobody else was quicker.
     async fn change(
         &self,
-        mut ids: Vec<SeatId>,
+        mut ids: Vec<AccumulatorId>,
         now: DateTime<Utc>,
-        mut change: impl FnMut(&mut Seat) -> bool + Send,
+        mut change: impl FnMut(&mut Accumulator) -> bool + Send,
     ) -> Result<()> {
         while !ids.is_empty() {
-            let standing = self.batches.seats(&ids).await?;
-            let mut changed: Vec<Seat> = standing.into_iter().flatten().collect();
+            let standing = self.batches.accumulators(&ids).await?;
+            let mut changed: Vec<Accumulator> = standing.into_iter().flatten().collect();
             changed.retain_mut(&mut change);
             if changed.is_empty() {
                 return Ok(());
             }
-            let put = self.batches.put_seats(&changed, self.ids.next(now)).await?;
+            let put = self
+                .batches
+                .put_accumulators(&changed, self.ids.next(now))
+                .await?;
             let lost = changed.into_iter().zip(put).filter(|(_, put)| !put);
-            ids = lost.map(|(seat, _)| seat.id).collect();
+            ids = lost.map(|(accumulator, _)| accumulator.id).collect();
         }
         Ok(())
     }
 }
 
-fn seat_of(batch: &Batch) -> SeatId {
-    SeatId {
+fn accumulator_of(batch: &Batch) -> AccumulatorId {
+    AccumulatorId {
         user: batch.user.clone(),
         key: batch.key.clone(),
     }

@@ -1,8 +1,9 @@
 //! Lets events join batches, many people at once.
 //!
 //! The rule: what joins open batches and changes nothing else is added in one step ([`Addition`]);
-//! where that cannot be, seats are read, changed and put in bulk, and those that somebody else
-//! changed meanwhile are read again. An event that joined before, whoever let it, changes nothing.
+//! where that cannot be, accumulators are read, changed and put in bulk, and those that somebody
+//! else changed meanwhile are read again. An event that joined before, whoever let it, changes
+//! nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,34 +14,34 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 
 use super::Closer;
 use crate::domain::BatchPolicy;
-use crate::domain::batch::{Addition, Item, MOST_ENDED, Seat, SeatId};
+use crate::domain::batch::{Accumulator, AccumulatorId, Addition, Item, MOST_ENDED};
 use crate::store::Result;
 
-/// Seats put at once.
+/// Accumulators put at once.
 const AT_ONCE: usize = 1_000;
 /// One part is read while the other is put.
 const IN_FLIGHT: usize = 2;
 
 pub struct Joiner {
-    /// Asked where more has ended on a seat than it should hold.
+    /// Asked where more has ended on a accumulator than it should hold.
     closer: Closer,
-    /// Whether most seats had an open batch, when some were last read. Only a hint: where they have
-    /// none, trying to add is in vain.
+    /// Whether most accumulators had an open batch, when some were last read. Only a hint: where
+    /// they have none, trying to add is in vain.
     mostly_open: AtomicBool,
 }
 
-/// What one fan-out brings for one seat.
+/// What one fan-out brings for one accumulator.
 #[derive(Debug, Clone)]
 pub struct Join {
-    pub seat: SeatId,
+    pub accumulator: AccumulatorId,
     /// All of one fan-out.
     pub items: Arc<[Item]>,
     pub policy: BatchPolicy,
 }
 
-/// All that is to join one seat.
+/// All that is to join one accumulator.
 struct Arrivals {
-    seat: SeatId,
+    accumulator: AccumulatorId,
     joins: Vec<(Arc<[Item]>, BatchPolicy)>,
 }
 
@@ -73,15 +74,17 @@ impl Joiner {
 
     /// Lets all of these join.
     pub async fn join(&self, joins: Vec<Join>) -> Result<()> {
-        let mut places: HashMap<SeatId, usize> = HashMap::with_capacity(joins.len());
+        let mut places: HashMap<AccumulatorId, usize> = HashMap::with_capacity(joins.len());
         let mut arrivals: Vec<Arrivals> = Vec::new();
         for join in joins {
-            let place = *places.entry(join.seat).or_insert_with_key(|seat| {
-                let seat = seat.clone();
-                let joins = Vec::new();
-                arrivals.push(Arrivals { seat, joins });
-                arrivals.len() - 1
-            });
+            let place = *places
+                .entry(join.accumulator)
+                .or_insert_with_key(|accumulator| {
+                    let accumulator = accumulator.clone();
+                    let joins = Vec::new();
+                    arrivals.push(Arrivals { accumulator, joins });
+                    arrivals.len() - 1
+                });
             arrivals[place].joins.push((join.items, join.policy));
         }
         let parts: Vec<_> = arrivals
@@ -97,20 +100,28 @@ impl Joiner {
         let mut left: Vec<&Arrivals> = arrivals.iter().collect();
         // Whoever is told no lost to somebody who was told yes, so it ends.
         while !left.is_empty() && !self.add(&left).await? {
-            let ids: Vec<SeatId> = left.iter().map(|arrivals| arrivals.seat.clone()).collect();
-            let standing = self.closer.batches.seats(&ids).await?;
-            let open = |seat: &&Option<Seat>| seat.as_ref().is_some_and(|seat| seat.open.is_some());
+            let ids: Vec<AccumulatorId> = left
+                .iter()
+                .map(|arrivals| arrivals.accumulator.clone())
+                .collect();
+            let standing = self.closer.batches.accumulators(&ids).await?;
+            let open = |accumulator: &&Option<Accumulator>| {
+                accumulator
+                    .as_ref()
+                    .is_some_and(|accumulator| accumulator.open.is_some())
+            };
             let mostly_open = 2 * standing.iter().filter(open).count() >= standing.len();
             self.mostly_open.store(mostly_open, Ordering::Relaxed);
             let at = self.closer.clock.now();
             let (mut changed, mut whose) = (Vec::new(), Vec::new());
-            for (arrivals, seat) in left.into_iter().zip(standing) {
-                let mut seat = seat.unwrap_or_else(|| Seat::new(arrivals.seat.clone()));
-                if self.seat_down(&mut seat, arrivals, at) > 0 {
-                    if seat.ended.len() > MOST_ENDED {
-                        seat.advance(at, || self.closer.ids.next(at));
+            for (arrivals, accumulator) in left.into_iter().zip(standing) {
+                let mut accumulator =
+                    accumulator.unwrap_or_else(|| Accumulator::new(arrivals.accumulator.clone()));
+                if self.accumulator_down(&mut accumulator, arrivals, at) > 0 {
+                    if accumulator.ended.len() > MOST_ENDED {
+                        accumulator.advance(at, || self.closer.ids.next(at));
                     }
-                    changed.push(seat);
+                    changed.push(accumulator);
                     whose.push(arrivals);
                 }
             }
@@ -120,11 +131,12 @@ impl Joiner {
             let put = self
                 .closer
                 .batches
-                .put_seats(&changed, self.closer.ids.next(at))
+                .put_accumulators(&changed, self.closer.ids.next(at))
                 .await?;
             let full = changed.into_iter().zip(&put);
-            let full = full.filter(|(seat, put)| **put && seat.ended.len() > MOST_ENDED);
-            let full: Vec<Seat> = full.map(|(seat, _)| seat).collect();
+            let full =
+                full.filter(|(accumulator, put)| **put && accumulator.ended.len() > MOST_ENDED);
+            let full: Vec<Accumulator> = full.map(|(accumulator, _)| accumulator).collect();
             if !full.is_empty() {
                 self.closer.hand_on(full, at).await?;
             }
@@ -141,7 +153,7 @@ impl Joiner {
             return Ok(false);
         }
         let at = self.closer.clock.now();
-        let (mut seats, mut additions) = (Vec::with_capacity(arrivals.len()), Vec::new());
+        let (mut accumulators, mut additions) = (Vec::with_capacity(arrivals.len()), Vec::new());
         let mut same: Option<&Arrivals> = None;
         for arrivals in arrivals {
             if !same.is_some_and(|same| same.brings_as(arrivals)) {
@@ -151,19 +163,24 @@ impl Joiner {
                 additions.push(addition);
                 same = Some(arrivals);
             }
-            seats.push((arrivals.seat.clone(), additions.len() - 1));
+            accumulators.push((arrivals.accumulator.clone(), additions.len() - 1));
         }
         let stamp = self.closer.ids.next(at);
         self.closer
             .batches
-            .add_to_open(&seats, &additions, stamp)
+            .add_to_open(&accumulators, &additions, stamp)
             .await
     }
 
-    fn seat_down(&self, seat: &mut Seat, arrivals: &Arrivals, at: DateTime<Utc>) -> u64 {
+    fn accumulator_down(
+        &self,
+        accumulator: &mut Accumulator,
+        arrivals: &Arrivals,
+        at: DateTime<Utc>,
+    ) -> u64 {
         let joins = arrivals.joins.iter();
         joins
-            .map(|(items, policy)| seat.join(items, at, policy, || self.closer.ids.next(at)))
+            .map(|(items, policy)| accumulator.join(items, at, policy, || self.closer.ids.next(at)))
             .sum()
     }
 }

@@ -91,7 +91,7 @@ impl Digests {
         };
         let (id, user) = (person.row.id().clone(), person.stacks.user.clone());
         let new = Delivery {
-            covers: person.stacks.reach(),
+            watermarks: person.stacks.reach(),
             lease: Some(Lease {
                 owner: self.sender.owner.clone(),
                 until: now + self.sender.settings.lease,
@@ -136,7 +136,7 @@ impl Digests {
         if !again.is_empty() {
             let reopening = |row: &Delivery| Reopening {
                 id: row.id.clone(),
-                covers: Some(row.covers.clone()),
+                watermarks: Some(row.watermarks.clone()),
                 lease: row.lease.clone(),
                 reopened: row.reopened,
             };

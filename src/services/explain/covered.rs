@@ -67,7 +67,7 @@ impl<'a> Mails<'a> {
             let Some(user) = user else {
                 return HashMap::new();
             };
-            let pending = person.pending_within(&row.covers, row.marker, |_, _| true);
+            let pending = person.pending_within(&row.watermarks, row.marker, |_, _| true);
             let wanted = wanted_by(row, person, user, policies);
             let digest = assemble(&wanted, policies, caps, applies);
             let told = row.items as usize;

@@ -10,7 +10,7 @@ use super::Why;
 use crate::domain::batch::Item;
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, Id};
 use crate::services::Result;
-use crate::services::batches::{BatchBook, BatchFilter};
+use crate::services::batches::{BatchFilter, BatchService};
 
 /// How many of a person's batches are looked at, newest first.
 const MOST: usize = 200;
@@ -22,7 +22,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    pub(super) async fn of(book: &BatchBook, filter: &BatchFilter) -> Result<Self> {
+    pub(super) async fn of(book: &BatchService, filter: &BatchFilter) -> Result<Self> {
         let all = book.list(filter, None, MOST).await?;
         let ids: Vec<DeliveryId> = all.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let mails = book.deliveries.deliveries(&ids).await?;

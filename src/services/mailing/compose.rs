@@ -2,8 +2,8 @@
 //! is left.
 //!
 //! The rule (P3, P6, P7): it only reads. Told is only what stands below the row's reach and no
-//! earlier mail told, of what still applies, to whom may still be mailed; asked just before the mail
-//! leaves. A call that is made again is built as of its first time, so that it says the same.
+//! earlier mail told, of what still applies, to whom may still be mailed; asked just before the
+//! mail leaves. A call that is made again is built as of its first time, so that it says the same.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ pub(super) struct Mail {
 /// Whether what the row covers can be marked once it is mailed: if not, it would be mailed again
 /// and again. The next mail leaves it out.
 fn markable(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), String> {
-    let covered = |stack: &&Stack| row.covers.iter().any(|(id, _)| *id == stack.id);
+    let covered = |stack: &&Stack| row.watermarks.iter().any(|(id, _)| *id == stack.id);
     let mut covered = stacks.stacks.iter().filter(covered);
     match covered.find_map(|stack| Some((stack.id.day, stack.defect?))) {
         Some((day, defect)) => Err(format!("the stack of {day} takes no marker: {defect}")),
@@ -217,8 +217,8 @@ impl Compose {
     /// What stands on the stacks of each row's person, in the order of the rows; nothing where the
     /// row covers nothing.
     async fn read(&self, rows: &[Delivery], spread: Spread) -> Result<Vec<PersonStacks>> {
-        let of_stacks = || rows.iter().filter(|row| !row.covers.is_empty());
-        let covered = of_stacks().flat_map(|row| &row.covers);
+        let of_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
+        let covered = of_stacks().flat_map(|row| &row.watermarks);
         let window = Window::of(covered.map(|(stack, _)| stack.day));
         let users: Vec<UserId> = of_stacks().map(|row| row.user.clone()).collect();
         let mut found = match window {
@@ -237,7 +237,7 @@ impl Compose {
             stacks: Vec::new(),
         };
         let stacks = rows.iter().map(|row| {
-            let read = if row.covers.is_empty() {
+            let read = if row.watermarks.is_empty() {
                 None
             } else {
                 found.next()
@@ -263,7 +263,7 @@ impl Compose {
         }
         match user.schedule(&self.schedule).cadence {
             Cadence::Never => Err("the person wants no digest any more".into()),
-            Cadence::Daily | Cadence::Weekly if row.covers.is_empty() => {
+            Cadence::Daily | Cadence::Weekly if row.watermarks.is_empty() => {
                 Err("the row covers nothing".into())
             }
             Cadence::Daily | Cadence::Weekly => Ok(user),

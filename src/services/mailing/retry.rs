@@ -1,10 +1,10 @@
 //! What each outcome means for its row: settled, or waiting, and for how long.
 //!
-//! The rule (P5): settings, attempt, outcome and time go in, a verdict comes out; nothing is read or
-//! written. An outcome is one of the ledger's states, never a guess. What was surely not taken is
-//! tried again, later each time, until that is too often or too late. What may have been taken stays
-//! `sending` under its call's reference for as long as [`Certainty`] gives hope, and is `unknown`
-//! from then on.
+//! The rule (P5): settings, attempt, outcome and time go in, a verdict comes out; nothing is read
+//! or written. An outcome is one of the ledger's states, never a guess. What was surely not taken
+//! is tried again, later each time, until that is too often or too late. What may have been taken
+//! stays `sending` under its call's reference for as long as [`Certainty`] gives hope, and is
+//! `unknown` from then on.
 
 use std::time::Duration;
 

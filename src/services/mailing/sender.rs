@@ -1,9 +1,9 @@
 //! The walk of a mail: claim, compose, send, settle.
 //!
-//! The rule (P2–P5): a row is ours by a lease, `sending` with the call's reference is durable before
-//! the provider hears of the mail, and the row stays open until its markers stand. The walk is
-//! `finish` → [`Compose`](super::Compose) → `hand_over` → [`Retry`] → [`Ledger`]; what nobody saw
-//! the end of goes to `resolve`.
+//! The rule (P2–P5): a row is ours by a lease, `sending` with the call's reference is durable
+//! before the provider hears of the mail, and the row stays open until its markers stand. The walk
+//! is `finish` → [`Compose`](super::Compose) → `hand_over` → [`Retry`] → [`Ledger`]; what nobody
+//! saw the end of goes to `resolve`.
 
 use std::sync::Arc;
 

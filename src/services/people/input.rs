@@ -11,7 +11,7 @@ use chrono_tz::Tz;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::PeopleBook;
+use super::PeopleService;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{Address, Cadence, EventType, FollowKey, Invalid, Point, Route, User, UserId};
 use crate::services::fields;
@@ -190,7 +190,7 @@ impl UserInput {
         &self,
         id: UserId,
         before: Option<&User>,
-        book: &PeopleBook,
+        book: &PeopleService,
         now: DateTime<Utc>,
     ) -> User {
         let digest = match &self.digest {
@@ -242,7 +242,7 @@ impl PreferencesInput {
         user::check_choices(self.types.len())
     }
 
-    pub(super) fn apply(&self, user: &mut User, book: &PeopleBook) {
+    pub(super) fn apply(&self, user: &mut User, book: &PeopleService) {
         let digest = &mut user.digest;
         digest.cadence = self.digest.cadence.unwrap_or(digest.cadence);
         digest.weekday = self.digest.weekday.unwrap_or(digest.weekday);
@@ -266,7 +266,7 @@ impl PreferencesInput {
 
     /// Whether any of what is named here is mailed from now on: then they come back. Choosing an
     /// hour alone does not bring anybody back.
-    fn asks_for_mail(&self, user: &User, book: &PeopleBook) -> bool {
+    fn asks_for_mail(&self, user: &User, book: &PeopleService) -> bool {
         let digest = self.digest.cadence.is_some()
             && user.schedule(&book.schedule).cadence != Cadence::Never;
         let route = |kind: &EventType| match user.types.get(kind) {

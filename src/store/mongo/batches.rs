@@ -1,8 +1,8 @@
-//! Seats and batches: reading and putting them many at a time.
+//! Accumulators and batches: reading and putting them many at a time.
 //!
-//! The rule: a seat is replaced only where its stamp is the one that was read, and gets a new one;
-//! the same statement may be sent again, as it knows its own stamp. So nobody's change is lost and
-//! nothing happens twice. [`super::seat_record`] has the documents.
+//! The rule: a accumulator is replaced only where its stamp is the one that was read, and gets a
+//! new one; the same statement may be sent again, as it knows its own stamp. So nobody's change is
+//! lost and nothing happens twice. [`super::accumulator_record`] has the documents.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,14 +11,15 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
+use super::accumulator_record::{
+    accumulator_id, accumulator_of, addition_query, addition_update, batch_record,
+    read_accumulator, read_batch,
+};
 use super::bulk::Verb;
 use super::journal::encode;
 use super::record::{date, oid};
-use super::seat_record::{
-    addition_query, addition_update, batch_record, read_batch, read_seat, seat_id, seat_of,
-};
-use super::{BATCHES, Mongo, SEATS};
-use crate::domain::batch::{Addition, Seat, SeatId};
+use super::{ACCUMULATORS, BATCHES, Mongo};
+use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
 use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
 use crate::store::batches::page;
@@ -26,35 +27,38 @@ use crate::store::{BatchCounts, BatchFilter, Batches, Result};
 
 #[async_trait]
 impl Batches for Mongo {
-    async fn seats(&self, ids: &[SeatId]) -> Result<Vec<Option<Seat>>> {
+    async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let names: Vec<Document> = ids.iter().map(seat_id).collect();
+        let names: Vec<Document> = ids.iter().map(accumulator_id).collect();
         let filter = doc! {"_id": {"$in": names}};
         let options = FindOptions::default();
-        let mut found: HashMap<SeatId, Seat> = HashMap::new();
-        for seat in self.find_seats("reading seats", &filter, options).await? {
-            found.insert(seat.id.clone(), seat);
+        let mut found: HashMap<AccumulatorId, Accumulator> = HashMap::new();
+        for accumulator in self
+            .find_accumulators("reading accumulators", &filter, options)
+            .await?
+        {
+            found.insert(accumulator.id.clone(), accumulator);
         }
         Ok(ids.iter().map(|id| found.remove(id)).collect())
     }
 
-    async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>> {
+    async fn put_accumulators(&self, accumulators: &[Accumulator], stamp: Id) -> Result<Vec<bool>> {
         // Of one that is named twice the second would meet what the first one put.
-        let mut named = HashSet::with_capacity(seats.len());
-        let first = (0..seats.len()).filter(|place| named.insert(&seats[*place].id));
+        let mut named = HashSet::with_capacity(accumulators.len());
+        let first = (0..accumulators.len()).filter(|place| named.insert(&accumulators[*place].id));
         let (gone, left): (Vec<usize>, Vec<usize>) =
-            first.partition(|place| seats[*place].is_empty());
-        let mut put = vec![false; seats.len()];
-        self.replace(seats, &left, stamp, &mut put).await?;
-        self.remove(seats, &gone, &mut put).await?;
+            first.partition(|place| accumulators[*place].is_empty());
+        let mut put = vec![false; accumulators.len()];
+        self.replace(accumulators, &left, stamp, &mut put).await?;
+        self.remove(accumulators, &gone, &mut put).await?;
         Ok(put)
     }
 
     async fn add_to_open(
         &self,
-        seats: &[(SeatId, usize)],
+        accumulators: &[(AccumulatorId, usize)],
         additions: &[Addition],
         stamp: Id,
     ) -> Result<bool> {
@@ -62,22 +66,22 @@ impl Batches for Mongo {
         let queries = encode(doing, additions.iter().map(addition_query))?;
         let update = |addition: &Addition| addition_update(addition, stamp);
         let updates = encode(doing, additions.iter().map(update))?;
-        let targets = vec![(SEATS.to_owned(), (0..seats.len()).collect())];
+        let targets = vec![(ACCUMULATORS.to_owned(), (0..accumulators.len()).collect())];
         let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            let (seat, addition) = &seats[item];
+            let (accumulator, addition) = &accumulators[item];
             writer.document("q");
             writer.document("_id");
-            writer.text("u", seat.user.as_str());
-            writer.text("k", &seat.key.to_string());
+            writer.text("u", accumulator.user.as_str());
+            writer.text("k", &accumulator.key.to_string());
             writer.close();
             writer.fields(queries[*addition].as_bytes());
             writer.close();
             writer.encoded("u", updates[*addition].as_bytes());
         });
-        Ok(outcome.await?.complete(doing)?.n == seats.len() as u64)
+        Ok(outcome.await?.complete(doing)?.n == accumulators.len() as u64)
     }
 
-    async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>> {
+    async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Accumulator>> {
         let free = vec![
             doc! {"lease.until": {"$lte": date(now)}},
             doc! {"lease.until": {"$gt": date(furthest(now))}},
@@ -85,29 +89,29 @@ impl Batches for Mongo {
         let due = doc! {"due": {"$lte": date(now)}, "$or": free};
         let order = in_order(doc! {"due": 1}, limit);
         let doing = "looking for due batches";
-        let mut found = self.find_seats(doing, &due, order).await?;
-        // The index is walked while others move what they find in it: a seat may be met where it
-        // was and where it is.
+        let mut found = self.find_accumulators(doing, &due, order).await?;
+        // The index is walked while others move what they find in it: a accumulator may be met
+        // where it was and where it is.
         let mut met = HashSet::with_capacity(found.len());
-        found.retain(|seat| met.insert(seat.id.clone()));
+        found.retain(|accumulator| met.insert(accumulator.id.clone()));
         Ok(found)
     }
 
-    async fn seat_of(&self, batch: Id) -> Result<Option<Seat>> {
+    async fn accumulator_of(&self, batch: Id) -> Result<Option<Accumulator>> {
         // That there is none is believed.
         self.caught_up().await?;
         let filter = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
-        let found = self.find_seats("looking for a batch", &filter, FindOptions::default());
+        let found = self.find_accumulators("looking for a batch", &filter, FindOptions::default());
         Ok(found.await?.pop())
     }
 
-    async fn seats_holding(
+    async fn accumulators_holding(
         &self,
         kind: &EventType,
         objects: &[ObjectId],
-        after: Option<&SeatId>,
+        after: Option<&AccumulatorId>,
         limit: usize,
-    ) -> Result<Vec<Seat>> {
+    ) -> Result<Vec<Accumulator>> {
         // Whoever is not found keeps what is withdrawn.
         self.caught_up().await?;
         let names: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
@@ -119,7 +123,7 @@ impl Batches for Mongo {
                 items: {"$elemMatch": {"t": kind.as_str(), "o": {"$in": &names}}},
             };
             if let Some(after) = after {
-                holding.insert("_id", doc! {"$gt": seat_id(after)});
+                holding.insert("_id", doc! {"$gt": accumulator_id(after)});
             }
             holding
         };
@@ -128,7 +132,7 @@ impl Batches for Mongo {
         ]};
         let order = in_order(doc! {"_id": 1}, limit);
         let doing = "looking for batches that hold an event";
-        self.find_seats(doing, &filter, order).await
+        self.find_accumulators(doing, &filter, order).await
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
@@ -190,13 +194,23 @@ impl Batches for Mongo {
         let mut found = Vec::new();
         let wanted = |state| filter.state.is_none_or(|wanted| wanted == state);
         if wanted(BatchState::Open) {
-            let seats = self.seats_with("open.id", filter, before, limit).await?;
-            found.extend(seats.into_iter().filter_map(|seat| seat.open));
+            let accumulators = self
+                .accumulators_with("open.id", filter, before, limit)
+                .await?;
+            found.extend(
+                accumulators
+                    .into_iter()
+                    .filter_map(|accumulator| accumulator.open),
+            );
         }
         if filter.state != Some(BatchState::Open) {
-            // Between leaving its seat and being filed: a moment.
-            let seats = self.seats_with("ended.id", filter, before, limit).await?;
-            let ended = seats.into_iter().flat_map(|seat| seat.ended);
+            // Between leaving its accumulator and being filed: a moment.
+            let accumulators = self
+                .accumulators_with("ended.id", filter, before, limit)
+                .await?;
+            let ended = accumulators
+                .into_iter()
+                .flat_map(|accumulator| accumulator.ended);
             found.extend(ended.filter(|batch| wanted(batch.state)));
             let mut filed = Document::new();
             if let Some(user) = &filter.user {
@@ -230,18 +244,19 @@ impl Batches for Mongo {
         let ended = self
             .find_all(
                 "counting batches",
-                SEATS,
+                ACCUMULATORS,
                 &doc! {"ended.id": {"$exists": true}},
                 ended,
             )
             .await?;
-        let ended = ended.iter().map(|seat| {
-            seat.get_array("ended")
+        let ended = ended.iter().map(|accumulator| {
+            accumulator
+                .get_array("ended")
                 .map_or(0, |ended| ended.len() as u64)
         });
         let closing = doc! {"state": BatchState::Closing.as_str()};
         Ok(BatchCounts {
-            open: count(SEATS, doc! {"open.id": {"$exists": true}}).await?,
+            open: count(ACCUMULATORS, doc! {"open.id": {"$exists": true}}).await?,
             closing: count(BATCHES, closing).await? + ended.sum::<u64>(),
         })
     }
@@ -254,14 +269,14 @@ impl Batches for Mongo {
 }
 
 impl Mongo {
-    async fn find_seats(
+    async fn find_accumulators(
         &self,
         doing: &str,
         filter: &Document,
         options: FindOptions,
-    ) -> Result<Vec<Seat>> {
-        let found = self.find_all(doing, SEATS, filter, options).await?;
-        found.iter().map(read_seat).collect()
+    ) -> Result<Vec<Accumulator>> {
+        let found = self.find_all(doing, ACCUMULATORS, filter, options).await?;
+        found.iter().map(read_accumulator).collect()
     }
 
     async fn find_filed(&self, filter: &Document, options: FindOptions) -> Result<Vec<Batch>> {
@@ -269,59 +284,60 @@ impl Mongo {
         found.await?.iter().map(read_batch).collect()
     }
 
-    /// Seats that have this field, with the newest first.
-    async fn seats_with(
+    /// Accumulators that have this field, with the newest first.
+    async fn accumulators_with(
         &self,
         field: &str,
         filter: &BatchFilter,
         before: Option<Id>,
         limit: usize,
-    ) -> Result<Vec<Seat>> {
+    ) -> Result<Vec<Accumulator>> {
         let there = match before {
             Some(before) => doc! {"$lt": oid(before)},
             None => doc! {"$exists": true},
         };
-        let mut seats = doc! {field: there};
+        let mut accumulators = doc! {field: there};
         if let Some(user) = &filter.user {
             let (first, end) = (Bson::from(""), Bson::MaxKey);
-            seats.insert(
+            accumulators.insert(
                 "_id",
                 doc! {"$gte": {"u": user.as_str(), "k": first}, "$lt": {"u": user.as_str(), "k": end}},
             );
         }
         if let Some(key) = &filter.key {
-            seats.insert("_id.k", key.to_string());
+            accumulators.insert("_id.k", key.to_string());
         }
         let order = in_order(doc! {field: -1}, limit);
-        self.find_seats("looking for batches", &seats, order).await
+        self.find_accumulators("looking for batches", &accumulators, order)
+            .await
     }
 
     async fn replace(
         &self,
-        seats: &[Seat],
+        accumulators: &[Accumulator],
         places: &[usize],
         stamp: Id,
         put: &mut [bool],
     ) -> Result<()> {
-        let doing = "putting seats";
+        let doing = "putting accumulators";
         let query = |place: &usize| {
-            let seat = &seats[*place];
+            let accumulator = &accumulators[*place];
             // With the new stamp it was put by an attempt whose answer was lost.
-            let stamps = match seat.stamp {
+            let stamps = match accumulator.stamp {
                 Some(read) => Bson::from(doc! {"$in": [oid(read), oid(stamp)]}),
                 None => oid(stamp),
             };
-            doc! {"_id": seat_id(&seat.id), "stamp": stamps}
+            doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamps}
         };
         let queries = encode(doing, places.iter().map(query))?;
-        let record = |place: &usize| seat_of(&seats[*place], stamp);
+        let record = |place: &usize| accumulator_of(&accumulators[*place], stamp);
         let records = encode(doing, places.iter().map(record))?;
-        let targets = vec![(SEATS.to_owned(), (0..places.len()).collect())];
+        let targets = vec![(ACCUMULATORS.to_owned(), (0..places.len()).collect())];
         let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
             writer.encoded("q", queries[item].as_bytes());
             writer.encoded("u", records[item].as_bytes());
             // Where none was read none must stand: a duplicate says that one does.
-            writer.flag("upsert", seats[places[item]].stamp.is_none());
+            writer.flag("upsert", accumulators[places[item]].stamp.is_none());
         });
         let outcome = outcome.await?;
         let whole = outcome.n == places.len() as u64;
@@ -332,28 +348,33 @@ impl Mongo {
         }
         let ids: Vec<Document> = places
             .iter()
-            .map(|place| seat_id(&seats[*place].id))
+            .map(|place| accumulator_id(&accumulators[*place].id))
             .collect();
         let filter = doc! {"_id": {"$in": ids}, "stamp": oid(stamp)};
         let done = self.names(doing, &filter).await?;
         for place in places {
-            put[*place] = done.contains(&seat_id(&seats[*place].id).to_string());
+            put[*place] = done.contains(&accumulator_id(&accumulators[*place].id).to_string());
         }
         Ok(())
     }
 
-    async fn remove(&self, seats: &[Seat], places: &[usize], put: &mut [bool]) -> Result<()> {
+    async fn remove(
+        &self,
+        accumulators: &[Accumulator],
+        places: &[usize],
+        put: &mut [bool],
+    ) -> Result<()> {
         if places.is_empty() {
             return Ok(());
         }
-        let doing = "removing seats";
+        let doing = "removing accumulators";
         let query = |place: &usize| {
-            let seat = &seats[*place];
-            let stamp = seat.stamp.map_or(Bson::Null, oid);
-            doc! {"_id": seat_id(&seat.id), "stamp": stamp}
+            let accumulator = &accumulators[*place];
+            let stamp = accumulator.stamp.map_or(Bson::Null, oid);
+            doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamp}
         };
         let queries = encode(doing, places.iter().map(query))?;
-        let targets = vec![(SEATS.to_owned(), (0..places.len()).collect())];
+        let targets = vec![(ACCUMULATORS.to_owned(), (0..places.len()).collect())];
         let outcome = self.bulk(doing, Verb::Delete, targets, |writer, item| {
             writer.encoded("q", queries[item].as_bytes());
             writer.int("limit", 1);
@@ -361,22 +382,22 @@ impl Mongo {
         outcome.await?.complete(doing)?;
         let ids: Vec<Document> = places
             .iter()
-            .map(|place| seat_id(&seats[*place].id))
+            .map(|place| accumulator_id(&accumulators[*place].id))
             .collect();
         let left = self.names(doing, &doc! {"_id": {"$in": ids}}).await?;
         for place in places {
-            put[*place] = !left.contains(&seat_id(&seats[*place].id).to_string());
+            put[*place] = !left.contains(&accumulator_id(&accumulators[*place].id).to_string());
         }
         Ok(())
     }
 
-    /// The `_id`s of the seats that match.
+    /// The `_id`s of the accumulators that match.
     async fn names(&self, doing: &str, filter: &Document) -> Result<HashSet<String>> {
         let options = FindOptions::builder().projection(doc! {"_id": 1}).build();
-        let found = self.find_all(doing, SEATS, filter, options).await?;
+        let found = self.find_all(doing, ACCUMULATORS, filter, options).await?;
         let names = found
             .iter()
-            .filter_map(|seat| seat.get_document("_id").ok());
+            .filter_map(|accumulator| accumulator.get_document("_id").ok());
         Ok(names.map(Document::to_string).collect())
     }
 }

@@ -7,7 +7,7 @@ use bson::{Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::Mongo;
-use crate::store::{Condition, Engine, Error, Result, Schema, Topology};
+use crate::store::{Diagnostics, Engine, Error, Result, Schema, Topology};
 
 impl Mongo {
     async fn tell(&self, doing: &str, command: &str) -> Result<Document> {
@@ -21,7 +21,7 @@ impl Mongo {
 }
 
 #[async_trait]
-impl Condition for Mongo {
+impl Diagnostics for Mongo {
     async fn engine(&self) -> Result<Engine> {
         let hello = self.tell("greeting the server", "hello").await?;
         let built = self.tell("asking for the version", "buildInfo").await?;

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
 use super::bulk::{DUPLICATE, Verb};
-use super::delivery_record::{covers, delivery_of, record_of};
+use super::delivery_record::{delivery_of, record_of, watermarks};
 use super::journal::encode;
 use super::patience::Failure;
 use super::record::{date, lease, put};
@@ -415,8 +415,8 @@ impl Mongo {
             "reopened": i64::from(row.reopened),
             "stamp": token,
         };
-        if let Some(reach) = &row.covers {
-            set.insert("covers", covers(reach));
+        if let Some(reach) = &row.watermarks {
+            set.insert("covers", watermarks(reach));
         }
         let unset = doc! {"settled": "", "call": "", "tried": "", "provider_id": ""};
         self.patiently("trying a delivery again", || {

@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::record::{Record, date, lease, oid, put};
-use crate::domain::{Covers, Delivery, DeliveryId, Feedback, Occasion, StackId, UserId};
+use crate::domain::{Delivery, DeliveryId, Feedback, Occasion, StackId, UserId, Watermarks};
 use crate::store::Result;
 
 pub(super) fn record_of(delivery: &Delivery) -> Document {
@@ -16,7 +16,7 @@ pub(super) fn record_of(delivery: &Delivery) -> Document {
         "tag": delivery.id.tag().as_str(),
         "user": delivery.user.as_str(),
         "state": delivery.state.as_str(),
-        "covers": covers(&delivery.covers),
+        "covers": watermarks(&delivery.watermarks),
         "marker": oid(delivery.marker),
         "attempts": i64::from(delivery.attempts),
         "refusals": i64::from(delivery.refusals),
@@ -53,10 +53,10 @@ pub(super) fn record_of(delivery: &Delivery) -> Document {
 }
 
 /// How far a mail reaches, as it stands in its row.
-pub(super) fn covers(covers: &Covers) -> Vec<Bson> {
+pub(super) fn watermarks(watermarks: &Watermarks) -> Vec<Bson> {
     let cover =
         |(stack, n): &(StackId, u32)| Bson::from(doc! {"s": stack.to_string(), "n": i64::from(*n)});
-    covers.iter().map(cover).collect()
+    watermarks.iter().map(cover).collect()
 }
 
 /// What was reported of a mail, as it stands in its row.
@@ -83,7 +83,7 @@ pub(super) fn delivery_of(row: &Document) -> Result<Delivery> {
         occasion: occasion_of(&delivery)?,
         state: delivery.needs("state", delivery.parsed("state")?)?,
         open: delivery.text("slot")?.is_some(),
-        covers: covers_of(&delivery)?,
+        watermarks: watermarks_of(&delivery)?,
         marker: delivery.needs("marker", delivery.id("marker")?)?,
         lease: delivery.lease("lease")?,
         not_before: not_before(&delivery)?,
@@ -126,7 +126,7 @@ fn not_before(delivery: &Record<'_>) -> Result<Option<DateTime<Utc>>> {
     Ok(until.filter(|until| *until > DateTime::UNIX_EPOCH))
 }
 
-fn covers_of(delivery: &Record<'_>) -> Result<Covers> {
+fn watermarks_of(delivery: &Record<'_>) -> Result<Watermarks> {
     let cover = |cover: &Bson| {
         let fields = cover
             .as_document()
@@ -135,14 +135,14 @@ fn covers_of(delivery: &Record<'_>) -> Result<Covers> {
         let stack = cover.needs("s", cover.parsed("s")?)?;
         Ok((stack, cover.needs("n", cover.count32("n")?)?))
     };
-    let covers = delivery.needs("covers", delivery.list("covers")?)?;
-    covers.iter().map(cover).collect()
+    let watermarks = delivery.needs("covers", delivery.list("covers")?)?;
+    watermarks.iter().map(cover).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Cadence, Day, DeliveryState, Form, Id, Lease, News, Period};
+    use crate::domain::{Cadence, Day, DeliveryState, Form, Id, Lease, Period, ReportKind};
 
     fn row() -> Delivery {
         let created = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
@@ -157,7 +157,7 @@ mod tests {
             },
             state: DeliveryState::Pending,
             open: true,
-            covers: vec![
+            watermarks: vec![
                 (
                     StackId {
                         day,
@@ -196,7 +196,7 @@ mod tests {
             provider_id: Some("<1@example.org>".into()),
             reason: Some("time-out".into()),
             feedback: Some(Feedback {
-                news: News::Bounced,
+                news: ReportKind::Bounced,
                 at: row().created,
             }),
             attempts: 2,

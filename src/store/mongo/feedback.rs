@@ -16,7 +16,7 @@ use super::journal::encode;
 use super::record::{Record, date};
 use super::{DELIVERIES, Mongo};
 use crate::domain::delivery::PeriodCount;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Echo, Feedback, News, Tag};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
 use crate::store::{Feedbacks, Result};
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl Feedbacks for Mongo {
     async fn note_feedback(&self, news: &[(DeliveryId, Feedback)]) -> Result<()> {
         let doing = "noting what became of mails";
         let statement = |(id, news): &(DeliveryId, Feedback)| {
-            let better: Vec<&str> = news.news.better().map(News::as_str).collect();
+            let better: Vec<&str> = news.news.better().map(ReportKind::as_str).collect();
             doc! {
                 "q": {"_id": id.as_str(), "$or": [
                     {"feedback": {"$exists": false}},
@@ -52,7 +52,7 @@ impl Feedbacks for Mongo {
         noted.await?.complete(doing).map(drop)
     }
 
-    async fn echo(&self, since: DateTime<Utc>) -> Result<Echo> {
+    async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
         let heard = [DeliveryState::Sent, DeliveryState::Unknown].map(DeliveryState::as_str);
         let counted: Vec<Document> = self
             .patiently("counting what became of mails", || {
@@ -65,18 +65,18 @@ impl Feedbacks for Mongo {
                 async move { self.all_from(&deliveries, steps).await }
             })
             .await?;
-        let mut echo = Echo::default();
+        let mut report_counts = ReportCounts::default();
         for counted in &counted {
             let counted = Record::new("the feedback of deliveries", counted);
             let kind = counted.needs("_id", counted.record("_id")?)?;
             let state = kind.needs("state", kind.parsed("state")?)?;
-            echo.settled(
+            report_counts.settled(
                 state,
                 kind.parsed("news")?,
                 counted.count("mails")?.unwrap_or(0),
             );
         }
-        Ok(echo)
+        Ok(report_counts)
     }
 
     async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>> {

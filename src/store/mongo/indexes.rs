@@ -12,7 +12,8 @@ use mongodb::options::IndexOptions;
 
 use super::patience::{self, Failure};
 use super::{
-    BATCHES, DELIVERIES, FANOUTS, FOLLOWS, Mongo, OBJECTS, SEATS, SIGHTINGS, SUPPRESSIONS, USERS,
+    ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, FOLLOWS, Mongo, OBJECTS, SIGHTINGS, SUPPRESSIONS,
+    USERS,
 };
 use crate::domain::Day;
 use crate::store::Result;
@@ -64,7 +65,7 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 7] {
             ],
         ),
         (
-            SEATS,
+            ACCUMULATORS,
             vec![
                 index(doc! {"due": 1, "lease.until": 1}, plain()),
                 index(doc! {"open.id": -1}, sparse()),

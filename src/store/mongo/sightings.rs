@@ -15,10 +15,10 @@ use super::bulk::Verb;
 use super::journal::encode;
 use super::record::{Record, date};
 use super::{Mongo, SIGHTINGS};
-use crate::store::{Result, Sightings};
+use crate::store::{Result, SeenReports};
 
 #[async_trait]
-impl Sightings for Mongo {
+impl SeenReports for Mongo {
     async fn sight(
         &self,
         marks: &[(String, String)],
@@ -68,9 +68,9 @@ impl Sightings for Mongo {
             .await?;
         let mut marks = HashMap::with_capacity(found.len());
         for record in &found {
-            let sighting = Record::new("sighting", record);
-            let key = sighting.needs("_id", sighting.text("_id")?)?;
-            marks.insert(key, sighting.needs("mark", sighting.text("mark")?)?);
+            let seen_report = Record::new("sighting", record);
+            let key = seen_report.needs("_id", seen_report.text("_id")?)?;
+            marks.insert(key, seen_report.needs("mark", seen_report.text("mark")?)?);
         }
         Ok(keys
             .iter()

@@ -47,7 +47,11 @@ impl Stacks for Mongo {
     async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
         let mut statements: Vec<(StackId, &Mark, u32)> = marks
             .iter()
-            .flat_map(|mark| mark.covers.iter().map(move |(stack, n)| (*stack, mark, *n)))
+            .flat_map(|mark| {
+                mark.watermarks
+                    .iter()
+                    .map(move |(stack, n)| (*stack, mark, *n))
+            })
             // Who has no such form has no such stack.
             .filter(|(stack, mark, _)| stack.form == Form::Text || mark.user.legacy().is_some())
             .collect();

@@ -34,7 +34,7 @@ pub(super) struct Gathered {
     taken: Vec<ItemJson>,
 }
 
-/// A batch in its seat.
+/// A batch in its accumulator.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Seated {
     id: Id,

@@ -1,8 +1,8 @@
-//! Seats and batches: a row each; what stands in them is JSON, and what they are found by are
-//! columns.
+//! Accumulators and batches: a row each; what stands in them is JSON, and what they are found by
+//! are columns.
 //!
-//! The rule: a seat is replaced only where its stamp is the one that was read, in one transaction
-//! with the rows it is found by.
+//! The rule: a accumulator is replaced only where its stamp is the one that was read, in one
+//! transaction with the rows it is found by.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -13,7 +13,7 @@ use super::Sqlite;
 use super::batch_json::{Gathered, Seated, memories, read_memories};
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
-use crate::domain::batch::{Addition, Seat, SeatId};
+use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
 use crate::domain::{Batch, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::batches::page;
@@ -21,57 +21,61 @@ use crate::store::{BatchCounts, BatchFilter, Batches, Result};
 
 #[async_trait]
 impl Batches for Sqlite {
-    async fn seats(&self, ids: &[SeatId]) -> Result<Vec<Option<Seat>>> {
+    async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
         let ids = ids.to_vec();
         let read = move |transaction: &Transaction<'_>| {
-            let one =
-                |id: &SeatId| Ok(seats(transaction, "user = ?1 AND key = ?2", names(id))?.pop());
+            let one = |id: &AccumulatorId| {
+                Ok(accumulators(transaction, "user = ?1 AND key = ?2", names(id))?.pop())
+            };
             ids.iter().map(one).collect()
         };
-        self.connections.read("reading seats", read).await
+        self.connections.read("reading accumulators", read).await
     }
 
-    async fn put_seats(&self, seats: &[Seat], stamp: Id) -> Result<Vec<bool>> {
-        let put = move |transaction: &Transaction<'_>, seat: &Seat| put(transaction, seat, stamp);
-        self.change_each("putting seats", seats, put).await
+    async fn put_accumulators(&self, accumulators: &[Accumulator], stamp: Id) -> Result<Vec<bool>> {
+        let put = move |transaction: &Transaction<'_>, accumulator: &Accumulator| {
+            put(transaction, accumulator, stamp)
+        };
+        self.change_each("putting accumulators", accumulators, put)
+            .await
     }
 
-    /// Undone: reading a seat costs no more here than looking whether it has to be read.
+    /// Undone: reading a accumulator costs no more here than looking whether it has to be read.
     async fn add_to_open(
         &self,
-        _seats: &[(SeatId, usize)],
+        _accumulators: &[(AccumulatorId, usize)],
         _additions: &[Addition],
         _stamp: Id,
     ) -> Result<bool> {
         Ok(false)
     }
 
-    async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>> {
+    async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Accumulator>> {
         let asked = (millis(now), limit as i64, millis(furthest(now)));
         let read = move |transaction: &Transaction<'_>| {
             let due = "due <= ?1 AND (coalesce(until, 0) <= ?1 OR until > ?3)
                        ORDER BY due LIMIT ?2";
-            seats(transaction, due, asked)
+            accumulators(transaction, due, asked)
         };
         self.connections.read("looking for due batches", read).await
     }
 
-    async fn seat_of(&self, batch: Id) -> Result<Option<Seat>> {
+    async fn accumulator_of(&self, batch: Id) -> Result<Option<Accumulator>> {
         let batch = batch.to_string();
         let read = move |transaction: &Transaction<'_>| {
             let here = "(user, key) IN (SELECT user, key FROM seat_batches WHERE batch = ?1)";
-            Ok(seats(transaction, here, [batch])?.pop())
+            Ok(accumulators(transaction, here, [batch])?.pop())
         };
         self.connections.read("looking for a batch", read).await
     }
 
-    async fn seats_holding(
+    async fn accumulators_holding(
         &self,
         kind: &EventType,
         objects: &[ObjectId],
-        after: Option<&SeatId>,
+        after: Option<&AccumulatorId>,
         limit: usize,
-    ) -> Result<Vec<Seat>> {
+    ) -> Result<Vec<Accumulator>> {
         let objects = to_json_list(objects.iter().map(ObjectId::as_str));
         let (user, key) = after.map_or_else(Default::default, names);
         let kind = kind.to_string();
@@ -81,7 +85,7 @@ impl Batches for Sqlite {
                     WHERE type = ?1 AND object IN (SELECT value FROM json_each(?2)) AND (user, key) > (?3, ?4)
                     ORDER BY user, key LIMIT ?5
                 ) ORDER BY user, key";
-            seats(
+            accumulators(
                 transaction,
                 holding,
                 (&kind, &objects?, &user, &key, limit as i64),
@@ -172,7 +176,7 @@ impl Batches for Sqlite {
     }
 }
 
-fn names(id: &SeatId) -> (String, String) {
+fn names(id: &AccumulatorId) -> (String, String) {
     (id.user.to_string(), id.key.to_string())
 }
 
@@ -180,9 +184,9 @@ fn to_json_list<'a>(texts: impl Iterator<Item = &'a str>) -> Answer<String> {
     to_json(&texts.collect::<Vec<_>>())
 }
 
-fn put(transaction: &Transaction<'_>, seat: &Seat, stamp: Id) -> Answer<bool> {
-    let (user, key) = names(&seat.id);
-    let read = seat.stamp.map(|stamp| stamp.to_string());
+fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, stamp: Id) -> Answer<bool> {
+    let (user, key) = names(&accumulator.id);
+    let read = accumulator.stamp.map(|stamp| stamp.to_string());
     let standing = "SELECT stamp FROM seats WHERE user = ?1 AND key = ?2";
     let mut standing = transaction.prepare_cached(standing)?;
     let mut found = standing.query((&user, &key))?;
@@ -199,60 +203,63 @@ fn put(transaction: &Transaction<'_>, seat: &Seat, stamp: Id) -> Answer<bool> {
     ] {
         transaction.prepare_cached(sql)?.execute((&user, &key))?;
     }
-    if seat.is_empty() {
+    if accumulator.is_empty() {
         let sql = "DELETE FROM seats WHERE user = ?1 AND key = ?2";
         transaction.prepare_cached(sql)?.execute((&user, &key))?;
         return Ok(true);
     }
     let sql = "INSERT OR REPLACE INTO seats (user, key, stamp, due, owner, until, turn, open, ended, memories)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    let open = seat.open.as_ref().map(Seated::of);
-    let ended: Vec<Seated> = seat.ended.iter().map(Seated::of).collect();
+    let open = accumulator.open.as_ref().map(Seated::of);
+    let ended: Vec<Seated> = accumulator.ended.iter().map(Seated::of).collect();
     transaction.prepare_cached(sql)?.execute(params![
         user,
         key,
         stamp.to_string(),
-        seat.due().map(millis),
-        seat.lease.as_ref().map(|lease| &lease.owner),
-        seat.lease.as_ref().map(|lease| millis(lease.until)),
-        seat.turn.map(millis),
+        accumulator.due().map(millis),
+        accumulator.lease.as_ref().map(|lease| &lease.owner),
+        accumulator.lease.as_ref().map(|lease| millis(lease.until)),
+        accumulator.turn.map(millis),
         open.map(|open| to_json(&open)).transpose()?,
         to_json(&ended)?,
-        to_json(&memories(&seat.memories))?,
+        to_json(&memories(&accumulator.memories))?,
     ])?;
     let sql = "INSERT INTO seat_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
     let mut batches = transaction.prepare_cached(sql)?;
-    for batch in seat.open.iter().chain(&seat.ended) {
+    for batch in accumulator.open.iter().chain(&accumulator.ended) {
         let open = batch.state == BatchState::Open;
         batches.execute((batch.id.to_string(), &user, &key, open))?;
     }
     let sql =
         "INSERT OR IGNORE INTO seat_objects (type, object, user, key) VALUES (?1, ?2, ?3, ?4)";
     let mut objects = transaction.prepare_cached(sql)?;
-    for item in seat.open.iter().flat_map(Batch::kept) {
+    for item in accumulator.open.iter().flat_map(Batch::kept) {
         objects.execute((item.t.as_str(), item.o.as_str(), &user, &key))?;
     }
     Ok(true)
 }
 
-/// The seats that meet a condition.
-fn seats(
+/// The accumulators that meet a condition.
+fn accumulators(
     transaction: &Transaction<'_>,
     condition: &str,
     values: impl rusqlite::Params,
-) -> Answer<Vec<Seat>> {
+) -> Answer<Vec<Accumulator>> {
     let mut statement =
         transaction.prepare_cached(&format!("SELECT * FROM seats WHERE {condition}"))?;
     let (mut rows, mut found) = (statement.query(values)?, Vec::new());
     while let Some(row) = rows.next()? {
-        found.push(read_seat(row)?);
+        found.push(read_accumulator(row)?);
     }
     Ok(found)
 }
 
-fn read_seat(row: &Row<'_>) -> Answer<Seat> {
-    let record = Record { what: "seat", row };
-    let id = SeatId {
+fn read_accumulator(row: &Row<'_>) -> Answer<Accumulator> {
+    let record = Record {
+        what: "accumulator",
+        row,
+    };
+    let id = AccumulatorId {
         user: UserId::stored(record.text("user")?),
         key: record.parsed("key")?,
     };
@@ -266,7 +273,7 @@ fn read_seat(row: &Row<'_>) -> Answer<Seat> {
     };
     let ended: Vec<Seated> = record.json("ended")?;
     let memories = read_memories(record.json("memories")?);
-    Ok(Seat {
+    Ok(Accumulator {
         open: open.map(batch).transpose()?,
         ended: ended.into_iter().map(batch).collect::<Answer<_>>()?,
         memories: memories.or_else(|why| record.corrupt("memories", why))?,
@@ -298,7 +305,7 @@ fn filed(
     Ok(found)
 }
 
-/// Conditions on columns that seats and filed batches both have, with their values.
+/// Conditions on columns that accumulators and filed batches both have, with their values.
 fn conditions(filter: &BatchFilter, id: &str, before: Option<Id>) -> (Vec<String>, Vec<Value>) {
     let asked = [
         (
@@ -338,10 +345,10 @@ fn find(
         "(user, key) IN (SELECT user, key FROM seat_batches WHERE {} ORDER BY batch DESC LIMIT {limit})",
         here.join(" AND ")
     );
-    let seats = seats(transaction, &here, params_from_iter(values))?;
-    let standing = seats
+    let accumulators = accumulators(transaction, &here, params_from_iter(values))?;
+    let standing = accumulators
         .into_iter()
-        .flat_map(|seat| seat.open.into_iter().chain(seat.ended));
+        .flat_map(|accumulator| accumulator.open.into_iter().chain(accumulator.ended));
     let mut found: Vec<Batch> = standing.filter(wanted).collect();
     if filter.state != Some(BatchState::Open) {
         let (mut conditions, values) = conditions(filter, "id", before);

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::{Sqlite, schema, upgrade};
-use crate::store::{Condition, Engine, Result, Schema};
+use crate::store::{Diagnostics, Engine, Result, Schema};
 
 #[async_trait]
-impl Condition for Sqlite {
+impl Diagnostics for Sqlite {
     async fn engine(&self) -> Result<Engine> {
         self.connections
             .read("looking at the file", |transaction| {

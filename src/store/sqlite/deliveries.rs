@@ -10,7 +10,7 @@ use rusqlite::{Transaction, params};
 use super::Sqlite;
 use super::codec::millis;
 use super::connections::Answer;
-use super::delivery_row::{covers, open, rows};
+use super::delivery_row::{open, rows, watermarks};
 use crate::domain::delivery::{
     Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict, digest_slot,
 };
@@ -374,10 +374,10 @@ fn reopen(transaction: &Transaction<'_>, now: DateTime<Utc>, row: &Reopening) ->
                SET state = 'pending', open = 1, covers = coalesce(?2, covers), owner = ?3, until = ?4, created = ?5,
                    refusals = 0, reopened = ?6, settled = NULL, call = NULL, tried = NULL, provider_id = NULL
                WHERE id = ?1 AND state = 'failed' AND NOT open";
-    let covers = row.covers.as_ref().map(covers).transpose()?;
+    let watermarks = row.watermarks.as_ref().map(watermarks).transpose()?;
     let reopened = transaction.prepare_cached(sql)?.execute((
         row.id.as_str(),
-        covers,
+        watermarks,
         row.lease.as_ref().map(|lease| &lease.owner),
         row.lease.as_ref().map(|lease| millis(lease.until)),
         millis(now),

@@ -4,12 +4,12 @@ use rusqlite::{Row, Transaction, params};
 
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
-use crate::domain::{Covers, Delivery, DeliveryId, Feedback, Occasion, StackId, UserId};
+use crate::domain::{Delivery, DeliveryId, Feedback, Occasion, StackId, UserId, Watermarks};
 
 /// How far a mail reaches, as it is kept.
-pub(super) fn covers(covers: &Covers) -> Answer<String> {
+pub(super) fn watermarks(watermarks: &Watermarks) -> Answer<String> {
     let cover = |(stack, n): &(StackId, u32)| (stack.to_string(), *n);
-    to_json(&covers.iter().map(cover).collect::<Vec<_>>())
+    to_json(&watermarks.iter().map(cover).collect::<Vec<_>>())
 }
 
 /// Adds the row, unless its id or its slot is taken; says whether it did.
@@ -32,7 +32,7 @@ pub(super) fn open(transaction: &Transaction<'_>, row: &Delivery) -> Answer<bool
         row.state.as_str(),
         row.open,
         row.slot(),
-        covers(&row.covers)?,
+        watermarks(&row.watermarks)?,
         row.marker.to_string(),
         row.lease.as_ref().map(|lease| &lease.owner),
         row.lease
@@ -101,7 +101,7 @@ fn read(row: &Row<'_>) -> Answer<Delivery> {
         what: "delivery",
         row,
     };
-    let covers: Vec<(String, u32)> = record.json("covers")?;
+    let watermarks: Vec<(String, u32)> = record.json("covers")?;
     let stack = |(stack, n): (String, u32)| match stack.parse::<StackId>() {
         Ok(stack) => Ok((stack, n)),
         Err(why) => record.corrupt("covers", why),
@@ -118,7 +118,7 @@ fn read(row: &Row<'_>) -> Answer<Delivery> {
         occasion: occasion(&record)?,
         state: record.parsed("state")?,
         open: record.get("open")?,
-        covers: covers.into_iter().map(stack).collect::<Answer<_>>()?,
+        watermarks: watermarks.into_iter().map(stack).collect::<Answer<_>>()?,
         marker: record.parsed("marker")?,
         lease,
         not_before,

@@ -9,7 +9,7 @@ use super::codec::{Record, millis};
 use super::connections::Answer;
 use super::delivery_row::rows;
 use crate::domain::delivery::PeriodCount;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Echo, Feedback, News, Tag};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
 use crate::store::{Error, Feedbacks, Result};
 
 #[async_trait]
@@ -30,20 +30,21 @@ impl Feedbacks for Sqlite {
             .map(drop)
     }
 
-    async fn echo(&self, since: DateTime<Utc>) -> Result<Echo> {
+    async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
         let count = move |transaction: &Transaction<'_>| {
             let sql = "SELECT state, feedback, count(*) FROM deliveries WHERE settled >= ?1 GROUP BY state, feedback";
             let mut statement = transaction.prepare_cached(sql)?;
-            let (mut rows, mut echo) = (statement.query([millis(since)])?, Echo::default());
+            let (mut rows, mut report_counts) =
+                (statement.query([millis(since)])?, ReportCounts::default());
             while let Some(row) = rows.next()? {
                 let (state, news, mails): (String, Option<String>, i64) =
                     (row.get(0)?, row.get(1)?, row.get(2)?);
                 let corrupt = |why| Error::corrupt("the feedback of deliveries", why);
                 let state: DeliveryState = state.parse().map_err(corrupt)?;
-                let news = news.map(|news| news.parse::<News>().map_err(corrupt));
-                echo.settled(state, news.transpose()?, mails.unsigned_abs());
+                let news = news.map(|news| news.parse::<ReportKind>().map_err(corrupt));
+                report_counts.settled(state, news.transpose()?, mails.unsigned_abs());
             }
-            Ok(echo)
+            Ok(report_counts)
         };
         self.connections
             .read("counting what became of mails", count)
@@ -116,7 +117,7 @@ fn note(transaction: &Transaction<'_>, (id, news): &(DeliveryId, Feedback)) -> A
         None => return Ok(false),
         Some((Some(standing), Some(at))) => {
             let corrupt = |why| Error::corrupt(format!("feedback of delivery {id}"), why);
-            let standing: News = standing.parse().map_err(corrupt)?;
+            let standing: ReportKind = standing.parse().map_err(corrupt)?;
             let at = DateTime::from_timestamp_millis(at).unwrap_or_default();
             let standing = Feedback { news: standing, at };
             !news.outweighs(standing)

@@ -109,7 +109,7 @@ CREATE TABLE IF NOT EXISTS seats (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS seats_due ON seats (due, until);
 
--- What seats are found by.
+-- What accumulators (the table seats) are found by.
 CREATE TABLE IF NOT EXISTS seat_batches (
     batch TEXT PRIMARY KEY NOT NULL,
     user  TEXT NOT NULL,

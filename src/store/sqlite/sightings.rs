@@ -7,10 +7,10 @@ use rusqlite::{OptionalExtension, Transaction};
 use super::Sqlite;
 use super::codec::millis;
 use super::connections::Answer;
-use crate::store::{Result, Sightings};
+use crate::store::{Result, SeenReports};
 
 #[async_trait]
-impl Sightings for Sqlite {
+impl SeenReports for Sqlite {
     async fn sight(
         &self,
         marks: &[(String, String)],

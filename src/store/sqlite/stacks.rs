@@ -349,7 +349,7 @@ struct Todo {
 impl Todo {
     /// An ObjectId that the person's id cannot be has no row, so there is nothing to mark.
     fn of(mark: &Mark) -> impl Iterator<Item = Self> {
-        mark.covers.iter().filter_map(|(stack, n)| {
+        mark.watermarks.iter().filter_map(|(stack, n)| {
             let row = RowId::of(&mark.user, stack.form)?;
             Some(Self {
                 day: stack.day,

@@ -192,8 +192,8 @@ impl<'a> Stage<'a> {
     }
 
     /// Somebody is to be mailed at once, and others have something gathered; more than are taken up
-    /// together. What is mailed at once is of a key of its own, as workers who died hold the seats
-    /// of others.
+    /// together. What is mailed at once is of a key of its own, as workers who died hold the
+    /// accumulators of others.
     pub async fn word_gets_round(&mut self) {
         let some = || (0..CHUNK + 2).collect();
         self.happens(Kind::Gathered, some(), true, None).await;

@@ -122,7 +122,7 @@ impl Stage<'_> {
         rows.iter()
             .filter(|row| row.user.as_str() == person)
             .filter(|row| matches!(row.occasion, Occasion::Digest { .. }))
-            .flat_map(|row| &row.covers)
+            .flat_map(|row| &row.watermarks)
             .any(|(stack, n)| stack.day == work.day && place < *n as usize)
     }
 

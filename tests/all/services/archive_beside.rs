@@ -65,12 +65,12 @@ async fn a_day_that_stands_again_is_exported_beside_its_first_export(fresh: Fres
     comes_late(&town, &["a3"], &["ada", "cem"]).await;
     let app = town.process();
     let late = entries(&fresh, "ada").await;
-    let covers = vec![(tidings::domain::StackId::of(first_day()), 1)];
+    let watermarks = vec![(tidings::domain::StackId::of(first_day()), 1)];
     let marker = tidings::domain::Id::from_bytes([9; 12]);
     let mark = tidings::store::Mark {
         user: user("ada"),
         marker,
-        covers,
+        watermarks,
     };
     fresh.mark(&[mark]).await.unwrap();
 

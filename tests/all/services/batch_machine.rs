@@ -1,8 +1,8 @@
 //! Batches as a machine of many states: whatever is done to them, in whatever order, they stand as
 //! the [`model`] says.
 //!
-//! The rule: after each action all that stands in the store is compared, in seats and filed. Every
-//! action means something in every state, so a run is a plain list that shrinks by itself.
+//! The rule: after each action all that stands in the store is compared, in accumulators and filed.
+//! Every action means something in every state, so a run is a plain list that shrinks by itself.
 //! `TIDINGS_TEST_SEED` plays another game, `TIDINGS_TEST_CASES` a longer one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +12,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Settings, RngSeed, TestRunner};
 use tidings::clock::{Ids, ManualClock};
-use tidings::domain::batch::{Item, Keep, SeatId};
+use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{
     Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
 };
 use tidings::services::Silent;
-use tidings::services::batches::{BatchBook, Closer, End, Join, Joiner};
+use tidings::services::batches::{BatchService, Closer, End, Join, Joiner};
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::on_both_stores;
@@ -251,7 +251,7 @@ impl<'a> Machine<'a> {
             for person in people {
                 let place = (*person, key);
                 joins.push(Join {
-                    seat: seat(place),
+                    accumulator: accumulator(place),
                     items: items.clone(),
                     policy,
                 });
@@ -284,24 +284,27 @@ impl<'a> Machine<'a> {
         let died = self.closer(&failing).drain(&Silent).await.is_err();
         assert_eq!(died, failing.struck().is_some());
         let done = failing.verbs();
-        let (ended, filed) = (done.contains("put_seats"), done.contains("file_batches"));
+        let (ended, filed) = (
+            done.contains("put_accumulators"),
+            done.contains("file_batches"),
+        );
         let held = Reached::Ended {
             held_until: self.now + LEASE,
         };
         let reached = match (failing.struck(), fault) {
             (None, _) => Reached::HandedOn,
-            (Some("due_seats"), _) if ended => Reached::HandedOn,
-            (Some("due_seats"), _) => Reached::Nothing,
-            (Some("put_seats"), Fault::Refused) if !filed => Reached::Nothing,
-            (Some("put_seats"), Fault::Unheard) if filed => Reached::HandedOn,
-            (Some("put_seats" | "file_batches" | "open" | "seats"), _) => held,
+            (Some("due_accumulators"), _) if ended => Reached::HandedOn,
+            (Some("due_accumulators"), _) => Reached::Nothing,
+            (Some("put_accumulators"), Fault::Refused) if !filed => Reached::Nothing,
+            (Some("put_accumulators"), Fault::Unheard) if filed => Reached::HandedOn,
+            (Some("put_accumulators" | "file_batches" | "open" | "accumulators"), _) => held,
             (Some(other), _) => panic!("closers do not call {other}"),
         };
         self.model.close(self.now, reached);
     }
 
-    fn book(&self) -> BatchBook {
-        BatchBook {
+    fn book(&self) -> BatchService {
+        BatchService {
             batches: self.fresh.second().handle(),
             deliveries: self.fresh.second().handle(),
             objects: self.fresh.second().handle(),
@@ -312,10 +315,10 @@ impl<'a> Machine<'a> {
     }
 
     async fn ends(&mut self, place: Place, how: End) {
-        let seat = seat(place);
+        let accumulator = accumulator(place);
         let open = BatchFilter {
-            user: Some(seat.user),
-            key: Some(seat.key),
+            user: Some(accumulator.user),
+            key: Some(accumulator.key),
             state: Some(BatchState::Open),
         };
         let book = self.book();
@@ -373,19 +376,20 @@ impl<'a> Machine<'a> {
         let places: Vec<Place> = (0..PEOPLE.len())
             .flat_map(|person| (0..KEYS.len()).map(move |key| (person, key)))
             .collect();
-        let seats: Vec<SeatId> = places.iter().map(|place| seat(*place)).collect();
-        let seats = self.fresh.seats(&seats).await.unwrap();
+        let accumulators: Vec<AccumulatorId> =
+            places.iter().map(|place| accumulator(*place)).collect();
+        let accumulators = self.fresh.accumulators(&accumulators).await.unwrap();
         let filed = self.filed().await;
         let mut batches: BTreeMap<Id, Batch> = BTreeMap::new();
         let mut handed_on: BTreeSet<Id> = filed.iter().map(|batch| batch.id).collect();
-        for seat in seats.into_iter().flatten() {
-            for batch in seat.open.into_iter().chain(seat.ended) {
+        for accumulator in accumulators.into_iter().flatten() {
+            for batch in accumulator.open.into_iter().chain(accumulator.ended) {
                 handed_on.remove(&batch.id);
                 batches.insert(batch.id, batch);
             }
         }
         batches.extend(filed.into_iter().map(|batch| (batch.id, batch)));
-        // What has left its seat is mailed, if there is anything to mail.
+        // What has left its accumulator is mailed, if there is anything to mail.
         let handed_on: Vec<Id> = handed_on.into_iter().collect();
         let rows: Vec<DeliveryId> = handed_on.iter().copied().map(DeliveryId::batch).collect();
         let rows = self.fresh.deliveries(&rows).await.unwrap();
@@ -399,8 +403,8 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn seat((person, key): Place) -> SeatId {
-    SeatId {
+fn accumulator((person, key): Place) -> AccumulatorId {
+    AccumulatorId {
         user: user(PEOPLE[person]),
         key: BatchKey::Chosen(ChosenKey::new(KEYS[key]).unwrap()),
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::domain::batch::{Item, Keep, SeatId};
+use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, DeliveryState, Id, ObjectId};
 use tidings::services::Silent;
 use tidings::services::batches::{Closer, Join};
@@ -18,7 +18,7 @@ use crate::support::{Fresh, MetTwice, id, kind, user};
 on_both_stores! {
     sixty_four_writers_of_first_events_open_one_batch_a_key
     what_joins_while_others_close_is_in_one_batch
-    what_joins_a_seat_that_is_met_twice_is_mailed_all_the_same
+    what_joins_a_accumulator_that_is_met_twice_is_mailed_all_the_same
     what_was_filed_with_fewer_events_gets_the_others_into_another_mail
 }
 
@@ -36,14 +36,14 @@ fn policy(window: i64) -> BatchPolicy {
     }
 }
 
-fn seats(count: usize) -> impl Iterator<Item = SeatId> {
-    (0..count).map(|n| SeatId {
+fn accumulators(count: usize) -> impl Iterator<Item = AccumulatorId> {
+    (0..count).map(|n| AccumulatorId {
         user: user(&format!("p{:03}", n / 2)),
         key: BatchKey::Chosen(["0", "false"][n % 2].parse().unwrap()),
     })
 }
 
-/// What this fan-out brings to so many seats.
+/// What this fan-out brings to so many accumulators.
 fn joins(count: usize, fanout: u32, policy: BatchPolicy) -> Vec<Join> {
     let items: Arc<[Item]> = [Item {
         i: id(fanout),
@@ -51,12 +51,12 @@ fn joins(count: usize, fanout: u32, policy: BatchPolicy) -> Vec<Join> {
         o: ObjectId::stored(format!("o{fanout}")),
     }]
     .into();
-    let join = |seat| Join {
-        seat,
+    let join = |accumulator| Join {
+        accumulator,
         items: items.clone(),
         policy,
     };
-    seats(count).map(join).collect()
+    accumulators(count).map(join).collect()
 }
 
 async fn all(town: &Town) -> Vec<Batch> {
@@ -96,7 +96,7 @@ async fn sixty_four_writers_of_first_events_open_one_batch_a_key(fresh: Fresh) {
 }
 
 async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
-    const SEATS: usize = 40;
+    const ACCUMULATORS: usize = 40;
     const EVENTS: u32 = 30;
     let town = Town::of(&fresh).await;
     // Some fill at once, and all are due as soon as somebody looks.
@@ -111,10 +111,16 @@ async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
             for event in 0..EVENTS {
                 let fanout = event * 4 + writer;
                 let joiner = first.fanouts().joiner;
-                joiner.join(joins(SEATS, fanout, full)).await.unwrap();
+                joiner
+                    .join(joins(ACCUMULATORS, fanout, full))
+                    .await
+                    .unwrap();
                 // Whoever carries it out again changes nothing.
                 let joiner = again.fanouts().joiner;
-                joiner.join(joins(SEATS, fanout, full)).await.unwrap();
+                joiner
+                    .join(joins(ACCUMULATORS, fanout, full))
+                    .await
+                    .unwrap();
                 clock.advance(TimeDelta::seconds(1));
             }
         })
@@ -151,7 +157,7 @@ async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
     }
     let mut every: Vec<Id> = (0..EVENTS * 4).map(id).collect();
     every.sort_unstable();
-    assert_eq!(joined.len(), SEATS);
+    assert_eq!(joined.len(), ACCUMULATORS);
     for (place, mut fanouts) in joined {
         fanouts.sort_unstable();
         assert_eq!(fanouts, every, "{place:?}");
@@ -165,7 +171,7 @@ async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
     assert_eq!(pending, all(&town).await.len() as u64);
 }
 
-async fn what_joins_a_seat_that_is_met_twice_is_mailed_all_the_same(fresh: Fresh) {
+async fn what_joins_a_accumulator_that_is_met_twice_is_mailed_all_the_same(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let cooling = BatchPolicy {
         cooldown: TimeDelta::seconds(60),
@@ -175,14 +181,14 @@ async fn what_joins_a_seat_that_is_met_twice_is_mailed_all_the_same(fresh: Fresh
     };
     let joiner = town.process().fanouts().joiner;
     joiner.join(joins(4, 1, cooling)).await.unwrap();
-    let ids: Vec<SeatId> = seats(4).collect();
-    let before = town.store.seats(&ids).await.unwrap();
+    let ids: Vec<AccumulatorId> = accumulators(4).collect();
+    let before = town.store.accumulators(&ids).await.unwrap();
     town.clock.advance(TimeDelta::seconds(30));
     joiner.join(joins(4, 2, cooling)).await.unwrap();
     town.clock.advance(TimeDelta::minutes(5));
 
-    // Each seat moved on in the index of what is due while it was walked: it is met as it was and
-    // as it is.
+    // Each accumulator moved on in the index of what is due while it was walked: it is met as it
+    // was and as it is.
     let before = before.into_iter().flatten().collect();
     let closer = Closer {
         batches: Arc::new(MetTwice::new(town.store.clone(), before)),
@@ -207,8 +213,14 @@ async fn what_was_filed_with_fewer_events_gets_the_others_into_another_mail(fres
     let town = Town::of(&fresh).await;
     let joiner = town.process().fanouts().joiner;
     joiner.join(joins(1, 1, policy(60))).await.unwrap();
-    let seat: Vec<SeatId> = seats(1).collect();
-    let mut older = town.store.seats(&seat).await.unwrap().remove(0).unwrap();
+    let accumulator: Vec<AccumulatorId> = accumulators(1).collect();
+    let mut older = town
+        .store
+        .accumulators(&accumulator)
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
     joiner.join(joins(1, 2, policy(60))).await.unwrap();
     older.advance(town.clock.now() + TimeDelta::minutes(5), || id(7));
     let filed = town.store.file_batches(&older.ended).await.unwrap();

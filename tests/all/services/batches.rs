@@ -44,7 +44,7 @@ on_both_stores! {
     turns_go_on_where_mails_are_closed_one_by_one
     a_lead_is_not_told_again_where_a_kept_event_was_withdrawn
     the_same_thing_again_and_again_is_one_thing
-    a_seat_holds_only_so_much_that_has_ended
+    a_accumulator_holds_only_so_much_that_has_ended
     a_busy_day_is_marked_by_what_it_has_stored
 }
 
@@ -430,7 +430,7 @@ async fn an_unknown_batch_is_settled_by_hand_and_mailed_once(fresh: Fresh) {
     assert_eq!(mailed_at(&town, 300).await.unknown, 1);
     assert_eq!(states(&town).await[0].1, BatchState::Closed);
     let row = town.deliveries_of("ada").await.remove(0);
-    let ledger = town.process().ledger();
+    let ledger = town.process().deliveries();
     let not_sent = tidings::domain::delivery::Verdict::NotSent;
     ledger.settle(&row.id, not_sent).await.unwrap();
     town.answer([Outcome::Refused {
@@ -456,7 +456,7 @@ async fn a_batch_that_is_refused_again_has_failed_again(fresh: Fresh) {
     town.answer(refused());
     assert_eq!(mailed_at(&town, 300).await.failed, 1);
     let row = town.deliveries_of("ada").await.remove(0);
-    let ledger = town.process().ledger();
+    let ledger = town.process().deliveries();
 
     town.answer(refused());
     let again = ledger.retry(std::slice::from_ref(&row.id)).await.unwrap();
@@ -549,7 +549,7 @@ async fn the_same_thing_again_and_again_is_one_thing(fresh: Fresh) {
     assert!(!town.mails()[0].filled().text.contains("more"));
 }
 
-async fn a_seat_holds_only_so_much_that_has_ended(fresh: Fresh) {
+async fn a_accumulator_holds_only_so_much_that_has_ended(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"immediate\"";
     let town = Town::found(&fresh, true, config).await;
     let events: Vec<_> = (0..MOST_ENDED + 50)
@@ -565,8 +565,8 @@ async fn a_seat_holds_only_so_much_that_has_ended(fresh: Fresh) {
 
     let all = batches(&town).await;
     assert_eq!(all.len(), MOST_ENDED + 50);
-    let seat = town.store.seat_of(all[0].id).await.unwrap();
-    let standing = seat.map_or(0, |seat| seat.ended.len());
+    let accumulator = town.store.accumulator_of(all[0].id).await.unwrap();
+    let standing = accumulator.map_or(0, |accumulator| accumulator.ended.len());
     assert!(standing <= MOST_ENDED, "{standing}");
     assert_eq!(mail(&town).await.sent, events.len() as u64);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::domain::{Feedback, News};
+use tidings::domain::{Feedback, ReportKind};
 use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::digest::{Report, Request, Timing};
@@ -73,7 +73,7 @@ async fn a_provider_that_refuses_everything_pauses_all_processes_until_somebody_
 
     let first = run(&town, Request::default()).await;
     let meanwhile = run(&town, Request::default()).await;
-    let resumed = town.process().ledger().resume().await.unwrap().unwrap();
+    let resumed = town.process().deliveries().resume().await.unwrap().unwrap();
     let last = run(&town, Request::default()).await;
 
     assert_eq!(reason(&first), "the key is revoked");
@@ -142,7 +142,7 @@ async fn what_failed_before_a_resume_is_not_held_against_what_follows_by_any_pro
     town.happens(&["a2"], to(&["ben"])).await;
     assert_eq!(reason(&run(&town, now.clone()).await), "suspended");
     assert_eq!(reason(&by_worker("a3", "cem").await), "suspended");
-    town.process().ledger().resume().await.unwrap();
+    town.process().deliveries().resume().await.unwrap();
 
     let after = by_worker("a4", "cem").await;
 
@@ -186,19 +186,19 @@ async fn too_many_bounces_and_complaints_pause_everything_and_are_not_held_again
     };
 
     // Four of twenty complaints are more than 0.3 %, and too few to mean anything.
-    report(&names[..4], News::Bounced).await;
-    report(&names[10..14], News::Complained).await;
+    report(&names[..4], ReportKind::Bounced).await;
+    report(&names[10..14], ReportKind::Complained).await;
     town.happens(&["a2"], to(&["ada"])).await;
     let few = run(&town, now.clone()).await;
-    report(&names[4..6], News::Bounced).await;
+    report(&names[4..6], ReportKind::Bounced).await;
     town.happens(&["a3"], to(&["ben"])).await;
     let bounced = run(&town, now.clone()).await;
     town.clock.set(town.clock.now() + TimeDelta::minutes(1));
-    town.process().ledger().resume().await.unwrap();
+    town.process().deliveries().resume().await.unwrap();
     let resumed = run(&town, now.clone()).await;
     town.happens(&["a4"], to(&names)).await;
     let next_week = town.digests_at(monday(1)).await;
-    report(&names[..5], News::Complained).await;
+    report(&names[..5], ReportKind::Complained).await;
     town.happens(&["a5"], to(&["cem"])).await;
     let complained = run(&town, now.clone()).await;
 
@@ -243,7 +243,7 @@ async fn a_worker_sends_nothing_while_paused_and_says_so(fresh: Fresh) {
 
     let held = worker.round(&mut scanned, &Silent).await.unwrap();
     let mails_while_paused = town.mails().len();
-    town.process().ledger().resume().await.unwrap();
+    town.process().deliveries().resume().await.unwrap();
     let free = worker.round(&mut scanned, &Silent).await.unwrap();
 
     assert_eq!(held.paused.unwrap().reason, "suspended");
@@ -272,7 +272,7 @@ async fn digests_that_fail_again_and_again_pause_nobody_elses_mail(fresh: Fresh)
 
     // At once, and after 1, 2, 4, 8 and 16 hours more.
     assert_eq!(failed, 6 * 10);
-    assert_eq!(town.process().ledger().pause().await.unwrap(), None);
+    assert_eq!(town.process().deliveries().pause().await.unwrap(), None);
 }
 
 async fn a_mail_that_cannot_be_written_does_not_hide_that_calls_go_astray(fresh: Fresh) {
@@ -321,7 +321,7 @@ async fn who_resumes_does_not_wait_as_long_as_the_provider_wanted(fresh: Fresh) 
     other.digests().run(&now, &Silent).await.unwrap();
     let while_closed = town.mails().len();
 
-    other.ledger().resume().await.unwrap();
+    other.deliveries().resume().await.unwrap();
     town.clock.advance(TimeDelta::minutes(1));
     one.digests().run(&now, &Silent).await.unwrap();
 
@@ -388,7 +388,7 @@ async fn forty_mails_an_hour_that_are_all_refused_pause_everything_in_the_second
     }
 
     assert_eq!((ended[0].mails.failed, &ended[0].ended), (40, &None));
-    let paused = town.process().ledger().pause().await.unwrap().unwrap();
+    let paused = town.process().deliveries().pause().await.unwrap().unwrap();
     assert_eq!(
         paused.reason,
         // Those of the first hour were tried again in the second.
@@ -492,7 +492,7 @@ async fn after_a_resume_a_provider_that_still_answers_nothing_costs_one_mail(fre
     let town = gateway(&fresh, 90, 20).await;
     run(&town, Request::default()).await;
 
-    town.process().ledger().resume().await.unwrap();
+    town.process().deliveries().resume().await.unwrap();
     let report = run(&town, Request::default()).await;
 
     assert!(report.mails.unknown <= 2, "{report:?}");

@@ -10,8 +10,8 @@ use tidings::domain::delivery::Verdict;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::mail::{Certainty, Outcome};
 use tidings::services::Silent;
+use tidings::services::deliveries::{Settled, Unknown};
 use tidings::services::digest::{Request, Timing};
-use tidings::services::ledger::{Settled, Unknown};
 
 use super::sending::{run, state};
 use crate::support::Fresh;
@@ -50,12 +50,12 @@ async fn an_unknown_mail_that_was_not_mailed_is_mailed_after_all(fresh: Fresh) {
     let unknown = with_an_unknown_mail(&town).await;
 
     let app = town.process();
-    app.ledger()
+    app.deliveries()
         .settle(&unknown, Verdict::NotSent)
         .await
         .unwrap();
     let report = run(&town, &app).await;
-    let again = app.ledger().settle(&unknown, Verdict::NotSent).await;
+    let again = app.deliveries().settle(&unknown, Verdict::NotSent).await;
 
     assert_eq!((report.left_over, report.mails.sent), (1, 1));
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
@@ -69,7 +69,10 @@ async fn an_unknown_mail_that_was_mailed_is_sent(fresh: Fresh) {
     let unknown = with_an_unknown_mail(&town).await;
 
     let app = town.process();
-    app.ledger().settle(&unknown, Verdict::Sent).await.unwrap();
+    app.deliveries()
+        .settle(&unknown, Verdict::Sent)
+        .await
+        .unwrap();
     let report = run(&town, &app).await;
 
     assert_eq!(report.mails.settled(), 0);
@@ -82,7 +85,7 @@ async fn an_unknown_mail_that_is_refused_after_all_is_unknown_again(fresh: Fresh
     let unknown = with_an_unknown_mail(&town).await;
     let app = town.process();
     let settle = async || {
-        app.ledger()
+        app.deliveries()
             .settle(&unknown, Verdict::NotSent)
             .await
             .unwrap();
@@ -177,7 +180,7 @@ async fn a_mail_that_was_found_out_tells_of_its_events(fresh: Fresh) {
 
 async fn unknown_mails_are_settled_by_call_and_by_time(fresh: Fresh) {
     let town = Town::found(&fresh, false, "delivery.chunk = 10\n").await;
-    let ledger = town.process().ledger();
+    let ledger = town.process().deliveries();
     for (week, person) in ["ada", "ben", "cem"].into_iter().enumerate() {
         town.clock.set(monday(week as i64) - TimeDelta::hours(1));
         town.happens(&["a1"], to(&[person])).await;

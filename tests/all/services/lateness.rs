@@ -192,7 +192,7 @@ async fn a_failed_digest_is_tried_again_by_hand_one_or_all(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.answer(refused(3));
     town.digests_at(monday(0)).await;
-    let ledger = town.process().ledger();
+    let ledger = town.process().deliveries();
     let id = |person: &str| DeliveryId::stored(format!("digest:{person}:weekly:2014-W17"));
 
     let one = ledger.retry(&[id("ada"), id("nobody")]).await.unwrap();

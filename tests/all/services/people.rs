@@ -7,7 +7,7 @@ use tidings::clock::Clock;
 use tidings::domain::policy::Route;
 use tidings::domain::user::Unmailable;
 use tidings::domain::{Cadence, User};
-use tidings::services::people::{PeopleBook, PreferencesInput, UserInput};
+use tidings::services::people::{PeopleService, PreferencesInput, UserInput};
 
 use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{Fresh, kind, user};
@@ -35,7 +35,7 @@ fn preferences(json: &str) -> PreferencesInput {
     serde_json::from_str(json).unwrap()
 }
 
-async fn ada(people: &PeopleBook) -> User {
+async fn ada(people: &PeopleService) -> User {
     people.get(&user("ada")).await.unwrap().unwrap()
 }
 

@@ -278,7 +278,7 @@ impl Year {
             self.town.answer([Outcome::Refused { reason }]);
         }
         // The operator sees to it that a pause ends.
-        self.app.ledger().resume().await.unwrap();
+        self.app.deliveries().resume().await.unwrap();
         let digests = self.process(calm).digests();
         let ended = digests.run(&Request::default(), &Silent).await;
         self.runs += 1;
@@ -362,12 +362,13 @@ impl Year {
                 event.mailed == 0 || !event.given_up,
                 "{what} was given up and mailed"
             );
-            let covers = |row: &Delivery| {
-                let mut covers = row.covers.iter();
-                row.user.as_str() == event.reader && covers.any(|(stack, _)| stack.day == event.day)
+            let watermarks = |row: &Delivery| {
+                let mut watermarks = row.watermarks.iter();
+                row.user.as_str() == event.reader
+                    && watermarks.any(|(stack, _)| stack.day == event.day)
             };
             let known = event.mailed == 1 || event.given_up || event.excused;
-            let doubted = !known && unknown.iter().any(covers);
+            let doubted = !known && unknown.iter().any(watermarks);
             in_doubt += u32::from(doubted);
             let ended = known || doubted;
             assert!(ended || event.day > settled, "{what} is lost");

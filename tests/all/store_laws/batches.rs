@@ -1,8 +1,8 @@
-//! Laws of `Batches` for what has left its seat, and what both are found by: filed once, settled
-//! once, newest first.
+//! Laws of `Batches` for what has left its accumulator, and what both are found by: filed once,
+//! settled once, newest first.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Item, Keep, Lead, Seat, SeatId};
+use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep, Lead};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Id};
 use tidings::store::{BatchCounts, BatchFilter};
 
@@ -17,8 +17,8 @@ pub(super) const WINDOW: BatchPolicy = BatchPolicy {
     leading: false,
 };
 
-pub(super) fn seat_id(person: &str, key: &str) -> SeatId {
-    SeatId {
+pub(super) fn accumulator_id(person: &str, key: &str) -> AccumulatorId {
+    AccumulatorId {
         user: user(person),
         key: BatchKey::Chosen(ChosenKey::new(key).unwrap()),
     }
@@ -33,31 +33,36 @@ pub(super) fn item(object: &str, fanout: u32) -> Item {
     }
 }
 
-/// A seat with a batch that this fan-out opened at noon and so many minutes.
-pub(crate) fn opened(person: &str, key: &str, fanout: u32, minute: i64) -> Seat {
-    let mut seat = Seat::new(seat_id(person, key));
+/// A accumulator with a batch that this fan-out opened at noon and so many minutes.
+pub(crate) fn opened(person: &str, key: &str, fanout: u32, minute: i64) -> Accumulator {
+    let mut accumulator = Accumulator::new(accumulator_id(person, key));
     let items = [item("a1", fanout), item("a2", fanout)];
-    seat.join(&items, noon() + minutes(minute), &WINDOW, || {
+    accumulator.join(&items, noon() + minutes(minute), &WINDOW, || {
         id(1_000 + fanout)
     });
-    seat
+    accumulator
 }
 
-pub(super) async fn put(store: &Fresh, seat: &Seat, stamp: u32) -> bool {
-    let seats = std::slice::from_ref(seat);
-    store.put_seats(seats, id(stamp)).await.unwrap() == [true]
+pub(super) async fn put(store: &Fresh, accumulator: &Accumulator, stamp: u32) -> bool {
+    let accumulators = std::slice::from_ref(accumulator);
+    store
+        .put_accumulators(accumulators, id(stamp))
+        .await
+        .unwrap()
+        == [true]
 }
 
-pub(super) async fn read(store: &Fresh, seat: &SeatId) -> Option<Seat> {
-    let ids = std::slice::from_ref(seat);
-    store.seats(ids).await.unwrap().pop().unwrap()
+pub(super) async fn read(store: &Fresh, accumulator: &AccumulatorId) -> Option<Accumulator> {
+    let ids = std::slice::from_ref(accumulator);
+    store.accumulators(ids).await.unwrap().pop().unwrap()
 }
 
 pub(super) fn closing(person: &str, key: &str, fanout: u32) -> Batch {
-    let mut seat = opened(person, key, fanout, 0);
-    seat.close_now(id(1_000 + fanout), noon() + minutes(1))
+    let mut accumulator = opened(person, key, fanout, 0);
+    accumulator
+        .close_now(id(1_000 + fanout), noon() + minutes(1))
         .unwrap();
-    seat.ended.pop().unwrap()
+    accumulator.ended.pop().unwrap()
 }
 
 pub async fn a_batch_is_filed_once_and_comes_back_with_every_field(store: Fresh) {
@@ -126,8 +131,8 @@ pub async fn only_a_closing_batch_is_settled(store: Fresh) {
 pub async fn batches_are_found_newest_first_by_person_key_and_state(store: Fresh) {
     let mut ending = opened("ada", "j", 4, 0);
     ending.cancel(id(1_004), noon()).unwrap();
-    let seats = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
-    store.put_seats(&seats, id(50)).await.unwrap();
+    let accumulators = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
+    store.put_accumulators(&accumulators, id(50)).await.unwrap();
     store
         .file_batches(&[closing("ada", "k", 2), closing("eve", "k", 5)])
         .await
@@ -148,7 +153,7 @@ pub async fn batches_are_found_newest_first_by_person_key_and_state(store: Fresh
         ..all.clone()
     };
     let k = BatchFilter {
-        key: Some(seat_id("ada", "k").key),
+        key: Some(accumulator_id("ada", "k").key),
         ..all.clone()
     };
     let of = |state| BatchFilter {
@@ -177,8 +182,8 @@ pub async fn counts_are_exact(store: Fresh) {
     assert_eq!(store.batch_counts().await.unwrap(), BatchCounts::default());
     let mut ending = opened("ada", "j", 4, 0);
     ending.close_now(id(1_004), noon()).unwrap();
-    let seats = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
-    store.put_seats(&seats, id(50)).await.unwrap();
+    let accumulators = [opened("ada", "k", 1, 0), opened("ben", "k", 3, 0), ending];
+    store.put_accumulators(&accumulators, id(50)).await.unwrap();
     let filed = [closing("ada", "k", 2), closing("eve", "k", 5)];
     store.file_batches(&filed).await.unwrap();
     let settled = [(filed[1].id, BatchState::Closed)];

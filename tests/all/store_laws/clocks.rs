@@ -86,18 +86,21 @@ pub async fn a_delivery_held_or_put_off_by_a_clock_ahead_can_be_claimed(store: F
     assert_eq!(claim("other").await, [""; 0]);
 }
 
-pub async fn a_seat_held_by_a_clock_ahead_is_due(store: Fresh) {
+pub async fn a_accumulator_held_by_a_clock_ahead_is_due(store: Fresh) {
     let due = async || {
-        let due = store.second().due_seats(noon() + minutes(9), 10).await;
+        let due = store
+            .second()
+            .due_accumulators(noon() + minutes(9), 10)
+            .await;
         due.unwrap().len()
     };
-    let mut seat = opened("ada", "k", 1, 0);
-    seat.lease = Some(lease("wrong", ahead(days(1))));
-    assert!(put(&store, &seat, 50).await);
+    let mut accumulator = opened("ada", "k", 1, 0);
+    accumulator.lease = Some(lease("wrong", ahead(days(1))));
+    assert!(put(&store, &accumulator, 50).await);
     assert_eq!(due().await, 1);
 
-    seat.stamp = Some(id(50));
-    seat.lease = Some(lease("right", ahead(minutes(60))));
-    assert!(put(&store, &seat, 51).await);
+    accumulator.stamp = Some(id(50));
+    accumulator.lease = Some(lease("right", ahead(minutes(60))));
+    assert!(put(&store, &accumulator, 51).await);
     assert_eq!(due().await, 0);
 }

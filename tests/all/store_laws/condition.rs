@@ -1,4 +1,4 @@
-//! Laws of `Condition`: facts of the store itself, and nothing is changed by asking.
+//! Laws of `Diagnostics`: facts of the store itself, and nothing is changed by asking.
 
 use chrono::TimeDelta;
 use tidings::clock::{Clock, SystemClock};

@@ -63,7 +63,7 @@ pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
             batch: id(77),
             turn: noon() + TimeDelta::milliseconds(5),
         },
-        covers: vec![
+        watermarks: vec![
             (
                 StackId {
                     day: today(),
@@ -80,7 +80,7 @@ pub async fn an_opened_row_comes_back_with_every_field(store: Fresh) {
         ..delivery("0", "2014-W17", "one")
     };
     let bare = Delivery {
-        covers: Vec::new(),
+        watermarks: Vec::new(),
         ..delivery("ü.$x", "2014-04-22", "one")
     };
     let tried = Delivery {

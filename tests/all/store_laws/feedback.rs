@@ -2,13 +2,13 @@
 
 use tidings::domain::delivery::{PeriodCount, Settlement};
 use tidings::domain::{
-    Cadence, Delivery, DeliveryId, DeliveryState, Echo, Feedback, News, Occasion,
+    Cadence, Delivery, DeliveryId, DeliveryState, Feedback, Occasion, ReportCounts, ReportKind,
 };
 
 use super::deliveries::{later, open, row, settlement};
 use crate::support::*;
 
-fn feedback(news: News, minute: i64) -> Feedback {
+fn feedback(news: ReportKind, minute: i64) -> Feedback {
     Feedback {
         news,
         at: later(minute),
@@ -58,10 +58,10 @@ pub async fn a_mail_is_found_by_its_providers_id_unless_others_share_it(store: F
 pub async fn the_worst_news_stands_whatever_comes_first(store: Fresh) {
     let ids = open(&store, &["ada", "ben"]).await;
     let mut all = Vec::new();
-    for (n, news) in News::ALL.into_iter().enumerate() {
+    for (n, news) in ReportKind::ALL.into_iter().enumerate() {
         all.extend([feedback(news, 9 - n as i64), feedback(news, 20)]);
     }
-    let worst = feedback(News::Complained, 5);
+    let worst = feedback(ReportKind::Complained, 5);
 
     for one in &all {
         let news = [(ids[0].clone(), *one)];
@@ -84,14 +84,14 @@ pub async fn of_many_who_bring_news_at_once_the_worst_stands(store: Fresh) {
 
     store
         .at_once(20, move |store, n| {
-            let news = News::ALL[n as usize % News::ALL.len()];
+            let news = ReportKind::ALL[n as usize % ReportKind::ALL.len()];
             let news = [(told.clone(), feedback(news, i64::from(n)))];
             async move { store.note_feedback(&news).await.unwrap() }
         })
         .await;
 
     let stands = row(&store, &id).await.feedback;
-    assert_eq!(stands, Some(feedback(News::Complained, 4)));
+    assert_eq!(stands, Some(feedback(ReportKind::Complained, 4)));
 }
 
 pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(store: Fresh) {
@@ -101,7 +101,7 @@ pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(sto
         .sending("one", later(0), later(5), &call)
         .await
         .unwrap();
-    let news = [(ids[0].clone(), feedback(News::Delivered, 0))];
+    let news = [(ids[0].clone(), feedback(ReportKind::Delivered, 0))];
 
     store.second().note_feedback(&news).await.unwrap();
     let sending = row(&store, &ids[0]).await;
@@ -113,15 +113,15 @@ pub async fn news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it(sto
         (DeliveryState::Sending, true, 1)
     );
     assert_eq!((sent.state, sent.open), (DeliveryState::Sent, false));
-    assert_eq!(sent.feedback, Some(feedback(News::Delivered, 0)));
+    assert_eq!(sent.feedback, Some(feedback(ReportKind::Delivered, 0)));
 }
 
 pub async fn news_of_unknown_mails_change_nothing(store: Fresh) {
     let id = open(&store, &["ada"]).await.remove(0);
     let stranger = DeliveryId::stored("digest:eve:daily:2014-04-22");
     let news = [
-        (stranger.clone(), feedback(News::Bounced, 0)),
-        (id.clone(), feedback(News::Delivered, 0)),
+        (stranger.clone(), feedback(ReportKind::Bounced, 0)),
+        (id.clone(), feedback(ReportKind::Delivered, 0)),
     ];
 
     store.note_feedback(&news).await.unwrap();
@@ -129,18 +129,21 @@ pub async fn news_of_unknown_mails_change_nothing(store: Fresh) {
 
     assert_eq!(store.delivery(&stranger).await.unwrap(), None);
     let stands = row(&store, &id).await.feedback;
-    assert_eq!(stands, Some(feedback(News::Delivered, 0)));
+    assert_eq!(stands, Some(feedback(ReportKind::Delivered, 0)));
 }
 
 pub async fn the_echo_counts_mails_by_when_they_were_settled(store: Fresh) {
-    assert_eq!(store.echo(later(0)).await.unwrap(), Echo::default());
+    assert_eq!(
+        store.report_counts(later(0)).await.unwrap(),
+        ReportCounts::default()
+    );
     let names = ["a", "b", "c", "d", "e", "f", "g"];
     let ids = open(&store, &names).await;
     let ends = [
-        (DeliveryState::Sent, 1, Some(News::Bounced)),
-        (DeliveryState::Sent, 2, Some(News::Delivered)),
+        (DeliveryState::Sent, 1, Some(ReportKind::Bounced)),
+        (DeliveryState::Sent, 2, Some(ReportKind::Delivered)),
         (DeliveryState::Sent, 3, None),
-        (DeliveryState::Unknown, 3, Some(News::Complained)),
+        (DeliveryState::Unknown, 3, Some(ReportKind::Complained)),
         (DeliveryState::Unknown, 3, None),
         (DeliveryState::Failed, 3, None),
     ];
@@ -154,19 +157,22 @@ pub async fn the_echo_counts_mails_by_when_they_were_settled(store: Fresh) {
     let unsettled: &Delivery = &row(&store, &ids[6]).await;
     assert_eq!(unsettled.settled, None);
 
-    let all = store.echo(later(1)).await.unwrap();
-    let late = store.echo(later(3)).await.unwrap();
+    let all = store.report_counts(later(1)).await.unwrap();
+    let late = store.report_counts(later(3)).await.unwrap();
 
-    let expected = Echo {
+    let expected = ReportCounts {
         sent: 4,
         delivered: 1,
         bounced: 1,
         complained: 1,
-        ..Echo::default()
+        ..ReportCounts::default()
     };
     assert_eq!(all, expected);
     assert_eq!((late.sent, late.complained, late.bounced), (2, 1, 0));
-    assert_eq!(store.echo(later(4)).await.unwrap(), Echo::default());
+    assert_eq!(
+        store.report_counts(later(4)).await.unwrap(),
+        ReportCounts::default()
+    );
 }
 
 pub async fn what_was_settled_since_is_counted_by_cadence_period_and_state(store: Fresh) {

@@ -23,13 +23,13 @@ pub async fn a_marker_stands_at_the_end_of_each_named_stack(store: Fresh) {
             .await
             .unwrap();
     }
-    let covers = vec![(StackId::of(days[0]), 2), (StackId::of(days[2]), 1)];
+    let watermarks = vec![(StackId::of(days[0]), 2), (StackId::of(days[2]), 1)];
 
     store
         .mark(&[Mark {
             user: ada.clone(),
             marker: id(90),
-            covers,
+            watermarks,
         }])
         .await
         .unwrap();
@@ -156,12 +156,12 @@ pub async fn a_marker_for_a_dropped_day_is_no_error(store: Fresh) {
         .unwrap();
     store.drop_day(gone).await.unwrap();
 
-    let covers = vec![(StackId::of(gone), 1), (StackId::of(today()), 1)];
+    let watermarks = vec![(StackId::of(gone), 1), (StackId::of(today()), 1)];
     store
         .mark(&[Mark {
             user: ada.clone(),
             marker: id(90),
-            covers,
+            watermarks,
         }])
         .await
         .unwrap();
@@ -186,7 +186,7 @@ pub async fn an_event_pushed_between_read_and_mark_stays_pending(store: Fresh) {
         .mark(&[Mark {
             user: ada,
             marker: id(90),
-            covers: reach,
+            watermarks: reach,
         }])
         .await
         .unwrap();
@@ -254,12 +254,12 @@ pub async fn each_of_many_people_gets_their_own_marker(store: Fresh) {
 
 pub async fn no_marks_are_no_error(store: Fresh) {
     store.mark(&[]).await.unwrap();
-    let covers = Vec::new();
+    let watermarks = Vec::new();
     store
         .mark(&[Mark {
             user: user("ada"),
             marker: id(90),
-            covers,
+            watermarks,
         }])
         .await
         .unwrap();

@@ -4,6 +4,7 @@
 //! dead code, which the linter refuses; a backend runs the whole list or does not compile. So the
 //! stores cannot drift apart.
 
+mod accumulators;
 mod announced;
 pub(crate) mod batches;
 mod clocks;
@@ -23,7 +24,6 @@ mod people;
 mod reopening;
 mod repeats;
 mod scans;
-mod seats;
 mod settling;
 mod sightings;
 mod stacks;
@@ -90,20 +90,20 @@ laws! {
         no_marks_are_no_error
         what_was_mailed_on_its_own_stands_once_at_the_end
         what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending;
-    seats:
-        a_seat_comes_back_with_every_field
-        a_seat_is_put_in_the_place_of_what_was_read_and_of_nothing_else
-        of_a_seat_that_is_named_twice_one_is_put
-        of_many_who_open_one_seat_at_once_one_is_told_yes
-        of_many_who_change_a_seat_at_once_nobodys_change_is_lost
-        an_empty_seat_is_removed_and_can_be_taken_again
-        odd_keys_and_people_have_seats_of_their_own
-        many_seats_are_put_and_read_at_once
+    accumulators:
+        a_accumulator_comes_back_with_every_field
+        a_accumulator_is_put_in_the_place_of_what_was_read_and_of_nothing_else
+        of_a_accumulator_that_is_named_twice_one_is_put
+        of_many_who_open_one_accumulator_at_once_one_is_told_yes
+        of_many_who_change_a_accumulator_at_once_nobodys_change_is_lost
+        an_empty_accumulator_is_removed_and_can_be_taken_again
+        odd_keys_and_people_have_accumulators_of_their_own
+        many_accumulators_are_put_and_read_at_once
         what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing_else_changes
-        due_seats_come_in_the_order_in_which_they_fell_due
-        a_seat_that_somebody_holds_is_not_due_until_the_lease_runs_out
-        a_batch_is_found_on_its_seat_until_it_leaves
-        seats_are_found_by_what_their_batches_keep;
+        due_accumulators_come_in_the_order_in_which_they_fell_due
+        a_accumulator_that_somebody_holds_is_not_due_until_the_lease_runs_out
+        a_batch_is_found_on_its_accumulator_until_it_leaves
+        accumulators_are_found_by_what_their_batches_keep;
     batches:
         a_batch_is_filed_once_and_comes_back_with_every_field
         a_batch_that_was_filed_with_other_events_is_a_conflict
@@ -255,7 +255,7 @@ laws! {
         a_lease_taken_by_a_clock_ahead_is_nobodys
         a_fan_out_claimed_by_a_clock_ahead_can_be_claimed
         a_delivery_held_or_put_off_by_a_clock_ahead_can_be_claimed
-        a_seat_held_by_a_clock_ahead_is_due;
+        a_accumulator_held_by_a_clock_ahead_is_due;
     notes:
         a_note_is_read_by_everybody_until_it_is_forgotten
         of_many_who_keep_a_note_at_once_all_are_told_the_same

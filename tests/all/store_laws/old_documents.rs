@@ -2,7 +2,7 @@
 //!
 //! They are put there as the archive would restore them, so that both stores hold the same bytes.
 
-use tidings::domain::{Covers, Entry, Event, Form, Id, Marker, ObjectId, StackId};
+use tidings::domain::{Entry, Event, Form, Id, Marker, ObjectId, StackId, Watermarks};
 use tidings::store::{Mark, People};
 
 use crate::support::*;
@@ -239,12 +239,12 @@ pub async fn a_marker_goes_to_the_form_it_names(store: Fresh) {
         .await
         .unwrap();
 
-    let covers: Covers = vec![(old_form(today()), 1)];
+    let watermarks: Watermarks = vec![(old_form(today()), 1)];
     for _ in 0..2 {
         let mark = Mark {
             user: person.clone(),
             marker: id(90),
-            covers: covers.clone(),
+            watermarks: watermarks.clone(),
         };
         store.mark(&[mark]).await.unwrap();
     }
@@ -267,12 +267,12 @@ pub async fn a_marker_for_the_old_form_of_somebody_who_has_none_is_no_error(stor
         .await
         .unwrap();
 
-    let covers: Covers = vec![(old_form(today()), 1)];
+    let watermarks: Watermarks = vec![(old_form(today()), 1)];
     store
         .mark(&[Mark {
             user: ada.clone(),
             marker: id(90),
-            covers,
+            watermarks,
         }])
         .await
         .unwrap();

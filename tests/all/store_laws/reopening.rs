@@ -64,9 +64,9 @@ pub async fn what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays(store: 
 
 pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
     let (ada, bob) = (failed(&store, "ada").await, failed(&store, "bob").await);
-    let covers = vec![(StackId::of(today()), 9)];
+    let watermarks = vec![(StackId::of(today()), 9)];
     let held = Reopening {
-        covers: Some(covers.clone()),
+        watermarks: Some(watermarks.clone()),
         lease: Some(lease("two", later(30))),
         reopened: 3,
         ..reopening(&bob)
@@ -85,10 +85,10 @@ pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
     assert_eq!((ada.call, ada.tried, ada.lease), (None, None, None));
     assert_eq!((ada.attempts, ada.refusals, ada.provider_id), (1, 0, None));
     assert_eq!((ada.reopened, bob.reopened), (0, 3));
-    assert_eq!((ada.covers, ada.marker), (old.covers, old.marker));
+    assert_eq!((ada.watermarks, ada.marker), (old.watermarks, old.marker));
     assert_eq!(
-        (bob.covers, bob.lease),
-        (covers, Some(lease("two", later(30))))
+        (bob.watermarks, bob.lease),
+        (watermarks, Some(lease("two", later(30))))
     );
     let free = store.claim("one", later(10), later(20), 9).await.unwrap();
     assert_eq!(users(&free), ["ada"], "bob's is held");

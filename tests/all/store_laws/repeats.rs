@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{
     Address, Audience, Day, Delivery, DeliveryId, DeliveryState, Entry, Fanout, Feedback,
-    FollowKey, Marker, News, Progress, Reason, Suppression, Tag, User, UserId,
+    FollowKey, Marker, Progress, Reason, ReportKind, Suppression, Tag, User, UserId,
 };
 use tidings::store::{Mark, Result, Store};
 
@@ -95,7 +95,7 @@ impl Story {
         let mark = |row: &Delivery| Mark {
             user: row.user.clone(),
             marker: row.marker,
-            covers: row.covers.clone(),
+            watermarks: row.watermarks.clone(),
         };
         store
             .mark(&rows.iter().map(mark).collect::<Vec<_>>())
@@ -113,7 +113,7 @@ impl Story {
             let tags: Vec<Tag> = self.deliveries().iter().map(DeliveryId::tag).collect();
             let rows = store.deliveries_by_tag(&tags).await?;
             let ids = rows.into_iter().flatten().map(|row| row.id);
-            let news = [News::Bounced, News::Delayed].into_iter();
+            let news = [ReportKind::Bounced, ReportKind::Delayed].into_iter();
             let feedback: Vec<_> = ids
                 .zip(news.map(|news| Feedback { news, at: noon() }))
                 .collect();
@@ -169,7 +169,7 @@ impl Story {
 
     fn delivery(&self, person: &UserId, owner: &str, until: DateTime<Utc>) -> Delivery {
         Delivery {
-            covers: mark(person, self.day(), id(0), 1).covers,
+            watermarks: mark(person, self.day(), id(0), 1).watermarks,
             lease: Some(lease(owner, until)),
             ..delivery(person.as_str(), "2014-04-22", owner)
         }

@@ -1,4 +1,4 @@
-//! Laws of `Sightings`: the first mark stands until it is over.
+//! Laws of `SeenReports`: the first mark stands until it is over.
 
 use chrono::{DateTime, Utc};
 

@@ -93,7 +93,7 @@ pub fn mark(person: &UserId, day: Day, marker: Id, n: u32) -> Mark {
     Mark {
         user: person.clone(),
         marker,
-        covers: vec![(StackId::of(day), n)],
+        watermarks: vec![(StackId::of(day), n)],
     }
 }
 
@@ -126,7 +126,7 @@ pub fn delivery(person: &str, date: &str, owner: &str) -> Delivery {
         period: date.into(),
     };
     Delivery {
-        covers: vec![(StackId::of(today().back(1)), 3), (StackId::of(today()), 2)],
+        watermarks: vec![(StackId::of(today().back(1)), 3), (StackId::of(today()), 2)],
         lease: Some(lease(owner, noon() + minutes(5))),
         ..Delivery::new(id, user(person), occasion, self::id(900), noon())
     }

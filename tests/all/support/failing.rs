@@ -14,20 +14,20 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
-use tidings::domain::batch::{Addition, Seat, SeatId};
+use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
 use tidings::domain::delivery::{
     Deferral, Handover, Judged, PeriodCount, Reopened, Reopening, Settlement, Verdict,
 };
 use tidings::domain::{
-    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Echo, Event,
+    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Event,
     EventType, Fanout, Feedback, FollowKey, Id, Lease, Object, ObjectId, ObjectKey, PersonStacks,
-    Point, Progress, Reason, Suppression, Tag, User, UserId, Window,
+    Point, Progress, Reason, ReportCounts, Suppression, Tag, User, UserId, Window,
 };
 use tidings::store::{
-    Accepted, Backlog, BatchCounts, BatchFilter, Batches, Claimed, Condition, DayInfo, DaySum,
-    Days, Deliveries, Directory, Engine, Error, Feedbacks, Journal, Leases, MailedMark, Mark,
-    Meeting, Notes, Objects, People, Pushed, Pushes, RawStack, Result, Schema, Sightings, Stacks,
-    Store, Suppressions,
+    Accepted, Backlog, BatchCounts, BatchFilter, Batches, Claimed, DayInfo, DaySum, Days,
+    Deliveries, Diagnostics, Directory, Engine, Error, Feedbacks, Journal, Leases, MailedMark,
+    Mark, Meeting, Notes, Objects, People, Pushed, Pushes, RawStack, Result, Schema, SeenReports,
+    Stacks, Store, Suppressions,
 };
 
 /// How the nth call fails.
@@ -281,12 +281,12 @@ hand_on! { Objects:
 }
 
 hand_on! { Batches:
-    seats(ids: &[SeatId]) -> Vec<Option<Seat>>;
-    put_seats(seats: &[Seat], stamp: Id) -> Vec<bool>;
-    add_to_open(seats: &[(SeatId, usize)], additions: &[Addition], stamp: Id) -> bool;
-    due_seats(now: DateTime<Utc>, limit: usize) -> Vec<Seat>;
-    seat_of(batch: Id) -> Option<Seat>;
-    seats_holding(kind: &EventType, objects: &[ObjectId], after: Option<&SeatId>, limit: usize) -> Vec<Seat>;
+    accumulators(ids: &[AccumulatorId]) -> Vec<Option<Accumulator>>;
+    put_accumulators(accumulators: &[Accumulator], stamp: Id) -> Vec<bool>;
+    add_to_open(accumulators: &[(AccumulatorId, usize)], additions: &[Addition], stamp: Id) -> bool;
+    due_accumulators(now: DateTime<Utc>, limit: usize) -> Vec<Accumulator>;
+    accumulator_of(batch: Id) -> Option<Accumulator>;
+    accumulators_holding(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>, limit: usize) -> Vec<Accumulator>;
     file_batches(batches: &[Batch]) -> Vec<bool>;
     filed(ids: &[Id]) -> Vec<Option<Batch>>;
     settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
@@ -357,18 +357,18 @@ hand_on! { Feedbacks:
     deliveries_by_tag(tags: &[Tag]) -> Vec<Option<Delivery>>;
     deliveries_by_provider_id(ids: &[String]) -> Vec<Option<Delivery>>;
     note_feedback(feedback: &[(DeliveryId, Feedback)]) -> ();
-    echo(since: DateTime<Utc>) -> Echo;
+    report_counts(since: DateTime<Utc>) -> ReportCounts;
     settled_since(since: DateTime<Utc>) -> Vec<PeriodCount>;
 }
 
-hand_on! { Condition:
+hand_on! { Diagnostics:
     engine() -> Engine;
     schema() -> Schema;
     missing_indexes() -> Vec<String>;
     server_time() -> Option<DateTime<Utc>>;
 }
 
-hand_on! { Sightings:
+hand_on! { SeenReports:
     sight(marks: &[(String, String)], now: DateTime<Utc>, until: DateTime<Utc>) -> Vec<String>;
     sighted(keys: &[String], now: DateTime<Utc>) -> Vec<Option<String>>;
 }

@@ -1,25 +1,25 @@
-//! A store whose walk over what is due meets seats twice, as a walk over an index does while what
-//! it finds moves on in it.
+//! A store whose walk over what is due meets accumulators twice, as a walk over an index does while
+//! what it finds moves on in it.
 //!
-//! The rule: only [`Batches::due_seats`] differs, and only once: it gives what the test wants to be
-//! met before what is due.
+//! The rule: only [`Batches::due_accumulators`] differs, and only once: it gives what the test
+//! wants to be met before what is due.
 
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use tidings::domain::batch::{Addition, Seat, SeatId};
+use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
 use tidings::domain::{Batch, BatchState, EventType, Id, ObjectId};
 use tidings::store::{BatchCounts, BatchFilter, Batches, Result, Store};
 
 pub struct MetTwice {
     inner: Arc<dyn Store>,
-    before: Mutex<Vec<Seat>>,
+    before: Mutex<Vec<Accumulator>>,
 }
 
 impl MetTwice {
     /// These are met first, as they are here.
-    pub fn new(inner: Arc<dyn Store>, before: Vec<Seat>) -> Self {
+    pub fn new(inner: Arc<dyn Store>, before: Vec<Accumulator>) -> Self {
         let before = Mutex::new(before);
         Self { inner, before }
     }
@@ -30,9 +30,9 @@ macro_rules! hand_on {
     ($($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty;)*) => {
         #[async_trait]
         impl Batches for MetTwice {
-            async fn due_seats(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Seat>> {
+            async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Accumulator>> {
                 let mut met = std::mem::take(&mut *self.before.lock().unwrap());
-                met.extend(self.inner.due_seats(now, limit).await?);
+                met.extend(self.inner.due_accumulators(now, limit).await?);
                 Ok(met)
             }
 
@@ -46,11 +46,11 @@ macro_rules! hand_on {
 }
 
 hand_on! {
-    seats(ids: &[SeatId]) -> Vec<Option<Seat>>;
-    put_seats(seats: &[Seat], stamp: Id) -> Vec<bool>;
-    add_to_open(seats: &[(SeatId, usize)], additions: &[Addition], stamp: Id) -> bool;
-    seat_of(batch: Id) -> Option<Seat>;
-    seats_holding(kind: &EventType, objects: &[ObjectId], after: Option<&SeatId>, limit: usize) -> Vec<Seat>;
+    accumulators(ids: &[AccumulatorId]) -> Vec<Option<Accumulator>>;
+    put_accumulators(accumulators: &[Accumulator], stamp: Id) -> Vec<bool>;
+    add_to_open(accumulators: &[(AccumulatorId, usize)], additions: &[Addition], stamp: Id) -> bool;
+    accumulator_of(batch: Id) -> Option<Accumulator>;
+    accumulators_holding(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>, limit: usize) -> Vec<Accumulator>;
     file_batches(batches: &[Batch]) -> Vec<bool>;
     filed(ids: &[Id]) -> Vec<Option<Batch>>;
     settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();

@@ -6,7 +6,7 @@ use bson::{Document, doc};
 use futures::TryStreamExt;
 use mongodb::Database;
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{Condition, Notes};
+use tidings::store::{Diagnostics, Notes};
 
 use super::{Story, goes_on};
 use crate::support::Fresh;

@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::{Gate, shared};
-use crate::domain::{Echo, Share};
+use crate::domain::{ReportCounts, Share};
 use crate::services::Result;
 use crate::store::Notes;
 
@@ -84,32 +84,32 @@ impl Gate {
         // anybody.
         let resumed = resumed.filter(|at| *at <= now);
         let since = (now - HEARD).max(resumed.unwrap_or(DateTime::UNIX_EPOCH));
-        let echo = self.feedbacks.echo(since).await?;
-        match self.alarm(&echo) {
+        let report_counts = self.feedbacks.report_counts(since).await?;
+        match self.alarm(&report_counts) {
             Some(reason) => self.pause(&reason).await,
             None => Ok(()),
         }
     }
 
     /// Why everything should stop, if it should.
-    fn alarm(&self, echo: &Echo) -> Option<String> {
+    fn alarm(&self, report_counts: &ReportCounts) -> Option<String> {
         let settings = &self.settings;
         let passed = |part: u64, share: Share, what: &str, option: &str| {
-            let all = echo.sent;
+            let all = report_counts.sent;
             let enough = all >= settings.stop_after.into() && part >= FEW;
             (enough && share.is_passed_by(part, all)).then(|| {
                 format!("{part} of the last {all} mails {what}, more than {option} of {share}")
             })
         };
         passed(
-            echo.complained,
+            report_counts.complained,
             settings.stop_complaints,
             "were complained of",
             "delivery.stop_complaints",
         )
         .or_else(|| {
             passed(
-                echo.bounced,
+                report_counts.bounced,
                 settings.stop_bounces,
                 "bounced",
                 "delivery.stop_bounces",

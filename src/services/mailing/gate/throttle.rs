@@ -1,8 +1,8 @@
 //! What this process knows of the provider's mood: how many calls it keeps up with, until when it
 //! wants none, and how mails have ended that the others do not know yet.
 //!
-//! The rule: calls are made one at a time at first, and more at a time as they are taken; a provider
-//! that takes nothing is left alone for longer and longer.
+//! The rule: calls are made one at a time at first, and more at a time as they are taken; a
+//! provider that takes nothing is left alone for longer and longer.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 

@@ -35,7 +35,7 @@ impl Ledger {
                 Occasion::Digest { .. } if state.flushes() => marks.push(Mark {
                     user: row.user.clone(),
                     marker: row.marker,
-                    covers: row.covers.clone(),
+                    watermarks: row.watermarks.clone(),
                 }),
                 Occasion::Digest { .. } => {}
             }

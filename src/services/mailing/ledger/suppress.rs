@@ -12,7 +12,8 @@ use crate::domain::{Reason, Suppression};
 use crate::services::Result;
 
 impl Ledger {
-    /// Suppresses the addresses that these mails, of one call, could not be taken for; `source` says so.
+    /// Suppresses the addresses that these mails, of one call, could not be taken for; `source`
+    /// says so.
     pub(in crate::services::mailing) async fn suppress(
         &self,
         mails: &[Mail],

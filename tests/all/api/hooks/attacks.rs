@@ -2,7 +2,7 @@
 //! report at all.
 
 use serde_json::{Value, json};
-use tidings::domain::News;
+use tidings::domain::ReportKind;
 
 use super::signing::{MAILGUN, Signed, forge, mailgun, sign};
 use super::{Event, PROVIDERS, heard, mail_to, mailed, suppression, tag_of};
@@ -173,7 +173,7 @@ async fn what_was_taken_before_is_taken_again_and_changes_nothing(fresh: Fresh) 
             "an operator lifted it"
         );
     }
-    assert_eq!(heard(&api, &ada).await, Some(News::Bounced));
+    assert_eq!(heard(&api, &ada).await, Some(ReportKind::Bounced));
     // The same event twice in one call.
     let event = event("sendgrid", &tag, 9);
     let body = event.body();

@@ -1,4 +1,5 @@
-//! What providers report over HTTP, signed as they sign with keys of the tests. Forged: [`attacks`].
+//! What providers report over HTTP, signed as they sign with keys of the tests. Forged:
+//! [`attacks`].
 //!
 //! The rule (P7, P8): only what is signed, fresh and about a mail of the ledger is believed; what
 //! comes twice, late or out of order comes to the same.
@@ -9,7 +10,7 @@ mod signing;
 
 use serde_json::{Value, json};
 use tidings::domain::user::Unmailable;
-use tidings::domain::{Address, DeliveryId, News, Reason, Suppression, User};
+use tidings::domain::{Address, DeliveryId, Reason, ReportKind, Suppression, User};
 
 use super::{Answer, Api};
 use crate::support::town::{Town, followers_of, monday, on_both_stores};
@@ -129,7 +130,7 @@ async fn mail_to(api: &Api, person: &str) -> DeliveryId {
     mails.remove(0).id
 }
 
-async fn heard(api: &Api, delivery: &DeliveryId) -> Option<News> {
+async fn heard(api: &Api, delivery: &DeliveryId) -> Option<ReportKind> {
     let row = api.town.store.delivery(delivery).await.unwrap().unwrap();
     row.feedback.map(|feedback| feedback.news)
 }
@@ -168,8 +169,8 @@ async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
         .unwrap();
     let mut n = 0;
     for provider in PROVIDERS {
-        for news in News::ALL {
-            if provider == "resend" && news == News::Unsubscribed {
+        for news in ReportKind::ALL {
+            if provider == "resend" && news == ReportKind::Unsubscribed {
                 continue;
             }
             n += 1;
@@ -196,10 +197,10 @@ async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
                 "{about}"
             );
             let reason = match news {
-                News::Delivered | News::Delayed => None,
-                News::Unsubscribed => Some(Reason::Unsubscribe),
-                News::Bounced => Some(Reason::HardBounce),
-                News::Complained => Some(Reason::Complaint),
+                ReportKind::Delivered | ReportKind::Delayed => None,
+                ReportKind::Unsubscribed => Some(Reason::Unsubscribe),
+                ReportKind::Bounced => Some(Reason::HardBounce),
+                ReportKind::Complained => Some(Reason::Complaint),
             };
             let stands = suppression(&api, "ada@example.org").await;
             assert_eq!(stands.as_ref().map(|one| one.reason), reason, "{about}");
@@ -210,7 +211,7 @@ async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
                 .remove(0)
                 .unwrap();
             let unsubscribed = ada.mailable() == Err(Unmailable::Unsubscribed);
-            assert_eq!(unsubscribed, news == News::Unsubscribed, "{about}");
+            assert_eq!(unsubscribed, news == ReportKind::Unsubscribed, "{about}");
             let restore = |ada: &mut User| {
                 let rev = ada.rev;
                 *ada = before.clone();
@@ -229,7 +230,7 @@ async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
             }
         }
     }
-    assert_eq!(heard(&api, &delivery).await, Some(News::Complained));
+    assert_eq!(heard(&api, &delivery).await, Some(ReportKind::Complained));
     api.stop().await;
 }
 
@@ -289,7 +290,7 @@ async fn a_mail_is_found_by_the_providers_id_where_no_tag_came_back(fresh: Fresh
 
     assert_eq!((found.status, &found.body["taken"]), (200, &json!(1)));
     assert_eq!((lost.status, &lost.body["unknown"]), (200, &json!(1)));
-    assert_eq!(heard(&api, &delivery).await, Some(News::Bounced));
+    assert_eq!(heard(&api, &delivery).await, Some(ReportKind::Bounced));
     api.stop().await;
 }
 
@@ -370,7 +371,7 @@ async fn an_address_that_changed_since_is_left_alone(fresh: Fresh) {
         (&answer.body["taken"], &answer.body["moved"]),
         (&json!(1), &json!(1))
     );
-    assert_eq!(heard(&api, &delivery).await, Some(News::Bounced));
+    assert_eq!(heard(&api, &delivery).await, Some(ReportKind::Bounced));
     for address in ["ada@new.example", "ada@example.org"] {
         assert_eq!(suppression(&api, address).await, None, "{address}");
     }
@@ -495,6 +496,6 @@ async fn a_store_that_is_away_is_asked_again(fresh: Fresh) {
             "mailgun"
         );
     }
-    assert_eq!(heard(&mailed, &delivery).await, Some(News::Bounced));
+    assert_eq!(heard(&mailed, &delivery).await, Some(ReportKind::Bounced));
     mailed.stop().await;
 }

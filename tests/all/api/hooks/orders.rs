@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Settings, TestRunner};
-use tidings::domain::{DeliveryId, News, Reason};
+use tidings::domain::{DeliveryId, Reason, ReportKind};
 
 use super::{Event, PROVIDERS, mail_to, mailed, tag_of};
 use crate::api::Api;
@@ -17,7 +17,10 @@ on_both_stores! {
 
 /// What stands in the end: the news of each mail, and why each address is suppressed, with their
 /// times.
-type End = (Vec<Option<(News, i64)>>, BTreeMap<String, (Reason, i64)>);
+type End = (
+    Vec<Option<(ReportKind, i64)>>,
+    BTreeMap<String, (Reason, i64)>,
+);
 
 /// An event: which mail's, which provider and news tells it, how many seconds later.
 type Told = (usize, usize, usize, i64);
@@ -26,9 +29,9 @@ async fn tell(api: &Api, mails: &[(DeliveryId, &str)], told: &[Told]) -> End {
     for (mail, provider, news, later) in told {
         let (delivery, to) = &mails[*mail];
         let tag = tag_of(delivery);
-        let news = News::ALL[*news];
+        let news = ReportKind::ALL[*news];
         let provider = match (PROVIDERS[*provider], news) {
-            ("resend", News::Unsubscribed) => "postmark",
+            ("resend", ReportKind::Unsubscribed) => "postmark",
             (provider, _) => provider,
         };
         // The same event has the same number, wherever it stands.

@@ -1,10 +1,10 @@
-//! A seat: what one person has of one key. At most one batch is open on it; what joined its earlier
-//! ones lately is remembered.
+//! A accumulator: what one person has of one key. At most one batch is open on it; what joined its
+//! earlier ones lately is remembered.
 //!
-//! The rule: a seat changes as a whole, by a compare-and-set of its store, so whatever happens here
-//! happens at one moment: there is one open batch, an event joins once, and what meets a batch that
-//! has ended opens the next. What ended stands in `ended` until somebody has handed it on
-//! ([`crate::services::batches`]); then it is remembered for [`MEMORY`], for fan-outs that are
+//! The rule: a accumulator changes as a whole, by a compare-and-set of its store, so whatever
+//! happens here happens at one moment: there is one open batch, an event joins once, and what meets
+//! a batch that has ended opens the next. What ended stands in `ended` until somebody has handed it
+//! on ([`crate::services::batches`]); then it is remembered for [`MEMORY`], for fan-outs that are
 //! carried out again.
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,24 +14,24 @@ use crate::domain::id::Id;
 use crate::domain::lease::Lease;
 use crate::domain::name::{EventType, ObjectId, UserId};
 
-/// How long a seat remembers what joined batches that were handed on. A fan-out is carried out
-/// again within the length of a lease, or when whoever held it comes back to life.
+/// How long a accumulator remembers what joined batches that were handed on. A fan-out is carried
+/// out again within the length of a lease, or when whoever held it comes back to life.
 pub const MEMORY: TimeDelta = TimeDelta::days(1);
 /// It remembers no more fan-outs than this beside those of the newest batch; the oldest are
 /// forgotten first.
 pub const MEMORIES: usize = 10_000;
 /// What is handed on within this time is remembered as one.
 const TOGETHER: TimeDelta = TimeDelta::minutes(10);
-/// More batches that have ended than these are not left standing on a seat: whoever lets events
-/// join hands them on first.
+/// More batches that have ended than these are not left standing on a accumulator: whoever lets
+/// events join hands them on first.
 pub const MOST_ENDED: usize = 200;
-/// Of one seat, so much lies between two mails in the order in which mails leave: whoever has many
-/// waits behind whoever has one.
+/// Of one accumulator, so much lies between two mails in the order in which mails leave: whoever
+/// has many waits behind whoever has one.
 const TURN: TimeDelta = TimeDelta::seconds(1);
 
-/// Which seat.
+/// Which accumulator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SeatId {
+pub struct AccumulatorId {
     pub user: UserId,
     pub key: BatchKey,
 }
@@ -46,8 +46,8 @@ pub struct Memory {
 
 /// What one person has of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
-    pub id: SeatId,
+pub struct Accumulator {
+    pub id: AccumulatorId,
     pub open: Option<Batch>,
     /// Batches that have ended and are to be handed on, in the order in which they ended.
     pub ended: Vec<Batch>,
@@ -57,12 +57,12 @@ pub struct Seat {
     pub turn: Option<DateTime<Utc>>,
     /// Who hands on what has ended.
     pub lease: Option<Lease>,
-    /// As it was read; nothing for a seat that was not. The store sets it.
+    /// As it was read; nothing for a accumulator that was not. The store sets it.
     pub stamp: Option<Id>,
 }
 
-impl Seat {
-    pub fn new(id: SeatId) -> Self {
+impl Accumulator {
+    pub fn new(id: AccumulatorId) -> Self {
         Self {
             id,
             open: None,
@@ -74,8 +74,8 @@ impl Seat {
         }
     }
 
-    /// Lets events join, fan-out by fan-out: all that one brings for this seat joins together.
-    /// `ids` makes the ids of batches that are opened. Says how many are new.
+    /// Lets events join, fan-out by fan-out: all that one brings for this accumulator joins
+    /// together. `ids` makes the ids of batches that are opened. Says how many are new.
     pub fn join(
         &mut self,
         items: &[Item],
@@ -114,7 +114,7 @@ impl Seat {
         added
     }
 
-    /// Whether this fan-out's events are in a batch of this seat, as far as it remembers.
+    /// Whether this fan-out's events are in a batch of this accumulator, as far as it remembers.
     pub fn has_joined(&self, fanout: Id) -> bool {
         let memories = self.memories.iter().map(|memory| &memory.joined);
         let ended = self.ended.iter().map(|batch| &batch.joined);
@@ -147,7 +147,7 @@ impl Seat {
         self.ended.extend(self.open.take());
     }
 
-    /// When there is something to do: nothing for an empty seat.
+    /// When there is something to do: nothing for an empty accumulator.
     pub fn due(&self) -> Option<DateTime<Utc>> {
         if let Some(first) = self.ended.first() {
             return Some(first.closes_at);
@@ -315,5 +315,5 @@ impl Batch {
 }
 
 #[cfg(test)]
-#[path = "seat_tests.rs"]
+#[path = "accumulator_tests.rs"]
 mod tests;

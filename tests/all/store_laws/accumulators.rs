@@ -1,14 +1,14 @@
-//! Laws of `Batches` for seats: one writer wins, what is due is found, and what is added is what
-//! joining comes to.
+//! Laws of `Batches` for accumulators: one writer wins, what is due is found, and what is added is
+//! what joining comes to.
 
 use chrono::TimeDelta;
-use tidings::domain::batch::{Addition, Contents, Keep, Lead, Memory, Seat, SeatId};
+use tidings::domain::batch::{Accumulator, AccumulatorId, Addition, Contents, Keep, Lead, Memory};
 use tidings::domain::{BatchKey, BatchPolicy, BatchState, ObjectId};
 
-use super::batches::{WINDOW, closing, item, opened, put, read, seat_id};
+use super::batches::{WINDOW, accumulator_id, closing, item, opened, put, read};
 use crate::support::*;
 
-pub async fn a_seat_comes_back_with_every_field(store: Fresh) {
+pub async fn a_accumulator_comes_back_with_every_field(store: Fresh) {
     let mut full = opened("ada", "k", 1, 0);
     let open = full.open.as_mut().unwrap();
     open.last_event_at = noon() + minutes(2);
@@ -44,22 +44,26 @@ pub async fn a_seat_comes_back_with_every_field(store: Fresh) {
 
     let written = [full.clone(), plain.clone()];
     assert_eq!(
-        store.put_seats(&written, id(50)).await.unwrap(),
+        store.put_accumulators(&written, id(50)).await.unwrap(),
         [true, true]
     );
 
-    let asked = [plain.id.clone(), seat_id("nobody", "k"), full.id.clone()];
-    let found = store.second().seats(&asked).await.unwrap();
-    let stamped = |seat: Seat| {
-        Some(Seat {
+    let asked = [
+        plain.id.clone(),
+        accumulator_id("nobody", "k"),
+        full.id.clone(),
+    ];
+    let found = store.second().accumulators(&asked).await.unwrap();
+    let stamped = |accumulator: Accumulator| {
+        Some(Accumulator {
             stamp: Some(id(50)),
-            ..seat
+            ..accumulator
         })
     };
     assert_eq!(found, [stamped(plain), None, stamped(full)]);
 }
 
-pub async fn a_seat_is_put_in_the_place_of_what_was_read_and_of_nothing_else(store: Fresh) {
+pub async fn a_accumulator_is_put_in_the_place_of_what_was_read_and_of_nothing_else(store: Fresh) {
     let first = opened("ada", "k", 1, 0);
     assert!(put(&store, &first, 50).await);
     let mine = read(&store, &first.id).await.unwrap();
@@ -75,40 +79,47 @@ pub async fn a_seat_is_put_in_the_place_of_what_was_read_and_of_nothing_else(sto
         (standing.stamp, standing.turn),
         (Some(id(51)), Some(noon()))
     );
-    let gone = Seat {
-        id: seat_id("nobody", "k"),
+    let gone = Accumulator {
+        id: accumulator_id("nobody", "k"),
         ..mine
     };
     assert!(!put(&store, &gone, 54).await);
     assert_eq!(read(&store, &gone.id).await, None);
 }
 
-pub async fn of_a_seat_that_is_named_twice_one_is_put(store: Fresh) {
+pub async fn of_a_accumulator_that_is_named_twice_one_is_put(store: Fresh) {
     let first = opened("ada", "k", 1, 0);
     assert!(put(&store, &first, 50).await);
     let older = read(&store, &first.id).await.unwrap();
-    let mut seat = older.clone();
-    seat.turn = Some(noon());
-    assert!(put(&store, &seat, 51).await);
+    let mut accumulator = older.clone();
+    accumulator.turn = Some(noon());
+    assert!(put(&store, &accumulator, 51).await);
     let newer = read(&store, &first.id).await.unwrap();
 
     for (named, stamp) in [([older.clone(), newer.clone()], 52), ([newer, older], 53)] {
-        let told = store.put_seats(&named, id(stamp)).await.unwrap();
+        let told = store.put_accumulators(&named, id(stamp)).await.unwrap();
 
         let standing = read(&store, &first.id).await.unwrap();
         assert_eq!(standing.turn, Some(noon()), "the older one was put");
-        for (seat, told) in named.iter().zip(told) {
-            assert!(!told || seat.turn.is_some(), "told of one that was not put");
+        for (accumulator, told) in named.iter().zip(told) {
+            assert!(
+                !told || accumulator.turn.is_some(),
+                "told of one that was not put"
+            );
         }
     }
 }
 
-pub async fn of_many_who_open_one_seat_at_once_one_is_told_yes(store: Fresh) {
+pub async fn of_many_who_open_one_accumulator_at_once_one_is_told_yes(store: Fresh) {
     let tasks = (0..8).map(|n| {
         let store = store.second();
         tokio::spawn(async move {
-            let seat = opened("ada", "k", n, 0);
-            store.put_seats(&[seat], id(50 + n)).await.unwrap() == [true]
+            let accumulator = opened("ada", "k", n, 0);
+            store
+                .put_accumulators(&[accumulator], id(50 + n))
+                .await
+                .unwrap()
+                == [true]
         })
     });
     let mut yes = 0;
@@ -120,17 +131,22 @@ pub async fn of_many_who_open_one_seat_at_once_one_is_told_yes(store: Fresh) {
     assert_eq!(store.batch_counts().await.unwrap().open, 1);
 }
 
-pub async fn of_many_who_change_a_seat_at_once_nobodys_change_is_lost(store: Fresh) {
+pub async fn of_many_who_change_a_accumulator_at_once_nobodys_change_is_lost(store: Fresh) {
     let tasks = (0..6_u32).map(|n| {
         let store = store.second();
         tokio::spawn(async move {
             for turn in 0.. {
-                let ids = [seat_id("ada", "k")];
-                let standing = store.seats(&ids).await.unwrap().pop().unwrap();
-                let mut seat = standing.unwrap_or_else(|| Seat::new(ids[0].clone()));
+                let ids = [accumulator_id("ada", "k")];
+                let standing = store.accumulators(&ids).await.unwrap().pop().unwrap();
+                let mut accumulator = standing.unwrap_or_else(|| Accumulator::new(ids[0].clone()));
                 let stamp = 10_000 + 1_000 * n + turn;
-                seat.join(&[item("a", n)], noon(), &WINDOW, || id(100 + n));
-                if store.put_seats(&[seat], id(stamp)).await.unwrap() == [true] {
+                accumulator.join(&[item("a", n)], noon(), &WINDOW, || id(100 + n));
+                if store
+                    .put_accumulators(&[accumulator], id(stamp))
+                    .await
+                    .unwrap()
+                    == [true]
+                {
                     break;
                 }
             }
@@ -140,21 +156,24 @@ pub async fn of_many_who_change_a_seat_at_once_nobodys_change_is_lost(store: Fre
         task.await.unwrap();
     }
 
-    let open = read(&store, &seat_id("ada", "k")).await.unwrap().open;
+    let open = read(&store, &accumulator_id("ada", "k"))
+        .await
+        .unwrap()
+        .open;
     let open = open.unwrap();
     assert_eq!(open.contents.count, 6);
     assert_eq!(open.joined, (0..6).map(id).collect::<Vec<_>>());
 }
 
-pub async fn an_empty_seat_is_removed_and_can_be_taken_again(store: Fresh) {
-    let seat = opened("ada", "k", 1, 0);
-    assert!(put(&store, &seat, 50).await);
-    let read_once = read(&store, &seat.id).await.unwrap();
-    let empty = Seat {
+pub async fn an_empty_accumulator_is_removed_and_can_be_taken_again(store: Fresh) {
+    let accumulator = opened("ada", "k", 1, 0);
+    assert!(put(&store, &accumulator, 50).await);
+    let read_once = read(&store, &accumulator.id).await.unwrap();
+    let empty = Accumulator {
         stamp: read_once.stamp,
-        ..Seat::new(seat.id.clone())
+        ..Accumulator::new(accumulator.id.clone())
     };
-    let stale = Seat {
+    let stale = Accumulator {
         stamp: Some(id(49)),
         ..empty.clone()
     };
@@ -162,56 +181,63 @@ pub async fn an_empty_seat_is_removed_and_can_be_taken_again(store: Fresh) {
     assert!(!put(&store, &stale, 51).await);
     assert!(put(&store, &empty, 52).await);
 
-    assert_eq!(read(&store, &seat.id).await, None);
-    assert_eq!(store.seat_of(id(1_001)).await.unwrap(), None);
+    assert_eq!(read(&store, &accumulator.id).await, None);
+    assert_eq!(store.accumulator_of(id(1_001)).await.unwrap(), None);
     assert!(!put(&store, &read_once, 53).await);
-    assert!(put(&store, &seat, 54).await);
+    assert!(put(&store, &accumulator, 54).await);
 }
 
-pub async fn odd_keys_and_people_have_seats_of_their_own(store: Fresh) {
+pub async fn odd_keys_and_people_have_accumulators_of_their_own(store: Fresh) {
     let keys = [
         "0", "false", "a.b", "$ne", "A", "a", " a", "a ", "é", "e\u{301}",
     ];
-    let mut seats: Vec<Seat> = (0..)
+    let mut accumulators: Vec<Accumulator> = (0..)
         .zip(keys)
         .map(|(n, key)| opened("$gt", key, n, 0))
         .collect();
     let mut of_type = opened("$gt", "x", 90, 0);
     of_type.id.key = BatchKey::Type(kind("A"));
-    seats.push(of_type);
+    accumulators.push(of_type);
 
-    let put = store.put_seats(&seats, id(50)).await.unwrap();
+    let put = store.put_accumulators(&accumulators, id(50)).await.unwrap();
 
-    assert_eq!(put, vec![true; seats.len()]);
-    let ids: Vec<SeatId> = seats.iter().map(|seat| seat.id.clone()).collect();
-    let found = store.seats(&ids).await.unwrap();
-    for (seat, found) in seats.iter().zip(found) {
+    assert_eq!(put, vec![true; accumulators.len()]);
+    let ids: Vec<AccumulatorId> = accumulators
+        .iter()
+        .map(|accumulator| accumulator.id.clone())
+        .collect();
+    let found = store.accumulators(&ids).await.unwrap();
+    for (accumulator, found) in accumulators.iter().zip(found) {
         assert_eq!(
             found.unwrap().open.unwrap().id,
-            seat.open.as_ref().unwrap().id
+            accumulator.open.as_ref().unwrap().id
         );
     }
 }
 
-pub async fn many_seats_are_put_and_read_at_once(store: Fresh) {
-    let seats: Vec<Seat> = (0..2_500)
+pub async fn many_accumulators_are_put_and_read_at_once(store: Fresh) {
+    let accumulators: Vec<Accumulator> = (0..2_500)
         .map(|n| opened(&format!("p{n:05}"), "k", n, 0))
         .collect();
     assert!(
         store
-            .put_seats(&seats[..100], id(50))
+            .put_accumulators(&accumulators[..100], id(50))
             .await
             .unwrap()
             .iter()
             .all(|put| *put)
     );
 
-    let put = store.put_seats(&seats, id(51)).await.unwrap();
+    let put = store.put_accumulators(&accumulators, id(51)).await.unwrap();
 
     assert_eq!(put.iter().filter(|put| !**put).count(), 100);
     assert!(put[100..].iter().all(|put| *put));
-    let ids: Vec<SeatId> = seats.iter().rev().map(|seat| seat.id.clone()).collect();
-    let found = store.seats(&ids).await.unwrap();
+    let ids: Vec<AccumulatorId> = accumulators
+        .iter()
+        .rev()
+        .map(|accumulator| accumulator.id.clone())
+        .collect();
+    let found = store.accumulators(&ids).await.unwrap();
     for (asked, found) in ids.iter().zip(found) {
         assert_eq!(found.unwrap().id, *asked);
     }
@@ -228,12 +254,12 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
         ..WINDOW
     };
     let by = |person: &str, policy: &BatchPolicy, fanouts: &[u32]| {
-        let mut seat = Seat::new(seat_id(person, "k"));
+        let mut accumulator = Accumulator::new(accumulator_id(person, "k"));
         for fanout in fanouts {
             let opens = || id(1_000 + fanout);
-            seat.join(&[item("a", *fanout)], noon(), policy, opens);
+            accumulator.join(&[item("a", *fanout)], noon(), policy, opens);
         }
-        seat
+        accumulator
     };
     let mut ended = by("ended", &cooling, &[4]);
     ended.close_now(id(1_004), noon()).unwrap();
@@ -247,7 +273,7 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
         leading: true,
         ..cooling
     };
-    let seats = [
+    let accumulators = [
         by("fits", &cooling, &[1]),
         by("knows", &cooling, &[7, 50]),
         by("fills", &cooling, &[9, 10, 11]),
@@ -255,16 +281,16 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
         by("leads", &leading, &[13]),
         ended,
         remembered,
-        Seat::new(seat_id("empty", "k")),
+        Accumulator::new(accumulator_id("empty", "k")),
     ];
-    let whole: Vec<Seat> = seats
+    let whole: Vec<Accumulator> = accumulators
         .iter()
-        .filter(|seat| !seat.is_empty())
+        .filter(|accumulator| !accumulator.is_empty())
         .cloned()
         .collect();
     assert!(
         store
-            .put_seats(&whole, id(60))
+            .put_accumulators(&whole, id(60))
             .await
             .unwrap()
             .iter()
@@ -275,25 +301,29 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
     for (n, minute) in [(0, 1), (1, 1), (2, 6)] {
         let at = noon() + minutes(minute);
         let addition = Addition::new(items.clone(), at, &cooling).unwrap();
-        for (place, seat) in seats.iter().enumerate() {
-            let before = read(&store, &seat.id).await;
-            let asked = [(seat.id.clone(), 0)];
+        for (place, accumulator) in accumulators.iter().enumerate() {
+            let before = read(&store, &accumulator.id).await;
+            let asked = [(accumulator.id.clone(), 0)];
             let additions = std::slice::from_ref(&addition);
             let stamp = id(100 + 10 * n + place as u32);
             let added = store.add_to_open(&asked, additions, stamp).await.unwrap();
-            let after = read(&store, &seat.id).await;
+            let after = read(&store, &accumulator.id).await;
 
             let Some(mut joined) = before.clone() else {
                 assert!(!added && after.is_none());
                 continue;
             };
             let fits = addition.fits(&joined);
-            assert!(fits || !added, "{:?} took what does not fit", seat.id);
+            assert!(
+                fits || !added,
+                "{:?} took what does not fit",
+                accumulator.id
+            );
             if added {
                 joined.join(&items, at, &cooling, || unreachable!("it is open"));
                 joined.stamp = Some(stamp);
                 assert_eq!(after, Some(joined));
-                done.push(seat.id.user.to_string());
+                done.push(accumulator.id.user.to_string());
             } else {
                 assert_eq!(after, before);
             }
@@ -303,18 +333,23 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
     assert!(done.is_empty() || done == ["fits"], "{done:?}");
 }
 
-pub async fn due_seats_come_in_the_order_in_which_they_fell_due(store: Fresh) {
-    let seats: Vec<Seat> = [("c", 3), ("a", 1), ("d", 9), ("b", 2)]
+pub async fn due_accumulators_come_in_the_order_in_which_they_fell_due(store: Fresh) {
+    let accumulators: Vec<Accumulator> = [("c", 3), ("a", 1), ("d", 9), ("b", 2)]
         .into_iter()
         .zip(1..)
         .map(|((person, minute), n)| opened(person, "k", n, minute))
         .collect();
-    store.put_seats(&seats, id(50)).await.unwrap();
+    store.put_accumulators(&accumulators, id(50)).await.unwrap();
     let due = |at, limit| {
         let store = store.second();
         async move {
-            let due = store.due_seats(noon() + minutes(at), limit).await.unwrap();
-            let people = due.into_iter().map(|seat| seat.id.user.to_string());
+            let due = store
+                .due_accumulators(noon() + minutes(at), limit)
+                .await
+                .unwrap();
+            let people = due
+                .into_iter()
+                .map(|accumulator| accumulator.id.user.to_string());
             people.collect::<Vec<_>>()
         }
     };
@@ -325,39 +360,48 @@ pub async fn due_seats_come_in_the_order_in_which_they_fell_due(store: Fresh) {
     assert_eq!(due(60, 2).await, ["a", "b"]);
 }
 
-pub async fn a_seat_that_somebody_holds_is_not_due_until_the_lease_runs_out(store: Fresh) {
-    let mut seat = opened("ada", "k", 1, 0);
-    seat.lease = Some(lease("me", noon() + minutes(10)));
-    assert!(put(&store, &seat, 50).await);
+pub async fn a_accumulator_that_somebody_holds_is_not_due_until_the_lease_runs_out(store: Fresh) {
+    let mut accumulator = opened("ada", "k", 1, 0);
+    accumulator.lease = Some(lease("me", noon() + minutes(10)));
+    assert!(put(&store, &accumulator, 50).await);
 
-    assert_eq!(store.due_seats(noon() + minutes(9), 10).await.unwrap(), []);
-    let due = store.due_seats(noon() + minutes(10), 10).await.unwrap();
+    assert_eq!(
+        store
+            .due_accumulators(noon() + minutes(9), 10)
+            .await
+            .unwrap(),
+        []
+    );
+    let due = store
+        .due_accumulators(noon() + minutes(10), 10)
+        .await
+        .unwrap();
 
     assert_eq!(due.len(), 1);
-    assert_eq!(due[0].lease, seat.lease);
+    assert_eq!(due[0].lease, accumulator.lease);
 }
 
-pub async fn a_batch_is_found_on_its_seat_until_it_leaves(store: Fresh) {
-    let mut seat = opened("ada", "k", 1, 0);
-    assert!(put(&store, &seat, 50).await);
+pub async fn a_batch_is_found_on_its_accumulator_until_it_leaves(store: Fresh) {
+    let mut accumulator = opened("ada", "k", 1, 0);
+    assert!(put(&store, &accumulator, 50).await);
     assert!(put(&store, &opened("ben", "k", 2, 0), 51).await);
-    let found = store.seat_of(id(1_001)).await.unwrap().unwrap();
-    assert_eq!(found.id, seat.id);
+    let found = store.accumulator_of(id(1_001)).await.unwrap().unwrap();
+    assert_eq!(found.id, accumulator.id);
 
-    seat.stamp = found.stamp;
-    seat.close_now(id(1_001), noon()).unwrap();
-    assert!(put(&store, &seat, 52).await);
-    let found = store.seat_of(id(1_001)).await.unwrap().unwrap();
+    accumulator.stamp = found.stamp;
+    accumulator.close_now(id(1_001), noon()).unwrap();
+    assert!(put(&store, &accumulator, 52).await);
+    let found = store.accumulator_of(id(1_001)).await.unwrap().unwrap();
     assert_eq!(found.ended[0].id, id(1_001));
 
-    seat.stamp = found.stamp;
-    seat.hand_on(&found.ended, noon());
-    assert!(put(&store, &seat, 53).await);
-    assert_eq!(store.seat_of(id(1_001)).await.unwrap(), None);
+    accumulator.stamp = found.stamp;
+    accumulator.hand_on(&found.ended, noon());
+    assert!(put(&store, &accumulator, 53).await);
+    assert_eq!(store.accumulator_of(id(1_001)).await.unwrap(), None);
 }
 
-pub async fn seats_are_found_by_what_their_batches_keep(store: Fresh) {
-    let mut leading = Seat::new(seat_id("led", "k"));
+pub async fn accumulators_are_found_by_what_their_batches_keep(store: Fresh) {
+    let mut leading = Accumulator::new(accumulator_id("led", "k"));
     let policy = BatchPolicy {
         leading: true,
         ..WINDOW
@@ -366,24 +410,24 @@ pub async fn seats_are_found_by_what_their_batches_keep(store: Fresh) {
     let mut other = opened("other", "k", 8, 0);
     let items = &mut other.open.as_mut().unwrap().contents.items;
     items.iter_mut().for_each(|item| item.t = kind("Other"));
-    let seats = [
+    let accumulators = [
         opened("b", "k", 1, 0),
         opened("a", "k", 2, 0),
         opened("a", "j", 3, 0),
         leading,
         other,
     ];
-    store.put_seats(&seats, id(50)).await.unwrap();
+    store.put_accumulators(&accumulators, id(50)).await.unwrap();
     let (published, objects) = (
         kind("ArtworkPublished"),
         [ObjectId::stored("a1"), ObjectId::stored("x")],
     );
-    let holding = |objects: Vec<ObjectId>, after: Option<SeatId>, limit| {
+    let holding = |objects: Vec<ObjectId>, after: Option<AccumulatorId>, limit| {
         let (store, kind) = (store.second(), published.clone());
         async move {
-            let found = store.seats_holding(&kind, &objects, after.as_ref(), limit);
+            let found = store.accumulators_holding(&kind, &objects, after.as_ref(), limit);
             let found = found.await.unwrap().into_iter();
-            found.map(|seat| seat.id).collect::<Vec<_>>()
+            found.map(|accumulator| accumulator.id).collect::<Vec<_>>()
         }
     };
 
@@ -392,7 +436,10 @@ pub async fn seats_are_found_by_what_their_batches_keep(store: Fresh) {
     let rest = holding(objects.to_vec(), Some(some[1].clone()), 10).await;
 
     let expected = [("a", "j"), ("a", "k"), ("b", "k"), ("led", "k")];
-    assert_eq!(all, expected.map(|(person, key)| seat_id(person, key)));
+    assert_eq!(
+        all,
+        expected.map(|(person, key)| accumulator_id(person, key))
+    );
     assert_eq!([some, rest].concat(), all);
     assert_eq!(holding(vec![ObjectId::stored("x")], None, 10).await, []);
     // What is no longer kept is not found.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::Ledger;
+use super::DeliveryService;
 use crate::domain::{Delivery, DeliveryState, UserId};
 use crate::services::Result;
 
@@ -38,7 +38,7 @@ impl Waiting {
     }
 }
 
-impl Ledger {
+impl DeliveryService {
     /// What waits, of these people or of all.
     pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<Waiting> {
         let now = self.clock.now();

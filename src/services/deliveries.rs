@@ -18,7 +18,7 @@ mod waiting;
 
 pub use waiting::{Reason, Waiting};
 
-pub struct Ledger {
+pub struct DeliveryService {
     pub deliveries: Arc<dyn Deliveries>,
     pub notes: Arc<dyn Notes>,
     pub clock: Arc<dyn Clock>,
@@ -88,7 +88,7 @@ fn by_hand(verdict: Verdict) -> &'static str {
     }
 }
 
-impl Ledger {
+impl DeliveryService {
     /// The newest deliveries, at most `limit`.
     pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
         let wanted = |row: &Delivery| only.state.is_none_or(|state| state == row.state);

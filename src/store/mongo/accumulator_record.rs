@@ -1,46 +1,51 @@
-//! Seats and batches as documents.
+//! Accumulators and batches as documents.
 //!
-//! The rule: an open batch stands in its seat, `{_id: {u, k}, open, ended, memories, …}`, and one
-//! that left in `batches`, in the same shape under its own `_id`. What was added last stands last,
-//! as in memory. [`super::batches`] has the verbs.
+//! The rule: an open batch stands in its accumulator, `{_id: {u, k}, open, ended, memories, …}`,
+//! and one that left in `batches`, in the same shape under its own `_id`. What was added last
+//! stands last, as in memory. [`super::batches`] has the verbs.
 
 use bson::{Bson, Document, doc};
 
 use super::record::{Record, date, lease, oid, put};
-use crate::domain::batch::{Addition, Contents, Item, Keep, Lead, Memory, Seat, SeatId};
+use crate::domain::batch::{
+    Accumulator, AccumulatorId, Addition, Contents, Item, Keep, Lead, Memory,
+};
 use crate::domain::{Batch, BatchKey, EventType, Id, ObjectId, UserId};
 use crate::store::Result;
 
-/// A seat's `_id`.
-pub(super) fn seat_id(id: &SeatId) -> Document {
+/// A accumulator's `_id`.
+pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
     doc! {"u": id.user.as_str(), "k": id.key.to_string()}
 }
 
-/// All of a seat but its `_id`.
-pub(super) fn seat_of(seat: &Seat, stamp: Id) -> Document {
+/// All of a accumulator but its `_id`.
+pub(super) fn accumulator_of(accumulator: &Accumulator, stamp: Id) -> Document {
     let mut record = doc! {"stamp": oid(stamp)};
-    put(&mut record, "due", seat.due().map(date));
+    put(&mut record, "due", accumulator.due().map(date));
     // Nobody's lease has ended before time began: then one range of an index tells who is free.
-    record.insert("lease", lease(seat.lease.as_ref()));
-    put(&mut record, "turn", seat.turn.map(date));
-    if let Some(open) = &seat.open {
+    record.insert("lease", lease(accumulator.lease.as_ref()));
+    put(&mut record, "turn", accumulator.turn.map(date));
+    if let Some(open) = &accumulator.open {
         let mut fields = doc! {"id": oid(open.id)};
         fields.extend(batch_fields(open));
         record.insert("open", fields);
     }
-    if !seat.ended.is_empty() {
+    if !accumulator.ended.is_empty() {
         let ended = |batch: &Batch| {
             let mut fields = doc! {"id": oid(batch.id)};
             fields.extend(batch_fields(batch));
             Bson::from(fields)
         };
-        record.insert("ended", seat.ended.iter().map(ended).collect::<Vec<_>>());
+        record.insert(
+            "ended",
+            accumulator.ended.iter().map(ended).collect::<Vec<_>>(),
+        );
     }
-    if !seat.memories.is_empty() {
+    if !accumulator.memories.is_empty() {
         let memory = |memory: &Memory| {
             Bson::from(doc! {"at": date(memory.at), "joined": ids(&memory.joined)})
         };
-        let memories: Vec<Bson> = seat.memories.iter().map(memory).collect();
+        let memories: Vec<Bson> = accumulator.memories.iter().map(memory).collect();
         record.insert("memories", memories);
     }
     record
@@ -88,7 +93,7 @@ fn batch_fields(batch: &Batch) -> Document {
     fields
 }
 
-/// What `Addition::fits` asks of a seat, without its `_id`; `stamp` is what it leaves.
+/// What `Addition::fits` asks of a accumulator, without its `_id`; `stamp` is what it leaves.
 pub(super) fn addition_query(addition: &Addition) -> Document {
     let fanouts = ids(&addition.fanouts);
     let mut query = doc! {
@@ -143,14 +148,14 @@ fn ids(ids: &[Id]) -> Vec<Bson> {
     ids.iter().map(|id| oid(*id)).collect()
 }
 
-pub(super) fn read_seat(record: &Document) -> Result<Seat> {
-    let seat = Record::new("seat", record);
-    let id = seat.needs("_id", seat.record("_id")?)?;
-    let id = SeatId {
+pub(super) fn read_accumulator(record: &Document) -> Result<Accumulator> {
+    let accumulator = Record::new("accumulator", record);
+    let id = accumulator.needs("_id", accumulator.record("_id")?)?;
+    let id = AccumulatorId {
         user: UserId::stored(id.needs("u", id.text("u")?)?),
         key: id.needs("k", id.parsed("k")?)?,
     };
-    let of_seat = |batch: Record<'_>| {
+    let of_accumulator = |batch: Record<'_>| {
         let own = batch.needs("id", batch.id("id")?)?;
         read_fields(&batch, own, id.user.clone(), id.key.clone())
     };
@@ -160,21 +165,24 @@ pub(super) fn read_seat(record: &Document) -> Result<Seat> {
             joined: memory.ids("joined")?,
         })
     };
-    Ok(Seat {
-        open: seat.record("open")?.map(of_seat).transpose()?,
-        ended: seat
+    Ok(Accumulator {
+        open: accumulator
+            .record("open")?
+            .map(of_accumulator)
+            .transpose()?,
+        ended: accumulator
             .records("ended")?
             .into_iter()
-            .map(of_seat)
+            .map(of_accumulator)
             .collect::<Result<_>>()?,
-        memories: seat
+        memories: accumulator
             .records("memories")?
             .into_iter()
             .map(memory)
             .collect::<Result<_>>()?,
-        turn: seat.time("turn")?,
-        lease: seat.lease("lease")?,
-        stamp: seat.id("stamp")?,
+        turn: accumulator.time("turn")?,
+        lease: accumulator.lease("lease")?,
+        stamp: accumulator.id("stamp")?,
         id,
     })
 }
