@@ -25,11 +25,11 @@ pub use file::{Summary, part_of};
 
 pub struct Archive {
     pub days: Arc<dyn Days>,
-    pub journal: Arc<dyn Journal>,
+    pub(crate) journal: Arc<dyn Journal>,
     pub owed: OwedDays,
-    pub leases: Arc<dyn Leases>,
+    pub(crate) leases: Arc<dyn Leases>,
     pub owner: String,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug, Clone)]

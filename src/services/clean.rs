@@ -22,10 +22,10 @@ const LONGEST_WINDOW: TimeDelta = TimeDelta::days(62);
 const REST: TimeDelta = TimeDelta::hours(1);
 
 pub struct Cleaner {
-    pub batches: Arc<dyn Batches>,
-    pub deliveries: Arc<dyn Deliveries>,
-    pub journal: Arc<dyn Journal>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) batches: Arc<dyn Batches>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub keep: TimeDelta,
     /// Nothing is looked for before then.
     rests: Mutex<Option<DateTime<Utc>>>,

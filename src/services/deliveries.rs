@@ -19,9 +19,9 @@ mod waiting;
 pub use waiting::{Reason, Waiting};
 
 pub struct DeliveryService {
-    pub deliveries: Arc<dyn Deliveries>,
-    pub notes: Arc<dyn Notes>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// Which deliveries.

@@ -28,14 +28,14 @@ use covered::Mails;
 use gathered::Batches;
 
 pub struct Explain {
-    pub stacks: Arc<dyn Stacks>,
-    pub directory: Arc<dyn Directory>,
-    pub objects: Arc<dyn Objects>,
-    pub deliveries: Arc<dyn Deliveries>,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
     pub batches: BatchService,
-    pub suppressions: Arc<dyn Suppressions>,
-    pub policies: Arc<Policies>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub schedule: Schedule,
     pub owed: OwedDays,
     pub day_cap: usize,

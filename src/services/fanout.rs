@@ -38,12 +38,12 @@ pub struct Settings {
 }
 
 pub struct Fanouts {
-    pub journal: Arc<dyn Journal>,
-    pub stacks: Arc<dyn Stacks>,
-    pub directory: Arc<dyn Directory>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) directory: Arc<dyn Directory>,
     pub joiner: Joiner,
-    pub policies: Arc<Policies>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub owner: String,
     pub owed: OwedDays,
     pub settings: Settings,

@@ -19,10 +19,10 @@ use crate::domain::{
 use crate::store::{Objects, People, Stacks};
 
 pub struct Feeds {
-    pub stacks: Arc<dyn Stacks>,
-    pub objects: Arc<dyn Objects>,
-    pub policies: Arc<Policies>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub window_back: u32,
 }
 
@@ -47,7 +47,7 @@ pub struct Item {
     pub kind: EventType,
     pub object: ObjectId,
     pub at: DateTime<Utc>,
-    pub about: Arc<Object>,
+    pub(crate) about: Arc<Object>,
 }
 
 /// A page.

@@ -71,13 +71,13 @@ pub struct Reports {
 }
 
 pub struct FeedbackService {
-    pub feedbacks: Arc<dyn Feedbacks>,
-    pub deliveries: Arc<dyn Deliveries>,
-    pub suppressions: Arc<dyn Suppressions>,
-    pub sightings: Arc<dyn SeenReports>,
-    pub directory: Arc<dyn Directory>,
+    pub(crate) feedbacks: Arc<dyn Feedbacks>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) sightings: Arc<dyn SeenReports>,
+    pub(crate) directory: Arc<dyn Directory>,
     pub people: PeopleService,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub keys: Keys,
     /// An address is suppressed after so many mails in a row that bounced softly.
     pub soft_bounces: u64,

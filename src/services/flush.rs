@@ -12,9 +12,9 @@ use crate::domain::UserId;
 use crate::store::{Mark, People, Stacks};
 
 pub struct Flush {
-    pub stacks: Arc<dyn Stacks>,
-    pub clock: Arc<dyn Clock>,
-    pub ids: Arc<Ids>,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<Ids>,
     pub owed: OwedDays,
 }
 

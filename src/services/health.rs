@@ -7,7 +7,7 @@ use crate::domain::Id;
 use crate::store::Journal;
 
 pub struct Health {
-    pub journal: Arc<dyn Journal>,
+    pub(crate) journal: Arc<dyn Journal>,
 }
 
 impl Health {

@@ -24,7 +24,7 @@ const NOTE: &str = "link_secret";
 
 /// Makes and opens links. One for all of a process: it remembers its keys.
 pub struct Links {
-    pub notes: Arc<dyn Notes>,
+    pub(crate) notes: Arc<dyn Notes>,
     /// Where the pages are, without a slash at its end.
     pub public_url: Option<String>,
     /// What the configuration signs with; without it the store keeps a secret.

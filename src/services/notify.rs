@@ -70,9 +70,9 @@ pub struct Receipt {
 pub const MAX_REQUESTS: usize = 1_000;
 
 pub struct Notify {
-    pub journal: Arc<dyn Journal>,
-    pub clock: Arc<dyn Clock>,
-    pub ids: Arc<Ids>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<Ids>,
     /// How many days before today the window reaches: events can be of no day before it.
     pub window_back: u32,
 }

@@ -12,7 +12,7 @@ use crate::domain::{Invalid, ModelName, Object, ObjectId, ObjectKey};
 use crate::store::Objects;
 
 pub struct ObjectService {
-    pub objects: Arc<dyn Objects>,
+    pub(crate) objects: Arc<dyn Objects>,
     /// Models that are read from the application's own collections.
     pub mapped: HashSet<ModelName>,
 }

@@ -26,9 +26,9 @@ pub use input::{
 const ROUNDS: usize = 100;
 
 pub struct PeopleService {
-    pub directory: Arc<dyn Directory>,
-    pub clock: Arc<dyn Clock>,
-    pub policies: Arc<Policies>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) policies: Arc<Policies>,
     pub schedule: Schedule,
 }
 

@@ -39,10 +39,10 @@ const LOOK_BACK: TimeDelta = TimeDelta::days(22);
 pub struct Rehearsal {
     pub digests: Digests,
     pub compose: Compose,
-    pub mailer: Arc<dyn Mailer>,
-    pub notes: Arc<dyn Notes>,
-    pub feedbacks: Arc<dyn Feedbacks>,
-    pub journal: Arc<dyn Journal>,
+    pub(crate) mailer: Arc<dyn Mailer>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) feedbacks: Arc<dyn Feedbacks>,
+    pub(crate) journal: Arc<dyn Journal>,
     /// Whom mails come from, masked.
     pub from: String,
     /// What the configuration lacks for mails that leave this machine.

@@ -94,8 +94,8 @@ impl SuppressionInput {
 }
 
 pub struct SuppressionService {
-    pub suppressions: Arc<dyn Suppressions>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl SuppressionService {

@@ -95,9 +95,9 @@ impl Unknown {
 
 /// Looks up what is known.
 pub struct Known {
-    pub objects: Arc<dyn Objects>,
-    pub journal: Arc<dyn Journal>,
-    pub policies: Arc<Policies>,
+    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) policies: Arc<Policies>,
 }
 
 impl Known {

@@ -27,9 +27,9 @@ pub struct Worker {
     pub closer: Closer,
     pub cleaner: Cleaner,
     pub digests: Digests,
-    pub journal: Arc<dyn Journal>,
-    pub deliveries: Arc<dyn Deliveries>,
-    pub leases: Arc<dyn Leases>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) leases: Arc<dyn Leases>,
     pub idle: TimeDelta,
 }
 

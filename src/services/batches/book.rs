@@ -20,12 +20,12 @@ use crate::store::{BatchCounts, BatchFilter, Batches, Deliveries, Objects};
 const AT_ONCE: usize = 500;
 
 pub struct BatchService {
-    pub batches: Arc<dyn Batches>,
-    pub deliveries: Arc<dyn Deliveries>,
-    pub objects: Arc<dyn Objects>,
-    pub policies: Arc<Policies>,
-    pub clock: Arc<dyn Clock>,
-    pub ids: Arc<Ids>,
+    pub(crate) batches: Arc<dyn Batches>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<Ids>,
 }
 
 /// How an open batch is ended by hand.

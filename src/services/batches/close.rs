@@ -21,10 +21,10 @@ use crate::store::{Batches, Deliveries, Result};
 const AT_ONCE: usize = 500;
 
 pub struct Closer {
-    pub batches: Arc<dyn Batches>,
-    pub deliveries: Arc<dyn Deliveries>,
-    pub clock: Arc<dyn Clock>,
-    pub ids: Arc<Ids>,
+    pub(crate) batches: Arc<dyn Batches>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<Ids>,
     pub owner: String,
     pub lease: TimeDelta,
 }

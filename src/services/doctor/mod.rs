@@ -66,7 +66,7 @@ pub struct Doctor {
     pub links: Option<Arc<Links>>,
     pub names: Part<Names>,
     pub web: Part<Web>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// What is said of what is left alone.

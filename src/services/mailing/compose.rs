@@ -37,17 +37,17 @@ pub use preview::{Looked, Preview, Shown, Story};
 /// Makes mails of rows.
 #[derive(Clone)]
 pub struct Compose {
-    pub stacks: Arc<dyn Stacks>,
-    pub batches: Arc<dyn Batches>,
-    pub directory: Arc<dyn Directory>,
-    pub objects: Arc<dyn Objects>,
-    pub suppressions: Arc<dyn Suppressions>,
-    pub policies: Arc<Policies>,
-    pub renderer: Arc<Renderer>,
-    pub links: Arc<Links>,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) batches: Arc<dyn Batches>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) renderer: Arc<Renderer>,
+    pub(crate) links: Arc<Links>,
     /// The sender's part of `Feedback-ID`; without it mails have none.
     pub feedback_id: Option<String>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub caps: Caps,
     pub schedule: Schedule,
 }

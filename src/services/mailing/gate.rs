@@ -30,16 +30,16 @@ pub use throttle::Throttle;
 /// Says whether a call may be made now.
 #[derive(Clone)]
 pub struct Gate {
-    pub notes: Arc<dyn Notes>,
-    pub leases: Arc<dyn Leases>,
-    pub feedbacks: Arc<dyn Feedbacks>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) leases: Arc<dyn Leases>,
+    pub(crate) feedbacks: Arc<dyn Feedbacks>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub owner: String,
     pub settings: Sending,
     /// Whose account calls are made at: how the references of its calls begin.
     pub account: String,
     /// What this process knows of the provider's mood; shared by all that send in it.
-    pub throttle: Arc<Throttle>,
+    pub(crate) throttle: Arc<Throttle>,
 }
 
 /// Whether calls may be made now.

@@ -26,11 +26,11 @@ mod suppress;
 /// Writes what becomes of rows.
 #[derive(Clone)]
 pub struct Ledger {
-    pub deliveries: Arc<dyn Deliveries>,
-    pub stacks: Arc<dyn Stacks>,
-    pub batches: Arc<dyn Batches>,
-    pub suppressions: Arc<dyn Suppressions>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) batches: Arc<dyn Batches>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub owner: String,
     pub lease: TimeDelta,
 }

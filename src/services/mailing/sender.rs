@@ -33,9 +33,9 @@ pub struct Sender {
     pub gate: Gate,
     pub ledger: Ledger,
     pub retry: Retry,
-    pub mailer: Arc<dyn Mailer>,
-    pub leases: Arc<dyn Leases>,
-    pub clock: Arc<dyn Clock>,
+    pub(crate) mailer: Arc<dyn Mailer>,
+    pub(crate) leases: Arc<dyn Leases>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub owner: String,
     pub settings: Sending,
 }
