@@ -470,7 +470,7 @@ impl App {
         Import {
             people: self.people(),
             notify: self.notify(),
-            objects: self.store.clone(),
+            objects: self.objects(),
             suppressions: self.suppressions(),
         }
     }

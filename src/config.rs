@@ -37,18 +37,31 @@ pub const DEFAULTS: &str = include_str!("config.default.toml");
 /// Everything that can be configured, valid.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// Where everything is kept.
     pub store: StoreUrl,
+    /// What mails and pages call the service, and how they look.
     pub site: Site,
+    /// The HTTP face.
     pub server: Server,
+    /// How mails leave.
     pub mail: Mail,
+    /// Days before today that feeds and digests reach back to, 0 to 60.
     pub window_back: u32,
+    /// How events are carried to people.
     pub fanout: Fanout,
+    /// When digests fall due, and what they hold.
     pub digest: Digest,
+    /// How mails are sent.
     pub delivery: Sending,
+    /// What providers' reports are verified by.
     pub hooks: Hooks,
+    /// How old a day must be to be dropped; never shorter than the window.
     pub archive_keep: TimeDelta,
+    /// How long a worker rests when there is nothing to do, 10 ms to a minute.
     pub worker_idle: TimeDelta,
+    /// What is said of event types, in the order of their sections.
     pub policies: Policies,
+    /// Models that are read from the application's own collections; empty on SQLite.
     pub models: BTreeMap<ModelName, Model>,
     /// What is valid and can hardly be meant.
     pub warnings: Vec<Warning>,
@@ -70,21 +83,31 @@ impl fmt::Debug for Merged {
 /// Where everything is kept.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
+    /// A file of SQLite's; a relative path begins at the current folder, wherever it was written.
     Sqlite(PathBuf),
+    /// A MongoDB's address as the driver reads it; it may hold a password.
     Mongo(String),
 }
 
+/// The section `[fanout]`, valid.
 #[derive(Debug, Clone, Copy)]
 pub struct Fanout {
+    /// The most entries a person's day can hold, 10 to 100,000.
     pub day_cap: usize,
+    /// People served between two saves of a cursor, 100 to 50,000.
     pub page: usize,
+    /// The most fan-outs that are carried together, 1 to 500.
     pub merge: usize,
+    /// How long a worker holds a fan-out it says nothing of.
     pub lease: TimeDelta,
 }
 
+/// The section `[digest]`, valid.
 #[derive(Debug, Clone, Copy)]
 pub struct Digest {
+    /// What holds for people who have not chosen.
     pub schedule: Schedule,
+    /// How many items a section and a mail show.
     pub caps: Caps,
     /// What is older is given up.
     pub max_age: TimeDelta,
@@ -96,30 +119,45 @@ const TWICE_THE_LONGEST_PERIOD: TimeDelta = TimeDelta::days(14);
 /// An application's collection that holds the objects of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
+    /// The collection's name.
     pub collection: String,
+    /// Its database; `None` for the store's own.
     pub database: Option<String>,
+    /// The field that holds the id which events name; `_id` unless given.
     pub id: String,
+    /// What a record must match to apply; empty for all.
     pub filter: Table,
+    /// The field of the title.
     pub title: Option<String>,
+    /// The field of the link, or a template of one: `https://gallery.example/artwork/{slug}`.
     pub url: Option<String>,
+    /// The field of the picture's link, or a template as for `url`.
     pub image: Option<String>,
+    /// The field of the by-line.
     pub by: Option<String>,
+    /// The field of the object's moment.
     pub at: Option<String>,
+    /// The field of its place: a GeoJSON point or `[longitude, latitude]`.
     pub place: Option<String>,
 }
 
 /// One thing that is wrong: option, and what is wrong with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
+    /// Its path, such as `digest.hour`; of a file or a variable that is wrong, its name.
     pub option: String,
+    /// What is wrong, as a clause that follows the option.
     pub what: String,
 }
 
 /// One thing that is valid and can hardly be meant: option, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
+    /// Its path, such as `batch.cooldown`.
     pub option: String,
+    /// What is doubtful, as a clause that follows the option.
     pub what: String,
+    /// What to do about it.
     pub advice: String,
 }
 
@@ -135,7 +173,10 @@ pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the configuration has {} problem(s):", self.0.len())?;
+        match self.0.len() {
+            1 => f.write_str("the configuration has a problem:")?,
+            many => write!(f, "the configuration has {many} problems:")?,
+        }
         for Problem { option, what } in &self.0 {
             write!(f, "\n  {option}: {what}")?;
         }

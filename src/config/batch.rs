@@ -102,7 +102,9 @@ pub(super) fn key(r: &mut Reader<'_>, path: &str) -> Option<ChosenKey> {
 /// A policy to be tried, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
+    /// `NAME` of its table `[policies.NAME]`.
     pub name: String,
+    /// How its batches gather and close; what the table left out is from `[batch]`.
     pub policy: BatchPolicy,
     /// The key that all events share which bring none.
     pub key: Option<ChosenKey>,
@@ -111,7 +113,9 @@ pub struct Candidate {
 /// Policies to be compared, in the order of their file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
+    /// At least one.
     pub policies: Vec<Candidate>,
+    /// What in them is valid and can hardly be meant.
     pub warnings: Vec<Warning>,
 }
 

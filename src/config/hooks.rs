@@ -14,6 +14,7 @@ use super::set;
 /// A hook without a key does not exist.
 #[derive(Clone)]
 pub struct Hooks {
+    /// The webhook signing key, which is not the key that sends.
     pub mailgun_key: Option<String>,
     /// The point of the curve P-256 that the key is, uncompressed.
     pub sendgrid_public_key: Option<Vec<u8>>,

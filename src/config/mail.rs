@@ -18,17 +18,25 @@ use crate::domain::{Address, Secret};
 /// The section `[mail]`, valid.
 #[derive(Debug, Clone)]
 pub struct Mail {
+    /// Who takes the mails, with what it cannot do without.
     pub provider: Provider,
+    /// The folder that the outbox writes `.eml` files to; it stands in for a provider.
     pub outbox: PathBuf,
     /// Whether the outbox writes a page for the browser beside each mail.
     pub outbox_pages: bool,
+    /// The address in `From`; never the default's where a provider sends.
     pub from: Address,
+    /// The name in `From`; never empty.
     pub from_name: String,
+    /// Where answers go; `None` for the sender.
     pub reply_to: Option<Address>,
+    /// A folder of the operator's own templates; `None` for the built-in ones alone.
     pub templates: Option<PathBuf>,
+    /// What all mails are tagged with at the provider: at most 8, at Postmark 1.
     pub tags: Vec<String>,
     /// How long a call may take.
     pub timeout: TimeDelta,
+    /// How many calls are begun in a second; what the provider usually takes, if nobody said.
     pub calls_per_second: NonZeroU32,
     /// The most mails of a call, if fewer than the provider takes.
     pub per_call: Option<usize>,
@@ -39,49 +47,84 @@ pub struct Mail {
 /// Who takes the mails.
 #[derive(Debug, Clone)]
 pub enum Provider {
+    /// A folder; nothing leaves this machine.
     Outbox,
+    /// A server that speaks SMTP.
     Smtp(SmtpServer),
+    /// A provider's HTTP API.
     Api {
+        /// Which provider, with what is its own.
         service: Service,
+        /// The API key; never empty in a configuration that is valid.
         key: Secret,
         /// Where the API is, if not where the service has it.
         url: Option<String>,
     },
 }
 
+/// The providers that are called by HTTP, each with the options that it alone has.
 #[derive(Debug, Clone)]
 pub enum Service {
-    Mailgun { domain: String, region: Region },
-    SendGrid { region: Region },
-    Postmark { stream: String },
+    /// Mailgun; its API differs by region.
+    Mailgun {
+        /// The domain mails leave from, as it is named there; in lower case.
+        domain: String,
+        /// Where the account is kept.
+        region: Region,
+    },
+    /// SendGrid; its API differs by region.
+    SendGrid {
+        /// Where the account is kept.
+        region: Region,
+    },
+    /// Postmark; it has one API for all regions.
+    Postmark {
+        /// The message stream that takes the mails.
+        stream: String,
+    },
+    /// Resend; it has one API for all regions.
     Resend,
 }
 
+/// Where a provider keeps an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Region {
+    /// The United States.
     Us,
+    /// The European Union.
     Eu,
 }
 
+/// The server of the options `mail.smtp_…`.
 #[derive(Debug, Clone)]
 pub struct SmtpServer {
+    /// Its name or address; with TLS its certificate must be for this name.
     pub host: String,
+    /// 1 to 65,535; 587 unless said.
     pub port: u16,
+    /// How the connection is encrypted.
     pub tls: SmtpTls,
+    /// `None` where the server wants no login.
     pub login: Option<Login>,
 }
 
 /// User and password. Users are often addresses, so they are hidden as well.
 #[derive(Debug, Clone)]
 pub struct Login {
+    /// The user's name at the server.
     pub user: Secret,
+    /// The user's password.
     pub password: Secret,
 }
 
+/// How the connection to an SMTP server is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmtpTls {
+    /// Not at all; only for a server on this machine.
     None,
+    /// From the command STARTTLS on, before anything is said of mails.
     StartTls,
+    /// From the first byte.
     Tls,
 }
 
@@ -365,19 +408,22 @@ fn selector(text: &str) -> Option<String> {
 fn api_url(text: &str) -> Option<String> {
     let fits = match text.split_once("://") {
         Some(("https", rest)) => !rest.is_empty(),
-        Some(("http", rest)) => is_this_machine(host(rest)),
+        Some(("http", rest)) => host(rest).is_some_and(is_this_machine),
         _ => false,
     };
     fits.then(|| text.trim_end_matches('/').to_owned())
 }
 
-/// The host of what follows the scheme of an address.
-fn host(rest: &str) -> &str {
-    let authority = rest.split('/').next().unwrap_or_default();
-    let authority = authority.rsplit('@').next().unwrap_or_default();
+/// The host of what follows the scheme of an address, as whoever calls it reads it; `None` where a
+/// login stands before it.
+fn host(rest: &str) -> Option<&str> {
+    let authority = rest.split(['/', '?', '#', '\\']).next()?;
+    if authority.contains('@') {
+        return None;
+    }
     match authority.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
+        Some(v6) => v6.split(']').next(),
+        None => authority.split(':').next(),
     }
 }
 

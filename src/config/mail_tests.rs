@@ -65,6 +65,10 @@ fn keys_travel_only_encrypted_or_on_this_machine() {
     for bad in [
         "http://example.org",
         "http://127.0.0.1.example.org",
+        "http://evil.example?@localhost",
+        "http://evil.example#@localhost",
+        "http://evil.example\\\\@localhost",
+        "http://localhost@evil.example",
         "ftp://x",
         "https://",
     ] {

@@ -12,20 +12,28 @@ use super::reader::Reader;
 /// What mails and pages call the service, and how they look.
 #[derive(Debug, Clone)]
 pub struct Site {
+    /// What mails and pages call the service; never empty.
     pub name: String,
+    /// Where the heading and "+12 more" lead; `None` for nowhere.
     pub url: Option<String>,
+    /// The sender's postal address, which commercial mail must carry; `None` for none.
     pub postal_address: Option<String>,
+    /// The color of links and headings, as `#rrggbb`.
     pub accent: String,
+    /// What Gmail counts spam reports under, 5 to 15 characters; `None` for no `Feedback-ID`.
     pub feedback_id: Option<String>,
 }
 
 /// The HTTP face.
 #[derive(Clone)]
 pub struct Server {
+    /// Where it listens.
     pub listen: SocketAddr,
+    /// What applications show as a bearer token; `None` makes `serve` make one up.
     pub key: Option<String>,
     /// Where people reach the pages, without a slash at its end.
     pub public_url: Option<String>,
+    /// What links in mails are signed with; `None` for one that is kept in the store.
     pub link_secret: Option<String>,
 }
 
@@ -35,6 +43,7 @@ const MAX_URL: usize = 500;
 const MIN_SECRET: usize = 16;
 
 impl Site {
+    /// Takes the section `[site]`; what is wrong in it becomes a problem of the reader's.
     pub fn read(r: &mut Reader<'_>) -> Self {
         Self {
             name: r.string("site.name"),
@@ -51,6 +60,7 @@ impl Site {
 }
 
 impl Server {
+    /// Takes the section `[server]`; what is wrong in it becomes a problem of the reader's.
     pub fn read(r: &mut Reader<'_>) -> Self {
         let listen: SocketAddr = r.parse(
             "server.listen",

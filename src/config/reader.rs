@@ -11,7 +11,7 @@ use chrono::TimeDelta;
 use toml::{Table, Value};
 
 use super::{Problem, Problems, Warning, hidden};
-use crate::domain::{Address, Invalid, duration};
+use crate::domain::{Address, Invalid, duration, nearest};
 
 /// Stands for a dot that belongs to a name, in paths whose parts dots separate.
 const DOT: &str = "\u{2}";
@@ -38,11 +38,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Notes what is wrong with an option. The first problem counts: what follows from a value that
+    /// is wrong already is none of its own.
     pub fn problem(&mut self, option: &str, what: impl Into<String>) {
-        self.problems.push(Problem {
-            option: option.replace(DOT, "."),
-            what: what.into(),
-        });
+        let option = option.replace(DOT, ".");
+        if self.problems.iter().all(|known| known.option != option) {
+            let what = what.into();
+            self.problems.push(Problem { option, what });
+        }
     }
 
     /// Notes what is valid and can hardly be meant.
@@ -59,7 +62,14 @@ impl<'a> Reader<'a> {
         let mut left = Vec::new();
         collect(self.table, "", &self.taken, &mut left);
         for option in left {
-            self.problem(&option, "is not an option; `tidings config` lists all");
+            let known = self.taken.iter().map(|known| known.replace(DOT, "."));
+            let known: Vec<String> = known.collect();
+            let meant = nearest(&option, known.iter().map(String::as_str));
+            let what = match meant {
+                Some(meant) => format!("is not an option; did you mean {meant}?"),
+                None => "is not an option; `tidings config` lists all".to_owned(),
+            };
+            self.problem(&option, what);
         }
         if self.problems.is_empty() {
             Ok(self.warnings)
@@ -192,9 +202,12 @@ impl<'a> Reader<'a> {
 
     /// A duration in a range.
     pub fn duration(&mut self, option: &str, range: RangeInclusive<TimeDelta>) -> TimeDelta {
-        let text = self.text(option);
-        duration::within(&text, &range).unwrap_or_else(|why| {
-            self.problem(option, format!("{text:?} {why}"));
+        let given = self.take(option);
+        let text = given.and_then(Value::as_str).unwrap_or_default();
+        duration::within(text, &range).unwrap_or_else(|why| {
+            // A number has no unit: it is shown as it stands.
+            let shown = given.map_or("\"\"".to_owned(), ToString::to_string);
+            self.problem(option, format!("{shown} {why}"));
             *range.start()
         })
     }

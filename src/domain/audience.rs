@@ -16,6 +16,7 @@ pub struct Point {
 }
 
 impl Point {
+    /// Refuses a longitude outside -180 to 180 degrees, a latitude outside -90 to 90, and NaN.
     pub fn new(lng: f64, lat: f64) -> Result<Self, Invalid> {
         if !(-180.0..=180.0).contains(&lng) {
             return Err(Invalid::new(
@@ -34,10 +35,12 @@ impl Point {
         Ok(Self { lng, lat })
     }
 
+    /// Longitude in degrees, -180 to 180; east is positive.
     pub fn lng(self) -> f64 {
         self.lng
     }
 
+    /// Latitude in degrees, -90 to 90; north is positive.
     pub fn lat(self) -> f64 {
         self.lat
     }
@@ -78,13 +81,20 @@ pub enum Selector {
     /// Who follows any of these keys; each person once.
     FollowersOf(Vec<FollowKey>),
     /// Who lives within `km` kilometres of the point.
-    Near { point: Point, km: f64 },
+    Near {
+        /// The center of the circle.
+        point: Point,
+        /// The radius in kilometers: above 0, up to [`MAX_KM`].
+        km: f64,
+    },
 }
 
 /// Who is meant, and who is left out of it (usually whoever did it).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Audience {
+    /// Who is meant, before anybody is left out.
     pub to: Selector,
+    /// Who is left out; ascending and each once, as [`Self::leaves_out`] searches it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<UserId>,
 }
@@ -100,6 +110,7 @@ pub const MAX_KEYS: usize = 100;
 pub const MAX_KM: f64 = 20_100.0;
 
 impl Audience {
+    /// These people, each once; refuses nobody and more than [`MAX_USERS`].
     pub fn users(users: impl IntoIterator<Item = UserId>) -> Result<Self, Invalid> {
         let mut users: Vec<_> = users.into_iter().collect();
         users.sort_unstable();
@@ -119,6 +130,7 @@ impl Audience {
         })
     }
 
+    /// The followers of these keys, each key once; refuses no keys and more than [`MAX_KEYS`].
     pub fn followers_of(keys: impl IntoIterator<Item = FollowKey>) -> Result<Self, Invalid> {
         let mut keys: Vec<_> = keys.into_iter().collect();
         keys.sort_unstable();
@@ -136,6 +148,7 @@ impl Audience {
         })
     }
 
+    /// Everybody within this distance; refuses one that is not above 0, or above [`MAX_KM`].
     pub fn near(point: Point, km: f64) -> Result<Self, Invalid> {
         if !(km > 0.0 && km <= MAX_KM) {
             return Err(Invalid::new(
@@ -169,6 +182,7 @@ impl Audience {
         self
     }
 
+    /// Whether this person is among those left out.
     pub fn leaves_out(&self, user: &UserId) -> bool {
         self.except.binary_search(user).is_ok()
     }

@@ -37,7 +37,9 @@ pub const TAKEN: usize = 1_000;
 pub struct Item {
     /// The fan-out that brought it.
     pub i: Id,
+    /// What happened; a batch under a chosen key can hold several types.
     pub t: EventType,
+    /// To which object, by its id.
     pub o: ObjectId,
 }
 
@@ -88,6 +90,7 @@ impl Contents {
         self.count - self.items.len() as u64
     }
 
+    /// Whether nothing is counted; then nothing is kept either.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -108,8 +111,10 @@ pub enum BatchState {
 }
 
 impl BatchState {
+    /// All states, in the order in which a batch passes through them.
     pub const ALL: [Self; 4] = [Self::Open, Self::Closing, Self::Closed, Self::Canceled];
 
+    /// The name in the store, in JSON and in filters; `FromStr` reads it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -137,6 +142,7 @@ pub enum Lead {
     None,
     /// It is to be a batch of its own, mailed at once.
     Waiting {
+        /// The events that opened the batch, which [`Batch::contents`] does not hold.
         contents: Contents,
         /// The fan-outs that brought it, ascending.
         joined: Vec<Id>,
@@ -151,17 +157,24 @@ pub enum Lead {
 /// A batch as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
+    /// Made when the batch was; lists of batches go by it, newest first.
     pub id: Id,
+    /// Whom it will be mailed to.
     pub user: UserId,
+    /// What it is of; together with the person it names the accumulator.
     pub key: BatchKey,
+    /// Only [`BatchState::Open`] takes further events.
     pub state: BatchState,
+    /// When the first event joined; it never changes, and `max_wait` counts from it.
     pub opened_at: DateTime<Utc>,
     /// The latest moment at which something joined; what is withdrawn gives no time back.
     pub last_event_at: DateTime<Utc>,
     /// When it is due: by the formula while it is open, and the moment at which it began to close
     /// if that was earlier.
     pub closes_at: DateTime<Utc>,
+    /// What of it is mailed at once; [`Lead::None`] unless the policy is a leading one.
     pub lead: Lead,
+    /// What its mail will tell; without what the lead holds.
     pub contents: Contents,
     /// The fingerprint of the policy by which something joined last.
     pub policy: String,

@@ -32,8 +32,11 @@ const TOTAL: usize = 40;
 /// One event with the object it names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
+    /// The object's id as the event names it, without the model.
     pub id: ObjectId,
+    /// When the event happened, to the second; of several of one type and object, the last.
     pub at: DateTime<Utc>,
+    /// The object's record, or a bare one where unknown objects are mailed.
     pub object: Arc<Object>,
 }
 
@@ -49,7 +52,9 @@ pub enum People {
 /// All items of one type that are about the same thing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
+    /// What all its items are about; groups of a section differ in it.
     pub about: About,
+    /// Who did what the group tells of, also of items that are not shown.
     pub people: People,
     /// Newest first.
     pub items: Vec<Item>,
@@ -60,8 +65,11 @@ pub struct Group {
 /// All items of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
+    /// The type; sections of a bulletin differ in it.
     pub kind: EventType,
+    /// As configured; the type's name where no heading is.
     pub heading: String,
+    /// What people do in it; `None` where the mail tells what is new instead of who did what.
     pub phrase: Option<Phrase>,
     /// Of all its groups.
     pub people: People,
@@ -81,6 +89,7 @@ impl Section {
         self.groups.iter().flat_map(|group| &group.items)
     }
 
+    /// How many items that is.
     pub fn shown(&self) -> u64 {
         self.items().count() as u64
     }
@@ -100,6 +109,7 @@ pub struct Bulletin {
     pub not_kept: u64,
     /// When the oldest and the newest happened that are kept.
     pub oldest: DateTime<Utc>,
+    /// The other end of that span; the same moment where there is one event.
     pub newest: DateTime<Utc>,
     /// The type of all that is known of it, if it is one.
     pub only: Option<EventType>,

@@ -21,12 +21,16 @@ use super::name::Invalid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cadence {
+    /// No digest at all.
     Never,
+    /// One each local day, at the chosen hour.
     Daily,
+    /// One each ISO week, on the chosen weekday and hour.
     Weekly,
 }
 
 impl Cadence {
+    /// The name in the store, in JSON and in delivery ids.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -63,8 +67,15 @@ impl FromStr for Cadence {
 /// sent once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Period {
+    /// Of a daily digest: the local date on which it falls due.
     Day(NaiveDate),
-    Week { year: i32, week: u32 },
+    /// Of a weekly digest: the ISO week in which it falls due.
+    Week {
+        /// The year of the ISO week; around New Year it is not always the calendar's.
+        year: i32,
+        /// 1 to 53.
+        week: u32,
+    },
 }
 
 impl Period {
@@ -96,7 +107,9 @@ impl fmt::Display for Period {
 /// A period and the moment from which its digest may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
+    /// The first moment of the local hour; where the clock skips that hour, the first one after it.
     pub at: DateTime<Utc>,
+    /// What the digest is for; it becomes part of the delivery's id.
     pub period: Period,
     /// The local date it falls on.
     pub date: NaiveDate,
@@ -105,11 +118,13 @@ pub struct Due {
 /// When a person's digest falls due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
+    /// With [`Cadence::Never`] nothing ever falls due.
     pub cadence: Cadence,
     /// For weekly digests.
     pub weekday: Weekday,
     /// Local hour, 0 to 23.
     pub hour: u8,
+    /// The zone in which hour, weekday and dates are meant.
     pub tz: Tz,
 }
 

@@ -25,6 +25,7 @@ impl Day {
         Self(time.date_naive())
     }
 
+    /// `None` where the calendar has no such date, or the year is not 1 to 9999.
     pub fn from_ymd(year: i32, month: u32, day: u32) -> Option<Self> {
         NaiveDate::from_ymd_opt(year, month, day)
             .filter(|date| (1..=9999).contains(&date.year()))
@@ -144,14 +145,17 @@ impl Window {
         Self::of(more.into_iter().chain(self.days())).unwrap_or_else(|| self.clone())
     }
 
+    /// The oldest day.
     pub fn first(&self) -> Day {
         self.0[0]
     }
 
+    /// The newest day.
     pub fn last(&self) -> Day {
         self.0[self.0.len() - 1]
     }
 
+    /// Whether it is one of these days; a window may have gaps.
     pub fn contains(&self, day: Day) -> bool {
         self.0.binary_search(&day).is_ok()
     }

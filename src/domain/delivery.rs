@@ -24,10 +24,12 @@ use super::stack::Watermarks;
 pub struct DeliveryId(String);
 
 impl DeliveryId {
+    /// The id of a digest. It is derived, so a second run of the period finds the same row.
     pub fn digest(user: &UserId, cadence: Cadence, period: Period) -> Self {
         Self(format!("digest:{user}:{cadence}:{period}"))
     }
 
+    /// The id of a batch's mail: each batch has one.
     pub fn batch(batch: Id) -> Self {
         Self(format!("batch:{batch}"))
     }
@@ -37,6 +39,7 @@ impl DeliveryId {
         Self(text.into())
     }
 
+    /// As it stands in the store. It may name the person, so a provider gets the tag instead.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -59,6 +62,7 @@ impl serde::Serialize for DeliveryId {
 pub struct Tag(String);
 
 impl Tag {
+    /// The forty digits, in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -118,6 +122,7 @@ pub enum DeliveryState {
 }
 
 impl DeliveryState {
+    /// All states: the two that are under way, then those that are settled.
     pub const ALL: [Self; 6] = [
         Self::Pending,
         Self::Sending,
@@ -127,6 +132,7 @@ impl DeliveryState {
         Self::Unknown,
     ];
 
+    /// The name in the store and in JSON; [`FromStr`] reads it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -172,12 +178,14 @@ impl FromStr for DeliveryState {
 pub enum Occasion {
     /// What was pending when a period's digest fell due.
     Digest {
+        /// The cadence it fell due by; part of the id.
         cadence: Cadence,
         /// Such as `2014-W17`.
         period: String,
     },
     /// A batch that has closed.
     Batch {
+        /// The batch that the mail tells of; its record holds the events.
         batch: Id,
         /// Its place among the mails that wait, by time: see [`crate::domain::batch::Accumulator`].
         turn: DateTime<Utc>,
@@ -187,9 +195,13 @@ pub enum Occasion {
 /// A row of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
+    /// Derived from the occasion, so a mail has one row whoever opens it.
     pub id: DeliveryId,
+    /// Whom the mail is for.
     pub user: UserId,
+    /// What the mail is made of, each time it is built.
     pub occasion: Occasion,
+    /// How far it has come; a settled state changes only by a verdict or a reopening.
     pub state: DeliveryState,
     /// Open until it is settled and its markers stand; one open delivery a slot (see
     /// [`Delivery::slot`]).
@@ -199,6 +211,7 @@ pub struct Delivery {
     pub watermarks: Watermarks,
     /// The id of the markers it will write.
     pub marker: Id,
+    /// Who works on it; `None` where nobody does, and once it is closed.
     pub lease: Option<Lease>,
     /// Nobody takes it up before then: the provider, or a limit of ours, asked for patience.
     pub not_before: Option<DateTime<Utc>>,
@@ -219,7 +232,9 @@ pub struct Delivery {
     pub tried: Option<DateTime<Utc>>,
     /// How many events the mail told of; known once it was about to be handed over.
     pub items: u32,
+    /// When the row was opened, or opened again after a failure.
     pub created: DateTime<Utc>,
+    /// When it ended, or somebody judged it; `None` while it has not ended.
     pub settled: Option<DateTime<Utc>>,
     /// The provider's id of the mail.
     pub provider_id: Option<String>,
@@ -285,21 +300,28 @@ pub fn digest_slot(user: &UserId) -> String {
 /// How a delivery ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
+    /// Which delivery ended.
     pub id: DeliveryId,
     /// One of the settled states.
     pub state: DeliveryState,
+    /// How many events the mail told of, or would have; 0 where none was built.
     pub items: u32,
+    /// The provider's id of the mail; `None` where it took none or named none.
     pub provider_id: Option<String>,
+    /// Why it ended so, without an address; `None` where it was simply sent.
     pub reason: Option<String>,
 }
 
 /// How many mails of one period ended in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeriodCount {
+    /// By which cadence these mails fell due.
     pub cadence: Cadence,
     /// Such as `2014-W17`.
     pub period: String,
+    /// How these mails ended: always a settled state.
     pub state: DeliveryState,
+    /// How many ended so.
     pub mails: u64,
     /// Events they told of.
     pub events: u64,
@@ -308,6 +330,7 @@ pub struct PeriodCount {
 /// A delivery that is about to be handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handover {
+    /// Which delivery it is.
     pub id: DeliveryId,
     /// The reference of the call that it is handed over in.
     pub call: String,
@@ -318,12 +341,14 @@ pub struct Handover {
 /// A delivery that waits, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deferral {
+    /// Which delivery waits.
     pub id: DeliveryId,
     /// `pending` for another attempt, `sending` while the outcome of the last one is still to be
     /// found out.
     pub state: DeliveryState,
     /// Nobody takes it up before then.
     pub not_before: DateTime<Utc>,
+    /// Why it waits, for whoever reads the ledger; without an address.
     pub reason: Option<String>,
     /// Whether the provider answered the last attempt and did not take it: see
     /// [`Delivery::refusals`].
@@ -333,6 +358,7 @@ pub struct Deferral {
 /// A delivery that failed and is to be tried again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reopening {
+    /// Which delivery is to be tried again.
     pub id: DeliveryId,
     /// Up to where it reaches now; what it covered before, if nothing is said.
     pub watermarks: Option<Watermarks>,
@@ -357,6 +383,7 @@ impl Reopening {
 /// What became of a reopening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reopened {
+    /// It is pending and open again.
     Done,
     /// There is no such row, or it did not fail, or is not closed yet.
     NotFailed,
@@ -376,6 +403,7 @@ pub enum Verdict {
 /// What became of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judged {
+    /// The row says now what the verdict says.
     Done,
     /// There is no such row, or it is not unknown, or its markers are still being written.
     NotUnknown,

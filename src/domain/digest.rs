@@ -37,17 +37,24 @@ impl Default for Caps {
 /// One event with the object it is about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
+    /// Where the event stands on the person's stacks.
     pub position: Position,
+    /// What happened; the same throughout a section.
     pub kind: EventType,
+    /// The object's id as the event names it, without the model.
     pub id: ObjectId,
+    /// When it happened; the day's first moment where the event carries no time.
     pub at: DateTime<Utc>,
+    /// The object's record, or a bare one where unknown objects are mailed.
     pub object: Arc<Object>,
 }
 
 /// All items of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
+    /// The type; sections of a digest differ in it.
     pub kind: EventType,
+    /// As configured; the type's name where no heading is.
     pub heading: String,
     /// Newest first.
     pub items: Vec<Item>,
@@ -56,6 +63,7 @@ pub struct Section {
 }
 
 impl Section {
+    /// How many events of the type there are, shown or only counted.
     pub fn total(&self) -> usize {
         self.items.len() + self.more
     }
@@ -64,6 +72,7 @@ impl Section {
 /// What one mail tells one person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Digest {
+    /// In the order of the configuration, then by name; each has at least one event.
     pub sections: Vec<Section>,
     /// All events it tells of, shown or counted.
     pub total: usize,
@@ -72,6 +81,7 @@ pub struct Digest {
 }
 
 impl Digest {
+    /// How many items it shows, at most [`Caps::total`].
     pub fn shown(&self) -> usize {
         self.sections
             .iter()

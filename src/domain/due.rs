@@ -24,10 +24,12 @@ pub struct Rows {
 pub enum Place<T> {
     /// It does not stand yet.
     Free(DeliveryId),
+    /// It stands, in whatever state: this is what was found.
     Taken(T),
 }
 
 impl Rows {
+    /// The rows for this person and period; a weekly digest has a second one, of its weekday.
     pub fn of(user: &UserId, cadence: Cadence, due: &Due) -> Self {
         let period = DeliveryId::digest(user, cadence, due.period);
         let weekday = match due.period {
@@ -40,6 +42,7 @@ impl Rows {
         Self { period, weekday }
     }
 
+    /// The ids to look up in the ledger before [`Self::place`], one or two.
     pub fn ids(&self) -> impl Iterator<Item = &DeliveryId> {
         [&self.period].into_iter().chain(&self.weekday)
     }

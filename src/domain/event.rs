@@ -12,7 +12,9 @@ use super::name::{EventType, ObjectId};
 /// `{t, o, i}`: something happened to an object. Older writers wrote no `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Event {
+    /// What happened.
     pub t: EventType,
+    /// To which object; its type's policy says of which model that id is.
     pub o: ObjectId,
     /// The fan-out that wrote it; its time is the event's time.
     pub i: Option<Id>,
@@ -30,7 +32,9 @@ impl Event {
 /// all before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
+    /// Of the delivery or flush that wrote it; `None` where an older writer left no id.
     pub id: Option<Id>,
+    /// How many entries from the front it covers; `None` covers all that stand before it.
     pub n: Option<u32>,
 }
 
@@ -38,6 +42,7 @@ pub struct Marker {
 /// No digest tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mailed {
+    /// The marker of the delivery that mailed them, so that it is not written twice.
     pub id: Id,
     /// The `i` of the events, ascending.
     pub fanouts: Vec<Id>,
@@ -46,8 +51,11 @@ pub struct Mailed {
 /// One element of a day's array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
+    /// Something happened to an object.
     Event(Event),
+    /// Everything up to some place is dealt with.
     Marker(Marker),
+    /// The events of some fan-outs were mailed on their own.
     Mailed(Mailed),
     /// Something else stands here. It is neither shown nor mailed, but it holds its place.
     Other,

@@ -48,7 +48,9 @@ impl std::ops::AddAssign for Counts {
 pub struct Progress {
     /// The last user served.
     pub cursor: Option<UserId>,
+    /// How many were reached up to the cursor.
     pub counts: Counts,
+    /// Whether everybody has it, so that nothing is left to carry.
     pub done: bool,
 }
 
@@ -62,17 +64,24 @@ pub struct Fanout {
     pub id: Id,
     /// The writer's idempotency key; the id itself where none was given.
     pub key: String,
+    /// What happened: `t` of the entries.
     pub kind: EventType,
+    /// To what: 1 to [`MAX_OBJECTS`], each once; every person gets an entry for each.
     pub objects: Vec<ObjectId>,
+    /// Whom it concerns.
     pub audience: Audience,
     /// What its writer wants its batches to be of, instead of what the configuration says: see
     /// [`Fanout::batch_key`].
     pub batch_key: Option<ChosenKey>,
     /// The day whose collection it goes to, whenever that is done.
     pub day: Day,
+    /// When it happened: the time of its id, in whole seconds.
     pub at: DateTime<Utc>,
+    /// Done once `progress` is.
     pub state: FanoutState,
+    /// How far it has been carried; a worker that takes it over resumes there.
     pub progress: Progress,
+    /// Who carries it; `None` where nobody does, and once it is done.
     pub lease: Option<Lease>,
 }
 

@@ -77,6 +77,7 @@ pub struct Query {
     pub after: Option<Cursor>,
     /// Only what is older than this item.
     pub before: Option<Position>,
+    /// Only events of this type; `None` for all.
     pub kind: Option<EventType>,
 }
 

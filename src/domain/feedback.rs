@@ -29,6 +29,7 @@ pub enum ReportKind {
 }
 
 impl ReportKind {
+    /// From the best news to the worst, as they are ordered.
     pub const ALL: [Self; 5] = [
         Self::Delayed,
         Self::Delivered,
@@ -37,6 +38,7 @@ impl ReportKind {
         Self::Complained,
     ];
 
+    /// The name in the store and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Delayed => "delayed",
@@ -79,7 +81,9 @@ impl FromStr for ReportKind {
 /// The worst news of a mail so far, and of when it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feedback {
+    /// The worst that is known.
     pub news: ReportKind,
+    /// When it happened, as the provider says.
     pub at: DateTime<Utc>,
 }
 
@@ -96,10 +100,15 @@ pub struct ReportCounts {
     /// Mails that providers took, whatever is known of them since; those of the other counts are
     /// among them.
     pub sent: u64,
+    /// Those of which the worst that is known is a delay.
     pub delayed: u64,
+    /// Those that arrived, with nothing worse reported since.
     pub delivered: u64,
+    /// Those that made somebody unsubscribe at the provider.
     pub unsubscribed: u64,
+    /// Those that will never be delivered.
     pub bounced: u64,
+    /// Those that somebody called spam.
     pub complained: u64,
 }
 

@@ -26,10 +26,12 @@ impl Id {
         Self(bytes)
     }
 
+    /// The id of these bytes: four of seconds, big-endian, then eight that make it unique.
     pub const fn from_bytes(bytes: [u8; 12]) -> Self {
         Self(bytes)
     }
 
+    /// Its bytes, in the layout of MongoDB's `ObjectId`.
     pub const fn bytes(self) -> [u8; 12] {
         self.0
     }

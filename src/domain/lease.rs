@@ -23,7 +23,9 @@ pub const TICK: TimeDelta = TimeDelta::minutes(15);
 /// Who works on something, and until when it is theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
+    /// Which process it is, by a name it made up for itself when it started.
     pub owner: String,
+    /// The first moment at which it is anybody's again.
     pub until: DateTime<Utc>,
 }
 

@@ -14,9 +14,13 @@ use compact_str::CompactString;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {value:?} {why}")]
 pub struct Invalid {
+    /// What the value was meant to be, such as `user id`; the message begins with it.
     pub what: &'static str,
+    /// The value, or its size where that is what is wrong; at most 80 characters of it.
     pub value: String,
+    /// Why it will not do, as a clause that follows the value.
     pub why: String,
+    /// What sort of mistake it is; the API derives its problem type from it.
     pub kind: Kind,
 }
 
@@ -110,6 +114,7 @@ macro_rules! names {
                 Self(CompactString::new(text))
             }
 
+            /// The name as it was given, or as it stands in the store.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

@@ -21,6 +21,7 @@ use super::name::{Invalid, ModelName, ObjectId};
 pub struct ObjectKey(CompactString);
 
 impl ObjectKey {
+    /// `Model:id`; the id alone where the type has no model, as it is a whole key then.
     pub fn new(model: Option<&ModelName>, id: &ObjectId) -> Self {
         match model {
             Some(model) => Self(format_compact!("{model}:{id}")),
@@ -33,6 +34,7 @@ impl ObjectKey {
         Self(CompactString::new(text))
     }
 
+    /// The key as it stands in the store.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -80,27 +82,32 @@ pub const MAX_DATA: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Object {
+    /// The `_id` of its record; an event's type and id give it.
     #[serde(rename(serialize = "_id", deserialize = "id"), alias = "_id")]
     pub key: ObjectKey,
     /// Whether people may still be told of it; a withdrawn work is kept but not notifiable.
     #[serde(default = "yes")]
     pub notifiable: bool,
+    /// What it is called; `None` makes [`Object::label`] show the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Where it can be looked at: `http` or `https`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// A picture of it: `http` or `https`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// By whom: the by-line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// When it takes place or was made, as the application means it; no event is timed by it.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "moment::read_if_any"
     )]
     pub at: Option<DateTime<Utc>>,
+    /// Where it is; audiences near a point go by people's places, not by this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Point>,
     /// Whatever else the templates of the application want, passed through.

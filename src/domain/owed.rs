@@ -14,11 +14,14 @@ use super::id::Id;
 /// How many people are owed how many events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Owed {
+    /// People who are owed at least one event.
     pub people: u64,
+    /// Events they are owed, all together.
     pub events: u64,
 }
 
 impl Owed {
+    /// Nobody is owed anything.
     pub const NOTHING: Self = Self {
         people: 0,
         events: 0,
@@ -30,6 +33,7 @@ impl Owed {
         self.events += events;
     }
 
+    /// Whether no events are owed.
     pub fn is_nothing(&self) -> bool {
         self.events == 0
     }
@@ -62,6 +66,7 @@ impl std::ops::AddAssign for Owed {
 pub struct DayNote {
     /// Tells two notes apart that say the same.
     pub id: Id,
+    /// When it was written.
     pub at: DateTime<Utc>,
     /// What was owed of it when it was last read whole; absent if it has changed since, or was not
     /// read.
@@ -76,6 +81,7 @@ impl DayNote {
     /// What the note of a day is called, before the day.
     pub const PREFIX: &str = "day:";
 
+    /// The note's name in the store: `day:20140422`.
     pub fn name(day: Day) -> String {
         format!("{}{day}", Self::PREFIX)
     }
@@ -99,7 +105,9 @@ impl DayNote {
 /// What people were owed of days that had left the window, when a run last looked at everybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastLook {
+    /// When a run found it so; runs that find the same amount later do not move it.
     pub at: DateTime<Utc>,
+    /// Of all those days together.
     #[serde(flatten)]
     pub owed: Owed,
 }
@@ -107,12 +115,14 @@ pub struct LastLook {
 /// Which days count for digests: those of the window, and before them those that are not too old.
 #[derive(Debug, Clone)]
 pub struct Reach {
+    /// The days that feeds show as well.
     pub window: Window,
     /// The first day of which events are still mailed.
     pub first: Day,
 }
 
 impl Reach {
+    /// What counts at this moment; `window_back` is in days before today.
     pub fn of(now: DateTime<Utc>, window_back: u32, max_age: TimeDelta) -> Self {
         let window = Window::ending(Day::of(now), window_back);
         let first = Day::of(now - max_age).min(window.first());

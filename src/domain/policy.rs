@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::batch::{BatchPolicy, ChosenKey};
 use super::event::Event;
 use super::name::{EventType, Invalid, ModelName};
+use super::nearest::nearest;
 use super::object::ObjectKey;
 use super::user::User;
 
@@ -18,15 +19,21 @@ use super::user::User;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Route {
+    /// By no mail at all.
     Never,
+    /// By a mail of its own, at once: a batch that gathers nothing.
     Immediate,
+    /// By one mail with what else happens within the batch's window.
     Batch,
+    /// By the person's next digest.
     Digest,
 }
 
 impl Route {
+    /// All routes, from no mail to the digest.
     pub const ALL: [Self; 4] = [Self::Never, Self::Immediate, Self::Batch, Self::Digest];
 
+    /// The name in the configuration, in the store and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -57,8 +64,10 @@ impl FromStr for Route {
 pub struct Phrase(String);
 
 impl Phrase {
+    /// The longest phrase, in characters, without the spaces around it.
     pub const MAX_CHARS: usize = 60;
 
+    /// Without spaces around it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -106,9 +115,11 @@ impl FromStr for UnknownObjects {
 /// What is configured of one event type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
+    /// How it is mailed to people who chose nothing for this type.
     pub route: Route,
     /// Which model its objects are of; without one, events name their objects by whole keys.
     pub model: Option<ModelName>,
+    /// What becomes of its events in mails where no record of their object stands.
     pub unknown_objects: UnknownObjects,
     /// The heading of its section, such as "New works"; the type's name if nobody gave one.
     pub heading: Option<String>,
@@ -159,6 +170,7 @@ impl Policies {
         self
     }
 
+    /// What is configured of this type, or the default: the digest, and only known objects.
     pub fn of(&self, name: &EventType) -> &Policy {
         self.types.get(name).unwrap_or(&self.default)
     }
@@ -166,6 +178,12 @@ impl Policies {
     /// Whether any type is configured, and not this one: then its name may be mistyped.
     pub fn is_stray(&self, name: &EventType) -> bool {
         !self.types.is_empty() && !self.types.contains_key(name)
+    }
+
+    /// The configured type that may have been meant by the name of a stray one.
+    pub fn nearest(&self, name: &EventType) -> Option<&EventType> {
+        let meant = nearest(name.as_str(), self.order.iter().map(EventType::as_str))?;
+        self.order.iter().find(|kind| kind.as_str() == meant)
     }
 
     /// The types that are configured, in the order of their sections.
@@ -201,6 +219,7 @@ impl Policies {
         )
     }
 
+    /// The heading of its section; the type's name where none is configured.
     pub fn heading<'a>(&'a self, name: &'a EventType) -> &'a str {
         self.of(name).heading.as_deref().unwrap_or(name.as_str())
     }

@@ -7,6 +7,7 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
+    /// Takes any text, also an empty one; what makes a good secret is checked where it is read.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -18,6 +18,7 @@ pub struct Share {
 const WHOLE: u32 = 10_000;
 
 impl Share {
+    /// 0%: it includes nobody, and any part above zero passes it.
     pub const NONE: Self = Self { of_ten_thousand: 0 };
 
     /// Whether this person is in a sample of this size.

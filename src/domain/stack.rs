@@ -20,7 +20,9 @@ use super::name::{EventType, Invalid, ObjectId, UserId};
 /// older writers did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
+    /// As some older writers have it; tidings reads and marks such documents.
     ObjectId,
+    /// As tidings has it.
     Text,
 }
 
@@ -28,7 +30,9 @@ pub enum Form {
 /// both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackId {
+    /// The day whose collection holds it.
     pub day: Day,
+    /// Which of the day's documents it is, where the person has two.
     pub form: Form,
 }
 
@@ -71,7 +75,9 @@ impl FromStr for StackId {
 /// An entry's name for ever: `20140422.17` is the eighteenth entry of that day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
+    /// The document that the entry stands in.
     pub stack: StackId,
+    /// 0 for the oldest entry; everything in the array counts, whatever it is.
     pub index: u32,
 }
 
@@ -106,7 +112,9 @@ impl FromStr for Position {
 /// One document: a person's entries of one day, in the order they were pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
+    /// The document's day and form.
     pub id: StackId,
+    /// As they stand in the array, oldest first; an entry's index is its position.
     pub entries: Vec<Entry>,
     /// What is wrong with the document, if anything is: then no mail is made of it.
     pub defect: Option<Defect>,
@@ -128,6 +136,7 @@ pub enum Defect {
 }
 
 impl Defect {
+    /// What is wrong, as a clause for people; JSON says it in other words.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoList => "its events are no list",
@@ -147,8 +156,11 @@ impl fmt::Display for Defect {
 /// A document that something could not be done with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct BadStack {
+    /// Whose document it is.
     pub user: UserId,
+    /// The day it is of.
     pub day: Day,
+    /// What is wrong with it.
     pub reason: Defect,
 }
 
@@ -262,15 +274,20 @@ pub type Watermarks = Vec<(StackId, u32)>;
 /// A person's documents in a window, in the order of their days.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonStacks {
+    /// Whose they are.
     pub user: UserId,
+    /// Oldest day first; empty where they have none in the window.
     pub stacks: Vec<Stack>,
 }
 
 /// An event that has not been dealt with yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending<'a> {
+    /// Where it stands: of repetitions, the oldest place.
     pub position: Position,
+    /// As it stands on the stack.
     pub event: &'a Event,
+    /// When it happened; the day's first moment where the event carries no time.
     pub at: DateTime<Utc>,
 }
 

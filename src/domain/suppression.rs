@@ -31,6 +31,7 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// From the least grave to the gravest, as they are ordered.
     pub const ALL: [Self; 5] = [
         Self::SoftBounces,
         Self::Manual,
@@ -39,6 +40,7 @@ impl Reason {
         Self::Complaint,
     ];
 
+    /// The name in the store, in JSON and in files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SoftBounces => "soft_bounces",
@@ -89,6 +91,7 @@ impl FromStr for Reason {
 pub struct Suppression {
     /// Folded.
     pub address: Address,
+    /// The gravest that is known.
     pub reason: Reason,
     /// Since when.
     pub at: DateTime<Utc>,

@@ -21,6 +21,7 @@ use super::suppression::Reason;
 /// What a person chose for one event type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypePreference {
+    /// How they get the type, whatever is configured of it.
     pub route: Route,
     /// When they chose it: nothing older is mailed by this route.
     pub since: DateTime<Utc>,
@@ -51,7 +52,9 @@ pub fn window(text: &str) -> Result<TimeDelta, Invalid> {
 /// When a person wants their digest; what they did not choose is the configuration's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DigestPreference {
+    /// How often; `None` for the configuration's choice.
     pub cadence: Option<Cadence>,
+    /// On which weekday, where the digest is weekly; `None` for the configuration's choice.
     pub weekday: Option<Weekday>,
     /// Local hour, 0 to 23.
     pub hour: Option<u8>,
@@ -88,15 +91,23 @@ pub fn check_choices(count: usize) -> Result<(), Invalid> {
 /// A person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct User {
+    /// The application's own id of them.
     pub id: UserId,
+    /// Where to write to; without it no mail leaves.
     pub email: Option<Address>,
+    /// What they are called, for the mail's `To` and for templates.
     pub name: Option<String>,
     /// Whether the address is known to be theirs; without that no mail leaves.
     pub confirmed: bool,
+    /// Their time zone; `None` for the configuration's.
     pub tz: Option<Tz>,
+    /// Their language, for templates; tidings itself does not read it.
     pub locale: Option<String>,
+    /// Where they live, for events that concern everybody near a point.
     pub loc: Option<Point>,
+    /// When they want digests.
     pub digest: DigestPreference,
+    /// What they chose of types; all others go where the configuration says.
     pub types: BTreeMap<EventType, TypePreference>,
     /// Since when we must not write to them.
     pub suppressed: Option<DateTime<Utc>>,
@@ -112,15 +123,20 @@ pub struct User {
 pub enum Unmailable {
     /// Somebody's stack, but no record of the person.
     Unknown,
+    /// Their record has no address.
     NoAddress,
+    /// Nobody has shown that the address is theirs.
     Unconfirmed,
+    /// Their record says that we must not write to them.
     Suppressed,
+    /// They unsubscribed from everything.
     Unsubscribed,
     /// Their address is on the list of those that must not be written to.
     Address(Reason),
 }
 
 impl Unmailable {
+    /// The reason as a word or a few, for reports: `unconfirmed`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",

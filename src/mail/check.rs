@@ -7,6 +7,7 @@
 /// The answer of [`super::Mailer::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
+    /// It would take mails, as far as can be told.
     Ready {
         /// What was found.
         found: String,
@@ -16,15 +17,20 @@ pub enum Checked {
     },
     /// It would not take a mail.
     Wrong {
+        /// What is wrong.
         found: String,
         /// What to do.
         remedy: String,
     },
     /// It could not be asked.
-    Unreached { reason: String },
+    Unreached {
+        /// Why it could not be asked.
+        reason: String,
+    },
 }
 
 impl Checked {
+    /// It would take mails, and does not say where its DKIM keys stand.
     pub fn ready(found: impl Into<String>) -> Self {
         Self::Ready {
             found: found.into(),
@@ -32,6 +38,7 @@ impl Checked {
         }
     }
 
+    /// It was reached, and would not take a mail.
     pub fn wrong(found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Wrong {
             found: found.into(),

@@ -14,11 +14,14 @@ use super::variables;
 /// Where a recipient's own link goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
+    /// The link to end the mails: mail programs post to it, people are asked on its page.
     Unsubscribe,
+    /// The link to the page of choices.
     Preferences,
 }
 
 impl Place {
+    /// All places that a mail can have.
     pub const ALL: [Self; 2] = [Self::Unsubscribe, Self::Preferences];
 
     /// A link that leads nowhere (RFC 2606), for a mail that is only shown.
@@ -41,6 +44,7 @@ enum Part {
 }
 
 impl Text {
+    /// Whether it has neither words nor places.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -90,8 +94,11 @@ impl<T: Into<String>> From<T> for Text {
 /// header are turned into spaces.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Content {
+    /// The subject, without places.
     pub subject: String,
+    /// The HTML body; empty for a mail of text alone.
     pub html: Text,
+    /// The text body; empty for a mail of HTML alone.
     pub text: Text,
 }
 
@@ -99,8 +106,11 @@ pub struct Content {
 /// would take for a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filled {
+    /// The subject.
     pub subject: String,
+    /// The HTML body, empty where the content has none.
     pub html: String,
+    /// The text body, empty where the content has none.
     pub text: String,
 }
 
@@ -110,6 +120,7 @@ impl Content {
         self.subject.len() + self.html.len() + self.text.len()
     }
 
+    /// Whether both bodies are empty: no provider's API is asked to take such a mail.
     pub fn says_nothing(&self) -> bool {
         self.html.is_empty() && self.text.is_empty()
     }
@@ -146,6 +157,7 @@ impl Marks {
         ))
     }
 
+    /// The mark of this place, to be rendered as a link is.
     pub fn of(&self, place: Place) -> &str {
         match place {
             Place::Unsubscribe => &self.0[0],

@@ -27,6 +27,7 @@ use crate::domain::Secret;
 pub struct Account {
     /// Where the API is, such as `https://api.resend.com`; each provider has its own, by region.
     pub url: String,
+    /// The API key, shown with each call in the provider's own way.
     pub key: Secret,
     /// How long a call may take in all.
     pub timeout: Duration,
@@ -34,6 +35,7 @@ pub struct Account {
     pub per_call: Option<usize>,
     /// What all mails are tagged with at the provider.
     pub tags: Vec<String>,
+    /// Whom mails come from.
     pub sender: Sender,
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 /// Whether mails may be handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
+    /// They are the caller's.
     Given,
     /// Nothing new is to be begun, as the process is to end; what has begun goes on.
     Ending,
@@ -23,6 +24,7 @@ pub enum Standing {
 pub struct Leave(Arc<dyn Fn() -> Standing + Send + Sync>);
 
 impl Leave {
+    /// Leave that is asked of this each time, before a call and before each piece of it.
     pub fn new(standing: impl Fn() -> Standing + Send + Sync + 'static) -> Self {
         Self(Arc::new(standing))
     }
@@ -32,6 +34,7 @@ impl Leave {
         Self::new(|| Standing::Given)
     }
 
+    /// How it stands now.
     pub fn standing(&self) -> Standing {
         (self.0)()
     }

@@ -113,6 +113,8 @@ struct EventHeaders {
 }
 
 impl Mailgun {
+    /// A mailer for this domain of the account. Fails where the key cannot stand in a header, the
+    /// sender cannot be written, or this machine has no certificates.
     pub fn new(account: Account, domain: &str) -> Result<Self, String> {
         Ok(Self {
             api: Api::new(&account, &Proof::Basic("api"))?,

@@ -50,6 +50,7 @@ pub use smtp::{Relay, Security, Smtp};
 pub struct Personal {
     /// One click ends the mails (RFC 8058).
     pub unsubscribe: String,
+    /// The page on which people choose what they get.
     pub preferences: String,
 }
 
@@ -69,8 +70,11 @@ pub struct Message {
     /// Which delivery it is: the mail's `Message-ID`, and what a provider knows it by, are derived
     /// from it.
     pub delivery: DeliveryId,
+    /// Where it goes; it prints masked.
     pub to: Address,
+    /// The recipient's name in `To`; made harmless and shortened when it is written.
     pub to_name: Option<String>,
+    /// What it says; shared by all whose mail is the same, so that they can share a call.
     pub content: Arc<Content>,
     /// What fills the places of the content. Without it the content has none.
     pub personal: Option<Personal>,
@@ -121,7 +125,9 @@ impl std::fmt::Debug for Message {
 /// Whom mails come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sender {
+    /// The address in `From`; its domain is that of the `Message-ID`, where we choose one.
     pub from: Address,
+    /// The name in `From`; empty for none.
     pub from_name: String,
     /// Where answers go, if not to the sender.
     pub reply_to: Option<Address>,
@@ -138,35 +144,60 @@ pub enum Outcome {
     },
     /// It will never be taken as it is: the delivery is `failed`, and its events go into the next
     /// mail.
-    Refused { reason: String },
+    Refused {
+        /// What the provider said, or what it will not take.
+        reason: String,
+    },
     /// The same, and it was not even put into the call: it cannot be a mail.
-    Unsendable { reason: String },
+    Unsendable {
+        /// Why it cannot be a mail.
+        reason: String,
+    },
     /// Its call was refused as a whole, though perhaps for another message of it: surely none was
     /// taken, and each is to be sent alone, so that nobody goes without a mail for somebody else's
     /// fault. Only calls of several end so.
-    RefusedTogether { reason: String },
+    RefusedTogether {
+        /// What the provider said of the call.
+        reason: String,
+    },
     /// The provider takes nothing for this address any more: the delivery is `failed`, and the
     /// address is suppressed.
-    Undeliverable { reason: String },
+    Undeliverable {
+        /// What the provider said of the address.
+        reason: String,
+    },
     /// Nobody could be reached who might have taken it: it is tried again later, until that is too
     /// late.
-    Unreachable { reason: String },
+    Unreachable {
+        /// Why nobody could be reached.
+        reason: String,
+    },
     /// It was surely not taken, and may be later: too many at once, a full disk, trouble of the
     /// provider's own.
     TryLater {
+        /// Why not now.
         reason: String,
         /// How long to wait at least, where the provider said so.
         after: Option<Duration>,
     },
     /// It was not begun, or broken off before it could be taken, as the leave to send it had ended
     /// ([`Leave`]): surely not taken.
-    Withheld { reason: String },
+    Withheld {
+        /// Why it did not go out.
+        reason: String,
+    },
     /// It was surely not taken, and neither will any other be until somebody mends it: a bad key, a
     /// suspended account.
-    Stop { reason: String },
+    Stop {
+        /// What the provider said, which tells what to mend.
+        reason: String,
+    },
     /// It may have been taken: the request was written and no answer came, or one that cannot be
     /// read.
-    Unknown { reason: String },
+    Unknown {
+        /// Why nobody can tell.
+        reason: String,
+    },
 }
 
 impl Outcome {
@@ -181,7 +212,10 @@ impl Outcome {
 pub enum Certainty {
     /// Sending the same call again, under the same reference, mails nothing twice: for so long, or
     /// for ever.
-    Repeat { within: Option<Duration> },
+    Repeat {
+        /// Since the first call, as long as the provider keeps its reference; `None` for ever.
+        within: Option<Duration>,
+    },
     /// The provider can be asked what it took ([`Mailer::ask`]).
     Ask,
     /// Nobody can tell: it stays unknown.
@@ -191,7 +225,9 @@ pub enum Certainty {
 /// What a provider says of a message when it is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
+    /// It took the message.
     Taken {
+        /// What the provider calls it, as in [`Outcome::Accepted`].
         provider_id: String,
     },
     /// It does not know the message. Providers index what they take a little later, so soon after
@@ -204,6 +240,7 @@ pub enum Answer {
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Silence {
+    /// Why, for the ledger; without an address.
     pub reason: String,
     /// How long to wait at least, where the provider said so.
     pub after: Option<Duration>,

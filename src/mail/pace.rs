@@ -66,6 +66,7 @@ enum NoTurn {
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Paced {
+    /// This mailer, called at this pace; each `Paced` counts only its own calls.
     pub fn new(mailer: Arc<dyn Mailer>, pace: Pace) -> Self {
         let clock = Ticks(Instant::now());
         // One at a time: a burst on top of the rate would be more than a provider that counts by

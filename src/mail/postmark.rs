@@ -67,6 +67,8 @@ struct Server {
 }
 
 impl Postmark {
+    /// A mailer for this message stream. Fails where the key cannot stand in a header, the sender
+    /// cannot be written, or this machine has no certificates.
     pub fn new(account: Account, stream: &str) -> Result<Self, String> {
         Ok(Self {
             api: Api::new(&account, &Proof::Header("x-postmark-server-token"))?,

@@ -88,6 +88,8 @@ impl Domain {
 }
 
 impl Resend {
+    /// A mailer for this account. Fails where the key cannot stand in a header, the sender cannot
+    /// be written, or this machine has no certificates.
     pub fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
             api: Api::new(&account, &Proof::Bearer)?,

@@ -51,6 +51,8 @@ struct Scopes {
 }
 
 impl SendGrid {
+    /// A mailer for this account. Fails where the key cannot stand in a header, or this machine has
+    /// no certificates.
     pub fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
             api: Api::new(&account, &Proof::Bearer)?,

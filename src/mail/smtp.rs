@@ -29,13 +29,17 @@ use crate::domain::Secret;
 /// An SMTP server that takes our mails.
 #[derive(Debug, Clone)]
 pub struct Relay {
+    /// Its name or address; with TLS its certificate must be for this name.
     pub host: String,
+    /// Usually 587 with STARTTLS, 465 with TLS from the first byte.
     pub port: u16,
+    /// How the connection is encrypted.
     pub security: Security,
     /// User and password.
     pub login: Option<(Secret, Secret)>,
     /// How long connecting may take, each command, and the answer to a mail.
     pub timeout: Duration,
+    /// Whom mails come from.
     pub sender: Sender,
 }
 

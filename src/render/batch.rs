@@ -22,11 +22,15 @@ use crate::domain::{Bulletin, EventType, User};
 /// A batch to be rendered.
 #[derive(Debug, Clone)]
 pub struct BatchMail<'a> {
+    /// Whom it is for; templates see their id, name and locale.
     pub user: &'a User,
+    /// What it tells.
     pub bulletin: &'a Bulletin,
+    /// The moment the mail is of: times leave out its day, and days its year.
     pub at: DateTime<Utc>,
     /// The zone in which its times are told.
     pub tz: Tz,
+    /// The recipient's own links, or marks where they will go.
     pub links: Links,
 }
 

@@ -60,6 +60,7 @@ const MAX_SECTIONS: usize = 200;
 /// Who writes, and how it looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
+    /// What mails and pages call the service.
     pub name: String,
     /// Where the name and "+12 more" lead.
     pub url: Option<String>,
@@ -72,29 +73,39 @@ pub struct Site {
 /// A digest to be rendered.
 #[derive(Debug, Clone)]
 pub struct DigestMail<'a> {
+    /// Whom it is for; templates see their id, name and locale.
     pub user: &'a User,
+    /// What it tells.
     pub digest: &'a Digest,
+    /// How often they get one; [`Cadence::Never`] for none that templates should name.
     pub cadence: Cadence,
     /// Such as `2014-W17`.
     pub period: &'a str,
+    /// The moment the mail is of: days leave out its year.
     pub at: DateTime<Utc>,
     /// The zone in which its days are named.
     pub tz: Tz,
+    /// The recipient's own links, or marks where they will go.
     pub links: Links,
 }
 
 /// Links by which people slow or stop the mails; each is shown if it is given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Links {
+    /// The page on which people choose what they get.
     pub preferences: Option<String>,
+    /// Where the mails can be ended; the page asks once more.
     pub unsubscribe: Option<String>,
 }
 
 /// A mail without its envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
+    /// One line of at most [`MAX_SUBJECT`] characters.
     pub subject: String,
+    /// The HTML body, so far below [`MAX_BYTES`] that a person's links fit in.
     pub html: String,
+    /// The text body, bounded like the HTML.
     pub text: String,
     /// How many items it shows: fewer than there are where it would have been too long.
     pub shown: usize,

@@ -48,24 +48,43 @@ pub const TYPE_FIELD: &str = "type.";
 #[derive(Debug, Clone, Copy)]
 pub enum Page<'a> {
     /// Asks whether to unsubscribe; stands at the token's own path.
-    Unsubscribe { user: &'a User, token: &'a str },
+    Unsubscribe {
+        /// Whose mails it is about.
+        user: &'a User,
+        /// The signed token of the link, of which relative links are made.
+        token: &'a str,
+    },
     /// Says that it is done.
-    Unsubscribed { user: &'a User, token: &'a str },
+    Unsubscribed {
+        /// Whose mails it is about.
+        user: &'a User,
+        /// The signed token of the link, of which relative links are made.
+        token: &'a str,
+    },
     /// Everything that can be chosen; stands one step below the token.
     Preferences {
+        /// Whose choices they are.
         user: &'a User,
+        /// The signed token of the link, of which relative links are made.
         token: &'a str,
         /// What holds where they chose nothing.
         default: &'a Schedule,
+        /// What types there are, and by which route each goes by default.
         policies: &'a Policies,
         /// Types of what happened to them lately.
         seen: &'a [EventType],
+        /// Whether to say that what they just chose is saved.
         saved: bool,
         /// When their next digest falls due, if they get any.
         next: Option<DateTime<Utc>>,
     },
     /// Something went otherwise than somebody expected.
-    Notice { heading: &'a str, text: &'a str },
+    Notice {
+        /// What happened, in a few words.
+        heading: &'a str,
+        /// What it means, and what to do.
+        text: &'a str,
+    },
 }
 
 /// Templates of pages, compiled and tried out.
@@ -85,6 +104,7 @@ impl Pages {
         Ok(pages)
     }
 
+    /// The whole page as HTML; a template that fails here did not fail on the samples.
     pub fn render(&self, page: &Page<'_>) -> Result<String, Error> {
         let template = match page {
             Page::Unsubscribe { .. } => UNSUBSCRIBE,

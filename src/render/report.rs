@@ -28,6 +28,7 @@ pub struct Rehearsed {
     pub scope: Vec<String>,
     /// What should be seen to before anything leaves.
     pub warnings: Vec<String>,
+    /// How many mails would leave.
     pub mails: u64,
     /// Events these tell of.
     pub events: u64,
@@ -36,16 +37,22 @@ pub struct Rehearsed {
     pub people: Vec<Bar>,
     /// What the mails tell of.
     pub types: Vec<TypeBar>,
+    /// How large those mails are.
     pub sizes: Sizes,
+    /// How long they take to leave.
     pub pace: Pace,
+    /// Each period that is due, beside the one before it.
     pub comparisons: Vec<Comparison>,
+    /// A few of the mails, chosen by size, by types and by lot.
     pub samples: Vec<Sample>,
 }
 
 /// A count with a bar.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bar {
+    /// What is counted.
     pub label: String,
+    /// How many there are.
     pub count: u64,
     /// How long the bar is, of the longest beside it.
     pub percent: f64,
@@ -54,12 +61,16 @@ pub struct Bar {
 /// Events of one type.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TypeBar {
+    /// What mails call the type.
     pub heading: String,
+    /// The type's own name.
     #[serde(rename = "type")]
     pub kind: String,
+    /// Events of the type that the mails tell of.
     pub events: u64,
     /// People who are told of any.
     pub people: u64,
+    /// How long the bar is, of that of the type with the most events.
     pub percent: f64,
 }
 
@@ -70,12 +81,17 @@ pub struct Sizes {
     pub measured: u64,
     /// Whether these are only some of the mails, so that the counts below are estimates.
     pub estimated: bool,
+    /// The smallest mail; 0 where none was measured.
     pub smallest: u64,
+    /// The median, rounded down to a thousand bytes; 0 where none was measured.
     pub median: u64,
+    /// The mean; 0 where none was measured.
     pub mean: u64,
+    /// The largest mail; 0 where none was measured.
     pub largest: u64,
     /// All mails together, HTML and text.
     pub total: u64,
+    /// How many mails there are of each size, from the smallest on.
     pub bars: Vec<Bar>,
     /// Mails whose sections end in "+N more", as `digest.section_items` or `digest.items` say.
     pub capped: u64,
@@ -83,6 +99,7 @@ pub struct Sizes {
     pub cut: u64,
     /// Mails that mail programs would clip.
     pub over: u64,
+    /// From how many bytes on mail programs clip a mail.
     pub clip: usize,
     /// Mails that cannot be rendered.
     pub failed: u64,
@@ -97,15 +114,20 @@ pub struct Pace {
     pub seconds: Option<u64>,
     /// The same in words.
     pub takes: String,
+    /// What limits are known; the one that takes longest rules.
     pub bounds: Vec<Bound>,
+    /// What these limits leave out, in a sentence or a few.
     pub note: String,
 }
 
 /// Something that keeps mails from leaving faster.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bound {
+    /// The option's path, such as `delivery.mails_per_hour`.
     pub option: &'static str,
+    /// What it is set to.
     pub value: u64,
+    /// How long the mails take at it, in words.
     pub takes: String,
     /// Whether it is the one that tells.
     pub rules: bool,
@@ -114,13 +136,17 @@ pub struct Bound {
 /// A period's mails beside those of the period before it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
+    /// Both periods are of this cadence.
     pub cadence: &'static str,
+    /// The period that is due, such as `2014-W17`.
     pub period: String,
     /// What would be mailed now.
     pub mails: u64,
+    /// Events that these mails would tell of.
     pub events: u64,
     /// What has been mailed of this period already.
     pub already: Mailed,
+    /// The period before it, such as `2014-W16`.
     pub before: String,
     /// What was mailed of that one.
     pub then: Mailed,
@@ -135,8 +161,11 @@ pub struct Mailed {
     pub sent: u64,
     /// Events in them.
     pub events: u64,
+    /// Mails that were refused for good, or given up.
     pub failed: u64,
+    /// Mails that were not made, as nothing was left to tell or the person could not be mailed.
     pub canceled: u64,
+    /// Mails that may have been taken, or not.
     pub unknown: u64,
 }
 
@@ -145,15 +174,21 @@ pub struct Mailed {
 pub struct Sample {
     /// Why it is shown, such as `the largest`.
     pub why: String,
+    /// The sender's name and address; the address masked.
     pub from: String,
     /// Masked.
     pub to: String,
+    /// The subject as it would be.
     pub subject: String,
     /// What mail programs show beside the subject.
     pub preheader: String,
+    /// The HTML body, with links that lead nowhere in its places.
     pub html: String,
+    /// The text body, with links that lead nowhere in its places.
     pub text: String,
+    /// How long the HTML is, with a person's own links in it.
     pub bytes: u64,
+    /// How many events it tells of, shown or counted.
     pub events: u64,
     /// How many types of events.
     pub types: u64,
@@ -165,12 +200,14 @@ pub struct ReportPage {
 }
 
 impl ReportPage {
+    /// Compiles the page's template, which is always the built-in one.
     pub fn new(site: &Site) -> Result<Self, Error> {
         let globals = vec![("site", Value::from(Serde(SiteView::of(site)?)))];
         let templates = Templates::load([&PAGE], None, globals)?;
         Ok(Self { templates })
     }
 
+    /// The page as HTML, whole in itself.
     pub fn render(&self, rehearsed: &Rehearsed) -> Result<String, Error> {
         self.templates.render(&PAGE, Value::from(Serde(rehearsed)))
     }

@@ -73,19 +73,28 @@ pub enum Error {
     /// A template is wrong: its file, the line if that is known, and what is wrong there.
     #[error("{file}{line}: {why}")]
     Template {
+        /// Its path, or which built-in template it is.
         file: String,
+        /// Where in that file, as it was written.
         line: Line,
+        /// What is wrong, in the words of the template engine.
         why: String,
     },
+    /// A folder that was named for templates is missing or cannot be listed.
     #[error("the folder of templates {path} cannot be read")]
     Folder {
+        /// The folder.
         path: PathBuf,
+        /// What the system said.
         #[source]
         cause: std::io::Error,
     },
+    /// A template's file is there and cannot be read, as when it is no text.
     #[error("the template {path} cannot be read")]
     Unreadable {
+        /// The file.
         path: PathBuf,
+        /// What the system said.
         #[source]
         cause: std::io::Error,
     },
@@ -94,7 +103,12 @@ pub enum Error {
     Site(#[from] crate::domain::name::Invalid),
     /// The templates make more than a mail may be even of nothing.
     #[error("{file} makes {bytes} bytes of a mail without items; mail programs cut off at 102,000")]
-    TooLong { file: String, bytes: usize },
+    TooLong {
+        /// The path of the longer template, HTML or text, or which built-in one it is.
+        file: String,
+        /// How long its output is.
+        bytes: usize,
+    },
 }
 
 /// A line of a file, as it stands after its name; nothing if it is not known.

@@ -16,8 +16,11 @@ use crate::domain::{Cadence, User, UserId};
 /// The bytes of a mail's parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weight {
+    /// Of the subject, which is bounded in characters: [`MAX_SUBJECT`](super::MAX_SUBJECT).
     pub subject: usize,
+    /// Of the HTML body, with short sample links where a person's go.
     pub html: usize,
+    /// Of the text body, with short sample links where a person's go.
     pub text: usize,
 }
 

@@ -23,32 +23,42 @@ mod hold;
 
 pub use file::{Summary, part_of};
 
+/// Drops old days and brings exported ones back, each under the lease of its day.
 pub struct Archive {
+    /// Where days stand.
     pub days: Arc<dyn Days>,
     pub(crate) journal: Arc<dyn Journal>,
+    /// Says what people are still owed of a day, and notes it.
     pub owed: OwedDays,
     pub(crate) leases: Arc<dyn Leases>,
+    /// This process, as its leases name it.
     pub owner: String,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
+/// Which days are to go, and what happens to them first.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Days younger than this stay.
     pub keep: TimeDelta,
     /// Where to export each day before it goes.
     pub export: Option<PathBuf>,
+    /// Whether anything is changed.
     pub effect: Effect,
+    /// What keeps an old day from being dropped.
     pub protection: Protection,
 }
 
+/// Whether days are dropped, or only looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
+    /// Drops days that may go, exported first if asked.
     Drop,
     /// Says what would be dropped and changes nothing.
     Rehearse,
 }
 
+/// How much protects an old day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// What P9 protects stays.
@@ -60,15 +70,20 @@ pub enum Protection {
 /// What became of a day.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct DayReport {
+    /// The day, of UTC.
     pub day: Day,
+    /// How many documents it held when the days were listed.
     pub stacks: u64,
+    /// In JSON its fields stand beside the day's.
     #[serde(flatten)]
     pub fate: Fate,
 }
 
+/// Why a day stays, or that it is gone. In JSON, `fate` names it in snake case.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "fate")]
 pub enum Fate {
+    /// In the window: it stays, whatever was asked.
     InWindow,
     /// Younger than what is dropped.
     Young,
@@ -76,7 +91,9 @@ pub enum Fate {
     Busy,
     /// So many people should have been mailed so many events.
     Unmailed {
+        /// How many people are owed any of them.
         people: u64,
+        /// How many events they are owed together.
         events: u64,
     },
     /// Another process archives or restores it.
@@ -85,10 +102,13 @@ pub enum Fate {
     Changed,
     /// It could not be dealt with; it stands.
     Failed {
+        /// The error and its causes, on one line.
         why: String,
     },
     /// Dropped, or would be; with the file that holds it.
     Dropped {
+        /// `None` if no export was asked for, or the day was empty. A rehearsal names the first
+        /// part, whether that stands already or not.
         file: Option<PathBuf>,
     },
 }

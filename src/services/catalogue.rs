@@ -23,6 +23,7 @@ enum Purpose {
     Feed,
 }
 
+/// The records of objects that were looked up, found or not.
 pub struct Catalogue {
     purpose: Purpose,
     objects: Arc<dyn Objects>,

@@ -21,11 +21,13 @@ const LONGEST_WINDOW: TimeDelta = TimeDelta::days(62);
 /// How long it rests once there was nothing more.
 const REST: TimeDelta = TimeDelta::hours(1);
 
+/// Removes what was settled longer ago than `keep`, a little a step.
 pub struct Cleaner {
     pub(crate) batches: Arc<dyn Batches>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// How long settled deliveries and batches are remembered (`delivery.keep`).
     pub keep: TimeDelta,
     /// Nothing is looked for before then.
     rests: Mutex<Option<DateTime<Utc>>>,
@@ -34,11 +36,14 @@ pub struct Cleaner {
 /// What was forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Forgotten {
+    /// Rows of the ledger that were removed.
     pub deliveries: u64,
+    /// Filed batches that were removed.
     pub batches: u64,
 }
 
 impl Cleaner {
+    /// A cleaner that does not rest yet: its first step looks for work at once.
     pub fn new(
         batches: Arc<dyn Batches>,
         deliveries: Arc<dyn Deliveries>,

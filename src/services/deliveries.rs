@@ -18,6 +18,7 @@ mod waiting;
 
 pub use waiting::{Reason, Waiting};
 
+/// Shows the ledger, settles unknown deliveries, retries failed ones, and lets mails leave again.
 pub struct DeliveryService {
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) notes: Arc<dyn Notes>,
@@ -27,7 +28,9 @@ pub struct DeliveryService {
 /// Which deliveries.
 #[derive(Debug, Clone, Default)]
 pub struct Only {
+    /// Only those in this state; `None` for all states.
     pub state: Option<DeliveryState>,
+    /// Only this person's; `None` for everybody's.
     pub user: Option<UserId>,
 }
 

@@ -47,14 +47,21 @@ pub trait Onlooker: Send {
 /// A digest that is due.
 #[derive(Debug, Clone, Copy)]
 pub struct Found<'a> {
+    /// The row of the ledger that the mail would be of.
     pub id: &'a DeliveryId,
+    /// Whom it would go to.
     pub user: &'a User,
+    /// The person's cadence, which is not `never`.
     pub cadence: Cadence,
+    /// The local date or ISO week that it is for.
     pub period: Period,
+    /// What it would tell: what is wanted and still applies.
     pub digest: &'a Digest,
 }
 
+/// Runs of digests: who is due is found, and mailed or only shown.
 pub struct Digests {
+    /// Takes the rows of due digests to their end.
     pub sender: Sender,
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) directory: Arc<dyn Directory>,
@@ -64,8 +71,11 @@ pub struct Digests {
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<Ids>,
+    /// Says which days before the window are read, and notes what is owed of them.
     pub owed: OwedDays,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
+    /// How many items a section and a mail show.
     pub caps: Caps,
 }
 

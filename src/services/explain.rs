@@ -27,48 +27,66 @@ pub use covered::{By, Place};
 use covered::Mails;
 use gathered::Batches;
 
+/// Tells operators what a person gets, and why.
 pub struct Explain {
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) objects: Arc<dyn Objects>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
+    /// Shows the batches that events are in.
     pub batches: BatchService,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
+    /// Says which days before the window are still read.
     pub owed: OwedDays,
+    /// The most entries of a person's day (`fanout.day_cap`); a stack with as many is full.
     pub day_cap: usize,
+    /// How many items a section and a mail show; the others are only counted.
     pub caps: Caps,
 }
 
 /// Everything that decides what a person gets.
 #[derive(Debug)]
 pub struct Explanation {
+    /// Whom it is about.
     pub user: UserId,
+    /// `None` if there is no record of them.
     pub record: Option<User>,
     /// Why no mail leaves to them, if none does.
     pub unmailable: Option<String>,
     /// What is known of their address, if it must not be written to.
     pub suppression: Option<Suppression>,
+    /// When their digests fall due, whoever chose it; `None` if there is no record of them.
     pub schedule: Option<Schedule>,
+    /// When their next digest is due: in the past if the next run mails it. `None` if none comes.
     pub next_due: Option<DateTime<Utc>>,
+    /// Newest first; of days before the window only what is pending and waits for a digest.
     pub events: Vec<Fate>,
     /// Days on which their stack is full: later events of that day were not stored.
     pub full_days: Vec<Day>,
     /// What gathers for them, or is being mailed.
     pub batches: Vec<BatchView>,
+    /// Their latest mails, newest first, at most ten.
     pub deliveries: Vec<Delivery>,
 }
 
 /// What will become, or became, of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fate {
+    /// Where it stands on their stacks.
     pub position: Position,
+    /// The event's type.
     pub kind: String,
+    /// What it is about.
     pub object: ObjectId,
+    /// The object's title, or its key if it has none; `None` if there is no record of it.
     pub title: Option<String>,
+    /// When it happened.
     pub at: DateTime<Utc>,
+    /// What decides about it, as things stand.
     pub why: Why,
     /// The batch it is in, if one is known.
     pub batch: Option<InBatch>,
@@ -79,7 +97,9 @@ pub struct Fate {
 /// What is known of the batch that an event is in.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct InBatch {
+    /// The batch's id; its delivery is `batch:<id>`.
     pub id: Id,
+    /// When the batch is due; or when it began to close, if that was earlier.
     pub closes_at: DateTime<Utc>,
     /// Why its mail ended as it did, if the ledger says.
     pub reason: Option<String>,
@@ -87,6 +107,7 @@ pub struct InBatch {
     pub settled: Option<DateTime<Utc>>,
 }
 
+/// What decides, or decided, whether an event is mailed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -123,6 +144,7 @@ pub enum Why {
 }
 
 impl Why {
+    /// For people to read; it follows the word "it".
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Mailed => "was mailed in a batch",

@@ -29,23 +29,30 @@ use round::{Round, Walk};
 /// How the work is cut.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
+    /// The most entries of a person's day (`fanout.day_cap`); what does not fit is counted.
     pub day_cap: usize,
     /// People between two saves of the cursors.
     pub page: usize,
     /// Fan-outs done together.
     pub merge: usize,
+    /// How long a fan-out is held after it was claimed, or its cursor saved.
     pub lease: TimeDelta,
 }
 
+/// Carries pending fan-outs to everybody they concern.
 pub struct Fanouts {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) directory: Arc<dyn Directory>,
+    /// Lets events join the batches of those who get them so.
     pub joiner: Joiner,
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// This process, as its leases name it.
     pub owner: String,
+    /// Told when a day that has left the window is written to.
     pub owed: OwedDays,
+    /// The sizes of pages and groups, and how long leases last.
     pub settings: Settings,
 }
 
@@ -54,6 +61,7 @@ pub struct Fanouts {
 pub struct Done {
     /// Fan-outs that are finished now.
     pub fanouts: u64,
+    /// What was added, by all fan-outs that were carried on: people, entries, entries without room.
     pub counts: Counts,
     /// Documents that took no entries. What should stand there is counted as not stored; it is in
     /// batches all the same.

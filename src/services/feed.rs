@@ -18,18 +18,22 @@ use crate::domain::{
 };
 use crate::store::{Objects, People, Stacks};
 
+/// Reads feeds; it writes nothing.
 pub struct Feeds {
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) objects: Arc<dyn Objects>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
 }
 
 /// Which page of whose feed.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// Whose feed it is; there need not be a record of them.
     pub user: UserId,
+    /// Which part of the feed: after a cursor, before an item, of one type.
     pub query: Query,
     /// Items on the page, 1 to 200.
     pub limit: usize,
@@ -43,9 +47,13 @@ pub const MAX_LIMIT: usize = 200;
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
+    /// Where it stands on their stacks. It never changes.
     pub id: Position,
+    /// The event's type.
     pub kind: EventType,
+    /// What it is about, by the id in the event.
     pub object: ObjectId,
+    /// When it happened.
     pub at: DateTime<Utc>,
     pub(crate) about: Arc<Object>,
 }
@@ -53,6 +61,7 @@ pub struct Item {
 /// A page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
+    /// Newest first; what no longer applies is left out.
     pub items: Vec<Item>,
     /// Ask `before` this for the next page; `None` on the last one.
     pub next: Option<Position>,
@@ -78,6 +87,7 @@ impl Feeds {
         Ok(types.into_iter().take(MAX_TYPES).collect())
     }
 
+    /// One page; a `limit` or `days` out of its range is refused as invalid.
     pub async fn page(&self, request: &Request) -> Result<Page> {
         if !(1..=MAX_LIMIT).contains(&request.limit) {
             return Err(Invalid::new(

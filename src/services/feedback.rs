@@ -24,8 +24,10 @@ use crate::store::{Deliveries, Directory, Feedbacks, SeenReports, Suppressions};
 /// Why what was posted changed nothing. Nothing of it is in the message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// It was posted for a name that is no provider's.
     #[error("there is no provider of this name; there are mailgun, sendgrid, postmark and resend")]
     UnknownProvider,
+    /// This provider's reports cannot be verified, as no key is set.
     #[error("no key is configured to verify {0}'s reports by; see hooks.* in the configuration")]
     Unconfigured(&'static str),
     /// It is not the provider's, too old, or was used for something else.
@@ -34,6 +36,7 @@ pub enum Error {
     /// It is the provider's, and cannot be read.
     #[error("{0}")]
     Unreadable(String),
+    /// What was verified could not be noted, or not all of it; it can be posted again.
     #[error(transparent)]
     Service(#[from] ServiceError),
 }
@@ -70,14 +73,17 @@ pub struct Reports {
     verified: Verified,
 }
 
+/// Verifies providers' reports, and takes them onto the ledger and the list of addresses.
 pub struct FeedbackService {
     pub(crate) feedbacks: Arc<dyn Feedbacks>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) sightings: Arc<dyn SeenReports>,
     pub(crate) directory: Arc<dyn Directory>,
+    /// Asked to unsubscribe whoever did so at the provider.
     pub people: PeopleService,
     pub(crate) clock: Arc<dyn Clock>,
+    /// What reports are verified by; a provider without a key is not believed.
     pub keys: Keys,
     /// An address is suppressed after so many mails in a row that bounced softly.
     pub soft_bounces: u64,

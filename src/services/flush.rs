@@ -11,10 +11,12 @@ use crate::clock::{Clock, Ids};
 use crate::domain::UserId;
 use crate::store::{Mark, People, Stacks};
 
+/// Writes markers over what a person has pending, without a mail.
 pub struct Flush {
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<Ids>,
+    /// Says which days stand, and which of them are in the window.
     pub owed: OwedDays,
 }
 

@@ -6,6 +6,7 @@ use super::Result;
 use crate::domain::Id;
 use crate::store::Journal;
 
+/// Says whether the store answers.
 pub struct Health {
     pub(crate) journal: Arc<dyn Journal>,
 }

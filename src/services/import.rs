@@ -14,12 +14,11 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 use super::notify::{Notify, Request};
-use super::objects::last_of_each;
+use super::objects::ObjectService;
 use super::people::{FollowInput, PeopleService, UserInput};
 use super::suppressions::{SuppressionInput, SuppressionService};
 use super::{Error, Progress, Result};
 use crate::domain::{ModelName, Object, Reason};
-use crate::store::Objects;
 
 pub(super) mod json;
 mod line;
@@ -30,9 +29,13 @@ use line::{is_heading, parse};
 /// What a file holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
+    /// People's records; each line needs an `id`.
     Users,
+    /// That somebody follows a key, one pair a line.
     Follows,
+    /// Records of objects, read by this mapping.
     Objects(Mapping),
+    /// Events; one without a key gets one made from its line.
     Events,
     /// Addresses with this reason where a line names none; as JSON, or as text whose first field is
     /// the address.
@@ -54,9 +57,11 @@ pub struct Mapping {
 /// A line that could not be taken.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BadLine {
+    /// Its number in the file, from 1; blank lines count.
     pub line: u64,
     /// Which of its fields is to blame, such as `digest.hour`; none where it is all of it.
     pub field: Option<String>,
+    /// What is wrong with it, for people to read.
     pub why: String,
 }
 
@@ -80,7 +85,9 @@ impl fmt::Display for BadLine {
 /// What an import came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Report {
+    /// Lines that were taken, whether they changed anything or not.
     pub taken: u64,
+    /// Lines that were left out; blank ones are neither.
     pub bad: u64,
     /// The first bad lines, at most [`SHOWN`].
     pub bad_lines: Vec<BadLine>,
@@ -96,10 +103,15 @@ const BATCH_BYTES: usize = 8 << 20;
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
+/// Brings in files, some thousand lines at a time.
 pub struct Import {
+    /// Puts users and follows.
     pub people: PeopleService,
+    /// Accepts events.
     pub notify: Notify,
-    pub objects: std::sync::Arc<dyn Objects>,
+    /// Takes records of objects.
+    pub objects: ObjectService,
+    /// Takes suppressed addresses.
     pub suppressions: SuppressionService,
 }
 
@@ -107,7 +119,8 @@ pub struct Import {
 enum Record {
     User(Box<UserInput>),
     Follow(FollowInput),
-    Object(Box<Object>),
+    /// With its line, as only the configuration can tell whether its model is kept here.
+    Object(u64, Box<Object>),
     /// With its line, as only the journal can tell whether its key is taken.
     Event(u64, Box<Request>),
     Suppression(SuppressionInput),
@@ -148,7 +161,13 @@ impl Import {
             match line {
                 Ok(Record::User(user)) => users.push(*user),
                 Ok(Record::Follow(follow)) => follows.push(follow),
-                Ok(Record::Object(object)) => objects.push(*object),
+                Ok(Record::Object(line, object)) => match self.objects.check(&object) {
+                    Ok(()) => objects.push(*object),
+                    Err(why) => {
+                        report.taken -= 1;
+                        report.leave_out(BadLine::new(line, why.into()));
+                    }
+                },
                 Ok(Record::Event(line, event)) => events.push((line, *event)),
                 Ok(Record::Suppression(suppression)) => suppressions.push(suppression),
                 Err(bad) => report.leave_out(bad),
@@ -161,7 +180,7 @@ impl Import {
             self.people.follow(follows).await?;
         }
         if !objects.is_empty() {
-            self.objects.put_objects(&last_of_each(objects)).await?;
+            self.objects.put(objects).await?;
         }
         if !events.is_empty() {
             self.accept(events, report).await?;

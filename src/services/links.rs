@@ -52,6 +52,7 @@ pub struct Maker<'a> {
 }
 
 impl Links {
+    /// Links that have not read their secret yet: whoever first needs it reads or makes it.
     pub fn new(notes: Arc<dyn Notes>, public_url: Option<String>, secret: Option<String>) -> Self {
         Self {
             notes,

@@ -47,20 +47,30 @@ pub enum Error {
     /// The request contradicts what stands already; nothing was changed.
     #[error("{0}")]
     Conflict(String),
+    /// The store could not be asked, or cannot do or hold what was wanted.
     #[error(transparent)]
     Store(#[from] crate::store::Error),
+    /// A file or folder could not be opened, read or written.
     #[error("{doing}")]
     File {
+        /// What was being done, and with which file, such as `opening users.ndjson`.
         doing: String,
+        /// Why that failed.
         #[source]
         cause: std::io::Error,
     },
     /// A file is not what it should be.
     #[error("{file}: {why}")]
-    Damaged { file: String, why: String },
+    Damaged {
+        /// Its path.
+        file: String,
+        /// What is wrong with it, for people to read.
+        why: String,
+    },
 }
 
 impl Error {
+    /// A failure at a file, with what was being done, such as `opening users.ndjson`.
     pub fn file(doing: impl Into<String>, cause: std::io::Error) -> Self {
         Self::File {
             doing: doing.into(),
@@ -69,4 +79,5 @@ impl Error {
     }
 }
 
+/// A service's answer.
 pub type Result<T> = std::result::Result<T, Error>;

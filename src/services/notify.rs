@@ -20,8 +20,11 @@ use crate::store::{self, Accepted, Journal};
 /// An event as its writer hands it in.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// The event's type, configured or not.
     pub kind: EventType,
+    /// What it is about: 1 to 100 objects, each counted once.
     pub objects: Vec<ObjectId>,
+    /// Whom it concerns.
     pub audience: Audience,
     /// The same key is the same event, however often it is handed in.
     pub key: Option<String>,
@@ -69,10 +72,11 @@ pub struct Receipt {
 /// The most requests in one call.
 pub const MAX_REQUESTS: usize = 1_000;
 
+/// Accepts events into the journal.
 pub struct Notify {
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<Ids>,
+    pub journal: Arc<dyn Journal>,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<Ids>,
     /// How many days before today the window reaches: events can be of no day before it.
     pub window_back: u32,
 }
@@ -171,22 +175,30 @@ fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventInput {
+    /// `type` in JSON, such as `ArtworkPublished`.
     #[serde(rename = "type")]
     pub kind: EventType,
+    /// 1 to 100 ids; one alone needs no list.
     #[serde(alias = "object", deserialize_with = "ids")]
     pub objects: Vec<ObjectId>,
+    /// These people, up to 100,000.
     #[serde(default, deserialize_with = "ids")]
     pub to: Vec<UserId>,
+    /// Whoever follows any of these keys, up to 100.
     #[serde(default, deserialize_with = "ids")]
     pub followers_of: Vec<FollowKey>,
+    /// Whoever lives near a point.
     #[serde(default, deserialize_with = "fields::named_if_any")]
     pub near: Option<NearInput>,
     /// Whom to leave out, usually whoever did it.
     #[serde(default, deserialize_with = "ids")]
     pub except: Vec<UserId>,
+    /// 1 to 256 bytes. The same key is the same event, however often it is handed in.
     pub key: Option<String>,
+    /// What its batches are of, instead of the type or what is configured for it.
     #[serde(default, deserialize_with = "chosen")]
     pub batch_key: Option<ChosenKey>,
+    /// When it happened; now if left out. It decides the day.
     #[serde(default, deserialize_with = "moment::read_if_any")]
     pub at: Option<DateTime<Utc>>,
 }
@@ -198,15 +210,18 @@ fn chosen<'de, D: serde::Deserializer<'de>>(
     ChosenKey::deserialize(deserializer).map(Some)
 }
 
+/// Everybody who lives within a distance of a point.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with point and km")]
 pub struct NearInput {
     /// Longitude and latitude, in degrees.
     pub point: Point,
+    /// The distance in kilometers, above 0 and up to 20,100.
     pub km: f64,
 }
 
 impl EventInput {
+    /// The request, if exactly one audience is named and it is not too large.
     pub fn into_request(self) -> std::result::Result<Request, Invalid> {
         let audience = match (self.to.is_empty(), self.followers_of.is_empty(), self.near) {
             (false, true, None) => Audience::users(self.to)?,

@@ -11,6 +11,7 @@ use super::Result;
 use crate::domain::{Invalid, ModelName, Object, ObjectId, ObjectKey};
 use crate::store::Objects;
 
+/// Keeps records of objects, except of models that the application keeps itself.
 pub struct ObjectService {
     pub(crate) objects: Arc<dyn Objects>,
     /// Models that are read from the application's own collections.
@@ -51,6 +52,7 @@ impl ObjectService {
         }
     }
 
+    /// The record under this key, withdrawn or not; `None` if there is none.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Object>> {
         let found = self.objects.objects(std::slice::from_ref(key)).await?;
         Ok(found.into_iter().next().flatten())

@@ -23,6 +23,7 @@ use crate::domain::{
 };
 use crate::store::{self, Days, Deliveries, Directory, Notes, Objects, Stacks, Suppressions};
 
+/// Finds out and notes what people are owed of days that have left the window.
 #[derive(Clone)]
 pub struct OwedDays {
     pub(crate) days: Arc<dyn Days>,
@@ -34,16 +35,21 @@ pub struct OwedDays {
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) ids: Arc<Ids>,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
+    /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
+    /// How old an event may be that is still mailed (`digest.max_age`).
     pub max_age: TimeDelta,
 }
 
 /// A day that has left the window, with its note as it was read.
 #[derive(Debug, Clone)]
 pub struct OldDay {
+    /// Which day, of UTC.
     pub day: Day,
     read: Option<String>,
+    /// What was noted of it; `None` if there is no note, or it cannot be read.
     pub note: Option<DayNote>,
 }
 
@@ -59,6 +65,7 @@ pub struct OldDays {
 /// What is owed of one day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
+    /// All that people who get digests are owed of it.
     pub owed: Owed,
     /// What of it an open delivery covers, so that it is about to be mailed.
     pub in_hand: Owed,
@@ -84,6 +91,7 @@ fn read_look(text: &str) -> Option<LastLook> {
 const CHUNK: usize = 1_000;
 
 impl OwedDays {
+    /// Which days count at that moment: the window, and those that are not too old.
     pub fn reach(&self, at: DateTime<Utc>) -> Reach {
         Reach::of(at, self.window_back, self.max_age)
     }
@@ -133,7 +141,8 @@ impl OwedDays {
     pub async fn note_all(&self, owed: Owed, at: DateTime<Utc>) -> store::Result<()> {
         let before = self.notes.note(LAST_LOOK).await?;
         let before = before.as_deref().and_then(read_look);
-        if before.map(|look| look.owed).unwrap_or_default() == owed {
+        let was_nothing = before.is_none_or(|look| look.owed.is_nothing());
+        if was_nothing && owed.is_nothing() {
             return Ok(());
         }
         let look = serde_json::to_string(&LastLook { at, owed }).unwrap_or_default();
@@ -204,7 +213,7 @@ impl OwedDays {
             for ((_, events), row) in owed.iter().zip(&open) {
                 let events = events.len() as u64;
                 count.owed.add(events);
-                if row.as_ref().is_some_and(|row| watermarks(row, day)) {
+                if row.as_ref().is_some_and(|row| covers(row, day)) {
                     count.in_hand.add(events);
                 }
             }
@@ -270,6 +279,6 @@ impl OwedDays {
     }
 }
 
-fn watermarks(row: &Delivery, day: Day) -> bool {
+fn covers(row: &Delivery, day: Day) -> bool {
     row.watermarks.iter().any(|(stack, _)| stack.day == day)
 }

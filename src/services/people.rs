@@ -25,10 +25,12 @@ pub use input::{
 /// of them is done.
 const ROUNDS: usize = 100;
 
+/// Keeps people's records, and what they follow.
 pub struct PeopleService {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policies: Arc<Policies>,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
 }
 
@@ -157,6 +159,7 @@ impl PeopleService {
         self.get(id).await
     }
 
+    /// Lets people follow keys; what they follow already stays as it is.
     pub async fn follow(&self, follows: Vec<FollowInput>) -> Result<()> {
         let mut pairs: Vec<_> = follows
             .into_iter()
@@ -167,6 +170,7 @@ impl PeopleService {
         Ok(self.directory.follow(&pairs).await?)
     }
 
+    /// Lets people follow keys no more; one that they did not follow is no error.
     pub async fn unfollow(&self, follows: Vec<FollowInput>) -> Result<()> {
         let pairs: Vec<_> = follows
             .into_iter()

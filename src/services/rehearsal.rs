@@ -36,8 +36,11 @@ const CALL_BYTES: usize = 16 << 20;
 /// and a week for late ones.
 const LOOK_BACK: TimeDelta = TimeDelta::days(22);
 
+/// Rehearses runs of digests; nothing is written, and nothing leaves.
 pub struct Rehearsal {
+    /// Whose walk it is.
     pub digests: Digests,
+    /// Renders the mails that are looked at.
     pub compose: Compose,
     pub(crate) mailer: Arc<dyn Mailer>,
     pub(crate) notes: Arc<dyn Notes>,
@@ -47,6 +50,7 @@ pub struct Rehearsal {
     pub from: String,
     /// What the configuration lacks for mails that leave this machine.
     pub lacking: Vec<String>,
+    /// What decides how long the run would take.
     pub limits: Limits,
     /// Up to so many mails are rendered.
     pub most_rendered: u64,

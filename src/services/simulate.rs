@@ -26,10 +26,15 @@ pub use measure::{Delay, PerPerson, Reach, Report};
 /// Something that happened, to one or several people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Happening {
+    /// When it happened, on the clock of the replay.
     pub at: DateTime<Utc>,
+    /// Whom it concerns; each of them counts as an event.
     pub users: Vec<UserId>,
+    /// The event's type.
     pub kind: EventType,
+    /// What it is about; empty if the recording does not say.
     pub object: ObjectId,
+    /// What its batches are of; `None` if the event brings no key.
     pub key: Option<ChosenKey>,
 }
 
@@ -64,9 +69,13 @@ pub struct Trial {
 pub struct Comparison {
     /// One for each person an event concerned.
     pub events: u64,
+    /// How many people any event concerned.
     pub people: u64,
+    /// When the first event happened; `None` if there is none.
     pub from: Option<DateTime<Utc>>,
+    /// When the last event happened; `None` if there is none.
     pub to: Option<DateTime<Utc>>,
+    /// What came of each policy, in the order of the trials.
     pub policies: Vec<Report>,
 }
 

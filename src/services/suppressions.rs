@@ -64,6 +64,7 @@ impl Suppressed {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SuppressionInput {
+    /// Kept and compared folded, so capitals do not matter.
     pub address: Address,
     /// By hand, if nothing is said.
     #[serde(default = "by_hand")]
@@ -74,6 +75,7 @@ pub struct SuppressionInput {
     /// Who said so first, such as the provider whose list this is; the operator, if nothing is
     /// said.
     pub source: Option<String>,
+    /// What the provider called it, such as `550 5.1.1`; 80 characters of it are kept.
     pub detail: Option<String>,
 }
 
@@ -82,6 +84,7 @@ fn by_hand() -> Reason {
 }
 
 impl SuppressionInput {
+    /// Suppressed from now on, by the operator's word.
     pub fn new(address: Address, reason: Reason) -> Self {
         Self {
             address,
@@ -93,6 +96,7 @@ impl SuppressionInput {
     }
 }
 
+/// Keeps the list of addresses that must not be written to.
 pub struct SuppressionService {
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) clock: Arc<dyn Clock>,

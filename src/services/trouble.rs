@@ -23,6 +23,7 @@ pub type BadFanouts = Bad<BadFanout>;
 /// What a run met and passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bad<T> {
+    /// How many there are, also of those that are not named.
     pub count: u64,
     /// The first of them, in the order in which they were met.
     pub first: Vec<T>,
@@ -38,6 +39,7 @@ impl<T> Default for Bad<T> {
 }
 
 impl<T: Display + PartialEq> Bad<T> {
+    /// Whether nothing was passed over.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -35,6 +35,9 @@ pub struct Unknown {
     /// A type whose objects these are.
     #[serde(skip)]
     of: Option<EventType>,
+    /// Which configured types may have been meant by those that are not.
+    #[serde(skip)]
+    meant: BTreeMap<EventType, EventType>,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -42,6 +45,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Unknown {
+    /// Whether everything is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -49,7 +53,13 @@ impl Unknown {
     /// Notes of an event what is not known of it; it must have been loaded.
     pub fn note(&mut self, event: &Event, catalogue: &Catalogue, policies: &Policies) {
         if policies.is_stray(&event.t) {
-            *self.types.entry(event.t.clone()).or_default() += 1;
+            let count = self.types.entry(event.t.clone()).or_default();
+            *count += 1;
+            if *count == 1
+                && let Some(meant) = policies.nearest(&event.t)
+            {
+                self.meant.insert(event.t.clone(), meant.clone());
+            }
         }
         if catalogue.record(event).is_none() {
             self.events += 1;
@@ -64,8 +74,12 @@ impl Unknown {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for kind in self.types.keys().take(NAMED) {
+            let meant = match self.meant.get(kind) {
+                Some(meant) => format!("did you mean {meant:?}? If not, add [types.{kind}]"),
+                None => format!("check its spelling, or add [types.{kind}]"),
+            };
             warnings.push(format!(
-                "type {kind:?} is not configured, though others are: it goes into digests; check its spelling, or add [types.{kind}]"
+                "type {kind:?} is not configured, though others are: it goes into digests; {meant}"
             ));
         }
         if let Some(kind) = &self.of {

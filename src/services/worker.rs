@@ -22,33 +22,46 @@ use crate::domain::Lease;
 use crate::domain::lease::{DIGEST_SCAN, TICK};
 use crate::store::{Deliveries, Journal, Leases};
 
+/// Everything that goes on by itself, a round at a time or in loops.
 pub struct Worker {
+    /// Carries accepted events to their people.
     pub fanouts: Fanouts,
+    /// Ends batches that are due.
     pub closer: Closer,
+    /// Forgets what was settled long ago.
     pub cleaner: Cleaner,
+    /// Mails digests that are due; its sender mails all that waits.
     pub digests: Digests,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) leases: Arc<dyn Leases>,
+    /// How long a part rests that found nothing to do (`worker.idle`).
     pub idle: TimeDelta,
 }
 
 /// A part of a round, which goes on by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
+    /// Accepted events are carried to their people.
     Carrying,
+    /// Batches that are due end, mails that wait leave, and what is old is removed.
     Mailing,
+    /// Digests that are due are mailed.
     Digests,
 }
 
 /// What a round did, or a part of it.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Round {
+    /// What was carried.
     pub fanouts: Done,
     /// Batches that have ended.
     pub batches: Closed,
+    /// What became of mails that waited in the ledger, those of batches among them.
     pub left_over: Tally,
+    /// The run of digests; `None` if this worker did not look for any.
     pub digests: Option<Report>,
+    /// What was removed, as it was settled long ago.
     pub forgotten: Forgotten,
     /// Why no mail leaves, if none may.
     pub paused: Option<Pause>,
@@ -58,6 +71,7 @@ pub struct Round {
 }
 
 impl Round {
+    /// Whether nothing was done, so that the part may rest.
     pub fn idle(&self) -> bool {
         self.fanouts.fanouts == 0
             && self.batches == Closed::default()

@@ -1,6 +1,6 @@
 //! What gathers until it is mailed: accumulators, and the batches that left them.
 //!
-//! The rule: a accumulator is read and put as a whole, by a compare-and-set;
+//! The rule: an accumulator is read and put as a whole, by a compare-and-set;
 //! [`crate::domain::batch::Accumulator`] decides what it becomes. A batch that has left its
 //! accumulator is filed once, under its id, and only ever settled after that; who comes with
 //! another under that id is told.
@@ -15,8 +15,11 @@ use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId
 /// Which batches; all that is named must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BatchFilter {
+    /// Only this person's; `None` for everybody's.
     pub user: Option<UserId>,
+    /// Only those under this key; `None` for any key.
     pub key: Option<BatchKey>,
+    /// Only those in this state; `None` for any state.
     pub state: Option<BatchState>,
 }
 
@@ -32,7 +35,9 @@ pub(super) fn page(mut found: Vec<Batch>, before: Option<Id>, limit: usize) -> V
 /// How many batches there are that are not settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct BatchCounts {
+    /// Those that gather.
     pub open: u64,
+    /// Those that take nothing any more and whose mail is not settled.
     pub closing: u64,
 }
 
@@ -44,9 +49,9 @@ pub trait Batches: Send + Sync {
 
     /// Puts each accumulator in the place of what was read, known by its stamp, or where none
     /// stood; an empty one is removed. `stamp` is what they are known by from now on: an id that
-    /// was never used. The answer says which were put, in the order asked; of a accumulator that is
-    /// named twice, one at most. Of two who read the same, one is told no, and has to read again.
-    /// No may also be told where it was put and an earlier answer was lost. Durable.
+    /// was never used. The answer says which were put, in the order asked; of an accumulator that
+    /// is named twice, one at most. Of two who read the same, one is told no, and has to read
+    /// again. No may also be told where it was put and an earlier answer was lost. Durable.
     async fn put_accumulators(&self, accumulators: &[Accumulator], stamp: Id) -> Result<Vec<bool>>;
 
     /// Adds to the open batches of these accumulators where all that the addition wants holds of

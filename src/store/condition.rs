@@ -11,12 +11,16 @@ use super::Result;
 /// What the store runs on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Engine {
+    /// A MongoDB server, or several.
     Mongo {
         /// Such as 6.0.5.
         version: String,
+        /// How its servers stand together.
         topology: Topology,
     },
+    /// A file of SQLite's.
     Sqlite {
+        /// Of the library that is compiled in, such as 3.45.0.
         version: String,
         /// How it keeps what is being written: `wal` lets readers and a writer work at once.
         journal: String,
@@ -29,7 +33,10 @@ pub enum Topology {
     /// One server that replicates to nobody.
     Standalone,
     /// So many members that hold data and can be asked.
-    ReplicaSet { members: usize },
+    ReplicaSet {
+        /// Those that a server names as `hosts`; 1 where it names none.
+        members: usize,
+    },
     /// Routers in front of shards.
     Sharded,
 }

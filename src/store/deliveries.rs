@@ -108,6 +108,7 @@ pub trait Deliveries: Send + Sync {
     /// whose markers are still to be written.
     async fn open_digests(&self, users: &[UserId]) -> Result<Vec<Option<Delivery>>>;
 
+    /// The row of this id; `None` where none was opened, or it has been forgotten.
     async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>>;
 
     /// These rows, in the order asked.

@@ -3,22 +3,33 @@
 /// A store's answer.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Why a store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The database could not be asked, or refused. Whether a write was applied is not known; all
     /// verbs may be repeated.
     #[error("{doing}")]
     Database {
+        /// What it was doing, such as `reading deliveries`.
         doing: String,
+        /// What the database or its driver said.
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
     /// What stands in the store is not what tidings or an older writer could have written.
     #[error("{what} in the store cannot be read: {why}")]
-    Corrupt { what: String, why: String },
+    Corrupt {
+        /// What cannot be read, with its id where it has one.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Something else stands where this should go.
     #[error("{what} exists already and differs")]
-    Conflict { what: String },
+    Conflict {
+        /// What exists already, such as a document of a day.
+        what: String,
+    },
     /// This store cannot do that.
     #[error("{0}")]
     Unsupported(String),
@@ -42,6 +53,7 @@ impl Error {
         matches!(self, Self::Database { .. })
     }
 
+    /// What stands in the store and cannot be read, and why.
     pub fn corrupt(what: impl Into<String>, why: impl ToString) -> Self {
         Self::Corrupt {
             what: what.into(),

@@ -86,16 +86,22 @@ pub struct Pushed {
 /// Markers to write on one person's stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
+    /// Whose stacks; they are named once in a call.
     pub user: UserId,
+    /// The marker's id; one that stands already under it, with the same `n`, is not written again.
     pub marker: Id,
+    /// The stacks, and how many entries of each are covered.
     pub watermarks: Watermarks,
 }
 
 /// What was mailed on its own of one person's day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailedMark {
+    /// Whose stack.
     pub user: UserId,
+    /// The day on which the events stand.
     pub day: Day,
+    /// The entry to write.
     pub mailed: Mailed,
 }
 
@@ -163,6 +169,7 @@ pub trait Stacks: Send + Sync {
 /// A day collection as the archive sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DayInfo {
+    /// The day that the collection is of.
     pub day: Day,
     /// How many documents it holds; exact.
     pub stacks: u64,
@@ -296,6 +303,7 @@ pub struct Claimed {
 pub struct BadFanout {
     /// As the store shows it.
     pub id: String,
+    /// What of it cannot be read.
     pub reason: String,
 }
 
@@ -308,7 +316,9 @@ impl std::fmt::Display for BadFanout {
 /// How much the journal holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Backlog {
+    /// Those that somebody still has to carry, or is carrying.
     pub pending: u64,
+    /// Those that everybody has; they stay in the journal.
     pub done: u64,
 }
 
@@ -344,6 +354,7 @@ pub trait Journal: Send + Sync {
     /// Gives up whatever leases the owner still holds.
     async fn release_fanouts(&self, owner: &str) -> Result<()>;
 
+    /// The fan-out of this id; `None` where the journal has none.
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>>;
 
     /// What the newest entries say happened, at most so many, newest first: the events of each that
@@ -359,6 +370,7 @@ pub trait Journal: Send + Sync {
     /// has none.
     async fn busy_days(&self) -> Result<Vec<Day>>;
 
+    /// How many fan-outs are pending, and how many done.
     async fn backlog(&self) -> Result<Backlog>;
 }
 

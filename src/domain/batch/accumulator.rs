@@ -1,7 +1,7 @@
-//! A accumulator: what one person has of one key. At most one batch is open on it; what joined its
+//! An accumulator: what one person has of one key. At most one batch is open on it; what joined its
 //! earlier ones lately is remembered.
 //!
-//! The rule: a accumulator changes as a whole, by a compare-and-set of its store, so whatever
+//! The rule: an accumulator changes as a whole, by a compare-and-set of its store, so whatever
 //! happens here happens at one moment: there is one open batch, an event joins once, and what meets
 //! a batch that has ended opens the next. What ended stands in `ended` until somebody has handed it
 //! on ([`crate::services::batches`]); then it is remembered for [`MEMORY`], for fan-outs that are
@@ -14,7 +14,7 @@ use crate::domain::id::Id;
 use crate::domain::lease::Lease;
 use crate::domain::name::{EventType, ObjectId, UserId};
 
-/// How long a accumulator remembers what joined batches that were handed on. A fan-out is carried
+/// How long an accumulator remembers what joined batches that were handed on. A fan-out is carried
 /// out again within the length of a lease, or when whoever held it comes back to life.
 pub const MEMORY: TimeDelta = TimeDelta::days(1);
 /// It remembers no more fan-outs than this beside those of the newest batch; the oldest are
@@ -22,7 +22,7 @@ pub const MEMORY: TimeDelta = TimeDelta::days(1);
 pub const MEMORIES: usize = 10_000;
 /// What is handed on within this time is remembered as one.
 const TOGETHER: TimeDelta = TimeDelta::minutes(10);
-/// More batches that have ended than these are not left standing on a accumulator: whoever lets
+/// More batches that have ended than these are not left standing on an accumulator: whoever lets
 /// events join hands them on first.
 pub const MOST_ENDED: usize = 200;
 /// Of one accumulator, so much lies between two mails in the order in which mails leave: whoever
@@ -32,7 +32,9 @@ const TURN: TimeDelta = TimeDelta::seconds(1);
 /// Which accumulator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccumulatorId {
+    /// Whose batches these are.
     pub user: UserId,
+    /// What they are of; accumulators of one person differ in it alone.
     pub key: BatchKey,
 }
 
@@ -41,13 +43,16 @@ pub struct AccumulatorId {
 pub struct Memory {
     /// When it was handed on.
     pub at: DateTime<Utc>,
+    /// Their ids; ascending and each once, as they are searched.
     pub joined: Vec<Id>,
 }
 
 /// What one person has of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accumulator {
+    /// Of whom and of what it is; it never changes.
     pub id: AccumulatorId,
+    /// The batch that gathers; `None` until something joins after the last one ended.
     pub open: Option<Batch>,
     /// Batches that have ended and are to be handed on, in the order in which they ended.
     pub ended: Vec<Batch>,
@@ -57,11 +62,12 @@ pub struct Accumulator {
     pub turn: Option<DateTime<Utc>>,
     /// Who hands on what has ended.
     pub lease: Option<Lease>,
-    /// As it was read; nothing for a accumulator that was not. The store sets it.
+    /// As it was read; nothing for an accumulator that was not. The store sets it.
     pub stamp: Option<Id>,
 }
 
 impl Accumulator {
+    /// An empty one, for a person and key of which no record stands.
     pub fn new(id: AccumulatorId) -> Self {
         Self {
             id,

@@ -1,4 +1,4 @@
-//! What a accumulator promises: one open batch, an event joins once whatever became of its batch,
+//! What an accumulator promises: one open batch, an event joins once whatever became of its batch,
 //! and nothing is forgotten too early.
 
 use proptest::prelude::*;

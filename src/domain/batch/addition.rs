@@ -16,12 +16,15 @@ use crate::domain::id::Id;
 /// Events that are to be added to open batches, and what must hold of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addition {
+    /// In the order in which they join; of each fan-out all that it brings.
     pub items: Vec<Item>,
     /// Their fan-outs, ascending; none of them may have joined before.
     pub fanouts: Vec<Id>,
+    /// The moment of joining.
     pub at: DateTime<Utc>,
     /// The batch gathers by the policy of this fingerprint.
     pub policy: String,
+    /// Which of the batch's items stay kept once these are added.
     pub keep: Keep,
     /// It counts no more events than these.
     pub count_to: Option<u64>,
@@ -75,7 +78,7 @@ impl Addition {
         })
     }
 
-    /// Whether all conditions hold of a accumulator.
+    /// Whether all conditions hold of an accumulator.
     pub fn fits(&self, accumulator: &Accumulator) -> bool {
         let Some(open) = &accumulator.open else {
             return false;

@@ -29,6 +29,7 @@ pub enum BatchKey {
 pub struct ChosenKey(CompactString);
 
 impl ChosenKey {
+    /// Refuses what is empty, longer than [`MAX_KEY_BYTES`], or holds a control character.
     pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
         let text = text.as_ref();
         let why = if text.is_empty() {
@@ -43,6 +44,7 @@ impl ChosenKey {
         Err(Invalid::new("batch key", text.escape_debug(), why))
     }
 
+    /// The key as it was chosen, without the `key:` that it is written with.
     pub fn as_str(&self) -> &str {
         &self.0
     }

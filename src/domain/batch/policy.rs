@@ -23,6 +23,7 @@ pub struct BatchPolicy {
     pub max_wait: Option<TimeDelta>,
     /// So many events close it at once.
     pub close_at: Option<NonZeroU64>,
+    /// Which events are kept to be shown; it bounds the length of the mail, not the total.
     pub keep: Keep,
     /// Whether what opens a batch is mailed at once, and only what follows is gathered.
     pub leading: bool,
@@ -146,8 +147,11 @@ impl BatchPolicy {
 /// What can hardly be meant: the option, why, and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doubt {
+    /// Its name within the section or type, such as `cooldown`.
     pub option: &'static str,
+    /// What is doubtful, as a clause that follows the option's name.
     pub why: &'static str,
+    /// What to do about it, as a clause that stands alone.
     pub advice: &'static str,
 }
 
@@ -160,7 +164,9 @@ fn after(at: DateTime<Utc>, time: TimeDelta) -> DateTime<Utc> {
 /// Which events a batch keeps to show; the total counts the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
+    /// The first so many, 1 to [`Keep::MOST`]; what comes later is only counted.
     First(usize),
+    /// The last so many, 1 to [`Keep::MOST`]; each new one displaces the oldest.
     Last(usize),
 }
 

@@ -19,7 +19,9 @@ pub(super) enum Kind {
 /// What something is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
+    /// What it is called; it tells groups apart together with the address.
     pub subject: Subject,
+    /// Where it can be looked at; `None` where the object's record does not say.
     pub url: Option<String>,
 }
 

@@ -24,15 +24,21 @@ mod tests;
 /// Whose hook it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Provider {
+    /// Signs a token and a timestamp (HMAC), not what is reported.
     Mailgun,
+    /// Signs the timestamp and the body with a key on the curve P-256.
     Sendgrid,
+    /// Signs nothing: it shows a user and a password.
     Postmark,
+    /// Signs its id, the timestamp and the body (HMAC).
     Resend,
 }
 
 impl Provider {
+    /// All providers that have hooks.
     pub const ALL: [Self; 4] = [Self::Mailgun, Self::Sendgrid, Self::Postmark, Self::Resend];
 
+    /// Its name in the hook's path, `/hooks/mailgun`, and as the source of suppressions.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mailgun => "mailgun",
@@ -42,6 +48,7 @@ impl Provider {
         }
     }
 
+    /// The provider of that name; `None` where no hook has it.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -99,6 +106,7 @@ impl<'a> Posted<'a> {
 /// What a verified body says.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verified {
+    /// What became of mails, in the order of the body.
     pub reports: Vec<Report>,
     /// Events of other kinds, such as opened mails.
     pub ignored: u64,
@@ -110,6 +118,7 @@ pub struct Verified {
 /// A token that fits any body, and the body it came with.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Once {
+    /// The provider's token, which its signature covers.
     pub token: String,
     /// A digest of what it came with.
     pub with: String,
@@ -122,6 +131,7 @@ pub struct Once {
 pub struct Report {
     /// What the provider calls this piece of news; the same when it comes again.
     pub event: String,
+    /// What became of the mail.
     pub news: ReportKind,
     /// Our own name for the mail, if it came back.
     pub tag: Option<Tag>,
@@ -129,6 +139,7 @@ pub struct Report {
     pub provider_ids: Vec<String>,
     /// Whose mailbox it was. It is compared with whom the mail was for, never written to.
     pub recipient: Option<Address>,
+    /// When it happened, as the provider says; never later than it was posted.
     pub at: DateTime<Utc>,
     /// Codes and names of kinds, such as `550 5.1.1`.
     pub detail: Option<String>,

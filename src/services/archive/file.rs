@@ -23,10 +23,12 @@ use crate::store::{DaySum, Days, Meeting, RawStack, Summing};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
+    /// The day whose documents these are.
     pub day: Day,
     /// Which part of its day it is: the first, or what stood there when it was exported again.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub part: u32,
+    /// How many documents the file holds, one a line.
     pub stacks: u64,
     /// SHA-256 of all lines before, with their line ends, in hexadecimal.
     pub sha256: String,

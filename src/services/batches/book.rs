@@ -19,13 +19,14 @@ use crate::store::{BatchCounts, BatchFilter, Batches, Deliveries, Objects};
 /// Accumulators changed at once.
 const AT_ONCE: usize = 500;
 
+/// Looks into batches for people and applications, and changes open ones.
 pub struct BatchService {
-    pub(crate) batches: Arc<dyn Batches>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) objects: Arc<dyn Objects>,
-    pub(crate) policies: Arc<Policies>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<Ids>,
+    pub batches: Arc<dyn Batches>,
+    pub deliveries: Arc<dyn Deliveries>,
+    pub objects: Arc<dyn Objects>,
+    pub policies: Arc<Policies>,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<Ids>,
 }
 
 /// How an open batch is ended by hand.
@@ -48,6 +49,7 @@ impl BatchService {
         Ok(self.batches.find_batches(filter, before, limit).await?)
     }
 
+    /// One batch, whether open, ended or filed; `None` if there is none of this id.
     pub async fn batch(&self, id: Id) -> Result<Option<Batch>> {
         if let Some(accumulator) = self.batches.accumulator_of(id).await? {
             let mut here = accumulator.open.into_iter().chain(accumulator.ended);
@@ -73,11 +75,13 @@ impl BatchService {
             .collect())
     }
 
+    /// One batch as people are shown it: see [`Self::views`].
     pub async fn view(&self, batch: Batch) -> Result<BatchView> {
         let mut views = self.views(vec![batch]).await?;
         Ok(views.remove(0))
     }
 
+    /// How many batches are open, and how many are closing; exact.
     pub async fn counts(&self) -> Result<BatchCounts> {
         Ok(self.batches.batch_counts().await?)
     }

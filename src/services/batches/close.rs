@@ -2,7 +2,7 @@
 //!
 //! The rule (P2, P4): a batch ends by a compare-and-set of its accumulator; then it is filed, then
 //! its delivery is opened, under ids that are its own, and only then does its accumulator forget
-//! it, by what was filed and not by its id. Whoever dies in between leaves a accumulator that is
+//! it, by what was filed and not by its id. Whoever dies in between leaves an accumulator that is
 //! due, and all of it can be done again. Workers share the work by leases on accumulators; what
 //! they find depends on what is due.
 
@@ -20,12 +20,15 @@ use crate::store::{Batches, Deliveries, Result};
 /// Accumulators looked at in one step.
 const AT_ONCE: usize = 500;
 
+/// Ends batches that are due, files them and opens their deliveries. Any number may run at once.
 pub struct Closer {
-    pub(crate) batches: Arc<dyn Batches>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ids: Arc<Ids>,
+    pub batches: Arc<dyn Batches>,
+    pub deliveries: Arc<dyn Deliveries>,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<Ids>,
+    /// This process, as leases on accumulators name it.
     pub owner: String,
+    /// How long others leave an accumulator alone whose batches are handed on (`fanout.lease`).
     pub lease: TimeDelta,
 }
 

@@ -22,8 +22,9 @@ const AT_ONCE: usize = 1_000;
 /// One part is read while the other is put.
 const IN_FLIGHT: usize = 2;
 
+/// Lets what fan-outs bring join the batches of their people.
 pub struct Joiner {
-    /// Asked where more has ended on a accumulator than it should hold.
+    /// Asked where more has ended on an accumulator than it should hold.
     closer: Closer,
     /// Whether most accumulators had an open batch, when some were last read. Only a hint: where
     /// they have none, trying to add is in vain.
@@ -33,9 +34,11 @@ pub struct Joiner {
 /// What one fan-out brings for one accumulator.
 #[derive(Debug, Clone)]
 pub struct Join {
+    /// Whose batch it is, and of which key.
     pub accumulator: AccumulatorId,
     /// All of one fan-out.
     pub items: Arc<[Item]>,
+    /// How a batch gathers that the items join or open.
     pub policy: BatchPolicy,
 }
 
@@ -117,7 +120,7 @@ impl Joiner {
             for (arrivals, accumulator) in left.into_iter().zip(standing) {
                 let mut accumulator =
                     accumulator.unwrap_or_else(|| Accumulator::new(arrivals.accumulator.clone()));
-                if self.accumulator_down(&mut accumulator, arrivals, at) > 0 {
+                if self.fill(&mut accumulator, arrivals, at) > 0 {
                     if accumulator.ended.len() > MOST_ENDED {
                         accumulator.advance(at, || self.closer.ids.next(at));
                     }
@@ -172,12 +175,7 @@ impl Joiner {
             .await
     }
 
-    fn accumulator_down(
-        &self,
-        accumulator: &mut Accumulator,
-        arrivals: &Arrivals,
-        at: DateTime<Utc>,
-    ) -> u64 {
+    fn fill(&self, accumulator: &mut Accumulator, arrivals: &Arrivals, at: DateTime<Utc>) -> u64 {
         let joins = arrivals.joins.iter();
         joins
             .map(|(items, policy)| accumulator.join(items, at, policy, || self.closer.ids.next(at)))

@@ -13,25 +13,35 @@ use crate::domain::{
 };
 use crate::services::catalogue::Catalogue;
 
+/// A batch as the API and `--json` show it.
 #[derive(Debug, Clone, Serialize)]
 pub struct BatchView {
+    /// Stays the same from opening to the end; the batch's delivery is `batch:<id>`.
     pub id: Id,
+    /// Whose batch it is.
     pub user: UserId,
     /// As it is written: `type:Comment`, `key:acme`.
     pub key: String,
+    /// Whether it gathers, is being mailed, or is settled.
     pub state: BatchState,
+    /// What it has gathered, without its lead. In JSON these fields stand beside the others.
     #[serde(flatten)]
     pub gathered: ContentsView,
     /// What opened a leading batch and is mailed on its own.
     pub lead: Option<LeadView>,
+    /// When the event joined that opened it.
     pub opened_at: DateTime<Utc>,
+    /// The latest moment at which an event joined; taking events out does not move it.
     pub last_event_at: DateTime<Utc>,
+    /// When it is due; or when it began to close, if that was earlier.
     pub closes_at: DateTime<Utc>,
+    /// When it was closed or canceled; `None` before.
     pub settled_at: Option<DateTime<Utc>>,
     /// Its mail, once there is one in the ledger.
     pub delivery: Option<DeliveryView>,
 }
 
+/// The events of a batch, or of its lead.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContentsView {
     /// How many events there are, also of those that are no longer kept.
@@ -42,10 +52,13 @@ pub struct ContentsView {
     pub more: u64,
 }
 
+/// An event that a batch keeps.
 #[derive(Debug, Clone, Serialize)]
 pub struct ItemView {
+    /// The event's type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
+    /// What the event is about.
     pub object: ObjectId,
     /// The object's, if it has one.
     pub title: Option<String>,
@@ -53,6 +66,7 @@ pub struct ItemView {
     pub at: DateTime<Utc>,
 }
 
+/// Where the lead of a batch is. In JSON, `state` is `waiting` or `mailed`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum LeadView {
@@ -62,9 +76,12 @@ pub enum LeadView {
     Mailed,
 }
 
+/// A batch's mail, as the ledger knows it.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeliveryView {
+    /// `batch:` and the batch's id.
     pub id: DeliveryId,
+    /// How far the mail has come, or how it ended.
     pub state: DeliveryState,
     /// Why it ended so.
     pub reason: Option<String>,

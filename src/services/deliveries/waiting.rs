@@ -16,6 +16,7 @@ const LOOKED_AT: usize = 10_000;
 /// Mails that are begun and not settled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Waiting {
+    /// How many there are; if people are named, among the newest 10,000 of each state.
     pub mails: u64,
     /// Those with most mails first.
     pub reasons: Vec<Reason>,
@@ -24,7 +25,9 @@ pub struct Waiting {
 /// Why some of them wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
+    /// What the row says, or what its state tells if it says nothing.
     pub why: String,
+    /// How many wait for this reason, of those that were looked at.
     pub mails: u64,
     /// When the first of them can be taken up again, if not now.
     pub until: Option<DateTime<Utc>>,
@@ -33,6 +36,7 @@ pub struct Reason {
 }
 
 impl Waiting {
+    /// Whether no mail waits.
     pub fn is_empty(&self) -> bool {
         self.mails == 0
     }

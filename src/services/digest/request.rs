@@ -27,7 +27,9 @@ pub struct Request {
     /// How long mails are waited for that wait, when nothing moves; without it they are left to the
     /// next run.
     pub patience: Option<TimeDelta>,
+    /// By default a digest waits for its person's hour.
     pub timing: Timing,
+    /// By default mails are sent.
     pub effect: Effect,
 }
 
@@ -41,8 +43,10 @@ pub enum Timing {
     Now,
 }
 
+/// Whether a run mails, or only says what it would mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effect {
+    /// Opens rows in the ledger and mails what is due.
     #[default]
     Send,
     /// Says what would be sent and writes nothing.
@@ -68,6 +72,7 @@ pub struct Report {
     pub mailed_already: u64,
     /// People whose digest of this period failed; when the first of them is tried again.
     pub failed_already: u64,
+    /// When the first of these is tried again, if that is known of any.
     pub tried_again: Option<DateTime<Utc>>,
     /// What people were owed of days that have left the window, when this run looked.
     pub older: Owed,

@@ -9,6 +9,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
+    /// It is as it should be.
     Ok,
     /// Nobody could be asked.
     Unchecked,
@@ -21,15 +22,18 @@ pub enum Verdict {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
+    /// A warning or an error has `advice`.
     pub verdict: Verdict,
     /// What was looked at, such as `database` or an option's path.
     pub check: &'static str,
+    /// What there is, or why nobody could be asked; for people to read.
     pub found: String,
     /// What to do about it.
     pub advice: Option<String>,
 }
 
 impl Finding {
+    /// All is well: there is nothing to do.
     pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Ok,
@@ -39,6 +43,7 @@ impl Finding {
         }
     }
 
+    /// Nobody could be asked, for this reason.
     pub fn unchecked(check: &'static str, why: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Unchecked,
@@ -46,6 +51,7 @@ impl Finding {
         }
     }
 
+    /// It works; what speaks against leaving it so, and what to do.
     pub fn warning(
         check: &'static str,
         found: impl Into<String>,
@@ -58,6 +64,7 @@ impl Finding {
         }
     }
 
+    /// Mails do not leave, do not arrive, or break rules; why, and what to do.
     pub fn error(check: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Error,

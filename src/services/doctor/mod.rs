@@ -40,6 +40,7 @@ use finding::chain;
 pub struct Look {
     /// How long each thing may take to answer.
     pub timeout: Duration,
+    /// Whether the provider, the DNS and the public pages are asked.
     pub outside: Outside,
     /// Who is asked for names; those whom this machine asks, if nobody is named.
     pub nameserver: Option<SocketAddr>,
@@ -48,23 +49,32 @@ pub struct Look {
 /// What lies beyond this machine and its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outside {
+    /// They are asked, each within the time-out.
     Look,
+    /// They are left alone; what depends on them is `unchecked`.
     Leave,
 }
 
 /// A part that may not be there, and why it is not.
 pub type Part<T> = Result<T, String>;
 
+/// Looks a configuration over, and what it names.
 pub struct Doctor {
+    /// What is configured.
     pub setup: Setup,
+    /// How long answers are waited for, and who is asked.
     pub look: Look,
     /// Or what is wrong with it.
     pub store: Result<Arc<dyn Store>, Finding>,
+    /// Asked whether it would take mails; it is given none.
     pub mailer: Part<Arc<dyn Mailer>>,
+    /// Makes the mails by which templates are judged.
     pub renderer: Part<Renderer>,
     /// Those of the store.
     pub links: Option<Arc<Links>>,
+    /// Asks the DNS about the sender's domain.
     pub names: Part<Names>,
+    /// Reaches the public pages as the world does.
     pub web: Part<Web>,
     pub(crate) clock: Arc<dyn Clock>,
 }

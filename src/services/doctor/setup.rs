@@ -13,12 +13,19 @@ use crate::render::Stray;
 pub struct Setup {
     /// The file that was read.
     pub file: Option<PathBuf>,
+    /// What `mail.provider` makes of mails.
     pub departure: Departure,
+    /// The sender's address (`mail.from`).
     pub from: Address,
+    /// Where people reach our pages; `None` if unset, and then mails carry no links.
     pub public_url: Option<String>,
+    /// Whether `server.key` is set; otherwise `serve` makes one up at each start.
     pub has_server_key: bool,
+    /// Whether `server.link_secret` is set; otherwise the store keeps one.
     pub has_link_secret: bool,
+    /// Whether mails carry the sender's postal address (`site.postal_address`).
     pub has_postal_address: bool,
+    /// Whether mails carry a `Feedback-ID` (`site.feedback_id`).
     pub has_feedback_id: bool,
     /// What the sender's mails are signed with, where the provider does not say.
     pub dkim_selector: Option<String>,
@@ -39,11 +46,13 @@ pub struct Setup {
 pub enum Departure {
     /// As files in a folder.
     Outbox,
+    /// By the API of a provider, or by a relay.
     Provider {
         /// As people call it.
         name: &'static str,
         /// The domain that bounces go to, if it is the sender's and not the provider's own.
         bounces: Option<String>,
+        /// What its reports can be verified by, if it makes any.
         hook: Hook,
     },
 }
@@ -51,6 +60,7 @@ pub enum Departure {
 /// Whether the provider's reports of bounces and complaints can be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
+    /// The key that verifies them is set.
     Verified,
     /// The option that holds the key is empty.
     Lacks(&'static str),

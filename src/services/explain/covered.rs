@@ -19,16 +19,23 @@ use crate::domain::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
 pub enum By {
+    /// A digest: its marker covers the event.
     Mail {
+        /// The digest's row in the ledger.
         delivery: DeliveryId,
+        /// The state of that row now.
         state: DeliveryState,
         /// When that mail was settled, or handed over.
         at: DateTime<Utc>,
+        /// Where in that mail the event is.
         place: Place,
     },
+    /// Somebody who flushed: the marker has `n`, and its id is of no digest that the ledger has.
     Flush {
+        /// When, as the marker's id says.
         at: DateTime<Utc>,
     },
+    /// A marker that lacks `n` or an id: tidings writes both.
     OlderWriter {
         /// When, if the marker has an id to say it.
         at: Option<DateTime<Utc>>,
@@ -39,6 +46,7 @@ pub enum By {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
+    /// Among the items that the mail shows.
     Shown,
     /// Among "+N more".
     Counted,

@@ -33,8 +33,7 @@ pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
                 } if fields.is_empty() => read(line)?,
                 mapping => mapping.object(read(line)?)?,
             };
-            object.check()?;
-            Ok(Record::Object(Box::new(object)))
+            Ok(Record::Object(number, Box::new(object)))
         }
         Kind::Events => {
             let mut event: EventInput = read(line)?;

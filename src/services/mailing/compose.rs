@@ -48,7 +48,9 @@ pub struct Compose {
     /// The sender's part of `Feedback-ID`; without it mails have none.
     pub feedback_id: Option<String>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// How many items a section and a digest show.
     pub caps: Caps,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
 }
 
@@ -57,6 +59,7 @@ pub struct Compose {
 pub enum Spread {
     /// Most people between the first and the last are wanted.
     Dense,
+    /// Few of them are; each person is looked up by id.
     Sparse,
 }
 

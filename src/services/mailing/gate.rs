@@ -34,7 +34,9 @@ pub struct Gate {
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) feedbacks: Arc<dyn Feedbacks>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// This process, as its leases name it.
     pub owner: String,
+    /// The limits: mails an hour, leases, and the shares that stop everything.
     pub settings: Sending,
     /// Whose account calls are made at: how the references of its calls begin.
     pub account: String,
@@ -45,6 +47,7 @@ pub struct Gate {
 /// Whether calls may be made now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateState {
+    /// A call may be made at once.
     Open,
     /// Not before then: the provider or our own limit asks for patience.
     ClosedUntil(DateTime<Utc>),

@@ -31,7 +31,9 @@ pub struct Ledger {
     pub(crate) batches: Arc<dyn Batches>,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// This process, as its leases name it.
     pub owner: String,
+    /// How long a row is held after its lease was extended (`delivery.lease`).
     pub lease: TimeDelta,
 }
 

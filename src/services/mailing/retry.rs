@@ -18,6 +18,7 @@ use crate::mail::{Certainty, Outcome};
 /// Turns outcomes into what comes next.
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
+    /// Attempts, waits and the guarantee.
     pub settings: Sending,
     /// What can be found out of a call whose answer nobody saw.
     pub certainty: Certainty,
@@ -34,8 +35,11 @@ pub(super) enum Attempt {
 /// Somebody whose address the provider takes nothing for any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undeliverable {
+    /// The mail that was not taken.
     pub delivery: DeliveryId,
+    /// Whose address it is.
     pub user: UserId,
+    /// What the provider said.
     pub reason: String,
 }
 

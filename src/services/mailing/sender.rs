@@ -29,14 +29,20 @@ pub use wait::Ended;
 /// Takes rows to their end.
 #[derive(Clone)]
 pub struct Sender {
+    /// Builds the mails of rows.
     pub compose: Compose,
+    /// Asked before every call.
     pub gate: Gate,
+    /// Writes what became of rows.
     pub ledger: Ledger,
+    /// Says what an outcome means for its row.
     pub retry: Retry,
     pub(crate) mailer: Arc<dyn Mailer>,
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// This process, as its leases name it.
     pub owner: String,
+    /// Leases, the size of chunks, and how many calls are under way at a time.
     pub settings: Sending,
 }
 

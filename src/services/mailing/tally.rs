@@ -14,11 +14,15 @@ use crate::services::trouble::BadStacks;
 /// What became of deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Tally {
+    /// Mails that the provider has.
     pub sent: u64,
     /// Events in the mails that were sent.
     pub events: u64,
+    /// Mails that were not taken and are not tried any more, or could not be made.
     pub failed: u64,
+    /// Mails with nothing left to tell, or whose person may not be mailed any more.
     pub canceled: u64,
+    /// Mails that may have been taken, and nobody can tell.
     pub unknown: u64,
     /// Still waiting in the ledger: not taken by the provider yet, held back, or not known to be
     /// taken.
@@ -32,6 +36,7 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// How many have ended, in whatever way.
     pub fn settled(&self) -> u64 {
         self.sent + self.failed + self.canceled + self.unknown
     }
@@ -134,6 +139,7 @@ impl Account {
         self.begun
     }
 
+    /// How many of them have ended, in whatever way.
     pub fn settled(&self) -> u64 {
         self.tally.settled()
     }

@@ -22,16 +22,22 @@ type Result<T, E = Invalid> = std::result::Result<T, E>;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserInput {
+    /// Also called `_id`. Needed, unless a path names the person.
     #[serde(default, alias = "_id", deserialize_with = "optional_id")]
     pub id: Option<UserId>,
+    /// Left out, there is none, and no mail leaves.
     pub email: Option<Address>,
+    /// At most 1,000 bytes; blank or left out, there is none.
     pub name: Option<String>,
+    /// Whether the address is known to be theirs; without that no mail leaves.
     #[serde(default)]
     pub confirmed: bool,
     /// Replaces what they chose, `null` takes it back; left out, it stays.
     #[serde(default, deserialize_with = "zone")]
     pub tz: Change<Tz>,
+    /// At most 100 bytes; left out, there is none.
     pub locale: Option<String>,
+    /// Where they live, for events that concern whoever is near; left out, nobody knows.
     pub loc: Option<Point>,
     /// Replaces what they chose; left out, it stays.
     #[serde(default, deserialize_with = "fields::named_if_any")]
@@ -46,21 +52,27 @@ pub struct UserInput {
     pub unsubscribed: Option<bool>,
 }
 
+/// When a person wants digests; what is left out is the configuration's.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(
     deny_unknown_fields,
     expecting = "an object with cadence, weekday and hour"
 )]
 pub struct DigestInput {
+    /// How often: `never`, `daily` or `weekly`.
     pub cadence: Option<Cadence>,
+    /// For weekly digests, such as `mon`.
     #[serde(default, deserialize_with = "weekday")]
     pub weekday: Option<Weekday>,
+    /// The local hour, 0 to 23.
     pub hour: Option<u8>,
 }
 
+/// How a person gets events of one type.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with route and window")]
 pub struct TypeInput {
+    /// `never`, `immediate`, `batch` or `digest`.
     pub route: Route,
     /// How long their batches gather, such as `1h`; `null` takes it back. Left out, it stays where
     /// a choice is changed, and is none where choices are replaced.
@@ -72,24 +84,31 @@ pub struct TypeInput {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PreferencesInput {
+    /// How often and when digests come.
     #[serde(default, deserialize_with = "fields::named")]
     pub digest: DigestChange,
+    /// Such as `Europe/Paris`.
     #[serde(default, deserialize_with = "zone")]
     pub tz: Change<Tz>,
+    /// By type; types that are not named stay.
     #[serde(default, deserialize_with = "fields::each_if_any")]
     pub types: BTreeMap<EventType, Option<TypeInput>>,
 }
 
+/// What changes of a person's digests: what is left out stays, `null` is the configuration's.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(
     deny_unknown_fields,
     expecting = "an object with cadence, weekday and hour"
 )]
 pub struct DigestChange {
+    /// How often: `never`, `daily` or `weekly`.
     #[serde(default, deserialize_with = "change")]
     pub cadence: Change<Cadence>,
+    /// For weekly digests, such as `mon`.
     #[serde(default, deserialize_with = "weekday_change")]
     pub weekday: Change<Weekday>,
+    /// The local hour, 0 to 23.
     #[serde(default, deserialize_with = "change")]
     pub hour: Change<u8>,
 }
@@ -312,7 +331,9 @@ fn chosen(input: &TypeInput, before: Option<TypePreference>) -> TypePreference {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FollowInput {
+    /// Who follows; an id may be a number.
     #[serde(deserialize_with = "id")]
     pub user: UserId,
+    /// What they follow, such as `artist:7`.
     pub key: FollowKey,
 }

@@ -12,7 +12,9 @@ use crate::domain::{EventType, ObjectId, UserId};
 /// What is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
+    /// How many events, over 28 days.
     pub events: u64,
+    /// The same seed and number give the same events.
     pub seed: u64,
 }
 

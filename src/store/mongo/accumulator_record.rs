@@ -13,12 +13,12 @@ use crate::domain::batch::{
 use crate::domain::{Batch, BatchKey, EventType, Id, ObjectId, UserId};
 use crate::store::Result;
 
-/// A accumulator's `_id`.
+/// An accumulator's `_id`.
 pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
     doc! {"u": id.user.as_str(), "k": id.key.to_string()}
 }
 
-/// All of a accumulator but its `_id`.
+/// All of an accumulator but its `_id`.
 pub(super) fn accumulator_of(accumulator: &Accumulator, stamp: Id) -> Document {
     let mut record = doc! {"stamp": oid(stamp)};
     put(&mut record, "due", accumulator.due().map(date));
@@ -93,7 +93,7 @@ fn batch_fields(batch: &Batch) -> Document {
     fields
 }
 
-/// What `Addition::fits` asks of a accumulator, without its `_id`; `stamp` is what it leaves.
+/// What `Addition::fits` asks of an accumulator, without its `_id`; `stamp` is what it leaves.
 pub(super) fn addition_query(addition: &Addition) -> Document {
     let fanouts = ids(&addition.fanouts);
     let mut query = doc! {

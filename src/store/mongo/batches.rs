@@ -1,6 +1,6 @@
 //! Accumulators and batches: reading and putting them many at a time.
 //!
-//! The rule: a accumulator is replaced only where its stamp is the one that was read, and gets a
+//! The rule: an accumulator is replaced only where its stamp is the one that was read, and gets a
 //! new one; the same statement may be sent again, as it knows its own stamp. So nobody's change is
 //! lost and nothing happens twice. [`super::accumulator_record`] has the documents.
 
@@ -90,7 +90,7 @@ impl Batches for Mongo {
         let order = in_order(doc! {"due": 1}, limit);
         let doing = "looking for due batches";
         let mut found = self.find_accumulators(doing, &due, order).await?;
-        // The index is walked while others move what they find in it: a accumulator may be met
+        // The index is walked while others move what they find in it: an accumulator may be met
         // where it was and where it is.
         let mut met = HashSet::with_capacity(found.len());
         found.retain(|accumulator| met.insert(accumulator.id.clone()));

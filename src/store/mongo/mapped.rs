@@ -20,6 +20,7 @@ use crate::store::{Error, Result};
 /// (`artist.name`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mapping {
+    /// The collection's name.
     pub collection: String,
     /// Another database than the store's.
     pub database: Option<String>,
@@ -27,13 +28,16 @@ pub struct Mapping {
     pub id: Option<String>,
     /// What a record must match for people still to be told of it; empty: all do.
     pub filter: Document,
+    /// Which field is the title.
     pub title: Option<String>,
     /// A field, or a template such as `https://example.org/artwork/{slug}` whose fields are
     /// percent-encoded.
     pub url: Option<String>,
     /// A field, or a template as for `url`.
     pub image: Option<String>,
+    /// Which field is the by-line.
     pub by: Option<String>,
+    /// Which field is the object's moment: a date, or text as in RFC 3339.
     pub at: Option<String>,
     /// A GeoJSON point or `[longitude, latitude]`.
     pub place: Option<String>,

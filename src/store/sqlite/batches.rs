@@ -1,7 +1,7 @@
 //! Accumulators and batches: a row each; what stands in them is JSON, and what they are found by
 //! are columns.
 //!
-//! The rule: a accumulator is replaced only where its stamp is the one that was read, in one
+//! The rule: an accumulator is replaced only where its stamp is the one that was read, in one
 //! transaction with the rows it is found by.
 
 use async_trait::async_trait;
@@ -40,7 +40,7 @@ impl Batches for Sqlite {
             .await
     }
 
-    /// Undone: reading a accumulator costs no more here than looking whether it has to be read.
+    /// Undone: reading an accumulator costs no more here than looking whether it has to be read.
     async fn add_to_open(
         &self,
         _accumulators: &[(AccumulatorId, usize)],

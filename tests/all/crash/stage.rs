@@ -280,6 +280,18 @@ impl<'a> Stage<'a> {
         self.dies_at(&["digest", "--at", &at], point).await;
     }
 
+    /// Whether no process stands still inside a transaction, where that would stop all others.
+    pub fn others_may_write(&self) -> bool {
+        let Some(file) = self.fresh.url().strip_prefix("sqlite:") else {
+            return true;
+        };
+        let connection = rusqlite::Connection::open(file).unwrap();
+        connection.busy_timeout(Duration::from_secs(10)).unwrap();
+        connection
+            .execute_batch("BEGIN IMMEDIATE; ROLLBACK")
+            .is_ok()
+    }
+
     /// A worker that is to die there, and does.
     pub async fn worker_dies_at(&self, point: &str) {
         self.dies_at(&["worker", "--once"], point).await;

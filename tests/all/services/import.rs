@@ -19,6 +19,7 @@ on_both_stores! {
     events_brought_in_twice_are_accepted_once
     follows_may_name_people_by_number
     a_reused_key_is_one_bad_line
+    an_object_that_is_read_elsewhere_is_a_bad_line
 }
 
 fn file(folder: &Path, lines: &str) -> PathBuf {
@@ -263,4 +264,33 @@ async fn a_reused_key_is_one_bad_line(fresh: Fresh) {
         report.bad_lines
     );
     assert_eq!(town.store.backlog().await.unwrap().pending, 2);
+}
+
+async fn an_object_that_is_read_elsewhere_is_a_bad_line(fresh: Fresh) {
+    let config = "store = \"mongodb://localhost/gallery\"\nmodels.Show.collection = \"shows\"";
+    let town = Town::found(&fresh, true, config).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(
+        folder.path(),
+        "{\"id\": \"Artwork:1\"}\n{\"id\": \"Show:1\", \"title\": \"never read\"}\n",
+    );
+    let kind = Kind::Objects(Mapping::default());
+
+    let report = import(&town, kind, &path).await;
+
+    assert_eq!((report.taken, report.bad), (1, 1), "{report:?}");
+    let bad = &report.bad_lines[0];
+    assert_eq!(bad.line, 2);
+    assert!(bad.why.contains("own collection"), "{bad:?}");
+    let found = fresh
+        .objects(&["Artwork:1", "Show:1"].map(|key| key.parse().unwrap()))
+        .await;
+    assert_eq!(
+        found
+            .unwrap()
+            .iter()
+            .map(Option::is_some)
+            .collect::<Vec<_>>(),
+        [true, false]
+    );
 }

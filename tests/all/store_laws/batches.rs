@@ -33,7 +33,7 @@ pub(super) fn item(object: &str, fanout: u32) -> Item {
     }
 }
 
-/// A accumulator with a batch that this fan-out opened at noon and so many minutes.
+/// An accumulator with a batch that this fan-out opened at noon and so many minutes.
 pub(crate) fn opened(person: &str, key: &str, fanout: u32, minute: i64) -> Accumulator {
     let mut accumulator = Accumulator::new(accumulator_id(person, key));
     let items = [item("a1", fanout), item("a2", fanout)];

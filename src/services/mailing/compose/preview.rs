@@ -18,8 +18,11 @@ use crate::services::suppressions::Suppressed;
 /// What a mail holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Preview {
+    /// The subject line.
     pub subject: String,
+    /// The plain text part; links to stop mails lead nowhere.
     pub text: String,
+    /// The HTML part; links to stop mails lead nowhere.
     pub html: String,
     /// What it shows, section by section.
     pub items: Vec<Shown>,
@@ -30,9 +33,12 @@ pub struct Preview {
 /// One thing that a mail shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shown {
+    /// The event's type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
+    /// What the event is about.
     pub object: ObjectId,
+    /// The object's title now, if it has one.
     pub title: Option<String>,
 }
 
@@ -40,15 +46,20 @@ pub struct Shown {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Looked {
+    /// What it holds, with objects as they are now.
     Mail(Box<Preview>),
+    /// Why there is nothing to show, for people to read.
     None(String),
 }
 
 /// A row, whose mail it is, and the mail.
 #[derive(Debug)]
 pub struct Story {
+    /// The row as it was read.
     pub row: Delivery,
+    /// `None` if their record is gone.
     pub user: Option<User>,
+    /// What the row covers, as far as it can still be told.
     pub mail: Looked,
     /// Why it would not leave now, whatever it holds; only of rows that are not settled.
     pub barred: Option<String>,

@@ -25,7 +25,9 @@ const FEW: u64 = 5;
 /// Why nothing leaves, since when, and who stopped it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
+    /// When it was stopped; 1970 if the note cannot be read.
     pub at: DateTime<Utc>,
+    /// Why, for people to read; the whole note if it cannot be read.
     pub reason: String,
     /// The process, as its leases name it.
     pub by: String,

@@ -19,6 +19,7 @@ pub enum Ended {
     Settled,
     /// Nothing moved for as long as it was waited.
     Patience,
+    /// Nothing leaves until somebody resumes.
     Paused(Pause),
     /// Somebody asked for it.
     Stopped,
