@@ -311,7 +311,8 @@ impl Config {
             secret_files: Vec::new(),
             merged: Merged(merged.clone()),
         };
-        if config.archive_keep < TimeDelta::days(i64::from(config.window_back) + 1) {
+        let shortest = TimeDelta::days(i64::from(config.window_back) + 1);
+        if config.archive_keep < shortest && !r.is_wrong("archive.keep") {
             let what = format!(
                 "is shorter than the window of {} days; days in it are never dropped",
                 config.window_back + 1

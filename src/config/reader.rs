@@ -38,14 +38,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes what is wrong with an option. The first problem counts: what follows from a value that
-    /// is wrong already is none of its own.
+    /// Notes what is wrong with an option.
     pub fn problem(&mut self, option: &str, what: impl Into<String>) {
-        let option = option.replace(DOT, ".");
-        if self.problems.iter().all(|known| known.option != option) {
-            let what = what.into();
-            self.problems.push(Problem { option, what });
-        }
+        self.problems.push(Problem {
+            option: option.replace(DOT, "."),
+            what: what.into(),
+        });
+    }
+
+    /// Whether something is wrong with this option already: what follows from that is no problem of
+    /// its own.
+    pub fn is_wrong(&self, option: &str) -> bool {
+        self.problems.iter().any(|known| known.option == option)
     }
 
     /// Notes what is valid and can hardly be meant.
@@ -96,9 +100,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn text(&mut self, option: &str) -> String {
+    /// What stands there, empty where nothing does; `None` where it is no text, which is noted.
+    fn text(&mut self, option: &str) -> Option<String> {
         match self.take(option) {
-            Some(Value::String(text)) => text.clone(),
+            Some(Value::String(text)) => Some(text.clone()),
             Some(other) => {
                 let shown = match hidden::is_secret(option) || other.is_table() || other.is_array()
                 {
@@ -107,24 +112,24 @@ impl<'a> Reader<'a> {
                 };
                 let what = format!("{shown} is not text in quotes");
                 self.problem(option, what);
-                String::new()
+                None
             }
-            None => String::new(),
+            None => Some(String::new()),
         }
     }
 
     /// Text that must not be empty.
     pub fn string(&mut self, option: &str) -> String {
         let text = self.text(option);
-        if text.is_empty() {
+        if text.as_deref() == Some("") {
             self.problem(option, "must not be empty");
         }
-        text
+        text.unwrap_or_default()
     }
 
     /// Text, or `None` where it is empty.
     pub fn optional(&mut self, option: &str) -> Option<String> {
-        Some(self.text(option)).filter(|text| !text.is_empty())
+        self.text(option).filter(|text| !text.is_empty())
     }
 
     /// Text that means something; `wanted` says what is expected.
@@ -134,7 +139,9 @@ impl<'a> Reader<'a> {
         wanted: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> T {
-        let text = self.text(option);
+        let Some(text) = self.text(option) else {
+            return T::stand_in();
+        };
         parse(&text).unwrap_or_else(|| {
             let shown = hidden::shown(option, &text);
             self.problem(option, format!("{shown} is not {wanted}"));
@@ -226,7 +233,9 @@ impl<'a> Reader<'a> {
 
     pub fn address(&mut self, option: &str) -> Address {
         self.optional_address(option).unwrap_or_else(|| {
-            self.problem(option, "must be an e-mail address");
+            if !self.is_wrong(option) {
+                self.problem(option, "must be an e-mail address");
+            }
             Address::stand_in()
         })
     }

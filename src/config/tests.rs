@@ -218,3 +218,42 @@ fn an_address_of_sqlite_with_slashes_is_no_file_in_the_root_folder() {
     );
     assert_eq!(rooted.store, StoreUrl::Sqlite("/var/lib/tidings.db".into()));
 }
+
+#[test]
+fn one_wrong_value_is_one_problem() {
+    for (text, expected) in [
+        (
+            "types.T.window = 5",
+            "types.T.window: 5 is not a duration such as",
+        ),
+        (
+            "archive.keep = \"30\"",
+            "archive.keep: \"30\" is not a duration",
+        ),
+        ("mail.from = 7", "mail.from: 7 is not text in quotes"),
+        (
+            "digest.cadence = 7",
+            "digest.cadence: 7 is not text in quotes",
+        ),
+    ] {
+        let problems = Config::parse(text).unwrap_err().to_string();
+
+        assert!(
+            problems.starts_with("the configuration has a problem:") && problems.contains(expected),
+            "{text}: {problems}"
+        );
+    }
+}
+
+#[test]
+fn an_option_that_is_nearly_one_is_told_which() {
+    for (text, meant) in [
+        ("digest.huor = 7", "did you mean digest.hour?"),
+        ("types.T.rout = \"batch\"", "did you mean types.T.route?"),
+        ("colour = 1", "`tidings config` lists all"),
+    ] {
+        let problems = Config::parse(text).unwrap_err().to_string();
+
+        assert!(problems.contains(meant), "{text}: {problems}");
+    }
+}
