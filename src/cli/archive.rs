@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args as Arguments;
 
 use super::exit::Exit;
-use super::screen::{Ink, Screen};
+use super::ink::Ink;
+use super::screen::Screen;
 use super::words;
 use crate::app::{Access, App};
 use crate::services::archive::{DayReport, Effect, Fate, Protection, Request};

@@ -3,7 +3,8 @@
 use clap::{Args as Arguments, Subcommand};
 
 use super::exit::{Exit, Usage};
-use super::screen::{Ink, Screen};
+use super::ink::Ink;
+use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::app::{Access, App};

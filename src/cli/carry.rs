@@ -7,8 +7,8 @@
 
 use clap::Args;
 
-use super::digest::{bad_stacks, passed_over};
 use super::exit::{Exit, causes};
+use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
 use crate::app::App;
 use crate::config::StoreUrl;

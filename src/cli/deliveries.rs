@@ -6,7 +6,8 @@ use clap::{Args as Arguments, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::exit::Exit;
-use super::screen::{Ink, Screen};
+use super::ink::Ink;
+use super::screen::Screen;
 use super::table::{Column, Table};
 use super::{time, words};
 use crate::app::{Access, App, Made};

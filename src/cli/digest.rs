@@ -3,7 +3,6 @@
 //! The rule: one line says what came of it, fit for the mail that cron sends; what went wrong is
 //! told on standard error, with how often.
 
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
@@ -13,6 +12,7 @@ use serde::Serialize;
 use super::carry::Carried;
 use super::exit::{Exit, Usage, causes};
 use super::page_file::PageFile;
+use super::passed_over::bad_stacks;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::waits::Waits;
@@ -22,7 +22,7 @@ use crate::domain::{Cadence, Owed, Share, UserId};
 use crate::services::deliveries::Waiting;
 use crate::services::digest::{Effect, Report, Request, Timing};
 use crate::services::mailing::{Ended, Pause, Tally};
-use crate::services::trouble::{Bad, BadFanouts, BadStacks};
+use crate::services::trouble::BadFanouts;
 
 /// Mail the digests that are due
 ///
@@ -287,7 +287,7 @@ fn why_ended(ended: &Ended) -> String {
     match ended {
         Ended::Paused(pause) => format!(
             "{}
-  try: mend that, then `tidings digest --resume`; until then no process sends anything",
+  try: fix that, then `tidings digest --resume`; until then no process sends anything",
             paused(pause)
         ),
         Ended::Patience => {
@@ -307,29 +307,6 @@ pub(super) fn reasons(mails: &Tally, screen: &mut Screen) -> std::io::Result<()>
         ))?;
     }
     bad_stacks(&mails.bad_stacks, screen)
-}
-
-/// Documents that something could not be done with: whose, and why.
-pub(super) fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> std::io::Result<()> {
-    passed_over(bad, "documents", screen)
-}
-
-/// What could not be used, and why; of many the first are named.
-pub(super) fn passed_over<T: Display + PartialEq>(
-    bad: &Bad<T>,
-    what: &str,
-    screen: &mut Screen,
-) -> std::io::Result<()> {
-    const SHOWN: usize = 20;
-    for bad in bad.first.iter().take(SHOWN) {
-        screen.warning(format!("passed over: {bad}"))?;
-    }
-    let more = bad.count.saturating_sub(SHOWN as u64);
-    if more > 0 {
-        let more = words::number(more);
-        screen.warning(format!("passed over: {more} more {what}"))?;
-    }
-    Ok(())
 }
 
 /// `1,234 due, 1,230 sent, 2 failed; 310 waiting (next due 2014-04-29 09:00), 12 unconfirmed`.

@@ -10,7 +10,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::exit::Exit;
 use super::global::Global;
-use super::screen::{Ink, Screen};
+use super::ink::Ink;
+use super::screen::Screen;
 use super::words;
 use crate::app;
 use crate::clock::SystemClock;
@@ -101,7 +102,7 @@ fn unreadable(problems: &Problems) -> Vec<Finding> {
         Finding::error(
             "configuration",
             format!("{}: {}", problem.option, problem.what),
-            "mend it; `tidings config --defaults` shows every option",
+            "fix it; `tidings config --defaults` shows every option",
         )
     };
     let rest = Finding::unchecked("everything else", "needs a configuration that can be read");
@@ -205,9 +206,9 @@ mod tests {
 
     #[test]
     fn a_line_says_what_was_found_and_what_to_do_and_cannot_move_the_cursor() {
-        let finding = Finding::error("DMARC", "v=DMARC1\u{1b}[2J\n; p=x", "mend it");
+        let finding = Finding::error("DMARC", "v=DMARC1\u{1b}[2J\n; p=x", "fix it");
 
-        assert_eq!(told(&finding), "v=DMARC1 [2J ; p=x → mend it");
+        assert_eq!(told(&finding), "v=DMARC1 [2J ; p=x → fix it");
     }
 
     #[test]

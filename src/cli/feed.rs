@@ -5,7 +5,8 @@ use clap::Args as Arguments;
 use serde::Serialize;
 
 use super::exit::Exit;
-use super::screen::{Ink, Screen};
+use super::ink::Ink;
+use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;

@@ -5,9 +5,10 @@ use clap::{ArgGroup, Args as Arguments};
 use serde::Serialize;
 
 use super::carry::{Carried, Carry};
-use super::digest::{bad_stacks, passed_over};
 use super::exit::{Exit, WithoutKeys, causes};
-use super::screen::{Ink, Screen};
+use super::ink::Ink;
+use super::passed_over::{bad_stacks, passed_over};
+use super::screen::Screen;
 use super::{time, words};
 use crate::app::App;
 use crate::domain::{

@@ -4,7 +4,8 @@ use clap::Args as Arguments;
 use tokio::sync::watch;
 
 use super::exit::Exit;
-use super::screen::{Ink, Screen};
+use super::ink::Ink;
+use super::screen::Screen;
 use super::stop::Stop;
 use super::table::{Column, Table};
 use super::worker;

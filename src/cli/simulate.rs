@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::{Exit, Usage};
-use super::screen::{Ink, Screen};
+use super::ink::Ink;
+use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::config::Candidates;

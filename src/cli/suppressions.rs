@@ -9,7 +9,8 @@ use clap::{Args as Arguments, Subcommand};
 use serde::Serialize;
 
 use super::exit::Exit;
-use super::screen::{Ink, Screen};
+use super::ink::Ink;
+use super::screen::Screen;
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::{Address, Reason, Suppression};

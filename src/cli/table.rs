@@ -4,7 +4,7 @@
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::harmless;
-use super::screen::Ink;
+use super::ink::Ink;
 
 /// A column: its heading, and how its cells look.
 #[derive(Debug, Clone, Copy)]

@@ -122,6 +122,12 @@ pub enum DeliveryState {
 }
 
 impl DeliveryState {
+    /// How a row ends whose mail will not be taken. Where its markers stand, no later mail would
+    /// tell its events: it stays for a person to decide about.
+    pub fn unmailed(marked: bool) -> Self {
+        if marked { Self::Unknown } else { Self::Failed }
+    }
+
     /// All states: the two that are under way, then those that are settled.
     pub const ALL: [Self; 6] = [
         Self::Pending,
@@ -310,6 +316,19 @@ pub struct Settlement {
     pub provider_id: Option<String>,
     /// Why it ended so, without an address; `None` where it was simply sent.
     pub reason: Option<String>,
+}
+
+impl Settlement {
+    /// This row ended so; no provider named the mail.
+    pub fn of(row: &Delivery, state: DeliveryState, items: u32, reason: Option<&str>) -> Self {
+        Self {
+            id: row.id.clone(),
+            state,
+            items,
+            provider_id: None,
+            reason: reason.map(str::to_owned),
+        }
+    }
 }
 
 /// How many mails of one period ended in one way.

@@ -1,7 +1,7 @@
 //! Which name somebody may have meant.
 //!
-//! The rule: it is only a hint. Nothing is taken for anything else, and where no name is near none is
-//! named.
+//! The rule: it is only a hint. Nothing is taken for anything else, and where no name is near none
+//! is named.
 
 /// From this share of likeness on, a name may have been meant.
 const NEAR: f64 = 0.75;

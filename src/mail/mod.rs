@@ -186,10 +186,10 @@ pub enum Outcome {
         /// Why it did not go out.
         reason: String,
     },
-    /// It was surely not taken, and neither will any other be until somebody mends it: a bad key, a
+    /// It was surely not taken, and neither will any other be until somebody fixes it: a bad key, a
     /// suspended account.
     Stop {
-        /// What the provider said, which tells what to mend.
+        /// What the provider said, which tells what to fix.
         reason: String,
     },
     /// It may have been taken: the request was written and no answer came, or one that cannot be

@@ -4,7 +4,7 @@
 //! The rule: inlining happens to the *template*, once, as it costs as much as rendering does.
 //! Template tags are put behind masks that an HTML parser carries through: comments between
 //! elements, words within values. If an element's styles depend on the mail, or the parser had to
-//! mend the template, nothing is guessed: [`template`] says so, and each mail is inlined.
+//! fix the template, nothing is guessed: [`template`] says so, and each mail is inlined.
 
 use css_inline::{CSSInliner, InlineError};
 

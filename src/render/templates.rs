@@ -215,7 +215,7 @@ impl Templates {
         }
     }
 
-    /// What a template is called where it can be mended.
+    /// What a template is called where it can be fixed.
     pub(super) fn file(&self, template: &Template) -> String {
         match self.own_file(template) {
             Some(path) if path.exists() => path.display().to_string(),

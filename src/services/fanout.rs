@@ -67,7 +67,7 @@ pub struct Done {
     /// batches all the same.
     #[serde(skip_serializing_if = "BadStacks::is_empty")]
     pub bad_stacks: BadStacks,
-    /// Fan-outs that cannot be read: they stay pending until somebody mends them.
+    /// Fan-outs that cannot be read: they stay pending until somebody fixes them.
     #[serde(skip_serializing_if = "BadFanouts::is_empty")]
     pub bad_fanouts: BadFanouts,
 }

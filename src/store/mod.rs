@@ -294,7 +294,7 @@ pub enum Accepted {
 pub struct Claimed {
     /// Oldest first.
     pub fanouts: Vec<Fanout>,
-    /// Those that nobody can carry until somebody mends them.
+    /// Those that nobody can carry until somebody fixes them.
     pub bad: Vec<BadFanout>,
 }
 

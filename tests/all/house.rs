@@ -3,7 +3,7 @@
 //!
 //! The rule: a rule that stands in `CONTRIBUTING.md` or `docs/architecture.md` and can be read off
 //! the source is read off here. What is found is listed whole, so that one run tells all there is
-//! to mend.
+//! to fix.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

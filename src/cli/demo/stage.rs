@@ -10,7 +10,8 @@ use clap::Parser;
 
 use super::post::{Book, Post, Posted};
 use crate::app::{self, App};
-use crate::cli::screen::{Ink, Screen};
+use crate::cli::ink::Ink;
+use crate::cli::screen::Screen;
 use crate::cli::{Cli, Exit, stop};
 use crate::clock::{Clock, Ids, ManualClock};
 use crate::config::{Config, Sources};

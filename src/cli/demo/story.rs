@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::post::Posted;
 use super::stage::Stage;
-use crate::cli::screen::Ink;
+use crate::cli::ink::Ink;
 use crate::cli::table::{Column, Table};
 use crate::cli::words;
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use unicode_width::UnicodeWidthStr;
 
-use super::super::screen::Ink;
+use super::super::ink::Ink;
 use super::super::table::cut;
 use crate::services::simulate::{Comparison, Reach, Report};
 

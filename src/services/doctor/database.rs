@@ -162,7 +162,7 @@ async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
                 pause.at.format("%Y-%m-%d %H:%M"),
                 pause.reason
             ),
-            "mend that, then `tidings digest --resume`",
+            "fix that, then `tidings digest --resume`",
         ),
     }))
 }

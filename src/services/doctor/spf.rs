@@ -114,7 +114,7 @@ pub(super) fn judge(domain: &str, text: &str, record: &Record, cost: &Cost) -> F
                 format!(
                     "{domain} brings in {brought}, which has not exactly one record (RFC 7208, section 5.2)"
                 ),
-                format!("take {brought} out of the record, or have its owner mend it"),
+                format!("take {brought} out of the record, or have its owner fix it"),
             );
         }
         Cost::Lookups(lookups) => *lookups,

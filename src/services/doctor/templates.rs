@@ -19,7 +19,7 @@ impl Doctor {
 
 fn judge(renderer: &Part<Renderer>, items: usize) -> Vec<Finding> {
     let broken = |why: &str| {
-        let advice = "mend the file, or leave it out: the built-in template takes its place";
+        let advice = "fix the file, or leave it out: the built-in template takes its place";
         vec![
             Finding::error(TEMPLATES, why, advice),
             Finding::unchecked(SIZE, "no mail can be made"),

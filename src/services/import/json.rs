@@ -1,6 +1,6 @@
 //! One JSON object on a line of a file, and what is wrong with one that cannot be read.
 //!
-//! The rule (P10): whoever has to mend the line is told which field, which value and what should
+//! The rule (P10): whoever has to fix the line is told which field, which value and what should
 //! stand there, in words of the line and not of this program. Where lines and columns are counted
 //! is said by whoever reads the file.
 

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use self::gathered::Gathered;
-use super::retry::settlement;
 use crate::clock::Clock;
 use crate::domain::bulletin::{self, Bulletin};
 use crate::domain::delivery::Settlement;
@@ -123,16 +122,6 @@ fn markable(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), St
     }
 }
 
-/// How a row ends whose mail will not be taken. Where its markers stand, no later mail would tell
-/// its events: it stays for a person to decide about.
-pub(super) fn unmailed(marked: bool) -> DeliveryState {
-    if marked {
-        DeliveryState::Unknown
-    } else {
-        DeliveryState::Failed
-    }
-}
-
 impl Compose {
     /// Reads again what each row may tell, checks everything again, and renders what is left; as
     /// many rows as there is room for.
@@ -174,7 +163,7 @@ impl Compose {
             let user = match allowed.and_then(|user| markable(row, stacks).map(|()| user)) {
                 Ok(user) => user,
                 Err(reason) => {
-                    let canceled = settlement(row, DeliveryState::Canceled, 0, Some(&reason));
+                    let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(&reason));
                     built.settlements.push(canceled);
                     continue;
                 }
@@ -197,7 +186,7 @@ impl Compose {
             };
             let Some(told) = told else {
                 let why = Some("nothing is left that applies");
-                let canceled = settlement(row, DeliveryState::Canceled, 0, why);
+                let canceled = Settlement::of(row, DeliveryState::Canceled, 0, why);
                 built.settlements.push(canceled);
                 continue;
             };
@@ -209,7 +198,8 @@ impl Compose {
                     message,
                 }),
                 Err(reason) => {
-                    let ended = settlement(row, unmailed(marked), 0, Some(&reason));
+                    let ended =
+                        Settlement::of(row, DeliveryState::unmailed(marked), 0, Some(&reason));
                     built.settlements.push(ended);
                 }
             }

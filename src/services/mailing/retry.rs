@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::compose::{Mail, unmailed};
+use super::compose::Mail;
 use crate::domain::delivery::{Deferral, Guarantee, Settlement};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Sending, UserId};
 use crate::mail::{Certainty, Outcome};
@@ -52,7 +52,7 @@ pub(super) struct Verdicts {
     pub alone: Vec<usize>,
     /// Their addresses are suppressed: see [`super::ledger`].
     pub undeliverable: Vec<Undeliverable>,
-    /// Nothing else will be taken either, until somebody mends it.
+    /// Nothing else will be taken either, until somebody fixes it.
     pub stop: Option<String>,
     /// The longest wait the provider asked for.
     pub after: Option<Duration>,
@@ -87,7 +87,8 @@ impl Retry {
         let outcomes = outcomes.into_iter().chain(unanswered);
         for (place, (mail, outcome)) in mails.iter().zip(outcomes).enumerate() {
             let row = &mail.row;
-            let ended = |state, reason: Option<&str>| settlement(row, state, mail.items, reason);
+            let ended =
+                |state, reason: Option<&str>| Settlement::of(row, state, mail.items, reason);
             match &outcome {
                 Outcome::TryLater { after, .. } => longest = longest.max(*after),
                 // One that could not be written was never shown to the provider.
@@ -107,10 +108,10 @@ impl Retry {
                 }
                 Outcome::Refused { reason } | Outcome::Unsendable { reason } => verdicts
                     .settlements
-                    .push(ended(unmailed(mail.marked), Some(&reason))),
+                    .push(ended(DeliveryState::unmailed(mail.marked), Some(&reason))),
                 Outcome::RefusedTogether { reason } if mails.len() == 1 => verdicts
                     .settlements
-                    .push(ended(unmailed(mail.marked), Some(&reason))),
+                    .push(ended(DeliveryState::unmailed(mail.marked), Some(&reason))),
                 Outcome::RefusedTogether { reason } => match attempt {
                     Attempt::First => verdicts.alone.push(place),
                     // Surely none was taken the first time either: it starts anew.
@@ -126,7 +127,7 @@ impl Retry {
                 Outcome::Undeliverable { reason } => {
                     verdicts
                         .settlements
-                        .push(ended(unmailed(mail.marked), Some(&reason)));
+                        .push(ended(DeliveryState::unmailed(mail.marked), Some(&reason)));
                     verdicts.undeliverable.push(Undeliverable {
                         delivery: row.id.clone(),
                         user: row.user.clone(),
@@ -197,7 +198,12 @@ impl Retry {
                 ..deferral(row, DeliveryState::Pending, not_before, reason)
             })
         } else {
-            Ok(settlement(row, DeliveryState::Unknown, items, Some(reason)))
+            Ok(Settlement::of(
+                row,
+                DeliveryState::Unknown,
+                items,
+                Some(reason),
+            ))
         }
     }
 
@@ -287,7 +293,12 @@ impl Verdicts {
         };
         if enough {
             let reason = format!("given up after {} attempts: {reason}", row.attempts);
-            let ended = settlement(row, unmailed(mail.marked), mail.items, Some(&reason));
+            let ended = Settlement::of(
+                row,
+                DeliveryState::unmailed(mail.marked),
+                mail.items,
+                Some(&reason),
+            );
             self.settlements.push(ended);
         } else {
             let not_before = now + retry.back_off(row, after);
@@ -336,20 +347,5 @@ pub(super) fn deferral(
         not_before,
         reason: Some(reason.to_owned()),
         refused: false,
-    }
-}
-
-pub(super) fn settlement(
-    row: &Delivery,
-    state: DeliveryState,
-    items: u32,
-    reason: Option<&str>,
-) -> Settlement {
-    Settlement {
-        id: row.id.clone(),
-        state,
-        items,
-        provider_id: None,
-        reason: reason.map(str::to_owned),
     }
 }

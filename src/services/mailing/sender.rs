@@ -2,7 +2,7 @@
 //!
 //! The rule (P2–P5): a row is ours by a lease, `sending` with the call's reference is durable
 //! before the provider hears of the mail, and the row stays open until its markers stand. The walk
-//! is `finish` → [`Compose`](super::Compose) → `hand_over` → [`Retry`] → [`Ledger`]; what nobody
+//! is `finish` → [`Compose`] → `hand_over` → [`Retry`] → [`Ledger`]; what nobody
 //! saw the end of goes to `resolve`.
 
 use std::sync::Arc;

@@ -86,7 +86,7 @@ impl Days for Sqlite {
         }
     }
 
-    /// A day goes in one transaction: there is nothing to mend.
+    /// A day goes in one transaction: there is nothing to fix.
     async fn mend_day(&self, _: Day) -> Result<()> {
         Ok(())
     }

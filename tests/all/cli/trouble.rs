@@ -1,5 +1,5 @@
 //! When mails do not leave: a clear message, a state in the ledger, the right exit code, and
-//! nothing lost once it is mended.
+//! nothing lost once it is fixed.
 
 use std::process::Stdio;
 
@@ -41,8 +41,8 @@ fn ledger(desk: &Desk) -> Vec<(String, String)> {
     rows.as_array().unwrap().iter().map(told).collect()
 }
 
-/// Whatever was wrong is mended: both get their mail, and once.
-fn mended(desk: &Desk, arguments: &[&str]) {
+/// Whatever was wrong is fixed: both get their mail, and once.
+fn fixed(desk: &Desk, arguments: &[&str]) {
     let mut all = vec!["digest", "--now"];
     all.extend(arguments);
     let ran = desk.run(&all);
@@ -79,7 +79,7 @@ fn a_provider_that_cannot_be_reached_leaves_mails_pending_with_the_reason() {
         );
     }
     send_by(&desk, OUTBOX);
-    mended(&desk, &[]);
+    fixed(&desk, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,7 +117,7 @@ async fn a_key_that_is_turned_away_pauses_everything_until_somebody_resumes() {
     );
     assert_eq!(provider.requests().len(), 1, "nobody tries it again");
 
-    mended(&desk, &["--resume"]);
+    fixed(&desk, &["--resume"]);
     assert_eq!(provider.mails().len(), 2);
 }
 
@@ -152,7 +152,7 @@ fn a_template_that_fails_whatever_it_is_given_is_refused_before_anything_is_done
     );
     send_by(&desk, OUTBOX);
     assert!(ledger(&desk).is_empty());
-    mended(&desk, &[]);
+    fixed(&desk, &[]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn full_outbox(store: &str) {
         .unwrap()
         .count();
     assert_eq!(left, 0, "no file is there in part");
-    mended(&desk, &[]);
+    fixed(&desk, &[]);
 }
 
 #[test]

@@ -12,9 +12,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::compose::{Room, Spread};
 use super::super::gate::GateState;
-use super::super::retry::{Attempt, Verdicts, deferral, settlement};
+use super::super::retry::{Attempt, Verdicts, deferral};
 use super::super::tally::{Account, Concluded};
 use super::Sender;
+use crate::domain::delivery::Settlement;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
 use crate::mail::{Answer, Certainty, Leave, Silence};
 use crate::services::{Result, crash};
@@ -127,7 +128,7 @@ impl Sender {
             let why = end.reason.as_deref().unwrap_or_default();
             let reason = format!("it may have been mailed before it was found that {why}");
             if taken_whole {
-                let mut sent = settlement(row, DeliveryState::Sent, row.items, None);
+                let mut sent = Settlement::of(row, DeliveryState::Sent, row.items, None);
                 sent.provider_id = Some(call.to_owned());
                 verdicts.settlements.push(sent);
             } else if still_unknown {
@@ -136,7 +137,7 @@ impl Sender {
                     .deferrals
                     .push(deferral(row, DeliveryState::Sending, next, &reason));
             } else {
-                let unknown = settlement(row, DeliveryState::Unknown, row.items, Some(&reason));
+                let unknown = Settlement::of(row, DeliveryState::Unknown, row.items, Some(&reason));
                 verdicts.settlements.push(unknown);
             }
         }
@@ -172,7 +173,7 @@ impl Sender {
             let wait = |reason: &str| deferral(row, DeliveryState::Sending, next, reason);
             match answer {
                 Answer::Taken { provider_id } => {
-                    let mut sent = settlement(row, DeliveryState::Sent, row.items, None);
+                    let mut sent = Settlement::of(row, DeliveryState::Sent, row.items, None);
                     sent.provider_id = Some(provider_id);
                     verdicts.settlements.push(sent);
                 }
