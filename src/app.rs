@@ -20,7 +20,6 @@ use crate::services::archive::Archive;
 use crate::services::batches::{BatchService, Closer, Joiner};
 use crate::services::clean::Cleaner;
 use crate::services::deliveries::DeliveryService;
-use crate::services::digest::Digests;
 use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
 use crate::services::feed::Feeds;
@@ -29,12 +28,11 @@ use crate::services::flush::Flush;
 use crate::services::health::Health;
 use crate::services::import::Import;
 use crate::services::links::Links;
-use crate::services::mailing::{self, Compose, Gate, Retry, Sender, Throttle};
+use crate::services::mailing::Throttle;
 use crate::services::notify::Notify;
 use crate::services::objects::ObjectService;
 use crate::services::owed::OwedDays;
 use crate::services::people::PeopleService;
-use crate::services::rehearsal::{self, Rehearsal};
 use crate::services::suppressions::SuppressionService;
 use crate::services::unknown::Known;
 use crate::services::worker::Worker;
@@ -44,6 +42,7 @@ use crate::store::mongo::Mapping;
 mod access;
 mod doctor;
 mod mailer;
+mod mailing;
 
 pub use access::{Access, NoStore, is_missing, open_store, upgrade_ahead};
 pub use doctor::doctor;
@@ -223,76 +222,6 @@ impl App {
         }
     }
 
-    /// Makes mails of rows, and only reads.
-    pub fn compose(&self) -> Compose {
-        Compose {
-            stacks: self.store.clone(),
-            batches: self.store.clone(),
-            directory: self.store.clone(),
-            objects: self.store.clone(),
-            suppressions: self.store.clone(),
-            policies: self.policies.clone(),
-            renderer: self.renderer.clone(),
-            links: self.links.clone(),
-            feedback_id: self.config.site.feedback_id.clone(),
-            clock: self.clock.clone(),
-            caps: self.config.digest.caps,
-            schedule: self.config.digest.schedule,
-        }
-    }
-
-    pub fn sender(&self) -> Sender {
-        let settings = self.config.delivery;
-        Sender {
-            compose: self.compose(),
-            gate: Gate {
-                notes: self.store.clone(),
-                leases: self.store.clone(),
-                feedbacks: self.store.clone(),
-                clock: self.clock.clone(),
-                owner: self.owner.clone(),
-                settings,
-                account: mailing::account(&*self.mailer),
-                throttle: self.throttle.clone(),
-            },
-            ledger: mailing::Ledger {
-                deliveries: self.store.clone(),
-                stacks: self.store.clone(),
-                batches: self.store.clone(),
-                suppressions: self.store.clone(),
-                clock: self.clock.clone(),
-                owner: self.owner.clone(),
-                lease: settings.lease,
-            },
-            retry: Retry {
-                settings,
-                certainty: self.mailer.certainty(),
-            },
-            mailer: self.mailer.clone(),
-            leases: self.store.clone(),
-            clock: self.clock.clone(),
-            owner: self.owner.clone(),
-            settings,
-        }
-    }
-
-    pub fn digests(&self) -> Digests {
-        Digests {
-            sender: self.sender(),
-            stacks: self.store.clone(),
-            directory: self.store.clone(),
-            objects: self.store.clone(),
-            suppressions: self.store.clone(),
-            deliveries: self.store.clone(),
-            policies: self.policies.clone(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
-            owed: self.owed(),
-            schedule: self.config.digest.schedule,
-            caps: self.config.digest.caps,
-        }
-    }
-
     /// What is owed of days that have left the window.
     pub fn owed(&self) -> OwedDays {
         OwedDays {
@@ -308,38 +237,6 @@ impl App {
             schedule: self.config.digest.schedule,
             window_back: self.config.window_back,
             max_age: self.config.digest.max_age,
-        }
-    }
-
-    pub fn rehearsal(&self) -> Rehearsal {
-        let mail = &self.config.mail;
-        let leaves = self.outbox().is_none();
-        let lacks = |lacks: bool, what: &str| (leaves && lacks).then(|| what.to_owned());
-        let lacking = [
-            lacks(
-                self.lacks_links(),
-                "The mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam.",
-            ),
-            lacks(
-                self.config.site.postal_address.is_none(),
-                "The mails carry no postal address (site.postal_address), which commercial mail must.",
-            ),
-        ];
-        Rehearsal {
-            digests: self.digests(),
-            compose: self.compose(),
-            mailer: self.mailer.clone(),
-            notes: self.store.clone(),
-            feedbacks: self.store.clone(),
-            journal: self.store.clone(),
-            from: format!("{} <{}>", mail.from_name, mail.from),
-            lacking: lacking.into_iter().flatten().collect(),
-            limits: rehearsal::Limits {
-                mails_per_hour: self.config.delivery.mails_per_hour,
-                calls_per_second: leaves.then_some(mail.calls_per_second),
-                in_flight: self.config.delivery.in_flight,
-            },
-            most_rendered: rehearsal::MOST_RENDERED,
         }
     }
 

@@ -1,5 +1,4 @@
-//! What providers report over HTTP, signed as they sign with keys of the tests. Forged:
-//! [`attacks`].
+//! What providers report over HTTP, signed with keys of the tests. Forged: [`attacks`].
 //!
 //! The rule (P7, P8): only what is signed, fresh and about a mail of the ledger is believed; what
 //! comes twice, late or out of order comes to the same.

@@ -1,0 +1,110 @@
+//! Puts together what mails: the sender and its rooms, who finds what is due, and the rehearsal.
+
+use super::App;
+use crate::services::digest::Digests;
+use crate::services::mailing::{self, Compose, Gate, Retry, Sender};
+use crate::services::rehearsal::{self, Rehearsal};
+
+impl App {
+    /// Makes mails of rows, and only reads.
+    pub fn compose(&self) -> Compose {
+        Compose {
+            stacks: self.store.clone(),
+            batches: self.store.clone(),
+            directory: self.store.clone(),
+            objects: self.store.clone(),
+            suppressions: self.store.clone(),
+            policies: self.policies.clone(),
+            renderer: self.renderer.clone(),
+            links: self.links.clone(),
+            feedback_id: self.config.site.feedback_id.clone(),
+            clock: self.clock.clone(),
+            caps: self.config.digest.caps,
+            schedule: self.config.digest.schedule,
+        }
+    }
+
+    pub fn sender(&self) -> Sender {
+        let settings = self.config.delivery;
+        Sender {
+            compose: self.compose(),
+            gate: Gate {
+                notes: self.store.clone(),
+                leases: self.store.clone(),
+                feedbacks: self.store.clone(),
+                clock: self.clock.clone(),
+                owner: self.owner.clone(),
+                settings,
+                account: mailing::account(&*self.mailer),
+                throttle: self.throttle.clone(),
+            },
+            ledger: mailing::Ledger {
+                deliveries: self.store.clone(),
+                stacks: self.store.clone(),
+                batches: self.store.clone(),
+                suppressions: self.store.clone(),
+                clock: self.clock.clone(),
+                owner: self.owner.clone(),
+                lease: settings.lease,
+            },
+            retry: Retry {
+                settings,
+                certainty: self.mailer.certainty(),
+            },
+            mailer: self.mailer.clone(),
+            leases: self.store.clone(),
+            clock: self.clock.clone(),
+            owner: self.owner.clone(),
+            settings,
+        }
+    }
+
+    pub fn digests(&self) -> Digests {
+        Digests {
+            sender: self.sender(),
+            stacks: self.store.clone(),
+            directory: self.store.clone(),
+            objects: self.store.clone(),
+            suppressions: self.store.clone(),
+            deliveries: self.store.clone(),
+            policies: self.policies.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            owed: self.owed(),
+            schedule: self.config.digest.schedule,
+            caps: self.config.digest.caps,
+        }
+    }
+
+    pub fn rehearsal(&self) -> Rehearsal {
+        let mail = &self.config.mail;
+        let leaves = self.outbox().is_none();
+        let lacks = |lacks: bool, what: &str| (leaves && lacks).then(|| what.to_owned());
+        let lacking = [
+            lacks(
+                self.lacks_links(),
+                "The mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam.",
+            ),
+            lacks(
+                self.config.site.postal_address.is_none(),
+                "The mails carry no postal address (site.postal_address), which commercial mail must.",
+            ),
+        ];
+        Rehearsal {
+            digests: self.digests(),
+            compose: self.compose(),
+            mailer: self.mailer.clone(),
+            notes: self.store.clone(),
+            feedbacks: self.store.clone(),
+            journal: self.store.clone(),
+            from: format!("{} <{}>", mail.from_name, mail.from),
+            lacking: lacking.into_iter().flatten().collect(),
+            limits: rehearsal::Limits {
+                mails_per_hour: self.config.delivery.mails_per_hour,
+                calls_per_second: leaves.then_some(mail.calls_per_second),
+                in_flight: self.config.delivery.in_flight,
+            },
+            most_rendered: rehearsal::MOST_RENDERED,
+        }
+    }
+}
