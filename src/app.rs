@@ -51,8 +51,11 @@ pub use mailer::{mailer, outbox};
 /// Everything a face needs.
 #[derive(Clone)]
 pub struct App {
+    /// The configuration, checked.
     pub config: Arc<Config>,
+    /// What everything is kept in.
     pub store: Arc<dyn Store>,
+    /// The time; tests turn it.
     pub clock: Arc<dyn Clock>,
     ids: Arc<Ids>,
     policies: Arc<Policies>,
@@ -82,6 +85,7 @@ fn site(config: &Config) -> Site {
 /// Whether mails or pages are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Made {
+    /// Some are: every template of the configuration is read and checked.
     Something,
     /// Nothing is: then no template of the configuration is read, so that one that is broken stops
     /// nobody who needs none.
@@ -161,6 +165,7 @@ impl App {
         (self.mailer.name() == "outbox").then_some(self.config.mail.outbox.as_path())
     }
 
+    /// Accepts events.
     pub fn notify(&self) -> Notify {
         Notify {
             journal: self.store.clone(),
@@ -170,6 +175,7 @@ impl App {
         }
     }
 
+    /// Carries accepted events out.
     pub fn fanouts(&self) -> Fanouts {
         let config = &self.config.fanout;
         Fanouts {
@@ -190,6 +196,7 @@ impl App {
         }
     }
 
+    /// Ends batches that are due.
     pub fn closer(&self) -> Closer {
         Closer {
             batches: self.store.clone(),
@@ -201,6 +208,7 @@ impl App {
         }
     }
 
+    /// Looks into batches, closes and cancels them.
     pub fn batches(&self) -> BatchService {
         BatchService {
             batches: self.store.clone(),
@@ -212,6 +220,7 @@ impl App {
         }
     }
 
+    /// Reads feeds.
     pub fn feeds(&self) -> Feeds {
         Feeds {
             stacks: self.store.clone(),
@@ -245,6 +254,7 @@ impl App {
         ReportPage::new(&site(&self.config))
     }
 
+    /// Lists, settles and retries mails.
     pub fn deliveries(&self) -> DeliveryService {
         DeliveryService {
             deliveries: self.store.clone(),
@@ -253,6 +263,7 @@ impl App {
         }
     }
 
+    /// Marks what people have pending as dealt with.
     pub fn flush(&self) -> Flush {
         Flush {
             stacks: self.store.clone(),
@@ -262,6 +273,7 @@ impl App {
         }
     }
 
+    /// Exports and drops old days, and restores them.
     pub fn archive(&self) -> Archive {
         Archive {
             days: self.store.clone(),
@@ -273,6 +285,7 @@ impl App {
         }
     }
 
+    /// Explains why a person gets something or not.
     pub fn explain(&self) -> Explain {
         Explain {
             stacks: self.store.clone(),
@@ -290,6 +303,7 @@ impl App {
         }
     }
 
+    /// Keeps users and follows.
     pub fn people(&self) -> PeopleService {
         PeopleService {
             directory: self.store.clone(),
@@ -314,6 +328,7 @@ impl App {
         &self.pages
     }
 
+    /// Keeps the addresses that no mail goes to.
     pub fn suppressions(&self) -> SuppressionService {
         SuppressionService {
             suppressions: self.store.clone(),
@@ -321,6 +336,7 @@ impl App {
         }
     }
 
+    /// Takes what providers report.
     pub fn feedback(&self) -> FeedbackService {
         let hooks = &self.config.hooks;
         FeedbackService {
@@ -341,6 +357,7 @@ impl App {
         }
     }
 
+    /// Keeps records of objects, except those of mapped models.
     pub fn objects(&self) -> ObjectService {
         ObjectService {
             objects: self.store.clone(),
@@ -357,12 +374,14 @@ impl App {
         }
     }
 
+    /// Says whether the store answers.
     pub fn health(&self) -> Health {
         Health {
             journal: self.store.clone(),
         }
     }
 
+    /// Brings in files.
     pub fn import(&self) -> Import {
         Import {
             people: self.people(),
@@ -372,6 +391,7 @@ impl App {
         }
     }
 
+    /// Keeps everything moving.
     pub fn worker(&self) -> Worker {
         Worker {
             fanouts: self.fanouts(),

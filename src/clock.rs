@@ -14,6 +14,7 @@ use crate::domain::Id;
 /// What time it is.
 #[async_trait]
 pub trait Clock: Send + Sync {
+    /// The moment, in UTC.
     fn now(&self) -> DateTime<Utc>;
 
     /// Waits for so long.
@@ -44,10 +45,12 @@ impl Clock for SystemClock {
 pub struct ManualClock(Mutex<DateTime<Utc>>);
 
 impl ManualClock {
+    /// A clock that shows this moment.
     pub fn at(now: DateTime<Utc>) -> Self {
         Self(Mutex::new(now))
     }
 
+    /// Turns it to this moment, forward or back.
     pub fn set(&self, now: DateTime<Utc>) {
         *self
             .0
@@ -55,6 +58,7 @@ impl ManualClock {
             .unwrap_or_else(std::sync::PoisonError::into_inner) = now;
     }
 
+    /// Turns it forward by so much, or back where that is negative.
     pub fn advance(&self, by: TimeDelta) {
         *self
             .0

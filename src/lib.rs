@@ -7,6 +7,8 @@
 //! [`services::fanout`]), reading ([`services::feed`]), mailing ([`services::digest`],
 //! [`services::mailing`]) and forgetting ([`services::archive`]).
 
+#![warn(missing_docs)]
+
 pub mod api;
 pub mod app;
 pub mod cli;

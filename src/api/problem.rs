@@ -21,12 +21,15 @@ macro_rules! codes {
         pub enum Code {$($(#[$doc])* $code,)*}
 
         impl Code {
+            /// Every code, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$code,)*];
 
+            /// The code as clients read it, in snake case.
             pub fn as_str(self) -> &'static str {
                 match self {$(Self::$code => $name,)*}
             }
 
+            /// The HTTP status that goes with it.
             pub fn status(self) -> StatusCode {
                 match self {$(Self::$code => StatusCode::$status,)*}
             }
@@ -39,19 +42,27 @@ codes! {
     InvalidBody = "invalid_body", BAD_REQUEST;
     /// A query parameter, a part of the path or a header is not known or not what is asked for.
     InvalidParameter = "invalid_parameter", BAD_REQUEST;
+    /// The key is missing or wrong.
     Unauthorized = "unauthorized", UNAUTHORIZED;
     /// A report is not the provider's, or too old.
     Unverified = "unverified", UNAUTHORIZED;
+    /// There is no such path.
     NotFound = "not_found", NOT_FOUND;
+    /// No event has this id.
     UnknownEvent = "unknown_event", NOT_FOUND;
+    /// There is no record of this person.
     UnknownUser = "unknown_user", NOT_FOUND;
+    /// There is no record of this object.
     UnknownObject = "unknown_object", NOT_FOUND;
+    /// No batch has this id.
     UnknownBatch = "unknown_batch", NOT_FOUND;
+    /// No provider has this name.
     UnknownProvider = "unknown_provider", NOT_FOUND;
     /// There is no key to verify this provider's reports by.
     HookNotConfigured = "hook_not_configured", NOT_FOUND;
     /// The address is not suppressed.
     NotSuppressed = "not_suppressed", NOT_FOUND;
+    /// The path cannot be asked with this method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED;
     /// The same to a provider that takes this status for "never again".
     HookRejected = "hook_rejected", NOT_ACCEPTABLE;
@@ -59,15 +70,21 @@ codes! {
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT;
     /// The batch closes or has ended: nothing can be changed about it.
     BatchEnded = "batch_ended", CONFLICT;
+    /// An event with this key was accepted, and was another one.
     IdempotencyKeyReused = "idempotency_key_reused", CONFLICT;
+    /// The body is longer than what is taken.
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE;
     /// A value is larger than what is kept.
     LimitExceeded = "limit_exceeded", PAYLOAD_TOO_LARGE;
     /// An event is of a moment at which none can be accepted now.
     TimeOutOfRange = "time_out_of_range", UNPROCESSABLE_ENTITY;
+    /// The body is not said to be JSON.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
+    /// A fault of ours; the log says which.
     Internal = "internal", INTERNAL_SERVER_ERROR;
+    /// The database does not answer; asking again later helps.
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE;
+    /// The database took too long; asking again may help.
     TimedOut = "timed_out", SERVICE_UNAVAILABLE;
 }
 
@@ -81,6 +98,7 @@ const NOT_REPEATABLE: &str = "whether something was accepted is not known, \
 /// A request that was not done, and why.
 #[derive(Debug)]
 pub struct Problem {
+    /// What clients can act on.
     pub code: Code,
     detail: String,
     /// Where in the request, such as `query parameter limit` or `events[12].at (line 3, column 7)`.
@@ -92,6 +110,7 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// A problem of this kind; `detail` is for people to read.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -107,6 +126,7 @@ impl Problem {
         Self { code, ..self }
     }
 
+    /// Says where in the request it is.
     pub fn at(self, location: impl Into<String>) -> Self {
         Self {
             location: Some(location.into()),
@@ -114,6 +134,7 @@ impl Problem {
         }
     }
 
+    /// Something in the body.
     pub fn body(detail: impl Into<String>) -> Self {
         Self::new(Code::InvalidBody, detail)
     }
@@ -123,6 +144,7 @@ impl Problem {
         Self::new(Code::InvalidParameter, detail).at(location)
     }
 
+    /// The path exists, and not with this method; `allow` lists those it has.
     pub fn method_not_allowed(method: &str, allow: String) -> Self {
         let detail = format!("{method} does not work here; use {allow}");
         Self {

@@ -24,6 +24,7 @@ impl App {
         }
     }
 
+    /// Takes rows of the ledger to their end; all of one process share its throttle.
     pub fn sender(&self) -> Sender {
         let settings = self.config.delivery;
         Sender {
@@ -59,6 +60,7 @@ impl App {
         }
     }
 
+    /// Finds and mails the digests that are due.
     pub fn digests(&self) -> Digests {
         Digests {
             sender: self.sender(),
@@ -76,6 +78,7 @@ impl App {
         }
     }
 
+    /// Shows what a run would mail, and writes nothing.
     pub fn rehearsal(&self) -> Rehearsal {
         let mail = &self.config.mail;
         let leaves = self.outbox().is_none();

@@ -14,7 +14,9 @@ use crate::{render, services, store};
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
+    /// All of it was done, or there was nothing to do.
     Done,
+    /// None of it was done.
     Failed,
     /// Wrong usage, configuration or values: nothing was changed.
     Usage,

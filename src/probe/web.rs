@@ -17,7 +17,9 @@ pub struct Web(Client);
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
+    /// It answered, whatever with.
     Answered {
+        /// The HTTP status.
         status: u16,
         /// Where it wants to be asked instead.
         location: Option<String>,
@@ -25,11 +27,20 @@ pub enum Heard {
         body: String,
     },
     /// The machine is there, and nothing listens.
-    Refused { reason: String },
+    Refused {
+        /// What went wrong, for people to read.
+        reason: String,
+    },
     /// The connection is not to be trusted: whose certificate is it?
-    Untrusted { reason: String },
+    Untrusted {
+        /// What went wrong, for people to read.
+        reason: String,
+    },
     /// Nothing was heard.
-    Silent { reason: String },
+    Silent {
+        /// What went wrong, for people to read.
+        reason: String,
+    },
 }
 
 /// So much of an answer is read.
@@ -50,6 +61,7 @@ impl Web {
         Ok(Self(client))
     }
 
+    /// Asks for a page by GET; follows no redirect.
     pub async fn get(&self, url: &str) -> Heard {
         hear(self.0.get(url)).await
     }

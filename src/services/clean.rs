@@ -75,8 +75,9 @@ impl Cleaner {
             batches: self.batches.forget_batches(before, STEP).await?,
         };
         let unaccepted = before.min(now - LONGEST_WINDOW);
-        self.journal.forget_unaccepted(unaccepted, STEP).await?;
-        let more = forgotten.deliveries.max(forgotten.batches) == STEP as u64;
+        let unaccepted = self.journal.forget_unaccepted(unaccepted, STEP).await?;
+        let most = forgotten.deliveries.max(forgotten.batches).max(unaccepted);
+        let more = most == STEP as u64;
         let rests = (!more).then(|| now + REST);
         *self.rests.lock().unwrap_or_else(PoisonError::into_inner) = rests;
         Ok(forgotten)

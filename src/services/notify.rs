@@ -74,8 +74,11 @@ pub const MAX_REQUESTS: usize = 1_000;
 
 /// Accepts events into the journal.
 pub struct Notify {
+    /// The journal that accepted events stand in.
     pub journal: Arc<dyn Journal>,
+    /// The time; tests turn it.
     pub clock: Arc<dyn Clock>,
+    /// Makes new ids.
     pub ids: Arc<Ids>,
     /// How many days before today the window reaches: events can be of no day before it.
     pub window_back: u32,

@@ -21,11 +21,17 @@ const AT_ONCE: usize = 500;
 
 /// Looks into batches for people and applications, and changes open ones.
 pub struct BatchService {
+    /// Where batches are kept.
     pub batches: Arc<dyn Batches>,
+    /// The ledger.
     pub deliveries: Arc<dyn Deliveries>,
+    /// Where records of objects are kept.
     pub objects: Arc<dyn Objects>,
+    /// How each type is routed and told.
     pub policies: Arc<Policies>,
+    /// The time; tests turn it.
     pub clock: Arc<dyn Clock>,
+    /// Makes new ids.
     pub ids: Arc<Ids>,
 }
 

@@ -22,9 +22,13 @@ const AT_ONCE: usize = 500;
 
 /// Ends batches that are due, files them and opens their deliveries. Any number may run at once.
 pub struct Closer {
+    /// Where batches are kept.
     pub batches: Arc<dyn Batches>,
+    /// The ledger.
     pub deliveries: Arc<dyn Deliveries>,
+    /// The time; tests turn it.
     pub clock: Arc<dyn Clock>,
+    /// Makes new ids.
     pub ids: Arc<Ids>,
     /// This process, as leases on accumulators name it.
     pub owner: String,

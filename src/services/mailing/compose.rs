@@ -311,8 +311,8 @@ impl Compose {
     ) -> std::result::Result<Written, String> {
         let marks = Marks::new()?;
         let mark = |place| {
-            let lead = self.links.public_url.is_some();
-            lead.then(|| marks.of(place).to_owned())
+            let has_pages = self.links.public_url.is_some();
+            has_pages.then(|| marks.of(place).to_owned())
         };
         let links = render::Links {
             unsubscribe: mark(Place::Unsubscribe),

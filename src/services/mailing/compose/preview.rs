@@ -66,7 +66,7 @@ pub struct Story {
 }
 
 impl Compose {
-    /// All that is known of a delivery; nothing where there is none of this id.
+    /// All that is known of a delivery.
     pub async fn story(&self, row: Delivery) -> Result<Story> {
         let users = self
             .directory
