@@ -17,7 +17,6 @@ use super::uri::{NoQuery, segment};
 use crate::app::App;
 use crate::domain::{Counts, Day, Event, EventType, Fanout, FanoutState, Id, ObjectId};
 use crate::services::notify::{EventInput, Notify, Receipt, Request};
-use crate::services::unknown::Unknown;
 
 const FIELD: &str = "events";
 
@@ -53,7 +52,9 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Answer>, Proble
         tracing::warn!("whether the objects of accepted events are known was not found out");
         Vec::new()
     });
-    let mut warnings = unknown.iter().map(Unknown::warnings);
+    let mut warnings = unknown
+        .iter()
+        .map(|unknown| unknown.warnings(&app.config.policies));
     let answer = |receipt| Answer {
         receipt,
         warnings: warnings.next().unwrap_or_default(),

@@ -207,7 +207,7 @@ impl Args {
         for line in waits.lines().into_iter().chain(failures) {
             screen.warning(line)?;
         }
-        for warning in report.unknown.warnings() {
+        for warning in report.unknown.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
         for line in late(&report) {

@@ -17,7 +17,6 @@ use crate::domain::{
 };
 use crate::services::notify::{Receipt, Request};
 use crate::services::trouble::{BadFanouts, BadStacks};
-use crate::services::unknown::Unknown;
 
 /// Tell people that something happened
 ///
@@ -220,7 +219,10 @@ impl Args {
     /// What explains that people will not see it.
     async fn warnings(&self, app: &App, request: &Request) -> anyhow::Result<Vec<String>> {
         let unknown = app.known().of(&[request.events()]).await?;
-        let mut warnings: Vec<String> = unknown.iter().flat_map(Unknown::warnings).collect();
+        let told = unknown
+            .iter()
+            .flat_map(|unknown| unknown.warnings(&app.config.policies));
+        let mut warnings: Vec<String> = told.collect();
         let people = app.store.users(&self.to).await?;
         let missing = self.to.iter().zip(&people);
         for (user, _) in missing.filter(|(_, record)| record.is_none()) {

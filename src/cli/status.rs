@@ -195,7 +195,7 @@ impl Args {
             screen.line("")?;
             screen.table(&days_table(&days, &window))?;
         }
-        for warning in unknown_lately.warnings() {
+        for warning in unknown_lately.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
         Ok(Exit::Done)

@@ -49,6 +49,7 @@ impl<'a> Reader<'a> {
     /// Whether something is wrong with this option already: what follows from that is no problem of
     /// its own.
     pub fn is_wrong(&self, option: &str) -> bool {
+        let option = option.replace(DOT, ".");
         self.problems.iter().any(|known| known.option == option)
     }
 

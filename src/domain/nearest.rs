@@ -11,15 +11,20 @@ pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     let given = given.to_lowercase();
     names
         .into_iter()
+        .filter(|name| may_be_near(given.chars().count(), name.chars().count()))
         .map(|name| {
-            (
-                strsim::normalized_damerau_levenshtein(&given, &name.to_lowercase()),
-                name,
-            )
+            let likeness = strsim::normalized_damerau_levenshtein(&given, &name.to_lowercase());
+            (likeness, name)
         })
         .filter(|(likeness, _)| *likeness >= NEAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, name)| name)
+}
+
+/// Names whose lengths differ by more than that cannot be near: comparing takes time, and an answer
+/// may ask for ten thousand names.
+fn may_be_near(a: usize, b: usize) -> bool {
+    a.min(b) as f64 >= NEAR * a.max(b) as f64
 }
 
 #[cfg(test)]

@@ -180,7 +180,7 @@ impl Import {
             self.people.follow(follows).await?;
         }
         if !objects.is_empty() {
-            self.objects.put(objects).await?;
+            self.objects.keep(objects).await?;
         }
         if !events.is_empty() {
             self.accept(events, report).await?;

@@ -33,6 +33,11 @@ impl ObjectService {
         for object in &objects {
             self.check(object)?;
         }
+        self.keep(objects).await
+    }
+
+    /// Keeps records that were checked. Where one key occurs twice, the last counts.
+    pub(super) async fn keep(&self, objects: Vec<Object>) -> Result<()> {
         Ok(self.objects.put_objects(&last_of_each(objects)).await?)
     }
 
@@ -70,7 +75,7 @@ impl ObjectService {
 }
 
 /// Where one key occurs twice, the last counts.
-pub(super) fn last_of_each(objects: Vec<Object>) -> Vec<Object> {
+fn last_of_each(objects: Vec<Object>) -> Vec<Object> {
     let mut seen = HashSet::new();
     let mut kept: Vec<Object> = objects
         .into_iter()

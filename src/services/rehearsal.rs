@@ -102,7 +102,7 @@ impl Rehearsal {
         let pause = Pause::standing(&*self.notes).await?;
         let uncarried = self.journal.backlog().await?.pending;
         let mut warnings = tell::warnings(report, sizes, pause.as_ref(), uncarried);
-        warnings.extend(report.unknown.warnings());
+        warnings.extend(report.unknown.warnings(&self.digests.policies));
         warnings.extend(stage.failures.iter().cloned());
         if report.due > 0 {
             warnings.extend(self.lacking.iter().cloned());

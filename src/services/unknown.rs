@@ -35,9 +35,6 @@ pub struct Unknown {
     /// A type whose objects these are.
     #[serde(skip)]
     of: Option<EventType>,
-    /// Which configured types may have been meant by those that are not.
-    #[serde(skip)]
-    meant: BTreeMap<EventType, EventType>,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -53,13 +50,7 @@ impl Unknown {
     /// Notes of an event what is not known of it; it must have been loaded.
     pub fn note(&mut self, event: &Event, catalogue: &Catalogue, policies: &Policies) {
         if policies.is_stray(&event.t) {
-            let count = self.types.entry(event.t.clone()).or_default();
-            *count += 1;
-            if *count == 1
-                && let Some(meant) = policies.nearest(&event.t)
-            {
-                self.meant.insert(event.t.clone(), meant.clone());
-            }
+            *self.types.entry(event.t.clone()).or_default() += 1;
         }
         if catalogue.record(event).is_none() {
             self.events += 1;
@@ -71,10 +62,10 @@ impl Unknown {
     }
 
     /// A sentence for each, and what to do.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self, policies: &Policies) -> Vec<String> {
         let mut warnings = Vec::new();
         for kind in self.types.keys().take(NAMED) {
-            let meant = match self.meant.get(kind) {
+            let meant = match policies.nearest(kind) {
                 Some(meant) => format!("did you mean {meant:?}? If not, add [types.{kind}]"),
                 None => format!("check its spelling, or add [types.{kind}]"),
             };

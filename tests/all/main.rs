@@ -18,6 +18,7 @@ mod house;
 mod joins;
 mod mail;
 mod mongo_faults;
+mod mongo_leftovers;
 mod services;
 mod sqlite_processes;
 mod stale;

@@ -58,6 +58,8 @@ const SOON: Duration = Duration::from_secs(10);
 const SIDE_BY_SIDE: usize = 4;
 /// Where it stands still: before the request, and before what the request came to is written down.
 const PLACES: [&str; 3] = ["after-sending", "after-send", "before-sending"];
+/// So many processes in a row may stand still inside a transaction by chance; more do not.
+const TRIES: usize = 5;
 
 async fn stands_still(fresh: &Fresh, dialect: Dialect) {
     let seed = number("TIDINGS_TEST_SEED", 1);
@@ -66,7 +68,10 @@ async fn stands_still(fresh: &Fresh, dialect: Dialect) {
         let mut stage = Stage::set(fresh, dialect, seed + round).await;
         let place = PLACES[round as usize % PLACES.len()];
         let when = format!("{dialect:?}, {place}, round {round}");
+        let mut tries = 0;
         let still = loop {
+            tries += 1;
+            assert!(tries <= TRIES, "{when}: always inside a transaction");
             stage.word_gets_round().await;
             let still = stage.start(&["worker"], &[("TIDINGS_STOP", place)]);
             still.stands_still(LONG).await;

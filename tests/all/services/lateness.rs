@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
 use tidings::clock::Clock;
-use tidings::domain::{Day, DeliveryId, DeliveryState, Owed};
+use tidings::domain::{Day, DeliveryId, DeliveryState, LastLook, Owed};
 use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::archive::{self, Fate, Protection};
@@ -25,6 +25,7 @@ on_both_stores! {
     what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
     what_an_open_delivery_covers_is_not_given_up
     older_days_are_read_only_while_somebody_is_owed_something_of_them
+    the_last_look_at_what_is_owed_is_told_with_its_time
     an_event_carried_after_its_day_was_found_clear_is_mailed
     a_flush_ends_what_is_owed_of_older_days
     a_day_that_is_owed_stays_until_it_was_mailed
@@ -363,6 +364,25 @@ async fn older_days_are_read_only_while_somebody_is_owed_something_of_them(fresh
     assert_eq!((late.mails.sent, owed), (1, vec!["20140422".to_owned()]));
     assert!(clear.is_empty(), "{clear:?}");
     assert_eq!(told(&town), ["a1", "a2"]);
+}
+
+async fn the_last_look_at_what_is_owed_is_told_with_its_time(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    event(&town, "2014-04-20T10:00:00Z", "a1").await;
+    let looks = [at("2014-05-01T10:00:00Z"), at("2014-05-01T10:15:00Z")];
+
+    let mut told = Vec::new();
+    for look in looks {
+        town.answer(unreachable(1));
+        town.digests_at(look).await;
+        told.push(town.process().owed().told().await.unwrap().owed.unwrap());
+    }
+
+    let owed = Owed {
+        people: 1,
+        events: 1,
+    };
+    assert_eq!(told, looks.map(|at| LastLook { at, owed }));
 }
 
 async fn an_event_carried_after_its_day_was_found_clear_is_mailed(fresh: Fresh) {

@@ -134,7 +134,7 @@ async fn runs_and_rehearsals_tell_what_is_not_known(fresh: Fresh) {
 
     for unknown in [&rehearsed.unknown, &ran.unknown] {
         assert_eq!((unknown.events, unknown.objects.len()), (2, 1));
-        let warnings = unknown.warnings();
+        let warnings = unknown.warnings(&town.process().config.policies);
         assert!(
             warnings[0].contains("\"ArtworkPublished\" is not configured"),
             "{warnings:?}"

@@ -70,9 +70,14 @@ impl Faulty {
 
     /// Writes a document as another program would.
     pub async fn write(&self, collection: &str, document: bson::Document) {
+        self.write_all(collection, vec![document]).await;
+    }
+
+    /// Writes many documents as another program would.
+    pub async fn write_all(&self, collection: &str, documents: Vec<bson::Document>) {
         let database = self.admin.client().database(&self.name);
         let collection = database.collection(collection);
-        collection.insert_one(document).await.unwrap();
+        collection.insert_many(documents).await.unwrap();
     }
 
     /// Makes an index that tidings knows nothing of.

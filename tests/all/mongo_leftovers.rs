@@ -1,0 +1,43 @@
+//! What a crash leaves in MongoDB is cleared away, however much it is.
+
+use std::sync::Arc;
+
+use bson::doc;
+use bson::oid::ObjectId;
+use chrono::TimeDelta;
+use tidings::clock::ManualClock;
+use tidings::services::clean::Cleaner;
+use tidings::store::mongo::MongoOptions;
+
+use crate::support::mongo::{Faulty, faulty};
+use crate::support::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cleaner_goes_on_while_there_is_more_of_audiences_that_were_never_accepted() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let parts = (0..1_001_u32).flat_map(|fanout| {
+            let mut id = [0; 12];
+            id[8..].copy_from_slice(&fanout.to_be_bytes());
+            let id = ObjectId::from_bytes(id);
+            (0..2).map(move |n| doc! {"_id": {"f": id, "n": n}, "users": ["ada"]})
+        });
+        store.write_all("audiences", parts.collect()).await;
+        let keep = TimeDelta::days(14);
+        let stores = || store.handle();
+        let cleaner = Cleaner::new(
+            stores(),
+            stores(),
+            stores(),
+            Arc::new(ManualClock::at(noon())),
+            keep,
+        );
+
+        for _ in 0..2 {
+            cleaner.step().await.unwrap();
+        }
+
+        let left = store.forget_unaccepted(noon(), 10).await.unwrap();
+        assert_eq!(left, 0);
+    })
+    .await;
+}
