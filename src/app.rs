@@ -14,7 +14,6 @@ use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::Config;
 use crate::domain::{ModelName, Policies};
 use crate::mail::Mailer;
-use crate::mail::hooks::Keys;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
 use crate::services::batches::{BatchService, Closer, Joiner};
@@ -347,12 +346,7 @@ impl App {
             directory: self.store.clone(),
             people: self.people(),
             clock: self.clock.clone(),
-            keys: Keys {
-                mailgun: hooks.mailgun_key.clone(),
-                sendgrid: hooks.sendgrid_public_key.clone(),
-                postmark: hooks.postmark_login.clone(),
-                resend: hooks.resend_secret.clone(),
-            },
+            keys: hooks.keys.clone(),
             soft_bounces: hooks.soft_bounces,
         }
     }

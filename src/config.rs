@@ -27,7 +27,7 @@ mod types;
 
 pub use batch::{Candidate, Candidates};
 pub use hooks::Hooks;
-pub use mail::{Login, Mail, Provider, Region, Service, SmtpServer, SmtpTls};
+pub use mail::{Api, Login, Mail, SmtpServer, SmtpTls, Transport};
 pub use public::{Server, Site};
 use reader::Reader;
 

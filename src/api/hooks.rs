@@ -11,10 +11,7 @@ use super::body;
 use super::problem::{Code, Problem};
 use super::uri::NoQuery;
 use crate::app::App;
-use crate::services::feedback::Error;
-
-/// Mailgun repeats everything but 200 and 406 for eight hours.
-const TAKES_406_FOR_NEVER: &str = "mailgun";
+use crate::services::feedback::{Error, takes_406_for_never};
 
 /// `POST /hooks/{provider}`
 pub(super) async fn post(
@@ -27,7 +24,7 @@ pub(super) async fn post(
     let provider = provider.to_owned();
     let taken = take(&provider, &req, payload, &app).await;
     match taken {
-        Err(problem) if provider == TAKES_406_FOR_NEVER => Err(never(problem)),
+        Err(problem) if takes_406_for_never(&provider) => Err(never(problem)),
         answer => answer,
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::access::{holds, upgrade_ahead};
 use super::{mailer, mapped};
 use crate::clock::Clock;
-use crate::config::{Config, Provider, Service, StoreUrl};
+use crate::config::{Config, StoreUrl, Transport};
 use crate::probe::{Names, Web};
 use crate::render::{Pages, Renderer, Site, strays};
 use crate::services::doctor::{Departure, Doctor, Finding, Hook, Look, Setup, UNREACHED};
@@ -180,55 +180,33 @@ fn files(config: &Config) -> Vec<PathBuf> {
             files.push(name.into());
         }
     }
-    if matches!(config.mail.provider, Provider::Outbox) {
+    if matches!(config.mail.transport, Transport::Outbox) {
         files.push(config.mail.outbox.clone());
     }
     files
 }
 
 fn departure(config: &Config) -> Departure {
-    let hooks = &config.hooks;
-    let hook = |is_set: bool, option| match is_set {
-        true => Hook::Verified,
-        false => Hook::Lacks(option),
-    };
-    let service = match &config.mail.provider {
-        Provider::Outbox => return Departure::Outbox,
-        Provider::Smtp(_) => {
+    let api = match &config.mail.transport {
+        Transport::Outbox => return Departure::Outbox,
+        Transport::Smtp(_) => {
             return Departure::Provider {
                 name: "SMTP",
                 bounces: Some(config.mail.from.domain().to_owned()),
                 hook: Hook::None,
             };
         }
-        Provider::Api { service, .. } => service,
+        Transport::Api(api) => api,
     };
-    let (bounces, hook) = match service {
-        // Mailgun's envelope is of the domain that is named there; the other providers have one of
-        // their own.
-        Service::Mailgun { domain, .. } => (
-            Some(domain.clone()),
-            hook(hooks.mailgun_key.is_some(), "hooks.mailgun_key"),
-        ),
-        Service::SendGrid { .. } => (
-            None,
-            hook(
-                hooks.sendgrid_public_key.is_some(),
-                "hooks.sendgrid_public_key",
-            ),
-        ),
-        Service::Postmark { .. } => (
-            None,
-            hook(hooks.postmark_login.is_some(), "hooks.postmark_user"),
-        ),
-        Service::Resend => (
-            None,
-            hook(hooks.resend_secret.is_some(), "hooks.resend_secret"),
-        ),
-    };
+    let provider = api.provider;
     Departure::Provider {
-        name: service.title(),
-        bounces,
-        hook,
+        name: provider.title,
+        bounces: provider
+            .bounces
+            .and_then(|domain| api.options.get(domain).cloned()),
+        hook: match config.hooks.keys.of(provider.name) {
+            Some(_) => Hook::Verified,
+            None => Hook::Lacks(provider.hook_key.options().0),
+        },
     }
 }

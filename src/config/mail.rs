@@ -2,8 +2,9 @@
 //!
 //! The rule: whatever a provider cannot do without is asked for here, all of it at once, so that no
 //! digest is the first to find out. Keys go over the network only where nobody can read along:
-//! encrypted, or on this machine. Which provider takes what, [`crate::app`] knows.
+//! encrypted, or on this machine. Which provider takes what, [`PROVIDERS`] says.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -14,12 +15,13 @@ use toml::Table;
 use super::reader::Reader;
 use super::{hidden, set};
 use crate::domain::{Address, Secret};
+use crate::mail::providers::{MailOption, PROVIDERS, Provider, Unset};
 
 /// The section `[mail]`, valid.
 #[derive(Debug, Clone)]
 pub struct Mail {
     /// Who takes the mails, with what it cannot do without.
-    pub provider: Provider,
+    pub transport: Transport,
     /// The folder that the outbox writes `.eml` files to; it stands in for a provider.
     pub outbox: PathBuf,
     /// Whether the outbox writes a page for the browser beside each mail.
@@ -32,7 +34,7 @@ pub struct Mail {
     pub reply_to: Option<Address>,
     /// A folder of the operator's own templates; `None` for the built-in ones alone.
     pub templates: Option<PathBuf>,
-    /// What all mails are tagged with at the provider: at most 8, at Postmark 1.
+    /// What all mails are tagged with at the provider: no more than it takes.
     pub tags: Vec<String>,
     /// How long a call may take.
     pub timeout: TimeDelta,
@@ -44,55 +46,28 @@ pub struct Mail {
     pub dkim_selector: Option<String>,
 }
 
-/// Who takes the mails.
+/// How mails leave this machine.
 #[derive(Debug, Clone)]
-pub enum Provider {
-    /// A folder; nothing leaves this machine.
+pub enum Transport {
+    /// Not at all: into a folder.
     Outbox,
-    /// A server that speaks SMTP.
+    /// By a server that speaks SMTP.
     Smtp(SmtpServer),
-    /// A provider's HTTP API.
-    Api {
-        /// Which provider, with what is its own.
-        service: Service,
-        /// The API key; never empty in a configuration that is valid.
-        key: Secret,
-        /// Where the API is, if not where the service has it.
-        url: Option<String>,
-    },
+    /// By a provider's HTTP API.
+    Api(Api),
 }
 
-/// The providers that are called by HTTP, each with the options that it alone has.
+/// A provider's API, with what is its own.
 #[derive(Debug, Clone)]
-pub enum Service {
-    /// Mailgun; its API differs by region.
-    Mailgun {
-        /// The domain mails leave from, as it is named there; in lower case.
-        domain: String,
-        /// Where the account is kept.
-        region: Region,
-    },
-    /// SendGrid; its API differs by region.
-    SendGrid {
-        /// Where the account is kept.
-        region: Region,
-    },
-    /// Postmark; it has one API for all regions.
-    Postmark {
-        /// The message stream that takes the mails.
-        stream: String,
-    },
-    /// Resend; it has one API for all regions.
-    Resend,
-}
-
-/// Where a provider keeps an account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Region {
-    /// The United States.
-    Us,
-    /// The European Union.
-    Eu,
+pub struct Api {
+    /// Whose it is.
+    pub provider: &'static Provider,
+    /// The API key; never empty in a configuration that is valid.
+    pub key: Secret,
+    /// Where it is: as the provider has it, unless said otherwise.
+    pub url: String,
+    /// The values of the provider's own options, by their paths, and of `mail.region`.
+    pub options: BTreeMap<&'static str, String>,
 }
 
 /// The server of the options `mail.smtp_…`.
@@ -128,27 +103,12 @@ pub enum SmtpTls {
     Tls,
 }
 
-/// The names of the providers.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What `mail.provider` can name.
+#[derive(Clone, Copy)]
 enum Name {
     Outbox,
     Smtp,
-    Mailgun,
-    SendGrid,
-    Postmark,
-    Resend,
-}
-
-impl Service {
-    /// What people call it.
-    pub fn title(&self) -> &'static str {
-        match self {
-            Self::Mailgun { .. } => Name::Mailgun.title(),
-            Self::SendGrid { .. } => Name::SendGrid.title(),
-            Self::Postmark { .. } => Name::Postmark.title(),
-            Self::Resend => Name::Resend.title(),
-        }
-    }
+    Api(&'static Provider),
 }
 
 impl Name {
@@ -156,11 +116,18 @@ impl Name {
         match text {
             "outbox" => Some(Self::Outbox),
             "smtp" => Some(Self::Smtp),
-            "mailgun" => Some(Self::Mailgun),
-            "sendgrid" => Some(Self::SendGrid),
-            "postmark" => Some(Self::Postmark),
-            "resend" => Some(Self::Resend),
-            _ => None,
+            other => Provider::named(other).map(Self::Api),
+        }
+    }
+
+    fn is_outbox(self) -> bool {
+        matches!(self, Self::Outbox)
+    }
+
+    fn api(self) -> Option<&'static Provider> {
+        match self {
+            Self::Api(provider) => Some(provider),
+            Self::Outbox | Self::Smtp => None,
         }
     }
 
@@ -168,19 +135,7 @@ impl Name {
         match self {
             Self::Outbox => "the outbox",
             Self::Smtp => "SMTP",
-            Self::Mailgun => "Mailgun",
-            Self::SendGrid => "SendGrid",
-            Self::Postmark => "Postmark",
-            Self::Resend => "Resend",
-        }
-    }
-
-    /// How many calls a second it takes of everybody; see docs/operations.md.
-    fn calls_per_second(self) -> u32 {
-        match self {
-            Self::Resend => 2,
-            Self::Mailgun | Self::SendGrid | Self::Postmark => 10,
-            Self::Outbox | Self::Smtp => 20,
+            Self::Api(provider) => provider.title,
         }
     }
 }
@@ -190,12 +145,12 @@ impl Mail {
         let name = r
             .optional_parse(
                 "mail.provider",
-                "outbox, smtp, mailgun, sendgrid, postmark or resend",
+                &format!("outbox, smtp, {}", Provider::names("or")),
                 Name::parse,
             )
             .unwrap_or(Name::Outbox);
         let from = r.address("mail.from");
-        if name != Name::Outbox && from.is_placeholder() {
+        if !name.is_outbox() && from.is_placeholder() {
             r.problem(
                 "mail.from",
                 format!(
@@ -208,17 +163,18 @@ impl Mail {
             "mail.timeout",
             TimeDelta::seconds(1)..=TimeDelta::minutes(5),
         );
-        if name != Name::Outbox && timeout * 2 > lease {
+        if !name.is_outbox() && timeout * 2 > lease {
             r.problem(
                 "mail.timeout",
                 "must be at most half of delivery.lease, or deliveries are lost to other workers while their mails are on the way",
             );
         }
         let asked = r.number("mail.calls_per_second", 0..=1000) as u32;
-        let usual = NonZeroU32::new(name.calls_per_second()).unwrap_or(NonZeroU32::MIN);
+        let usual = name.api().map_or(20, |provider| provider.calls_per_second);
+        let usual = NonZeroU32::new(usual).unwrap_or(NonZeroU32::MIN);
         let per_call = r.number("mail.per_call", 0..=1000) as usize;
         Self {
-            provider: provider(r, name),
+            transport: transport(r, name),
             outbox: r.string("mail.outbox").into(),
             outbox_pages: r.flag("mail.outbox_pages"),
             from,
@@ -258,64 +214,61 @@ impl Mail {
 
 /// Reads all options, also those the provider does not ask for, so that what is wrong with them is
 /// said.
-fn provider(r: &mut Reader<'_>, name: Name) -> Provider {
+fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
     let key = r.secret("mail.key", "mail.key_file");
     let url = r.optional_parse(
         "mail.url",
         "an address that begins with https://, or with http:// and a host of this machine",
         api_url,
     );
-    let region = r.optional_parse("mail.region", "us or eu", |text| match text {
-        "us" => Some(Region::Us),
-        "eu" => Some(Region::Eu),
-        _ => None,
-    });
-    let domain = r.optional_parse("mail.domain", "a domain such as mg.example.org", domain);
-    let stream = r.optional_parse("mail.stream", "letters, digits, - and _", |text| {
-        text.bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
-            .then(|| text.to_owned())
-    });
+    let (region, usual) = region(r, name.api());
+    let mut given = BTreeMap::new();
+    let providers = name.api().into_iter().chain(PROVIDERS);
+    for option in providers.flat_map(|provider| provider.options) {
+        // Where several providers have an option, it is read as the one that is named wants it.
+        let read = || r.optional_parse(option.path, option.wanted, option.parse);
+        given.entry(option.path).or_insert_with(read);
+    }
     let server = smtp(r, name);
-    let region = region.unwrap_or(Region::Us);
-    let service = match name {
-        Name::Outbox => return Provider::Outbox,
-        Name::Smtp => return Provider::Smtp(server),
-        Name::Mailgun => {
-            let domain = domain.unwrap_or_default();
-            if domain.is_empty() {
-                r.problem(
-                    "mail.domain",
-                    "is needed with Mailgun: the domain mails leave from, as it is named there",
-                );
-            }
-            Service::Mailgun { domain, region }
-        }
-        Name::SendGrid => Service::SendGrid { region },
-        Name::Postmark => Service::Postmark {
-            stream: stream.unwrap_or_else(|| "broadcast".into()),
-        },
-        Name::Resend => Service::Resend,
+    let provider = match name {
+        Name::Outbox => return Transport::Outbox,
+        Name::Smtp => return Transport::Smtp(server),
+        Name::Api(provider) => provider,
     };
-    if region == Region::Eu && matches!(name, Name::Postmark | Name::Resend) {
-        let what = format!(
-            "{} has one API for all regions; leave it \"us\"",
-            name.title()
-        );
-        r.problem("mail.region", what);
+    let mut options = BTreeMap::from([("mail.region", region)]);
+    for MailOption { path, unset, .. } in provider.options {
+        let value = match (given.remove(path).flatten(), unset) {
+            (Some(value), _) => value,
+            (None, Unset::Means(value)) => (*value).to_owned(),
+            (None, Unset::Lacks(what)) => {
+                r.problem(path, *what);
+                continue;
+            }
+        };
+        options.insert(path, value);
     }
     if key.is_none() {
-        let what = format!(
-            "is needed with {}; mail.key_file names a file that holds it",
-            name.title()
-        );
+        let title = provider.title;
+        let what = format!("is needed with {title}; mail.key_file names a file that holds it");
         r.problem("mail.key", what);
     }
-    Provider::Api {
-        service,
+    Transport::Api(Api {
+        provider,
         key: Secret::new(key.unwrap_or_default()),
-        url,
-    }
+        url: url.unwrap_or(usual),
+        options,
+    })
+}
+
+/// The region, and where the provider has its API there. Where none is named, it may be any one's.
+fn region(r: &mut Reader<'_>, provider: Option<&Provider>) -> (String, String) {
+    let region = r.optional("mail.region").unwrap_or_else(|| "us".into());
+    let mut all = PROVIDERS.iter();
+    let of = provider.or_else(|| all.find(|one| one.url_in(&region).is_ok()));
+    let url = of.or(PROVIDERS.first()).map(|one| one.url_in(&region));
+    let url = url.unwrap_or_else(|| Ok(String::new()));
+    let url = url.map_err(|what| r.problem("mail.region", what));
+    (region, url.unwrap_or_default())
 }
 
 fn smtp(r: &mut Reader<'_>, name: Name) -> SmtpServer {
@@ -334,7 +287,7 @@ fn smtp(r: &mut Reader<'_>, name: Name) -> SmtpServer {
     let user = r.optional("mail.smtp_user");
     let password = r.secret("mail.smtp_password", "mail.smtp_password_file");
     let tls = tls.unwrap_or(SmtpTls::StartTls);
-    if name == Name::Smtp {
+    if matches!(name, Name::Smtp) {
         if host.is_empty() {
             r.problem(
                 "mail.smtp_host",
@@ -383,20 +336,12 @@ fn tags(r: &mut Reader<'_>, name: Name) -> Vec<String> {
             format!("{tag:?} is not 1 to {MOST_TAG_CHARS} letters, digits, - and _"),
         );
     }
-    let most = if name == Name::Postmark { 1 } else { MOST_TAGS };
+    let most = name.api().map_or(MOST_TAGS, |provider| provider.tags);
     if tags.len() > most {
         let what = format!("are {}; {} takes at most {most}", tags.len(), name.title());
         r.problem("mail.tags", what);
     }
     tags
-}
-
-fn domain(text: &str) -> Option<String> {
-    let fits = !text.starts_with('.')
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
-    fits.then(|| text.to_ascii_lowercase())
 }
 
 fn selector(text: &str) -> Option<String> {

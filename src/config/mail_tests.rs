@@ -1,7 +1,7 @@
 //! What `[mail]` promises: whatever is missing is said before the first mail, and no key is
 //! printed.
 
-use super::super::Config;
+use super::super::{Config, DEFAULTS};
 use super::*;
 
 fn problems(text: &str) -> String {
@@ -24,7 +24,7 @@ fn a_dkim_selector_is_a_name_in_the_dns() {
 #[test]
 fn without_a_word_mails_go_to_the_outbox() {
     let mail = Config::standard().mail;
-    assert!(matches!(mail.provider, Provider::Outbox));
+    assert!(matches!(mail.transport, Transport::Outbox));
 }
 
 #[test]
@@ -149,4 +149,65 @@ fn each_provider_has_its_own_usual_pace() {
     assert_eq!(pace("resend", ""), 2);
     assert_eq!(pace("sendgrid", ""), 10);
     assert_eq!(pace("resend", "calls_per_second = 7"), 7);
+}
+
+#[test]
+fn every_option_of_every_provider_is_documented_with_its_default() {
+    let defaults: Table = DEFAULTS.parse().unwrap();
+    let default = |path: &str| {
+        let (section, name) = path.split_once('.').unwrap();
+        let value = defaults[section].get(name).and_then(|value| value.as_str());
+        value.unwrap_or_else(|| panic!("{path} is not in config.default.toml"))
+    };
+    for provider in PROVIDERS {
+        let named = format!("\"{}\"", provider.name);
+        assert!(DEFAULTS.contains(&named), "{named}");
+        for option in provider.options {
+            let expected = match option.unset {
+                Unset::Means(value) => value,
+                Unset::Lacks(_) => "",
+            };
+            assert_eq!(default(option.path), expected, "{}", option.path);
+        }
+        let (first, last) = provider.hook_key.options();
+        for path in [first, last, &format!("{last}_file")] {
+            assert_eq!(default(path), "", "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_region_is_one_of_the_providers_own() {
+    let region = |provider: &str, region: &str| {
+        let text = format!(
+            "[mail]\nprovider = \"{provider}\"\nkey = \"k\"\nfrom = \"a@b.org\"\nregion = \"{region}\""
+        );
+        Config::parse(&text).map(|config| match config.mail.transport {
+            Transport::Api(api) => api.url,
+            Transport::Outbox | Transport::Smtp(_) => String::new(),
+        })
+    };
+    let why = |provider: &str, name: &str| region(provider, name).unwrap_err().to_string();
+
+    assert_eq!(
+        region("sendgrid", "us").unwrap(),
+        "https://api.sendgrid.com"
+    );
+    assert_eq!(
+        region("sendgrid", "eu").unwrap(),
+        "https://api.eu.sendgrid.com"
+    );
+    assert_eq!(region("outbox", "eu").unwrap(), "");
+    for provider in ["sendgrid", "outbox"] {
+        let why = why(provider, "asia");
+        assert!(
+            why.contains("mail.region: \"asia\" is not us or eu"),
+            "{why}"
+        );
+    }
+    let why = why("resend", "eu");
+    assert!(
+        why.contains("mail.region: Resend has one API for all regions; leave it \"us\""),
+        "{why}"
+    );
 }

@@ -13,18 +13,17 @@ use super::{StoreUrl, hooks};
 /// Lets the relative paths of this table begin at this folder.
 pub(super) fn begin_at(table: &mut Table, folder: &Path) {
     let paths = [
-        ("mail", "outbox"),
-        ("mail", "templates"),
-        ("mail", "key_file"),
-        ("mail", "smtp_password_file"),
-        ("server", "key_file"),
-        ("server", "link_secret_file"),
+        "mail.outbox",
+        "mail.templates",
+        "mail.key_file",
+        "mail.smtp_password_file",
+        "server.key_file",
+        "server.link_secret_file",
     ];
-    let hooks = hooks::FILES.map(|key| ("hooks", key));
-    for (section, key) in paths.into_iter().chain(hooks) {
-        if let Some(Value::String(path)) = table
-            .get_mut(section)
-            .and_then(|section| section.get_mut(key))
+    for option in paths.map(str::to_owned).into_iter().chain(hooks::files()) {
+        if let Some((section, key)) = option.split_once('.')
+            && let Some(section) = table.get_mut(section)
+            && let Some(Value::String(path)) = section.get_mut(key)
             && !path.is_empty()
         {
             *path = folder.join(&*path).display().to_string();

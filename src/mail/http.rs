@@ -3,22 +3,21 @@
 //! The rule (P5): a call ends in one of three ways, and they are never mixed up. It was surely not
 //! sent; it was answered; or it may have been sent and nobody knows. Nothing is repeated here:
 //! reqwest sends again only what its connection never took. Every request names its user agent and
-//! its types, as providers turn away those that do not. [`super::letter`] is what goes into the
-//! requests.
+//! its types, as providers turn away those that do not, and is signed by itself ([`Sign`]).
+//! [`super::letter`] is what goes into the requests.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use reqwest::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
-};
+use chrono::{DateTime, Utc};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Method, StatusCode, Url, redirect};
 use sha2::{Digest as _, Sha256};
 
 use super::guarded::Guarded;
+use super::sign::Sign;
 use super::{Checked, Leave, Outcome, Sender};
 use crate::domain::Secret;
 
@@ -29,6 +28,10 @@ pub struct Account {
     pub url: String,
     /// The API key, shown with each call in the provider's own way.
     pub key: Secret,
+    /// The values of the provider's own options, by their paths, and of `mail.region`.
+    pub options: BTreeMap<&'static str, String>,
+    /// Tells the time that a request is signed at.
+    pub now: fn() -> DateTime<Utc>,
     /// How long a call may take in all.
     pub timeout: Duration,
     /// The most messages of a call, if it is to be fewer than the provider takes.
@@ -40,23 +43,22 @@ pub struct Account {
 }
 
 impl Account {
+    /// The value of an option; empty where it has none.
+    pub(super) fn option(&self, path: &str) -> String {
+        self.options.get(path).cloned().unwrap_or_default()
+    }
+
     /// The most messages of a call to a provider that takes so many.
     pub(super) fn per_call(&self, most: usize) -> usize {
         self.per_call.unwrap_or(most).clamp(1, most)
     }
 }
 
-/// How a key is shown to a provider.
-pub(super) enum Proof {
-    Bearer,
-    /// HTTP Basic, under this user name.
-    Basic(&'static str),
-    Header(&'static str),
-}
-
 /// A client of one API.
 pub(super) struct Api {
     client: Client,
+    signer: Box<dyn Sign>,
+    now: fn() -> DateTime<Utc>,
     base: String,
     timeout: Duration,
     /// Eight hexadecimal digits that stand for the address and the key.
@@ -120,27 +122,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(10);
 
 impl Api {
-    /// A client that shows this account's key. Fails where the key cannot stand in a header, or
-    /// this machine has no certificates.
-    pub(super) fn new(account: &Account, proof: &Proof) -> Result<Self, String> {
+    /// A client whose requests are signed by this. Fails where this machine has no certificates.
+    pub(super) fn new(account: &Account, signer: impl Sign + 'static) -> Result<Self, String> {
         // Whoever came first has chosen one, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let (name, value) = match proof {
-            Proof::Bearer => (AUTHORIZATION, format!("Bearer {}", account.key.expose())),
-            Proof::Basic(user) => {
-                let pair = format!("{user}:{}", account.key.expose());
-                (AUTHORIZATION, format!("Basic {}", STANDARD.encode(pair)))
-            }
-            Proof::Header(name) => (
-                HeaderName::from_static(name),
-                account.key.expose().to_owned(),
-            ),
-        };
-        let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| "mail.key holds a character that no key has".to_owned())?;
-        value.set_sensitive(true);
         let mut headers = HeaderMap::new();
-        headers.insert(name, value);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let client = Client::builder()
             .user_agent(concat!("tidings/", env!("CARGO_PKG_VERSION")))
@@ -156,6 +142,8 @@ impl Api {
         let hash = Sha256::digest(format!("{base} {}", account.key.expose()));
         Ok(Self {
             client,
+            signer: Box::new(signer),
+            now: account.now,
             base,
             timeout: account.timeout,
             login: hex::encode(&hash[..4]),
@@ -196,15 +184,22 @@ impl Api {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
+        if let Some((body, _)) = &body {
+            request = request.header(CONTENT_TYPE, &body.kind);
+        }
+        let mut request = match request.build() {
+            Ok(request) => request,
+            Err(error) => return unsent(error),
+        };
+        let bytes = body.as_ref().map_or(&[][..], |(body, _)| &body.bytes);
+        self.signer.sign(&mut request, bytes, (self.now)());
         let mut broken_off = None;
         if let Some((body, leave)) = body {
             let (bytes, broken) = Guarded::new(body.bytes, leave.clone());
-            request = request
-                .header(CONTENT_TYPE, body.kind)
-                .body(reqwest::Body::wrap(bytes));
+            *request.body_mut() = Some(reqwest::Body::wrap(bytes));
             broken_off = Some((broken, leave));
         }
-        let answer = request.send().await;
+        let answer = self.client.execute(request).await;
         if answer.is_err()
             && let Some((broken, leave)) = broken_off
             && broken.load(Ordering::SeqCst)
@@ -220,9 +215,7 @@ impl Api {
             Err(error) if is_untrusted(&error) => Reply::Untrusted {
                 reason: format!("no connection: {}", chain(&error.without_url())),
             },
-            Err(error) if error.is_connect() || error.is_builder() => Reply::NotSent {
-                reason: format!("no connection: {}", chain(&error.without_url())),
-            },
+            Err(error) if error.is_connect() || error.is_builder() => unsent(error),
             Err(error) if error.is_timeout() => Reply::Unanswered {
                 reason: format!("no answer within {} s", self.timeout.as_secs_f32()),
             },
@@ -230,6 +223,12 @@ impl Api {
                 reason: format!("no answer: {}", chain(&error.without_url())),
             },
         }
+    }
+}
+
+fn unsent(error: reqwest::Error) -> Reply {
+    Reply::NotSent {
+        reason: format!("no connection: {}", chain(&error.without_url())),
     }
 }
 

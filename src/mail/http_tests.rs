@@ -4,7 +4,11 @@
 use std::sync::Arc;
 
 use chrono::DateTime;
+use reqwest::Request;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
+use super::super::sign::Proof;
 use super::super::{Content, Marks, Message, Personal, Place};
 use super::*;
 use crate::domain::{Address, DeliveryId};
@@ -31,6 +35,8 @@ pub(crate) fn account() -> Account {
     Account {
         url: "http://127.0.0.1:9".into(),
         key: Secret::new("key-1"),
+        options: BTreeMap::new(),
+        now: || DateTime::UNIX_EPOCH,
         timeout: Duration::from_secs(5),
         per_call: None,
         tags: vec!["digest".into()],
@@ -174,9 +180,63 @@ fn a_key_that_cannot_be_one_is_found_before_the_first_call() {
     let bad = |change: fn(&mut Account)| {
         let mut account = account();
         change(&mut account);
-        Api::new(&account, &Proof::Bearer).err().unwrap()
+        let api = Proof::bearer(&account.key).and_then(|proof| Api::new(&account, proof));
+        api.err().unwrap()
     };
     let key = bad(|account| account.key = Secret::new("two\nlines"));
     assert_eq!(key, "mail.key holds a character that no key has");
     assert!(bad(|account| account.url = "nowhere".into()).contains("is no address"));
+}
+
+/// Writes what it is to sign into a header.
+struct Told;
+
+impl Sign for Told {
+    fn sign(&self, request: &mut Request, body: &[u8], at: DateTime<Utc>) {
+        let (path, body) = (request.url().path(), String::from_utf8_lossy(body));
+        let told = format!("{} {path} {body} {}", request.method(), at.timestamp());
+        let headers = request.headers_mut();
+        headers.insert("x-signed", told.parse().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn every_request_is_signed_by_itself_over_its_content_and_the_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let account = Account {
+        url: format!("http://{}", listener.local_addr().unwrap()),
+        now: || DateTime::from_timestamp(1_398_168_000, 0).unwrap(),
+        ..account()
+    };
+    let api = Api::new(&account, Told).unwrap();
+    let served = async {
+        let mut heads = Vec::new();
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut bytes = Vec::new();
+            while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
+                stream.read_buf(&mut bytes).await.unwrap();
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+            heads.push(String::from_utf8(bytes).unwrap());
+        }
+        heads
+    };
+    let called = async {
+        api.get("/server").await;
+        let body = Body::json(&serde_json::json!([1]));
+        api.post("/email", &[], body, &Leave::always()).await;
+    };
+
+    let (heads, ()) = tokio::join!(served, called);
+
+    assert!(
+        heads[0].contains("x-signed: GET /server  1398168000\r\n"),
+        "{heads:?}"
+    );
+    assert!(
+        heads[1].contains("x-signed: POST /email [1] 1398168000\r\n"),
+        "{heads:?}"
+    );
 }

@@ -3,8 +3,8 @@
 //! The rule (P5): an outcome says what is known, never what is hoped. A mailer answers for every
 //! message it was given, in order, and never panics or waits for ever. Only here are addresses
 //! revealed. [`outbox`] is the mailer that always works; `content` is what mails say; `mime` is
-//! what it and [`smtp`] write; the providers stand on `http` and `letter`; [`pace`] keeps whoever
-//! it is from being called too often.
+//! what it and [`smtp`] write; the [`providers`] stand on `http` and `letter`; [`pace`] keeps
+//! whoever it is from being called too often.
 
 mod check;
 mod content;
@@ -13,13 +13,11 @@ pub mod hooks;
 mod http;
 mod leave;
 mod letter;
-pub mod mailgun;
 mod mime;
 pub mod outbox;
 pub mod pace;
-pub mod postmark;
-pub mod resend;
-pub mod sendgrid;
+pub mod providers;
+mod sign;
 pub mod smtp;
 mod variables;
 
@@ -35,13 +33,10 @@ pub use check::Checked;
 pub use content::{Content, Filled, Marks, Place, Text};
 pub use http::Account;
 pub use leave::{Leave, Standing};
-pub use mailgun::Mailgun;
 pub use mime::tag;
 pub use outbox::Outbox;
 pub use pace::{Pace, Paced};
-pub use postmark::Postmark;
-pub use resend::Resend;
-pub use sendgrid::SendGrid;
+pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
 
 /// A recipient's own links. They are plain `https` or `http` URLs, so they need no escaping in

@@ -18,14 +18,18 @@ use crate::clock::Clock;
 use crate::domain::{
     Address, Delivery, DeliveryId, Feedback, Reason, ReportKind, Suppression, Tag, User, UserId,
 };
-use crate::mail::hooks::{self, Keys, Once, Posted, Provider, Refused, Report, Verified};
+use crate::mail::Provider;
+use crate::mail::hooks::{Keys, Once, Posted, Refused, Report, Verified};
 use crate::store::{Deliveries, Directory, Feedbacks, SeenReports, Suppressions};
 
 /// Why what was posted changed nothing. Nothing of it is in the message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It was posted for a name that is no provider's.
-    #[error("there is no provider of this name; there are mailgun, sendgrid, postmark and resend")]
+    #[error(
+        "there is no provider of this name; there are {}",
+        Provider::names("and")
+    )]
     UnknownProvider,
     /// This provider's reports cannot be verified, as no key is set.
     #[error("no key is configured to verify {0}'s reports by; see hooks.* in the configuration")]
@@ -68,9 +72,15 @@ pub struct Taken {
 /// What a provider was verified to report, and when it came.
 #[derive(Debug)]
 pub struct Reports {
-    provider: Provider,
+    provider: &'static Provider,
     at: DateTime<Utc>,
     verified: Verified,
+}
+
+/// Whether a provider of this name asks again whatever is answered by another status than 200 and
+/// 406.
+pub fn takes_406_for_never(provider: &str) -> bool {
+    Provider::named(provider).is_some_and(|provider| provider.takes_406_for_never)
 }
 
 /// Verifies providers' reports, and takes them onto the ledger and the list of addresses.
@@ -101,11 +111,13 @@ const SEEN: &str = "seen";
 impl FeedbackService {
     /// Whether anything posted for a provider of this name could be verified.
     pub fn expects(&self, provider: &str) -> Result<(), Error> {
+        self.hook(provider).map(|_| ())
+    }
+
+    fn hook(&self, provider: &str) -> Result<(&'static Provider, &[u8]), Error> {
         let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
-        match self.keys.has(provider) {
-            true => Ok(()),
-            false => Err(Error::Unconfigured(provider.as_str())),
-        }
+        let key = self.keys.of(provider.name);
+        Ok((provider, key.ok_or(Error::Unconfigured(provider.name))?))
     }
 
     /// Verifies what was posted for a provider of this name, and reads what it reports. `header`
@@ -116,12 +128,11 @@ impl FeedbackService {
         header: &'a dyn Fn(&str) -> Option<&'a str>,
         body: &'a [u8],
     ) -> Result<Reports, Error> {
-        let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
+        let (provider, key) = self.hook(provider)?;
         let at = self.clock.now();
         let posted = Posted { header, body };
-        let verified = hooks::read(provider, &self.keys, &posted, at);
+        let verified = (provider.hook)(key, &posted, at);
         let verified = verified.map_err(|refused| match refused {
-            Refused::Unconfigured => Error::Unconfigured(provider.as_str()),
             Refused::Unverified(why) => Error::Unverified(why),
             Refused::Unreadable(why) => Error::Unreadable(why),
         })?;
@@ -147,12 +158,17 @@ impl FeedbackService {
             ignored: taken.ignored + verified.ignored,
             ..taken
         };
-        tracing::info!(provider = provider.as_str(), ?taken, "a provider reported");
+        tracing::info!(provider = provider.name, ?taken, "a provider reported");
         Ok(taken)
     }
 
     /// Lets a token be used with what it first came with, and with nothing else.
-    async fn bind(&self, provider: Provider, once: &Once, now: DateTime<Utc>) -> Result<(), Error> {
+    async fn bind(
+        &self,
+        provider: &Provider,
+        once: &Once,
+        now: DateTime<Utc>,
+    ) -> Result<(), Error> {
         let mark = (key(provider, "token", &once.token), once.with.clone());
         // To the second before which it is refused as too old, and a margin.
         let until = once.until + TimeDelta::minutes(10);
@@ -167,7 +183,7 @@ impl FeedbackService {
 
     async fn note(
         &self,
-        provider: Provider,
+        provider: &Provider,
         reports: &[Report],
         now: DateTime<Utc>,
     ) -> Result<Taken, Error> {
@@ -205,7 +221,7 @@ impl FeedbackService {
     /// Leaves out what was seen before, here or earlier in the list.
     async fn unseen<'a>(
         &self,
-        provider: Provider,
+        provider: &Provider,
         reports: &'a [Report],
         now: DateTime<Utc>,
         taken: &mut Taken,
@@ -271,7 +287,7 @@ impl FeedbackService {
     /// The addresses that must not be written to any more, by these reports.
     async fn suppress(
         &self,
-        provider: Provider,
+        provider: &Provider,
         found: &[(&Report, &Delivery)],
         now: DateTime<Utc>,
         taken: &mut Taken,
@@ -307,7 +323,7 @@ impl FeedbackService {
                 ReportKind::Bounced => Reason::HardBounce,
                 ReportKind::Complained => Reason::Complaint,
             };
-            let source = provider.as_str();
+            let source = provider.name;
             let suppression = Suppression::new(address, reason, report.at, source);
             news.push(suppression.detailed(report.detail.as_deref()));
         }
@@ -364,7 +380,7 @@ fn whole_millis(time: DateTime<Utc>) -> DateTime<Utc> {
 
 /// What is remembered of a name that a provider gave: short, whatever it gave, and telling nobody
 /// anything.
-fn key(provider: Provider, what: &str, name: &str) -> String {
+fn key(provider: &Provider, what: &str, name: &str) -> String {
     let digits = hex::encode(&Sha256::digest(name.as_bytes())[..20]);
-    format!("{what}:{}:{digits}", provider.as_str())
+    format!("{what}:{}:{digits}", provider.name)
 }

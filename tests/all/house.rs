@@ -13,7 +13,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("clock", &["domain"]),
     ("private", &[]),
-    ("config", &["domain"]),
+    // Of mail only its table of providers, which says what their options are.
+    ("config", &["domain", "mail"]),
     ("store", &["domain", "private"]),
     ("mail", &["domain", "private"]),
     ("render", &["domain"]),

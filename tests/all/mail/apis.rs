@@ -384,12 +384,8 @@ async fn where_nothing_listens_something_is_wrong() {
 
 #[tokio::test]
 async fn the_configured_provider_gets_the_mails() {
-    for (dialect, name) in [
-        (Dialect::Mailgun, "mailgun"),
-        (Dialect::SendGrid, "sendgrid"),
-        (Dialect::Postmark, "postmark"),
-        (Dialect::Resend, "resend"),
-    ] {
+    for dialect in ALL {
+        let name = dialect.name();
         let provider = Provider::start(dialect).await;
         let config = Config::parse(&format!(
             r#"

@@ -11,15 +11,13 @@ pub mod received;
 pub mod server;
 mod smtp;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::DateTime;
 use tidings::domain::{Address, DeliveryId, Secret};
-use tidings::mail::{
-    Account, Content, Mailer, Mailgun, Marks, Message, Outcome, Personal, Place, Postmark, Resend,
-    SendGrid, Sender,
-};
+use tidings::mail::{Account, Content, Mailer, Marks, Message, Outcome, Personal, Place, Sender};
 
 use provider::Dialect;
 
@@ -43,17 +41,18 @@ pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer>
     let account = Account {
         url: url.to_owned(),
         key: Secret::new("key-1"),
+        options: BTreeMap::from([
+            ("mail.domain", "mg.art.example".into()),
+            ("mail.stream", "broadcast".into()),
+        ]),
+        now: || DateTime::UNIX_EPOCH,
         timeout,
         per_call: None,
         tags: vec![],
         sender: sender(),
     };
-    match dialect {
-        Dialect::Mailgun => Arc::new(Mailgun::new(account, "mg.art.example").unwrap()),
-        Dialect::SendGrid => Arc::new(SendGrid::new(account).unwrap()),
-        Dialect::Postmark => Arc::new(Postmark::new(account, "broadcast").unwrap()),
-        Dialect::Resend => Arc::new(Resend::new(account).unwrap()),
-    }
+    let provider = tidings::mail::Provider::named(dialect.name()).unwrap();
+    (provider.mailer)(account).unwrap()
 }
 
 /// Longer than anything on loopback takes.

@@ -23,6 +23,18 @@ pub enum Dialect {
     Resend,
 }
 
+impl Dialect {
+    /// What the provider is called in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mailgun => "mailgun",
+            Self::SendGrid => "sendgrid",
+            Self::Postmark => "postmark",
+            Self::Resend => "resend",
+        }
+    }
+}
+
 /// What becomes of the next request.
 #[derive(Debug, Clone)]
 pub enum Next {

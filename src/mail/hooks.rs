@@ -4,81 +4,35 @@
 //! The rule (P8): nothing of a body is believed before its sender is verified, by the provider's
 //! own scheme, over the bytes as they came and in constant time. Pure functions: secrets and the
 //! time come in as arguments, and nothing is remembered here. What follows from a report is
-//! [`crate::services::feedback`]'s to say. One file a provider; begin with [`sendgrid`].
+//! [`crate::services::feedback`]'s to say. Each provider's own scheme is in a file of
+//! [`super::providers`]; start with `sendgrid_hook`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::domain::{Address, ReportKind, Tag};
 
-mod mailgun;
-mod postmark;
-mod resend;
-mod sendgrid;
-#[cfg(test)]
-mod tests;
-
-/// Whose hook it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Provider {
-    /// Signs a token and a timestamp (HMAC), not what is reported.
-    Mailgun,
-    /// Signs the timestamp and the body with a key on the curve P-256.
-    Sendgrid,
-    /// Signs nothing: it shows a user and a password.
-    Postmark,
-    /// Signs its id, the timestamp and the body (HMAC).
-    Resend,
-}
-
-impl Provider {
-    /// All providers that have hooks.
-    pub const ALL: [Self; 4] = [Self::Mailgun, Self::Sendgrid, Self::Postmark, Self::Resend];
-
-    /// Its name in the hook's path, `/hooks/mailgun`, and as the source of suppressions.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mailgun => "mailgun",
-            Self::Sendgrid => "sendgrid",
-            Self::Postmark => "postmark",
-            Self::Resend => "resend",
-        }
-    }
-
-    /// The provider of that name; `None` where no hook has it.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|provider| provider.as_str() == name)
-    }
-}
-
 /// What hooks are verified by, for those providers that have a hook here. `Debug` shows nothing of
 /// it.
 #[derive(Clone, Default)]
-pub struct Keys {
-    /// The webhook signing key, which is not the key that sends.
-    pub mailgun: Option<String>,
-    /// The point of the curve P-256 that the key is, uncompressed.
-    pub sendgrid: Option<Vec<u8>>,
-    /// What the hook's address carries as `user:password@`.
-    pub postmark: Option<String>,
-    /// The bytes that the part after `whsec_` stands for.
-    pub resend: Option<Vec<u8>>,
-}
+pub struct Keys(BTreeMap<&'static str, Vec<u8>>);
 
 impl Keys {
-    /// Whether there is one for this provider.
-    pub fn has(&self, provider: Provider) -> bool {
-        match provider {
-            Provider::Mailgun => self.mailgun.is_some(),
-            Provider::Sendgrid => self.sendgrid.is_some(),
-            Provider::Postmark => self.postmark.is_some(),
-            Provider::Resend => self.resend.is_some(),
-        }
+    /// The key of the provider of this name.
+    pub fn of(&self, provider: &str) -> Option<&[u8]> {
+        self.0.get(provider).map(Vec::as_slice)
+    }
+}
+
+impl FromIterator<(&'static str, Vec<u8>)> for Keys {
+    fn from_iter<T: IntoIterator<Item = (&'static str, Vec<u8>)>>(keys: T) -> Self {
+        Self(keys.into_iter().collect())
     }
 }
 
@@ -97,11 +51,26 @@ pub struct Posted<'a> {
 }
 
 impl<'a> Posted<'a> {
-    fn needs(&self, name: &str) -> Result<&'a str, Refused> {
+    pub(super) fn needs(&self, name: &str) -> Result<&'a str, Refused> {
         (self.header)(name)
             .ok_or_else(|| Refused::unverified(format!("the header {name} is missing")))
     }
+
+    /// That it was posted by somebody who knows this `user:password` (basic authentication).
+    pub(super) fn has_login(&self, login: &[u8]) -> Result<(), Refused> {
+        let given = self.needs("authorization")?;
+        given
+            .get(..6)
+            .filter(|scheme| scheme.eq_ignore_ascii_case("basic "))
+            .and_then(|scheme| STANDARD.decode(given[scheme.len()..].trim()).ok())
+            .filter(|given| same(given, login))
+            .map(|_| ())
+            .ok_or_else(|| Refused::unverified("this is not the hook's user and password"))
+    }
 }
+
+/// Verifies with a key what was posted, and reads what it says; with the time it is.
+pub type Read = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<Verified, Refused>;
 
 /// What a verified body says.
 #[derive(Debug, PartialEq, Eq)]
@@ -148,8 +117,6 @@ pub struct Report {
 /// Why a body is not believed. Holds nothing of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no key for this provider.
-    Unconfigured,
     /// It is not the provider's, or too old.
     Unverified(String),
     /// It is the provider's, and not what its documentation says.
@@ -157,11 +124,11 @@ pub enum Refused {
 }
 
 impl Refused {
-    fn unverified(why: impl Into<String>) -> Self {
+    pub(super) fn unverified(why: impl Into<String>) -> Self {
         Self::Unverified(why.into())
     }
 
-    fn unreadable(why: impl fmt::Display) -> Self {
+    pub(super) fn unreadable(why: impl fmt::Display) -> Self {
         Self::Unreadable(why.to_string())
     }
 }
@@ -169,24 +136,12 @@ impl Refused {
 /// How far a provider's clock may be ahead of ours.
 const AHEAD: TimeDelta = TimeDelta::minutes(5);
 
-/// Verifies what was posted and reads what it says.
-pub fn read(
-    provider: Provider,
-    keys: &Keys,
-    posted: &Posted<'_>,
-    now: DateTime<Utc>,
-) -> Result<Verified, Refused> {
-    let none = Refused::Unconfigured;
-    match provider {
-        Provider::Mailgun => mailgun::read(keys.mailgun.as_deref().ok_or(none)?, posted, now),
-        Provider::Sendgrid => sendgrid::read(keys.sendgrid.as_deref().ok_or(none)?, posted, now),
-        Provider::Postmark => postmark::read(keys.postmark.as_deref().ok_or(none)?, posted, now),
-        Provider::Resend => resend::read(keys.resend.as_deref().ok_or(none)?, posted, now),
-    }
-}
-
 /// Whether a signed time, in seconds since 1970, is at most so old.
-fn fresh(seconds: &str, now: DateTime<Utc>, most: TimeDelta) -> Result<DateTime<Utc>, Refused> {
+pub(super) fn fresh(
+    seconds: &str,
+    now: DateTime<Utc>,
+    most: TimeDelta,
+) -> Result<DateTime<Utc>, Refused> {
     let signed = seconds.parse().ok();
     let signed = signed.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
     let signed = signed.ok_or_else(|| Refused::unverified("the timestamp is no time"))?;
@@ -209,20 +164,50 @@ fn same(given: &[u8], wanted: &[u8]) -> bool {
     digest(given).ct_eq(&digest(wanted)).into()
 }
 
-fn wrong_signature() -> Refused {
+pub(super) fn wrong_signature() -> Refused {
     Refused::unverified("the signature does not fit the body and the key")
 }
 
-fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refused> {
+pub(super) fn json<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refused> {
     serde_json::from_slice(body).map_err(Refused::unreadable)
 }
 
-fn address(text: Option<&str>) -> Option<Address> {
+pub(super) fn address(text: Option<&str>) -> Option<Address> {
     Address::new(text?).ok()
 }
 
 /// The parts that are there, with spaces between.
-fn detail<'a>(parts: impl IntoIterator<Item = Option<&'a str>>) -> Option<String> {
+pub(super) fn detail<'a>(parts: impl IntoIterator<Item = Option<&'a str>>) -> Option<String> {
     let parts: Vec<&str> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> DateTime<Utc> {
+        DateTime::from_timestamp(1_398_124_800, 0).unwrap()
+    }
+
+    #[test]
+    fn keys_are_not_printed() {
+        let keys: Keys = [("postmark", b"hook:a password".to_vec())]
+            .into_iter()
+            .collect();
+
+        assert_eq!(format!("{keys:?}"), "Keys(hidden)");
+    }
+
+    #[test]
+    fn a_timestamp_is_fresh_up_to_its_age_and_a_little_ahead() {
+        let hour = TimeDelta::hours(1);
+        let at = |shift: i64| fresh(&(now().timestamp() + shift).to_string(), now(), hour);
+
+        assert!(at(0).is_ok() && at(-3_600).is_ok() && at(300).is_ok());
+        assert!(at(-3_601).is_err() && at(301).is_err());
+        for odd in ["", "soon", "1e9", "99999999999999999999", "-1"] {
+            assert!(fresh(odd, now(), hour).is_err(), "{odd}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Resend: the body of a call, and a test for each row of what its answers mean.
 
-use super::super::http::tests::{account, answer, kind, mail};
 use super::*;
+use crate::mail::http::tests::{account, answer, kind, mail};
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
     kind(&judge(&answer(status, headers, body), "ref-1", 1)[0])

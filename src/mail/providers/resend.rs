@@ -10,15 +10,16 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexpected, words};
-use super::letter::{Call, Letter, Letters, cut, from};
-use super::{Certainty, Checked, Leave, Mailer, Message, Outcome};
+use crate::mail::http::{Account, Answer, Api, Body, all, answered, heard, unexpected, words};
+use crate::mail::letter::{Call, Letter, Letters, cut, from};
+use crate::mail::sign::Proof;
+use crate::mail::{Certainty, Checked, Leave, Mailer, Message, Outcome};
 
 /// Where the API is.
-pub const URL: &str = "https://api.resend.com";
+pub(super) const URL: &str = "https://api.resend.com";
 
 /// The most mails of a call.
-pub(super) const MOST: usize = 100;
+const MOST: usize = 100;
 /// The most content of a call; Resend takes 40 MB, and quoting makes it longer.
 const MOST_BYTES: usize = 20_000_000;
 /// Keys are kept for 24 hours; an hour is left for slow clocks and slow calls.
@@ -27,7 +28,7 @@ const KEPT: Duration = Duration::from_secs(23 * 60 * 60);
 const QUOTA: Duration = Duration::from_secs(60 * 60);
 
 /// A Resend account.
-pub struct Resend {
+pub(super) struct Resend {
     account: Account,
     api: Api,
     from: String,
@@ -90,9 +91,9 @@ impl Domain {
 impl Resend {
     /// A mailer for this account. Fails where the key cannot stand in a header, the sender cannot
     /// be written, or this machine has no certificates.
-    pub fn new(account: Account) -> Result<Self, String> {
+    pub(super) fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
-            api: Api::new(&account, &Proof::Bearer)?,
+            api: Api::new(&account, Proof::bearer(&account.key)?)?,
             from: from(&account.sender)?,
             account,
         })

@@ -1,11 +1,15 @@
 //! Mailgun: the fields of a call, a test for each row of what its answers mean, and what its events
 //! say.
 
-use super::super::http::tests::{account, answer, kind, mail};
 use super::*;
+use crate::mail::http::tests::{account, answer, kind, mail};
 
 fn mailgun() -> Mailgun {
-    Mailgun::new(account(), "mg.art.example").unwrap()
+    Mailgun::new(Account {
+        options: [(DOMAIN, "mg.art.example".into())].into(),
+        ..account()
+    })
+    .unwrap()
 }
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {

@@ -1,7 +1,7 @@
 //! SendGrid: the body of a call, and a test for each row of what its answers mean.
 
-use super::super::http::tests::{account, answer, kind, mail};
 use super::*;
+use crate::mail::http::tests::{account, answer, kind, mail};
 
 fn judged(status: u16, headers: &[(&'static str, &str)], body: &str) -> String {
     kind(&judge(&answer(status, headers, body), 1)[0])
@@ -26,10 +26,10 @@ fn a_mail_without_links_or_text_has_neither() {
     let mut bare = mail("ada", "Fourteen works");
     bare.personal = None;
     bare.to_name = None;
-    bare.content = std::sync::Arc::new(super::super::Content {
+    bare.content = std::sync::Arc::new(crate::mail::Content {
         subject: "x".into(),
         html: "<p>x".into(),
-        text: super::super::Text::default(),
+        text: crate::mail::Text::default(),
     });
     let sendgrid = SendGrid::new(account()).unwrap();
 

@@ -1,8 +1,8 @@
 //! Postmark: the body of a call, a test for each row of what its answers mean, and what its list of
 //! sent mails says.
 
-use super::super::http::tests::{account, answer, kind, mail};
 use super::*;
+use crate::mail::http::tests::{account, answer, kind, mail};
 
 fn judged(status: u16, body: &str) -> String {
     kind(&judge(&answer(status, &[], body), 1)[0])
@@ -21,7 +21,11 @@ fn call(status: u16, code: i64) -> String {
 #[test]
 fn each_mail_of_a_call_is_whole_and_says_nothing_of_the_others() {
     let mails = [mail("ada", "Fourteen works"), mail("ben", "One work")];
-    let postmark = Postmark::new(account(), "broadcast").unwrap();
+    let postmark = Postmark::new(Account {
+        options: [(STREAM, "broadcast".into())].into(),
+        ..account()
+    })
+    .unwrap();
     let body =
         serde_json::to_string_pretty(&postmark.body("ref-1", &Letters::of(&mails).ready)).unwrap();
     insta::assert_snapshot!(body);

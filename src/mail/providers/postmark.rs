@@ -11,22 +11,26 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::http::{Account, Answer, Api, Body, Proof, all, answered, heard, unexpected, words};
-use super::letter::{Call, Letter, Letters, cut, from};
-use super::mime::tag;
-use super::{Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
 use crate::domain::DeliveryId;
+use crate::mail::http::{Account, Answer, Api, Body, all, answered, heard, unexpected, words};
+use crate::mail::letter::{Call, Letter, Letters, cut, from};
+use crate::mail::mime::tag;
+use crate::mail::sign::Proof;
+use crate::mail::{Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
 
 /// Where the API is.
-pub const URL: &str = "https://api.postmarkapp.com";
+pub(super) const URL: &str = "https://api.postmarkapp.com";
+
+/// The option that names the message stream.
+pub(super) const STREAM: &str = "mail.stream";
 
 /// The most mails of a call.
-pub(super) const MOST: usize = 500;
+const MOST: usize = 500;
 /// The most content of a call; Postmark takes 50 MB, and quoting makes it longer.
 const MOST_BYTES: usize = 20_000_000;
 
 /// A Postmark server, as Postmark calls what a key belongs to.
-pub struct Postmark {
+pub(super) struct Postmark {
     account: Account,
     api: Api,
     from: String,
@@ -69,12 +73,15 @@ struct Server {
 impl Postmark {
     /// A mailer for this message stream. Fails where the key cannot stand in a header, the sender
     /// cannot be written, or this machine has no certificates.
-    pub fn new(account: Account, stream: &str) -> Result<Self, String> {
+    pub(super) fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
-            api: Api::new(&account, &Proof::Header("x-postmark-server-token"))?,
+            api: Api::new(
+                &account,
+                Proof::header("x-postmark-server-token", &account.key)?,
+            )?,
             from: from(&account.sender)?,
+            stream: account.option(STREAM),
             account,
-            stream: stream.to_owned(),
         })
     }
 
@@ -117,6 +124,12 @@ impl Postmark {
         }
         mail
     }
+}
+
+/// The name of a message stream, if it is one.
+pub(super) fn stream(text: &str) -> Option<String> {
+    let known = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+    text.bytes().all(known).then(|| text.to_owned())
 }
 
 #[async_trait]

@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{
+use crate::domain::ReportKind;
+use crate::mail::hooks::{
     Once, Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature,
 };
-use crate::domain::ReportKind;
 
 /// Eight hours of retries, and a margin.
-pub(super) const OLDEST: TimeDelta = TimeDelta::hours(12);
+const OLDEST: TimeDelta = TimeDelta::hours(12);
 
 #[derive(Deserialize)]
 struct Body {
@@ -66,7 +66,7 @@ struct Headers {
 }
 
 pub(super) fn read(
-    key: &str,
+    key: &[u8],
     posted: &Posted<'_>,
     now: DateTime<Utc>,
 ) -> Result<Verified, Refused> {
@@ -74,7 +74,7 @@ pub(super) fn read(
     let body: Body = json(posted.body)
         .map_err(|_| Refused::unverified("the body is not JSON with a signature and event-data"))?;
     let signature = &body.signature;
-    let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).map_err(Refused::unreadable)?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(Refused::unreadable)?;
     mac.update(signature.timestamp.as_bytes());
     mac.update(signature.token.as_bytes());
     let given = hex::decode(&signature.signature).map_err(|_| wrong_signature())?;

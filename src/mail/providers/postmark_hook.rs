@@ -5,13 +5,11 @@
 //! Nothing tells when a body was sent: what repeats is told by its event, and repeating changes
 //! nothing.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::{Posted, Refused, Report, Verified, address, detail, json, same};
 use crate::domain::ReportKind;
+use crate::mail::hooks::{Posted, Refused, Report, Verified, address, detail, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -39,20 +37,11 @@ struct Record {
 }
 
 pub(super) fn read(
-    login: &str,
+    login: &[u8],
     posted: &Posted<'_>,
     now: DateTime<Utc>,
 ) -> Result<Verified, Refused> {
-    let wrong = || Refused::unverified("this is not the hook's user and password");
-    let given = posted.needs("authorization")?;
-    let given = given
-        .get(..6)
-        .filter(|scheme| scheme.eq_ignore_ascii_case("basic "))
-        .and_then(|scheme| STANDARD.decode(given[scheme.len()..].trim()).ok())
-        .ok_or_else(wrong)?;
-    if !same(&given, login.as_bytes()) {
-        return Err(wrong());
-    }
+    posted.has_login(login)?;
     let report = report(json(posted.body)?, now);
     Ok(Verified {
         ignored: u64::from(report.is_none()),
@@ -110,3 +99,7 @@ fn bounced(kind: &str, inactive: bool) -> Option<ReportKind> {
         _ => ReportKind::Delayed,
     })
 }
+
+#[cfg(test)]
+#[path = "postmark_hook_tests.rs"]
+mod tests;

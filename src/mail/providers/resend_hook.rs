@@ -11,11 +11,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::Sha256;
 
-use super::{Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature};
 use crate::domain::ReportKind;
+use crate::mail::hooks::{
+    Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature,
+};
 
 /// What Svix's own libraries allow.
-pub(super) const OLDEST: TimeDelta = TimeDelta::minutes(5);
+const OLDEST: TimeDelta = TimeDelta::minutes(5);
 /// A header has one signature, or a few while the key is changed.
 const MOST_SIGNATURES: usize = 8;
 
@@ -44,6 +46,13 @@ struct Bounce {
     kind: Option<String>,
     #[serde(rename = "subType")]
     sub_kind: Option<String>,
+}
+
+/// The bytes that the part after `whsec_` stands for.
+pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
+    let key = STANDARD.decode(text.trim_start_matches("whsec_")).ok();
+    key.filter(|key| !key.is_empty())
+        .ok_or("is not a signing secret: whsec_ and Base64")
 }
 
 pub(super) fn read(

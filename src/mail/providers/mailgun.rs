@@ -12,22 +12,28 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{
-    Account, Answer, Api, Body, MOST_WAIT, Proof, all, answered, heard, unexpected, words,
-};
-use super::letter::{Call, Letter, Letters, from, share};
-use super::mime::tag;
-use super::variables::{in_html, in_text};
-use super::{Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Place, Silence};
 use crate::domain::DeliveryId;
+use crate::mail::http::{
+    Account, Answer, Api, Body, MOST_WAIT, all, answered, heard, unexpected, words,
+};
+use crate::mail::letter::{Call, Letter, Letters, from, share};
+use crate::mail::mime::tag;
+use crate::mail::sign::Proof;
+use crate::mail::variables::{in_html, in_text};
+use crate::mail::{
+    Answer as Found, Certainty, Checked, Leave, Mailer, Message, Outcome, Place, Silence,
+};
 
 /// Where the API is.
-pub const URL: &str = "https://api.mailgun.net";
+pub(super) const URL: &str = "https://api.mailgun.net";
 /// Where it is for domains in the European Union.
-pub const URL_EU: &str = "https://api.eu.mailgun.net";
+pub(super) const URL_EU: &str = "https://api.eu.mailgun.net";
+
+/// The option that says which domain mails leave from, as it is named there.
+pub(super) const DOMAIN: &str = "mail.domain";
 
 /// The most recipients of a call.
-pub(super) const MOST: usize = 1000;
+const MOST: usize = 1000;
 /// How long to wait when the account has to be paid for.
 const UNPAID: Duration = Duration::from_secs(60 * 60);
 /// Events a page holds at most.
@@ -36,7 +42,7 @@ const PAGE: usize = 300;
 const MOST_PAGES: usize = 2 + MOST / PAGE;
 
 /// A domain at Mailgun.
-pub struct Mailgun {
+pub(super) struct Mailgun {
     account: Account,
     api: Api,
     domain: String,
@@ -115,12 +121,12 @@ struct EventHeaders {
 impl Mailgun {
     /// A mailer for this domain of the account. Fails where the key cannot stand in a header, the
     /// sender cannot be written, or this machine has no certificates.
-    pub fn new(account: Account, domain: &str) -> Result<Self, String> {
+    pub(super) fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
-            api: Api::new(&account, &Proof::Basic("api"))?,
+            api: Api::new(&account, Proof::basic("api", &account.key)?)?,
             from: from(&account.sender)?,
+            domain: account.option(DOMAIN),
             account,
-            domain: domain.to_owned(),
         })
     }
 
@@ -250,6 +256,13 @@ fn form(reference: &str, fields: &[(String, String)]) -> Body {
         kind: format!("multipart/form-data; boundary={boundary}"),
         bytes: text.into_bytes(),
     }
+}
+
+/// A domain in lower case, if it is one.
+pub(super) fn domain(text: &str) -> Option<String> {
+    let known = |b: u8| b.is_ascii_alphanumeric() || b"-.".contains(&b);
+    let fits = !text.starts_with('.') && text.bytes().all(known);
+    fits.then(|| text.to_ascii_lowercase())
 }
 
 #[async_trait]

@@ -12,24 +12,25 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::http::{Account, Answer, Api, Body, Proof, all, heard, unexpected, words};
-use super::letter::{Call, Letter, Letters, share};
-use super::mime::one_line;
-use super::variables::{in_html, in_text};
-use super::{Certainty, Checked, Content, Leave, Mailer, Message, Outcome, Place};
+use crate::mail::http::{Account, Answer, Api, Body, all, heard, unexpected, words};
+use crate::mail::letter::{Call, Letter, Letters, share};
+use crate::mail::mime::one_line;
+use crate::mail::sign::Proof;
+use crate::mail::variables::{in_html, in_text};
+use crate::mail::{Certainty, Checked, Content, Leave, Mailer, Message, Outcome, Place};
 
 /// Where the API is.
-pub const URL: &str = "https://api.sendgrid.com";
+pub(super) const URL: &str = "https://api.sendgrid.com";
 /// Where it is for accounts in the European Union.
-pub const URL_EU: &str = "https://api.eu.sendgrid.com";
+pub(super) const URL_EU: &str = "https://api.eu.sendgrid.com";
 
 /// The most recipients of a call.
-pub(super) const MOST: usize = 1000;
+const MOST: usize = 1000;
 /// How long to wait when SendGrid has blocked us for a while.
 const BLOCKED: Duration = Duration::from_secs(60 * 60);
 
 /// A SendGrid account.
-pub struct SendGrid {
+pub(super) struct SendGrid {
     account: Account,
     api: Api,
 }
@@ -53,9 +54,9 @@ struct Scopes {
 impl SendGrid {
     /// A mailer for this account. Fails where the key cannot stand in a header, or this machine has
     /// no certificates.
-    pub fn new(account: Account) -> Result<Self, String> {
+    pub(super) fn new(account: Account) -> Result<Self, String> {
         Ok(Self {
-            api: Api::new(&account, &Proof::Bearer)?,
+            api: Api::new(&account, Proof::bearer(&account.key)?)?,
             account,
         })
     }

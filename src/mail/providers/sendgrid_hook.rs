@@ -10,11 +10,20 @@ use chrono::{DateTime, TimeDelta, Utc};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde::Deserialize;
 
-use super::{Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature};
 use crate::domain::ReportKind;
+use crate::mail::hooks::{
+    Posted, Refused, Report, Verified, address, detail, fresh, json, wrong_signature,
+};
 
 /// A day of retries, and a margin.
-pub(super) const OLDEST: TimeDelta = TimeDelta::hours(26);
+const OLDEST: TimeDelta = TimeDelta::hours(26);
+
+/// How a public key on P-256 begins (RFC 5480, DER): the algorithm, the curve, and 65 bytes of a
+/// point that is not compressed.
+const P256: [u8; 27] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04,
+];
 
 #[derive(Deserialize)]
 struct Event {
@@ -30,6 +39,18 @@ struct Event {
     bounce_classification: Option<String>,
     /// Our own argument, which comes back among SendGrid's fields.
     delivery: Option<String>,
+}
+
+/// The point of the curve that the key is, uncompressed; the key is Base64 of DER.
+pub(super) fn key(text: &str) -> Result<Vec<u8>, &'static str> {
+    match STANDARD.decode(text) {
+        Ok(der) if der.len() == P256.len() + 64 && der.starts_with(&P256) => {
+            Ok(der[P256.len() - 1..].to_vec())
+        }
+        _ => Err(
+            "is not the verification key that SendGrid shows: Base64 that begins with MFkw, on one line",
+        ),
+    }
 }
 
 pub(super) fn read(
