@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidings::api::problem::Code;
+use tidings::mail::PROVIDERS;
 use tidings::{api, web};
 
 use super::{Api, answer};
@@ -145,5 +146,25 @@ fn every_route_is_documented_with_an_example() {
             .find(|section| section.starts_with(&heading));
         let section = section.unwrap_or_else(|| panic!("docs/api.md has no section {heading}`"));
         assert!(section.contains("    curl "), "{heading}` has no example");
+    }
+}
+
+#[test]
+fn every_provider_is_named_wherever_providers_are_listed() {
+    const OPERATIONS: &str = include_str!("../../../docs/operations.md");
+    let description = described();
+    let hooks = &description["paths"]["/hooks/{provider}"]["parameters"][0]["schema"]["enum"];
+    let names: Vec<&str> = PROVIDERS.iter().map(|provider| provider.name).collect();
+
+    assert_eq!(*hooks, json!(names));
+    for provider in PROVIDERS {
+        let (name, title, option) = (provider.name, provider.title, provider.hook_key.options().0);
+        assert!(DOCS.contains(&format!("`{name}`")), "{name}");
+        for row in [
+            format!("| `{name}` | `key`"),
+            format!("| {title} | `{option}`"),
+        ] {
+            assert!(OPERATIONS.contains(&row), "{row}");
+        }
     }
 }
