@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use crate::domain::digest::Caps;
+use crate::domain::content::Caps;
 use crate::domain::{Cadence, ModelName, Policies, Schedule, Sending};
 
 mod batch;

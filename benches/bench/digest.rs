@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use tidings::domain::digest::{Caps, assemble, wanted};
+use tidings::domain::content::Caps;
+use tidings::domain::digest::{assemble, wanted};
 use tidings::domain::{Address, Day, Id, PersonStacks, User, UserId, Window};
 use tidings::services::Silent;
 use tidings::services::catalogue::Catalogue;
@@ -47,7 +48,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
             told += assemble(&wanted, &policies, Caps::default(), |event| {
                 catalogue.applies(event)
             })
-            .map_or(0, |digest| digest.total);
+            .map_or(0, |digest| digest.total as usize);
         }
         read += chunk.len() as u64;
     }

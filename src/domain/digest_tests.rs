@@ -1,13 +1,11 @@
 //! Sections, order, caps and totals.
 
-use std::sync::Arc;
-
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
 use super::*;
 use crate::domain::{
-    Day, Entry, Id, Object, ObjectKey, PersonStacks, Policy, Stack, StackId, UserId,
+    Day, Entry, EventType, Id, ObjectId, ObjectKey, Policy, Stack, StackId, UserId,
 };
 
 fn day() -> Day {
@@ -82,11 +80,8 @@ fn a_capped_section_shows_the_newest_and_counts_the_rest() {
     let [section] = &digest.sections[..] else {
         panic!("{digest:?}")
     };
-    assert_eq!(
-        (section.items.len(), section.more, digest.total),
-        (12, 18, 30)
-    );
-    assert_eq!(section.items[0].id.as_str(), "29");
+    assert_eq!((section.shown(), digest.more(), digest.total), (12, 18, 30));
+    assert_eq!(section.groups[0].items[0].id.as_str(), "29");
 }
 
 #[test]
@@ -136,14 +131,14 @@ proptest! {
         let events: Vec<_> = kinds.iter().enumerate().map(|(n, kind)| (names[*kind], n.to_string())).collect();
         let person = stacks(&events);
         let digest = assemble(&person.pending(), &policies(), Caps { section, total }, all).unwrap();
-        prop_assert_eq!(digest.total, events.len());
-        prop_assert_eq!(digest.sections.iter().map(Section::total).sum::<usize>(), events.len());
-        prop_assert!(digest.shown() <= total);
-        prop_assert!(digest.sections.iter().all(|s| s.items.len() <= section));
+        prop_assert_eq!(digest.total, events.len() as u64);
+        prop_assert_eq!(digest.sections.iter().map(|s| s.total).sum::<u64>(), digest.total);
+        prop_assert!(digest.shown() <= total as u64);
+        prop_assert!(digest.sections.iter().all(|s| s.shown() <= section));
         for s in &digest.sections {
             let of_kind = events.iter().filter(|(kind, _)| *kind == s.kind.as_str()).count();
-            prop_assert_eq!(s.total(), of_kind);
-            prop_assert!(s.items.is_sorted_by_key(|item| std::cmp::Reverse(item.position)));
+            prop_assert_eq!(s.total, of_kind as u64);
+            prop_assert!(s.items().is_sorted_by_key(|item| Reverse(item.at)));
         }
     }
 }

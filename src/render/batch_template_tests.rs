@@ -5,28 +5,15 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::batch_tests::{bulletin, bulletin_of, four_comments, mail, on, render, said};
+use super::batch_tests::{content, content_of, four_comments, mail, on, render, said};
+use super::template_tests::with;
 use super::tests::{site, work};
 use super::*;
-use crate::domain::{BatchKey, Bulletin, Object, UserId};
+use crate::domain::{BatchKey, Object, UserId};
 
-/// A renderer by templates that stand in a folder.
-fn with(files: &[(&str, &str)]) -> Result<Renderer, String> {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        let file = folder.path().join(name);
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, text).unwrap();
-    }
-    Renderer::new(site(), Some(folder.path().to_owned())).map_err(|error| {
-        let path = folder.path().display().to_string();
-        error.to_string().replace(&path, "templates")
-    })
-}
-
-fn by(renderer: &Renderer, bulletin: &Bulletin) -> Rendered {
+fn by(renderer: &Renderer, content: &Content) -> Rendered {
     let user = User::new(UserId::stored("ada"));
-    renderer.batch(&mail(&user, bulletin)).unwrap()
+    renderer.render(&mail(&user, content)).unwrap()
 }
 
 #[test]
@@ -41,13 +28,13 @@ fn a_types_own_templates_make_the_mails_that_are_of_it_alone() {
     let mut mixed = four_comments();
     mixed.push(("Work", work(0)));
 
-    let alone = by(&renderer, &bulletin(four_comments(), 3));
-    let mixed = by(&renderer, &bulletin(mixed, 0));
-    let works = by(&renderer, &bulletin(vec![("Work", work(0))], 0));
-    let empty = by(&renderer, &bulletin(vec![("Empty", work(0))], 0));
+    let alone = by(&renderer, &content(four_comments(), 3));
+    let mixed = by(&renderer, &content(mixed, 0));
+    let works = by(&renderer, &content(vec![("Work", work(0))], 0));
+    let empty = by(&renderer, &content(vec![("Empty", work(0))], 0));
 
     assert_eq!(alone.subject, "7 remarks");
-    assert_eq!(alone.text, render(&bulletin(four_comments(), 3)).text);
+    assert_eq!(alone.text, render(&content(four_comments(), 3)).text);
     assert_eq!(mixed.subject, "5 2");
     assert_eq!((works.subject, empty.subject), ("1 1".into(), "1 1".into()));
 }
@@ -71,7 +58,7 @@ fn the_name_of_a_type_leads_to_no_other_file() {
         "comment\0",
     ] {
         assert_eq!(
-            by(&renderer, &bulletin(vec![(kind, work(0))], 0)).subject,
+            by(&renderer, &content(vec![(kind, work(0))], 0)).subject,
             "default",
             "{kind:?}"
         );
@@ -154,16 +141,46 @@ fn a_folder_of_a_type_that_cannot_be_read_is_named() {
 #[test]
 fn what_digests_and_batches_share_is_replaced_in_both() {
     let renderer = with(&[("mail/foot.txt", "Bye.\n")]).unwrap();
-    let digest = sample::of(super::tests::at(), 1);
+    let digest = sample::works(1);
     let user = User::new(UserId::stored("ada"));
 
     let digest = renderer
-        .digest(&super::tests::mail(&user, &digest))
+        .render(&super::tests::mail(&user, &digest))
         .unwrap();
-    let batch = by(&renderer, &bulletin(four_comments(), 0));
+    let batch = by(&renderer, &content(four_comments(), 0));
 
     assert!(digest.text.ends_with("\nBye."), "{}", digest.text);
     assert!(batch.text.ends_with("\nBye."), "{}", batch.text);
+}
+
+#[test]
+fn a_template_that_both_share_can_ask_which_mail_it_is_in() {
+    let asked = [
+        "cadence",
+        "period",
+        "zone",
+        "sentence",
+        "sections[0].items",
+        "sections[0].groups",
+    ];
+    let asked = asked.map(|name| format!("{{% if {name} is defined %}}{name} {{% endif %}}"));
+    let renderer = with(&[("mail/foot.txt", &asked.concat())]).unwrap();
+    let user = User::new(UserId::stored("ada"));
+
+    let digest = sample::works(2);
+    let digest = renderer.render(&super::tests::mail(&user, &digest));
+    let batch = by(&renderer, &content(four_comments(), 0));
+
+    let digest = digest.unwrap().text;
+    assert!(
+        digest.ends_with("\ncadence period sections[0].items "),
+        "{digest}"
+    );
+    assert!(
+        batch.text.ends_with("\nzone sentence sections[0].groups "),
+        "{}",
+        batch.text
+    );
 }
 
 #[test]
@@ -176,7 +193,7 @@ fn a_template_sees_all_that_an_application_keeps_with_an_object() {
 
     let events = vec![said("Ada", "Hm", "Budget")];
 
-    assert_eq!(by(&renderer, &bulletin(events, 0)).subject, "Budget");
+    assert_eq!(by(&renderer, &content(events, 0)).subject, "Budget");
 }
 
 /// Numbers in "+12 more".
@@ -214,13 +231,13 @@ proptest! {
             false => BatchKey::Chosen("all".parse().unwrap()),
         };
         let total = events.len() as u64 + not_kept;
-        let bulletin = bulletin_of(key, events, not_kept).unwrap();
+        let content = content_of(key, events, not_kept).unwrap();
 
-        let Rendered { subject, html, text, shown } = render(&bulletin);
+        let Rendered { subject, html, text, shown } = render(&content);
 
         prop_assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
         prop_assert!(subject.chars().count() <= MAX_SUBJECT);
-        prop_assert_eq!(bulletin.total, total);
+        prop_assert_eq!(content.total, total);
         prop_assert_eq!(counted(&text) + shown as u64, total, "{}", text);
         prop_assert_eq!(counted(&html) + shown as u64, total);
         // Each that is shown has its own link in the text, but where it is the page's.

@@ -1,6 +1,6 @@
 //! Tests of batch mails: what they look like (the snapshots), and what holds of every one of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use chrono::TimeDelta;
 use serde_json::json;
@@ -8,10 +8,8 @@ use serde_json::json;
 use super::tests::{at, site, titled, whole, work};
 use super::*;
 use crate::domain::batch::Item as Kept;
-use crate::domain::bulletin::gather;
-use crate::domain::{
-    BatchKey, Bulletin, Event, Id, Object, ObjectId, ObjectKey, Policies, Policy, UserId,
-};
+use crate::domain::content::gather;
+use crate::domain::{BatchKey, Event, Id, Object, ObjectId, ObjectKey, Policies, Policy, UserId};
 
 pub(super) fn policies() -> Policies {
     let policy = |heading: &str, phrase: Option<&str>| Policy {
@@ -32,13 +30,13 @@ pub(super) fn policies() -> Policies {
     ])
 }
 
-/// A bulletin of these events, the last of them at 08:55 UTC, each seven minutes after the one
+/// A content of these events, the last of them at 08:55 UTC, each seven minutes after the one
 /// before.
-pub(super) fn bulletin_of(
+pub(super) fn content_of(
     key: BatchKey,
     events: Vec<(&str, Object)>,
     not_kept: u64,
-) -> Option<Bulletin> {
+) -> Option<Content> {
     let last = at() + TimeDelta::minutes(55);
     let count = events.len();
     let kept: Vec<Kept> = (0..count)
@@ -58,15 +56,21 @@ pub(super) fn bulletin_of(
     gather(&key, &kept, not_kept, &policies(), applies)
 }
 
-pub(super) fn bulletin(events: Vec<(&str, Object)>, not_kept: u64) -> Bulletin {
+pub(super) fn content(events: Vec<(&str, Object)>, not_kept: u64) -> Content {
     let key = BatchKey::Chosen("acme".parse().unwrap());
-    bulletin_of(key, events, not_kept).unwrap()
+    content_of(key, events, not_kept).unwrap()
 }
 
-pub(super) fn mail<'a>(user: &'a User, bulletin: &'a Bulletin) -> BatchMail<'a> {
-    BatchMail {
+static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch {
+    batch: Id::at(at(), [0; 8]),
+    turn: at(),
+});
+
+pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
+    Mail {
         user,
-        bulletin,
+        content,
+        occasion: &CLOSED,
         at: at() + TimeDelta::minutes(60),
         tz: Tz::Europe__London,
         links: Links {
@@ -76,16 +80,16 @@ pub(super) fn mail<'a>(user: &'a User, bulletin: &'a Bulletin) -> BatchMail<'a> 
     }
 }
 
-pub(super) fn render(bulletin: &Bulletin) -> Rendered {
+pub(super) fn render(content: &Content) -> Rendered {
     let user = User::new(UserId::stored("ada"));
     Renderer::new(site(), None)
         .unwrap()
-        .batch(&mail(&user, bulletin))
+        .render(&mail(&user, content))
         .unwrap()
 }
 
 fn subject(events: Vec<(&str, Object)>, not_kept: u64) -> String {
-    render(&bulletin(events, not_kept)).subject
+    render(&content(events, not_kept)).subject
 }
 
 fn slug(text: &str) -> String {
@@ -139,14 +143,14 @@ pub(super) fn four_comments() -> Vec<(&'static str, Object)> {
 fn a_batch_of_one_event_says_who_did_it() {
     let events = four_comments().into_iter().take(1).collect();
 
-    insta::assert_snapshot!("batch_one_event", whole(&render(&bulletin(events, 0))));
+    insta::assert_snapshot!("batch_one_event", whole(&render(&content(events, 0))));
 }
 
 #[test]
 fn a_batch_about_one_thing_says_how_many_did_it() {
-    let bulletin = bulletin(four_comments(), 0);
+    let content = content(four_comments(), 0);
 
-    insta::assert_snapshot!("batch_one_thing", whole(&render(&bulletin)));
+    insta::assert_snapshot!("batch_one_thing", whole(&render(&content)));
 }
 
 #[test]
@@ -161,7 +165,7 @@ fn a_batch_of_several_types_has_sections() {
     let (_, mention) = on("Cyd", "Hiring plan");
     events.push(("Mention", mention));
 
-    let rendered = render(&bulletin(events, 12));
+    let rendered = render(&content(events, 12));
 
     insta::assert_snapshot!("batch_several_types", whole(&rendered));
 }
@@ -170,7 +174,7 @@ fn a_batch_of_several_types_has_sections() {
 fn a_batch_of_things_without_a_phrase_reads_as_a_digest_does() {
     let events = vec![new_work(0), new_work(2), new_work(1)];
 
-    insta::assert_snapshot!("batch_without_phrase", whole(&render(&bulletin(events, 0))));
+    insta::assert_snapshot!("batch_without_phrase", whole(&render(&content(events, 0))));
 }
 
 #[test]
@@ -186,7 +190,7 @@ fn a_batch_of_odd_objects_keeps_its_shape() {
         ("artwork_published", bare),
     ];
 
-    insta::assert_snapshot!("batch_odd_objects", whole(&render(&bulletin(events, 0))));
+    insta::assert_snapshot!("batch_odd_objects", whole(&render(&content(events, 0))));
 }
 
 #[test]
@@ -284,7 +288,7 @@ fn a_long_batch_shows_the_newest_and_counts_the_rest() {
         .collect();
     let key = BatchKey::Type(EventType::stored("Comment"));
 
-    let rendered = render(&bulletin_of(key, events, 1_400).unwrap());
+    let rendered = render(&content_of(key, events, 1_400).unwrap());
 
     assert_eq!(
         rendered.subject,
@@ -299,7 +303,7 @@ fn what_is_withdrawn_is_left_out() {
     let mut events = four_comments();
     events[3].1.notifiable = false;
 
-    let rendered = render(&bulletin(events, 0));
+    let rendered = render(&content(events, 0));
 
     assert_eq!(
         rendered.subject,
@@ -311,7 +315,7 @@ fn what_is_withdrawn_is_left_out() {
 
 #[test]
 fn people_who_are_told_the_same_have_the_same_mail() {
-    let bulletin = bulletin(four_comments(), 0);
+    let content = content(four_comments(), 0);
     let ada = User {
         name: Some("Ada".into()),
         locale: Some("en-GB".into()),
@@ -320,7 +324,7 @@ fn people_who_are_told_the_same_have_the_same_mail() {
     let ben = User::new(UserId::stored("ben"));
     let renderer = Renderer::new(site(), None).unwrap();
 
-    let [one, other] = [&ada, &ben].map(|user| renderer.batch(&mail(user, &bulletin)).unwrap());
+    let [one, other] = [&ada, &ben].map(|user| renderer.render(&mail(user, &content)).unwrap());
 
     assert_eq!(one, other);
 }
@@ -328,15 +332,15 @@ fn people_who_are_told_the_same_have_the_same_mail() {
 #[test]
 fn times_are_told_in_the_persons_zone() {
     let user = User::new(UserId::stored("ada"));
-    let bulletin = bulletin(four_comments(), 0);
+    let content = content(four_comments(), 0);
     let zoned = |tz| {
-        let mail = BatchMail {
+        let mail = Mail {
             tz,
-            ..mail(&user, &bulletin)
+            ..mail(&user, &content)
         };
         Renderer::new(site(), None)
             .unwrap()
-            .batch(&mail)
+            .render(&mail)
             .unwrap()
             .text
     };
@@ -345,13 +349,13 @@ fn times_are_told_in_the_persons_zone() {
     let west = zoned(Tz::America__Los_Angeles);
     assert!(west.contains("From 01:34 to 01:55."), "{west}");
     assert!(west.contains("America/Los_Angeles"));
-    let late = BatchMail {
+    let late = Mail {
         at: at() + TimeDelta::hours(20),
-        ..mail(&user, &bulletin)
+        ..mail(&user, &content)
     };
     let late = Renderer::new(site(), None)
         .unwrap()
-        .batch(&late)
+        .render(&late)
         .unwrap()
         .text;
     assert!(late.contains("Dee · 22 April, 09:55"), "{late}");
@@ -386,7 +390,7 @@ fn what_comes_from_outside_stays_in_its_place_in_a_batch() {
             html,
             text,
             ..
-        } = render(&bulletin(events, 0));
+        } = render(&content(events, 0));
 
         for bad in ["<script", "<b>", "<u>", "javascript:", "\r", "\u{202e}"] {
             assert!(!html.contains(bad), "{bad}\n{html}");

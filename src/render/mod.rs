@@ -2,19 +2,20 @@
 //!
 //! The rule: a mail that is rendered can be sent. Its HTML stays under 90 KB, as Gmail hides what
 //! comes after 102 KB; its subject is one line of at most 150 characters; nothing in an object can
-//! break out of its place. What a template can get wrong is found by [`Renderer::new`]. `view` and
-//! `bulletin` are what templates see; `inline` how styles get into the elements; [`pages`] is for
-//! browsers, [`report`] for whoever sends.
+//! break out of its place. What a mail says depends on what it tells, the time zone and the site,
+//! and on nothing else of the person, so that people who are told the same share their mail. What a
+//! template can get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how
+//! styles get into the elements; [`pages`] is for browsers, [`report`] for whoever sends.
 
-mod batch;
-mod bulletin;
 mod colour;
 mod inline;
+mod mail_templates;
 mod naming;
 pub mod pages;
 mod parts;
 pub mod report;
 mod sample;
+mod sentence;
 mod stray;
 mod templates;
 mod text;
@@ -29,13 +30,13 @@ use chrono_tz::Tz;
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
-use crate::domain::digest::{Digest, Section};
-use crate::domain::{Cadence, EventType, User};
+use crate::domain::content::Section;
+use crate::domain::{Content, EventType, Occasion, User};
 
-use templates::{BATCH, DIGEST, Mail, Templates};
-use view::{DigestView, SiteView};
+use mail_templates::{BATCH, DIGEST, MailTemplates};
+use templates::Templates;
+use view::MailView;
 
-pub use batch::BatchMail;
 pub use pages::{Page, Pages};
 pub use report::ReportPage;
 pub use stray::{Stray, strays};
@@ -70,20 +71,19 @@ pub struct Site {
     pub accent: String,
 }
 
-/// A digest to be rendered.
+/// A mail to be rendered.
 #[derive(Debug, Clone)]
-pub struct DigestMail<'a> {
+pub struct Mail<'a> {
     /// Whom it is for; templates see their id, name and locale.
     pub user: &'a User,
     /// What it tells.
-    pub digest: &'a Digest,
-    /// How often they get one; [`Cadence::Never`] for none that templates should name.
-    pub cadence: Cadence,
-    /// Such as `2014-W17`.
-    pub period: &'a str,
-    /// The moment the mail is of: days leave out its year.
+    pub content: &'a Content,
+    /// Whether it is a digest, and of what, or a batch. A cadence of `never` is none that templates
+    /// should name.
+    pub occasion: &'a Occasion,
+    /// The moment the mail is of: times leave out its day, and days its year.
     pub at: DateTime<Utc>,
-    /// The zone in which its days are named.
+    /// The zone in which its days and times are told.
     pub tz: Tz,
     /// The recipient's own links, or marks where they will go.
     pub links: Links,
@@ -115,7 +115,7 @@ pub struct Rendered {
 pub struct Renderer {
     templates: Templates,
     /// Types whose batches have templates of their own.
-    own: BTreeMap<EventType, Mail>,
+    own: BTreeMap<EventType, MailTemplates>,
 }
 
 impl Renderer {
@@ -124,14 +124,11 @@ impl Renderer {
     /// `mail/`) takes the place of the built-in one; one in `batch/TYPE/` does so in batches of
     /// that type alone.
     pub fn new(site: Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
-        let globals = vec![("site", Value::from(Serde(SiteView::of(&site)?)))];
-        let own = batch::own(overrides.as_deref())?;
+        let own = MailTemplates::of_types(overrides.as_deref())?;
         let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
-        let all = all.flat_map(Mail::templates);
-        let mut renderer = Self {
-            templates: Templates::load(all, overrides.as_deref(), globals)?,
-            own,
-        };
+        let all = all.flat_map(MailTemplates::all);
+        let templates = Templates::load(all, overrides.as_deref(), &site)?;
+        let mut renderer = Self { templates, own };
         renderer.try_out()?;
         let Self { templates, own } = &mut renderer;
         let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
@@ -140,26 +137,24 @@ impl Renderer {
         Ok(renderer)
     }
 
-    /// Renders a digest. Where that would be too long, the longest sections show fewer items and
-    /// count the rest.
-    pub fn digest(&self, mail: &DigestMail<'_>) -> Result<Rendered, Error> {
-        let sections = mail.digest.sections.iter().take(MAX_SECTIONS);
-        let shown = sections.map(|section: &Section| section.items.len());
-        self.fit(&DIGEST, shown.collect(), |shown| {
-            Value::from(Serde(DigestView::new(mail, shown)))
-        })
+    /// Renders a mail. Where it would be too long, the longest sections show fewer items and count
+    /// the rest.
+    pub fn render(&self, mail: &Mail<'_>) -> Result<Rendered, Error> {
+        let own = mail.content.only().and_then(|kind| self.own.get(kind));
+        let templates = match mail.occasion {
+            Occasion::Digest { .. } => &DIGEST,
+            Occasion::Batch { .. } => own.unwrap_or(&BATCH),
+        };
+        self.render_by(templates, mail)
     }
 
-    /// Fills templates in with a view of so many items of each section: as many as fit.
-    fn fit(
-        &self,
-        mail: &Mail,
-        mut shown: Vec<usize>,
-        view: impl Fn(&[usize]) -> Value,
-    ) -> Result<Rendered, Error> {
+    /// Renders it by these templates.
+    fn render_by(&self, templates: &MailTemplates, mail: &Mail<'_>) -> Result<Rendered, Error> {
+        let sections = mail.content.sections.iter().take(MAX_SECTIONS);
+        let mut shown: Vec<usize> = sections.map(Section::shown).collect();
         level(&mut shown, MAX_ITEMS);
         loop {
-            let rendered = self.fill_in(mail, view(&shown), &shown)?;
+            let rendered = self.fill_in(templates, mail, &shown)?;
             let bytes = rendered.html.len().max(rendered.text.len());
             if bytes < MAX_BYTES - LINK_BYTES {
                 return Ok(rendered);
@@ -175,9 +170,9 @@ impl Renderer {
                 shown.truncate(shown.len() / 2);
             } else {
                 let longer = if rendered.html.len() == bytes {
-                    &mail.html
+                    &templates.html
                 } else {
-                    &mail.text
+                    &templates.text
                 };
                 return Err(Error::TooLong {
                     file: self.templates.file(longer),
@@ -187,12 +182,19 @@ impl Renderer {
         }
     }
 
-    fn fill_in(&self, mail: &Mail, view: Value, shown: &[usize]) -> Result<Rendered, Error> {
-        let subject = self.templates.render(&mail.subject, view.clone())?;
+    /// Fills templates in with so many items of each section.
+    fn fill_in(
+        &self,
+        templates: &MailTemplates,
+        mail: &Mail<'_>,
+        shown: &[usize],
+    ) -> Result<Rendered, Error> {
+        let view = Value::from(Serde(MailView::new(mail, shown)));
+        let subject = self.templates.render(&templates.subject, view.clone())?;
         let subject = text::clamp(&text::clean(&subject), MAX_SUBJECT).into_owned();
         let view = context! { subject => &subject, ..view };
-        let html = self.templates.render(&mail.html, view.clone())?;
-        let text = self.templates.render(&mail.text, view)?;
+        let html = self.templates.render(&templates.html, view.clone())?;
+        let text = self.templates.render(&templates.text, view)?;
         Ok(Rendered {
             subject,
             html,
@@ -202,9 +204,9 @@ impl Renderer {
     }
 
     fn try_out(&self) -> Result<(), Error> {
-        sample::mails(|mail| self.digest(mail).map(drop))?;
-        for mail in std::iter::once(&BATCH).chain(self.own.values()) {
-            sample::batches(|batch| self.batch_by(mail, batch).map(drop))?;
+        sample::digests(|mail| self.render(mail).map(drop))?;
+        for templates in std::iter::once(&BATCH).chain(self.own.values()) {
+            sample::batches(|mail| self.render_by(templates, mail).map(drop))?;
         }
         Ok(())
     }

@@ -7,7 +7,8 @@ use chrono::{DateTime, Datelike, Utc};
 use chrono_tz::Tz;
 
 use super::text::{clamp, clean, spaced};
-use crate::domain::{EventType, Object, ObjectId};
+use crate::domain::EventType;
+use crate::domain::content::Item;
 
 /// How long a title may be, in characters.
 pub(super) const TITLE: usize = 140;
@@ -31,16 +32,17 @@ pub(super) fn words(text: &str, max: usize) -> Option<String> {
     Some(short(text, max)).filter(|text| !text.is_empty())
 }
 
-/// An object's title, or its id where there is none.
-pub(super) fn label(object: &Object, id: &ObjectId, max: usize) -> String {
-    let title = object.title.as_deref();
+/// The title of an item's object, or its id where there is none.
+pub(super) fn label(item: &Item, max: usize) -> String {
+    let title = item.object.title.as_deref();
     title
         .and_then(|title| words(title, max))
-        .unwrap_or_else(|| short(id.as_str(), max))
+        .unwrap_or_else(|| short(item.id.as_str(), max))
 }
 
-/// A type that nobody gave a heading goes by its name, which is written for programs.
-pub(super) fn heading_of(heading: &str, kind: &EventType) -> String {
+/// What mails call a type; one that nobody gave a heading goes by its name, which is written for
+/// programs.
+pub fn heading_of(heading: &str, kind: &EventType) -> String {
     if heading == kind.as_str() {
         short(&spaced(heading), NAME)
     } else {

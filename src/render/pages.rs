@@ -13,31 +13,16 @@ use minijinja::value::Serde;
 use serde::Serialize;
 
 use super::naming::{day_in_full, heading_of};
-use super::templates::{Template, Templates};
-use super::view::SiteView;
+use super::parts::{Template, template};
+use super::templates::Templates;
 use super::{Error, Site};
 use crate::domain::{Cadence, EventType, Policies, Route, Schedule, User, UserId};
 
-const LAYOUT: Template = Template::built_in(
-    "pages/layout.html",
-    include_str!("../../templates/pages/layout.html"),
-);
-const UNSUBSCRIBE: Template = Template::built_in(
-    "pages/unsubscribe.html",
-    include_str!("../../templates/pages/unsubscribe.html"),
-);
-const UNSUBSCRIBED: Template = Template::built_in(
-    "pages/unsubscribed.html",
-    include_str!("../../templates/pages/unsubscribed.html"),
-);
-const PREFERENCES: Template = Template::built_in(
-    "pages/preferences.html",
-    include_str!("../../templates/pages/preferences.html"),
-);
-const NOTICE: Template = Template::built_in(
-    "pages/notice.html",
-    include_str!("../../templates/pages/notice.html"),
-);
+const LAYOUT: Template = template!("pages/layout.html");
+const UNSUBSCRIBE: Template = template!("pages/unsubscribe.html");
+const UNSUBSCRIBED: Template = template!("pages/unsubscribed.html");
+const PREFERENCES: Template = template!("pages/preferences.html");
+const NOTICE: Template = template!("pages/notice.html");
 
 pub(super) static ALL: [Template; 5] = [LAYOUT, UNSUBSCRIBE, UNSUBSCRIBED, PREFERENCES, NOTICE];
 
@@ -96,9 +81,8 @@ impl Pages {
     /// Compiles the templates and tries them on samples. Those in `overrides` (`pages/layout.html`
     /// and the others) take the place of the built-in ones.
     pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
-        let globals = vec![("site", Value::from(Serde(SiteView::of(site)?)))];
         let pages = Self {
-            templates: Templates::load(&ALL, overrides.as_deref(), globals)?,
+            templates: Templates::load(&ALL, overrides.as_deref(), site)?,
         };
         pages.try_out()?;
         Ok(pages)
@@ -202,6 +186,16 @@ struct OptionView {
     chosen: bool,
 }
 
+impl OptionView {
+    fn plain(value: &str, chosen: bool) -> Self {
+        Self {
+            value: value.to_owned(),
+            label: value.to_owned(),
+            chosen,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct RegionView {
     label: &'static str,
@@ -278,12 +272,6 @@ fn choices(
     kinds: &[&EventType],
     saved: bool,
 ) -> ChoicesView {
-    let option = |value: String, label: String, chosen| OptionView {
-        value,
-        label,
-        chosen,
-    };
-    let plain = |value: &str, chosen| option(value.to_owned(), value.to_owned(), chosen);
     let weekday = |n| Weekday::try_from(n).unwrap_or(Weekday::Mon);
     ChoicesView {
         saved,
@@ -296,19 +284,17 @@ fn choices(
             next: None,
         },
         cadences: [Cadence::Daily, Cadence::Weekly, Cadence::Never]
-            .map(|cadence| plain(cadence.as_str(), cadence == schedule.cadence))
+            .map(|cadence| OptionView::plain(cadence.as_str(), cadence == schedule.cadence))
             .into(),
         weekdays: (0..7)
             .map(weekday)
-            .map(|day| plain(&name(day), day == schedule.weekday))
+            .map(|day| OptionView::plain(&name(day), day == schedule.weekday))
             .collect(),
         hours: (0..24)
-            .map(|hour| {
-                option(
-                    hour.to_string(),
-                    format!("{hour:02}"),
-                    hour == schedule.hour,
-                )
+            .map(|hour| OptionView {
+                value: hour.to_string(),
+                label: format!("{hour:02}"),
+                chosen: hour == schedule.hour,
             })
             .collect(),
         zones: zones(schedule.tz),
@@ -362,11 +348,7 @@ fn types(user: &User, policies: &Policies, kinds: &[&EventType]) -> Vec<TypeView
             field: format!("{TYPE_FIELD}{kind}"),
             heading: heading_of(policies.heading(kind), kind),
             options: offered
-                .map(|one| OptionView {
-                    value: one.as_str().to_owned(),
-                    label: one.as_str().to_owned(),
-                    chosen: *one == route,
-                })
+                .map(|one| OptionView::plain(one.as_str(), *one == route))
                 .collect(),
         }
     };

@@ -1,23 +1,54 @@
-//! Parts that several templates share: a line `{% include "mail/head.html" %}` stands for the lines
-//! of that part.
+//! Templates as they are written, and parts that several of them share: a line `{% include
+//! "mail/head.html" %}` stands for the lines of that part.
 //!
 //! The rule: parts are put in as text, before anything is compiled, so that macros reach across and
 //! styles can be inlined; and it stays known which line of which file each line was. A line of an
 //! unknown part stays as it is, and the template engine says that there is none.
 
-use super::templates::{Error, Template};
+use std::borrow::Cow;
 
-macro_rules! parts {
-    ($($name:literal)*) => {
-        &[$(Template::built_in($name, include_str!(concat!("../../templates/", $name))),)*]
+/// A template: its name, and the text it has unless a folder holds another one.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    pub name: Cow<'static, str>,
+    pub built_in: &'static str,
+}
+
+impl Template {
+    pub(super) const fn built_in(name: &'static str, text: &'static str) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            built_in: text,
+        }
+    }
+}
+
+/// The built-in template of this name.
+macro_rules! template {
+    ($name:literal) => {
+        $crate::render::parts::Template::built_in(
+            $name,
+            include_str!(concat!("../../templates/", $name)),
+        )
     };
 }
 
+pub(super) use template;
+
 /// What mails share.
-pub(super) const PARTS: &[Template] = parts! {
-    "mail/head.html" "mail/items.html" "mail/item.html" "mail/more.html" "mail/mast.html" "mail/foot.html" "mail/said.html"
-    "mail/items.txt" "mail/foot.txt" "mail/news.txt" "mail/said.txt"
-};
+pub(super) const PARTS: &[Template] = &[
+    template!("mail/head.html"),
+    template!("mail/mast.html"),
+    template!("mail/items.html"),
+    template!("mail/item.html"),
+    template!("mail/more.html"),
+    template!("mail/said.html"),
+    template!("mail/foot.html"),
+    template!("mail/items.txt"),
+    template!("mail/said.txt"),
+    template!("mail/news.txt"),
+    template!("mail/foot.txt"),
+];
 
 /// How deep parts may include each other: none can include itself.
 const DEPTH: usize = 8;
@@ -31,10 +62,10 @@ pub(super) struct Whole {
 
 impl Whole {
     /// Puts the parts into a template; `read` gives the text of one.
-    pub(super) fn of(
+    pub(super) fn of<E>(
         template: &Template,
-        read: impl Fn(&Template) -> Result<String, Error>,
-    ) -> Result<Self, Error> {
+        read: impl Fn(&Template) -> Result<String, E>,
+    ) -> Result<Self, E> {
         let mut whole = Self {
             text: String::new(),
             lines: Vec::new(),
@@ -43,12 +74,12 @@ impl Whole {
         Ok(whole)
     }
 
-    fn put(
+    fn put<E>(
         &mut self,
         template: &Template,
-        read: &impl Fn(&Template) -> Result<String, Error>,
+        read: &impl Fn(&Template) -> Result<String, E>,
         depth: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), E> {
         for (index, line) in read(template)?.split_inclusive('\n').enumerate() {
             match part(line).filter(|_| depth > 0) {
                 Some(part) => self.put(part, read, depth - 1)?,
@@ -81,12 +112,14 @@ fn part(line: &str) -> Option<&'static Template> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
 
     #[test]
     fn a_line_stands_for_the_lines_of_a_part_and_each_is_known_by_its_own_file() {
         let template = Template::built_in("batch/body.txt", "");
-        let read = |template: &Template| {
+        let read = |template: &Template| -> Result<_, Infallible> {
             Ok(match &*template.name {
                 "batch/body.txt" => "one\n  {%include \"mail/foot.txt\"  %}\nlast".to_owned(),
                 "mail/foot.txt" => "two\n{% include \"nowhere\" %}\n".to_owned(),
@@ -106,7 +139,9 @@ mod tests {
 
     #[test]
     fn a_part_that_includes_itself_ends() {
-        let read = |_: &Template| Ok("x\n{% include \"mail/foot.txt\" %}\n".to_owned());
+        let read = |_: &Template| -> Result<_, Infallible> {
+            Ok("x\n{% include \"mail/foot.txt\" %}\n".to_owned())
+        };
 
         let whole = Whole::of(&Template::built_in("a", ""), read).unwrap();
 

@@ -8,16 +8,13 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::naming::heading_of;
-use super::templates::{Template, Templates};
-use super::view::SiteView;
+use super::parts::{Template, template};
+use super::templates::Templates;
 use super::{Error, Site};
-use crate::domain::EventType;
 
-const PAGE: Template = Template::built_in(
-    "report/rehearsal.html",
-    include_str!("../../templates/report/rehearsal.html"),
-);
+pub use super::naming::heading_of;
+
+const PAGE: Template = template!("report/rehearsal.html");
 
 /// What a rehearsal found, in words and numbers ready to be shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -202,8 +199,7 @@ pub struct ReportPage {
 impl ReportPage {
     /// Compiles the page's template, which is always the built-in one.
     pub fn new(site: &Site) -> Result<Self, Error> {
-        let globals = vec![("site", Value::from(Serde(SiteView::of(site)?)))];
-        let templates = Templates::load([&PAGE], None, globals)?;
+        let templates = Templates::load([&PAGE], None, site)?;
         Ok(Self { templates })
     }
 
@@ -211,11 +207,6 @@ impl ReportPage {
     pub fn render(&self, rehearsed: &Rehearsed) -> Result<String, Error> {
         self.templates.render(&PAGE, Value::from(Serde(rehearsed)))
     }
-}
-
-/// What a type is called where its mails call it `heading`.
-pub fn heading(heading: &str, kind: &EventType) -> String {
-    heading_of(heading, kind)
 }
 
 /// The longest preheader that any mail program shows, in characters.

@@ -172,8 +172,8 @@ fn the_preheader_is_what_a_mail_begins_with() {
 
     let renderer = crate::render::Renderer::new(site(), None).unwrap();
     let mut seen = Vec::new();
-    sample::mails(|mail| {
-        let rendered = renderer.digest(mail)?;
+    sample::digests(|mail| {
+        let rendered = renderer.render(mail)?;
         seen.push(preheader(&rendered.html));
         Ok(())
     })

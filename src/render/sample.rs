@@ -6,20 +6,49 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 
-use super::{BatchMail, DigestMail, Error, Links};
+use super::{Error, Links, Mail};
 use crate::domain::batch::Item as Kept;
-use crate::domain::bulletin::gather;
-use crate::domain::digest::{Digest, Item, Section};
+use crate::domain::content::{About, Group, Item, People, Section, gather};
 use crate::domain::{
-    BatchKey, Cadence, ChosenKey, Day, Event, EventType, Id, Object, ObjectId, ObjectKey, Policies,
-    Policy, Position, StackId, User, UserId,
+    BatchKey, Cadence, ChosenKey, Content, Event, EventType, Id, Object, ObjectId, ObjectKey,
+    Occasion, Policies, Policy, User, UserId,
 };
 
+/// 22 April 2014, 08:00 UTC.
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default()
+}
+
+/// A mail without links.
+pub(super) fn mail<'a>(user: &'a User, content: &'a Content, occasion: &'a Occasion) -> Mail<'a> {
+    Mail {
+        user,
+        content,
+        occasion,
+        at: now(),
+        tz: Tz::UTC,
+        links: Links::default(),
+    }
+}
+
+pub(super) fn links() -> Links {
+    Links {
+        preferences: Some("https://example.org/preferences".into()),
+        unsubscribe: Some("https://example.org/unsubscribe".into()),
+    }
+}
+
+pub(super) fn of_cadence(cadence: Cadence) -> Occasion {
+    Occasion::Digest {
+        cadence,
+        period: "2014-W17".into(),
+    }
+}
+
 /// Hands each sample to `try_out`, and stops at the first that fails.
-pub(super) fn mails(
-    mut try_out: impl FnMut(&DigestMail<'_>) -> Result<(), Error>,
+pub(super) fn digests(
+    mut try_out: impl FnMut(&Mail<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let at = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
     let nobody = User::new(UserId::stored("sample"));
     let somebody = User {
         name: Some("Ada".into()),
@@ -31,36 +60,28 @@ pub(super) fn mails(
         url: Some("https://example.org/sample".into()),
         image: Some("https://example.org/sample.jpg".into()),
         by: Some(format!("Somebody {n}")),
-        at: Some(at),
+        at: Some(now()),
         ..bare(n)
     };
-    let bares = digest(at, [("One", "One", vec![bare(0)], 0)]);
-    let one = digest(at, [("NewWork", "New works", vec![full(0)], 0)]);
+    let bares = digest(now(), [("One", "One", vec![bare(0)], 0)]);
+    let one = digest(now(), [("NewWork", "New works", vec![full(0)], 0)]);
     let many = digest(
-        at,
+        now(),
         [
             ("NewWork", "New works", vec![full(0), full(1), bare(2)], 12),
             ("NearbyShow", "Shows near you", vec![full(3)], 0),
             ("Other", "Other", vec![], 3),
         ],
     );
-    let links = Links {
-        preferences: Some("https://example.org/preferences".into()),
-        unsubscribe: Some("https://example.org/unsubscribe".into()),
-    };
-    for (user, digest, cadence, links) in [
+    for (user, content, cadence, links) in [
         (&nobody, &bares, Cadence::Never, Links::default()),
-        (&somebody, &one, Cadence::Daily, links.clone()),
-        (&somebody, &many, Cadence::Weekly, links),
+        (&somebody, &one, Cadence::Daily, links()),
+        (&somebody, &many, Cadence::Weekly, links()),
     ] {
-        try_out(&DigestMail {
-            user,
-            digest,
-            cadence,
-            period: "2014-W17",
-            at,
-            tz: Tz::UTC,
+        let occasion = of_cadence(cadence);
+        try_out(&Mail {
             links,
+            ..mail(user, content, &occasion)
         })?;
     }
     Ok(())
@@ -69,9 +90,8 @@ pub(super) fn mails(
 /// The same for batches: one event and several, with and without a phrase, with and without people,
 /// of one type and of two.
 pub(super) fn batches(
-    mut try_out: impl FnMut(&BatchMail<'_>) -> Result<(), Error>,
+    mut try_out: impl FnMut(&Mail<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let at = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
     let phrased = Policy {
         heading: Some("New comments".into()),
         phrase: "commented on".parse().ok(),
@@ -83,7 +103,7 @@ pub(super) fn batches(
         url: Some(format!("https://example.org/sample#{n}")),
         image: Some("https://example.org/sample.jpg".into()),
         by: Some(format!("Somebody {n}")),
-        at: Some(at),
+        at: Some(now()),
         data: match n % 3 {
             0 => {
                 serde_json::json!({"about": {"title": "Sample", "url": "https://example.org/sample"}})
@@ -93,6 +113,11 @@ pub(super) fn batches(
         ..bare(0)
     };
     let key = BatchKey::Chosen(ChosenKey::new("sample")?);
+    let user = User::new(UserId::stored("sample"));
+    let occasion = Occasion::Batch {
+        batch: Id::at(now(), [0; 8]),
+        turn: now(),
+    };
     for (kinds, of, not_kept) in [
         (["Comment", "Comment"], vec![known(0)], 0),
         (["Comment", "Comment"], vec![known(1)], 0),
@@ -104,7 +129,7 @@ pub(super) fn batches(
     ] {
         let kept: Vec<Kept> = (0..of.len())
             .map(|n| Kept {
-                i: Id::at(at, [n as u8; 8]),
+                i: Id::at(now(), [n as u8; 8]),
                 t: EventType::stored(kinds[n % 2]),
                 o: ObjectId::stored(n.to_string()),
             })
@@ -113,22 +138,13 @@ pub(super) fn batches(
             let n: usize = event.o.as_str().parse().ok()?;
             Some(Arc::new(of.get(n)?.clone()))
         };
-        let Some(bulletin) = gather(&key, &kept, not_kept, &policies, applies) else {
+        let Some(content) = gather(&key, &kept, not_kept, &policies, applies) else {
             continue;
         };
-        for links in [
-            Links::default(),
-            Links {
-                preferences: Some("https://example.org/preferences".into()),
-                unsubscribe: Some("https://example.org/unsubscribe".into()),
-            },
-        ] {
-            try_out(&BatchMail {
-                user: &User::new(UserId::stored("sample")),
-                bulletin: &bulletin,
-                at,
-                tz: Tz::UTC,
+        for links in [Links::default(), links()] {
+            try_out(&Mail {
                 links,
+                ..mail(&user, &content, &occasion)
             })?;
         }
     }
@@ -136,7 +152,7 @@ pub(super) fn batches(
 }
 
 /// A digest of so many items of one type.
-pub(super) fn of(at: DateTime<Utc>, items: usize) -> Digest {
+pub(super) fn works(items: usize) -> Content {
     let object = |n: u32| Object {
         title: Some(format!("Sample {n}, with a title of usual length")),
         url: Some(format!("https://www.example.org/artworks/sample-{n}")),
@@ -144,11 +160,11 @@ pub(super) fn of(at: DateTime<Utc>, items: usize) -> Digest {
             "https://images.example.org/artworks/sample-{n}/medium.jpg"
         )),
         by: Some("Somebody Known".into()),
-        at: Some(at),
+        at: Some(now()),
         ..bare(n)
     };
     let objects = (0..).take(items).map(object).collect();
-    digest(at, [("NewWork", "New works", objects, 0)])
+    digest(now(), [("NewWork", "New works", objects, 0)])
 }
 
 fn bare(n: u32) -> Object {
@@ -159,38 +175,39 @@ fn bare(n: u32) -> Object {
 pub(super) fn digest<'a>(
     at: DateTime<Utc>,
     sections: impl IntoIterator<Item = (&'a str, &'a str, Vec<Object>, usize)>,
-) -> Digest {
-    let stack = StackId::of(Day::of(at));
-    let sections: Vec<Section> = sections
-        .into_iter()
-        .map(|(kind, heading, objects, more)| {
-            let kind = EventType::stored(kind);
-            let items = (0..).zip(objects).map(|(index, object)| {
-                let id = object.key.parts().map_or(object.key.as_str(), |(_, id)| id);
-                Item {
-                    position: Position { stack, index },
-                    kind: kind.clone(),
-                    id: ObjectId::stored(id),
-                    at: at - TimeDelta::hours(9 * i64::from(index % 16) + 8),
-                    object: Arc::new(object),
-                }
-            });
-            Section {
-                items: items.collect(),
-                kind: kind.clone(),
-                heading: heading.to_owned(),
-                more,
-            }
-        })
-        .collect();
-    Digest {
-        total: sections.iter().map(Section::total).sum(),
-        oldest: sections
-            .iter()
-            .flat_map(|section| &section.items)
-            .map(|item| item.at)
-            .min()
-            .unwrap_or(at),
+) -> Content {
+    let nobody = People::Named(Vec::new());
+    let group = |(index, object): (usize, Object)| {
+        let id = object.key.parts().map_or(object.key.as_str(), |(_, id)| id);
+        let item = Item {
+            id: ObjectId::stored(id),
+            at: at - TimeDelta::hours(9 * (index % 16) as i64 + 8),
+            object: Arc::new(object),
+        };
+        Group {
+            about: About::Itself,
+            people: nobody.clone(),
+            items: vec![item],
+            total: 1,
+        }
+    };
+    let section = |(kind, heading, objects, more): (&str, &str, Vec<Object>, usize)| Section {
+        kind: EventType::stored(kind),
+        heading: heading.to_owned(),
+        phrase: None,
+        people: nobody.clone(),
+        abouts: objects.len() + more,
+        total: (objects.len() + more) as u64,
+        not_kept: 0,
+        groups: objects.into_iter().enumerate().map(group).collect(),
+    };
+    let sections: Vec<Section> = sections.into_iter().map(section).collect();
+    let times = || sections.iter().flat_map(Section::items).map(|item| item.at);
+    Content {
+        total: sections.iter().map(|section| section.total).sum(),
+        not_kept: 0,
+        oldest: times().min().unwrap_or(at),
+        newest: times().max().unwrap_or(at),
         sections,
     }
 }

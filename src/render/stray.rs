@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::mail_templates::{BATCH, DIGEST, FILES, MailTemplates};
 use super::pages;
 use super::parts::PARTS;
-use super::templates::{BATCH, DIGEST, Mail};
 use crate::domain::EventType;
 
 /// A file that is not read.
@@ -25,21 +25,20 @@ const DEPTH: usize = 3;
 /// The files of this folder that are not read, by name; `kinds` are the configured types.
 pub fn strays<'a>(folder: &Path, kinds: impl Iterator<Item = &'a EventType>) -> Vec<Stray> {
     let kinds: Vec<&EventType> = kinds.collect();
-    let mails = [&DIGEST, &BATCH].into_iter().flat_map(Mail::templates);
+    let mails = [&DIGEST, &BATCH].into_iter().flat_map(MailTemplates::all);
     let shared = PARTS.iter().chain(pages::ALL.iter());
     let mut known: Vec<String> = mails
         .chain(shared)
         .map(|template| template.name.to_string())
         .collect();
-    let of_batch = ["subject.txt", "body.txt", "body.html"];
-    let own = |kind: &str| of_batch.map(|file| format!("batch/{kind}/{file}"));
+    let own = |kind: &str| FILES.map(|file| format!("batch/{kind}/{file}"));
     known.extend(kinds.iter().flat_map(|kind| own(kind.as_str())));
     let mut files = Vec::new();
     walk(folder, PathBuf::new(), &mut files);
     files.sort();
     let read = |file: &String| {
         let parts: Vec<&str> = file.split('/').collect();
-        let is_own = matches!(parts[..], ["batch", _, name] if of_batch.contains(&name));
+        let is_own = matches!(parts[..], ["batch", _, name] if FILES.contains(&name));
         known.contains(file) || (is_own && kinds.is_empty())
     };
     files.retain(|file| !read(file));
@@ -74,25 +73,11 @@ fn walk(folder: &Path, below: PathBuf, files: &mut Vec<String>) {
 
 /// The name that differs least, if that is little.
 fn nearest(file: &str, known: &[String]) -> Option<String> {
-    let near = known.iter().map(|name| (distance(file, name), name));
+    let near = known
+        .iter()
+        .map(|name| (strsim::levenshtein(file, name), name));
     let (distance, name) = near.min()?;
     (distance <= file.len() / 2).then(|| name.clone())
-}
-
-/// How many letters have to be put in, taken out or changed.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, right) in b.iter().enumerate() {
-            let changed = before + usize::from(left != *right);
-            before = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(before + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -12,8 +12,7 @@ fn styles_inlined_once_are_those_inlined_for_each_mail() {
     let once = renderer();
     assert!(!once.templates.inlines_each_mail());
     let mut each = renderer();
-    each.templates =
-        Templates::load(DIGEST.templates(), None, vec![("site", site_value())]).unwrap();
+    each.templates = Templates::load(DIGEST.all(), None, &site()).unwrap();
     let inliner = inline::inliner();
     let user = User::new(UserId::stored("ada"));
     for digest in [
@@ -26,9 +25,9 @@ fn styles_inlined_once_are_those_inlined_for_each_mail() {
             ],
         ),
     ] {
-        let filled = each.digest(&mail(&user, &digest)).unwrap().html;
+        let filled = each.render(&mail(&user, &digest)).unwrap().html;
 
-        let html = once.digest(&mail(&user, &digest)).unwrap().html;
+        let html = once.render(&mail(&user, &digest)).unwrap().html;
 
         // A parser writes a hard space as an entity, and loses breaks after the end.
         let plain = |html: &str| html.replace("&nbsp;", "\u{a0}").replace('\n', "");
@@ -36,15 +35,14 @@ fn styles_inlined_once_are_those_inlined_for_each_mail() {
     }
 }
 
-fn site_value() -> Value {
-    Value::from(Serde(SiteView::of(&site()).unwrap()))
-}
-
-fn with_override(name: &str, template: &str) -> Result<Renderer, String> {
+/// A renderer by templates that stand in a folder.
+pub(super) fn with(files: &[(&str, &str)]) -> Result<Renderer, String> {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join(name);
-    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    std::fs::write(&file, template).unwrap();
+    for (name, text) in files {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+    }
     Renderer::new(site(), Some(folder.path().to_owned())).map_err(|error| {
         let path = folder.path().display().to_string();
         error.to_string().replace(&path, "templates")
@@ -53,15 +51,15 @@ fn with_override(name: &str, template: &str) -> Result<Renderer, String> {
 
 #[test]
 fn a_template_of_ones_own_takes_the_place_of_the_built_in_one() {
-    let renderer = with_override(
+    let renderer = with(&[(
         "digest/subject.txt",
         "{{ total }}\n  for\r\n{{ user.id }} {{ names }}",
-    )
+    )])
     .unwrap();
     let user = User::new(UserId::stored("u".repeat(200)));
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
 
-    let rendered = renderer.digest(&mail(&user, &digest)).unwrap();
+    let rendered = renderer.render(&mail(&user, &digest)).unwrap();
 
     assert!(
         rendered.subject.starts_with("2 for uuu"),
@@ -75,11 +73,11 @@ fn a_template_of_ones_own_takes_the_place_of_the_built_in_one() {
 #[test]
 fn a_template_that_cannot_be_inlined_beforehand_is_inlined_all_the_same() {
     let template = "<style>p { margin: 0 } .a { color: red }</style><p class=\"{% if total > 1 %}a{% endif %}\">{{ subject }}</p>";
-    let renderer = with_override("digest/body.html", template).unwrap();
+    let renderer = with(&[("digest/body.html", template)]).unwrap();
     let user = User::new(UserId::stored("ada"));
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
 
-    let html = renderer.digest(&mail(&user, &digest)).unwrap().html;
+    let html = renderer.render(&mail(&user, &digest)).unwrap().html;
 
     assert!(html.contains("style=\"margin:0;color:red\""), "{html}");
 }
@@ -113,7 +111,7 @@ fn a_broken_template_is_named_with_its_line_before_any_mail_is_made() {
             "templates/digest/body.txt, line 2: undefined value",
         ),
     ] {
-        let error = with_override(name, template).err().expect(template);
+        let error = with(&[(name, template)]).err().expect(template);
 
         assert!(error.starts_with(expected), "{error}");
     }
@@ -121,7 +119,7 @@ fn a_broken_template_is_named_with_its_line_before_any_mail_is_made() {
 
 #[test]
 fn a_template_that_is_too_long_without_any_items_is_refused() {
-    let error = with_override("digest/body.html", &"x".repeat(100_000))
+    let error = with(&[("digest/body.html", &"x".repeat(100_000))])
         .err()
         .unwrap();
 

@@ -12,60 +12,13 @@ use std::path::{Path, PathBuf};
 
 use css_inline::CSSInliner;
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, escape_formatter};
 
-use super::inline;
-use super::parts::Whole;
+use super::parts::{Template, Whole};
 use super::text::{clamp, grouped, wrap};
-
-/// A template: its name, and the text it has unless a folder holds another one.
-#[derive(Debug, Clone)]
-pub(super) struct Template {
-    pub name: Cow<'static, str>,
-    pub built_in: &'static str,
-}
-
-impl Template {
-    pub(super) const fn built_in(name: &'static str, text: &'static str) -> Self {
-        Self {
-            name: Cow::Borrowed(name),
-            built_in: text,
-        }
-    }
-}
-
-/// The three templates of a mail.
-#[derive(Debug, Clone)]
-pub(super) struct Mail {
-    pub subject: Template,
-    pub text: Template,
-    pub html: Template,
-}
-
-macro_rules! mail {
-    ($folder:literal) => {
-        Mail {
-            subject: mail!($folder, "/subject.txt"),
-            text: mail!($folder, "/body.txt"),
-            html: mail!($folder, "/body.html"),
-        }
-    };
-    ($folder:literal, $file:literal) => {
-        Template::built_in(
-            concat!($folder, $file),
-            include_str!(concat!("../../templates/", $folder, $file)),
-        )
-    };
-}
-
-pub(super) static DIGEST: Mail = mail!("digest");
-pub(super) static BATCH: Mail = mail!("batch");
-
-impl Mail {
-    pub(super) fn templates(&self) -> [&Template; 3] {
-        [&self.subject, &self.text, &self.html]
-    }
-}
+use super::view::SiteView;
+use super::{Site, inline};
 
 /// Why templates cannot be used, or a mail cannot be made of them.
 #[derive(Debug, thiserror::Error)]
@@ -137,8 +90,9 @@ impl Templates {
     pub(super) fn load<'a>(
         all: impl IntoIterator<Item = &'a Template>,
         overrides: Option<&Path>,
-        globals: Vec<(&'static str, Value)>,
+        site: &Site,
     ) -> Result<Self, Error> {
+        let site = SiteView::of(site)?;
         if let Some(folder) = overrides {
             // A folder that is not there is a mistyped one, not one without templates.
             std::fs::read_dir(folder).map_err(|cause| Error::Folder {
@@ -147,7 +101,7 @@ impl Templates {
             })?;
         }
         let mut templates = Self {
-            env: environment(globals),
+            env: environment(&site),
             overrides: overrides.map(Path::to_owned),
             written: HashMap::new(),
             each_mail: BTreeSet::new(),
@@ -271,7 +225,7 @@ impl Templates {
 /// a hundredth of it; one that takes more does not end, or would hold up everybody's mails.
 const FUEL: u64 = 5_000_000;
 
-fn environment(globals: Vec<(&'static str, Value)>) -> Environment<'static> {
+fn environment(site: &SiteView) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_syntax(
         SyntaxConfig::builder()
@@ -305,9 +259,7 @@ fn environment(globals: Vec<(&'static str, Value)>) -> Environment<'static> {
     env.add_filter("ruled", |text: String, rule: String| {
         format!("{text}\n{}", rule.repeat(text.chars().count().min(78)))
     });
-    for (name, value) in globals {
-        env.add_global(name, value);
-    }
+    env.add_global("site", Value::from(Serde(site)));
     env
 }
 

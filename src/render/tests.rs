@@ -1,8 +1,10 @@
 //! Tests of rendered mails: what they look like (the snapshots), and what holds of every one of
 //! them.
 
+use std::sync::LazyLock;
+
 use super::*;
-use crate::domain::{Object, ObjectKey, UserId};
+use crate::domain::{Cadence, Object, ObjectKey, UserId};
 use sample::digest;
 
 pub(super) fn site() -> Site {
@@ -23,12 +25,13 @@ pub(super) fn at() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_153_600, 0).unwrap()
 }
 
-pub(super) fn mail<'a>(user: &'a User, digest: &'a Digest) -> DigestMail<'a> {
-    DigestMail {
+static WEEKLY: LazyLock<Occasion> = LazyLock::new(|| sample::of_cadence(Cadence::Weekly));
+
+pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
+    Mail {
         user,
-        digest,
-        cadence: Cadence::Weekly,
-        period: "2014-W17",
+        content,
+        occasion: &WEEKLY,
         at: at(),
         tz: Tz::UTC,
         links: Links {
@@ -38,9 +41,9 @@ pub(super) fn mail<'a>(user: &'a User, digest: &'a Digest) -> DigestMail<'a> {
     }
 }
 
-fn render(digest: &Digest) -> Rendered {
+fn render(digest: &Content) -> Rendered {
     let user = User::new(UserId::stored("ada"));
-    renderer().digest(&mail(&user, digest)).unwrap()
+    renderer().render(&mail(&user, digest)).unwrap()
 }
 
 /// Works in an imagined museum, the same for the same number.
@@ -155,13 +158,13 @@ fn what_nobody_gave_is_not_shown() {
         at(),
         [("ArtworkPublished", "New works", vec![titled("Ruins")], 30)],
     );
-    let mail = DigestMail {
-        cadence: Cadence::Never,
+    let mail = Mail {
+        occasion: &sample::of_cadence(Cadence::Never),
         links: Links::default(),
         ..mail(&user, &digest)
     };
 
-    let rendered = Renderer::new(site, None).unwrap().digest(&mail).unwrap();
+    let rendered = Renderer::new(site, None).unwrap().render(&mail).unwrap();
 
     insta::assert_snapshot!("bare", whole(&rendered));
     assert!(!rendered.html.contains("href"));
@@ -251,7 +254,7 @@ fn what_comes_from_outside_stays_in_its_place() {
         html,
         text,
         ..
-    } = renderer().digest(&mail(&user, &digest)).unwrap();
+    } = renderer().render(&mail(&user, &digest)).unwrap();
 
     for bad in [
         "<script",
@@ -365,11 +368,11 @@ fn days_are_named_in_the_persons_zone() {
     let user = User::new(UserId::stored("ada"));
     let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
     let zoned = |tz| {
-        let mail = DigestMail {
+        let mail = Mail {
             tz,
             ..mail(&user, &digest)
         };
-        renderer().digest(&mail).unwrap().text
+        renderer().render(&mail).unwrap().text
     };
 
     assert!(zoned(Tz::UTC).contains("TATE · 22 April 2014"));

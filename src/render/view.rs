@@ -6,17 +6,19 @@
 //! names are the contract with templates that applications write: they may be added to, not
 //! changed.
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::colour::{self, Colour};
 use super::naming::{
-    NAME, Named, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, names, short, things,
-    words,
+    NAME, Named, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names, short,
+    things, words,
 };
+use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
-use super::{DigestMail, Error, Links, Site};
-use crate::domain::digest::{Item, Section};
-use crate::domain::{Cadence, Object, ObjectId, User};
+use super::{Links, Mail, Site};
+use crate::domain::content::{About, Group, Item, Section};
+use crate::domain::{Cadence, Invalid, Occasion, User};
 
 /// How many lines a postal address may have.
 const ADDRESS_LINES: usize = 8;
@@ -35,7 +37,7 @@ pub(super) struct SiteView {
 }
 
 impl SiteView {
-    pub(super) fn of(site: &Site) -> Result<Self, Error> {
+    pub(super) fn of(site: &Site) -> Result<Self, Invalid> {
         let accent = Colour::parse(&site.accent)?;
         let postal = site.postal_address.as_deref().unwrap_or_default();
         Ok(Self {
@@ -53,47 +55,69 @@ impl SiteView {
     }
 }
 
-/// Everything else in a digest's templates.
+/// Everything but `site` in a mail's templates.
 #[derive(Serialize)]
-pub(super) struct DigestView<'a> {
+pub(super) struct MailView<'a> {
     user: UserView<'a>,
-    /// `daily`, `weekly`, or empty for a digest that was asked for by hand.
-    cadence: &'static str,
-    period: &'a str,
     /// The mail's day, such as `22 April 2014`.
     date: String,
-    /// The day of the oldest event.
+    /// When the oldest event happened that is known: its day in a digest, its time in a batch.
     since: String,
     /// How many events the mail tells of.
-    total: usize,
-    /// What they are called together, after a number: `new works` if there is but one section,
-    /// whose heading is `New works`; else `new things`.
+    total: u64,
+    /// What they are called together, after a number: `new works` if all are known to be of one
+    /// section, whose heading is `New works`; else `new things`.
     things: String,
     /// The event, if it is the only one.
     one: Option<ItemView<'a>>,
     /// Up to three names that tell best what is inside: by-lines, else titles.
     names: Vec<String>,
     /// How many events there are beside those named.
-    others: usize,
+    others: u64,
     /// By whom all of it is, if by one.
     by_all: Option<String>,
-    /// The first titles.
+    /// The beginnings of the first items.
     preview: Vec<String>,
     sections: Vec<SectionView<'a>>,
-    /// How many events stand in sections that are not shown.
-    elsewhere: usize,
+    /// How many events stand in sections that are not shown, or nobody knows where.
+    elsewhere: u64,
     links: LinksView<'a>,
+    #[serde(flatten)]
+    own: OwnView<'a>,
+}
+
+/// What only digests say, or only batches; templates that both share ask by it which they are in.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum OwnView<'a> {
+    Digest {
+        /// `daily`, `weekly`, or empty for a digest that was asked for by hand.
+        cadence: &'static str,
+        period: &'a str,
+    },
+    Batch {
+        /// Whose times these are, such as `Europe/London`.
+        zone: &'static str,
+        /// When the newest event happened that is known.
+        until: String,
+        /// How many events nothing is known of any more.
+        not_kept: u64,
+        /// What all of it is about, if that is known to be one thing.
+        topic: Option<AboutView<'a>>,
+        /// What the mail can begin with.
+        sentence: Option<Box<SentenceView>>,
+    },
 }
 
 #[derive(Serialize)]
-pub(super) struct UserView<'a> {
+struct UserView<'a> {
     id: &'a str,
     name: Option<String>,
     locale: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-pub(super) struct LinksView<'a> {
+struct LinksView<'a> {
     preferences: Option<&'a str>,
     unsubscribe: Option<&'a str>,
 }
@@ -103,14 +127,34 @@ struct SectionView<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     heading: String,
-    total: usize,
-    items: Vec<ItemView<'a>>,
-    /// How many there are beside the items.
-    more: usize,
+    total: u64,
+    /// How many there are beside the items, or beside those of the groups.
+    more: u64,
+    #[serde(flatten)]
+    told: ToldView<'a>,
+}
+
+/// In a digest, each item for itself; in a batch, by what they are about.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ToldView<'a> {
+    Items(Vec<ItemView<'a>>),
+    Groups(Vec<GroupView<'a>>),
 }
 
 #[derive(Serialize)]
-pub(super) struct ItemView<'a> {
+struct GroupView<'a> {
+    #[serde(flatten)]
+    about: AboutView<'a>,
+    sentence: Option<SentenceView>,
+    total: u64,
+    items: Vec<ItemView<'a>>,
+    /// How many there are beside the items.
+    more: u64,
+}
+
+#[derive(Serialize)]
+struct ItemView<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     heading: String,
@@ -121,95 +165,188 @@ pub(super) struct ItemView<'a> {
     url: Option<&'a str>,
     image: Option<&'a str>,
     by: Option<String>,
-    /// The day of the event.
+    /// When the event happened: its day in a digest, its time in a batch.
     date: String,
-    /// The object's own day, such as that of an opening.
+    /// The same of the object's own time, such as that of an opening.
     on: Option<String>,
     /// What the application keeps with the object.
     data: &'a serde_json::Value,
 }
 
-impl<'a> DigestView<'a> {
+impl<'a> MailView<'a> {
     /// The view of a mail that shows so many items of each section, and only as many sections.
-    pub(super) fn new(mail: &'a DigestMail<'a>, shown: &[usize]) -> Self {
-        let all = &mail.digest.sections;
+    pub(super) fn new(mail: &'a Mail<'a>, shown: &[usize]) -> Self {
+        let content = mail.content;
+        let all = &content.sections;
         let sections: Vec<_> = all
             .iter()
             .zip(shown)
             .map(|(section, shown)| mail.section(section, *shown))
             .collect();
-        let told: usize = sections.iter().map(|section| section.total).sum();
-        let all_known = all.iter().all(|section| section.more == 0);
-        let by_all = by_all(objects(all).map(|object| object.by.as_deref()), all_known);
+        let told: u64 = sections.iter().map(|section| section.total).sum();
+        let known: u64 = all.iter().map(|section| section.total).sum();
+        let by = content.items().map(|(_, item)| item.object.by.as_deref());
+        let by_all = by_all(by, content.more() == 0);
         let columns: Vec<Vec<Named<'_>>> = all.iter().map(named).collect();
-        let names = names(&columns, mail.digest.total as u64, by_all.is_some());
-        let headings: Vec<String> = all.iter().map(heading).collect();
-        let one = match all.iter().flat_map(|section| &section.items).next() {
-            Some(item) if mail.digest.total == 1 => Some(mail.item(item, heading(&all[0]))),
-            _ => None,
+        let names = names(&columns, content.total, by_all.is_some());
+        let headings: Vec<String> = match known == content.total {
+            true => all.iter().map(heading).collect(),
+            false => Vec::new(),
         };
+        let one = all.first().filter(|_| content.total == 1);
+        let one = one.and_then(|section| {
+            let item = section.items().next()?;
+            Some(mail.item(section, heading(section), item))
+        });
         Self {
             user: UserView::of(mail.user),
-            cadence: match mail.cadence {
-                Cadence::Never => "",
-                cadence => cadence.as_str(),
-            },
-            period: mail.period,
             date: day_in_full(mail.at, mail.tz),
-            since: day(mail.digest.oldest, mail.at, mail.tz),
-            total: mail.digest.total,
+            since: mail.when(content.oldest),
+            total: content.total,
             things: things(&headings),
             one,
-            others: mail.digest.total.saturating_sub(names.len()),
+            others: content.total.saturating_sub(names.len() as u64),
             names,
             by_all,
-            preview: all
-                .iter()
-                .flat_map(|section| &section.items)
-                .take(3)
-                .map(|item| label(&item.object, &item.id, SHORT))
-                .collect(),
+            preview: mail.preview(),
             sections,
-            elsewhere: mail.digest.total.saturating_sub(told),
+            elsewhere: content.total.saturating_sub(told),
             links: LinksView::of(&mail.links),
+            own: OwnView::of(mail),
         }
     }
 }
 
-impl<'a> DigestMail<'a> {
+impl<'a> OwnView<'a> {
+    fn of(mail: &'a Mail<'a>) -> Self {
+        let content = mail.content;
+        match mail.occasion {
+            Occasion::Digest { cadence, period } => Self::Digest {
+                cadence: match cadence {
+                    Cadence::Never => "",
+                    cadence => cadence.as_str(),
+                },
+                period,
+            },
+            Occasion::Batch { .. } => Self::Batch {
+                zone: mail.tz.name(),
+                until: mail.when(content.newest),
+                not_kept: content.not_kept,
+                topic: match content.sections.as_slice() {
+                    [section] if section.abouts == 1 && content.not_kept == 0 => {
+                        section.groups.first().map(AboutView::of)
+                    }
+                    _ => None,
+                },
+                sentence: SentenceView::of_all(&content.sections, content.total).map(Box::new),
+            },
+        }
+    }
+}
+
+impl<'a> Mail<'a> {
     fn section(&self, section: &'a Section, shown: usize) -> SectionView<'a> {
         let heading = heading(section);
-        let items: Vec<_> = section
-            .items
-            .iter()
-            .take(shown)
-            .map(|item| self.item(item, heading.clone()))
-            .collect();
+        let (mut left, mut in_groups) = (shown, 0);
+        let mut groups = Vec::new();
+        for group in &section.groups {
+            let items = &group.items[..group.items.len().min(left)];
+            left -= items.len();
+            if !items.is_empty() {
+                in_groups += group.total;
+                groups.push((group, items));
+            }
+        }
+        let view = |items: &'a [Item]| {
+            let items = items.iter();
+            items.map(|item| self.item(section, heading.clone(), item))
+        };
+        let told = match self.occasion {
+            Occasion::Digest { .. } => ToldView::Items(
+                groups
+                    .into_iter()
+                    .flat_map(|(_, items)| view(items))
+                    .collect(),
+            ),
+            Occasion::Batch { .. } => {
+                let group = |(group, items): (&'a Group, &'a [Item])| GroupView {
+                    about: AboutView::of(group),
+                    sentence: SentenceView::of_group(section, group, self.content.total),
+                    total: group.total,
+                    more: group.total - items.len() as u64,
+                    items: view(items).collect(),
+                };
+                ToldView::Groups(groups.into_iter().map(group).collect())
+            }
+        };
         SectionView {
             kind: section.kind.as_str(),
-            total: section.total(),
-            more: section.total() - items.len(),
+            total: section.total,
+            more: section.total - in_groups,
+            told,
             heading,
-            items,
         }
     }
 
-    fn item(&self, item: &'a Item, heading: String) -> ItemView<'a> {
-        let date = day(item.at, self.at, self.tz);
-        let on = item.object.at.map(|at| day(at, self.at, self.tz));
-        ItemView::of(
-            &item.object,
-            &item.id,
-            item.kind.as_str(),
+    fn item(&self, section: &'a Section, heading: String, item: &'a Item) -> ItemView<'a> {
+        let object = &*item.object;
+        let title = object.title.as_deref();
+        ItemView {
+            kind: section.kind.as_str(),
             heading,
-            date,
-            on,
-        )
+            id: short(item.id.as_str(), TITLE),
+            title: title.and_then(|title| words(title, TITLE)),
+            label: label(item, TITLE),
+            url: object.url.as_deref().and_then(link),
+            image: object.image.as_deref().and_then(link),
+            by: object.by.as_deref().and_then(|by| words(by, NAME)),
+            date: self.when(item.at),
+            on: object.at.map(|at| self.when(at)),
+            data: &object.data,
+        }
+    }
+
+    /// A moment as the mail names it: what comes once a day tells days, what comes soon tells
+    /// times.
+    fn when(&self, at: DateTime<Utc>) -> String {
+        match self.occasion {
+            Occasion::Digest { .. } => day(at, self.at, self.tz),
+            Occasion::Batch { .. } => moment(at, self.at, self.tz),
+        }
+    }
+
+    /// What the first items begin with: their titles where those are their own, else who and when.
+    /// In a batch, where many can be about the same, none is said twice.
+    fn preview(&self) -> Vec<String> {
+        let repeats = matches!(self.occasion, Occasion::Digest { .. });
+        let mut preview = Vec::new();
+        let groups = self.content.sections.iter().flat_map(|one| &one.groups);
+        for (about, item) in
+            groups.flat_map(|group| group.items.iter().map(|item| (&group.about, item)))
+        {
+            let by = item
+                .object
+                .by
+                .as_deref()
+                .filter(|_| is_unnamed(about, item));
+            let beginning = match (by.and_then(|by| words(by, SHORT)), about) {
+                (Some(by), _) => format!("{by} {}", self.when(item.at)),
+                (None, About::Page { title, .. }) => short(title, SHORT),
+                (None, About::Other { .. } | About::Itself) => label(item, SHORT),
+            };
+            if repeats || !preview.contains(&beginning) {
+                preview.push(beginning);
+            }
+            if preview.len() == NAMES {
+                break;
+            }
+        }
+        preview
     }
 }
 
 impl<'a> UserView<'a> {
-    pub(super) fn of(user: &'a User) -> Self {
+    fn of(user: &'a User) -> Self {
         let name = user.name.as_deref();
         Self {
             id: user.id.as_str(),
@@ -220,36 +357,10 @@ impl<'a> UserView<'a> {
 }
 
 impl<'a> LinksView<'a> {
-    pub(super) fn of(links: &'a Links) -> Self {
+    fn of(links: &'a Links) -> Self {
         Self {
             preferences: links.preferences.as_deref().and_then(link),
             unsubscribe: links.unsubscribe.as_deref().and_then(link),
-        }
-    }
-}
-
-impl<'a> ItemView<'a> {
-    pub(super) fn of(
-        object: &'a Object,
-        id: &ObjectId,
-        kind: &'a str,
-        heading: String,
-        date: String,
-        on: Option<String>,
-    ) -> Self {
-        let title = object.title.as_deref();
-        Self {
-            kind,
-            heading,
-            id: short(id.as_str(), TITLE),
-            title: title.and_then(|title| words(title, TITLE)),
-            label: label(object, id, TITLE),
-            url: object.url.as_deref().and_then(link),
-            image: object.image.as_deref().and_then(link),
-            by: object.by.as_deref().and_then(|by| words(by, NAME)),
-            date,
-            on,
-            data: &object.data,
         }
     }
 }
@@ -258,17 +369,26 @@ fn heading(section: &Section) -> String {
     heading_of(&section.heading, &section.kind)
 }
 
-fn objects(sections: &[Section]) -> impl Iterator<Item = &Object> {
-    let items = sections.iter().flat_map(|section| &section.items);
-    items.map(|item| &*item.object)
+/// Whether an item has no title of its own: it is one of several on a page, or done to another
+/// thing and not called anything.
+fn is_unnamed(about: &About, item: &Item) -> bool {
+    match about {
+        About::Page { .. } => true,
+        About::Other { .. } => item.object.title.is_none(),
+        About::Itself => false,
+    }
 }
 
+/// What the items of a section can be named by, one a group.
 fn named(section: &Section) -> Vec<Named<'_>> {
-    let objects = section.items.iter().map(|item| &*item.object);
-    objects
-        .map(|object| Named {
-            by: object.by.as_deref(),
-            title: object.title.as_deref(),
+    let groups = section.groups.iter();
+    let named = groups.filter_map(|group| {
+        let by = group.items.first()?.object.by.as_deref();
+        Some(Named {
+            // Where people do something to a thing, the thing tells more than one of many.
+            by: by.filter(|_| section.phrase.is_none()),
+            title: group.title(),
         })
-        .collect()
+    });
+    named.collect()
 }

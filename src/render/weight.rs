@@ -3,14 +3,8 @@
 //! The rule: measured on what the templates make, not estimated; the items are as long as items
 //! usually are.
 
-use chrono::DateTime;
-use chrono_tz::Tz;
-use minijinja::Value;
-use minijinja::value::Serde;
-
-use super::templates::{BATCH, DIGEST};
-use super::view::DigestView;
-use super::{DigestMail, Error, LINK_BYTES, Links, MAX_BYTES, Rendered, Renderer, sample};
+use super::mail_templates::{BATCH, DIGEST};
+use super::{Error, LINK_BYTES, MAX_BYTES, Mail, Rendered, Renderer, sample};
 use crate::domain::{Cadence, User, UserId};
 
 /// The bytes of a mail's parts.
@@ -45,23 +39,14 @@ impl Weight {
 impl Renderer {
     /// Weighs a digest of one section of so many items.
     pub fn weigh(&self, items: usize) -> Result<Weight, Error> {
-        let at = DateTime::from_timestamp(1_398_153_600, 0).unwrap_or_default();
         let user = User::new(UserId::stored("sample"));
-        let digest = sample::of(at, items);
-        let mail = DigestMail {
-            user: &user,
-            digest: &digest,
-            cadence: Cadence::Weekly,
-            period: "2014-W17",
-            at,
-            tz: Tz::UTC,
-            links: Links {
-                preferences: Some("https://example.org/preferences".into()),
-                unsubscribe: Some("https://example.org/unsubscribe".into()),
-            },
+        let content = sample::works(items);
+        let weekly = sample::of_cadence(Cadence::Weekly);
+        let mail = Mail {
+            links: sample::links(),
+            ..sample::mail(&user, &content, &weekly)
         };
-        let view = Value::from(Serde(DigestView::new(&mail, &[items])));
-        self.fill_in(&DIGEST, view, &[items])
+        self.fill_in(&DIGEST, &mail, &[items])
             .map(|mail| Weight::of(&mail))
     }
 
@@ -69,11 +54,11 @@ impl Renderer {
     /// each type's own, by their folder.
     pub fn weigh_batches(&self) -> Result<Vec<(String, Weight)>, Error> {
         let own = self.own.iter();
-        let own = own.map(|(kind, mail)| (format!("batch/{kind}"), mail));
+        let own = own.map(|(kind, templates)| (format!("batch/{kind}"), templates));
         let mut weights = Vec::new();
-        for (folder, mail) in std::iter::once(("batch".to_owned(), &BATCH)).chain(own) {
-            sample::batches(|batch| {
-                let rendered = self.batch_by(mail, batch)?;
+        for (folder, templates) in std::iter::once(("batch".to_owned(), &BATCH)).chain(own) {
+            sample::batches(|mail| {
+                let rendered = self.render_by(templates, mail)?;
                 weights.push((folder.clone(), Weight::of(&rendered)));
                 Ok(())
             })?;

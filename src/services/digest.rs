@@ -18,11 +18,12 @@ use super::owed::OwedDays;
 use super::suppressions::Suppressed;
 use super::{Progress, Result, crash};
 use crate::clock::{Clock, Ids};
-use crate::domain::digest::{Caps, Digest, assemble, wanted};
+use crate::domain::content::Caps;
+use crate::domain::digest::{assemble, wanted};
 use crate::domain::stack::{BadStack, Pending};
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Cadence, DeliveryId, Due, Period, PersonStacks, Policies, Schedule, User, UserId,
+    Cadence, Content, DeliveryId, Due, Period, PersonStacks, Policies, Schedule, User, UserId,
 };
 use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
 
@@ -56,7 +57,7 @@ pub struct Found<'a> {
     /// The local date or ISO week that it is for.
     pub period: Period,
     /// What it would tell: what is wanted and still applies.
-    pub digest: &'a Digest,
+    pub content: &'a Content,
 }
 
 /// Runs of digests: who is due is found, and mailed or only shown.
@@ -90,13 +91,13 @@ struct DuePerson<'a> {
 }
 
 impl DuePerson<'_> {
-    fn found<'a>(&'a self, digest: &'a Digest) -> Found<'a> {
+    fn found<'a>(&'a self, content: &'a Content) -> Found<'a> {
         Found {
             id: self.row.id(),
             user: &self.user,
             cadence: self.cadence,
             period: self.due.period,
-            digest,
+            content,
         }
     }
 }
@@ -196,8 +197,8 @@ impl Digests {
             if let Some(onlooker) = onlooker.as_deref_mut()
                 && !due.is_empty()
             {
-                for (person, digest) in &due {
-                    onlooker.mail(&person.found(digest));
+                for (person, content) in &due {
+                    onlooker.mail(&person.found(content));
                 }
                 onlooker.together();
             }
@@ -253,7 +254,7 @@ impl Digests {
         learned: &mut Learned,
         report: &mut Report,
         account: &mut Account,
-    ) -> Result<Vec<(DuePerson<'a>, Digest)>> {
+    ) -> Result<Vec<(DuePerson<'a>, Content)>> {
         report.people += people.len() as u64;
         let open: Vec<&PersonStacks> = people
             .iter()
@@ -276,7 +277,7 @@ impl Digests {
         report.limited = due.len() > room;
         let due: Vec<_> = due.into_iter().take(room).collect();
         report.due += due.len() as u64;
-        report.events += due.iter().map(|(_, told)| told.total as u64).sum::<u64>();
+        report.events += due.iter().map(|(_, told)| told.total).sum::<u64>();
         Ok(due)
     }
 
@@ -394,7 +395,7 @@ impl Digests {
         due: Vec<DuePerson<'a>>,
         catalogue: &mut Catalogue,
         report: &mut Report,
-    ) -> Result<Vec<(DuePerson<'a>, Digest)>> {
+    ) -> Result<Vec<(DuePerson<'a>, Content)>> {
         catalogue
             .load(
                 due.iter()
@@ -412,7 +413,7 @@ impl Digests {
             match assemble(&person.wanted, &self.policies, self.caps, |event| {
                 catalogue.applies(event)
             }) {
-                Some(digest) => left.push((person, digest)),
+                Some(content) => left.push((person, content)),
                 None => report.withdrawn += 1,
             }
         }

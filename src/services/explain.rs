@@ -12,7 +12,8 @@ use super::due;
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
 use crate::clock::Clock;
-use crate::domain::digest::{Caps, wanted};
+use crate::domain::content::Caps;
+use crate::domain::digest::wanted;
 use crate::domain::{
     Cadence, Day, Delivery, DeliveryId, Event, Id, ObjectId, Policies, Position, Schedule,
     Suppression, User, UserId,

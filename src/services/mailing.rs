@@ -13,6 +13,7 @@ mod retry;
 mod sender;
 mod tally;
 
+pub(super) use compose::Contents;
 pub use compose::{Compose, Looked, Preview, Shown, Spread, Story};
 pub use gate::{Gate, GateState, Pause, Throttle, account};
 pub use ledger::Ledger;

@@ -6,18 +6,18 @@
 //! here each mail is rendered as [`super::mailing`] would, measured and let go, so that memory does
 //! not grow with the number of people. Of very many mails a part is rendered ([`measure`]).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::digest::{Digests, Found, Onlooker, Report, Request};
-use super::mailing::{Compose, Pause};
+use super::mailing::{Compose, Contents, Pause};
 use super::{Progress, Result};
-use crate::domain::{Cadence, EventType, Period};
-use crate::mail::{Content, Mailer, Message, Place};
+use crate::domain::{Cadence, EventType, Occasion, Period};
+use crate::mail::{Mailer, Message, Place};
 use crate::render::CLIP_BYTES;
-use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading, preheader};
+use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading_of, preheader};
 use crate::store::{Feedbacks, Journal, Notes};
 
 mod compare;
@@ -30,8 +30,6 @@ pub use pace::Limits;
 
 /// Up to so many mails are all rendered; of more, between half as many and so many.
 pub const MOST_RENDERED: u64 = 10_000;
-/// Messages that are put together into calls have at most so many bytes, as those that are sent.
-const CALL_BYTES: usize = 16 << 20;
 /// How far back a period and the one before it can have been mailed: two weeks, whatever the zone,
 /// and a week for late ones.
 const LOOK_BACK: TimeDelta = TimeDelta::days(22);
@@ -177,7 +175,7 @@ impl<'a> Stage<'a> {
     }
 
     fn count(&mut self, mail: &Found<'_>) {
-        let events = mail.digest.total as u64;
+        let events = mail.content.total;
         let name = format!("{} {}", mail.cadence, mail.period);
         let period = self.periods.entry(name).or_insert(OfPeriod {
             cadence: mail.cadence,
@@ -187,17 +185,17 @@ impl<'a> Stage<'a> {
         });
         period.mails += 1;
         period.events += events;
-        for section in &mail.digest.sections {
+        for section in &mail.content.sections {
             if !self.types.contains_key(&section.kind) {
                 let of_type = OfType {
-                    heading: heading(&section.heading, &section.kind),
+                    heading: heading_of(&section.heading, &section.kind),
                     rank: self.compose.policies.rank(&section.kind).0,
                     ..OfType::default()
                 };
                 self.types.insert(section.kind.clone(), of_type);
             }
             if let Some(of_type) = self.types.get_mut(&section.kind) {
-                of_type.events += section.total() as u64;
+                of_type.events += section.total;
                 of_type.people += 1;
             }
         }
@@ -206,11 +204,13 @@ impl<'a> Stage<'a> {
     /// Renders a mail as it would be sent, and notes what became of it.
     fn try_on(&mut self, mail: &Found<'_>, drawn: u64) {
         let stand_in = self.compose.links.stand_in(&mail.user.id);
-        let period = mail.period.to_string();
-        let of_period = (mail.cadence, period.as_str());
+        let occasion = Occasion::Digest {
+            cadence: mail.cadence,
+            period: mail.period.to_string(),
+        };
         let rendered = self
             .compose
-            .rendered(mail.user, mail.digest, of_period, self.at);
+            .rendered(mail.user, mail.content, &occasion, self.at);
         let (rendered, to) = match (rendered, mail.user.mailable()) {
             (Ok(rendered), Ok(to)) => (rendered, to),
             (Ok(_), Err(_)) => return,
@@ -219,16 +219,16 @@ impl<'a> Stage<'a> {
                 return self.failed(&error);
             }
         };
-        let shown = match rendered.shown {
-            shown if shown < mail.digest.shown() => Shown::Cut,
-            shown if shown < mail.digest.total => Shown::Capped,
+        let shown = match rendered.shown as u64 {
+            shown if shown < mail.content.shown() => Shown::Cut,
+            shown if shown < mail.content.total => Shown::Capped,
             _ => Shown::All,
         };
         let content = rendered.content;
         let whole = content.filled(stand_in.as_ref());
         let bytes = whole.html.len();
         self.levels.of(drawn).add(bytes, whole.text.len(), shown);
-        let types = mail.digest.sections.len();
+        let types = mail.content.sections.len();
         self.picks.offer(drawn, bytes, types, || {
             let shown = content.with(Place::nowhere);
             Candidate {
@@ -238,7 +238,7 @@ impl<'a> Stage<'a> {
                 html: shown.html,
                 text: shown.text,
                 bytes,
-                events: mail.digest.total,
+                events: mail.content.total,
                 types,
             }
         });
@@ -246,7 +246,7 @@ impl<'a> Stage<'a> {
             delivery: mail.id.clone(),
             to: to.clone(),
             to_name: mail.user.name.clone(),
-            content: self.calls.share(content),
+            content: self.calls.contents.share(content),
             personal: stand_in,
             further: Vec::new(),
             at: self.at,
@@ -316,7 +316,7 @@ impl<'a> Stage<'a> {
             html: one.html.clone(),
             text: one.text.clone(),
             bytes: one.bytes as u64,
-            events: one.events as u64,
+            events: one.events,
             types: one.types as u64,
         };
         chosen.into_iter().map(sample).collect()
@@ -340,25 +340,13 @@ struct Calls {
     calls: u64,
     called: u64,
     waiting: Vec<Message>,
-    contents: HashSet<Arc<Content>>,
-    bytes: usize,
+    contents: Contents,
 }
 
 impl Calls {
-    /// People who are told the same share a content.
-    fn share(&mut self, content: Content) -> Arc<Content> {
-        if let Some(known) = self.contents.get(&content) {
-            return Arc::clone(known);
-        }
-        self.bytes += content.bytes();
-        let content = Arc::new(content);
-        self.contents.insert(Arc::clone(&content));
-        content
-    }
-
     fn add(&mut self, calling: Calling<'_>, message: Message) {
         self.waiting.push(message);
-        if self.waiting.len() >= calling.chunk || self.bytes >= CALL_BYTES {
+        if self.waiting.len() >= calling.chunk || self.contents.is_full() {
             self.cut(calling);
         }
     }
@@ -377,8 +365,7 @@ impl Calls {
         self.called += self.waiting.len() as u64;
         self.calls += calling.mailer.calls(&self.waiting).len() as u64;
         self.waiting.clear();
-        self.contents.clear();
-        self.bytes = 0;
+        self.contents = Contents::default();
     }
 }
 

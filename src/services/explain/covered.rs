@@ -4,15 +4,16 @@
 //! delivery, or else of a flush, as the ledger remembers longer than the window is; a marker
 //! without `n` is an older writer's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::domain::digest::{Caps, assemble, wanted_by};
+use crate::domain::content::Caps;
+use crate::domain::digest::{assemble, wanted_by};
 use crate::domain::{
-    Delivery, DeliveryId, DeliveryState, Event, Id, Marker, Object, Occasion, PersonStacks,
-    Policies, Position, Stack, User,
+    Content, Delivery, DeliveryId, DeliveryState, Event, Id, Marker, Object, Occasion,
+    PersonStacks, Policies, Position, Stack, User,
 };
 
 /// Who dealt with an event.
@@ -78,7 +79,7 @@ impl<'a> Mails<'a> {
             let pending = person.pending_within(&row.watermarks, row.marker, |_, _| true);
             let wanted = wanted_by(row, person, user, policies);
             let digest = assemble(&wanted, policies, caps, applies);
-            let told = row.items as usize;
+            let told = u64::from(row.items);
             let now = digest.as_ref().map_or(0, |digest| digest.total);
             if now > told {
                 // Something applies that did not then, and nobody can tell what.
@@ -88,18 +89,18 @@ impl<'a> Mails<'a> {
                 .iter()
                 .map(|pending| (pending.position, Place::LeftOut))
                 .collect();
+            let items = digest.iter().flat_map(Content::items);
+            let shown: HashSet<_> = items.map(|(kind, item)| (kind, &item.id)).collect();
             for pending in &wanted {
-                let place = match applies(pending.event) {
+                let event = pending.event;
+                let place = match applies(event) {
+                    Some(_) if shown.contains(&(&event.t, &event.o)) => Place::Shown,
                     Some(_) => Place::Counted,
                     // It may have applied then.
                     None if now < told => Place::Unknown,
                     None => Place::LeftOut,
                 };
                 places.insert(pending.position, place);
-            }
-            let sections = digest.iter().flat_map(|digest| &digest.sections);
-            for item in sections.flat_map(|section| &section.items) {
-                places.insert(item.position, Place::Shown);
             }
             places
         };

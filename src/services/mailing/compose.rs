@@ -5,22 +5,23 @@
 //! earlier mail told, of what still applies, to whom may still be mailed; asked just before the
 //! mail leaves. A call that is made again is built as of its first time, so that it says the same.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
 use self::gathered::Gathered;
 use crate::clock::Clock;
-use crate::domain::bulletin::{self, Bulletin};
+use crate::domain::content::{Caps, gather};
 use crate::domain::delivery::Settlement;
-use crate::domain::digest::{Caps, Digest, assemble, wanted_by};
+use crate::domain::digest::{assemble, wanted_by};
+use crate::domain::stack::Pending;
 use crate::domain::{
-    Cadence, Delivery, DeliveryState, Event, EventType, Occasion, PersonStacks, Policies, Schedule,
-    Stack, User, UserId, Window,
+    Cadence, Content, Delivery, DeliveryState, Event, EventType, Id, Occasion, PersonStacks,
+    Policies, Schedule, Stack, User, UserId, Window,
 };
-use crate::mail::{Content, Marks, Message, Place};
-use crate::render::{self, BatchMail, DigestMail, Rendered, Renderer};
+use crate::mail::{self, Marks, Message, Place};
+use crate::render::{self, Renderer};
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
 use crate::services::links::{Links, Maker};
@@ -85,13 +86,13 @@ pub(super) struct Built {
 
 /// Contents, each once: people who are told the same share it.
 #[derive(Default)]
-struct Contents {
-    known: HashSet<Arc<Content>>,
+pub(in crate::services) struct Contents {
+    known: HashSet<Arc<mail::Content>>,
     bytes: usize,
 }
 
 impl Contents {
-    fn share(&mut self, content: Content) -> Arc<Content> {
+    pub(in crate::services) fn share(&mut self, content: mail::Content) -> Arc<mail::Content> {
         if let Some(known) = self.known.get(&content) {
             return Arc::clone(known);
         }
@@ -99,6 +100,11 @@ impl Contents {
         let content = Arc::new(content);
         self.known.insert(Arc::clone(&content));
         content
+    }
+
+    /// Whether as much was built as leaves together.
+    pub(in crate::services) fn is_full(&self) -> bool {
+        self.bytes >= BYTES
     }
 }
 
@@ -155,7 +161,7 @@ impl Compose {
         let (mut built, mut contents) = (Built::default(), Contents::default());
         for (((row, person), stacks), wanted) in rows.iter().zip(&people).zip(&stacks).zip(&wanted)
         {
-            if room == Room::Bounded && contents.bytes >= BYTES {
+            if room == Room::Bounded && contents.is_full() {
                 break;
             }
             built.rows += 1;
@@ -168,23 +174,11 @@ impl Compose {
                     continue;
                 }
             };
-            let applies = |event: &Event| catalogue.applies(event);
-            let (told, marked) = match &row.occasion {
-                Occasion::Digest { cadence, period } => {
-                    let digest = assemble(wanted, &self.policies, self.caps, applies);
-                    let told = digest.map(|digest| Told::Digest(digest, (*cadence, period)));
-                    (told, stacks.are_marked_by(row.marker))
-                }
-                Occasion::Batch { batch, .. } => {
-                    let gathered = gathered.get(batch);
-                    let tell = |of: &Gathered| {
-                        bulletin::gather(&of.key, &of.items, of.not_kept, &self.policies, applies)
-                    };
-                    let told = gathered.and_then(tell).map(Told::Batch);
-                    (told, gathered.is_some_and(|gathered| gathered.marked))
-                }
+            let marked = match &row.occasion {
+                Occasion::Digest { .. } => stacks.are_marked_by(row.marker),
+                Occasion::Batch { batch, .. } => gathered.get(batch).is_some_and(|of| of.marked),
             };
-            let Some(told) = told else {
+            let Some(told) = self.told(row, wanted, &gathered, &catalogue) else {
                 let why = Some("nothing is left that applies");
                 let canceled = Settlement::of(row, DeliveryState::Canceled, 0, why);
                 built.settlements.push(canceled);
@@ -193,7 +187,7 @@ impl Compose {
             match self.render(row, user, &told, maker.as_ref(), at, &mut contents) {
                 Ok(message) => built.mails.push(Mail {
                     row: row.clone(),
-                    items: told.items(),
+                    items: u32::try_from(told.total).unwrap_or(u32::MAX),
                     marked,
                     message,
                 }),
@@ -240,6 +234,24 @@ impl Compose {
         Ok(stacks.collect())
     }
 
+    /// What a row's mail tells; `None` if nothing is left that applies.
+    fn told(
+        &self,
+        row: &Delivery,
+        wanted: &[Pending<'_>],
+        gathered: &HashMap<Id, Gathered>,
+        catalogue: &Catalogue,
+    ) -> Option<Content> {
+        let applies = |event: &Event| catalogue.applies(event);
+        match &row.occasion {
+            Occasion::Digest { .. } => assemble(wanted, &self.policies, self.caps, applies),
+            Occasion::Batch { batch, .. } => {
+                let of = gathered.get(batch)?;
+                gather(&of.key, &of.items, of.not_kept, &self.policies, applies)
+            }
+        }
+    }
+
     /// Whether this person may still be mailed this (P7).
     fn allowed<'a>(
         &self,
@@ -263,64 +275,34 @@ impl Compose {
         }
     }
 
-    /// The mail of a digest, with the places of links where mails carry any: one content for all
-    /// who are told the same.
+    /// The mail in words, with the places of links where mails carry any: one content for all who
+    /// are told the same.
     pub fn rendered(
         &self,
         user: &User,
-        digest: &Digest,
-        (cadence, period): (Cadence, &str),
+        content: &Content,
+        occasion: &Occasion,
         at: DateTime<Utc>,
-    ) -> std::result::Result<Written, String> {
-        self.written(|links| {
-            self.renderer.digest(&DigestMail {
-                user,
-                digest,
-                cadence,
-                period,
-                at,
-                tz: user.schedule(&self.schedule).tz,
-                links,
-            })
-        })
-    }
-
-    /// The same of a batch.
-    fn batch_written(
-        &self,
-        user: &User,
-        bulletin: &Bulletin,
-        at: DateTime<Utc>,
-    ) -> std::result::Result<Written, String> {
-        self.written(|links| {
-            self.renderer.batch(&BatchMail {
-                user,
-                bulletin,
-                at,
-                tz: user.schedule(&self.schedule).tz,
-                links,
-            })
-        })
-    }
-
-    /// What was rendered with marks where the links of a mail go, if mails carry any; with places
-    /// instead of the marks.
-    fn written(
-        &self,
-        render: impl FnOnce(render::Links) -> std::result::Result<Rendered, render::Error>,
     ) -> std::result::Result<Written, String> {
         let marks = Marks::new()?;
         let mark = |place| {
             let has_pages = self.links.public_url.is_some();
             has_pages.then(|| marks.of(place).to_owned())
         };
-        let links = render::Links {
-            unsubscribe: mark(Place::Unsubscribe),
-            preferences: mark(Place::Preferences),
-        };
-        let rendered = render(links).map_err(|error| format!("{error:#}"))?;
+        let rendered = self.renderer.render(&render::Mail {
+            user,
+            content,
+            occasion,
+            at,
+            tz: user.schedule(&self.schedule).tz,
+            links: render::Links {
+                unsubscribe: mark(Place::Unsubscribe),
+                preferences: mark(Place::Preferences),
+            },
+        });
+        let rendered = rendered.map_err(|error| format!("{error:#}"))?;
         Ok(Written {
-            content: Content {
+            content: mail::Content {
                 subject: rendered.subject,
                 html: marks.cut(&rendered.html),
                 text: marks.cut(&rendered.text),
@@ -333,7 +315,7 @@ impl Compose {
         &self,
         row: &Delivery,
         user: &User,
-        told: &Told<'_>,
+        told: &Content,
         maker: Option<&Maker<'_>>,
         at: DateTime<Utc>,
         contents: &mut Contents,
@@ -342,10 +324,7 @@ impl Compose {
             .mailable()
             .map_err(|why| why.as_str().to_owned())?
             .clone();
-        let written = match told {
-            Told::Digest(digest, of_period) => self.rendered(user, digest, *of_period, at),
-            Told::Batch(bulletin) => self.batch_written(user, bulletin, at),
-        };
+        let written = self.rendered(user, told, &row.occasion, at);
         let written = written.map_err(|error| format!("the mail cannot be rendered: {error}"))?;
         Ok(Message {
             delivery: row.id.clone(),
@@ -361,12 +340,12 @@ impl Compose {
 
     /// What Gmail counts spam reports under: the run or the day, the kind of mail, and whose it is.
     /// Nothing in it names a person.
-    fn feedback_id(&self, row: &Delivery, told: &Told<'_>) -> Option<(String, String)> {
+    fn feedback_id(&self, row: &Delivery, told: &Content) -> Option<(String, String)> {
         let sender = self.feedback_id.as_ref()?;
-        let of = match told {
-            Told::Digest(_, (cadence, period)) => format!("{period}:{cadence}:digest"),
-            Told::Batch(bulletin) => {
-                let kind = bulletin.only.as_ref().map(EventType::as_str);
+        let of = match &row.occasion {
+            Occasion::Digest { cadence, period } => format!("{period}:{cadence}:digest"),
+            Occasion::Batch { .. } => {
+                let kind = told.only().map(EventType::as_str);
                 // A colon would part it, and what is not ASCII is no header.
                 let plain =
                     kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric()));
@@ -380,24 +359,7 @@ impl Compose {
 
 /// A mail in words, without whom it is for.
 pub struct Written {
-    pub content: Content,
+    pub content: mail::Content,
     /// How many items it shows.
     pub shown: usize,
-}
-
-/// What one mail tells.
-enum Told<'a> {
-    /// With the cadence and the period it is of.
-    Digest(Digest, (Cadence, &'a str)),
-    Batch(Bulletin),
-}
-
-impl Told<'_> {
-    /// How many events.
-    fn items(&self) -> u32 {
-        match self {
-            Self::Digest(digest, _) => digest.total as u32,
-            Self::Batch(bulletin) => u32::try_from(bulletin.total).unwrap_or(u32::MAX),
-        }
-    }
 }

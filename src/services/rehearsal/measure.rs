@@ -191,7 +191,7 @@ pub(super) struct Candidate {
     pub html: String,
     pub text: String,
     pub bytes: usize,
-    pub events: usize,
+    pub events: u64,
     pub types: usize,
 }
 

@@ -6,10 +6,10 @@
 
 use serde::Serialize;
 
-use super::{Compose, Spread, Written};
-use crate::domain::bulletin;
-use crate::domain::digest::{assemble, wanted_by};
-use crate::domain::{Delivery, DeliveryState, Event, EventType, ObjectId, Occasion, User};
+use super::{Compose, Spread};
+use crate::domain::content::Item;
+use crate::domain::digest::wanted_by;
+use crate::domain::{Delivery, DeliveryState, EventType, ObjectId, Occasion, User};
 use crate::mail::Place;
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
@@ -105,60 +105,33 @@ impl Compose {
             .load(wanted.iter().map(|pending| pending.event))
             .await?;
         let at = row.tried.unwrap_or_else(|| self.clock.now());
-        let applies = |event: &Event| catalogue.applies(event);
-        let (rendered, items, total) = match &row.occasion {
-            Occasion::Digest { cadence, period } => {
-                let Some(digest) = assemble(&wanted, &self.policies, self.caps, applies) else {
-                    return none("nothing of it is on their stacks any more, or applies");
-                };
-                let sections = digest.sections.iter();
-                let items = sections.flat_map(|section| &section.items);
-                let items: Vec<Shown> = items
-                    .map(|item| shown(&item.kind, &item.id, item.object.title.as_deref()))
-                    .collect();
-                let rendered = self.rendered(user, &digest, (*cadence, period), at);
-                (rendered, items, digest.total as u64)
-            }
-            Occasion::Batch { batch, .. } => {
-                let gathered = self.gathered(rows, users, &mut catalogue).await?;
-                let applies = |event: &Event| catalogue.applies(event);
-                let told = gathered.get(batch).and_then(|of| {
-                    bulletin::gather(&of.key, &of.items, of.not_kept, &self.policies, applies)
-                });
-                let Some(bulletin) = told else {
-                    return none("nothing is left of its batch that applies");
-                };
-                let sections = bulletin.sections.iter();
-                let items: Vec<Shown> = sections
-                    .flat_map(|section| section.items().map(move |item| (&section.kind, item)))
-                    .map(|(kind, item)| shown(kind, &item.id, item.object.title.as_deref()))
-                    .collect();
-                let rendered = self.batch_written(user, &bulletin, at);
-                (rendered, items, bulletin.total)
-            }
+        let gathered = self.gathered(rows, users, &mut catalogue).await?;
+        let Some(content) = self.told(row, &wanted, &gathered, &catalogue) else {
+            return none(match row.occasion {
+                Occasion::Digest { .. } => "nothing of it is on their stacks any more, or applies",
+                Occasion::Batch { .. } => "nothing is left of its batch that applies",
+            });
         };
-        Ok(match rendered {
-            Ok(rendered) => Looked::Mail(Box::new(preview(rendered, items, total))),
+        Ok(match self.rendered(user, &content, &row.occasion, at) {
+            Ok(written) => {
+                let words = written.content.with(Place::nowhere);
+                Looked::Mail(Box::new(Preview {
+                    subject: words.subject,
+                    text: words.text,
+                    html: words.html,
+                    items: content.items().map(shown).collect(),
+                    more: content.more(),
+                }))
+            }
             Err(error) => Looked::None(format!("it cannot be rendered: {error}")),
         })
     }
 }
 
-fn shown(kind: &EventType, object: &ObjectId, title: Option<&str>) -> Shown {
+fn shown((kind, item): (&EventType, &Item)) -> Shown {
     Shown {
         kind: kind.clone(),
-        object: object.clone(),
-        title: title.map(str::to_owned),
-    }
-}
-
-fn preview(written: Written, items: Vec<Shown>, total: u64) -> Preview {
-    let shown = written.content.with(Place::nowhere);
-    Preview {
-        more: total.saturating_sub(items.len() as u64),
-        subject: shown.subject,
-        text: shown.text,
-        html: shown.html,
-        items,
+        object: item.id.clone(),
+        title: item.object.title.clone(),
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::{Group, People};
 use super::*;
-use crate::domain::{Id, ObjectKey, Policy};
+use crate::domain::{Id, ObjectId, ObjectKey, Policy};
 
 fn start() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_153_600, 0).unwrap()
@@ -47,8 +48,8 @@ fn object(id: &str, title: &str, by: &str) -> Object {
     }
 }
 
-/// The bulletin of a batch of one's own key, in which these objects apply.
-fn gathered(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Option<Bulletin> {
+/// The content of a batch of one's own key, in which these objects apply.
+fn gathered(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Option<Content> {
     let objects: BTreeMap<&str, &Object> = objects
         .iter()
         .map(|object| (object.key.as_str(), object))
@@ -62,8 +63,8 @@ fn gathered(events: &[(&str, &str)], not_kept: u64, objects: &[Object]) -> Optio
 }
 
 /// Per group, how many items it has and who they are by.
-fn told(bulletin: &Bulletin) -> Vec<(u64, Option<Vec<&str>>)> {
-    let groups = bulletin.sections.iter().flat_map(|section| &section.groups);
+fn told(content: &Content) -> Vec<(u64, Option<Vec<&str>>)> {
+    let groups = content.sections.iter().flat_map(|section| &section.groups);
     fn people(group: &Group) -> Option<Vec<&str>> {
         match &group.people {
             People::Named(names) => Some(names.iter().map(String::as_str).collect()),
@@ -86,23 +87,23 @@ fn what_several_people_did_to_one_thing_is_one_group_with_each_of_them_once() {
         object("4", " Budget ", " Ada "),
     ];
 
-    let bulletin = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
+    let content = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
 
     assert_eq!(
-        told(&bulletin),
+        told(&content),
         [(3, Some(vec!["Ada", "Cyd"])), (1, Some(vec!["Ben"]))]
     );
     assert_eq!(
-        bulletin.sections[0].people,
+        content.sections[0].people,
         People::Named(vec!["Ada".into(), "Cyd".into(), "Ben".into()])
     );
-    let ids = bulletin.sections[0].groups[0].items.iter();
+    let ids = content.sections[0].groups[0].items.iter();
     assert_eq!(
         ids.map(|item| item.id.as_str()).collect::<Vec<_>>(),
         ["4", "3", "1"]
     );
-    assert_eq!(bulletin.oldest, start());
-    assert_eq!(bulletin.newest, start() + TimeDelta::minutes(3));
+    assert_eq!(content.oldest, start());
+    assert_eq!(content.newest, start() + TimeDelta::minutes(3));
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn what_an_object_says_it_is_about_groups_it_whatever_it_is_called() {
     let works: Vec<_> = ids.iter().map(|id| ("Work", *id)).collect();
     let works = gathered(&works, 0, &objects).unwrap();
 
-    let totals = |bulletin| -> Vec<u64> { told(bulletin).iter().map(|group| group.0).collect() };
+    let totals = |content| -> Vec<u64> { told(content).iter().map(|group| group.0).collect() };
     assert_eq!(totals(&comments), [1, 1, 1, 1, 2, 2]);
     assert_eq!(totals(&works), totals(&comments));
 }
@@ -155,10 +156,10 @@ fn objects_on_one_page_are_about_it_and_pages_of_one_name_are_told_apart() {
         on("4", "https://a.example/#/docs/2"),
     ];
 
-    let bulletin = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
+    let content = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
 
-    let urls = bulletin.sections[0].groups.iter();
-    let urls: Vec<_> = urls.map(|group| group.about.url.as_deref()).collect();
+    let urls = content.sections[0].groups.iter();
+    let urls: Vec<_> = urls.map(|group| group.url()).collect();
     assert_eq!(
         urls,
         [
@@ -192,10 +193,10 @@ fn where_somebody_is_not_known_nobody_is_counted() {
         object("3", "Roadmap", "Ben"),
     ];
 
-    let bulletin = gathered(&comments(&["1", "2", "3"]), 0, &objects).unwrap();
+    let content = gathered(&comments(&["1", "2", "3"]), 0, &objects).unwrap();
 
-    assert_eq!(told(&bulletin), [(1, Some(vec!["Ben"])), (2, None)]);
-    assert_eq!(bulletin.sections[0].people, People::Unknown);
+    assert_eq!(told(&content), [(1, Some(vec!["Ben"])), (2, None)]);
+    assert_eq!(content.sections[0].people, People::Unknown);
 }
 
 #[test]
@@ -208,10 +209,10 @@ fn the_same_twice_is_one_and_counts_as_the_last_time() {
         ("Comment", "1"),
         ("Work", "1"),
     ];
-    let bulletin = gathered(&events, 0, &objects).unwrap();
+    let content = gathered(&events, 0, &objects).unwrap();
 
-    assert_eq!(bulletin.total, 3);
-    let comments = &bulletin.sections[0];
+    assert_eq!(content.total, 3);
+    let comments = &content.sections[0];
     assert_eq!((comments.total, comments.abouts), (2, 2));
     assert_eq!(
         comments.groups[0].items[0].at,
@@ -223,9 +224,9 @@ fn the_same_twice_is_one_and_counts_as_the_last_time() {
 fn what_no_longer_applies_is_neither_told_nor_counted() {
     let objects = [object("2", "Roadmap", "Ben")];
 
-    let bulletin = gathered(&comments(&["1", "2"]), 3, &objects).unwrap();
+    let content = gathered(&comments(&["1", "2"]), 3, &objects).unwrap();
 
-    assert_eq!((bulletin.total, bulletin.more), (4, 3));
+    assert_eq!((content.total, content.more()), (4, 3));
     assert_eq!(gathered(&comments(&["1"]), 3, &objects), None);
     assert_eq!(gathered(&[], 3, &objects), None);
 }
@@ -241,12 +242,12 @@ fn what_is_no_longer_kept_is_of_the_keys_type_if_it_has_one() {
     let typed = of(&BatchKey::Type(kind.clone()));
     let chosen = of(&BatchKey::Chosen("replies".parse().unwrap()));
 
-    for bulletin in [&typed, &chosen] {
+    for content in [&typed, &chosen] {
         assert_eq!(
-            (bulletin.total, bulletin.more, bulletin.not_kept),
+            (content.total, content.more(), content.not_kept),
             (13, 12, 12)
         );
-        assert_eq!(bulletin.only.as_ref(), Some(&kind));
+        assert_eq!(content.only(), Some(&kind));
     }
     assert_eq!(
         (typed.sections[0].total, typed.sections[0].not_kept),
@@ -266,9 +267,9 @@ fn sections_stand_in_the_configured_order_and_each_shows_something() {
     let events = ids.iter().enumerate();
     let events: Vec<_> = events.map(|(n, id)| (kind(n), id.as_str())).collect();
 
-    let bulletin = gathered(&events, 7, &objects).unwrap();
+    let content = gathered(&events, 7, &objects).unwrap();
 
-    let sections = bulletin.sections.iter();
+    let sections = content.sections.iter();
     let sections: Vec<_> = sections
         .map(|s| (s.kind.as_str(), s.total, s.shown()))
         .collect();
@@ -276,7 +277,7 @@ fn sections_stand_in_the_configured_order_and_each_shows_something() {
         sections,
         [("Comment", 50, 12), ("Work", 25, 12), ("Zebra", 25, 12)]
     );
-    assert_eq!((bulletin.total, bulletin.more), (107, 71));
+    assert_eq!((content.total, content.more()), (107, 71));
 }
 
 proptest! {
@@ -309,18 +310,18 @@ proptest! {
             .map(|item| (item.t.clone(), item.o.clone()))
             .collect();
 
-        let bulletin = gather(&key, &kept, not_kept, &Policies::new((0..12).map(phrased)), applies);
+        let content = gather(&key, &kept, not_kept, &Policies::new((0..12).map(phrased)), applies);
 
-        let Some(bulletin) = bulletin else {
+        let Some(content) = content else {
             prop_assert!(expected.is_empty());
             return Ok(());
         };
-        let shown: u64 = bulletin.sections.iter().map(Section::shown).sum();
-        prop_assert_eq!(bulletin.total, expected.len() as u64 + not_kept);
-        prop_assert_eq!(shown + bulletin.more, bulletin.total);
-        prop_assert_eq!(shown, bulletin.shown());
-        prop_assert!(shown > 0 && shown <= TOTAL as u64);
-        for section in &bulletin.sections {
+        let shown: u64 = content.sections.iter().map(|section| section.shown() as u64).sum();
+        prop_assert_eq!(content.total, expected.len() as u64 + not_kept);
+        prop_assert_eq!(shown + content.more(), content.total);
+        prop_assert_eq!(shown, content.shown());
+        prop_assert!(shown > 0 && shown <= Caps::default().total as u64);
+        for section in &content.sections {
             prop_assert!(section.shown() > 0);
             let totals: u64 = section.groups.iter().map(|group| group.total).sum();
             prop_assert!(totals <= section.total);

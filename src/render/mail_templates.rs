@@ -1,0 +1,75 @@
+//! Which templates a mail is made of: those of digests, those of batches, or those of the one type
+//! that a batch is of, where a folder holds some.
+//!
+//! The rule: folders of types are listed and never looked up by name, so the name of a type that is
+//! no file's name leads nowhere.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::parts::{Template, template};
+use super::templates::Error;
+use crate::domain::EventType;
+
+/// The three templates of a mail.
+#[derive(Debug, Clone)]
+pub(super) struct MailTemplates {
+    pub subject: Template,
+    pub text: Template,
+    pub html: Template,
+}
+
+pub(super) static DIGEST: MailTemplates = MailTemplates {
+    subject: template!("digest/subject.txt"),
+    text: template!("digest/body.txt"),
+    html: template!("digest/body.html"),
+};
+pub(super) static BATCH: MailTemplates = MailTemplates {
+    subject: template!("batch/subject.txt"),
+    text: template!("batch/body.txt"),
+    html: template!("batch/body.html"),
+};
+
+/// What templates are called in the folder of a type.
+pub(super) const FILES: [&str; 3] = ["subject.txt", "body.txt", "body.html"];
+
+impl MailTemplates {
+    pub(super) fn all(&self) -> [&Template; 3] {
+        [&self.subject, &self.text, &self.html]
+    }
+
+    /// The templates of single types in a folder of templates: folders below `batch/` whose name is
+    /// that of a type. What a type has not is that of all batches.
+    pub(super) fn of_types(overrides: Option<&Path>) -> Result<BTreeMap<EventType, Self>, Error> {
+        let mut of_types = BTreeMap::new();
+        let Some(folder) = overrides.map(|overrides| overrides.join("batch")) else {
+            return Ok(of_types);
+        };
+        let unreadable = |cause| Error::Folder {
+            path: folder.clone(),
+            cause,
+        };
+        let entries = match std::fs::read_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(of_types),
+            entries => entries.map_err(unreadable)?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(unreadable)?;
+            let name = entry.file_name();
+            let kind = name.to_str().and_then(|name| EventType::new(name).ok());
+            let Some(kind) = kind.filter(|_| entry.path().is_dir()) else {
+                continue;
+            };
+            let mut own = BATCH.clone();
+            let templates = [&mut own.subject, &mut own.text, &mut own.html];
+            for (file, template) in FILES.into_iter().zip(templates) {
+                if entry.path().join(file).exists() {
+                    template.name = format!("batch/{kind}/{file}").into();
+                }
+            }
+            of_types.insert(kind, own);
+        }
+        Ok(of_types)
+    }
+}
