@@ -39,6 +39,8 @@ pub(super) use template;
 pub(super) const PARTS: &[Template] = &[
     template!("mail/head.html"),
     template!("mail/mast.html"),
+    template!("mail/one.html"),
+    template!("mail/section.html"),
     template!("mail/items.html"),
     template!("mail/item.html"),
     template!("mail/more.html"),
@@ -47,6 +49,7 @@ pub(super) const PARTS: &[Template] = &[
     template!("mail/items.txt"),
     template!("mail/said.txt"),
     template!("mail/news.txt"),
+    template!("mail/more.txt"),
     template!("mail/foot.txt"),
 ];
 
