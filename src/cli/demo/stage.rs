@@ -1,7 +1,6 @@
 //! Where the story plays: an embedded store, a clock that is turned by hand, and a cron that never
 //! misses an hour.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::ensure;
@@ -186,11 +185,10 @@ impl<'a> Stage<'a> {
         self.book.all()
     }
 
-    /// Where a file of the folder lies, from where the demo was started.
-    pub(super) fn page_of(&self, user: &str) -> Option<PathBuf> {
-        let mails = self.book.all();
-        let last = mails.into_iter().rev().find(|mail| mail.user == user);
-        last.map(|mail| mail.page)
+    /// The mail that this person got last.
+    pub(super) fn latest(&self, user: &str) -> Option<Posted> {
+        let mut mails = self.book.all().into_iter().rev();
+        mails.find(|mail| mail.user == user)
     }
 }
 

@@ -219,8 +219,8 @@ async fn over_to_you(stage: &mut Stage<'_>, dir: &Path) -> anyhow::Result<()> {
     stage.chapter(7, "Now it is yours")?;
     stage
         .say(&["More was published since, the latest just now. Nobody has been mailed it yet."])?;
-    let page = stage.page_of("mara");
-    let page = page.map_or(String::new(), |page| dir.join(page).display().to_string());
+    let page = stage.latest("mara").map(|mail| dir.join(mail.page));
+    let page = page.map_or(String::new(), |page| page.display().to_string());
     let folder = dir.display();
     let mut table = Table::new([
         Column::new("").ink(Ink::Accent),
@@ -294,8 +294,7 @@ async fn mails(stage: &mut Stage<'_>, before: usize) -> anyhow::Result<()> {
 /// How this person's latest mail begins.
 fn excerpt(stage: &mut Stage<'_>, user: &str) -> anyhow::Result<()> {
     const LINES: usize = 9;
-    let mails = stage.mails();
-    let Some(mail) = mails.iter().rev().find(|mail| mail.user == user) else {
+    let Some(mail) = stage.latest(user) else {
         return Ok(());
     };
     let written = mail.text.lines().filter(|line| !line.trim().is_empty());
