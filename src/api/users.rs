@@ -218,7 +218,7 @@ pub(super) async fn preferences(
         },
         tz: schedule.tz,
         types: policies
-            .offered(&user, &seen)
+            .offered(user.types.keys(), &seen)
             .into_iter()
             .map(choice)
             .collect(),

@@ -13,7 +13,6 @@ use super::event::Event;
 use super::name::{EventType, Invalid, ModelName};
 use super::nearest::nearest;
 use super::object::ObjectKey;
-use super::user::User;
 
 /// How an event of a type is mailed. In the feed it appears in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -193,10 +192,12 @@ impl Policies {
 
     /// The types a person can choose of: what is configured, in its order, then by name what else
     /// they once chose or saw happen.
-    pub fn offered<'a>(&'a self, user: &'a User, seen: &'a [EventType]) -> Vec<&'a EventType> {
-        let others: BTreeSet<&EventType> = user
-            .types
-            .keys()
+    pub fn offered<'a>(
+        &'a self,
+        chosen: impl Iterator<Item = &'a EventType>,
+        seen: &'a [EventType],
+    ) -> Vec<&'a EventType> {
+        let others: BTreeSet<&EventType> = chosen
             .chain(seen)
             .filter(|kind| !self.types.contains_key(*kind))
             .collect();

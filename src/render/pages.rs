@@ -246,7 +246,7 @@ impl Page<'_> {
                     let at = at.with_timezone(&schedule.tz);
                     at.format("%A %-d %B %Y, %H:%M").to_string()
                 });
-                let kinds = policies.offered(user, seen);
+                let kinds = policies.offered(user.types.keys(), seen);
                 let mut choices = choices(user, &schedule, policies, &kinds, saved);
                 choices.schedule.next = next;
                 Value::from(Serde(person(user, links, Some(choices))))

@@ -46,7 +46,7 @@ pub(super) async fn save(
         let user = people.get(&id).await?.ok_or(Failure::Gone)?;
         let form = Form::read(&req, payload).await?;
         let seen = app.feeds().types(&id).await?;
-        let offered = app.config.policies.offered(&user, &seen);
+        let offered = app.config.policies.offered(user.types.keys(), &seen);
         let change = change(&form, |kind| offered.contains(&kind))?;
         let user = people.prefer(&id, change).await?.ok_or(Failure::Gone)?;
         shown(&app, user, seen).await

@@ -30,13 +30,13 @@ pub(super) async fn ask(token: Path<String>, app: Data<App>) -> HttpResponse {
     };
     let token = token.as_str();
     match asked.await {
-        Ok(user) if user.unsubscribed.is_some() => {
-            let user = &user;
-            page(&app, StatusCode::OK, &Page::Unsubscribed { user, token })
-        }
         Ok(user) => {
             let user = &user;
-            page(&app, StatusCode::OK, &Page::Unsubscribe { user, token })
+            let shown = match user.unsubscribed {
+                Some(_) => Page::Unsubscribed { user, token },
+                None => Page::Unsubscribe { user, token },
+            };
+            page(&app, StatusCode::OK, &shown)
         }
         Err(why) => failure(&app, why),
     }
