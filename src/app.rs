@@ -32,6 +32,7 @@ use crate::services::notify::Notify;
 use crate::services::objects::ObjectService;
 use crate::services::owed::OwedDays;
 use crate::services::people::PeopleService;
+use crate::services::status::StatusService;
 use crate::services::suppressions::SuppressionService;
 use crate::services::unknown::Known;
 use crate::services::worker::Worker;
@@ -259,6 +260,19 @@ impl App {
             deliveries: self.store.clone(),
             notes: self.store.clone(),
             clock: self.clock.clone(),
+        }
+    }
+
+    /// Says how things stand.
+    pub fn status(&self) -> StatusService {
+        StatusService {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            deliveries: self.deliveries(),
+            owed: self.owed(),
+            known: self.known(),
+            place: format!("{:?}", self.config.store),
+            window_back: self.config.window_back,
         }
     }
 

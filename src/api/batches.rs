@@ -7,7 +7,6 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
-use serde_json::json;
 
 use super::body;
 use super::problem::{Code, Problem};
@@ -17,6 +16,7 @@ use crate::domain::{Batch, EventType, Id, Invalid, ObjectId};
 use crate::services::Error;
 use crate::services::batches::{BatchFilter, End};
 use crate::services::notify::ids;
+use crate::wire::batch::BatchPage;
 
 /// Batches on a page unless asked otherwise, and at most.
 const LIMIT: u32 = 20;
@@ -62,8 +62,8 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
     let page = book.list(&filter, before, limit as usize).await?;
     let full = page.len() == limit as usize;
     let next = page.last().filter(|_| full).map(|last| last.id);
-    let views = book.views(page).await?;
-    Ok(HttpResponse::Ok().json(json!({"batches": views, "next": next})))
+    let batches = book.views(page).await?;
+    Ok(HttpResponse::Ok().json(BatchPage { batches, next }))
 }
 
 /// `GET /v1/batches/{id}`

@@ -8,38 +8,23 @@ use std::time::Duration;
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use chrono::{DateTime, Utc};
-use serde::Serialize;
 
 use super::body;
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use crate::app::App;
-use crate::domain::{Counts, Day, Event, EventType, Fanout, FanoutState, Id, ObjectId};
-use crate::services::notify::{EventInput, Notify, Receipt, Request};
+use crate::domain::{Event, Id};
+use crate::services::notify::{EventInput, Notify, Request};
+use crate::wire::event::{Accepted, AllAccepted, Progress};
 
 const FIELD: &str = "events";
-
-/// What became of an event, and what of it is not known.
-#[derive(Serialize)]
-struct Answer {
-    #[serde(flatten)]
-    receipt: Receipt,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Answers {
-    events: Vec<Answer>,
-}
 
 /// How long an accepted event's writer waits to hear what of it is not known.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// Accepts these, and says of each what is not known. They are accepted by then: that nothing can
 /// be said of them does not make them fail.
-async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Answer>, Problem> {
+async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Problem> {
     let events: Vec<Vec<Event>> = requests.iter().map(Request::events).collect();
     let keyed = requests.iter().all(|request| request.key.is_some());
     let accepted = app.notify().accept(requests).await;
@@ -55,25 +40,11 @@ async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Answer>, Proble
     let mut warnings = unknown
         .iter()
         .map(|unknown| unknown.warnings(&app.config.policies));
-    let answer = |receipt| Answer {
+    let answer = |receipt| Accepted {
         receipt,
         warnings: warnings.next().unwrap_or_default(),
     };
     Ok(receipts.into_iter().map(answer).collect())
-}
-
-/// How far an event has come. The cursor is a user's id, and not shown.
-#[derive(Serialize)]
-struct Progress {
-    id: Id,
-    #[serde(rename = "type")]
-    kind: EventType,
-    objects: Vec<ObjectId>,
-    batch_key: Option<String>,
-    at: DateTime<Utc>,
-    day: Day,
-    state: FanoutState,
-    counts: Counts,
 }
 
 /// `POST /v1/events`
@@ -90,7 +61,7 @@ pub(super) async fn post(
     match sent {
         Sent::Many(requests) => {
             let events = accept(&app, requests).await?;
-            Ok(HttpResponse::Accepted().json(Answers { events }))
+            Ok(HttpResponse::Accepted().json(AllAccepted { events }))
         }
         Sent::One(request) => {
             let mut answers = accept(&app, vec![*request]).await?;
@@ -154,20 +125,7 @@ pub(super) async fn get(
         let detail = format!("there is no event {id}; ids are those that accepting gave");
         return Err(Problem::new(Code::UnknownEvent, detail));
     };
-    Ok(HttpResponse::Ok().json(progress(fanout)))
-}
-
-fn progress(fanout: Fanout) -> Progress {
-    Progress {
-        id: fanout.id,
-        kind: fanout.kind,
-        objects: fanout.objects,
-        batch_key: fanout.batch_key.map(|key| key.as_str().to_owned()),
-        at: fanout.at,
-        day: fanout.day,
-        state: fanout.state,
-        counts: fanout.progress.counts,
-    }
+    Ok(HttpResponse::Ok().json(Progress::from(fanout)))
 }
 
 const KEY_LOCATION: &str = "header Idempotency-Key";

@@ -6,54 +6,19 @@
 use actix_web::http::header::{self, EntityTag, Header, IfNoneMatch};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
-use chrono::{DateTime, Utc};
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::objects::ObjectView;
 use super::problem::Problem;
 use super::uri::{Query, refuse, segment};
 use crate::app::App;
-use crate::domain::{EventType, feed};
+use crate::domain::feed;
 use crate::services::Error;
-use crate::services::feed::{Item, Page, Request};
+use crate::services::feed::Request;
 
 /// Items on a page unless asked otherwise.
 const LIMIT: u32 = 20;
 /// How long readers are asked to wait between two polls, in seconds.
 const POLL_INTERVAL: u32 = 30;
-
-#[derive(Serialize)]
-struct PageView<'a> {
-    items: Vec<ItemView<'a>>,
-    next: Option<String>,
-    cursor: String,
-}
-
-#[derive(Serialize)]
-struct ItemView<'a> {
-    id: String,
-    #[serde(rename = "type")]
-    kind: &'a EventType,
-    object: ObjectView<'a>,
-    at: DateTime<Utc>,
-}
-
-impl<'a> From<&'a Page> for PageView<'a> {
-    fn from(page: &'a Page) -> Self {
-        let item = |item: &'a Item| ItemView {
-            id: item.id.to_string(),
-            kind: &item.kind,
-            object: ObjectView::from(&*item.about),
-            at: item.at,
-        };
-        Self {
-            items: page.items.iter().map(item).collect(),
-            next: page.next.map(|position| position.to_string()),
-            cursor: page.cursor.to_string(),
-        }
-    }
-}
 
 /// `GET /v1/users/{id}/feed`
 pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
@@ -76,7 +41,7 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
             Error::Invalid(invalid) => refuse(invalid.what, &invalid),
             other => other.into(),
         })?;
-    let body = serde_json::to_vec(&PageView::from(&page)).expect("a page is always JSON");
+    let body = serde_json::to_vec(&page).expect("a page is always JSON");
     let tag = tag(&body);
     let known = is_known(&req, &tag);
     let mut response = if known {

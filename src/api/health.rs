@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use actix_web::web::Data;
 use actix_web::{HttpResponse, http::header};
-use serde_json::json;
 
 use super::problem::{Code, Problem};
 use crate::app::App;
+use crate::wire::Health;
 
 /// How long the store may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -35,5 +35,5 @@ pub(super) async fn ready(app: Data<App>) -> Result<HttpResponse, Problem> {
 fn fine() -> HttpResponse {
     HttpResponse::Ok()
         .insert_header((header::CACHE_CONTROL, "no-store"))
-        .json(json!({"status": "ok"}))
+        .json(Health { status: "ok" })
 }

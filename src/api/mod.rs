@@ -1,8 +1,9 @@
 //! Third floor: the HTTP face.
 //!
-//! The rule: handlers parse (`uri`, `body`), call one service, and show what it answers; whatever
-//! is wrong ends as a [`problem`]. The table of routes below is all there is; `openapi.json`
-//! describes each of them, and a test compares the two. Begin with `events` and `feed`.
+//! The rule: handlers parse (`uri`, `body`), call one service, and show what it answers, in the
+//! types of [`crate::wire`]; whatever is wrong ends as a [`problem`]. The table of routes below is
+//! all there is; [`OPENAPI`] describes each of them, and a test compares the two. Begin with
+//! `events` and `feed`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -17,11 +18,11 @@ use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{Error, HttpRequest, HttpResponse, HttpServer};
 use anyhow::Context;
-use serde_json::json;
 use tokio::sync::watch;
 
 use crate::app::App;
 use crate::web as pages;
+use crate::wire::{OPENAPI, Taken};
 
 mod auth;
 mod batches;
@@ -40,9 +41,6 @@ mod users;
 
 use held::{Coming, Held};
 use problem::{Code, Problem};
-
-/// What the API is, for programs: OpenAPI 3.1.
-pub const OPENAPI: &str = include_str!("openapi.json");
 
 /// How long the head of a request may take to arrive.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
@@ -299,5 +297,5 @@ fn wrong_method(req: &HttpRequest, methods: &[&str]) -> Result<HttpResponse, Pro
 
 /// The answer to many records that were taken.
 fn taken(count: usize) -> HttpResponse {
-    HttpResponse::Ok().json(json!({"taken": count}))
+    HttpResponse::Ok().json(Taken { taken: count })
 }

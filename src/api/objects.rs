@@ -6,7 +6,7 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
@@ -14,6 +14,7 @@ use super::{body, taken};
 use crate::app::App;
 use crate::domain::{ModelName, Object, ObjectId, ObjectKey, Point, moment};
 use crate::services::objects::key_of;
+use crate::wire::object::ObjectView;
 
 /// An object whose key is in the path.
 #[derive(Deserialize)]
@@ -50,36 +51,6 @@ impl ObjectInput {
             at: self.at,
             place: self.place,
             data: self.data,
-        }
-    }
-}
-
-/// An object as it is shown, here and in feeds.
-#[derive(Serialize)]
-pub(super) struct ObjectView<'a> {
-    id: &'a ObjectKey,
-    notifiable: bool,
-    title: Option<&'a str>,
-    url: Option<&'a str>,
-    image: Option<&'a str>,
-    by: Option<&'a str>,
-    at: Option<DateTime<Utc>>,
-    place: Option<Point>,
-    data: &'a serde_json::Value,
-}
-
-impl<'a> From<&'a Object> for ObjectView<'a> {
-    fn from(object: &'a Object) -> Self {
-        Self {
-            id: &object.key,
-            notifiable: object.notifiable,
-            title: object.title.as_deref(),
-            url: object.url.as_deref(),
-            image: object.image.as_deref(),
-            by: object.by.as_deref(),
-            at: object.at,
-            place: object.place,
-            data: &object.data,
         }
     }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
-use serde::Serialize;
 
 use crate::domain::{Invalid, Kind};
 use crate::services;
+use crate::wire::problem::Details;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $name:literal, $status:ident;)*) => {
@@ -218,17 +218,6 @@ impl From<services::Error> for Problem {
             ),
         }
     }
-}
-
-#[derive(Serialize)]
-struct Details<'a> {
-    r#type: &'static str,
-    title: &'a str,
-    status: u16,
-    code: &'static str,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    location: Option<&'a str>,
 }
 
 impl fmt::Display for Problem {

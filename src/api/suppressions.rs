@@ -4,43 +4,19 @@
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use chrono::{DateTime, Utc};
-use serde::Serialize;
-use serde_json::json;
 
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, Query, refuse, segment};
 use super::{body, taken};
 use crate::app::App;
 use crate::domain::address::Cursor;
-use crate::domain::{Address, Invalid, Reason, Suppression};
+use crate::domain::{Address, Invalid};
 use crate::services::suppressions::SuppressionInput;
+use crate::wire::suppression::{SuppressionPage, SuppressionView};
 
 /// Addresses on a page unless asked otherwise, and at most.
 const LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1_000;
-
-#[derive(Serialize)]
-struct SuppressionView<'a> {
-    /// Masked.
-    address: String,
-    reason: Reason,
-    at: DateTime<Utc>,
-    source: &'a str,
-    detail: Option<&'a str>,
-}
-
-impl<'a> From<&'a Suppression> for SuppressionView<'a> {
-    fn from(suppression: &'a Suppression) -> Self {
-        Self {
-            address: suppression.address.to_string(),
-            reason: suppression.reason,
-            at: suppression.at,
-            source: &suppression.source,
-            detail: suppression.detail.as_deref(),
-        }
-    }
-}
 
 fn not_suppressed(address: &Address) -> Problem {
     Problem::new(Code::NotSuppressed, format!("{address} is not suppressed"))
@@ -61,8 +37,8 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
     let full = page.len() == limit as usize;
     let next = page.last().filter(|_| full);
     let next = next.map(|last| Cursor(last.address.clone()).to_string());
-    let views: Vec<SuppressionView> = page.iter().map(SuppressionView::from).collect();
-    Ok(HttpResponse::Ok().json(json!({"suppressions": views, "next": next})))
+    let suppressions = page.into_iter().map(SuppressionView::from).collect();
+    Ok(HttpResponse::Ok().json(SuppressionPage { suppressions, next }))
 }
 
 /// `POST /v1/suppressions`
@@ -92,7 +68,7 @@ pub(super) async fn get(
     let address: Address = segment(&req, "address")?;
     let found = app.suppressions().get(&address).await?;
     let found = found.ok_or_else(|| not_suppressed(&address))?;
-    Ok(HttpResponse::Ok().json(SuppressionView::from(&found)))
+    Ok(HttpResponse::Ok().json(SuppressionView::from(found)))
 }
 
 /// `DELETE /v1/suppressions/{address}`

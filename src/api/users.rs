@@ -3,79 +3,17 @@
 //! The rule (P8): a record is shown with its address masked. What replacing a record means is
 //! [`crate::services::people`]'s to say.
 
-use std::collections::BTreeMap;
-
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use serde::Serialize;
 
 use super::body;
 use super::problem::{Code, Problem};
 use super::taken;
 use super::uri::{NoQuery, segment};
 use crate::app::App;
-use crate::domain::{Cadence, EventType, Point, Route, User, UserId, duration};
+use crate::domain::{EventType, UserId, duration};
 use crate::services::people::{FollowInput, PreferencesInput, UserInput};
-
-#[derive(Serialize)]
-struct UserView {
-    id: UserId,
-    /// Masked.
-    email: Option<String>,
-    name: Option<String>,
-    confirmed: bool,
-    tz: Option<chrono_tz::Tz>,
-    locale: Option<String>,
-    loc: Option<Point>,
-    digest: DigestView,
-    types: BTreeMap<EventType, TypeView>,
-    suppressed: bool,
-    unsubscribed: bool,
-}
-
-#[derive(Serialize)]
-struct DigestView {
-    cadence: Option<Cadence>,
-    weekday: Option<String>,
-    hour: Option<u8>,
-}
-
-#[derive(Serialize)]
-struct TypeView {
-    route: Route,
-    window: Option<String>,
-}
-
-impl From<User> for UserView {
-    fn from(user: User) -> Self {
-        let types = user.types.into_iter();
-        Self {
-            id: user.id,
-            email: user.email.map(|address| address.to_string()),
-            name: user.name,
-            confirmed: user.confirmed,
-            tz: user.tz,
-            locale: user.locale,
-            loc: user.loc,
-            digest: DigestView {
-                cadence: user.digest.cadence,
-                weekday: user
-                    .digest
-                    .weekday
-                    .map(|day| day.to_string().to_lowercase()),
-                hour: user.digest.hour,
-            },
-            types: types
-                .map(|(kind, chosen)| {
-                    let (route, window) = (chosen.route, chosen.window.map(duration::show));
-                    (kind, TypeView { route, window })
-                })
-                .collect(),
-            suppressed: user.suppressed.is_some(),
-            unsubscribed: user.unsubscribed.is_some(),
-        }
-    }
-}
+use crate::wire::user::{ChoiceView, PreferencesView, UserView};
 
 fn unknown(id: &UserId) -> Problem {
     Problem::new(
@@ -162,32 +100,6 @@ pub(super) async fn prefer(
     Ok(HttpResponse::Ok().json(UserView::from(user)))
 }
 
-/// What a user can choose, and what holds.
-#[derive(Serialize)]
-struct PreferencesView {
-    digest: ScheduleView,
-    tz: chrono_tz::Tz,
-    types: BTreeMap<EventType, ChoiceView>,
-}
-
-#[derive(Serialize)]
-struct ScheduleView {
-    cadence: Cadence,
-    weekday: String,
-    hour: u8,
-}
-
-#[derive(Serialize)]
-struct ChoiceView {
-    /// How it is called on the page.
-    heading: String,
-    route: Route,
-    /// Of their own.
-    window: Option<String>,
-    /// Whether they chose it, or it is what the configuration says.
-    chosen: bool,
-}
-
 /// `GET /v1/users/{id}/preferences`
 pub(super) async fn preferences(
     _: NoQuery,
@@ -211,12 +123,8 @@ pub(super) async fn preferences(
         (kind.clone(), view)
     };
     Ok(HttpResponse::Ok().json(PreferencesView {
-        digest: ScheduleView {
-            cadence: schedule.cadence,
-            weekday: schedule.weekday.to_string().to_lowercase(),
-            hour: schedule.hour,
-        },
         tz: schedule.tz,
+        digest: schedule.into(),
         types: policies
             .offered(user.types.keys(), &seen)
             .into_iter()

@@ -13,11 +13,12 @@ use crate::clock::Clock;
 use crate::config::{Config, StoreUrl, Transport};
 use crate::probe::{Names, Web};
 use crate::render::{Pages, Renderer, Site, strays};
-use crate::services::doctor::{Departure, Doctor, Finding, Hook, Look, Setup, UNREACHED};
+use crate::services::doctor::{Departure, Doctor, Hook, Look, Setup, UNREACHED};
 use crate::services::links::Links;
 use crate::store::Store;
 use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
+use crate::wire::doctor::Finding;
 
 /// Whoever looks this configuration over, which was read from this file.
 pub async fn doctor(

@@ -9,7 +9,8 @@ use super::ink::Ink;
 use super::screen::Screen;
 use super::words;
 use crate::app::{Access, App};
-use crate::services::archive::{DayReport, Effect, Fate, Protection, Request};
+use crate::services::archive::{Effect, Protection, Request};
+use crate::wire::archive::{DayReport, Fate};
 
 /// Drop old days whole, exporting them first if you like
 ///

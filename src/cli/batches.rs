@@ -10,9 +10,8 @@ use super::words;
 use crate::app::{Access, App};
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::services::Error;
-use crate::services::batches::{
-    BatchFilter, BatchView, ContentsView, DeliveryView, End, ItemView, LeadView,
-};
+use crate::services::batches::{BatchFilter, End};
+use crate::wire::batch::{BatchView, ContentsView, DeliveryView, ItemView, LeadView};
 
 /// List batches, look into them, close them now, cancel them
 ///

@@ -13,7 +13,7 @@ use super::screen::Screen;
 use crate::app::App;
 use crate::config::StoreUrl;
 use crate::services::Progress;
-use crate::services::fanout::Done;
+use crate::wire::round::Done;
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct Carry {

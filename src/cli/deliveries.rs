@@ -3,7 +3,6 @@
 
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand, ValueEnum};
-use serde::Serialize;
 
 use super::exit::Exit;
 use super::ink::Ink;
@@ -12,8 +11,9 @@ use super::table::{Column, Table};
 use super::{time, words};
 use crate::app::{Access, App, Made};
 use crate::domain::delivery::Verdict;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, ReportKind, UserId};
+use crate::domain::{DeliveryId, DeliveryState, UserId};
 use crate::services::deliveries::{Only, Unknown};
+use crate::wire::delivery::DeliveryRow;
 
 mod show;
 
@@ -183,47 +183,6 @@ enum End {
     Failed,
 }
 
-/// A row as a script is told.
-#[derive(Serialize)]
-pub(super) struct Row {
-    id: String,
-    user: String,
-    state: &'static str,
-    items: u32,
-    attempts: u32,
-    /// The call it was handed over in last.
-    call: Option<String>,
-    created: DateTime<Utc>,
-    tried: Option<DateTime<Utc>>,
-    not_before: Option<DateTime<Utc>>,
-    settled: Option<DateTime<Utc>>,
-    provider_id: Option<String>,
-    reason: Option<String>,
-    feedback: Option<ReportKind>,
-    feedback_at: Option<DateTime<Utc>>,
-}
-
-impl From<&Delivery> for Row {
-    fn from(row: &Delivery) -> Self {
-        Self {
-            id: row.id.to_string(),
-            user: row.user.to_string(),
-            state: row.state.as_str(),
-            items: row.items,
-            attempts: row.attempts,
-            call: row.call.clone(),
-            created: row.created,
-            tried: row.tried,
-            not_before: row.not_before,
-            settled: row.settled,
-            provider_id: row.provider_id.clone(),
-            reason: row.reason.clone(),
-            feedback: row.feedback.map(|heard| heard.news),
-            feedback_at: row.feedback.map(|heard| heard.at),
-        }
-    }
-}
-
 impl Args {
     pub(super) fn access(&self) -> Access {
         match &self.what {
@@ -257,8 +216,9 @@ impl Args {
             .deliveries()
             .list(&only, usize::from(self.limit))
             .await?;
+        let rows: Vec<DeliveryRow> = rows.into_iter().map(DeliveryRow::from).collect();
         if self.json {
-            screen.json(&rows.iter().map(Row::from).collect::<Vec<_>>())?;
+            screen.json(&rows)?;
         } else if rows.is_empty() {
             screen.line("none")?;
         } else {
@@ -269,13 +229,13 @@ impl Args {
 }
 
 /// `sent`, or `sent, bounced` where the provider told more.
-fn state(row: &Delivery) -> String {
-    let heard = row.feedback.map(|heard| heard.news.to_string());
+fn state(row: &DeliveryRow) -> String {
+    let heard = row.feedback.map(|heard| heard.to_string());
     words::list([Some(row.state.as_str().to_owned()), heard])
 }
 
 /// Mails, and what became of them.
-pub(super) fn table(rows: &[Delivery]) -> Table {
+pub(super) fn table(rows: &[DeliveryRow]) -> Table {
     let mut table = Table::new([
         Column::new("mails (UTC)").ink(Ink::Faint),
         Column::new("state").ink(Ink::Strong),

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, ValueEnum};
-use serde::Serialize;
 
 use super::carry::Carried;
 use super::exit::{Exit, Usage, causes};
@@ -18,11 +17,9 @@ use super::stop::Stop;
 use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
-use crate::domain::{Cadence, Owed, Share, UserId};
-use crate::services::deliveries::Waiting;
-use crate::services::digest::{Effect, Report, Request, Timing};
-use crate::services::mailing::{Ended, Pause, Tally};
-use crate::services::trouble::BadFanouts;
+use crate::domain::{Cadence, Owed, Pause, Share, UserId};
+use crate::services::digest::{Effect, Request, Timing};
+use crate::wire::digest::{DigestRun, Ended, Report, Tally};
 
 /// Mail the digests that are due
 ///
@@ -86,28 +83,6 @@ impl From<Often> for Cadence {
             Often::Daily => Self::Daily,
         }
     }
-}
-
-/// What a script is told.
-#[derive(Serialize)]
-struct Answer<'a> {
-    at: DateTime<Utc>,
-    dry_run: bool,
-    /// Where the page of a rehearsal is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    page: Option<&'a Path>,
-    /// Mails of this run and of earlier ones that are not settled; null where that was not found
-    /// out.
-    #[serde(skip_serializing_if = "none_wait")]
-    mails_waiting: Option<&'a Waiting>,
-    #[serde(skip_serializing_if = "BadFanouts::is_empty")]
-    bad_fanouts: &'a BadFanouts,
-    #[serde(flatten)]
-    report: &'a Report,
-}
-
-fn none_wait(waiting: &Option<&Waiting>) -> bool {
-    waiting.is_some_and(Waiting::is_empty)
 }
 
 impl Args {
@@ -184,7 +159,7 @@ impl Args {
         };
         let at = request.at.unwrap_or(now);
         if self.json {
-            screen.json(&Answer {
+            screen.json(&DigestRun {
                 at,
                 dry_run: self.dry_run,
                 page: page.as_ref().map(PageFile::path),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args as Arguments;
-use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
 use super::exit::Exit;
@@ -16,7 +15,8 @@ use super::words;
 use crate::app;
 use crate::clock::SystemClock;
 use crate::config::Problems;
-use crate::services::doctor::{Finding, Look, Outside, Verdict};
+use crate::services::doctor::{Look, Outside};
+use crate::wire::doctor::{Diagnosis, Finding, Verdict};
 
 /// Check configuration, database, provider, DNS, public pages and templates
 ///
@@ -40,14 +40,6 @@ pub(super) struct Args {
     /// Answer in JSON
     #[arg(long)]
     json: bool,
-}
-
-/// What a script is told.
-#[derive(Serialize)]
-struct Answer<'a> {
-    /// The worst of all.
-    verdict: Verdict,
-    findings: &'a [Finding],
 }
 
 /// Where DNS servers listen.
@@ -83,7 +75,7 @@ impl Args {
         let verdict = worst.unwrap_or(Verdict::Ok);
         if self.json {
             let findings = &findings;
-            screen.json(&Answer { verdict, findings })?;
+            screen.json(&Diagnosis { verdict, findings })?;
         } else {
             show(&findings, screen)?;
         }

@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
-use serde::Serialize;
 
 use super::batches;
 use super::deliveries;
@@ -12,9 +11,9 @@ use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
-use crate::domain::{Cadence, Delivery, Reason, ReportKind, Schedule, Suppression, UserId};
-use crate::services::batches::BatchView;
-use crate::services::explain::{By, Explanation, Fate, InBatch, Place, Why};
+use crate::domain::{Cadence, UserId};
+use crate::wire::explanation::{By, DigestView, Explanation, Fate, Place, Why};
+use crate::wire::suppression::SuppressionView;
 
 /// Explain why a person does or does not get something
 ///
@@ -29,128 +28,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What a script is told.
-#[derive(Serialize)]
-struct Answer<'a> {
-    user: &'a UserId,
-    known: bool,
-    email: Option<String>,
-    unmailable: Option<&'a str>,
-    suppression: Option<Suppressed<'a>>,
-    /// When they unsubscribed from everything.
-    unsubscribed: Option<DateTime<Utc>>,
-    digest: Option<Digest>,
-    events: Vec<Event<'a>>,
-    full_days: Vec<String>,
-    /// What gathers for them, or is being mailed.
-    batches: &'a [BatchView],
-    deliveries: Vec<Mail<'a>>,
-}
-
-#[derive(Serialize)]
-struct Suppressed<'a> {
-    reason: Reason,
-    at: DateTime<Utc>,
-    source: &'a str,
-    detail: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Digest {
-    cadence: Cadence,
-    weekday: String,
-    hour: u8,
-    tz: &'static str,
-    next_due: Option<DateTime<Utc>>,
-}
-
-#[derive(Serialize)]
-struct Event<'a> {
-    id: String,
-    #[serde(rename = "type")]
-    kind: &'a str,
-    object: &'a str,
-    title: Option<&'a str>,
-    at: DateTime<Utc>,
-    why: Why,
-    batch: Option<&'a InBatch>,
-    covered: Option<&'a By>,
-}
-
-#[derive(Serialize)]
-struct Mail<'a> {
-    id: &'a str,
-    state: &'static str,
-    items: u32,
-    attempts: u32,
-    created: DateTime<Utc>,
-    settled: Option<DateTime<Utc>>,
-    provider_id: Option<&'a str>,
-    reason: Option<&'a str>,
-    feedback: Option<ReportKind>,
-    feedback_at: Option<DateTime<Utc>>,
-}
-
-impl<'a> From<&'a Explanation> for Answer<'a> {
-    fn from(e: &'a Explanation) -> Self {
-        let record = e.record.as_ref();
-        Self {
-            user: &e.user,
-            known: record.is_some(),
-            email: record
-                .and_then(|user| user.email.as_ref())
-                .map(ToString::to_string),
-            unmailable: e.unmailable.as_deref(),
-            suppression: e.suppression.as_ref().map(|one| Suppressed {
-                reason: one.reason,
-                at: one.at,
-                source: &one.source,
-                detail: one.detail.as_deref(),
-            }),
-            unsubscribed: record.and_then(|user| user.unsubscribed),
-            digest: e.schedule.map(|schedule| Digest {
-                cadence: schedule.cadence,
-                weekday: schedule.weekday.to_string().to_lowercase(),
-                hour: schedule.hour,
-                tz: schedule.tz.name(),
-                next_due: e.next_due,
-            }),
-            events: e.events.iter().map(event).collect(),
-            full_days: e.full_days.iter().map(ToString::to_string).collect(),
-            batches: &e.batches,
-            deliveries: e.deliveries.iter().map(mail).collect(),
-        }
-    }
-}
-
-fn event(fate: &Fate) -> Event<'_> {
-    Event {
-        id: fate.position.to_string(),
-        kind: &fate.kind,
-        object: fate.object.as_str(),
-        title: fate.title.as_deref(),
-        at: fate.at,
-        why: fate.why,
-        batch: fate.batch.as_ref(),
-        covered: fate.covered.as_ref(),
-    }
-}
-
-fn mail(delivery: &Delivery) -> Mail<'_> {
-    Mail {
-        id: delivery.id.as_str(),
-        state: delivery.state.as_str(),
-        items: delivery.items,
-        attempts: delivery.attempts,
-        created: delivery.created,
-        settled: delivery.settled,
-        provider_id: delivery.provider_id.as_deref(),
-        reason: delivery.reason.as_deref(),
-        feedback: delivery.feedback.map(|feedback| feedback.news),
-        feedback_at: delivery.feedback.map(|feedback| feedback.at),
-    }
-}
-
 impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let explained = app
@@ -158,7 +35,7 @@ impl Args {
             .user(&self.user, self.event.as_deref())
             .await?;
         if self.json {
-            screen.json(&Answer::from(&explained))?;
+            screen.json(&explained)?;
             return Ok(Exit::Done);
         }
         person(&explained, app.clock.now(), screen)?;
@@ -200,22 +77,15 @@ impl Args {
 
 fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> anyhow::Result<()> {
     let mut head = screen.ink(Ink::Strong, &explained.user);
-    if let Some(user) = &explained.record {
-        let address = user.email.as_ref().map(ToString::to_string);
-        let about = words::list([user.name.clone(), address]);
-        if !about.is_empty() {
-            head = format!("{head}  {about}");
-        }
+    let about = words::list([explained.name.clone(), explained.email.clone()]);
+    if !about.is_empty() {
+        head = format!("{head}  {about}");
     }
     screen.line(head)?;
-    if let Some(schedule) = &explained.schedule {
-        screen.line(format!(
-            "  digest  {}",
-            when(schedule, explained.next_due, now)
-        ))?;
+    if let Some(digest) = &explained.digest {
+        screen.line(format!("  digest  {}", when(digest, now)))?;
     }
-    let record = explained.record.as_ref();
-    if let Some(when) = record.and_then(|user| user.unsubscribed) {
+    if let Some(when) = explained.unsubscribed {
         let when = words::minute(when);
         let line = format!("unsubscribed from everything on {when} UTC");
         screen.line(format!("  {}", screen.ink(Ink::Warning, line)))?;
@@ -234,8 +104,8 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
 
 /// `their address: hard_bounce since 2014-04-22 12:00 UTC, from mailgun (550 5.1.1); tidings
 /// suppressions lift ends it`.
-fn since(suppression: &Suppression) -> String {
-    let Suppression { reason, source, .. } = suppression;
+fn since(suppression: &SuppressionView) -> String {
+    let SuppressionView { reason, source, .. } = suppression;
     let at = words::minute(suppression.at);
     let detail = suppression.detail.as_ref();
     let detail = detail.map_or(String::new(), |detail| format!(" ({detail})"));
@@ -245,14 +115,14 @@ fn since(suppression: &Suppression) -> String {
 }
 
 /// `weekly, Mondays at 09:00 Europe/Lisbon; next 2014-04-28 08:00 UTC`.
-fn when(schedule: &Schedule, next: Option<DateTime<Utc>>, now: DateTime<Utc>) -> String {
-    let (hour, tz) = (schedule.hour, schedule.tz.name());
-    let day = match schedule.cadence {
+fn when(digest: &DigestView, now: DateTime<Utc>) -> String {
+    let (hour, tz) = (digest.schedule.hour, digest.tz);
+    let day = match digest.schedule.cadence {
         Cadence::Never => return "never".into(),
         Cadence::Daily => "daily".to_owned(),
-        Cadence::Weekly => format!("weekly, {}s", weekday(schedule.weekday)),
+        Cadence::Weekly => format!("weekly, {}s", weekday(&digest.schedule.weekday)),
     };
-    let next = match next {
+    let next = match digest.next_due {
         Some(due) if due <= now => {
             let since = words::minute(due);
             format!("; due since {since} UTC, and mailed by the next run")
@@ -263,7 +133,7 @@ fn when(schedule: &Schedule, next: Option<DateTime<Utc>>, now: DateTime<Utc>) ->
     format!("{day} at {hour:02}:00 {tz}{next}")
 }
 
-fn weekday(weekday: chrono::Weekday) -> &'static str {
+fn weekday(short: &str) -> &str {
     [
         "Monday",
         "Tuesday",
@@ -272,7 +142,10 @@ fn weekday(weekday: chrono::Weekday) -> &'static str {
         "Friday",
         "Saturday",
         "Sunday",
-    ][weekday.num_days_from_monday() as usize]
+    ]
+    .into_iter()
+    .find(|day| day.to_lowercase().starts_with(short))
+    .unwrap_or(short)
 }
 
 /// `was shown in digest:mara:weekly:2014-W17, sent 2014-04-21 09:00`.

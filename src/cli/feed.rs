@@ -1,8 +1,6 @@
 //! `tidings feed`: what a person sees, newest first.
 
-use chrono::{DateTime, Utc};
 use clap::Args as Arguments;
-use serde::Serialize;
 
 use super::exit::Exit;
 use super::ink::Ink;
@@ -11,8 +9,9 @@ use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
 use crate::domain::feed::{Cursor, Query};
-use crate::domain::{EventType, ObjectKey, Point, Position, UserId};
-use crate::services::feed::{Item, Page, Request};
+use crate::domain::{EventType, Position, UserId};
+use crate::services::feed::Request;
+use crate::wire::feed::Page;
 
 /// Show a person's feed, newest first
 #[derive(Debug, Arguments)]
@@ -38,58 +37,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What a script is told: the same as GET /v1/users/{id}/feed answers.
-#[derive(Serialize)]
-struct Answer<'a> {
-    items: Vec<Told<'a>>,
-    next: Option<String>,
-    cursor: String,
-}
-
-#[derive(Serialize)]
-struct Told<'a> {
-    id: String,
-    #[serde(rename = "type")]
-    kind: &'a EventType,
-    object: About<'a>,
-    at: DateTime<Utc>,
-}
-
-#[derive(Serialize)]
-struct About<'a> {
-    id: &'a ObjectKey,
-    notifiable: bool,
-    title: Option<&'a str>,
-    url: Option<&'a str>,
-    image: Option<&'a str>,
-    by: Option<&'a str>,
-    at: Option<DateTime<Utc>>,
-    place: Option<Point>,
-    data: &'a serde_json::Value,
-}
-
-impl<'a> From<&'a Item> for Told<'a> {
-    fn from(item: &'a Item) -> Self {
-        let object = &*item.about;
-        Self {
-            id: item.id.to_string(),
-            kind: &item.kind,
-            object: About {
-                id: &object.key,
-                notifiable: object.notifiable,
-                title: object.title.as_deref(),
-                url: object.url.as_deref(),
-                image: object.image.as_deref(),
-                by: object.by.as_deref(),
-                at: object.at,
-                place: object.place,
-                data: &object.data,
-            },
-            at: item.at,
-        }
-    }
-}
-
 impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let request = Request {
@@ -104,11 +51,7 @@ impl Args {
         };
         let page = app.feeds().page(&request).await?;
         if self.json {
-            screen.json(&Answer {
-                items: page.items.iter().map(Told::from).collect(),
-                next: page.next.map(|item| item.to_string()),
-                cursor: page.cursor.to_string(),
-            })?;
+            screen.json(&page)?;
         } else if page.items.is_empty() {
             screen.line(self.nothing(app.config.window_back))?;
         } else {

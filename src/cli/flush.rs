@@ -7,6 +7,7 @@ use super::screen::Screen;
 use super::words;
 use crate::app::App;
 use crate::domain::UserId;
+use crate::wire::Flushed;
 
 /// Mark what a person has pending as dealt with: no digest tells of it
 ///
@@ -24,7 +25,7 @@ impl Args {
         let user = &self.user;
         let flushed = app.flush().user(user).await?;
         if self.json {
-            screen.json(&serde_json::json!({ "user": user, "flushed": flushed }))?;
+            screen.json(&Flushed { user, flushed })?;
         } else if flushed == 0 {
             screen.line(format!("nothing is pending for {user}"))?;
         } else {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args as Arguments, ValueEnum};
-use serde::Serialize;
 
 use super::carry::{Carried, Carry};
 use super::exit::{Exit, Usage, WithoutKeys};
@@ -11,8 +10,9 @@ use super::screen::Screen;
 use super::words;
 use crate::app::App;
 use crate::domain::ModelName;
-use crate::services::fanout::Done;
-use crate::services::import::{Kind, Mapping, Report, SHOWN};
+use crate::services::import::{Kind, Mapping, SHOWN};
+use crate::wire::import::{Imported, Report};
+use crate::wire::round::Done;
 
 /// Bring in users, follows, objects or events from NDJSON
 ///
@@ -88,15 +88,6 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What a script is told.
-#[derive(Serialize)]
-struct Answer<'a> {
-    #[serde(flatten)]
-    report: &'a Report,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    carried: Option<&'a Done>,
-}
-
 impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let kind = self.kind()?;
@@ -124,7 +115,7 @@ impl Args {
             screen.note(format!("and {more} more bad lines"))?;
         }
         if self.json {
-            screen.json(&Answer {
+            screen.json(&Imported {
                 report: &report,
                 carried: done,
             })?;

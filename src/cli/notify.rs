@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
-use serde::Serialize;
 
 use super::carry::{Carried, Carry};
 use super::exit::{Exit, WithoutKeys, causes};
@@ -15,8 +14,8 @@ use crate::domain::{
     Audience, ChosenKey, Counts, EventType, FanoutState, FollowKey, Invalid, ObjectId, ObjectKey,
     Point, Selector, UserId,
 };
-use crate::services::notify::{Receipt, Request};
-use crate::services::trouble::{BadFanouts, BadStacks};
+use crate::services::notify::Request;
+use crate::wire::event::{Notified, Receipt};
 
 /// Tell people that something happened
 ///
@@ -88,23 +87,6 @@ fn near(text: &str) -> Result<Near, String> {
     Ok(Near { point, km: *km })
 }
 
-/// What a script is told.
-#[derive(Serialize)]
-struct Answer<'a> {
-    #[serde(flatten)]
-    receipt: Receipt,
-    /// Null where that was not found out.
-    state: Option<FanoutState>,
-    #[serde(flatten)]
-    counts: Option<Counts>,
-    #[serde(skip_serializing_if = "BadStacks::is_empty")]
-    bad_stacks: &'a BadStacks,
-    #[serde(skip_serializing_if = "BadFanouts::is_empty")]
-    bad_fanouts: &'a BadFanouts,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
-}
-
 impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let request = self.request()?;
@@ -151,7 +133,7 @@ impl Args {
             warnings.push("the event is accepted; it need not be handed in again".into());
         }
         if self.json {
-            screen.json(&Answer {
+            screen.json(&Notified {
                 receipt,
                 state: reached.map(|(state, _)| state),
                 counts: reached.map(|(_, counts)| counts),

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::screen::Screen;
 use super::words;
-use crate::services::trouble::{Bad, BadStacks};
+use crate::wire::trouble::{Bad, BadStacks};
 
 /// Documents that something could not be done with: whose, and why.
 pub(super) fn bad_stacks(bad: &BadStacks, screen: &mut Screen) -> std::io::Result<()> {

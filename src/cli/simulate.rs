@@ -13,7 +13,8 @@ use super::words;
 use crate::config::Candidates;
 use crate::services::simulate::generate::{self, Shape};
 use crate::services::simulate::read::{self, Order};
-use crate::services::simulate::{Comparison, Report, Trial, replay};
+use crate::services::simulate::{Trial, replay};
+use crate::wire::simulation::{Comparison, Report};
 
 mod chart;
 

@@ -1,10 +1,10 @@
 //! `tidings status`: what is waiting, what was mailed, which days there are.
 
-use chrono::TimeDelta;
-use clap::Args as Arguments;
-use serde::Serialize;
+use std::collections::BTreeMap;
 
-use super::deliveries::{self, Row};
+use clap::Args as Arguments;
+
+use super::deliveries;
 use super::digest;
 use super::exit::Exit;
 use super::ink::Ink;
@@ -14,18 +14,9 @@ use super::waits::waits;
 use super::words;
 use crate::app::App;
 use crate::config::Config;
-use crate::domain::{Day, DeliveryState, Owed, ReportCounts, Window};
-use crate::services::deliveries::{Only, Waiting};
-use crate::services::mailing::Pause;
-use crate::services::owed::Told;
-use crate::services::unknown::Unknown;
-use crate::store::{Backlog, BatchCounts, DayInfo, Schema};
-
-/// Of how long ago the mails are whose reports are counted.
-const HEARD: TimeDelta = TimeDelta::days(7);
-
-/// So many of the newest events are looked at for types and objects that are not known.
-const LATELY: usize = 1_000;
+use crate::domain::{Day, DeliveryState, Owed, ReportCounts};
+use crate::store::{Backlog, BatchCounts, Schema};
+use crate::wire::status::{DayView, Late, Unopened};
 
 /// Show what is waiting, what became of mails, and which days there are
 #[derive(Debug, Arguments)]
@@ -33,46 +24,6 @@ pub(super) struct Args {
     /// Answer in JSON
     #[arg(long)]
     json: bool,
-}
-
-/// What a script is told.
-#[derive(Serialize)]
-struct Answer {
-    store: String,
-    schema: Schema,
-    fanouts: Backlog,
-    oldest_pending_day: Option<Day>,
-    /// How many gather, and how many are being mailed.
-    batches: BatchCounts,
-    deliveries: std::collections::BTreeMap<&'static str, u64>,
-    /// The newest of the mails of which nobody knows whether they were taken.
-    unknown: Vec<Row>,
-    paused: Option<Pause>,
-    /// Mails that are not settled, by why.
-    waiting: Waiting,
-    /// Of the last seven days.
-    heard: ReportCounts,
-    suppressed: std::collections::BTreeMap<&'static str, u64>,
-    /// What is not known of the events that were accepted lately.
-    #[serde(skip_serializing_if = "Unknown::is_empty")]
-    not_known: Unknown,
-    /// What is owed of days that have left the window, and what was given up.
-    late: Told,
-    days: Vec<DayAnswer>,
-}
-
-#[derive(Serialize)]
-struct DayAnswer {
-    day: Day,
-    stacks: u64,
-    in_window: bool,
-}
-
-/// Of a store that is not opened, as that would upgrade it.
-#[derive(Serialize)]
-struct Unopened<'a> {
-    store: String,
-    schema: &'a Schema,
 }
 
 /// What an upgrade does, if one is ahead.
@@ -113,110 +64,60 @@ impl Args {
     }
 
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let store = &app.store;
-        let schema = store.schema().await?;
-        let backlog = store.backlog().await?;
-        let oldest = store.busy_days().await?.into_iter().min();
-        let batches = store.batch_counts().await?;
-        let deliveries = store.delivery_counts(&DeliveryState::ALL).await?;
-        let unknown = app.deliveries().list(&unknown(), UNKNOWN_SHOWN).await?;
-        let paused = app.deliveries().pause().await?;
-        let waiting = app.deliveries().waiting(None).await?;
-        let heard = store.report_counts(app.clock.now() - HEARD).await?;
-        let suppressed = store.suppression_counts().await?;
-        let late = app.owed().told().await?;
-        let days = store.days().await?;
-        let unknown_lately = app.known().lately(LATELY).await?;
-        let window = Window::ending(Day::of(app.clock.now()), app.config.window_back);
+        let status = app.status().now().await?;
         if self.json {
-            screen.json(&Answer {
-                store: format!("{:?}", app.config.store),
-                schema,
-                fanouts: backlog,
-                oldest_pending_day: oldest,
-                batches,
-                deliveries: deliveries
-                    .iter()
-                    .map(|(state, count)| (state.as_str(), *count))
-                    .collect(),
-                unknown: unknown.iter().map(Row::from).collect(),
-                paused,
-                waiting,
-                heard,
-                suppressed: suppressed
-                    .iter()
-                    .map(|(reason, count)| (reason.as_str(), *count))
-                    .collect(),
-                not_known: unknown_lately,
-                late,
-                days: days.iter().map(|day| told(day, &window)).collect(),
-            })?;
+            screen.json(&status)?;
             return Ok(Exit::Done);
         }
         let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
-        table.row(["store".into(), format!("{:?}", app.config.store)]);
-        for (what, said) in upgrade_rows(&schema) {
+        table.row(["store".into(), status.store]);
+        for (what, said) in upgrade_rows(&status.schema) {
             table.row([what.to_owned(), said]);
         }
-        table.row(["fan-outs".into(), fanouts(backlog, oldest)]);
-        table.row(["batches".into(), gathering(batches)]);
-        table.row(["mails".into(), mails(&deliveries)]);
-        if let Some(pause) = &paused {
+        table.row([
+            "fan-outs".into(),
+            fanouts(status.fanouts, status.oldest_pending_day),
+        ]);
+        table.row(["batches".into(), gathering(status.batches)]);
+        table.row(["mails".into(), mails(&status.deliveries)]);
+        if let Some(pause) = &status.paused {
             table.row(["sending".into(), digest::paused(pause)]);
         }
-        for (index, line) in waits(&waiting).into_iter().enumerate() {
+        for (index, line) in waits(&status.waiting).into_iter().enumerate() {
             let head = if index == 0 { "waiting" } else { "" };
             table.row([head.into(), line]);
         }
-        if heard.sent > 0 {
-            table.row(["last 7 days".into(), reported(&heard)]);
+        if status.heard.sent > 0 {
+            table.row(["last 7 days".into(), reported(&status.heard)]);
         }
-        for (what, said) in late_rows(&late) {
+        for (what, said) in late_rows(&status.late) {
             table.row([what.to_owned(), said]);
         }
-        let listed = suppressed.into_iter();
+        let listed = status.suppressed.into_iter();
         let listed = listed.map(|(reason, count)| words::some(count, reason.as_str()));
         let listed = words::list(listed);
         if !listed.is_empty() {
             table.row(["suppressed".into(), listed]);
         }
-        if days.is_empty() {
+        if status.days.is_empty() {
             table.row(["days".into(), "none".into()]);
         }
         screen.table(&table)?;
-        if !unknown.is_empty() {
+        if !status.unknown.is_empty() {
             screen.line("")?;
-            screen.table(&deliveries::table(&unknown))?;
+            screen.table(&deliveries::table(&status.unknown))?;
             screen.line(
                 "  tidings deliveries settle ID sent|failed, once you know what became of one",
             )?;
         }
-        if !days.is_empty() {
+        if !status.days.is_empty() {
             screen.line("")?;
-            screen.table(&days_table(&days, &window))?;
+            screen.table(&days_table(&status.days, Day::of(app.clock.now())))?;
         }
-        for warning in unknown_lately.warnings(&app.config.policies) {
+        for warning in status.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
         Ok(Exit::Done)
-    }
-}
-
-/// How many unknown mails are shown.
-const UNKNOWN_SHOWN: usize = 10;
-
-fn unknown() -> Only {
-    Only {
-        state: Some(DeliveryState::Unknown),
-        user: None,
-    }
-}
-
-fn told(day: &DayInfo, window: &Window) -> DayAnswer {
-    DayAnswer {
-        day: day.day,
-        stacks: day.stacks,
-        in_window: window.contains(day.day),
     }
 }
 
@@ -235,7 +136,7 @@ fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
 
 /// `owed: 12 people, 40 events of days before the window (2014-04-22 09:00 UTC)`, and what was
 /// given up.
-fn late_rows(late: &Told) -> Vec<(&'static str, String)> {
+fn late_rows(late: &Late) -> Vec<(&'static str, String)> {
     let amount = |owed: Owed| {
         let people = words::count(owed.people, "person", "people");
         format!("{people}, {}", words::count(owed.events, "event", "events"))
@@ -266,7 +167,7 @@ fn gathering(batches: BatchCounts) -> String {
     }
 }
 
-fn mails(deliveries: &[(DeliveryState, u64)]) -> String {
+fn mails(deliveries: &BTreeMap<DeliveryState, u64>) -> String {
     let parts = words::list(
         deliveries
             .iter()
@@ -295,16 +196,16 @@ fn reported(heard: &ReportCounts) -> String {
     ])
 }
 
-fn days_table(days: &[DayInfo], window: &Window) -> Table {
+fn days_table(days: &[DayView], today: Day) -> Table {
     let mut table = Table::new([
         Column::new("day"),
         Column::new("stacks").right(),
         Column::new("").ink(Ink::Faint),
     ]);
     for day in days {
-        let place = if window.contains(day.day) {
+        let place = if day.in_window {
             "in the window"
-        } else if day.day > window.last() {
+        } else if day.day > today {
             "ahead of today"
         } else {
             ""

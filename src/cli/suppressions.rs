@@ -4,9 +4,7 @@
 
 use std::path::PathBuf;
 
-use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, Subcommand};
-use serde::Serialize;
 
 use super::exit::Exit;
 use super::ink::Ink;
@@ -14,8 +12,10 @@ use super::screen::Screen;
 use super::words;
 use crate::app::{Access, App};
 use crate::domain::{Address, Reason, Suppression};
-use crate::services::import::{Kind, Report, SHOWN};
+use crate::services::import::{Kind, SHOWN};
 use crate::services::suppressions::SuppressionInput;
+use crate::wire::import::Report;
+use crate::wire::suppression::SuppressionView;
 
 /// List, add, import and lift addresses that no mail goes to
 ///
@@ -87,17 +87,6 @@ struct Lift {
     address: Address,
 }
 
-/// What a script is told of an address.
-#[derive(Serialize)]
-struct Line<'a> {
-    address: String,
-    reason: Reason,
-    at: DateTime<Utc>,
-    source: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'a str>,
-}
-
 /// Addresses read at once.
 const PAGE: usize = 1_000;
 
@@ -127,12 +116,12 @@ impl List {
         let mut after = None;
         loop {
             let page = book.page(after.as_ref(), PAGE).await?;
-            for suppression in &page {
+            let Some(last) = page.last() else {
+                break;
+            };
+            after = Some(last.address.clone());
+            for suppression in page {
                 self.show(suppression, screen)?;
-            }
-            match page.last() {
-                Some(last) => after = Some(last.address.clone()),
-                None => break,
             }
         }
         if after.is_none() && !self.json {
@@ -141,26 +130,21 @@ impl List {
         Ok(Exit::Done)
     }
 
-    fn show(&self, suppression: &Suppression, screen: &mut Screen) -> anyhow::Result<()> {
-        let address = match self.reveal {
-            true => suppression.address.reveal().to_owned(),
-            false => suppression.address.to_string(),
-        };
-        if self.json {
-            return screen.json(&Line {
-                address,
-                reason: suppression.reason,
-                at: suppression.at,
-                source: &suppression.source,
-                detail: suppression.detail.as_deref(),
-            });
+    fn show(&self, suppression: Suppression, screen: &mut Screen) -> anyhow::Result<()> {
+        let revealed = suppression.address.reveal().to_owned();
+        let mut view = SuppressionView::from(suppression);
+        if self.reveal {
+            view.address = revealed;
         }
-        let since = screen.ink(Ink::Faint, words::minute(suppression.at));
-        let reason = screen.ink(Ink::Strong, format!("{:12}", suppression.reason.as_str()));
-        let detail = suppression.detail.as_deref().unwrap_or_default();
+        if self.json {
+            return screen.json(&view);
+        }
+        let since = screen.ink(Ink::Faint, words::minute(view.at));
+        let reason = screen.ink(Ink::Strong, format!("{:12}", view.reason.as_str()));
+        let detail = view.detail.as_deref().unwrap_or_default();
         let line = format!(
-            "{since}  {reason}  {:9}  {address}  {detail}",
-            suppression.source
+            "{since}  {reason}  {:9}  {}  {detail}",
+            view.source, view.address
         );
         Ok(screen.line(line.trim_end())?)
     }

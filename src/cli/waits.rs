@@ -6,7 +6,7 @@ use super::exit::{Exit, causes};
 use super::words;
 use crate::app::App;
 use crate::domain::UserId;
-use crate::services::deliveries::{Reason, Waiting};
+use crate::wire::delivery::{Reason, Waiting};
 
 /// What waits, or why that was not found out.
 pub(super) struct Waits(Result<Waiting, String>);

@@ -18,9 +18,11 @@ use super::stop::Stop;
 use super::waits::Waits;
 use super::words;
 use crate::app::App;
+use crate::domain::Pause;
 use crate::services;
-use crate::services::mailing::{Pause, Tally};
-use crate::services::worker::{Part, Round, UntilStopped};
+use crate::services::worker::{Part, UntilStopped};
+use crate::wire::digest::Tally;
+use crate::wire::round::Round;
 
 /// Carry out fan-outs, and mail batches and digests as they fall due
 ///
@@ -185,8 +187,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::services::batches::Closed;
-    use crate::services::clean::Forgotten;
+    use crate::wire::round::{Closed, Forgotten};
 
     #[test]
     fn a_round_tells_which_batches_ended_and_what_was_forgotten_and_nothing_of_nothing() {

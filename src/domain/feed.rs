@@ -48,6 +48,12 @@ impl fmt::Display for Cursor {
     }
 }
 
+impl serde::Serialize for Cursor {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for Cursor {
     type Err = Invalid;
 

@@ -26,6 +26,7 @@ pub mod name;
 mod nearest;
 pub mod object;
 pub mod owed;
+pub mod pause;
 pub mod policy;
 pub mod secret;
 pub mod sending;
@@ -51,6 +52,7 @@ pub use name::{EventType, FollowKey, Invalid, Kind, ModelName, ObjectId, UserId}
 pub use nearest::nearest;
 pub use object::{Object, ObjectKey};
 pub use owed::{DayNote, LastLook, Owed, Reach};
+pub use pause::Pause;
 pub use policy::{Phrase, Policies, Policy, Route, UnknownObjects};
 pub use secret::Secret;
 pub use sending::Sending;

@@ -87,6 +87,12 @@ impl fmt::Display for Position {
     }
 }
 
+impl Serialize for Position {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for Position {
     type Err = Invalid;
 

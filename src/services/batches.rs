@@ -8,11 +8,9 @@
 mod book;
 mod close;
 mod join;
-mod view;
 
 /// Which batches.
 pub use crate::store::BatchFilter;
 pub use book::{BatchService, End};
-pub use close::{Closed, Closer};
+pub use close::Closer;
 pub use join::{Join, Joiner};
-pub use view::{BatchView, ContentsView, DeliveryView, ItemView, LeadView};

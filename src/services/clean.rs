@@ -12,6 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::Result;
 use crate::clock::Clock;
 use crate::store::{Batches, Deliveries, Journal};
+use crate::wire::round::Forgotten;
 
 /// How many of each are removed in one step.
 const STEP: usize = 1_000;
@@ -31,15 +32,6 @@ pub struct Cleaner {
     pub keep: TimeDelta,
     /// Nothing is looked for before then.
     rests: Mutex<Option<DateTime<Utc>>>,
-}
-
-/// What was forgotten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Forgotten {
-    /// Rows of the ledger that were removed.
-    pub deliveries: u64,
-    /// Filed batches that were removed.
-    pub batches: u64,
 }
 
 impl Cleaner {

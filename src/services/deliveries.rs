@@ -7,16 +7,14 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::mailing::Pause;
 use super::{Error, Result};
 use crate::clock::Clock;
 use crate::domain::delivery::{Judged, Reopened, Reopening, Verdict};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, UserId};
 use crate::store::{Deliveries, Notes};
+use crate::wire::delivery::Retried;
 
 mod waiting;
-
-pub use waiting::{Reason, Waiting};
 
 /// Shows the ledger, settles unknown deliveries, retries failed ones, and lets mails leave again.
 pub struct DeliveryService {
@@ -32,17 +30,6 @@ pub struct Only {
     pub state: Option<DeliveryState>,
     /// Only this person's; `None` for everybody's.
     pub user: Option<UserId>,
-}
-
-/// What became of failed deliveries that were to be tried again.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Retried {
-    /// So many are pending again.
-    pub again: u64,
-    /// Another delivery of their people is open: there is room once it has ended.
-    pub busy: Vec<DeliveryId>,
-    /// There is no such delivery, or it did not fail.
-    pub not_failed: Vec<DeliveryId>,
 }
 
 /// Deliveries that are tried again at once.
@@ -70,7 +57,7 @@ impl Unknown {
 }
 
 /// What became of deliveries that were settled together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settled {
     /// They are what was said.
     pub settled: u64,
@@ -110,6 +97,11 @@ impl DeliveryService {
         rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
         rows.truncate(limit);
         Ok(rows)
+    }
+
+    /// One delivery; `None` if there is none of this id.
+    pub async fn get(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
+        Ok(self.deliveries.delivery(id).await?)
     }
 
     /// The unknown deliveries that these are, newest first.

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
 use super::catalogue::Catalogue;
-use super::mailing::{Account, Ended, GateState, Sender, Spread, Step};
+use super::mailing::{Account, GateState, Sender, Spread, Step};
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
 use super::{Progress, Result, crash};
@@ -26,12 +26,13 @@ use crate::domain::{
     Cadence, Content, DeliveryId, Due, Period, PersonStacks, Policies, Schedule, User, UserId,
 };
 use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
+use crate::wire::digest::{Ended, Report};
 
 mod older;
 mod request;
 mod rows;
 
-pub use request::{Effect, Report, Request, Timing};
+pub use request::{Effect, Request, Timing};
 
 use older::Older;
 use rows::{Opening, Row};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::Result;
-use super::batches::{BatchFilter, BatchService, BatchView};
+use super::batches::{BatchFilter, BatchService};
 use super::catalogue::Catalogue;
 use super::due;
 use super::owed::OwedDays;
@@ -15,15 +15,13 @@ use crate::clock::Clock;
 use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
 use crate::domain::{
-    Cadence, Day, Delivery, DeliveryId, Event, Id, ObjectId, Policies, Position, Schedule,
-    Suppression, User, UserId,
+    Cadence, Delivery, DeliveryId, Event, Id, Policies, Position, Schedule, UserId,
 };
 use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
+use crate::wire::explanation::{DigestView, Explanation, Fate, InBatch, Why};
 
 mod covered;
 mod gathered;
-
-pub use covered::{By, Place};
 
 use covered::Mails;
 use gathered::Batches;
@@ -47,123 +45,6 @@ pub struct Explain {
     pub day_cap: usize,
     /// How many items a section and a mail show; the others are only counted.
     pub caps: Caps,
-}
-
-/// Everything that decides what a person gets.
-#[derive(Debug)]
-pub struct Explanation {
-    /// Whom it is about.
-    pub user: UserId,
-    /// `None` if there is no record of them.
-    pub record: Option<User>,
-    /// Why no mail leaves to them, if none does.
-    pub unmailable: Option<String>,
-    /// What is known of their address, if it must not be written to.
-    pub suppression: Option<Suppression>,
-    /// When their digests fall due, whoever chose it; `None` if there is no record of them.
-    pub schedule: Option<Schedule>,
-    /// When their next digest is due: in the past if the next run mails it. `None` if none comes.
-    pub next_due: Option<DateTime<Utc>>,
-    /// Newest first; of days before the window only what is pending and waits for a digest.
-    pub events: Vec<Fate>,
-    /// Days on which their stack is full: later events of that day were not stored.
-    pub full_days: Vec<Day>,
-    /// What gathers for them, or is being mailed.
-    pub batches: Vec<BatchView>,
-    /// Their latest mails, newest first, at most ten.
-    pub deliveries: Vec<Delivery>,
-}
-
-/// What will become, or became, of one event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fate {
-    /// Where it stands on their stacks.
-    pub position: Position,
-    /// The event's type.
-    pub kind: String,
-    /// What it is about.
-    pub object: ObjectId,
-    /// The object's title, or its key if it has none; `None` if there is no record of it.
-    pub title: Option<String>,
-    /// When it happened.
-    pub at: DateTime<Utc>,
-    /// What decides about it, as things stand.
-    pub why: Why,
-    /// The batch it is in, if one is known.
-    pub batch: Option<InBatch>,
-    /// Who dealt with it, where a marker covers it.
-    pub covered: Option<By>,
-}
-
-/// What is known of the batch that an event is in.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct InBatch {
-    /// The batch's id; its delivery is `batch:<id>`.
-    pub id: Id,
-    /// When the batch is due; or when it began to close, if that was earlier.
-    pub closes_at: DateTime<Utc>,
-    /// Why its mail ended as it did, if the ledger says.
-    pub reason: Option<String>,
-    /// When its mail was settled, if it was.
-    pub settled: Option<DateTime<Utc>>,
-}
-
-/// What decides, or decided, whether an event is mailed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Why {
-    /// It was mailed in a batch, or on its own.
-    Mailed,
-    /// The same, but nobody knows whether the mail was taken.
-    MayBeMailed,
-    /// It is in an open batch, which is to be mailed.
-    Gathering,
-    /// Its batch is being mailed.
-    Closing,
-    /// It was taken out of its batch.
-    TakenOut,
-    /// Its batch was canceled, or its mail failed.
-    NotMailed,
-    /// It is to be mailed in a batch or on its own, and no batch that it is in is known.
-    NoBatch,
-    /// A marker covers it: a digest told it or left it out, somebody flushed it, or an older writer
-    /// wrote the marker.
-    Covered,
-    /// The same event stands at an older place.
-    Repeated,
-    /// Its object is withdrawn or gone.
-    Withdrawn,
-    /// Nobody put a record of its object, and its type is not mailed without one.
-    UnknownObject,
-    /// The person's or the type's route is not the digest, or was chosen after it happened.
-    NotForDigest,
-    /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and
-    /// `schedule`.
-    NoDigest,
-    /// It will be in the next digest.
-    NextDigest,
-}
-
-impl Why {
-    /// For people to read; it follows the word "it".
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Self::Mailed => "was mailed in a batch",
-            Self::MayBeMailed => "may have been mailed: see tidings deliveries",
-            Self::Gathering => "is in an open batch",
-            Self::Closing => "is in a batch that is being mailed",
-            Self::TakenOut => "was taken out of its batch",
-            Self::NotMailed => "was not mailed",
-            Self::NoBatch => "is for a batch, and in none that is known",
-            Self::Covered => "was dealt with",
-            Self::Repeated => "is told once already",
-            Self::Withdrawn => "no longer applies",
-            Self::UnknownObject => "is about an object that is not known, so it is not mailed",
-            Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
-            Self::NoDigest => "waits: no digest goes to them",
-            Self::NextDigest => "will be in the next digest",
-        }
-    }
 }
 
 /// A person has no more mails than this of which anybody asks.
@@ -308,30 +189,36 @@ impl Explain {
                 .err()
                 .map(|why| format!("they are {}", why.as_str())),
         };
-        let schedule = record.as_ref().map(|user| user.schedule(&self.schedule));
-        let next_due = match schedule {
+        let digest = match &record {
             None => None,
-            Some(schedule) => {
+            Some(record) => {
+                let schedule = record.schedule(&self.schedule);
                 let waiting = events.iter().filter(|fate| fate.why == Why::NextDigest);
                 let oldest = waiting.map(|fate| fate.at).min();
-                due::next(&*self.deliveries, user, &schedule, oldest, now).await?
+                let next = due::next(&*self.deliveries, user, &schedule, oldest, now);
+                Some(DigestView {
+                    tz: schedule.tz,
+                    next_due: next.await?,
+                    schedule: schedule.into(),
+                })
             }
         };
-        let suppression = record
-            .as_ref()
-            .and_then(|user| suppressed.of(user))
-            .cloned();
+        let record = record.as_ref();
+        let suppression = record.and_then(|user| suppressed.of(user)).cloned();
+        let address = record.and_then(|user| user.email.as_ref());
         Ok(Explanation {
             user: user.clone(),
-            suppression,
-            record,
+            known: record.is_some(),
+            name: record.and_then(|user| user.name.clone()),
+            email: address.map(ToString::to_string),
             unmailable,
-            schedule,
-            next_due,
+            suppression: suppression.map(Into::into),
+            unsubscribed: record.and_then(|user| user.unsubscribed),
+            digest,
             events,
             full_days,
             batches: self.batches.views(batches.unsettled()).await?,
-            deliveries,
+            deliveries: deliveries.into_iter().map(Into::into).collect(),
         })
     }
 }

@@ -14,13 +14,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::batches::{Join, Joiner};
 use super::crash;
 use super::owed::OwedDays;
-use super::trouble::{BadFanouts, BadStacks};
 use crate::clock::Clock;
 use crate::domain::batch::{AccumulatorId, Item};
-use crate::domain::{
-    BatchPolicy, Counts, Day, Fanout, Id, Policies, Progress, Route, User, UserId,
-};
+use crate::domain::{BatchPolicy, Day, Fanout, Id, Policies, Progress, Route, User, UserId};
 use crate::store::{Claimed, Directory, Journal, Result, Stacks};
+use crate::wire::round::Done;
 
 mod round;
 
@@ -54,38 +52,6 @@ pub struct Fanouts {
     pub owed: OwedDays,
     /// The sizes of pages and groups, and how long leases last.
     pub settings: Settings,
-}
-
-/// What one step did.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Done {
-    /// Fan-outs that are finished now.
-    pub fanouts: u64,
-    /// What was added, by all fan-outs that were carried on: people, entries, entries without room.
-    pub counts: Counts,
-    /// Documents that took no entries. What should stand there is counted as not stored; it is in
-    /// batches all the same.
-    #[serde(skip_serializing_if = "BadStacks::is_empty")]
-    pub bad_stacks: BadStacks,
-    /// Fan-outs that cannot be read: they stay pending until somebody fixes them.
-    #[serde(skip_serializing_if = "BadFanouts::is_empty")]
-    pub bad_fanouts: BadFanouts,
-}
-
-impl Done {
-    /// Whether nothing had to be passed over.
-    pub fn is_whole(&self) -> bool {
-        self.bad_stacks.is_empty() && self.bad_fanouts.is_empty()
-    }
-}
-
-impl std::ops::AddAssign for Done {
-    fn add_assign(&mut self, other: Self) {
-        self.fanouts += other.fanouts;
-        self.counts += other.counts;
-        self.bad_stacks += other.bad_stacks;
-        self.bad_fanouts += other.bad_fanouts;
-    }
 }
 
 impl Fanouts {

@@ -6,17 +6,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
-
 use super::Result;
 use super::catalogue::Catalogue;
 use crate::clock::Clock;
 use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::user::MAX_TYPES;
-use crate::domain::{
-    Day, EventType, Invalid, Object, ObjectId, PersonStacks, Policies, Position, UserId, Window,
-};
+use crate::domain::{Day, EventType, Invalid, PersonStacks, Policies, UserId, Window};
 use crate::store::{Objects, People, Stacks};
+use crate::wire::feed::{Item, Page};
 
 /// Reads feeds; it writes nothing.
 pub struct Feeds {
@@ -43,31 +40,6 @@ pub struct Request {
 
 /// The most items on a page.
 pub const MAX_LIMIT: usize = 200;
-
-/// One thing that happened.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Item {
-    /// Where it stands on their stacks. It never changes.
-    pub id: Position,
-    /// The event's type.
-    pub kind: EventType,
-    /// What it is about, by the id in the event.
-    pub object: ObjectId,
-    /// When it happened.
-    pub at: DateTime<Utc>,
-    pub(crate) about: Arc<Object>,
-}
-
-/// A page.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Page {
-    /// Newest first; what no longer applies is left out.
-    pub items: Vec<Item>,
-    /// Ask `before` this for the next page; `None` on the last one.
-    pub next: Option<Position>,
-    /// Ask `after` this, later, for what is new.
-    pub cursor: Cursor,
-}
 
 impl Feeds {
     /// The types of everything that is on somebody's stacks in the window, by name.

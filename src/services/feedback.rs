@@ -21,6 +21,7 @@ use crate::domain::{
 use crate::mail::Provider;
 use crate::mail::hooks::{Keys, Once, Posted, Refused, Report, Verified};
 use crate::store::{Deliveries, Directory, Feedbacks, SeenReports, Suppressions};
+use crate::wire::event::Reported;
 
 /// Why what was posted changed nothing. Nothing of it is in the message.
 #[derive(Debug, thiserror::Error)]
@@ -49,24 +50,6 @@ impl From<crate::store::Error> for Error {
     fn from(error: crate::store::Error) -> Self {
         Self::Service(error.into())
     }
-}
-
-/// What became of reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Taken {
-    /// Noted on the mail they are about.
-    pub taken: u64,
-    /// Seen before.
-    pub duplicates: u64,
-    /// About mails that are not in the ledger, such as another application's.
-    pub unknown: u64,
-    /// Of kinds that mean nothing here, such as opened mails.
-    pub ignored: u64,
-    /// Addresses that are not written to because of them.
-    pub suppressed: u64,
-    /// Reports that would suppress an address, if the person still had the one that the mail went
-    /// to.
-    pub moved: u64,
 }
 
 /// What a provider was verified to report, and when it came.
@@ -144,7 +127,7 @@ impl FeedbackService {
     }
 
     /// Takes what was verified. Can be repeated.
-    pub async fn take(&self, reports: Reports) -> Result<Taken, Error> {
+    pub async fn take(&self, reports: Reports) -> Result<Reported, Error> {
         let Reports {
             provider,
             at: now,
@@ -154,7 +137,7 @@ impl FeedbackService {
             self.bind(provider, once, now).await?;
         }
         let taken = self.note(provider, &verified.reports, now).await?;
-        let taken = Taken {
+        let taken = Reported {
             ignored: taken.ignored + verified.ignored,
             ..taken
         };
@@ -186,8 +169,8 @@ impl FeedbackService {
         provider: &Provider,
         reports: &[Report],
         now: DateTime<Utc>,
-    ) -> Result<Taken, Error> {
-        let mut taken = Taken::default();
+    ) -> Result<Reported, Error> {
+        let mut taken = Reported::default();
         let fresh = self.unseen(provider, reports, now, &mut taken).await?;
         let rows = self.rows(&fresh).await?;
         let found: Vec<(&Report, &Delivery)> = fresh
@@ -224,7 +207,7 @@ impl FeedbackService {
         provider: &Provider,
         reports: &'a [Report],
         now: DateTime<Utc>,
-        taken: &mut Taken,
+        taken: &mut Reported,
     ) -> Result<Vec<&'a Report>, Error> {
         let keys: Vec<String> = reports
             .iter()
@@ -290,7 +273,7 @@ impl FeedbackService {
         provider: &Provider,
         found: &[(&Report, &Delivery)],
         now: DateTime<Utc>,
-        taken: &mut Taken,
+        taken: &mut Reported,
     ) -> Result<Vec<Suppression>, Error> {
         let bad = found
             .iter()

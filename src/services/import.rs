@@ -6,7 +6,6 @@
 //! in bytes, whatever a compressed file unpacks to. Bringing the same file in again changes
 //! nothing.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -19,6 +18,7 @@ use super::people::{FollowInput, PeopleService, UserInput};
 use super::suppressions::{SuppressionInput, SuppressionService};
 use super::{Error, Progress, Result};
 use crate::domain::{ModelName, Object, Reason};
+use crate::wire::import::{BadLine, Report};
 
 pub(super) mod json;
 mod line;
@@ -54,43 +54,10 @@ pub struct Mapping {
     pub fields: Vec<(String, String)>,
 }
 
-/// A line that could not be taken.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct BadLine {
-    /// Its number in the file, from 1; blank lines count.
-    pub line: u64,
-    /// Which of its fields is to blame, such as `digest.hour`; none where it is all of it.
-    pub field: Option<String>,
-    /// What is wrong with it, for people to read.
-    pub why: String,
-}
-
 impl BadLine {
     pub(super) fn new(line: u64, Mistake { field, why }: Mistake) -> Self {
         Self { line, field, why }
     }
-}
-
-/// `line 2, digest.hour: is …`.
-impl fmt::Display for BadLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}", self.line)?;
-        if let Some(field) = &self.field {
-            write!(f, ", {field}")?;
-        }
-        write!(f, ": {}", self.why)
-    }
-}
-
-/// What an import came to.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Report {
-    /// Lines that were taken, whether they changed anything or not.
-    pub taken: u64,
-    /// Lines that were left out; blank ones are neither.
-    pub bad: u64,
-    /// The first bad lines, at most [`SHOWN`].
-    pub bad_lines: Vec<BadLine>,
 }
 
 /// How many bad lines are told in full.

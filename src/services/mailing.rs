@@ -14,9 +14,9 @@ mod sender;
 mod tally;
 
 pub(super) use compose::Contents;
-pub use compose::{Compose, Looked, Preview, Shown, Spread, Story};
-pub use gate::{Gate, GateState, Pause, Throttle, account};
+pub use compose::{Compose, Spread};
+pub use gate::{Gate, GateState, Throttle, account};
 pub use ledger::Ledger;
 pub use retry::{Retry, Undeliverable};
-pub use sender::{Ended, Sender, Step};
-pub use tally::{Account, Tally};
+pub use sender::{Sender, Step};
+pub use tally::Account;

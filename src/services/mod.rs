@@ -31,8 +31,8 @@ pub mod people;
 pub mod progress;
 pub mod rehearsal;
 pub mod simulate;
+pub mod status;
 pub mod suppressions;
-pub mod trouble;
 pub mod unknown;
 pub mod worker;
 

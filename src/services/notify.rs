@@ -16,6 +16,7 @@ use crate::domain::{
     Point, UserId, moment,
 };
 use crate::store::{self, Accepted, Journal};
+use crate::wire::event::Receipt;
 
 /// An event as its writer hands it in.
 #[derive(Debug, Clone)]
@@ -58,15 +59,6 @@ impl Request {
         let (key, kind) = (self.key.clone(), self.kind.clone());
         Fanout::new(id, key, kind, self.objects.clone(), self.audience.clone()).map(|_| ())
     }
-}
-
-/// What became of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Receipt {
-    /// The fan-out that carries the event.
-    pub id: Id,
-    /// Whether it had been accepted before, under the same key.
-    pub known: bool,
 }
 
 /// The most requests in one call.

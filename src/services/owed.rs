@@ -5,7 +5,7 @@
 //! reported. A note is only changed from what was read ([`Notes::swap_note`]), so whoever changes a
 //! day while it is read ([`OwedDays::disturb`]) is not overruled.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -22,6 +22,7 @@ use crate::domain::{
     UserId, Window,
 };
 use crate::store::{self, Days, Deliveries, Directory, Notes, Objects, Stacks, Suppressions};
+use crate::wire::status::Late;
 
 /// Finds out and notes what people are owed of days that have left the window.
 #[derive(Clone)]
@@ -69,15 +70,6 @@ pub struct Count {
     pub owed: Owed,
     /// What of it an open delivery covers, so that it is about to be mailed.
     pub in_hand: Owed,
-}
-
-/// What is known of days before the window.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Told {
-    /// What people were owed of them when a run last looked, if they were owed anything.
-    pub owed: Option<LastLook>,
-    /// What was given up, by day.
-    pub given_up: BTreeMap<Day, Owed>,
 }
 
 /// The note that says what people were owed when a run last looked at everybody.
@@ -150,7 +142,7 @@ impl OwedDays {
     }
 
     /// What is known of days before the window without reading them.
-    pub async fn told(&self) -> store::Result<Told> {
+    pub async fn told(&self) -> store::Result<Late> {
         let look = self.notes.note(LAST_LOOK).await?;
         let look = look.as_deref().and_then(read_look);
         let notes = self.notes.notes_under(DayNote::PREFIX).await?;
@@ -158,7 +150,7 @@ impl OwedDays {
             let given_up = DayNote::read(text)?.given_up?;
             Some((DayNote::day(name)?, given_up))
         });
-        Ok(Told {
+        Ok(Late {
             owed: look.filter(|look| !look.owed.is_nothing()),
             given_up: given_up.collect(),
         })

@@ -11,14 +11,15 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::digest::{Digests, Found, Onlooker, Report, Request};
-use super::mailing::{Compose, Contents, Pause};
+use super::digest::{Digests, Found, Onlooker, Request};
+use super::mailing::{Compose, Contents};
 use super::{Progress, Result};
-use crate::domain::{Cadence, EventType, Occasion, Period};
+use crate::domain::{Cadence, EventType, Occasion, Pause, Period};
 use crate::mail::{Mailer, Message, Place};
 use crate::render::CLIP_BYTES;
 use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading_of, preheader};
 use crate::store::{Feedbacks, Journal, Notes};
+use crate::wire::digest::Report;
 
 mod compare;
 mod measure;

@@ -15,13 +15,13 @@ use chrono::{DateTime, Utc};
 use super::{Progress, Result};
 use crate::domain::batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Item, Joined};
 use crate::domain::{EventType, Id, ObjectId, UserId};
+use crate::wire::simulation::{Comparison, Report};
 
 pub mod generate;
 pub mod measure;
 pub mod read;
 
 use measure::Measure;
-pub use measure::{Delay, PerPerson, Reach, Report};
 
 /// Something that happened, to one or several people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,21 +62,6 @@ pub struct Trial {
     due: BinaryHeap<Deadline>,
     serials: u64,
     measure: Measure,
-}
-
-/// What all policies have in common, and what came of each.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Comparison {
-    /// One for each person an event concerned.
-    pub events: u64,
-    /// How many people any event concerned.
-    pub people: u64,
-    /// When the first event happened; `None` if there is none.
-    pub from: Option<DateTime<Utc>>,
-    /// When the last event happened; `None` if there is none.
-    pub to: Option<DateTime<Utc>>,
-    /// What came of each policy, in the order of the trials.
-    pub policies: Vec<Report>,
 }
 
 /// Lets every trial see all of them, in the order of time.

@@ -12,15 +12,17 @@ use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use futures::FutureExt;
 use tokio::sync::watch;
 
-use super::batches::{Closed, Closer};
-use super::clean::{Cleaner, Forgotten};
-use super::digest::{Digests, Report, Request};
-use super::fanout::{Done, Fanouts};
-use super::mailing::{Account, Ended, GateState, Pause, Step, Tally};
-use super::{Error, Progress, Result};
+use super::batches::Closer;
+use super::clean::Cleaner;
+use super::digest::{Digests, Request};
+use super::fanout::Fanouts;
+use super::mailing::{Account, GateState, Step};
+use super::{Progress, Result};
 use crate::domain::Lease;
 use crate::domain::lease::{DIGEST_SCAN, TICK};
 use crate::store::{Deliveries, Journal, Leases};
+use crate::wire::digest::{Ended, Report};
+use crate::wire::round::Round;
 
 /// Everything that goes on by itself, a round at a time or in loops.
 pub struct Worker {
@@ -50,37 +52,6 @@ pub enum Part {
     Digests,
 }
 
-/// What a round did, or a part of it.
-#[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct Round {
-    /// What was carried.
-    pub fanouts: Done,
-    /// Batches that have ended.
-    pub batches: Closed,
-    /// What became of mails that waited in the ledger, those of batches among them.
-    pub left_over: Tally,
-    /// The run of digests; `None` if this worker did not look for any.
-    pub digests: Option<Report>,
-    /// What was removed, as it was settled long ago.
-    pub forgotten: Forgotten,
-    /// Why no mail leaves, if none may.
-    pub paused: Option<Pause>,
-    /// Why nothing could be carried, where the rest was done all the same.
-    #[serde(skip)]
-    pub not_carried: Option<Arc<Error>>,
-}
-
-impl Round {
-    /// Whether nothing was done, so that the part may rest.
-    pub fn idle(&self) -> bool {
-        self.fanouts.fanouts == 0
-            && self.batches == Closed::default()
-            && self.forgotten == Forgotten::default()
-            && self.left_over.settled() == 0
-            && self.digests.is_none()
-    }
-}
-
 type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
 
 /// Work that ends when the worker is asked to stop.
@@ -103,18 +74,17 @@ impl Worker {
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Progress,
     ) -> Result<Round> {
-        let (carried, not_carried) = match self.carry(progress).await {
-            Ok(carried) => (carried.fanouts, None),
-            Err(error) => (Done::default(), Some(Arc::new(error))),
-        };
+        let carried = self.carry(progress).await;
         let mut round = self.mail(progress).await?;
         if round.paused.is_none() {
             let digests = self.digest(scanned, progress).await?;
             round.digests = digests.digests;
             round.paused = digests.paused;
         }
-        round.fanouts = carried;
-        round.not_carried = not_carried;
+        match carried {
+            Ok(carried) => round.fanouts = carried.fanouts,
+            Err(error) => round.not_carried = Some(Arc::new(error)),
+        }
         Ok(round)
     }
 

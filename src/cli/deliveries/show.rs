@@ -1,17 +1,16 @@
 //! `tidings deliveries show`: the story of one mail, what it says, and what the provider reported.
 
 use clap::Args as Arguments;
-use serde::Serialize;
 
-use super::{Row, state};
+use super::state;
 use crate::app::App;
 use crate::cli::exit::{Exit, Usage};
 use crate::cli::ink::Ink;
 use crate::cli::screen::Screen;
 use crate::cli::table::{Column, Table};
 use crate::cli::words;
-use crate::domain::{Delivery, DeliveryId, DeliveryState};
-use crate::services::mailing::{Looked, Preview, Story};
+use crate::domain::{DeliveryId, DeliveryState};
+use crate::wire::delivery::Story;
 
 #[derive(Debug, Arguments)]
 pub(super) struct Show {
@@ -22,34 +21,17 @@ pub(super) struct Show {
     json: bool,
 }
 
-/// What a script is told.
-#[derive(Serialize)]
-struct Answer<'a> {
-    #[serde(flatten)]
-    row: Row,
-    /// Masked.
-    to: Option<String>,
-    held_by: Option<&'a str>,
-    held_until: Option<chrono::DateTime<chrono::Utc>>,
-    /// Why it would not leave now.
-    barred: Option<&'a str>,
-    /// As it was, or would be.
-    mail: Option<&'a Preview>,
-    /// Why there is none.
-    no_mail: Option<&'a str>,
-}
-
 impl Show {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
         let id = DeliveryId::stored(self.id.as_str());
-        let Some(row) = app.store.delivery(&id).await? else {
+        let Some(row) = app.deliveries().get(&id).await? else {
             return Err(Usage::new(format!("there is no delivery {id}"))
                 .instead("tidings deliveries, which lists them")
                 .into());
         };
         let story = app.compose().story(row).await?;
         if self.json {
-            screen.json(&answer(&story))?;
+            screen.json(&story)?;
         } else {
             told(&story, screen)?;
         }
@@ -57,26 +39,9 @@ impl Show {
     }
 }
 
-fn answer(story: &Story) -> Answer<'_> {
-    let lease = story.row.lease.as_ref();
-    let address = story.user.as_ref().and_then(|user| user.email.as_ref());
-    let (mail, no_mail) = match &story.mail {
-        Looked::Mail(mail) => (Some(&**mail), None),
-        Looked::None(why) => (None, Some(why.as_str())),
-    };
-    Answer {
-        row: Row::from(&story.row),
-        to: address.map(ToString::to_string),
-        held_by: lease.map(|lease| lease.owner.as_str()),
-        held_until: lease.map(|lease| lease.until),
-        barred: story.barred.as_deref(),
-        mail,
-        no_mail,
-    }
-}
-
 /// How it came to be and what became of it, a line each.
-fn steps(row: &Delivery) -> Vec<(&'static str, String)> {
+fn steps(story: &Story) -> Vec<(&'static str, String)> {
+    let row = &story.row;
     let minute = |at: Option<chrono::DateTime<chrono::Utc>>| at.map(words::minute);
     let mut steps = vec![("created", words::minute(row.created))];
     if let Some(tried) = minute(row.tried) {
@@ -86,9 +51,8 @@ fn steps(row: &Delivery) -> Vec<(&'static str, String)> {
     if let Some(until) = minute(row.not_before.filter(|_| !row.state.settled())) {
         steps.push(("waits until", until));
     }
-    if let Some(lease) = row.lease.as_ref().filter(|_| row.open) {
-        let until = words::minute(lease.until);
-        steps.push(("held by", format!("worker {} until {until}", lease.owner)));
+    if let (Some(owner), Some(until)) = (&story.held_by, minute(story.held_until)) {
+        steps.push(("held by", format!("worker {owner} until {until}")));
     }
     if let Some(settled) = minute(row.settled) {
         steps.push(("settled", settled));
@@ -99,23 +63,19 @@ fn steps(row: &Delivery) -> Vec<(&'static str, String)> {
     if let Some(id) = &row.provider_id {
         steps.push(("provider's id", id.clone()));
     }
-    if let Some(heard) = row.feedback {
-        steps.push((
-            "reported",
-            format!("{} {}", heard.news, words::minute(heard.at)),
-        ));
+    if let (Some(heard), Some(at)) = (row.feedback, minute(row.feedback_at)) {
+        steps.push(("reported", format!("{heard} {at}")));
     }
     steps
 }
 
 fn told(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     let row = &story.row;
-    let address = story.user.as_ref().and_then(|user| user.email.as_ref());
-    let to = words::list([Some(row.user.to_string()), address.map(ToString::to_string)]);
+    let to = words::list([Some(row.user.to_string()), story.to.clone()]);
     let id = screen.ink(Ink::Strong, &row.id);
     screen.line(format!("{id}  {}  to {to}", state(row)))?;
     let mut table = Table::new([Column::new("").ink(Ink::Faint), Column::new("").gives_way()]);
-    for (what, when) in steps(row) {
+    for (what, when) in steps(story) {
         table.row([format!("  {what}"), when]);
     }
     if let Some(why) = &story.barred {
@@ -123,12 +83,10 @@ fn told(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
     }
     screen.table(&table)?;
     screen.line("")?;
-    let mail = match &story.mail {
-        Looked::Mail(mail) => mail,
-        Looked::None(why) => {
-            screen.line(format!("no mail to show: {why}"))?;
-            return Ok(());
-        }
+    let Some(mail) = &story.mail else {
+        let why = story.no_mail.as_deref().unwrap_or_default();
+        screen.line(format!("no mail to show: {why}"))?;
+        return Ok(());
     };
     let head = match row.state {
         DeliveryState::Pending => "The mail, if it left now, with objects as they are now:",

@@ -16,7 +16,8 @@ use crate::clock::{Clock, Ids, ManualClock};
 use crate::config::{Config, Sources};
 use crate::domain::{Schedule, UserId};
 use crate::services::Silent;
-use crate::services::digest::{Report, Request};
+use crate::services::digest::Request;
+use crate::wire::digest::Report;
 
 pub(super) struct Stage<'a> {
     pub screen: &'a mut Screen,

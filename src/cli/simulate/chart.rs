@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::super::ink::Ink;
 use super::super::table::cut;
-use crate::services::simulate::{Comparison, Reach, Report};
+use crate::wire::simulation::{Comparison, Reach, Report};
 
 /// A chart.
 pub(super) struct Bars {

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use super::BatchView;
 use crate::clock::{Clock, Ids};
 use crate::domain::batch::{Accumulator, AccumulatorId, TakenOut};
 use crate::domain::fanout::MAX_OBJECTS;
@@ -15,6 +14,7 @@ use crate::domain::{
 use crate::services::catalogue::Catalogue;
 use crate::services::{Error, Result};
 use crate::store::{BatchCounts, BatchFilter, Batches, Deliveries, Objects};
+use crate::wire::batch::BatchView;
 
 /// Accumulators changed at once.
 const AT_ONCE: usize = 500;
@@ -76,8 +76,9 @@ impl BatchService {
         let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let mails = self.deliveries.deliveries(&ids).await?;
         let pairs = batches.into_iter().zip(mails);
+        let title = |event: &Event| catalogue.record(event)?.title.clone();
         Ok(pairs
-            .map(|(batch, mail)| BatchView::of(batch, mail, &catalogue))
+            .map(|(batch, mail)| BatchView::of(batch, mail, title))
             .collect())
     }
 

@@ -16,6 +16,7 @@ use crate::domain::batch::{Accumulator, AccumulatorId};
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion};
 use crate::services::crash;
 use crate::store::{Batches, Deliveries, Result};
+use crate::wire::round::Closed;
 
 /// Accumulators looked at in one step.
 const AT_ONCE: usize = 500;
@@ -34,22 +35,6 @@ pub struct Closer {
     pub owner: String,
     /// How long others leave an accumulator alone whose batches are handed on (`fanout.lease`).
     pub lease: TimeDelta,
-}
-
-/// What became of batches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Closed {
-    /// Handed on to be mailed.
-    pub closed: u64,
-    /// There was nothing to mail, or nobody wanted it mailed.
-    pub canceled: u64,
-}
-
-impl std::ops::AddAssign for Closed {
-    fn add_assign(&mut self, other: Self) {
-        self.closed += other.closed;
-        self.canceled += other.canceled;
-    }
 }
 
 impl Closer {

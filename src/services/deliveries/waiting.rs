@@ -4,43 +4,14 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 
 use super::DeliveryService;
 use crate::domain::{Delivery, DeliveryState, UserId};
 use crate::services::Result;
+use crate::wire::delivery::{Reason, Waiting};
 
 /// So many of each state are looked at; of more the reasons of the newest are told.
 const LOOKED_AT: usize = 10_000;
-
-/// Mails that are begun and not settled.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Waiting {
-    /// How many there are; if people are named, among the newest 10,000 of each state.
-    pub mails: u64,
-    /// Those with most mails first.
-    pub reasons: Vec<Reason>,
-}
-
-/// Why some of them wait.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reason {
-    /// What the row says, or what its state tells if it says nothing.
-    pub why: String,
-    /// How many wait for this reason, of those that were looked at.
-    pub mails: u64,
-    /// When the first of them can be taken up again, if not now.
-    pub until: Option<DateTime<Utc>>,
-    /// Which worker holds them until then, if one does.
-    pub held_by: Option<String>,
-}
-
-impl Waiting {
-    /// Whether no mail waits.
-    pub fn is_empty(&self) -> bool {
-        self.mails == 0
-    }
-}
 
 impl DeliveryService {
     /// What waits, of these people or of all.

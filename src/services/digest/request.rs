@@ -1,15 +1,10 @@
-//! What is asked of a run of digests, and what it answers.
-//!
-//! The rule: every count is of people or of events, and says which; nobody who has something
-//! pending is in none of them.
-
-use std::collections::BTreeMap;
+//! What is asked of a run of digests, and how its [`Report`] counts.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::{Cadence, Day, Delivery, DeliveryState, Owed, Share, UserId};
-use crate::services::mailing::{Account, Ended, Tally};
-use crate::services::unknown::Unknown;
+use crate::services::mailing::Account;
+use crate::wire::digest::Report;
 
 /// Whose digests, and when.
 #[derive(Debug, Clone, Default)]
@@ -51,59 +46,6 @@ pub enum Effect {
     Send,
     /// Says what would be sent and writes nothing.
     Rehearse,
-}
-
-/// What a run came to.
-#[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct Report {
-    /// People with a stack in the window.
-    pub people: u64,
-    /// Of these, people with something pending that they want in their digest, who want one.
-    pub pending: u64,
-    /// People whose digest was due and had something to tell.
-    pub due: u64,
-    /// Events these digests tell of.
-    pub events: u64,
-    /// People with something pending whose period has not come, or came before it was there.
-    pub waiting: u64,
-    /// When the first of these is due.
-    pub next_due: Option<DateTime<Utc>>,
-    /// People who have had this period's mail already.
-    pub mailed_already: u64,
-    /// People whose digest of this period failed; when the first of them is tried again.
-    pub failed_already: u64,
-    /// When the first of these is tried again, if that is known of any.
-    pub tried_again: Option<DateTime<Utc>>,
-    /// What people were owed of days that have left the window, when this run looked.
-    pub older: Owed,
-    /// What this run gave up, as it was older than `digest.max_age`, by day.
-    pub given_up: BTreeMap<Day, Owed>,
-    /// People of whose pending events none applies any more.
-    pub withdrawn: u64,
-    /// People with something pending who unsubscribed from everything.
-    pub unsubscribed: u64,
-    /// People with something pending who want no digest.
-    pub turned_off: u64,
-    /// People with something pending who may not be mailed, by reason.
-    pub unmailable: BTreeMap<&'static str, u64>,
-    /// People who are due and whose delivery, this one or an earlier one, is in the ledger already.
-    pub busy: u64,
-    /// People who are due and were not begun with, as the run was ended.
-    pub held: u64,
-    /// People who are due and not in the sample.
-    pub outside_sample: u64,
-    /// Mails that an earlier run left, and this one took up or waited for.
-    pub left_over: u64,
-    /// What became of the mails, these and those that an earlier run left:
-    /// sent + failed + canceled + unknown + deferred = due − busy − held + left over.
-    pub mails: Tally,
-    /// What is not known of the events of whoever is due, those that are not mailed for it as well.
-    #[serde(skip_serializing_if = "Unknown::is_empty")]
-    pub unknown: Unknown,
-    /// Whether the limit ended the run.
-    pub limited: bool,
-    /// What ended the run before everything was settled, if anything did.
-    pub ended: Option<Ended>,
 }
 
 impl Request {

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::{Doctor, Finding, chain};
-use crate::domain::DeliveryState;
-use crate::services::mailing::Pause;
+use crate::domain::{DeliveryState, Pause};
 use crate::store::{Engine, Error, Schema, Store, Topology};
 
 /// What to do where a database cannot be reached.

@@ -3,34 +3,7 @@
 //! The rule: whatever is not well says what to do; what could not be looked at is said to be so,
 //! and is never taken for well.
 
-use serde::Serialize;
-
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// It is as it should be.
-    Ok,
-    /// Nobody could be asked.
-    Unchecked,
-    /// It works, and something speaks against leaving it so.
-    Warning,
-    /// Mails do not leave, do not arrive, or break the mailbox providers' rules.
-    Error,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// A warning or an error has `advice`.
-    pub verdict: Verdict,
-    /// What was looked at, such as `database` or an option's path.
-    pub check: &'static str,
-    /// What there is, or why nobody could be asked; for people to read.
-    pub found: String,
-    /// What to do about it.
-    pub advice: Option<String>,
-}
+use crate::wire::doctor::{Finding, Verdict};
 
 impl Finding {
     /// All is well: there is nothing to do.

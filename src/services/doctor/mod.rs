@@ -29,10 +29,10 @@ mod spf;
 mod templates;
 
 pub use database::UNREACHED;
-pub use finding::{Finding, Verdict};
 pub use setup::{Departure, Hook, Setup};
 
 use super::links::Links;
+use crate::wire::doctor::{Finding, Verdict};
 use finding::chain;
 
 /// How it looks.

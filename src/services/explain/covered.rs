@@ -6,56 +6,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use chrono::{DateTime, Utc};
-use serde::Serialize;
-
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted_by};
 use crate::domain::{
-    Content, Delivery, DeliveryId, DeliveryState, Event, Id, Marker, Object, Occasion,
-    PersonStacks, Policies, Position, Stack, User,
+    Content, Delivery, Event, Id, Marker, Object, Occasion, PersonStacks, Policies, Position,
+    Stack, User,
 };
-
-/// Who dealt with an event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "by")]
-pub enum By {
-    /// A digest: its marker covers the event.
-    Mail {
-        /// The digest's row in the ledger.
-        delivery: DeliveryId,
-        /// The state of that row now.
-        state: DeliveryState,
-        /// When that mail was settled, or handed over.
-        at: DateTime<Utc>,
-        /// Where in that mail the event is.
-        place: Place,
-    },
-    /// Somebody who flushed: the marker has `n`, and its id is of no digest that the ledger has.
-    Flush {
-        /// When, as the marker's id says.
-        at: DateTime<Utc>,
-    },
-    /// A marker that lacks `n` or an id: tidings writes both.
-    OlderWriter {
-        /// When, if the marker has an id to say it.
-        at: Option<DateTime<Utc>>,
-    },
-}
-
-/// Where in its mail an event is, as things stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Place {
-    /// Among the items that the mail shows.
-    Shown,
-    /// Among "+N more".
-    Counted,
-    /// Not told: withdrawn, of another route, or told already.
-    LeftOut,
-    /// It cannot be said any more.
-    Unknown,
-}
+use crate::wire::explanation::{By, Place};
 
 /// A person's mails by their markers.
 pub(super) struct Mails<'a> {

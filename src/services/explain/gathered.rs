@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use super::Why;
 use crate::domain::batch::Item;
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, Id};
 use crate::services::Result;
 use crate::services::batches::{BatchFilter, BatchService};
+use crate::wire::explanation::Why;
 
 /// How many of a person's batches are looked at, newest first.
 const MOST: usize = 200;

@@ -32,7 +32,6 @@ mod gathered;
 mod preview;
 
 pub(super) use gathered::stacks_of;
-pub use preview::{Looked, Preview, Shown, Story};
 
 /// Makes mails of rows.
 #[derive(Clone)]

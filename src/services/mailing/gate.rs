@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::domain::{Lease, Sending};
+use crate::domain::{Lease, Pause, Sending};
 use crate::mail::{Leave, Mailer, Standing};
 use crate::services::Result;
 use crate::store::{Feedbacks, Leases, Notes};
@@ -24,7 +24,6 @@ mod pause;
 mod shared;
 mod throttle;
 
-pub use pause::Pause;
 pub use throttle::Throttle;
 
 /// Says whether a call may be made now.

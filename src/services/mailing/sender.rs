@@ -24,8 +24,6 @@ mod hand_over;
 mod resolve;
 mod wait;
 
-pub use wait::Ended;
-
 /// Takes rows to their end.
 #[derive(Clone)]
 pub struct Sender {

@@ -9,31 +9,7 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::delivery::{Deferral, Settlement};
 use crate::domain::{BadStack, Delivery, DeliveryId, DeliveryState};
-use crate::services::trouble::BadStacks;
-
-/// What became of deliveries.
-#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Tally {
-    /// Mails that the provider has.
-    pub sent: u64,
-    /// Events in the mails that were sent.
-    pub events: u64,
-    /// Mails that were not taken and are not tried any more, or could not be made.
-    pub failed: u64,
-    /// Mails with nothing left to tell, or whose person may not be mailed any more.
-    pub canceled: u64,
-    /// Mails that may have been taken, and nobody can tell.
-    pub unknown: u64,
-    /// Still waiting in the ledger: not taken by the provider yet, held back, or not known to be
-    /// taken.
-    pub deferred: u64,
-    /// Why mails failed, wait or are unknown: the first few reasons, with how many there were of
-    /// each.
-    pub reasons: Vec<(String, u64)>,
-    /// Documents that were passed over, or that took no marker.
-    #[serde(skip_serializing_if = "BadStacks::is_empty")]
-    pub bad_stacks: BadStacks,
-}
+use crate::wire::digest::Tally;
 
 impl Tally {
     /// How many have ended, in whatever way.

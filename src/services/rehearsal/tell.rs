@@ -4,10 +4,11 @@
 //! The rule: the people are counted whole. Whoever has a stack in the window stands in exactly one
 //! line.
 
+use crate::domain::Pause;
 use crate::domain::user::Unmailable;
 use crate::render::report::Sizes;
-use crate::services::digest::{Report, Request, Timing};
-use crate::services::mailing::Pause;
+use crate::services::digest::{Request, Timing};
+use crate::wire::digest::Report;
 
 /// Everybody by what becomes of them: those who are mailed first, then the others, without zeros.
 pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {

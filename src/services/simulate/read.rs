@@ -14,8 +14,9 @@ use super::Happening;
 use crate::domain::batch::ChosenKey;
 use crate::domain::{EventType, ObjectId, UserId, moment};
 use crate::services::import::json::{self, Mistake};
-use crate::services::import::{BadLine, open};
+use crate::services::import::open;
 use crate::services::{Error, Result};
+use crate::wire::import::BadLine;
 
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 1 << 20;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tidings::api::problem::Code;
 use tidings::mail::PROVIDERS;
+use tidings::wire::OPENAPI;
 use tidings::{api, web};
 
 use super::{Api, answer};
@@ -17,7 +18,7 @@ on_sqlite! {
 const DOCS: &str = include_str!("../../../docs/api.md");
 
 fn described() -> Value {
-    serde_json::from_str(api::OPENAPI).unwrap()
+    serde_json::from_str(OPENAPI).unwrap()
 }
 
 fn routes() -> BTreeSet<(String, String)> {

@@ -1,6 +1,7 @@
 //! The HTTP face, over real HTTP, on a town of its own.
 //!
 //! The rule: a test asks as an application would, and looks at the store only to see what changed.
+//! Whatever is answered is held against the description ([`described`]).
 //! Bad input must not reach the store at all, so those tests count its calls.
 
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ macro_rules! on_sqlite {
 
 mod batches;
 mod choices;
+mod described;
 mod description;
 #[cfg(unix)]
 mod dripping;
@@ -163,16 +165,21 @@ fn objects(page: &Answer) -> Vec<String> {
 }
 
 async fn answer(request: RequestBuilder) -> Answer {
-    let response = request.send().await.unwrap();
+    let (client, request) = request.build_split();
+    let request = request.unwrap();
+    let (method, path) = (request.method().clone(), request.url().path().to_owned());
+    let response = client.execute(request).await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let text = response.text().await.unwrap();
     let body = match text.as_str() {
         "" => Value::Null,
         text => serde_json::from_str(text).unwrap(),
     };
-    Answer {
+    let answer = Answer {
         status,
         headers,
         body,
-    }
+    };
+    described::check(&method, &path, &answer);
+    answer
 }

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::{Value, json};
+
 use super::Desk;
 
 /// A server that has said where it listens.
@@ -81,7 +83,7 @@ async fn it_serves_what_the_commands_wrote_until_it_is_asked_to_end() {
         (stranger.status().as_u16(), known.status().as_u16()),
         (401, 200)
     );
-    let served: serde_json::Value = known.json().await.unwrap();
+    let served: Value = known.json().await.unwrap();
     assert_eq!(
         served,
         desk.run(&["feed", "ada", "--json"]).json(),
@@ -91,6 +93,63 @@ async fn it_serves_what_the_commands_wrote_until_it_is_asked_to_end() {
     let (code, log) = serving.end();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.ends_with("stopped\n"), "{log}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_the_api_answers_is_what_json_says_of_the_same_thing() {
+    let desk = Desk::with_people();
+    desk.write("tidings.toml", "[types.Comment]\nroute = \"batch\"");
+    let event = ["notify", "Comment", "c1", "--to", "ada", "--key", "k1"];
+    let notified = desk.run(&[&event[..], &["--json"]].concat()).json();
+    desk.run(&["suppressions", "add", "ada@example.org"]).done();
+    let serving = Serving::start(&desk, &["--no-worker"]);
+    let client = crate::support::client();
+    let asked = async |path: &str| -> Value {
+        let request = client.get(format!("{}{path}", serving.url));
+        let answer = request.bearer_auth(&serving.key).send().await.unwrap();
+        answer.json().await.unwrap()
+    };
+    let posted = client
+        .post(format!("{}/v1/events", serving.url))
+        .bearer_auth(&serving.key)
+        .json(&json!({"type": "Comment", "objects": "c1", "to": "ada", "key": "k1"}));
+    let posted: Value = posted.send().await.unwrap().json().await.unwrap();
+
+    let progress = asked(&format!("/v1/events/{}", posted["id"].as_str().unwrap())).await;
+    let feed = asked("/v1/users/ada/feed").await;
+    let batches = asked("/v1/batches").await["batches"].take();
+    let suppressed = asked("/v1/suppressions").await["suppressions"].take();
+    let preferences = asked("/v1/users/ada/preferences").await;
+
+    let again = desk.run(&[&event[..], &["--json"]].concat()).json();
+    let same = |names: &[&str], one: &Value, other: &Value| {
+        for name in names {
+            assert_eq!(one[name], other[name], "{name}");
+        }
+    };
+    same(&["id", "known", "warnings"], &posted, &again);
+    same(&["id", "state"], &progress, &notified);
+    same(
+        &["people", "pushed", "capped"],
+        &progress["counts"],
+        &notified,
+    );
+    assert_eq!(feed, desk.run(&["feed", "ada", "--json"]).json());
+    assert_eq!(batches, desk.run(&["batches", "list", "--json"]).json());
+    let line = desk.run(&["suppressions", "list", "--json"]).json();
+    assert_eq!(suppressed, json!([line]));
+    let explained = desk.run(&["explain", "ada", "--json"]).json();
+    assert_eq!(explained["batches"], batches);
+    assert_eq!(explained["suppression"], line);
+    same(
+        &["cadence", "weekday", "hour"],
+        &explained["digest"],
+        &preferences["digest"],
+    );
+    assert_eq!(explained["digest"]["tz"], preferences["tz"]);
+    let (code, log) = serving.end();
+    assert_eq!(code, Some(0), "{log}");
 }
 
 #[test]

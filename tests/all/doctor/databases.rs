@@ -9,7 +9,8 @@ use tidings::clock::{ManualClock, SystemClock};
 use tidings::config::Config;
 use tidings::domain::DeliveryState;
 use tidings::domain::delivery::Settlement;
-use tidings::services::doctor::{Look, Outside, Verdict};
+use tidings::services::doctor::{Look, Outside};
+use tidings::wire::doctor::{Finding, Verdict};
 
 use super::{WELL, found};
 use crate::support::town::on_both_stores;
@@ -26,7 +27,7 @@ const LOOK: Look = Look {
     nameserver: None,
 };
 
-async fn findings(store: &str) -> Vec<tidings::services::doctor::Finding> {
+async fn findings(store: &str) -> Vec<Finding> {
     super::findings(&format!("{WELL}store = \"{store}\""), LOOK).await
 }
 

@@ -1,6 +1,7 @@
 //! The provider, the sender's domain, and the templates.
 
-use tidings::services::doctor::{Look, Outside, Verdict};
+use tidings::services::doctor::{Look, Outside};
+use tidings::wire::doctor::Verdict;
 
 use super::pages::always;
 use super::{Outdoors, WELL, dns, findings, found};

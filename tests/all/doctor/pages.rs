@@ -1,7 +1,7 @@
 //! The public pages and the one click, against a server that runs, and against others in its place.
 
 use tidings::api;
-use tidings::services::doctor::Verdict;
+use tidings::wire::doctor::Verdict;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;

@@ -5,8 +5,9 @@ use std::path::Path;
 use chrono::TimeDelta;
 use tidings::app::App;
 use tidings::domain::Day;
-use tidings::services::archive::{DayReport, Effect, Fate, Protection, Request};
+use tidings::services::archive::{Effect, Protection, Request};
 use tidings::services::{Silent, notify};
+use tidings::wire::archive::{DayReport, Fate};
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};

@@ -10,8 +10,9 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tidings::domain::{Day, Entry};
 use tidings::services::Silent;
-use tidings::services::archive::{Fate, Protection, Request};
+use tidings::services::archive::{Protection, Request};
 use tidings::store::{DayInfo, DaySum, Days, Error, Meeting, Pushes, RawStack, Result, Store};
+use tidings::wire::archive::Fate;
 
 use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
 use crate::support::poison::database;

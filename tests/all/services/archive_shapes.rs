@@ -7,7 +7,8 @@ use chrono::TimeDelta;
 use futures::TryStreamExt;
 use tidings::domain::Day;
 use tidings::services::Silent;
-use tidings::services::archive::{Effect, Fate, Protection, Request};
+use tidings::services::archive::{Effect, Protection, Request};
+use tidings::wire::archive::Fate;
 
 use crate::support::Fresh;
 use crate::support::poison::{database, file};

@@ -15,8 +15,9 @@ use tidings::domain::{
 use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::batches::End;
-use tidings::services::mailing::{Account, Tally};
+use tidings::services::mailing::Account;
 use tidings::store::{BatchFilter, Store};
+use tidings::wire::digest::Tally;
 
 use crate::support::town::{
     Town, followers_of, lost, monday, on_both_stores, request, saturday, to,

@@ -7,8 +7,8 @@ use tidings::clock::Clock;
 use tidings::domain::{Feedback, ReportKind};
 use tidings::mail::Outcome;
 use tidings::services::Silent;
-use tidings::services::digest::{Report, Request, Timing};
-use tidings::services::mailing::Ended;
+use tidings::services::digest::{Request, Timing};
+use tidings::wire::digest::{Ended, Report};
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, to};

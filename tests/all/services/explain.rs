@@ -5,8 +5,8 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{ObjectId, Route};
 use tidings::services::Silent;
 use tidings::services::batches::{BatchFilter, End};
-use tidings::services::explain::Why;
 use tidings::services::mailing::Account;
+use tidings::wire::explanation::Why;
 
 use crate::support::town::{Town, lost, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, kind, user};
@@ -23,7 +23,7 @@ async fn a_digest_that_is_due_already_is_said_to_be(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
     let told = async || {
         let told = town.process().explain().user(&user("ada"), None).await;
-        told.unwrap().next_due.unwrap()
+        told.unwrap().digest.unwrap().next_due.unwrap()
     };
     let half_an_hour = TimeDelta::minutes(30);
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tidings::clock::Clock;
 use tidings::services::Silent;
-use tidings::services::import::{BadLine, Kind, Mapping, Report};
+use tidings::services::import::{Kind, Mapping};
+use tidings::wire::import::{BadLine, Report};
 
 use crate::support::town::{Town, on_both_stores};
 use crate::support::{Fresh, key, kind, user};

@@ -6,8 +6,10 @@ use tidings::clock::Clock;
 use tidings::domain::{Day, DeliveryId, DeliveryState, LastLook, Owed};
 use tidings::mail::Outcome;
 use tidings::services::Silent;
-use tidings::services::archive::{self, Fate, Protection};
-use tidings::services::digest::{Effect, Report, Request, Timing};
+use tidings::services::archive::{self, Protection};
+use tidings::services::digest::{Effect, Request, Timing};
+use tidings::wire::archive::{DayReport, Fate};
+use tidings::wire::digest::Report;
 
 use crate::support::town::{Town, monday, on_both_stores, request, to};
 use crate::support::{Fresh, user};
@@ -105,7 +107,10 @@ async fn a_later_weekday_chosen_after_the_mail_loses_nothing_and_comes_within_a_
     assert_eq!(told(&town), ["a1"]);
     town.digests_at(at("2014-04-27T09:00:00Z")).await;
 
-    assert_eq!(explained.next_due, Some(at("2014-04-27T09:00:00Z")));
+    assert_eq!(
+        explained.digest.unwrap().next_due,
+        Some(at("2014-04-27T09:00:00Z"))
+    );
     assert_eq!(told(&town), ["a1", "a2"]);
     event(&town, "2014-04-27T10:00:00Z", "a3").await;
     let explained = town
@@ -114,7 +119,10 @@ async fn a_later_weekday_chosen_after_the_mail_loses_nothing_and_comes_within_a_
         .user(&user("ada"), None)
         .await
         .unwrap();
-    assert_eq!(explained.next_due, Some(at("2014-05-04T09:00:00Z")));
+    assert_eq!(
+        explained.digest.unwrap().next_due,
+        Some(at("2014-05-04T09:00:00Z"))
+    );
     town.digests_at(at("2014-05-04T09:00:00Z")).await;
     assert_eq!(told(&town), ["a1", "a2", "a3"]);
 }
@@ -179,7 +187,7 @@ async fn a_failed_digest_is_tried_again_by_itself_within_its_period(fresh: Fresh
     assert_eq!((failed(&first), failed(&soon)), ((1, 0), (0, 1)));
     assert_eq!(soon.mailed_already, 0, "nothing was mailed");
     assert_eq!(soon.tried_again, Some(at("2014-04-21T10:00:00Z")));
-    assert_eq!(explained.next_due, soon.tried_again);
+    assert_eq!(explained.digest.unwrap().next_due, soon.tried_again);
     assert_eq!((failed(&second), failed(&between)), ((1, 0), (0, 1)));
     assert_eq!(third.mails.sent, 1);
     assert_eq!(told(&town), ["a1"]);
@@ -297,7 +305,7 @@ async fn what_is_older_than_max_age_is_given_up_counted_once_and_can_be_archived
 }
 
 /// Drops what may be dropped.
-async fn archived(town: &Town) -> Vec<archive::DayReport> {
+async fn archived(town: &Town) -> Vec<DayReport> {
     let request = archive::Request {
         keep: TimeDelta::days(8),
         export: None,

@@ -4,9 +4,9 @@ use bson::{Bson, doc};
 use chrono::TimeDelta;
 use tidings::domain::{Audience, BadStack, Day, Defect, DeliveryState};
 use tidings::services::Silent;
-use tidings::services::digest::Report;
 use tidings::services::feed;
 use tidings::services::mailing::Account;
+use tidings::wire::digest::Report;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};
 use crate::support::town::{Town, monday, on_both_stores, request, saturday, to};

@@ -9,7 +9,8 @@ use tidings::domain::{Address, Cadence, Object, User};
 use tidings::mail::Place;
 use tidings::render::report::{Mailed, Rehearsed};
 use tidings::services::Silent;
-use tidings::services::digest::{Report, Request};
+use tidings::services::digest::Request;
+use tidings::wire::digest::Report;
 
 use crate::support::town::{Town, followers_of, monday, on_both_stores, request, saturday, to};
 use crate::support::{FailingStore, Fresh, kind, user};

@@ -12,9 +12,9 @@ use tidings::clock::Clock;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::mail::{Certainty, Outcome};
 use tidings::services::Silent;
-use tidings::services::digest::{Report, Request};
-use tidings::services::mailing::Ended;
+use tidings::services::digest::Request;
 use tidings::store::Store;
+use tidings::wire::digest::{Ended, Report};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 

@@ -17,8 +17,9 @@ use tidings::services::Silent;
 use tidings::services::mailing::Account;
 use tidings::services::notify::Request;
 use tidings::services::simulate::generate::{self, Shape};
-use tidings::services::simulate::{Delay, Happening, Trial, replay};
+use tidings::services::simulate::{Happening, Trial, replay};
 use tidings::store::BatchFilter;
+use tidings::wire::simulation::Delay;
 
 use crate::support::town::{Town, on_both_stores};
 use crate::support::{Fresh, kind};

@@ -5,7 +5,8 @@ use chrono::TimeDelta;
 use tidings::domain::{Address, DeliveryState, Reason, Suppression};
 use tidings::mail::Outcome;
 use tidings::services::Silent;
-use tidings::services::archive::{Effect, Fate, Protection, Request};
+use tidings::services::archive::{Effect, Protection, Request};
+use tidings::wire::archive::Fate;
 
 use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
 use crate::support::{Fresh, noon};

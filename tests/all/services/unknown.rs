@@ -5,7 +5,7 @@ use chrono::TimeDelta;
 use tidings::domain::{DeliveryState, Object};
 use tidings::services::Silent;
 use tidings::services::digest::Request;
-use tidings::services::explain::{By, Place};
+use tidings::wire::explanation::{By, Place};
 
 use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, to};

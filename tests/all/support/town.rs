@@ -19,9 +19,10 @@ use tidings::domain::{
 };
 use tidings::mail::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
 use tidings::services::Silent;
-use tidings::services::digest::Report;
-use tidings::services::notify::{Receipt, Request};
+use tidings::services::notify::Request;
 use tidings::store::Store;
+use tidings::wire::digest::Report;
+use tidings::wire::event::Receipt;
 
 use super::{Fresh, key, kind, user};
 

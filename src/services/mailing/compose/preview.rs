@@ -4,66 +4,15 @@
 //! are places without an address. What the mail tells is read as [`Compose::build`] reads it: what
 //! its markers cover is told, and objects as they are now.
 
-use serde::Serialize;
-
 use super::{Compose, Spread};
 use crate::domain::content::Item;
 use crate::domain::digest::wanted_by;
-use crate::domain::{Delivery, DeliveryState, EventType, ObjectId, Occasion, User};
+use crate::domain::{Delivery, DeliveryState, EventType, Occasion, User};
 use crate::mail::Place;
 use crate::services::Result;
 use crate::services::catalogue::Catalogue;
 use crate::services::suppressions::Suppressed;
-
-/// What a mail holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Preview {
-    /// The subject line.
-    pub subject: String,
-    /// The plain text part; links to stop mails lead nowhere.
-    pub text: String,
-    /// The HTML part; links to stop mails lead nowhere.
-    pub html: String,
-    /// What it shows, section by section.
-    pub items: Vec<Shown>,
-    /// How many more events it counts ("+N more").
-    pub more: u64,
-}
-
-/// One thing that a mail shows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shown {
-    /// The event's type; `type` in JSON.
-    #[serde(rename = "type")]
-    pub kind: EventType,
-    /// What the event is about.
-    pub object: ObjectId,
-    /// The object's title now, if it has one.
-    pub title: Option<String>,
-}
-
-/// A mail, or why there is none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Looked {
-    /// What it holds, with objects as they are now.
-    Mail(Box<Preview>),
-    /// Why there is nothing to show, for people to read.
-    None(String),
-}
-
-/// A row, whose mail it is, and the mail.
-#[derive(Debug)]
-pub struct Story {
-    /// The row as it was read.
-    pub row: Delivery,
-    /// `None` if their record is gone.
-    pub user: Option<User>,
-    /// What the row covers, as far as it can still be told.
-    pub mail: Looked,
-    /// Why it would not leave now, whatever it holds; only of rows that are not settled.
-    pub barred: Option<String>,
-}
+use crate::wire::delivery::{Preview, Shown, Story};
 
 impl Compose {
     /// All that is known of a delivery.
@@ -78,16 +27,25 @@ impl Compose {
             (Some(user), false) => self.allowed(&row, user.as_ref(), &suppressed).err(),
             _ => None,
         };
+        let address = users.iter().flatten().find_map(|user| user.email.as_ref());
         Ok(Story {
-            mail,
+            to: address.map(ToString::to_string),
+            held_by: row.lease.as_ref().map(|lease| lease.owner.clone()),
+            held_until: row.lease.as_ref().map(|lease| lease.until),
             barred,
-            user: users.into_iter().next().flatten(),
-            row,
+            no_mail: mail.as_ref().err().cloned(),
+            mail: mail.ok(),
+            row: row.into(),
         })
     }
 
-    async fn preview(&self, row: &Delivery, users: &[Option<User>]) -> Result<Looked> {
-        let none = |why: &str| Ok(Looked::None(why.to_owned()));
+    /// What it holds, or why there is nothing to show.
+    async fn preview(
+        &self,
+        row: &Delivery,
+        users: &[Option<User>],
+    ) -> Result<std::result::Result<Preview, String>> {
+        let none = |why: &str| Ok(Err(why.to_owned()));
         if row.state == DeliveryState::Canceled {
             return none("it was canceled, so there was no mail");
         }
@@ -112,19 +70,19 @@ impl Compose {
                 Occasion::Batch { .. } => "nothing is left of its batch that applies",
             });
         };
-        Ok(match self.rendered(user, &content, &row.occasion, at) {
-            Ok(written) => {
+        Ok(self
+            .rendered(user, &content, &row.occasion, at)
+            .map(|written| {
                 let words = written.content.with(Place::nowhere);
-                Looked::Mail(Box::new(Preview {
+                Preview {
                     subject: words.subject,
                     text: words.text,
                     html: words.html,
                     items: content.items().map(shown).collect(),
                     more: content.more(),
-                }))
-            }
-            Err(error) => Looked::None(format!("it cannot be rendered: {error}")),
-        })
+                }
+            })
+            .map_err(|error| format!("it cannot be rendered: {error}")))
     }
 }
 

@@ -6,10 +6,9 @@
 //! not held against those that follow.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Deserialize, Serialize};
 
 use super::{Gate, shared};
-use crate::domain::{ReportCounts, Share};
+use crate::domain::{Pause, ReportCounts, Share};
 use crate::services::Result;
 use crate::store::Notes;
 
@@ -21,17 +20,6 @@ const RESUMED: &str = "resumed";
 const HEARD: TimeDelta = TimeDelta::days(1);
 /// So few reports say nothing of the mails to come, however small the share they make up.
 const FEW: u64 = 5;
-
-/// Why nothing leaves, since when, and who stopped it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pause {
-    /// When it was stopped; 1970 if the note cannot be read.
-    pub at: DateTime<Utc>,
-    /// Why, for people to read; the whole note if it cannot be read.
-    pub reason: String,
-    /// The process, as its leases name it.
-    pub by: String,
-}
 
 impl Pause {
     /// The pause that stands, if one does.

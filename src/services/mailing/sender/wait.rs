@@ -6,24 +6,11 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::super::gate::{GateState, Pause};
+use super::super::gate::GateState;
 use super::super::tally::Account;
 use super::{Sender, Step};
 use crate::services::{Progress, Result};
-
-/// How waiting ended.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ended {
-    /// There is nothing to wait for.
-    Settled,
-    /// Nothing moved for as long as it was waited.
-    Patience,
-    /// Nothing leaves until somebody resumes.
-    Paused(Pause),
-    /// Somebody asked for it.
-    Stopped,
-}
+use crate::wire::digest::Ended;
 
 /// How often it is looked whether others have settled something, or want this to stop.
 const LOOK: TimeDelta = TimeDelta::seconds(1);

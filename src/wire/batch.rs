@@ -1,5 +1,4 @@
-//! A batch as it is shown, by the API and by `--json` alike: what it has gathered, when it closes,
-//! what became of it.
+//! A batch as it is shown: what it has gathered, when it closes, what became of it.
 //!
 //! The rule: what is shown is what the record holds. Events that are counted and no longer kept are
 //! a number, as nobody knows what they are about.
@@ -11,9 +10,8 @@ use crate::domain::batch::{Contents, Item, Lead};
 use crate::domain::{
     Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, EventType, Id, ObjectId, UserId,
 };
-use crate::services::catalogue::Catalogue;
 
-/// A batch as the API and `--json` show it.
+/// A batch.
 #[derive(Debug, Clone, Serialize)]
 pub struct BatchView {
     /// Stays the same from opening to the end; the batch's delivery is `batch:<id>`.
@@ -87,13 +85,25 @@ pub struct DeliveryView {
     pub reason: Option<String>,
 }
 
+/// A page of them, newest first.
+#[derive(Debug, Serialize)]
+pub(crate) struct BatchPage {
+    pub(crate) batches: Vec<BatchView>,
+    /// Ask `before` this for the next page, if there may be one.
+    pub(crate) next: Option<Id>,
+}
+
 impl BatchView {
-    /// `catalogue` knows what the batch keeps.
-    pub(super) fn of(batch: Batch, delivery: Option<Delivery>, catalogue: &Catalogue) -> Self {
+    /// `title` says what the objects of events are called.
+    pub(crate) fn of(
+        batch: Batch,
+        delivery: Option<Delivery>,
+        title: impl Fn(&Event) -> Option<String>,
+    ) -> Self {
         let lead = match batch.lead {
             Lead::None => None,
             Lead::Waiting { contents, .. } => {
-                Some(LeadView::Waiting(ContentsView::of(contents, catalogue)))
+                Some(LeadView::Waiting(ContentsView::of(contents, &title)))
             }
             Lead::Mailed { .. } => Some(LeadView::Mailed),
         };
@@ -102,7 +112,7 @@ impl BatchView {
             user: batch.user,
             key: batch.key.to_string(),
             state: batch.state,
-            gathered: ContentsView::of(batch.contents, catalogue),
+            gathered: ContentsView::of(batch.contents, &title),
             lead,
             opened_at: batch.opened_at,
             last_event_at: batch.last_event_at,
@@ -127,16 +137,15 @@ impl BatchView {
 }
 
 impl ContentsView {
-    fn of(contents: Contents, catalogue: &Catalogue) -> Self {
+    fn of(contents: Contents, title: impl Fn(&Event) -> Option<String>) -> Self {
         let (count, more) = (contents.count, contents.more());
         let item = |item: Item| {
-            let (event, at) = (Event::from(item.clone()), item.i.time());
+            let at = item.i.time();
+            let event = Event::from(item);
             ItemView {
-                kind: item.t,
-                object: item.o,
-                title: catalogue
-                    .record(&event)
-                    .and_then(|object| object.title.clone()),
+                title: title(&event),
+                kind: event.t,
+                object: event.o,
                 at,
             }
         };

@@ -1,0 +1,72 @@
+//! How things stand: what is waiting, what was mailed, which days there are.
+//!
+//! The rule: it only reads, and asks for nothing that takes long on a large store but the number of
+//! each day's documents.
+
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+
+use super::Result;
+use super::deliveries::{DeliveryService, Only};
+use super::owed::OwedDays;
+use super::unknown::Known;
+use crate::clock::Clock;
+use crate::domain::{Day, DeliveryState, Window};
+use crate::store::Store;
+use crate::wire::status::{DayView, Status};
+
+/// Of how long ago the mails are whose reports are counted.
+const HEARD: TimeDelta = TimeDelta::days(7);
+/// So many of the newest events are looked at for types and objects that are not known.
+const LATELY: usize = 1_000;
+/// How many unknown mails are shown.
+const UNKNOWN_SHOWN: usize = 10;
+
+/// Looks at everything that an operator looks at first.
+pub struct StatusService {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) deliveries: DeliveryService,
+    pub(crate) owed: OwedDays,
+    pub(crate) known: Known,
+    /// Where the store is, without its secrets.
+    pub place: String,
+    /// How many days before today the window reaches back (`window.days_back`).
+    pub window_back: u32,
+}
+
+impl StatusService {
+    /// All of it, as it is now.
+    pub async fn now(&self) -> Result<Status> {
+        let (store, now) = (&self.store, self.clock.now());
+        let window = Window::ending(Day::of(now), self.window_back);
+        let unknown = Only {
+            state: Some(DeliveryState::Unknown),
+            user: None,
+        };
+        let unknown = self.deliveries.list(&unknown, UNKNOWN_SHOWN).await?;
+        let deliveries = store.delivery_counts(&DeliveryState::ALL).await?;
+        let days = store.days().await?.into_iter().map(|day| DayView {
+            day: day.day,
+            stacks: day.stacks,
+            in_window: window.contains(day.day),
+        });
+        Ok(Status {
+            store: self.place.clone(),
+            schema: store.schema().await?,
+            fanouts: store.backlog().await?,
+            oldest_pending_day: store.busy_days().await?.into_iter().min(),
+            batches: store.batch_counts().await?,
+            deliveries: deliveries.into_iter().collect(),
+            unknown: unknown.into_iter().map(Into::into).collect(),
+            paused: self.deliveries.pause().await?,
+            waiting: self.deliveries.waiting(None).await?,
+            heard: store.report_counts(now - HEARD).await?,
+            suppressed: store.suppression_counts().await?.into_iter().collect(),
+            not_known: self.known.lately(LATELY).await?,
+            late: self.owed.told().await?,
+            days: days.collect(),
+        })
+    }
+}

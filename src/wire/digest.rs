@@ -1,0 +1,128 @@
+//! What a run of digests came to.
+//!
+//! The rule: every count is of people or of events, and says which; nobody who has something
+//! pending is in none of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::delivery::Waiting;
+use super::trouble::{BadFanouts, BadStacks};
+use super::unknown::Unknown;
+use crate::domain::{Day, Owed, Pause};
+
+/// What a run came to.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Report {
+    /// People with a stack in the window.
+    pub people: u64,
+    /// Of these, people with something pending that they want in their digest, who want one.
+    pub pending: u64,
+    /// People whose digest was due and had something to tell.
+    pub due: u64,
+    /// Events these digests tell of.
+    pub events: u64,
+    /// People with something pending whose period has not come, or came before it was there.
+    pub waiting: u64,
+    /// When the first of these is due.
+    pub next_due: Option<DateTime<Utc>>,
+    /// People who have had this period's mail already.
+    pub mailed_already: u64,
+    /// People whose digest of this period failed; when the first of them is tried again.
+    pub failed_already: u64,
+    /// When the first of these is tried again, if that is known of any.
+    pub tried_again: Option<DateTime<Utc>>,
+    /// What people were owed of days that have left the window, when this run looked.
+    pub older: Owed,
+    /// What this run gave up, as it was older than `digest.max_age`, by day.
+    pub given_up: BTreeMap<Day, Owed>,
+    /// People of whose pending events none applies any more.
+    pub withdrawn: u64,
+    /// People with something pending who unsubscribed from everything.
+    pub unsubscribed: u64,
+    /// People with something pending who want no digest.
+    pub turned_off: u64,
+    /// People with something pending who may not be mailed, by reason.
+    pub unmailable: BTreeMap<&'static str, u64>,
+    /// People who are due and whose delivery, this one or an earlier one, is in the ledger already.
+    pub busy: u64,
+    /// People who are due and were not begun with, as the run was ended.
+    pub held: u64,
+    /// People who are due and not in the sample.
+    pub outside_sample: u64,
+    /// Mails that an earlier run left, and this one took up or waited for.
+    pub left_over: u64,
+    /// What became of the mails, these and those that an earlier run left:
+    /// sent + failed + canceled + unknown + deferred = due − busy − held + left over.
+    pub mails: Tally,
+    /// What is not known of the events of whoever is due, those that are not mailed for it as well.
+    #[serde(skip_serializing_if = "Unknown::is_empty")]
+    pub unknown: Unknown,
+    /// Whether the limit ended the run.
+    pub limited: bool,
+    /// What ended the run before everything was settled, if anything did.
+    pub ended: Option<Ended>,
+}
+
+/// What became of deliveries.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Tally {
+    /// Mails that the provider has.
+    pub sent: u64,
+    /// Events in the mails that were sent.
+    pub events: u64,
+    /// Mails that were not taken and are not tried any more, or could not be made.
+    pub failed: u64,
+    /// Mails with nothing left to tell, or whose person may not be mailed any more.
+    pub canceled: u64,
+    /// Mails that may have been taken, and nobody can tell.
+    pub unknown: u64,
+    /// Still waiting in the ledger: not taken by the provider yet, held back, or not known to be
+    /// taken.
+    pub deferred: u64,
+    /// Why mails failed, wait or are unknown: the first few reasons, with how many there were of
+    /// each.
+    pub reasons: Vec<(String, u64)>,
+    /// Documents that were passed over, or that took no marker.
+    #[serde(skip_serializing_if = "BadStacks::is_empty")]
+    pub bad_stacks: BadStacks,
+}
+
+/// How waiting ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ended {
+    /// There is nothing to wait for.
+    Settled,
+    /// Nothing moved for as long as it was waited.
+    Patience,
+    /// Nothing leaves until somebody resumes.
+    Paused(Pause),
+    /// Somebody asked for it.
+    Stopped,
+}
+
+/// The same as a script is told, with what was found out beside the run.
+#[derive(Debug, Serialize)]
+pub(crate) struct DigestRun<'a> {
+    pub(crate) at: DateTime<Utc>,
+    pub(crate) dry_run: bool,
+    /// Where the page of a rehearsal is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) page: Option<&'a Path>,
+    /// Mails of this run and of earlier ones that are not settled; null where that was not found
+    /// out.
+    #[serde(skip_serializing_if = "none_wait")]
+    pub(crate) mails_waiting: Option<&'a Waiting>,
+    #[serde(skip_serializing_if = "BadFanouts::is_empty")]
+    pub(crate) bad_fanouts: &'a BadFanouts,
+    #[serde(flatten)]
+    pub(crate) report: &'a Report,
+}
+
+fn none_wait(waiting: &Option<&Waiting>) -> bool {
+    waiting.is_some_and(Waiting::is_empty)
+}

@@ -1,0 +1,187 @@
+//! Why somebody did or did not get something.
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use serde::Serialize;
+
+use super::batch::BatchView;
+use super::delivery::DeliveryRow;
+use super::suppression::SuppressionView;
+use super::user::ScheduleView;
+use crate::domain::{Day, DeliveryId, DeliveryState, Id, ObjectId, Position, UserId};
+
+/// Everything that decides what a person gets.
+#[derive(Debug, Serialize)]
+pub struct Explanation {
+    /// Whom it is about.
+    pub user: UserId,
+    /// Whether there is a record of them; without one there is neither name nor address.
+    pub known: bool,
+    /// What they are called.
+    pub name: Option<String>,
+    /// Their address, masked.
+    pub email: Option<String>,
+    /// Why no mail leaves to them, if none does.
+    pub unmailable: Option<String>,
+    /// What is known of their address, if it must not be written to.
+    pub suppression: Option<SuppressionView>,
+    /// When they unsubscribed from everything.
+    pub unsubscribed: Option<DateTime<Utc>>,
+    /// When their digests fall due; `None` if there is no record of them.
+    pub digest: Option<DigestView>,
+    /// Newest first; of days before the window only what is pending and waits for a digest.
+    pub events: Vec<Fate>,
+    /// Days on which their stack is full: later events of that day were not stored.
+    pub full_days: Vec<Day>,
+    /// What gathers for them, or is being mailed.
+    pub batches: Vec<BatchView>,
+    /// Their latest mails, newest first, at most ten.
+    pub deliveries: Vec<DeliveryRow>,
+}
+
+/// When a person's digests fall due.
+#[derive(Debug, Serialize)]
+pub struct DigestView {
+    /// Whoever chose it. In JSON its fields stand beside the others.
+    #[serde(flatten)]
+    pub schedule: ScheduleView,
+    /// The zone in which hour and weekday are meant.
+    pub tz: Tz,
+    /// When the next one is due: in the past if the next run mails it. `None` if none comes.
+    pub next_due: Option<DateTime<Utc>>,
+}
+
+/// What will become, or became, of one event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fate {
+    /// Where it stands on their stacks; `id` in JSON.
+    #[serde(rename = "id")]
+    pub position: Position,
+    /// The event's type; `type` in JSON.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What it is about.
+    pub object: ObjectId,
+    /// The object's title, or its key if it has none; `None` if there is no record of it.
+    pub title: Option<String>,
+    /// When it happened.
+    pub at: DateTime<Utc>,
+    /// What decides about it, as things stand.
+    pub why: Why,
+    /// The batch it is in, if one is known.
+    pub batch: Option<InBatch>,
+    /// Who dealt with it, where a marker covers it.
+    pub covered: Option<By>,
+}
+
+/// What is known of the batch that an event is in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InBatch {
+    /// The batch's id; its delivery is `batch:<id>`.
+    pub id: Id,
+    /// When the batch is due; or when it began to close, if that was earlier.
+    pub closes_at: DateTime<Utc>,
+    /// Why its mail ended as it did, if the ledger says.
+    pub reason: Option<String>,
+    /// When its mail was settled, if it was.
+    pub settled: Option<DateTime<Utc>>,
+}
+
+/// What decides, or decided, whether an event is mailed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It was mailed in a batch, or on its own.
+    Mailed,
+    /// The same, but nobody knows whether the mail was taken.
+    MayBeMailed,
+    /// It is in an open batch, which is to be mailed.
+    Gathering,
+    /// Its batch is being mailed.
+    Closing,
+    /// It was taken out of its batch.
+    TakenOut,
+    /// Its batch was canceled, or its mail failed.
+    NotMailed,
+    /// It is to be mailed in a batch or on its own, and no batch that it is in is known.
+    NoBatch,
+    /// A marker covers it: a digest told it or left it out, somebody flushed it, or an older writer
+    /// wrote the marker.
+    Covered,
+    /// The same event stands at an older place.
+    Repeated,
+    /// Its object is withdrawn or gone.
+    Withdrawn,
+    /// Nobody put a record of its object, and its type is not mailed without one.
+    UnknownObject,
+    /// The person's or the type's route is not the digest, or was chosen after it happened.
+    NotForDigest,
+    /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and
+    /// `digest`.
+    NoDigest,
+    /// It will be in the next digest.
+    NextDigest,
+}
+
+impl Why {
+    /// For people to read; it follows the word "it".
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Mailed => "was mailed in a batch",
+            Self::MayBeMailed => "may have been mailed: see tidings deliveries",
+            Self::Gathering => "is in an open batch",
+            Self::Closing => "is in a batch that is being mailed",
+            Self::TakenOut => "was taken out of its batch",
+            Self::NotMailed => "was not mailed",
+            Self::NoBatch => "is for a batch, and in none that is known",
+            Self::Covered => "was dealt with",
+            Self::Repeated => "is told once already",
+            Self::Withdrawn => "no longer applies",
+            Self::UnknownObject => "is about an object that is not known, so it is not mailed",
+            Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
+            Self::NoDigest => "waits: no digest goes to them",
+            Self::NextDigest => "will be in the next digest",
+        }
+    }
+}
+
+/// Who dealt with an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "by")]
+pub enum By {
+    /// A digest: its marker covers the event.
+    Mail {
+        /// The digest's row in the ledger.
+        delivery: DeliveryId,
+        /// The state of that row now.
+        state: DeliveryState,
+        /// When that mail was settled, or handed over.
+        at: DateTime<Utc>,
+        /// Where in that mail the event is.
+        place: Place,
+    },
+    /// Somebody who flushed: the marker has `n`, and its id is of no digest that the ledger has.
+    Flush {
+        /// When, as the marker's id says.
+        at: DateTime<Utc>,
+    },
+    /// A marker that lacks `n` or an id: tidings writes both.
+    OlderWriter {
+        /// When, if the marker has an id to say it.
+        at: Option<DateTime<Utc>>,
+    },
+}
+
+/// Where in its mail an event is, as things stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Among the items that the mail shows.
+    Shown,
+    /// Among "+N more".
+    Counted,
+    /// Not told: withdrawn, of another route, or told already.
+    LeftOut,
+    /// It cannot be said any more.
+    Unknown,
+}

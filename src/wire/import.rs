@@ -1,0 +1,49 @@
+//! What became of a file that was brought in.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::round::Done;
+
+/// A line that could not be taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BadLine {
+    /// Its number in the file, from 1; blank lines count.
+    pub line: u64,
+    /// Which of its fields is to blame, such as `digest.hour`; none where it is all of it.
+    pub field: Option<String>,
+    /// What is wrong with it, for people to read.
+    pub why: String,
+}
+
+/// `line 2, digest.hour: is …`.
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.line)?;
+        if let Some(field) = &self.field {
+            write!(f, ", {field}")?;
+        }
+        write!(f, ": {}", self.why)
+    }
+}
+
+/// What an import came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Lines that were taken, whether they changed anything or not.
+    pub taken: u64,
+    /// Lines that were left out; blank ones are neither.
+    pub bad: u64,
+    /// The first bad lines, at most [`SHOWN`].
+    pub bad_lines: Vec<BadLine>,
+}
+
+/// What an import came to, and what carrying its events did.
+#[derive(Debug, Serialize)]
+pub(crate) struct Imported<'a> {
+    #[serde(flatten)]
+    pub(crate) report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) carried: Option<&'a Done>,
+}

@@ -1,0 +1,55 @@
+//! What leaves the process as JSON, over HTTP and out of `--json`: one set of types.
+//!
+//! The rule: a thing has one shape, whoever shows it. Services answer with these types, `api` sends
+//! them, and `cli` prints them, as JSON or in words. `openapi.json` describes what goes over HTTP,
+//! and tests hold every answer they get against it. A value's own JSON (ids, days, states) is the
+//! domain's. One file a noun; start with [`event`] and [`feed`].
+
+use serde::Serialize;
+
+use crate::domain::UserId;
+
+pub mod archive;
+pub mod batch;
+pub mod delivery;
+pub mod digest;
+pub mod doctor;
+pub mod event;
+pub mod explanation;
+pub mod feed;
+pub mod import;
+pub mod object;
+pub mod problem;
+pub mod round;
+pub mod simulation;
+pub mod status;
+pub mod suppression;
+pub mod trouble;
+pub mod unknown;
+pub mod user;
+
+/// What the API is, for programs: OpenAPI 3.1.
+pub const OPENAPI: &str = include_str!("openapi.json");
+
+/// Many records were taken.
+#[derive(Debug, Serialize)]
+pub struct Taken {
+    /// How many: all that were sent.
+    pub taken: usize,
+}
+
+/// The process is alive, or can work.
+#[derive(Debug, Serialize)]
+pub struct Health {
+    /// `ok`; anything else is a problem.
+    pub status: &'static str,
+}
+
+/// What a person had pending was marked as dealt with.
+#[derive(Debug, Serialize)]
+pub struct Flushed<'a> {
+    /// Whose events they were.
+    pub user: &'a UserId,
+    /// How many events no digest tells of any more.
+    pub flushed: u64,
+}

@@ -1,0 +1,44 @@
+//! What events are about.
+
+use chrono::{DateTime, Utc};
+use serde::{Serialize, Serializer};
+
+use crate::domain::{Object, ObjectKey, Point};
+
+/// An object as it is shown, by itself and in feeds.
+#[derive(Debug, Serialize)]
+pub(crate) struct ObjectView<'a> {
+    id: &'a ObjectKey,
+    notifiable: bool,
+    title: Option<&'a str>,
+    url: Option<&'a str>,
+    image: Option<&'a str>,
+    by: Option<&'a str>,
+    at: Option<DateTime<Utc>>,
+    place: Option<Point>,
+    data: &'a serde_json::Value,
+}
+
+impl<'a> From<&'a Object> for ObjectView<'a> {
+    fn from(object: &'a Object) -> Self {
+        Self {
+            id: &object.key,
+            notifiable: object.notifiable,
+            title: object.title.as_deref(),
+            url: object.url.as_deref(),
+            image: object.image.as_deref(),
+            by: object.by.as_deref(),
+            at: object.at,
+            place: object.place,
+            data: &object.data,
+        }
+    }
+}
+
+/// For fields that hold the object itself.
+pub(super) fn shown<S: Serializer>(
+    object: &impl AsRef<Object>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    ObjectView::from(object.as_ref()).serialize(serializer)
+}

@@ -1,0 +1,75 @@
+//! What of events is not known: types that nobody configured while others are, and objects that
+//! nobody put a record of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::domain::{EventType, ObjectKey, Policies};
+
+/// How many names are told of many.
+pub(crate) const NAMED: usize = 5;
+
+/// What is not known, of some events.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Unknown {
+    /// Types that are not configured while others are, and how many events are of them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub types: BTreeMap<EventType, u64>,
+    /// How many events are about objects that are not known, and are not mailed for it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub events: u64,
+    /// The first of these objects.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub objects: BTreeSet<ObjectKey>,
+    /// A type whose objects these are.
+    #[serde(skip)]
+    pub(crate) of: Option<EventType>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Unknown {
+    /// Whether everything is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// A sentence for each, and what to do.
+    pub fn warnings(&self, policies: &Policies) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for kind in self.types.keys().take(NAMED) {
+            let meant = match policies.nearest(kind) {
+                Some(meant) => format!("did you mean {meant:?}? If not, add [types.{kind}]"),
+                None => format!("check its spelling, or add [types.{kind}]"),
+            };
+            warnings.push(format!(
+                "type {kind:?} is not configured, though others are: it goes into digests; {meant}"
+            ));
+        }
+        if let Some(kind) = &self.of {
+            let named: Vec<String> = self
+                .objects
+                .iter()
+                .take(NAMED)
+                .map(|key| format!("{key:?}"))
+                .collect();
+            let more = if self.objects.len() > NAMED {
+                " and more"
+            } else {
+                ""
+            };
+            let (is, it) = match self.objects.len() {
+                1 => ("is", "it is"),
+                _ => ("are", "they are"),
+            };
+            warnings.push(format!(
+                "{}{more} {is} not known, so {it} not mailed: put a record (tidings import objects, PUT /v1/objects), or set types.{kind}.unknown_objects = \"mail\"",
+                named.join(", ")
+            ));
+        }
+        warnings
+    }
+}

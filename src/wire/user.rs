@@ -1,0 +1,112 @@
+//! People, what they chose, and what holds for them.
+//!
+//! The rule (P8): an address is shown masked.
+
+use std::collections::BTreeMap;
+
+use chrono_tz::Tz;
+use serde::Serialize;
+
+use crate::domain::{Cadence, EventType, Point, Route, Schedule, User, UserId, duration};
+
+/// A record as it is shown.
+#[derive(Debug, Serialize)]
+pub(crate) struct UserView {
+    id: UserId,
+    /// Masked.
+    email: Option<String>,
+    name: Option<String>,
+    confirmed: bool,
+    tz: Option<Tz>,
+    locale: Option<String>,
+    loc: Option<Point>,
+    digest: DigestView,
+    types: BTreeMap<EventType, TypeView>,
+    suppressed: bool,
+    unsubscribed: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct DigestView {
+    cadence: Option<Cadence>,
+    weekday: Option<String>,
+    hour: Option<u8>,
+}
+
+#[derive(Debug, Serialize)]
+struct TypeView {
+    route: Route,
+    window: Option<String>,
+}
+
+impl From<User> for UserView {
+    fn from(user: User) -> Self {
+        let types = user.types.into_iter();
+        Self {
+            id: user.id,
+            email: user.email.map(|address| address.to_string()),
+            name: user.name,
+            confirmed: user.confirmed,
+            tz: user.tz,
+            locale: user.locale,
+            loc: user.loc,
+            digest: DigestView {
+                cadence: user.digest.cadence,
+                weekday: user
+                    .digest
+                    .weekday
+                    .map(|day| day.to_string().to_lowercase()),
+                hour: user.digest.hour,
+            },
+            types: types
+                .map(|(kind, chosen)| {
+                    let (route, window) = (chosen.route, chosen.window.map(duration::show));
+                    (kind, TypeView { route, window })
+                })
+                .collect(),
+            suppressed: user.suppressed.is_some(),
+            unsubscribed: user.unsubscribed.is_some(),
+        }
+    }
+}
+
+/// What a user can choose, and what holds.
+#[derive(Debug, Serialize)]
+pub(crate) struct PreferencesView {
+    pub(crate) digest: ScheduleView,
+    pub(crate) tz: Tz,
+    pub(crate) types: BTreeMap<EventType, ChoiceView>,
+}
+
+/// When digests fall due, whoever chose it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ScheduleView {
+    /// How often.
+    pub cadence: Cadence,
+    /// For weekly digests: `mon` to `sun`.
+    pub weekday: String,
+    /// Local hour, 0 to 23.
+    pub hour: u8,
+}
+
+impl From<Schedule> for ScheduleView {
+    fn from(schedule: Schedule) -> Self {
+        Self {
+            cadence: schedule.cadence,
+            weekday: schedule.weekday.to_string().to_lowercase(),
+            hour: schedule.hour,
+        }
+    }
+}
+
+/// How a type comes to a person.
+#[derive(Debug, Serialize)]
+pub(crate) struct ChoiceView {
+    /// How it is called on the page.
+    pub(crate) heading: String,
+    pub(crate) route: Route,
+    /// Of their own.
+    pub(crate) window: Option<String>,
+    /// Whether they chose it, or it is what the configuration says.
+    pub(crate) chosen: bool,
+}

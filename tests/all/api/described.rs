@@ -1,0 +1,191 @@
+//! Every answer that a test hears, against `openapi.json`.
+//!
+//! The rule: an answer holds what is described and nothing else. So a field that is renamed, left
+//! out or added fails the tests that hear it, until the description says so as well.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use jsonschema::Validator;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use tidings::wire::OPENAPI;
+
+use super::Answer;
+
+/// The description, in which whatever is answered allows only what it names.
+static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
+    let mut description: Value = serde_json::from_str(OPENAPI).unwrap();
+    close(&mut description, false);
+    description
+});
+
+/// Names whose values hold schemas: of each, whether a value is held to one as a whole, or only to
+/// a part of its own.
+const HOLDERS: [(&str, bool); 7] = [
+    ("schema", true),
+    ("schemas", false),
+    ("properties", true),
+    ("additionalProperties", true),
+    ("items", true),
+    ("oneOf", true),
+    ("allOf", false),
+];
+
+/// Lets schemas, where they are all that a value is held to, allow nothing that they do not name.
+fn close(value: &mut Value, whole: bool) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(|value| close(value, whole)),
+        Value::Object(fields) => {
+            let names = ["$ref", "properties", "allOf"];
+            if whole && names.iter().any(|name| fields.contains_key(*name)) {
+                fields.insert("unevaluatedProperties".into(), false.into());
+            }
+            for (name, value) in fields {
+                let holder = HOLDERS.iter().find(|(holder, _)| holder == name);
+                match (holder, value) {
+                    (Some((_, whole)), value) if name != "properties" && name != "schemas" => {
+                        close(value, *whole);
+                    }
+                    (Some((_, whole)), Value::Object(named)) => {
+                        named.values_mut().for_each(|value| close(value, *whole));
+                    }
+                    (_, value) => close(value, false),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What the description says at this place, which may be a reference.
+fn at(place: &str) -> Option<(String, &'static Value)> {
+    let found = DESCRIPTION.pointer(place)?;
+    match found["$ref"].as_str() {
+        Some(elsewhere) => at(elsewhere.trim_start_matches('#')),
+        None => Some((place.to_owned(), found)),
+    }
+}
+
+/// How a value differs from the schema at this place.
+fn differences(place: &str, value: &Value) -> Vec<String> {
+    static KNOWN: Mutex<Option<HashMap<String, Arc<Validator>>>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap();
+    let known = known.get_or_insert_default();
+    let validator = known.entry(place.to_owned()).or_insert_with(|| {
+        let mut schema = DESCRIPTION.clone();
+        let place = place.replace('{', "%7B").replace('}', "%7D");
+        schema["$ref"] = format!("#{place}").into();
+        Arc::new(jsonschema::draft202012::new(&schema).unwrap())
+    });
+    let errors = validator.iter_errors(value);
+    errors
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect()
+}
+
+/// The description of the path that was asked, if it is one of ours.
+fn described_path(path: &str) -> Option<&'static str> {
+    let asked: Vec<&str> = path.split('/').collect();
+    let is_it = |described: &&String| {
+        let named: Vec<&str> = described.split('/').collect();
+        let mut pairs = named.iter().zip(&asked);
+        named.len() == asked.len() && pairs.all(|(a, b)| a == b || a.starts_with('{'))
+    };
+    let paths = DESCRIPTION["paths"].as_object().unwrap();
+    paths.keys().find(is_it).map(String::as_str)
+}
+
+/// A name within a place.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Panics unless the answer is what the description says of this request.
+pub fn check(method: &Method, path: &str, answer: &Answer) {
+    let told = || format!("{method} {path}: {} {}", answer.status, answer.body);
+    let named = method.as_str().to_lowercase().replace("head", "get");
+    let route = described_path(path).and_then(|path| {
+        let place = format!("/paths/{}/{named}", escaped(path));
+        at(&place).map(|(place, _)| place)
+    });
+    // What is no route is a problem.
+    let described = match route {
+        None => at("/components/responses/Problem"),
+        Some(route) => at(&format!("{route}/responses/{}", answer.status))
+            .or_else(|| at(&format!("{route}/responses/default"))),
+    };
+    let (place, described) = described.unwrap_or_else(|| panic!("not described: {}", told()));
+    if answer.body == Value::Null && (*method == Method::HEAD || answer.status == 304) {
+        return;
+    }
+    let empty = Map::new();
+    let contents = described["content"].as_object().unwrap_or(&empty);
+    let kind = answer.header("Content-Type");
+    match contents.keys().find(|described| *described == kind) {
+        None => assert!(
+            contents.is_empty() && answer.body == Value::Null,
+            "{kind:?} is not described: {}",
+            told()
+        ),
+        Some(kind) => {
+            let place = format!("{place}/content/{}/schema", escaped(kind));
+            let found = differences(&place, &answer.body);
+            assert!(found.is_empty(), "{}\n  {}", told(), found.join("\n  "));
+        }
+    }
+}
+
+#[test]
+fn a_field_that_is_renamed_left_out_or_added_differs() {
+    let object = json!({
+        "id": "Artwork:a1", "notifiable": true, "title": null, "url": null, "image": null,
+        "by": null, "at": null, "place": [13.4, 52.5], "data": {"what": "ever"},
+    });
+    let item = json!({
+        "id": "20140422.17", "type": "ArtworkPublished", "object": object,
+        "at": "2014-04-22T10:00:00Z",
+    });
+    let page = json!({"items": [item], "next": null, "cursor": "c"});
+    let contents = json!({"count": 0, "items": [], "more": 0});
+    let batch = json!({
+        "id": "535254a00000000000000001", "user": "ada", "key": "type:Comment", "state": "open",
+        "count": 0, "items": [], "more": 0, "lead": contents, "opened_at": "2014-04-22T10:00:00Z",
+        "last_event_at": "2014-04-22T10:00:00Z", "closes_at": "2014-04-22T10:00:00Z",
+        "settled_at": null, "delivery": null,
+    });
+    let described = |path: &str, value: &Value| {
+        let answer = "get/responses/200/content/application~1json/schema";
+        let place = format!("/paths/{}/{answer}", escaped(path));
+        differences(&place, value).is_empty()
+    };
+    let (feed, one_batch) = ("/v1/users/{id}/feed", "/v1/batches/{id}");
+    let with = |value: &Value, holder: &str, name: &str, held: Option<Value>| {
+        let mut value = value.clone();
+        let fields = value.pointer_mut(holder).unwrap().as_object_mut().unwrap();
+        match held {
+            Some(held) => fields.insert(name.to_owned(), held),
+            None => fields.remove(name),
+        };
+        value
+    };
+
+    let waiting = with(&batch, "/lead", "state", Some("waiting".into()));
+    assert!(described(feed, &page) && described(one_batch, &waiting));
+
+    for (holder, name) in [
+        ("", "cursor"),
+        ("/items/0", "at"),
+        ("/items/0/object", "by"),
+    ] {
+        let without = with(&page, holder, name, None);
+        let renamed = with(&without, holder, "other", Some(Value::Null));
+        let beside = with(&page, holder, "other", Some(Value::Null));
+        for changed in [&without, &renamed, &beside] {
+            assert!(!described(feed, changed), "{changed}");
+        }
+    }
+    assert!(!described(one_batch, &batch), "a lead says where it is");
+    let beside = with(&waiting, "/lead", "other", Some(Value::Null));
+    assert!(!described(one_batch, &beside), "{beside}");
+}
