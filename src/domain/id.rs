@@ -49,6 +49,51 @@ impl Id {
         Some(Self(bytes))
     }
 
+    /// The least id whose digits do not come before this text; `None` if all do.
+    pub fn first_from(text: &str) -> Option<Self> {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [b'0'; 24];
+        for (place, byte) in text.bytes().take(24).enumerate() {
+            if DIGITS.contains(&byte) {
+                hex[place] = byte;
+                continue;
+            }
+            // From here on only the first digit above this character matters; if there is none, one
+            // more before it.
+            let above = DIGITS.iter().find(|digit| **digit > byte);
+            match above {
+                Some(digit) => hex[place] = *digit,
+                None => hex[place..].fill(b'f'),
+            }
+            let id = Self::from_hex(std::str::from_utf8(&hex).ok()?)?;
+            return above.map_or_else(|| id.next(), |_| Some(id));
+        }
+        let id = Self::from_hex(std::str::from_utf8(&hex).ok()?)?;
+        if text.len() > 24 { id.next() } else { Some(id) }
+    }
+
+    /// The least id whose digits come after this text; `None` if there is none.
+    pub fn first_after(text: &str) -> Option<Self> {
+        let from = Self::first_from(text)?;
+        if from.hex() == text.as_bytes() {
+            from.next()
+        } else {
+            Some(from)
+        }
+    }
+
+    /// The id after this one, if there is any.
+    fn next(self) -> Option<Self> {
+        let mut bytes = self.0;
+        for byte in bytes.iter_mut().rev() {
+            *byte = byte.wrapping_add(1);
+            if *byte != 0 {
+                return Some(Self(bytes));
+            }
+        }
+        None
+    }
+
     /// The 24 lower-case hexadecimal digits, without a heap allocation.
     pub fn hex(self) -> [u8; 24] {
         let mut out = [0; 24];
@@ -114,6 +159,85 @@ mod tests {
             "+334647b139b2165160000d8",
         ] {
             assert!(Id::from_hex(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_id_after_a_text_is_the_first_whose_hex_comes_after_it() {
+        let cases = [
+            ("", Some("000000000000000000000000")),
+            ("0", Some("000000000000000000000000")),
+            ("5", Some("500000000000000000000000")),
+            ("alice", Some("b00000000000000000000000")),
+            ("AB", Some("a00000000000000000000000")),
+            ("f g", Some("f00000000000000000000000")),
+            ("bob", Some("c00000000000000000000000")),
+            ("fz", None),
+            ("zoe", None),
+            ("ffffffffffffffffffffffff", None),
+            ("ffffffffffffffffffffffe", Some("ffffffffffffffffffffffe0")),
+            ("fffffffffffffffffffffffe", Some("ffffffffffffffffffffffff")),
+            ("5334647b139b2165160000ff", Some("5334647b139b216516000100")),
+            (
+                "5334647b139b2165160000ff0",
+                Some("5334647b139b216516000100"),
+            ),
+            ("5334647b139b2165160000f/", Some("5334647b139b2165160000f0")),
+            ("5334647b139b2165160000fx", Some("5334647b139b216516000100")),
+        ];
+        for (text, expected) in cases {
+            let found = Id::first_after(text).map(|id| id.to_string());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_id_from_a_text_is_the_first_whose_hex_is_not_before_it() {
+        for (text, expected) in [
+            ("", Some("000000000000000000000000")),
+            ("$ne", Some("000000000000000000000000")),
+            ("5", Some("500000000000000000000000")),
+            ("5A", Some("5a0000000000000000000000")),
+            ("5g", Some("600000000000000000000000")),
+            ("ag", Some("b00000000000000000000000")),
+            ("af~", Some("b00000000000000000000000")),
+            ("ffg", None),
+            ("g", None),
+            ("ü", None),
+            ("533998b1c9dc24c371000041", Some("533998b1c9dc24c371000041")),
+            (
+                "533998b1c9dc24c3710000ff0",
+                Some("533998b1c9dc24c371000100"),
+            ),
+            ("ffffffffffffffffffffffff", Some("ffffffffffffffffffffffff")),
+            ("ffffffffffffffffffffffff!", None),
+        ] {
+            let found = Id::first_from(text).map(|id| id.to_string());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_id_is_skipped_and_none_comes_too_early(text in "[0-9a-g]{0,3}|[ -~]{0,26}|[0-9a-f]{23,26}", bytes: [u8; 12]) {
+            let (from, id) = (Id::first_from(&text), Id::from_bytes(bytes));
+            let not_before = id.to_string().as_str() >= text.as_str();
+            proptest::prop_assert_eq!(not_before, from.is_some_and(|from| id >= from));
+        }
+
+        #[test]
+        fn it_stands_after_the_text_and_nothing_lies_between(text in "[0-9a-f/:g]{0,26}") {
+            match Id::first_after(&text) {
+                None => proptest::prop_assert!("ffffffffffffffffffffffff" <= text.as_str()),
+                Some(id) => {
+                    proptest::prop_assert!(id.to_string() > text);
+                    let before = (u128::from_str_radix(&id.to_string(), 16).unwrap()).checked_sub(1);
+                    if let Some(before) = before {
+                        let before = format!("{before:024x}");
+                        proptest::prop_assert!(before <= text);
+                    }
+                }
+            }
         }
     }
 }
