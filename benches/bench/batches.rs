@@ -13,7 +13,6 @@ use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep};
 use tidings::domain::{Audience, BatchKey, BatchPolicy, EventType, Id, ObjectId, UserId};
 use tidings::services::Silent;
 use tidings::services::batches::{Join, Joiner};
-use tidings::services::mailing::Account;
 use tidings::services::notify::Request;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
@@ -246,19 +245,14 @@ pub async fn burst() {
         carried = done;
     }
     world.clock.advance(TimeDelta::minutes(6));
-    let mut account = Account::default();
+    let sender = world.app.sender();
     let (closed, took) = timed(async {
         let closed = world.app.closer().drain(&Silent).await.expect("closed");
-        world
-            .app
-            .sender()
-            .drain(&mut account)
-            .await
-            .expect("mailed");
+        sender.drain().await.expect("mailed");
         closed
     })
     .await;
-    let tally = account.tally();
+    let tally = sender.ledger.account.tally();
     assert_eq!((tally.sent, tally.events), (ids.len() as u64, all as u64));
     table.row(&[
         format!(

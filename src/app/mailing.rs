@@ -47,6 +47,7 @@ impl App {
                 clock: self.clock.clone(),
                 owner: self.owner.clone(),
                 lease: settings.lease,
+                account: mailing::Account::default(),
             },
             retry: Retry {
                 settings,
@@ -55,8 +56,6 @@ impl App {
             mailer: self.mailer.clone(),
             leases: self.store.clone(),
             clock: self.clock.clone(),
-            owner: self.owner.clone(),
-            settings,
         }
     }
 

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
 use super::catalogue::Catalogue;
-use super::mailing::{Account, GateState, Sender, Spread, Step};
+use super::mailing::{GateState, Sender, Spread, Step};
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
 use super::{Progress, Result, crash};
@@ -103,8 +103,16 @@ impl DuePerson<'_> {
     }
 }
 
-/// What a run has learned of objects, and of what is owed of days before the window.
-struct Learned {
+/// A run: what it is asked for, and all that it has learned and counted up to now.
+struct Run<'a> {
+    digests: &'a Digests,
+    request: &'a Request,
+    progress: &'a dyn Progress,
+    /// The moment that digests are due by.
+    at: DateTime<Utc>,
+    /// Its account says what became of the run's mails.
+    sender: Sender,
+    report: Report,
     catalogue: Catalogue,
     older: Older,
 }
@@ -118,7 +126,7 @@ const SPARSE: usize = 20;
 impl Digests {
     /// Mails what is due; finishes first what an earlier run left.
     pub async fn run(&self, request: &Request, progress: &dyn Progress) -> Result<Report> {
-        self.walk(request, None, progress).await
+        Run::new(self, request, progress).walk(None).await
     }
 
     /// Shows what a run would mail to an onlooker, and writes nothing, whatever effect is asked
@@ -133,45 +141,54 @@ impl Digests {
             effect: Effect::Rehearse,
             ..request.clone()
         };
-        self.walk(&request, Some(onlooker), progress).await
+        let run = Run::new(self, &request, progress);
+        run.walk(Some(onlooker)).await
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Progress) -> Self {
+        let at = request.at.unwrap_or_else(|| digests.clock.now());
+        let (objects, policies) = (&digests.objects, &digests.policies);
+        Self {
+            digests,
+            request,
+            progress,
+            at,
+            sender: digests.sender.anew(),
+            report: Report::default(),
+            catalogue: Catalogue::new(Arc::clone(objects), Arc::clone(policies)),
+            older: Older::new(&digests.owed.reach(at)),
+        }
     }
 
-    async fn walk(
-        &self,
-        request: &Request,
-        mut onlooker: Option<&mut dyn Onlooker>,
-        progress: &dyn Progress,
-    ) -> Result<Report> {
-        let at = request.at.unwrap_or_else(|| self.clock.now());
-        let (mut report, mut account) = (Report::default(), Account::default());
-        if request.effect == Effect::Send {
-            report.ended = match self.sender.drain(&mut account).await? {
+    fn sends(&self) -> bool {
+        self.request.effect == Effect::Send
+    }
+
+    async fn walk(mut self, mut onlooker: Option<&mut dyn Onlooker>) -> Result<Report> {
+        let (digests, at) = (self.digests, self.at);
+        if self.sends() {
+            self.report.ended = match self.sender.drain().await? {
                 Step::Held(GateState::Paused(pause)) => Some(Ended::Paused(pause)),
                 Step::Held(GateState::Stopping) => Some(Ended::Stopped),
                 _ => None,
             };
-            report.left_over = account.begun();
+            self.report.left_over = self.sender.ledger.account.begun();
+            digests.stacks.catch_up().await?;
         }
-        if request.effect == Effect::Send {
-            self.stacks.catch_up().await?;
-        }
-        let reach = self.owed.reach(at);
-        let old = self.owed.look(&reach).await?;
+        let reach = digests.owed.reach(at);
+        let old = digests.owed.look(&reach).await?;
         let window = reach.window.with(old.older.iter().map(|old| old.day));
-        let mut learned = Learned {
-            catalogue: Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies)),
-            older: Older::new(&reach),
-        };
-        let stacks = Arc::clone(&self.stacks);
-        let mut chunks = match &request.users {
+        let mut chunks = match &self.request.users {
             Some(users) => {
                 let mut users = users.clone();
                 users.sort_unstable();
                 users.dedup();
-                let found = stacks.windows(window, People::Each(&users)).await?;
+                let found = digests.stacks.windows(window, People::Each(&users)).await?;
                 futures::stream::iter([Ok(found)]).boxed()
             }
-            None => stacks.scan(window, None, SCAN_CHUNK),
+            None => digests.stacks.scan(window, None, SCAN_CHUNK),
         };
         while let Some(people) = chunks.next().await {
             let mut people = people?;
@@ -179,22 +196,13 @@ impl Digests {
                 .iter_mut()
                 .flat_map(PersonStacks::set_aside_bad)
                 .collect();
-            learned.older.pass_over(&bad);
-            account.passed_over(bad);
-            if request.effect == Effect::Send {
+            self.older.pass_over(&bad);
+            self.sender.ledger.account.passed_over(bad);
+            if self.sends() {
                 // Who is passed over here is passed over until the next run.
-                self.stacks.catch_up().await?;
+                digests.stacks.catch_up().await?;
             }
-            let due = self
-                .find(
-                    request,
-                    at,
-                    &people,
-                    &mut learned,
-                    &mut report,
-                    &mut account,
-                )
-                .await?;
+            let due = self.find(&people).await?;
             if let Some(onlooker) = onlooker.as_deref_mut()
                 && !due.is_empty()
             {
@@ -203,76 +211,61 @@ impl Digests {
                 }
                 onlooker.together();
             }
-            if request.effect == Effect::Send && !due.is_empty() {
-                let spread = if people.len() > due.len() * SPARSE || request.users.is_some() {
-                    Spread::Sparse
-                } else {
-                    Spread::Dense
-                };
-                let rows: Vec<Opening> = due
-                    .iter()
-                    .map(|(person, _)| self.opening(request, person, at))
-                    .collect();
-                self.mail(request, rows, spread, &mut report, &mut account, progress)
-                    .await?;
+            if self.sends() && !due.is_empty() {
+                let few = people.len() > due.len() * SPARSE || self.request.users.is_some();
+                let spread = if few { Spread::Sparse } else { Spread::Dense };
+                let rows = due.iter().map(|(person, _)| self.opening(person));
+                let rows: Vec<Opening> = rows.collect();
+                self.mail(rows, spread).await?;
             }
-            progress.advance(people.len() as u64);
-            if report.limited || progress.stopping() {
-                learned.older.partly = true;
+            self.progress.advance(people.len() as u64);
+            if self.report.limited || self.progress.stopping() {
+                self.older.partly = true;
                 break;
             }
         }
-        let older = &learned.older;
-        report.older = older.all;
-        if request.reads_all() && !older.partly {
-            self.note_older(&old.older, older, at).await?;
+        self.report.older = self.older.all;
+        if self.request.reads_all() && !self.older.partly {
+            self.note_older(&old.older).await?;
             for old in &old.too_old {
-                if let Some(given_up) = self.owed.give_up(old, at).await? {
-                    report.give_up(old.day, given_up);
+                if let Some(given_up) = digests.owed.give_up(old, at).await? {
+                    self.report.give_up(old.day, given_up);
                 }
             }
         }
-        if let Some(patience) = request.patience.filter(|_| request.effect == Effect::Send) {
-            match self
-                .sender
-                .see_through(&mut account, patience, progress)
-                .await?
-            {
+        if let Some(patience) = self.request.patience.filter(|_| self.sends()) {
+            match self.sender.see_through(patience, self.progress).await? {
                 Ended::Settled => {}
-                ended => report.ended = report.ended.or(Some(ended)),
+                ended => self.report.ended = self.report.ended.or(Some(ended)),
             }
         }
-        report.mails = account.tally();
-        Ok(report)
+        self.report.mails = self.sender.ledger.account.tally();
+        Ok(self.report)
     }
 
     /// Whose digest is due of these people, and tells something.
-    async fn find<'a>(
-        &self,
-        request: &Request,
-        at: DateTime<Utc>,
-        people: &'a [PersonStacks],
-        learned: &mut Learned,
-        report: &mut Report,
-        account: &mut Account,
-    ) -> Result<Vec<(DuePerson<'a>, Content)>> {
-        report.people += people.len() as u64;
+    async fn find<'p>(
+        &mut self,
+        people: &'p [PersonStacks],
+    ) -> Result<Vec<(DuePerson<'p>, Content)>> {
+        self.report.people += people.len() as u64;
         let open: Vec<&PersonStacks> = people
             .iter()
             .filter(|person| !person.reach().is_empty())
             .collect();
         let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
-        let users = self.directory.users(&ids).await?;
-        let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
-        self.count_older(&open, &users, &suppressed, learned)
-            .await?;
+        let users = self.digests.directory.users(&ids).await?;
+        let suppressions = &*self.digests.suppressions;
+        let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
+        self.count_older(&open, &users, &suppressed).await?;
         let mut due = Vec::new();
         for (stacks, user) in open.iter().zip(users) {
-            due.extend(self.due(request, at, stacks, user, &suppressed, report));
+            due.extend(self.due(stacks, user, &suppressed));
         }
-        let due = self.unmailed(request, due, report, account).await?;
-        let due = self.applicable(due, &mut learned.catalogue, report).await?;
-        let room = request.limit.map_or(usize::MAX, |limit| {
+        let due = self.unmailed(due).await?;
+        let due = self.applicable(due).await?;
+        let report = &mut self.report;
+        let room = self.request.limit.map_or(usize::MAX, |limit| {
             limit.saturating_sub(report.due - report.busy) as usize
         });
         report.limited = due.len() > room;
@@ -284,20 +277,13 @@ impl Digests {
 
     /// Opens these rows and takes them as far as they go, unless the run has ended: then it only
     /// says how many there would be.
-    async fn mail(
-        &self,
-        request: &Request,
-        rows: Vec<Opening>,
-        spread: Spread,
-        report: &mut Report,
-        account: &mut Account,
-        progress: &dyn Progress,
-    ) -> Result<()> {
-        for rows in rows.chunks(self.sender.gate.chunk()) {
+    async fn mail(&mut self, rows: Vec<Opening>, spread: Spread) -> Result<()> {
+        let (sender, report) = (&self.sender, &mut self.report);
+        for rows in rows.chunks(sender.gate.chunk()) {
             if report.ended.is_none() {
-                report.ended = match request.patience {
-                    Some(patience) => self.sender.wait_for_gate(patience, progress).await?,
-                    None => match self.sender.gate.before_chunk().await? {
+                report.ended = match self.request.patience {
+                    Some(patience) => sender.wait_for_gate(patience, self.progress).await?,
+                    None => match sender.gate.before_chunk().await? {
                         GateState::Paused(pause) => Some(Ended::Paused(pause)),
                         GateState::Stopping => Some(Ended::Stopped),
                         // They are opened, and leave when they may.
@@ -309,33 +295,31 @@ impl Digests {
                 report.held += rows.len() as u64;
                 continue;
             }
-            let _turn = self.sender.gate.turn().await;
+            let _turn = sender.gate.turn().await;
             // They may have waited: the lease begins now.
-            let until = self.clock.now() + self.sender.settings.lease;
+            let until = self.digests.clock.now() + sender.ledger.lease;
             let mut rows = rows.to_vec();
             let leases = rows
                 .iter_mut()
                 .filter_map(|opening| opening.row.lease.as_mut());
             leases.for_each(|lease| lease.until = until);
             crash::point("before-open");
-            let ours = self.open(rows.clone()).await?;
+            let ours = self.digests.open(rows.clone()).await?;
             crash::point("after-open");
             report.busy += (rows.len() - ours.len()) as u64;
-            self.sender.finish(ours, spread, account).await?;
+            sender.finish(ours, spread).await?;
         }
         Ok(())
     }
 
     /// Whether this person's digest is due and what it could tell; counts why not.
-    fn due<'a>(
-        &self,
-        request: &Request,
-        at: DateTime<Utc>,
-        stacks: &'a PersonStacks,
+    fn due<'p>(
+        &mut self,
+        stacks: &'p PersonStacks,
         user: Option<User>,
         suppressed: &Suppressed,
-        report: &mut Report,
-    ) -> Option<DuePerson<'a>> {
+    ) -> Option<DuePerson<'p>> {
+        let (digests, request, report) = (self.digests, self.request, &mut self.report);
         let Some(user) = user else {
             *report
                 .unmailable
@@ -343,12 +327,12 @@ impl Digests {
                 .or_default() += 1;
             return None;
         };
-        let schedule = user.schedule(&self.schedule);
+        let schedule = user.schedule(&digests.schedule);
         let never = schedule.cadence == Cadence::Never;
         if !never && request.cadence.is_some_and(|only| only != schedule.cadence) {
             return None;
         }
-        let wanted = wanted(stacks, &user, &self.policies);
+        let wanted = wanted(stacks, &user, &digests.policies);
         let oldest = wanted.iter().map(|pending| pending.at).min()?;
         if never {
             let count = match user.unsubscribed {
@@ -364,11 +348,11 @@ impl Digests {
             return None;
         }
         let due = schedule
-            .last_due(at)
+            .last_due(self.at)
             .filter(|due| request.timing == Timing::Now || oldest < due.at);
         let Some(due) = due else {
             report.waiting += 1;
-            let next = schedule.next_due(at).map(|due| due.at);
+            let next = schedule.next_due(self.at).map(|due| due.at);
             report.next_due = [report.next_due, next].into_iter().flatten().min();
             return None;
         };
@@ -391,27 +375,22 @@ impl Digests {
     }
 
     /// Leaves out whoever has nothing left that applies; says what each would be told.
-    async fn applicable<'a>(
-        &self,
-        due: Vec<DuePerson<'a>>,
-        catalogue: &mut Catalogue,
-        report: &mut Report,
-    ) -> Result<Vec<(DuePerson<'a>, Content)>> {
+    async fn applicable<'p>(
+        &mut self,
+        due: Vec<DuePerson<'p>>,
+    ) -> Result<Vec<(DuePerson<'p>, Content)>> {
+        let (catalogue, report) = (&mut self.catalogue, &mut self.report);
+        let (policies, caps) = (&self.digests.policies, self.digests.caps);
+        let pending = || due.iter().flat_map(|person| &person.wanted);
         catalogue
-            .load(
-                due.iter()
-                    .flat_map(|person| &person.wanted)
-                    .map(|pending| pending.event),
-            )
+            .load(pending().map(|pending| pending.event))
             .await?;
-        let mut left = Vec::with_capacity(due.len());
-        for pending in due.iter().flat_map(|person| &person.wanted) {
-            report
-                .unknown
-                .note(pending.event, catalogue, &self.policies);
+        for pending in pending() {
+            report.unknown.note(pending.event, catalogue, policies);
         }
+        let mut left = Vec::with_capacity(due.len());
         for person in due {
-            match assemble(&person.wanted, &self.policies, self.caps, |event| {
+            match assemble(&person.wanted, policies, caps, |event| {
                 catalogue.applies(event)
             }) {
                 Some(content) => left.push((person, content)),

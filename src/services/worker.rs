@@ -16,7 +16,7 @@ use super::batches::Closer;
 use super::clean::Cleaner;
 use super::digest::{Digests, Request};
 use super::fanout::Fanouts;
-use super::mailing::{Account, GateState, Step};
+use super::mailing::{GateState, Step};
 use super::{Progress, Result};
 use crate::domain::Lease;
 use crate::domain::lease::{DIGEST_SCAN, TICK};
@@ -99,14 +99,14 @@ impl Worker {
     /// Ends what is due of batches, mails what waits, forgets a little.
     async fn mail(&self, progress: &dyn Progress) -> Result<Round> {
         let batches = self.closer.drain(progress).await?;
-        let mut account = Account::default();
-        let paused = match self.digests.sender.drain(&mut account).await? {
+        let sender = self.digests.sender.anew();
+        let paused = match sender.drain().await? {
             Step::Held(GateState::Paused(pause)) => Some(pause),
             _ => None,
         };
         Ok(Round {
             batches,
-            left_over: account.tally(),
+            left_over: sender.ledger.account.tally(),
             forgotten: self.cleaner.step().await?,
             paused,
             ..Round::default()

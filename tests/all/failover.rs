@@ -18,7 +18,6 @@ use tidings::clock::{Clock, Ids, ManualClock};
 use tidings::config::Config;
 use tidings::domain::{Audience, Day, DeliveryState, Entry, UserId, Window};
 use tidings::mail::{Outbox, Sender};
-use tidings::services::mailing::Account;
 use tidings::services::notify::Request;
 use tidings::services::{Silent, archive};
 use tidings::store::mongo::{Mongo, MongoOptions};
@@ -234,7 +233,7 @@ async fn week(town: &Town, store: &Arc<dyn Store>, week: i64, crowd: &[&str]) {
     .await;
     until_done(town, || async {
         let deliver = process().sender();
-        deliver.drain(&mut Account::default()).await.is_ok()
+        deliver.drain().await.is_ok()
     })
     .await;
     town.clock.set(monday(week).max(town.clock.now()));
@@ -295,11 +294,7 @@ async fn a_primary_killed_again_and_again_loses_doubles_and_cancels_no_mail() {
     }
     // What a dead process held is taken up once its lease is over.
     town.clock.advance(TimeDelta::hours(12));
-    town.process()
-        .sender()
-        .drain(&mut Account::default())
-        .await
-        .unwrap();
+    town.process().sender().drain().await.unwrap();
 
     let mut told: BTreeMap<(String, String), u32> = BTreeMap::new();
     for mail in town.mails() {

@@ -13,7 +13,6 @@ use tidings::domain::batch::{AccumulatorId, Item, Keep};
 use tidings::domain::{BatchKey, BatchPolicy, ObjectId, UserId};
 use tidings::services::Silent;
 use tidings::services::batches::Join;
-use tidings::services::mailing::Account;
 
 use crate::support::town::{Town, on_both_stores};
 use crate::support::{Fresh, id, kind, user};
@@ -135,7 +134,7 @@ async fn each_event_that_joins_while_three_closers_run_is_in_exactly_one_mail(fr
     town.clock.advance(TimeDelta::minutes(10));
     let last = town.process();
     last.closer().drain(&Silent).await.unwrap();
-    last.sender().drain(&mut Account::default()).await.unwrap();
+    last.sender().drain().await.unwrap();
 
     let told = told(&town);
     let posted = names

@@ -13,7 +13,6 @@ use futures::FutureExt;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
 use tidings::services::Silent;
-use tidings::services::mailing::Account;
 use tidings::store::Store;
 use tidings::store::mongo::{Mongo, MongoOptions};
 
@@ -77,17 +76,13 @@ async fn batches_of_which_an_older_primary_knows_nothing(set: &Arc<ReplicaSet>) 
     app.closer().drain(&Silent).await.unwrap();
 
     let deliver = town.process_on(&process).sender();
-    let away = deliver.drain(&mut Account::default()).await;
+    let away = deliver.drain().await;
     set.freeze(&next, Freeze::Off).await;
     set.knows_all(&next).await;
 
     assert!(away.is_err(), "it believed what it read");
     town.clock.advance(TimeDelta::hours(1));
-    town.process()
-        .sender()
-        .drain(&mut Account::default())
-        .await
-        .unwrap();
+    town.process().sender().drain().await.unwrap();
     let canceled = town.store.deliveries_in(DeliveryState::Canceled, 100).await;
     assert_eq!(canceled.unwrap(), [], "canceled without cause");
     assert_eq!(town.mails().len(), PEOPLE);

@@ -2,10 +2,9 @@
 //!
 //! The rule: only a run that looks at everybody may note what it counted.
 
-use chrono::{DateTime, Utc};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Digests, Learned};
+use super::Run;
 use crate::domain::stack::{BadStack, Pending};
 use crate::domain::{Day, Owed, PersonStacks, Reach, User};
 use crate::services::Result;
@@ -54,23 +53,21 @@ impl Older {
     }
 }
 
-impl Digests {
+impl Run<'_> {
     /// Counts what these people are owed of days before the window.
     pub(super) async fn count_older(
-        &self,
+        &mut self,
         people: &[&PersonStacks],
         users: &[Option<User>],
         suppressed: &Suppressed,
-        learned: &mut Learned,
     ) -> Result<()> {
-        let Learned { catalogue, older } = learned;
-        let from = older.from;
-        let owed = self
-            .owed
+        let (from, catalogue) = (self.older.from, &mut self.catalogue);
+        let owed = &self.digests.owed;
+        let owed = owed
             .owed_to(people, users, suppressed, catalogue, |day| day < from)
             .await?;
         for (_, events) in &owed {
-            older.add(events);
+            self.older.add(events);
         }
         Ok(())
     }
@@ -78,18 +75,14 @@ impl Digests {
     /// Notes what was owed of each of these days, now that everybody was looked at. A day of which
     /// a stack was passed over is not noted: it is read again by the next run, until that stack is
     /// repaired or too old.
-    pub(super) async fn note_older(
-        &self,
-        days: &[OldDay],
-        older: &Older,
-        at: DateTime<Utc>,
-    ) -> Result<()> {
+    pub(super) async fn note_older(&self, days: &[OldDay]) -> Result<()> {
+        let (older, owed) = (&self.older, &self.digests.owed);
         let known = |old: &&OldDay| !older.passed_over.contains(&old.day);
         for old in days.iter().filter(known) {
-            let owed = older.days.get(&old.day).copied().unwrap_or_default();
-            self.owed.note(old, owed, at).await?;
+            let sum = older.days.get(&old.day).copied().unwrap_or_default();
+            owed.note(old, sum, self.at).await?;
         }
-        self.owed.note_all(older.all, at).await?;
+        owed.note_all(older.all, self.at).await?;
         Ok(())
     }
 }

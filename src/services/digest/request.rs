@@ -2,8 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::domain::{Cadence, Day, Delivery, DeliveryState, Owed, Share, UserId};
-use crate::services::mailing::Account;
+use crate::domain::{Cadence, Day, Owed, Share, UserId};
 use crate::wire::digest::Report;
 
 /// Whose digests, and when.
@@ -56,32 +55,6 @@ impl Request {
 }
 
 impl Report {
-    /// This person has a row for the period already, which is tried again then, if it failed.
-    pub(super) fn stands(
-        &mut self,
-        row: &Delivery,
-        again: Option<DateTime<Utc>>,
-        request: &Request,
-        account: &mut Account,
-    ) {
-        if row.state == DeliveryState::Failed {
-            self.failed_already += 1;
-            self.tried_again = [self.tried_again, again].into_iter().flatten().min();
-        } else if row.state.settled() {
-            self.mailed_already += 1;
-        } else if request.effect == Effect::Send
-            && (row.lease.is_none() || request.patience.is_some())
-        {
-            // Whoever holds it may be dead: a run that waits sees that through as well.
-            let begun = account.begun();
-            account.take_up(std::slice::from_ref(row));
-            self.left_over += account.begun() - begun;
-        } else {
-            self.due += 1;
-            self.busy += 1;
-        }
-    }
-
     pub(super) fn give_up(&mut self, day: Day, owed: Owed) {
         if !owed.is_nothing() {
             *self.given_up.entry(day).or_default() += owed;

@@ -8,12 +8,11 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 
-use super::{Digests, DuePerson, Report, Request, Timing};
+use super::{Digests, DuePerson, Effect, Run, Timing};
 use crate::domain::delivery::{Reopened, Reopening};
 use crate::domain::due::{self, Place, Rows};
-use crate::domain::{Delivery, DeliveryId, Lease, Occasion};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, Occasion};
 use crate::services::Result;
-use crate::services::mailing::Account;
 
 /// The row that a digest is made under.
 pub(super) enum Row {
@@ -40,22 +39,19 @@ pub(super) struct Opening {
     again: bool,
 }
 
-impl Digests {
+impl Run<'_> {
     /// Leaves out whoever has a row for this period, unless it failed long enough ago to be tried
     /// again. A mail that only waits is waited for, as if this run had begun it.
-    pub(super) async fn unmailed<'a>(
-        &self,
-        request: &Request,
-        due: Vec<DuePerson<'a>>,
-        report: &mut Report,
-        account: &mut Account,
-    ) -> Result<Vec<DuePerson<'a>>> {
-        let now = self.clock.now();
+    pub(super) async fn unmailed<'p>(
+        &mut self,
+        due: Vec<DuePerson<'p>>,
+    ) -> Result<Vec<DuePerson<'p>>> {
+        let now = self.digests.clock.now();
         let rows_of =
             |person: &DuePerson<'_>| Rows::of(&person.user.id, person.cadence, &person.due);
         let rows: Vec<Rows> = due.iter().map(rows_of).collect();
         let ids: Vec<DeliveryId> = rows.iter().flat_map(Rows::ids).cloned().collect();
-        let standing = self.deliveries.deliveries(&ids).await?;
+        let standing = self.digests.deliveries.deliveries(&ids).await?;
         let standing = standing.into_iter().flatten();
         let standing: HashMap<DeliveryId, Delivery> =
             standing.map(|row| (row.id.clone(), row)).collect();
@@ -67,24 +63,42 @@ impl Digests {
                     left.push(person);
                 }
                 Place::Taken(row) => match due::tried_again(row) {
-                    Some(at) if at <= now || request.timing == Timing::Now => {
+                    Some(at) if at <= now || self.request.timing == Timing::Now => {
                         person.row = Row::Again(Box::new(row.clone()));
                         left.push(person);
                     }
-                    again => report.stands(row, again, request, account),
+                    again => self.stands(row, again),
                 },
             }
         }
         Ok(left)
     }
 
-    pub(super) fn opening(
-        &self,
-        request: &Request,
-        person: &DuePerson<'_>,
-        at: DateTime<Utc>,
-    ) -> Opening {
-        let now = self.clock.now();
+    /// This person has a row for the period already, which is tried again then, if it failed.
+    fn stands(&mut self, row: &Delivery, again: Option<DateTime<Utc>>) {
+        let (request, report) = (self.request, &mut self.report);
+        let account = &self.sender.ledger.account;
+        if row.state == DeliveryState::Failed {
+            report.failed_already += 1;
+            report.tried_again = [report.tried_again, again].into_iter().flatten().min();
+        } else if row.state.settled() {
+            report.mailed_already += 1;
+        } else if request.effect == Effect::Send
+            && (row.lease.is_none() || request.patience.is_some())
+        {
+            // Whoever holds it may be dead: a run that waits sees that through as well.
+            let begun = account.begun();
+            account.take_up(std::slice::from_ref(row));
+            report.left_over += account.begun() - begun;
+        } else {
+            report.due += 1;
+            report.busy += 1;
+        }
+    }
+
+    pub(super) fn opening(&self, person: &DuePerson<'_>) -> Opening {
+        let now = self.digests.clock.now();
+        let ledger = &self.sender.ledger;
         let occasion = Occasion::Digest {
             cadence: person.cadence,
             period: person.due.period.to_string(),
@@ -93,11 +107,11 @@ impl Digests {
         let new = Delivery {
             watermarks: person.stacks.reach(),
             lease: Some(Lease {
-                owner: self.sender.owner.clone(),
-                until: now + self.sender.settings.lease,
+                owner: ledger.owner.clone(),
+                until: now + ledger.lease,
             }),
             due_on: Some(person.due.date),
-            ..Delivery::new(id, user, occasion, self.ids.next(at), now)
+            ..Delivery::new(id, user, occasion, self.digests.ids.next(self.at), now)
         };
         match &person.row {
             Row::New(_) => Opening {
@@ -108,7 +122,7 @@ impl Digests {
                 row: Delivery {
                     marker: failed.marker,
                     attempts: failed.attempts,
-                    reopened: match request.timing {
+                    reopened: match self.request.timing {
                         Timing::WhenDue => failed.reopened + 1,
                         // Somebody wants it, as they have seen to the cause.
                         Timing::Now => 0,
@@ -120,7 +134,9 @@ impl Digests {
             },
         }
     }
+}
 
+impl Digests {
     /// Opens new rows, and those again that failed; answers which are ours.
     pub(super) async fn open(&self, rows: Vec<Opening>) -> Result<Vec<Delivery>> {
         let (again, new): (Vec<_>, Vec<_>) = rows.into_iter().partition(|opening| opening.again);

@@ -1,7 +1,8 @@
 //! What becomes of rows is written here, and nowhere else: held, let go, settled, marked, closed.
 //!
 //! The rule (P2, P4): a lease is extended while the work it is for goes on, never instead of it. A
-//! row is settled before its marks are written, and closed after.
+//! row is settled before its marks are written, and closed after. What is written is also counted,
+//! in the run's [`Account`].
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -13,7 +14,7 @@ use futures::future::{Either, select};
 use tokio::time::sleep;
 
 use super::retry::Verdicts;
-use super::tally::Concluded;
+use super::tally::{Account, Concluded};
 use crate::clock::Clock;
 use crate::domain::delivery::Settlement;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
@@ -35,6 +36,8 @@ pub struct Ledger {
     pub owner: String,
     /// How long a row is held after its lease was extended (`delivery.lease`).
     pub lease: TimeDelta,
+    /// What the run has taken in hand, and what became of it.
+    pub account: Account,
 }
 
 impl Ledger {
@@ -81,20 +84,20 @@ impl Ledger {
     }
 
     /// Lets go of the rows that wait; settles the others, writes their markers and closes them.
-    /// Answers what was done.
+    /// Counts and answers what was done.
     pub(super) async fn conclude(
         &self,
         rows: &[&Delivery],
         verdicts: Verdicts,
     ) -> Result<Concluded> {
-        if !verdicts.deferrals.is_empty() {
-            self.deliveries
-                .defer(&self.owner, &verdicts.deferrals)
-                .await?;
+        let deferred = verdicts.deferrals;
+        if !deferred.is_empty() {
+            self.deliveries.defer(&self.owner, &deferred).await?;
+            self.account.conclude(&[], &deferred);
         }
         if verdicts.settlements.is_empty() {
             return Ok(Concluded {
-                deferred: verdicts.deferrals,
+                deferred,
                 ..Concluded::default()
             });
         }
@@ -111,6 +114,7 @@ impl Ledger {
             .zip(done)
             .filter_map(|(end, done)| done.then_some(end))
             .collect();
+        self.account.conclude(&settled, &[]);
         let undeliverable = verdicts.undeliverable;
         let of: HashMap<&DeliveryId, &Delivery> = rows.iter().map(|row| (&row.id, *row)).collect();
         let excused = |end: &&Settlement| {
@@ -122,12 +126,11 @@ impl Ledger {
         let closing = settled
             .iter()
             .filter_map(|end| Some((*of.get(&end.id)?, end.state)));
-        let bad = self.close(closing).await?;
+        self.close(closing).await?;
         Ok(Concluded {
             excused,
             settled,
-            deferred: verdicts.deferrals,
-            bad,
+            deferred,
             ..Concluded::default()
         })
     }

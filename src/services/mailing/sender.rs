@@ -15,7 +15,7 @@ use super::ledger::Ledger;
 use super::retry::Retry;
 use super::tally::Account;
 use crate::clock::Clock;
-use crate::domain::{Delivery, DeliveryState, Sending};
+use crate::domain::{Delivery, DeliveryState};
 use crate::mail::Mailer;
 use crate::services::Result;
 use crate::store::Leases;
@@ -38,10 +38,6 @@ pub struct Sender {
     pub(crate) mailer: Arc<dyn Mailer>,
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// This process, as its leases name it.
-    pub owner: String,
-    /// Leases, the size of chunks, and how many calls are under way at a time.
-    pub settings: Sending,
 }
 
 /// What a step came to.
@@ -56,31 +52,39 @@ pub enum Step {
 }
 
 impl Sender {
+    /// The same sender for a new run, whose account is empty.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        let mut anew = self.clone();
+        anew.ledger.account = Account::default();
+        anew
+    }
+
     /// Claims open rows that nobody works on, and finishes them.
-    pub async fn step(&self, account: &mut Account) -> Result<Step> {
+    pub async fn step(&self) -> Result<Step> {
         let _turn = self.gate.turn().await;
         match self.gate.before_chunk().await? {
             GateState::Open => {}
             held => return Ok(Step::Held(held)),
         }
         let now = self.clock.now();
-        let until = now + self.settings.lease;
+        let until = now + self.ledger.lease;
         let rows = self
             .ledger
             .deliveries
-            .claim(&self.owner, now, until, self.gate.chunk())
+            .claim(&self.ledger.owner, now, until, self.gate.chunk())
             .await?;
         if rows.is_empty() {
             return Ok(Step::Idle);
         }
-        self.finish(rows, Spread::Sparse, account).boxed().await?;
+        self.finish(rows, Spread::Sparse).boxed().await?;
         Ok(Step::Worked)
     }
 
     /// Steps until nothing is left to claim, or nothing may leave.
-    pub async fn drain(&self, account: &mut Account) -> Result<Step> {
+    pub async fn drain(&self) -> Result<Step> {
         loop {
-            match self.step(account).await? {
+            match self.step().await? {
                 Step::Worked => {}
                 ended => return Ok(ended),
             }
@@ -89,26 +93,19 @@ impl Sender {
 
     /// Takes rows that this worker holds as far as they go now; ascending by user where they are
     /// dense.
-    pub async fn finish(
-        &self,
-        rows: Vec<Delivery>,
-        spread: Spread,
-        account: &mut Account,
-    ) -> Result<()> {
-        account.take_up(&rows);
+    pub async fn finish(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
+        self.ledger.account.take_up(&rows);
         let (settled, rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state.settled());
         let (sending, mut pending): (Vec<_>, Vec<_>) = rows
             .into_iter()
             .partition(|row| row.state == DeliveryState::Sending);
         // Markers first: they depend on nobody.
-        let bad = self
-            .ledger
+        self.ledger
             .close(settled.iter().map(|row| (row, row.state)))
             .await?;
-        account.passed_over(bad);
-        self.resolve(sending, account).boxed().await?;
+        self.resolve(sending).boxed().await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        self.send(pending, spread, account).boxed().await
+        self.send(pending, spread).boxed().await
     }
 }

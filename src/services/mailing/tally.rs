@@ -1,9 +1,11 @@
 //! What became of deliveries: counts for people and scripts, and the account of a run.
 //!
-//! The rule: nobody is counted twice and nobody is left out. A run notes every delivery it takes in
-//! hand; whichever of them is not settled at its end is still waiting, and said so.
+//! The rule: nobody is counted twice and nobody is left out. A run has one account, which its
+//! [`super::Ledger`] holds and writes. Every delivery that is taken in hand is noted there;
+//! whichever of them is not settled at the end is still waiting, and said so.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 
@@ -77,8 +79,6 @@ pub(super) struct Concluded {
     pub astray: Option<String>,
     pub settled: Vec<Settlement>,
     pub deferred: Vec<Deferral>,
-    /// What took no marker.
-    pub bad: Vec<BadStack>,
 }
 
 #[derive(Debug)]
@@ -88,23 +88,40 @@ struct Waiting {
     until: Option<DateTime<Utc>>,
 }
 
-/// Every delivery that a run has taken in hand, and what became of it.
+/// Every delivery that a run has taken in hand, and what became of it. Its clones are one account.
+#[derive(Debug, Clone, Default)]
+pub struct Account(Arc<Mutex<Entries>>);
+
 #[derive(Debug, Default)]
-pub struct Account {
+struct Entries {
     tally: Tally,
     /// What is not settled, and what each waits for.
     waiting: HashMap<DeliveryId, Waiting>,
     begun: u64,
 }
 
+impl Entries {
+    fn settle(&mut self, id: &DeliveryId, state: DeliveryState, items: u32, reason: Option<&str>) {
+        if self.waiting.remove(id).is_some() {
+            self.tally.settle(state, items, reason);
+        }
+    }
+}
+
 impl Account {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What became of them up to now.
     pub fn tally(&self) -> Tally {
+        let entries = self.entries();
         let mut tally = Tally {
-            deferred: self.waiting.len() as u64,
-            ..self.tally.clone()
+            deferred: entries.waiting.len() as u64,
+            ..entries.tally.clone()
         };
-        for reason in self.waiting.values().filter_map(|row| row.reason.as_ref()) {
+        let waiting = entries.waiting.values();
+        for reason in waiting.filter_map(|row| row.reason.as_ref()) {
             tally.note(reason, 1);
         }
         tally
@@ -112,79 +129,71 @@ impl Account {
 
     /// How many deliveries were taken in hand.
     pub fn begun(&self) -> u64 {
-        self.begun
+        self.entries().begun
     }
 
     /// How many of them have ended, in whatever way.
     pub fn settled(&self) -> u64 {
-        self.tally.settled()
+        self.entries().tally.settled()
     }
 
     /// Those that are not settled, as far as this run has heard, and may be by now.
     pub(super) fn due(&self, now: DateTime<Utc>) -> Vec<DeliveryId> {
         let due = |waiting: &Waiting| waiting.until.is_none_or(|until| until <= now);
-        let rows = self.waiting.iter().filter(|(_, waiting)| due(waiting));
+        let entries = self.entries();
+        let rows = entries.waiting.iter().filter(|(_, waiting)| due(waiting));
         rows.map(|(id, _)| id.clone()).collect()
     }
 
     /// Nobody settles this one before then.
-    pub(super) fn postpone(&mut self, id: &DeliveryId, until: DateTime<Utc>) {
-        if let Some(waiting) = self.waiting.get_mut(id) {
+    pub(super) fn postpone(&self, id: &DeliveryId, until: DateTime<Utc>) {
+        if let Some(waiting) = self.entries().waiting.get_mut(id) {
             waiting.until = Some(until);
         }
     }
 
     /// When the first of those that are not settled may be; nothing if there are none.
     pub(super) fn next(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let untils = self.waiting.values();
+        let entries = self.entries();
+        let untils = entries.waiting.values();
         untils.map(|waiting| waiting.until.unwrap_or(now)).min()
     }
 
     /// These were taken in hand, perhaps not for the first time. Of those that somebody else has
     /// settled, only what was waited for is news.
-    pub fn take_up(&mut self, rows: &[Delivery]) {
+    pub fn take_up(&self, rows: &[Delivery]) {
+        let mut entries = self.entries();
         for row in rows {
             if row.state.settled() {
-                self.found(row);
-            } else {
-                let waiting = Waiting {
-                    reason: row.reason.clone(),
-                    until: None,
-                };
-                if self.waiting.insert(row.id.clone(), waiting).is_none() {
-                    self.begun += 1;
-                }
+                entries.settle(&row.id, row.state, row.items, row.reason.as_deref());
+                continue;
+            }
+            let waiting = Waiting {
+                reason: row.reason.clone(),
+                until: None,
+            };
+            if entries.waiting.insert(row.id.clone(), waiting).is_none() {
+                entries.begun += 1;
             }
         }
     }
 
     /// These documents were passed over, or took no marker.
-    pub fn passed_over(&mut self, bad: impl IntoIterator<Item = BadStack>) {
-        self.tally.bad_stacks.note(bad);
+    pub fn passed_over(&self, bad: impl IntoIterator<Item = BadStack>) {
+        self.entries().tally.bad_stacks.note(bad);
     }
 
     /// What was done here.
-    pub(super) fn conclude(&mut self, concluded: &Concluded) {
-        self.passed_over(concluded.bad.iter().cloned());
-        for end in &concluded.settled {
-            if self.waiting.remove(&end.id).is_some() {
-                self.tally
-                    .settle(end.state, end.items, end.reason.as_deref());
-            }
+    pub(super) fn conclude(&self, settled: &[Settlement], deferred: &[Deferral]) {
+        let mut entries = self.entries();
+        for end in settled {
+            entries.settle(&end.id, end.state, end.items, end.reason.as_deref());
         }
-        for deferral in &concluded.deferred {
-            if let Some(waiting) = self.waiting.get_mut(&deferral.id) {
+        for deferral in deferred {
+            if let Some(waiting) = entries.waiting.get_mut(&deferral.id) {
                 waiting.reason.clone_from(&deferral.reason);
                 waiting.until = Some(deferral.not_before);
             }
-        }
-    }
-
-    /// Somebody else has settled one.
-    pub(super) fn found(&mut self, row: &Delivery) {
-        if row.state.settled() && self.waiting.remove(&row.id).is_some() {
-            self.tally
-                .settle(row.state, row.items, row.reason.as_deref());
         }
     }
 }

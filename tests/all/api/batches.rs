@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use tidings::services::Silent;
-use tidings::services::mailing::Account;
 
 use super::{Answer, Api};
 use crate::support::Fresh;
@@ -46,7 +45,7 @@ async fn happens(api: &Api, object: &str, to: &[&str], batch_key: Option<&str>) 
 async fn mail(api: &Api) {
     let app = api.town.process();
     app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain(&mut Account::default()).await.unwrap();
+    app.sender().drain().await.unwrap();
 }
 
 async fn listed(api: &Api, query: &str) -> Vec<Value> {

@@ -15,7 +15,6 @@ use tidings::domain::{
 use tidings::mail::Outcome;
 use tidings::services::Silent;
 use tidings::services::batches::End;
-use tidings::services::mailing::Account;
 use tidings::store::{BatchFilter, Store};
 use tidings::wire::digest::Tally;
 
@@ -69,9 +68,9 @@ async fn mailed_at(town: &Town, seconds: i64) -> Tally {
 async fn mail(town: &Town) -> Tally {
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
-    let mut account = Account::default();
-    app.sender().drain(&mut account).await.unwrap();
-    account.tally()
+    let sender = app.sender();
+    sender.drain().await.unwrap();
+    sender.ledger.account.tally()
 }
 
 async fn batches(town: &Town) -> Vec<Batch> {

@@ -5,7 +5,6 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{ObjectId, Route};
 use tidings::services::Silent;
 use tidings::services::batches::{BatchFilter, End};
-use tidings::services::mailing::Account;
 use tidings::wire::explanation::Why;
 
 use crate::support::town::{Town, lost, monday, on_both_stores, saturday, to};
@@ -75,7 +74,7 @@ async fn fates(town: &Town, person: &str) -> Vec<(String, Why)> {
 async fn mail(town: &Town) {
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain(&mut Account::default()).await.unwrap();
+    app.sender().drain().await.unwrap();
 }
 
 async fn what_gathers_is_said_to_and_then_to_be_mailed(fresh: Fresh) {

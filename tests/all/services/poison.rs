@@ -5,7 +5,6 @@ use chrono::TimeDelta;
 use tidings::domain::{Audience, BadStack, Day, Defect, DeliveryState};
 use tidings::services::Silent;
 use tidings::services::feed;
-use tidings::services::mailing::Account;
 use tidings::wire::digest::Report;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};
@@ -135,10 +134,10 @@ async fn events_that_are_no_list_stop_nobody_elses_batch(fresh: Fresh) {
 
         let app = town.process();
         app.closer().drain(&Silent).await.unwrap();
-        let mut account = Account::default();
-        app.sender().drain(&mut account).await.unwrap();
+        let sender = app.sender();
+        sender.drain().await.unwrap();
 
-        let tally = account.tally();
+        let tally = sender.ledger.account.tally();
         assert_eq!(tally.sent, 2, "shape {n}");
         assert_eq!(tally.bad_stacks.first, [bad("ada", Defect::NoList)]);
         for person in ["ada", "ben"] {

@@ -14,7 +14,6 @@ use tidings::domain::{
     Address, Audience, Batch, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, User,
 };
 use tidings::services::Silent;
-use tidings::services::mailing::Account;
 use tidings::services::notify::Request;
 use tidings::services::simulate::generate::{self, Shape};
 use tidings::services::simulate::{Happening, Trial, replay};
@@ -166,7 +165,7 @@ async fn work_until(town: &Town, app: &App, until: DateTime<Utc>) {
 
 async fn work(app: &App) {
     app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain(&mut Account::default()).await.unwrap();
+    app.sender().drain().await.unwrap();
 }
 
 /// The figures, from the mails that were taken, in their order.

@@ -11,7 +11,6 @@ use serde_json::json;
 use tidings::domain::Object;
 use tidings::mail::{Leave, Mailer, Message, Relay, Security, Smtp};
 use tidings::services::Silent;
-use tidings::services::mailing::Account;
 
 use crate::mail::provider::Provider;
 use crate::mail::received::{Received, STOLEN, by_smtp, received};
@@ -128,7 +127,7 @@ async fn mails(town: &Town) -> Vec<Message> {
     town.digests_at(monday(0)).await;
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
-    app.sender().drain(&mut Account::default()).await.unwrap();
+    app.sender().drain().await.unwrap();
     town.mails()
 }
 

@@ -7,7 +7,6 @@ use futures::FutureExt;
 use tidings::clock::ManualClock;
 use tidings::mail::Certainty;
 use tidings::services::Silent;
-use tidings::services::mailing::Account;
 use tidings::services::notify::Request;
 use tidings::store::Store;
 use tokio::sync::watch;
@@ -199,15 +198,13 @@ async fn a_worker_whose_clock_is_behind_takes_over_what_is_held_and_mails_nothin
         let behind = Arc::new(ManualClock::at(monday(0) - TimeDelta::hours(3)));
         let other = town.process_by(behind).sender();
         // It comes while a call is under way.
-        town.meanwhile(move || {
-            async move { drop(other.drain(&mut Account::default()).await.unwrap()) }.boxed()
-        });
+        town.meanwhile(move || async move { drop(other.drain().await.unwrap()) }.boxed());
 
         town.digests_at(monday(0)).await;
         let deliver = town.process().sender();
         for hour in 1..60 {
             town.clock.set(monday(0) + TimeDelta::hours(hour));
-            deliver.drain(&mut Account::default()).await.unwrap();
+            deliver.drain().await.unwrap();
         }
 
         let mut mailed: Vec<String> = town.told().into_keys().map(|(who, _)| who).collect();

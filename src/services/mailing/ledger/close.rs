@@ -20,12 +20,12 @@ use crate::store::{MailedMark, Mark};
 const MANY: usize = 500;
 
 impl Ledger {
-    /// Writes the marks of what was mailed, or may have been, and closes the rows; answers with the
-    /// stacks that took none.
+    /// Writes the marks of what was mailed, or may have been, and closes the rows; counts the stacks
+    /// that took none.
     pub(in crate::services::mailing) async fn close<'a>(
         &self,
         settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
-    ) -> Result<Vec<BadStack>> {
+    ) -> Result<()> {
         let (mut marks, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let mut bad = Vec::new();
         for (row, state) in settled {
@@ -59,7 +59,8 @@ impl Ledger {
             self.deliveries.close(&ids).await?;
             crash::point("after-close");
         }
-        Ok(bad)
+        self.account.passed_over(bad);
+        Ok(())
     }
 
     async fn close_batches(

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::super::compose::{Mail, Room, Spread};
 use super::super::gate::GateState;
 use super::super::retry::{Attempt, Verdicts, deferral};
-use super::super::tally::{Account, Concluded};
+use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::delivery::Handover;
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
@@ -29,12 +29,7 @@ const FRESH: TimeDelta = TimeDelta::seconds(30);
 impl Sender {
     /// Builds pending rows and hands them over. What may not leave now goes back into the ledger,
     /// and waits there.
-    pub(super) async fn send(
-        &self,
-        rows: Vec<Delivery>,
-        spread: Spread,
-        account: &mut Account,
-    ) -> Result<()> {
+    pub(super) async fn send(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
         let (mut rest, mut unbuilt) = (rows, Vec::new());
         let mut allowed = false;
         while !rest.is_empty() {
@@ -47,7 +42,7 @@ impl Sender {
             };
             if state != GateState::Open {
                 let rows = rest.iter().chain(&unbuilt);
-                return self.put_back(rows, &state, account).await;
+                return self.put_back(rows, &state).await;
             }
             let at = self.clock.now();
             let built = self
@@ -60,19 +55,19 @@ impl Sender {
                 settlements: built.settlements,
                 ..Verdicts::default()
             };
-            self.done(self.ledger.conclude(&rows, ended).await?, account)
-                .await?;
+            let concluded = self.ledger.conclude(&rows, ended).await?;
+            self.gate.watch(&concluded).await?;
             let mails = built.mails;
             unbuilt.splice(0..0, rest.drain(built.rows..));
             if !allowed && !mails.is_empty() {
                 if let Some(later) = self.gate.pace(mails.len()).await? {
                     let why = GateState::ClosedUntil(later);
                     let rows = mails.iter().map(|mail| &mail.row).chain(&unbuilt);
-                    return self.put_back(rows, &why, account).await;
+                    return self.put_back(rows, &why).await;
                 }
                 allowed = true;
             }
-            rest = self.hand_over(mails, &unbuilt, at, account).boxed().await?;
+            rest = self.hand_over(mails, &unbuilt, at).boxed().await?;
             if rest.is_empty() && !unbuilt.is_empty() {
                 rest = self.ledger.still_ours(std::mem::take(&mut unbuilt)).await?;
                 allowed = false;
@@ -91,7 +86,6 @@ impl Sender {
         mails: Vec<Mail>,
         further: &[Delivery],
         at: DateTime<Utc>,
-        account: &mut Account,
     ) -> Result<Vec<Delivery>> {
         let mut calls = self.cut(mails);
         let mut flying = JoinSet::new();
@@ -99,7 +93,7 @@ impl Sender {
         let (mut made, mut held) = (0, Instant::now());
         loop {
             while !calls.is_empty()
-                && flying.len() < self.gate.throttle.width(self.settings.in_flight)
+                && flying.len() < self.gate.throttle.width(self.gate.settings.in_flight)
                 && !stale
                 && failure.is_none()
                 && state == GateState::Open
@@ -140,7 +134,7 @@ impl Sender {
                 Ok(None) => break,
                 Ok(Some(Ok(Ok((concluded, alone))))) => {
                     calls.extend(alone.into_iter().map(|mail| vec![mail]));
-                    if let Err(error) = self.done(concluded, account).await {
+                    if let Err(error) = self.gate.watch(&concluded).await {
                         failure = failure.or(Some(error));
                     }
                 }
@@ -159,7 +153,7 @@ impl Sender {
         if state == GateState::Open {
             return self.ledger.still_ours(rest).await;
         }
-        self.put_back(rest.iter(), &state, account).await?;
+        self.put_back(rest.iter(), &state).await?;
         Ok(Vec::new())
     }
 
@@ -196,11 +190,11 @@ impl Sender {
             })
             .collect();
         crash::point("before-sending");
-        let until = self.clock.now() + self.settings.lease;
+        let until = self.clock.now() + self.ledger.lease;
         let ours = self
             .ledger
             .deliveries
-            .sending(&self.owner, at, until, &handovers)
+            .sending(&self.ledger.owner, at, until, &handovers)
             .await?;
         crash::point("after-sending");
         let noted = |mut mail: Mail| {
@@ -235,7 +229,7 @@ impl Sender {
         let mut recalled = self
             .ledger
             .deliveries
-            .recall(&self.owner, &ids)
+            .recall(&self.ledger.owner, &ids)
             .await?
             .into_iter();
         crash::point("after-recall");
@@ -277,7 +271,7 @@ impl Sender {
         if begun {
             self.gate
                 .throttle
-                .heard(&verdicts, self.settings.retry_after, now);
+                .heard(&verdicts, self.gate.settings.retry_after, now);
         }
         let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
         let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
@@ -295,18 +289,11 @@ impl Sender {
         Ok((concluded, alone))
     }
 
-    /// What was done goes into the account; too many failures stop everything.
-    pub(super) async fn done(&self, concluded: Concluded, account: &mut Account) -> Result<()> {
-        account.conclude(&concluded);
-        self.gate.watch(&concluded).await
-    }
-
     /// What may not leave now waits in the ledger.
     async fn put_back<'a>(
         &self,
         rows: impl Iterator<Item = &'a Delivery>,
         why: &GateState,
-        account: &mut Account,
     ) -> Result<()> {
         let now = self.clock.now();
         let (not_before, reason) = match why {
@@ -322,8 +309,7 @@ impl Sender {
             deferrals,
             ..Verdicts::default()
         };
-        let concluded = self.ledger.conclude(&[], waiting).await?;
-        account.conclude(&concluded);
+        self.ledger.conclude(&[], waiting).await?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::super::compose::{Room, Spread};
 use super::super::gate::GateState;
 use super::super::retry::{Attempt, Verdicts, deferral};
-use super::super::tally::{Account, Concluded};
+use super::super::tally::Concluded;
 use super::Sender;
 use crate::domain::delivery::Settlement;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
@@ -25,48 +25,43 @@ const DIED: &str = "the worker that sent it died before it saw the answer";
 
 impl Sender {
     /// Takes `sending` rows that this worker claimed as far as they go now.
-    pub(super) async fn resolve(&self, rows: Vec<Delivery>, account: &mut Account) -> Result<()> {
+    pub(super) async fn resolve(&self, rows: Vec<Delivery>) -> Result<()> {
         let mut calls: BTreeMap<Option<String>, Vec<Delivery>> = BTreeMap::new();
         for row in rows {
             calls.entry(row.call.clone()).or_default().push(row);
         }
         for (call, rows) in calls {
             let concluded = match call {
-                Some(call) => self.resolve_call(&call, rows, account).await?,
+                Some(call) => self.resolve_call(&call, rows).await?,
                 // Nothing says in which call it was.
                 None => self.doubtful(&rows).await?,
             };
-            self.done(concluded, account).await?;
+            self.gate.watch(&concluded).await?;
         }
         Ok(())
     }
 
-    async fn resolve_call(
-        &self,
-        call: &str,
-        claimed: Vec<Delivery>,
-        account: &mut Account,
-    ) -> Result<Concluded> {
+    async fn resolve_call(&self, call: &str, claimed: Vec<Delivery>) -> Result<Concluded> {
         let now = self.clock.now();
         let name = format!("call:{call}");
         let lease = Lease {
-            owner: self.owner.clone(),
-            until: now + self.settings.lease,
+            owner: self.ledger.owner.clone(),
+            until: now + self.ledger.lease,
         };
         let leave = self.gate.leave(now);
         if !self.leases.lease(&name, &lease, now).await? {
             // Somebody resolves it, and takes our rows over as well.
-            let later = now + self.settings.ask_after;
+            let later = now + self.retry.settings.ask_after;
             return self.look_again_at(&claimed, later).await;
         }
         let rows = self
             .ledger
             .deliveries
-            .take_call(&self.owner, lease.until, call)
+            .take_call(&self.ledger.owner, lease.until, call)
             .await?;
-        account.take_up(&rows);
+        self.ledger.account.take_up(&rows);
         let resolved = self.resolve_rows(call, rows, now, leave).await;
-        self.leases.unlease(&name, &self.owner).await?;
+        self.leases.unlease(&name, &self.ledger.owner).await?;
         resolved
     }
 
@@ -145,7 +140,6 @@ impl Sender {
         let others = self.ledger.conclude(&rows, verdicts).await?;
         concluded.settled.extend(others.settled);
         concluded.deferred.extend(others.deferred);
-        concluded.bad.extend(others.bad);
         Ok(concluded)
     }
 
@@ -157,9 +151,9 @@ impl Sender {
         tried: DateTime<Utc>,
         now: DateTime<Utc>,
     ) -> Result<Concluded> {
-        if now < tried + self.settings.ask_after {
+        if now < tried + self.retry.settings.ask_after {
             return self
-                .look_again_at(rows, tried + self.settings.ask_after)
+                .look_again_at(rows, tried + self.retry.settings.ask_after)
                 .await;
         }
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();

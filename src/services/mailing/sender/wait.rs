@@ -7,7 +7,6 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::gate::GateState;
-use super::super::tally::Account;
 use super::{Sender, Step};
 use crate::services::{Progress, Result};
 use crate::wire::digest::Ended;
@@ -18,26 +17,22 @@ const LOOK: TimeDelta = TimeDelta::seconds(1);
 const AT_ONCE: usize = 1_000;
 
 impl Sender {
-    /// Works on whatever can be claimed until nothing of this account waits; gives up when nothing
-    /// was settled for as long as `patience`.
-    pub async fn see_through(
-        &self,
-        account: &mut Account,
-        patience: TimeDelta,
-        progress: &dyn Progress,
-    ) -> Result<Ended> {
+    /// Works on whatever can be claimed until nothing of the account waits; gives up when nothing was
+    /// settled for as long as `patience`.
+    pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Progress) -> Result<Ended> {
+        let account = &self.ledger.account;
         let (mut settled, mut moved) = (account.settled(), self.clock.now());
         loop {
-            let step = self.drain(account).await?;
+            let step = self.drain().await?;
             if let Step::Held(GateState::Paused(pause)) = step {
-                self.look_up(account).await?;
+                self.look_up().await?;
                 return Ok(Ended::Paused(pause));
             }
             if step == Step::Held(GateState::Stopping) {
-                self.look_up(account).await?;
+                self.look_up().await?;
                 return Ok(Ended::Stopped);
             }
-            let next = self.look_up(account).await?;
+            let next = self.look_up().await?;
             let now = self.clock.now();
             if account.settled() > settled {
                 (settled, moved) = (account.settled(), now);
@@ -84,19 +79,13 @@ impl Sender {
 
     /// Counts what others have settled; says when the first of the others may be claimed, and
     /// nothing if none waits.
-    async fn look_up(&self, account: &mut Account) -> Result<Option<DateTime<Utc>>> {
-        let now = self.clock.now();
+    async fn look_up(&self) -> Result<Option<DateTime<Utc>>> {
+        let (now, account) = (self.clock.now(), &self.ledger.account);
         for ids in account.due(now).chunks(AT_ONCE) {
-            for row in self
-                .ledger
-                .deliveries
-                .deliveries(ids)
-                .await?
-                .iter()
-                .flatten()
-            {
+            let rows = self.ledger.deliveries.deliveries(ids).await?;
+            for row in rows.iter().flatten() {
                 if row.state.settled() {
-                    account.found(row);
+                    account.take_up(std::slice::from_ref(row));
                     continue;
                 }
                 let held = row.lease.as_ref().map(|lease| lease.until);
