@@ -1,6 +1,6 @@
 //! A batch: what happened to somebody within a while, on its way to becoming one mail.
 //!
-//! The rule: an event joins once, however often its fan-out is carried out again; the total is
+//! The rule: an event joins once, however often it is fanned out; the total is
 //! exact; only so many events are kept to be shown. Nothing here asks what time it is. When a batch
 //! closes is [`BatchPolicy`]'s one formula; what it is of is its [`BatchKey`].
 //!
@@ -247,7 +247,7 @@ impl Batch {
     /// Adds what its fan-outs have not brought yet. A fan-out brings all it has for this batch at
     /// once.
     pub fn join(&mut self, items: &[Item], at: DateTime<Utc>, policy: &BatchPolicy) -> Joined {
-        // Also a batch that is closed knows its own: a fan-out carried out again must not open the
+        // Also a batch that is closed knows its own: an event fanned out again must not open the
         // next with them.
         if items.iter().all(|item| self.has_joined(item.i)) {
             return Joined::Already;
@@ -355,7 +355,7 @@ impl Batch {
     }
 
     /// What opened a leading batch, to be mailed now; it is not given twice.
-    pub fn take_lead(&mut self) -> Option<Contents> {
+    fn take_lead(&mut self) -> Option<Contents> {
         match std::mem::replace(&mut self.lead, Lead::None) {
             Lead::Waiting { contents, joined } => {
                 self.lead = Lead::Mailed { joined };
@@ -407,20 +407,6 @@ impl Batch {
         }
         self.id = id;
         Some(self)
-    }
-
-    /// Its closing is done: its mail is settled, or there was nothing to mail. `Err` says what it
-    /// is instead of closing.
-    pub fn settle(&mut self) -> Result<(), BatchState> {
-        if self.state != BatchState::Closing {
-            return Err(self.state);
-        }
-        self.state = if self.contents.is_empty() {
-            BatchState::Canceled
-        } else {
-            BatchState::Closed
-        };
-        Ok(())
     }
 
     /// The kept events, those of a waiting lead as well.

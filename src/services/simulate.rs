@@ -1,9 +1,9 @@
 //! Replays recorded events against policies of batches, to see what mails they would have made: how
 //! many, how late, how large.
 //!
-//! The rule: nothing is decided here. What joins which batch and when it closes is
-//! `domain::batch`'s, as for real events; here is only a clock that jumps from event to event, and
-//! a worker that is always on time. One pass; what is remembered is what waits in open batches, and
+//! The rule: nothing is decided here. What joins which batch, when it closes and whether anything of
+//! it is mailed is for accumulators to say, as for real events; here is only a clock that jumps
+//! from event to event, and a worker that is always on time. One pass; what is remembered is what waits in open batches, and
 //! a number a person. [`read`] and [`generate`] bring events, [`measure`] tells what came of them.
 
 use std::cmp::Reverse;
@@ -13,7 +13,9 @@ use std::rc::Rc;
 use chrono::{DateTime, Utc};
 
 use super::{Progress, Result};
-use crate::domain::batch::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Item, Joined};
+use crate::domain::batch::{
+    Accumulator, AccumulatorId, BatchKey, BatchPolicy, BatchState, ChosenKey, Item,
+};
 use crate::domain::{EventType, Id, ObjectId, UserId};
 use crate::wire::simulation::{Comparison, Report};
 
@@ -38,18 +40,13 @@ pub struct Happening {
     pub key: Option<ChosenKey>,
 }
 
-/// Whose batch, and of what.
-type Slot = (UserId, BatchKey);
+/// The earliest moment at which a batch may close, the batch, and its accumulator.
+type Deadline = Reverse<(DateTime<Utc>, Id, Rc<AccumulatorId>)>;
 
-/// The earliest moment at which a batch may close, its serial, and its slot.
-type Deadline = Reverse<(DateTime<Utc>, u64, Rc<Slot>)>;
-
-/// A batch that gathers, and when what it holds happened.
+/// An accumulator with an open batch, and when what waits in it happened.
 struct Gathering {
-    batch: Batch,
-    /// Tells it from an earlier batch of the same slot.
-    serial: u64,
-    times: Vec<DateTime<Utc>>,
+    accumulator: Accumulator,
+    times: Vec<(Id, DateTime<Utc>)>,
 }
 
 /// One policy under trial.
@@ -57,10 +54,9 @@ pub struct Trial {
     name: String,
     policy: BatchPolicy,
     key: Option<ChosenKey>,
-    open: HashMap<Rc<Slot>, Gathering>,
+    open: HashMap<Rc<AccumulatorId>, Gathering>,
     /// No later than each open batch closes; each has one entry.
     due: BinaryHeap<Deadline>,
-    serials: u64,
     measure: Measure,
 }
 
@@ -118,7 +114,6 @@ impl Trial {
             key,
             open: HashMap::new(),
             due: BinaryHeap::new(),
-            serials: 0,
             measure: Measure::default(),
         }
     }
@@ -126,50 +121,27 @@ impl Trial {
     fn take(&mut self, user: &UserId, item: &Item, happening: &Happening) {
         let at = happening.at;
         self.measure.event(user);
-        let key = BatchKey::of(&item.t, happening.key.as_ref(), self.key.as_ref());
-        let slot = (user.clone(), key);
-        let items = std::slice::from_ref(item);
-        if let Some(gathering) = self.open.get_mut(&slot) {
-            match gathering.batch.join(items, at, &self.policy) {
-                Joined::Added(_) | Joined::Already => {
-                    gathering.times.push(at);
-                    if gathering.batch.state != BatchState::Open {
-                        self.close(&slot);
-                    }
-                    return;
-                }
-                // It has closed itself; this event opens the next.
-                Joined::Refused => self.close(&slot),
-            }
+        let id = Rc::new(AccumulatorId {
+            user: user.clone(),
+            key: BatchKey::of(&item.t, happening.key.as_ref(), self.key.as_ref()),
+        });
+        let gathering = self
+            .open
+            .entry(Rc::clone(&id))
+            .or_insert_with(|| Gathering {
+                accumulator: Accumulator::new(AccumulatorId::clone(&id)),
+                times: Vec::new(),
+            });
+        let (items, open) = (std::slice::from_ref(item), || item.i);
+        gathering.accumulator.join(items, at, &self.policy, open);
+        gathering.times.push((item.i, at));
+        self.advance(&id, at);
+        let open = self.open.get(&id);
+        if let Some(open) = open.and_then(|gathering| gathering.accumulator.open.as_ref())
+            && open.id == item.i
+        {
+            self.due.push(Reverse((open.closes_at, open.id, id)));
         }
-        self.begin(slot, item, at);
-    }
-
-    fn begin(&mut self, slot: Slot, item: &Item, at: DateTime<Utc>) {
-        let (user, key) = slot.clone();
-        let items = std::slice::from_ref(item);
-        let mut batch = Batch::open(item.i, user, key, items, at, &self.policy);
-        let mut times = vec![at];
-        if let Some(lead) = batch.take_lead() {
-            self.measure.mail(&slot.0, lead.count, &times, at);
-            times.clear();
-        }
-        if batch.state != BatchState::Open {
-            let mail_at = batch.closes_at;
-            self.measure
-                .mail(&slot.0, batch.contents.count, &times, mail_at);
-            return;
-        }
-        self.serials += 1;
-        let (slot, serial) = (Rc::new(slot), self.serials);
-        self.due
-            .push(Reverse((batch.closes_at, serial, slot.clone())));
-        let gathering = Gathering {
-            batch,
-            serial,
-            times,
-        };
-        self.open.insert(slot, gathering);
     }
 
     /// Closes what is due by then, each at its time.
@@ -177,38 +149,39 @@ impl Trial {
         while let Some(Reverse((at, ..))) = self.due.peek()
             && *at <= now
         {
-            let Some(Reverse((at, serial, slot))) = self.due.pop() else {
+            let Some(Reverse((at, batch, id))) = self.due.pop() else {
                 break;
             };
-            let Some(gathering) = self.open.get(&slot) else {
-                continue;
-            };
-            if gathering.serial != serial {
-                continue;
-            }
-            if gathering.batch.is_due(at) {
-                self.close(&slot);
-            } else {
-                // It was put off since.
-                let later = gathering.batch.closes_at;
-                self.due.push(Reverse((later, serial, slot)));
+            self.advance(&id, at);
+            let open = self.open.get(&id);
+            // It was put off since; another one has a deadline of its own.
+            if let Some(open) = open.and_then(|gathering| gathering.accumulator.open.as_ref())
+                && open.id == batch
+            {
+                self.due.push(Reverse((open.closes_at, batch, id)));
             }
         }
     }
 
-    fn close(&mut self, slot: &Slot) {
-        let Some(Gathering {
-            mut batch, times, ..
-        }) = self.open.remove(slot)
-        else {
+    /// Ends what is due of an accumulator, and counts the mails.
+    fn advance(&mut self, id: &AccumulatorId, now: DateTime<Utc>) {
+        let Some(Gathering { accumulator, times }) = self.open.get_mut(id) else {
             return;
         };
-        let mail_at = batch.closes_at;
-        // One that closed itself is closing already.
-        let _ = batch.close_now(mail_at);
-        if batch.settle() == Ok(()) && batch.state == BatchState::Closed {
-            self.measure
-                .mail(&slot.0, batch.contents.count, &times, mail_at);
+        // Only leads get an id here, and nobody asks for it.
+        accumulator.advance(now, || numbered(0));
+        for batch in std::mem::take(&mut accumulator.ended) {
+            let (told, waiting): (Vec<_>, _) = std::mem::take(times)
+                .into_iter()
+                .partition(|(fanout, _)| batch.has_joined(*fanout));
+            *times = waiting;
+            if batch.state == BatchState::Closing {
+                let (count, told) = (batch.contents.count, told.into_iter().map(|(_, at)| at));
+                self.measure.mail(&id.user, count, told, batch.closes_at);
+            }
+        }
+        if accumulator.open.is_none() {
+            self.open.remove(id);
         }
     }
 

@@ -38,7 +38,7 @@ impl Measure {
         &mut self,
         user: &UserId,
         count: u64,
-        times: &[DateTime<Utc>],
+        times: impl Iterator<Item = DateTime<Utc>>,
         at: DateTime<Utc>,
     ) {
         self.mails += 1;
@@ -48,7 +48,7 @@ impl Measure {
             *mails += 1;
         }
         for then in times {
-            let waited = ((at - *then).num_milliseconds().max(0) as u64 + 500) / 1_000;
+            let waited = ((at - then).num_milliseconds().max(0) as u64 + 500) / 1_000;
             self.delays.add(waited);
             self.steps[STEPS.partition_point(|step| *step < waited)] += 1;
         }
