@@ -11,7 +11,7 @@ use anyhow::Context;
 use tokio::sync::watch;
 
 use crate::clock::{Clock, Ids, SystemClock};
-use crate::config::Config;
+use crate::config::{Config, Transport};
 use crate::domain::{ModelName, Policies};
 use crate::mail::Mailer;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
@@ -27,7 +27,7 @@ use crate::services::flush::Flush;
 use crate::services::health::Health;
 use crate::services::import::Import;
 use crate::services::links::Links;
-use crate::services::mailing::Throttle;
+use crate::services::mailing::Pacer;
 use crate::services::notify::Notify;
 use crate::services::objects::ObjectService;
 use crate::services::owed::OwedDays;
@@ -64,7 +64,7 @@ pub struct App {
     links: Arc<Links>,
     pages: Arc<Pages>,
     owner: String,
-    throttle: Arc<Throttle>,
+    pacer: Arc<Pacer>,
 }
 
 /// What mails and pages are made by.
@@ -137,6 +137,10 @@ impl App {
     ) -> Self {
         let policies = Arc::new(config.policies.clone());
         let owner = ids.owner();
+        // A folder takes as many as there are.
+        let mail = &config.mail;
+        let leaves = !matches!(mail.transport, Transport::Outbox);
+        let rate = leaves.then_some(mail.calls_per_second);
         let server = &config.server;
         let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
         let links = Arc::new(Links::new(store.clone(), public_url, secret));
@@ -151,13 +155,13 @@ impl App {
             links,
             pages: look.pages,
             owner,
-            throttle: Arc::default(),
+            pacer: Arc::new(Pacer::new(rate)),
         }
     }
 
     /// From now on nothing new is handed over once this turns true.
     pub fn end_with(&self, stop: watch::Receiver<bool>) {
-        self.throttle.end_with(stop);
+        self.pacer.end_with(stop);
     }
 
     /// The folder mails are written to, if that is what becomes of them.
@@ -175,7 +179,7 @@ impl App {
         }
     }
 
-    /// Carries accepted events out.
+    /// Fans out accepted events.
     pub fn fanouts(&self) -> Fanouts {
         let config = &self.config.fanout;
         Fanouts {

@@ -1,21 +1,20 @@
 //! From the configured provider to a mailer.
 //!
-//! The rule: only here does anybody know both what is configured and who sends. Whoever goes over
-//! the network is kept at a pace.
+//! The rule: only here does anybody know both what is configured and who sends.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{self, Config, Login, SmtpServer, SmtpTls, Transport};
-use crate::mail::{Account, Mailer, Outbox, Pace, Paced, Relay, Security, Sender, Smtp};
+use crate::mail::{Account, Mailer, Outbox, Relay, Security, Sender, Smtp};
 
 /// The mailer that writes `.eml` files.
 pub fn outbox(config: &Config) -> Outbox {
     Outbox::new(&config.mail.outbox, sender(&config.mail)).with_pages(config.mail.outbox_pages)
 }
 
-/// The mailer that is configured, at its pace.
+/// The mailer that is configured.
 pub fn mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
     let mail = &config.mail;
     let timeout = mail.timeout.to_std()?;
@@ -33,14 +32,7 @@ pub fn mailer(config: &Config) -> anyhow::Result<Arc<dyn Mailer>> {
             sender: sender(mail),
         }),
     };
-    let mailer = made.map_err(anyhow::Error::msg)?;
-    let pace = Pace {
-        per_second: mail.calls_per_second,
-        at_once: config.delivery.in_flight,
-        // Whoever waits holds deliveries, which are others' when the lease is over.
-        patience: (config.delivery.lease / 5).to_std()?,
-    };
-    Ok(Arc::new(Paced::new(mailer, pace)))
+    made.map_err(anyhow::Error::msg)
 }
 
 fn smtp(

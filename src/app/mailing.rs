@@ -24,7 +24,7 @@ impl App {
         }
     }
 
-    /// Takes rows of the ledger to their end; all of one process share its throttle.
+    /// Takes rows of the ledger to their end; all of one process share its pacer.
     pub fn sender(&self) -> Sender {
         let settings = self.config.delivery;
         Sender {
@@ -37,7 +37,7 @@ impl App {
                 owner: self.owner.clone(),
                 settings,
                 account: mailing::account(&*self.mailer),
-                throttle: self.throttle.clone(),
+                pacer: self.pacer.clone(),
             },
             ledger: mailing::Ledger {
                 deliveries: self.store.clone(),

@@ -3,8 +3,8 @@
 //! The rule (P5): an outcome says what is known, never what is hoped. A mailer answers for every
 //! message it was given, in order, and never panics or waits for ever. Only here are addresses
 //! revealed. [`outbox`] is the mailer that always works; `content` is what mails say; `mime` is
-//! what it and [`smtp`] write; the [`providers`] stand on `http` and `letter`; [`pace`] keeps
-//! whoever it is from being called too often.
+//! what it and [`smtp`] write; the [`providers`] stand on `http` and `letter`. How often whoever it
+//! is is called is not decided here.
 
 mod check;
 mod content;
@@ -15,7 +15,6 @@ mod leave;
 mod letter;
 mod mime;
 pub mod outbox;
-pub mod pace;
 pub mod providers;
 mod sign;
 pub mod smtp;
@@ -35,7 +34,6 @@ pub use http::Account;
 pub use leave::{Leave, Standing};
 pub use mime::tag;
 pub use outbox::Outbox;
-pub use pace::{Pace, Paced};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
 

@@ -15,7 +15,7 @@ mod tally;
 
 pub(super) use compose::Contents;
 pub use compose::{Compose, Spread};
-pub use gate::{Gate, GateState, Throttle, account};
+pub use gate::{Gate, GateState, Pacer, account};
 pub use ledger::Ledger;
 pub use retry::{Retry, Undeliverable};
 pub use sender::{Sender, Step};

@@ -1,8 +1,10 @@
-//! Whether a call may be made now: what the provider asks for, what goes wrong, the brake, and the
-//! limit an operator sets.
+//! Whether a call may be made now: so many a second, what the provider asks for, what goes wrong,
+//! the brake, and the limit an operator sets.
 //!
 //! The rule: nothing is sent while the provider asks for patience, in any process ([`shared`]), or
-//! until a person lets go of the brake ([`pause`]). The operator's limit holds over all processes:
+//! until a person lets go of the brake ([`pause`]). Each call waits for its turn ([`pacer`]), and
+//! asks what all processes know once more right before it is made: what one hears meanwhile holds
+//! for those that wait. The operator's limit holds over all processes:
 //! whoever has the lease `pace` may send, and it lasts as long as the mails are to take. A process
 //! that stood still finds out by the clock, by both clocks, before anything goes out: half a lease
 //! after it last had the store's word it has no leave any more, so that clocks of several machines
@@ -12,7 +14,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest as _, Sha256};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::clock::Clock;
 use crate::domain::{Lease, Pause, Sending};
@@ -20,11 +22,11 @@ use crate::mail::{Leave, Mailer, Standing};
 use crate::services::Result;
 use crate::store::{Feedbacks, Leases, Notes};
 
+mod pacer;
 mod pause;
 mod shared;
-mod throttle;
 
-pub use throttle::Throttle;
+pub use pacer::Pacer;
 
 /// Says whether a call may be made now.
 #[derive(Clone)]
@@ -39,8 +41,8 @@ pub struct Gate {
     pub settings: Sending,
     /// Whose account calls are made at: how the references of its calls begin.
     pub account: String,
-    /// What this process knows of the provider's mood; shared by all that send in it.
-    pub(crate) throttle: Arc<Throttle>,
+    /// What holds calls back that this process knows of; shared by all that send in it.
+    pub(crate) pacer: Arc<Pacer>,
 }
 
 /// Whether calls may be made now.
@@ -56,8 +58,23 @@ pub enum GateState {
     Stopping,
 }
 
+impl GateState {
+    /// Until when a mail waits that this holds back, if that is known, and why.
+    pub(super) fn holds(&self) -> (Option<DateTime<Utc>>, String) {
+        match self {
+            Self::Open => (None, "it waits".to_owned()),
+            Self::ClosedUntil(until) => (Some(*until), "it waits for its turn".to_owned()),
+            Self::Paused(pause) => (None, format!("sending is paused: {}", pause.reason)),
+            Self::Stopping => (None, "the process that held it ended".to_owned()),
+        }
+    }
+}
+
 /// How soon the limit is asked again where another process has used it up.
 const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
+
+/// The longest that is slept without a look whether a call may be made now.
+const LOOK: TimeDelta = TimeDelta::seconds(1);
 
 /// How the references of all calls begin that are made at this mailer's account.
 pub fn account(mailer: &dyn Mailer) -> String {
@@ -68,17 +85,45 @@ impl Gate {
     /// Waits for its turn to deliver a chunk; others wait until this is dropped, in the order in
     /// which they came.
     pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.throttle.turn().await
+        self.pacer.turn().await
     }
 
     /// Whether anything may be begun at this moment.
     pub async fn before_chunk(&self) -> Result<GateState> {
         match self.before_call().await? {
             GateState::Open => {
-                let paced = self.throttle.paced(self.clock.now());
+                let paced = self.pacer.paced(self.clock.now());
                 Ok(paced.map_or(GateState::Open, GateState::ClosedUntil))
             }
             held => Ok(held),
+        }
+    }
+
+    /// Waits for the turn of a call that is about to be made; `Err` says why it must not be made.
+    ///
+    /// A short wait that the provider asked for is waited out; a long one is told at once, as the
+    /// caller's leases would run out.
+    pub(super) async fn before_send(&self, leave: &Leave) -> std::result::Result<(), String> {
+        let patience = self.settings.lease / 5;
+        loop {
+            if let Some(reason) = leave.withheld() {
+                return Err(reason);
+            }
+            if let Some(wait) = self.pacer.too_soon() {
+                sleep(wait).await;
+                continue;
+            }
+            let state = self.before_call().await;
+            let state =
+                state.map_err(|error| format!("nobody knows whether it may leave: {error}"))?;
+            let left = |until| until - self.clock.now();
+            match state {
+                GateState::Open => return Ok(()),
+                GateState::ClosedUntil(until) if left(until) <= patience => {
+                    self.clock.sleep(left(until).min(LOOK)).await;
+                }
+                held => return Err(held.holds().1),
+            }
         }
     }
 
@@ -99,7 +144,7 @@ impl Gate {
         }
         let now = self.clock.now();
         let until = now + TimeDelta::milliseconds(3_600_000 * mails as i64 / limit);
-        let asked = self.throttle.asks();
+        let asked = self.pacer.asks();
         // Each time as somebody else: the holder of a lease could extend it.
         let lease = Lease {
             owner: format!("{}-{asked}", self.owner),
@@ -111,7 +156,7 @@ impl Gate {
         } else {
             until.min(now + ASK_AGAIN)
         };
-        self.throttle.pace_until(next);
+        self.pacer.pace_until(next);
         Ok((!granted).then_some(next))
     }
 
@@ -121,11 +166,11 @@ impl Gate {
         let (now, lease) = (self.clock.now(), self.settings.lease);
         let until = (now + lease / 2).min(tried + lease);
         let (begun, span) = (Instant::now(), (until - now).to_std().unwrap_or_default());
-        let (clock, throttle) = (self.clock.clone(), self.throttle.clone());
+        let (clock, pacer) = (self.clock.clone(), self.pacer.clone());
         Leave::new(move || {
             if clock.now() >= until || begun.elapsed() >= span {
                 Standing::Over
-            } else if throttle.ending() {
+            } else if pacer.ending() {
                 Standing::Ending
             } else {
                 Standing::Given

@@ -65,7 +65,7 @@ impl Gate {
     /// complained of.
     pub(in crate::services::mailing) async fn heed_reports(&self) -> Result<()> {
         let now = self.clock.now();
-        if !self.throttle.listens(now) {
+        if !self.pacer.listens(now) {
             return Ok(());
         }
         let resumed = self.notes.note(RESUMED).await?;

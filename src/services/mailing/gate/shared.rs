@@ -82,7 +82,7 @@ impl Lately {
 impl Gate {
     /// Whether anything may be handed over at this moment, by what all processes know.
     pub(in crate::services::mailing) async fn before_call(&self) -> Result<GateState> {
-        if self.throttle.ending() {
+        if self.pacer.ending() {
             return Ok(GateState::Stopping);
         }
         let now = self.clock.now();
@@ -97,14 +97,14 @@ impl Gate {
             }
         }
         if let Some(pause) = pause {
-            self.throttle.forget();
+            self.pacer.forget();
             return Ok(GateState::Paused(pause));
         }
-        self.throttle.goes_astray(lately.astray > 0);
+        self.pacer.goes_astray(lately.astray > 0);
         if !told {
-            self.throttle.open();
+            self.pacer.open();
         }
-        let closed = self.throttle.closed(now).max(until);
+        let closed = self.pacer.closed(now).max(until);
         Ok(closed.map_or(GateState::Open, GateState::ClosedUntil))
     }
 
@@ -118,7 +118,7 @@ impl Gate {
     /// Tells all processes how long nobody makes a call, if anything was heard of that.
     pub(in crate::services::mailing) async fn share_wait(&self) -> Result<()> {
         let now = self.clock.now();
-        let Some(until) = self.throttle.closed(now) else {
+        let Some(until) = self.pacer.closed(now) else {
             return Ok(());
         };
         let closed = Closed {
@@ -138,7 +138,7 @@ impl Gate {
                     .swap_note(CLOSED, standing.as_deref(), &note)
                     .await?
             {
-                self.throttle.told(until);
+                self.pacer.told(until);
                 return Ok(());
             }
         }
@@ -160,10 +160,7 @@ impl Gate {
         };
         // Answered: whatever went astray before, somebody is there.
         let answered = concluded.answered && heard.astray == 0;
-        let Some(heard) = self
-            .throttle
-            .count(heard, answered, self.settings.stop_after)
-        else {
+        let Some(heard) = self.pacer.count(heard, answered, self.settings.stop_after) else {
             return Ok(());
         };
         self.tell(heard, answered, concluded.astray.as_deref())
@@ -172,7 +169,7 @@ impl Gate {
 
     /// Adds what this process has counted and not told yet.
     pub(in crate::services::mailing) async fn tell_all(&self) -> Result<()> {
-        match self.throttle.untold() {
+        match self.pacer.untold() {
             Some(heard) => self.tell(heard, false, None).await,
             None => Ok(()),
         }

@@ -93,7 +93,7 @@ impl Sender {
         let (mut made, mut held) = (0, Instant::now());
         loop {
             while !calls.is_empty()
-                && flying.len() < self.gate.throttle.width(self.gate.settings.in_flight)
+                && flying.len() < self.gate.pacer.width(self.gate.settings.in_flight)
                 && !stale
                 && failure.is_none()
                 && state == GateState::Open
@@ -109,7 +109,7 @@ impl Sender {
                     && !stale
                     && let Some(mut call) = calls.pop_front()
                 {
-                    if self.gate.throttle.probes() && call.len() > 1 {
+                    if self.gate.pacer.probes() && call.len() > 1 {
                         // Nobody can tell what became of the last call: this one risks a single
                         // mail.
                         let others = call.split_off(1);
@@ -251,10 +251,13 @@ impl Sender {
         }
         let messages: Vec<Message> = mails.iter().map(|mail| mail.message.clone()).collect();
         let ids: Vec<DeliveryId> = mails.iter().map(|mail| mail.row.id.clone()).collect();
-        let outcomes = self
-            .ledger
-            .holding(&ids, self.mailer.send(reference, &messages, leave))
-            .await;
+        let call = async {
+            match self.gate.before_send(leave).await {
+                Ok(()) => self.mailer.send(reference, &messages, leave).await,
+                Err(reason) => vec![Outcome::Withheld { reason }; messages.len()],
+            }
+        };
+        let outcomes = self.ledger.holding(&ids, call).await;
         crash::point("after-send");
         let now = self.clock.now();
         let begun = outcomes.iter().any(Outcome::is_shown);
@@ -270,7 +273,7 @@ impl Sender {
         let mut verdicts = self.retry.weigh(mails, outcomes, attempt, now);
         if begun {
             self.gate
-                .throttle
+                .pacer
                 .heard(&verdicts, self.gate.settings.retry_after, now);
         }
         let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
@@ -296,12 +299,8 @@ impl Sender {
         why: &GateState,
     ) -> Result<()> {
         let now = self.clock.now();
-        let (not_before, reason) = match why {
-            GateState::Open => (now, "it waits".to_owned()),
-            GateState::ClosedUntil(until) => (*until, "it waits for its turn".to_owned()),
-            GateState::Paused(pause) => (now, format!("sending is paused: {}", pause.reason)),
-            GateState::Stopping => (now, "the process that held it ended".to_owned()),
-        };
+        let (until, reason) = why.holds();
+        let not_before = until.unwrap_or(now);
         let deferrals = rows
             .map(|row| deferral(row, DeliveryState::Pending, not_before, &reason))
             .collect();

@@ -79,14 +79,16 @@ impl Sender {
         if now >= self.retry.hope(tried) || !call.starts_with(&self.gate.account) {
             return self.doubtful(&rows).await;
         }
-        match self.retry.certainty {
-            Certainty::Never => self.doubtful(&rows).await,
-            Certainty::Ask => self.ask(call, &rows, tried, now).await,
-            Certainty::Repeat { .. } => match self.gate.before_call().await? {
-                GateState::Open => self.repeat(call, rows, (tried, now), leave).await,
-                GateState::ClosedUntil(until) => self.look_again_at(&rows, until).await,
-                GateState::Paused(_) | GateState::Stopping => self.look_again_at(&rows, now).await,
-            },
+        if self.retry.certainty == Certainty::Never {
+            return self.doubtful(&rows).await;
+        }
+        match self.gate.before_call().await? {
+            GateState::Open if self.retry.certainty == Certainty::Ask => {
+                self.ask(call, &rows, tried, now).await
+            }
+            GateState::Open => self.repeat(call, rows, (tried, now), leave).await,
+            GateState::ClosedUntil(until) => self.look_again_at(&rows, until).await,
+            GateState::Paused(_) | GateState::Stopping => self.look_again_at(&rows, now).await,
         }
     }
 
@@ -157,7 +159,13 @@ impl Sender {
                 .await;
         }
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
-        let answers = self.ledger.holding(&ids, self.mailer.ask(call, &ids)).await;
+        let asking = async {
+            match self.gate.before_send(&Leave::always()).await {
+                Ok(()) => self.mailer.ask(call, &ids).await,
+                Err(reason) => vec![Answer::Silent(reason.into()); ids.len()],
+            }
+        };
+        let answers = self.ledger.holding(&ids, asking).await;
         crash::point("after-ask");
         let (mut verdicts, mut asked_for_rest) = (Verdicts::default(), false);
         let silence =
@@ -183,7 +191,7 @@ impl Sender {
                 Answer::Silent(Silence { reason, after }) => {
                     let mut waits = wait(&reason);
                     if let Some(after) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
-                        self.gate.throttle.close(now + after);
+                        self.gate.pacer.close(now + after);
                         asked_for_rest = true;
                         waits.not_before = waits.not_before.max(now + after);
                     }

@@ -1,24 +1,56 @@
-//! What this process knows of the provider's mood: how many calls it keeps up with, until when it
-//! wants none, and how mails have ended that the others do not know yet.
+//! What holds the calls of this process back: how many are begun in a second, how many the provider
+//! keeps up with, until when it wants none, and how mails ended that the others do not know yet.
 //!
-//! The rule: calls are made one at a time at first, and more at a time as they are taken; a
-//! provider that takes nothing is left alone for longer and longer.
+//! The rule: calls are begun evenly, one at a time at first, and more at a time as they are taken;
+//! a provider that takes nothing is left alone for longer and longer.
 
+use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::super::retry::Verdicts;
 use super::shared::Lately;
 
-/// What this process knows of the provider's mood, and whose turn it is to make calls: one part of
-/// it at a time, or there would be more calls under way than the provider keeps up with.
+/// What holds the calls of this process back, and whose turn it is to make some: one part of it at a
+/// time, or there would be more calls under way than the provider keeps up with.
 #[derive(Debug, Default)]
-pub struct Throttle(Mutex<Known>, tokio::sync::Mutex<()>, OnceLock<Stop>);
+pub struct Pacer {
+    known: Mutex<Known>,
+    turn: tokio::sync::Mutex<()>,
+    stop: OnceLock<Stop>,
+    rate: Option<Rate>,
+}
 
 /// Turns true when the process is to end.
 type Stop = watch::Receiver<bool>;
+
+/// So many calls a second.
+#[derive(Debug)]
+struct Rate {
+    calls: RateLimiter<NotKeyed, InMemoryState, Ticks, NoOpMiddleware<Nanos>>,
+    clock: Ticks,
+}
+
+/// The time since the pacer was made, which nobody puts back, on tokio's clock.
+#[derive(Debug, Clone, Copy)]
+struct Ticks(Instant);
+
+impl Clock for Ticks {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        self.0.elapsed().into()
+    }
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -53,25 +85,49 @@ const WIDEN_AFTER: u32 = 10;
 const LONGEST: TimeDelta = TimeDelta::minutes(10);
 /// How often it is asked what is reported of the mails.
 const ASK_REPORTS: TimeDelta = TimeDelta::seconds(30);
-impl Throttle {
+
+impl Pacer {
+    /// At most so many calls are begun in a second; without a number, as many as there are.
+    pub fn new(calls_per_second: Option<NonZeroU32>) -> Self {
+        let rate = |per_second| {
+            let clock = Ticks(Instant::now());
+            // One at a time: a burst on top of the rate would be more than a provider that counts
+            // by the second takes.
+            let quota = Quota::per_second(per_second).allow_burst(NonZeroU32::MIN);
+            let calls = RateLimiter::direct_with_clock(quota, clock);
+            Rate { calls, clock }
+        };
+        Self {
+            rate: calls_per_second.map(rate),
+            ..Self::default()
+        }
+    }
+
+    /// Takes the turn of one call, or says how long to wait before that is asked again.
+    pub(super) fn too_soon(&self) -> Option<Duration> {
+        let Rate { calls, clock } = self.rate.as_ref()?;
+        let not_until = calls.check().err()?;
+        Some(not_until.wait_time_from(clock.now()))
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for its turn to deliver a part; others wait until this is dropped, in the order in
     /// which they came.
     pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.1.lock().await
+        self.turn.lock().await
     }
 
     /// From now on mails leave only until this turns true; the first that is given counts.
     pub fn end_with(&self, stop: Stop) {
-        drop(self.2.set(stop));
+        drop(self.stop.set(stop));
     }
 
     /// Whether the process is to end: nothing new is begun then.
     pub(super) fn ending(&self) -> bool {
-        self.2.get().is_some_and(|stop| *stop.borrow())
+        self.stop.get().is_some_and(|stop| *stop.borrow())
     }
 
     /// Until when nothing is sent, if that is still to come.
@@ -206,30 +262,5 @@ impl Throttle {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_are_made_one_at_a_time_until_the_provider_keeps_up() {
-        let throttle = Throttle::default();
-        let now = DateTime::UNIX_EPOCH;
-        let hear = |times: u32, none_taken: bool| {
-            for _ in 0..times {
-                let verdicts = Verdicts {
-                    none_taken,
-                    ..Verdicts::default()
-                };
-                throttle.heard(&verdicts, TimeDelta::seconds(1), now);
-            }
-            throttle.width(3)
-        };
-
-        assert_eq!(throttle.width(3), 1);
-        assert_eq!(hear(9, false), 1);
-        assert_eq!(hear(1, false), 2);
-        assert_eq!(hear(10, false), 3);
-        assert_eq!(hear(30, false), 3, "and never more than are allowed");
-        assert_eq!(hear(1, true), 1);
-        assert_eq!(hear(10, false), 2);
-    }
-}
+#[path = "pacer_tests.rs"]
+mod tests;

@@ -1,0 +1,55 @@
+//! Whether the pace is kept.
+
+use tokio::time::sleep;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn calls_begin_evenly_and_no_faster_than_the_rate() {
+    let (pacer, start) = (Pacer::new(NonZeroU32::new(5)), Instant::now());
+
+    let call = || async {
+        while let Some(wait) = pacer.too_soon() {
+            sleep(wait).await;
+        }
+        start.elapsed().as_millis()
+    };
+    let mut begun = futures::future::join_all((0..11).map(|_| call())).await;
+
+    begun.sort_unstable();
+    for (n, at) in begun.iter().enumerate() {
+        let due = n as u128 * 200;
+        assert!((due..due + 20).contains(at), "{begun:?}");
+    }
+}
+
+#[test]
+fn without_a_rate_no_call_is_too_soon() {
+    let pacer = Pacer::default();
+
+    assert!((0..10_000).all(|_| pacer.too_soon().is_none()));
+}
+
+#[test]
+fn calls_are_made_one_at_a_time_until_the_provider_keeps_up() {
+    let pacer = Pacer::default();
+    let now = DateTime::UNIX_EPOCH;
+    let hear = |times: u32, none_taken: bool| {
+        for _ in 0..times {
+            let verdicts = Verdicts {
+                none_taken,
+                ..Verdicts::default()
+            };
+            pacer.heard(&verdicts, TimeDelta::seconds(1), now);
+        }
+        pacer.width(3)
+    };
+
+    assert_eq!(pacer.width(3), 1);
+    assert_eq!(hear(9, false), 1);
+    assert_eq!(hear(1, false), 2);
+    assert_eq!(hear(10, false), 3);
+    assert_eq!(hear(30, false), 3, "and never more than are allowed");
+    assert_eq!(hear(1, true), 1);
+    assert_eq!(hear(10, false), 2);
+}
