@@ -47,7 +47,7 @@ pub struct Config {
     pub mail: Mail,
     /// Days before today that feeds and digests reach back to, 0 to 60.
     pub window_back: u32,
-    /// How events are carried to people.
+    /// How events are fanned out.
     pub fanout: Fanout,
     /// When digests fall due, and what they hold.
     pub digest: Digest,
@@ -96,7 +96,7 @@ pub struct Fanout {
     pub day_cap: usize,
     /// People served between two saves of a cursor, 100 to 50,000.
     pub page: usize,
-    /// The most fan-outs that are carried together, 1 to 500.
+    /// The most fan-outs that are done together, 1 to 500.
     pub merge: usize,
     /// How long a worker holds a fan-out it says nothing of.
     pub lease: TimeDelta,

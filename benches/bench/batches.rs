@@ -216,7 +216,7 @@ pub async fn burst() {
         &["when", "events/s", "memory"],
     );
     let (notify, fanouts) = (world.app.notify(), world.app.fanouts());
-    let mut carried = 0;
+    let mut fanned_out = 0;
     for part in 0..10 {
         let (_, took) = timed(async {
             for event in (part * EACH / 10)..((part + 1) * EACH / 10) {
@@ -233,16 +233,16 @@ pub async fn burst() {
                     notify.accept(requests).await.expect("accepted");
                 }
             }
-            fanouts.drain(&Silent).await.expect("carried");
+            fanouts.drain(&Silent).await.expect("fanned out");
         })
         .await;
         let done = (part + 1) * all / 10;
         table.row(&[
             format!("{} events accepted and joined", number(done as f64)),
-            number((done - carried) as f64 / took.as_secs_f64()),
+            number((done - fanned_out) as f64 / took.as_secs_f64()),
             format!("{} MB", number(resident())),
         ]);
-        carried = done;
+        fanned_out = done;
     }
     world.clock.advance(TimeDelta::minutes(6));
     let sender = world.app.sender();

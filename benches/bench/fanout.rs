@@ -35,15 +35,15 @@ fn followers() -> Audience {
     Audience::followers_of([FollowKey::stored("artist:1")]).expect("an audience")
 }
 
-/// Accepts one event and carries it to everybody; the day is fresh.
-async fn carry(world: &World, audience: Audience) -> Duration {
+/// Accepts one event and fans it out to everybody; the day is fresh.
+async fn reach(world: &World, audience: Audience) -> Duration {
     let (notify, fanouts) = (world.app.notify(), world.app.fanouts());
     let begin = Instant::now();
     notify
         .accept(vec![request(audience, "A00001")])
         .await
         .expect("accepted");
-    let done = fanouts.drain(&Silent).await.expect("carried");
+    let done = fanouts.drain(&Silent).await.expect("fanned out");
     let took = begin.elapsed();
     assert_eq!((done.fanouts, done.counts.capped), (1, 0));
     took
@@ -111,9 +111,9 @@ pub async fn fan_out(standalone: bool) {
             );
 
             fresh_day(&world).await;
-            ours.note(count as u64, carry(&world, explicit(&ids)).await);
+            ours.note(count as u64, reach(&world, explicit(&ids)).await);
             fresh_day(&world).await;
-            follow.note(count as u64, carry(&world, followers()).await);
+            follow.note(count as u64, reach(&world, followers()).await);
 
             bare(&one, "loop").drop().await.expect("dropped");
             let (name, sample) = (url(), sample.to_vec());
@@ -196,12 +196,12 @@ pub async fn merge() {
             let begin = Instant::now();
             if merged {
                 notify.accept(requests).await.expect("accepted");
-                fanouts.drain(&Silent).await.expect("carried");
+                fanouts.drain(&Silent).await.expect("fanned out");
                 together.note(pushes, begin.elapsed());
             } else {
                 for request in requests {
                     notify.accept(vec![request]).await.expect("accepted");
-                    fanouts.drain(&Silent).await.expect("carried");
+                    fanouts.drain(&Silent).await.expect("fanned out");
                 }
                 apart.note(pushes, begin.elapsed());
             }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, ValueEnum};
 
-use super::carry::Carried;
 use super::exit::{Exit, Usage, causes};
+use super::fan_out::FannedOut;
 use super::page_file::PageFile;
 use super::passed_over::bad_stacks;
 use super::screen::Screen;
@@ -23,7 +23,7 @@ use crate::wire::digest::{DigestRun, Ended, Report, Tally};
 
 /// Mail the digests that are due
 ///
-/// Carries out pending fan-outs first, finishes what an earlier run left, and mails whoever is due
+/// Fans out accepted events first, finishes what an earlier run left, and mails whoever is due
 /// once a period, however often it runs. So an hourly cron line is all that digests need:  0 * * *
 /// *  tidings digest --config FILE
 ///
@@ -116,18 +116,18 @@ impl Args {
                 None => screen.warning("nothing was paused")?,
             }
         }
-        let mut carried = Carried::default();
+        let mut fanned_out = FannedOut::default();
         if self.dry_run {
             let pending = app.store.backlog().await?.pending;
             if pending > 0 {
-                let fanouts = words::count(pending, "fan-out", "fan-outs");
+                let events = words::count(pending, "accepted event", "accepted events");
                 screen.warning(format!(
-                    "{fanouts} not carried out yet, so some events are missing here; `tidings worker --once` carries them to people"
+                    "{events} not fanned out yet and missing here; `tidings worker --once` fans them out"
                 ))?;
             }
         } else {
             let bar = screen.bar("people reached").until(stop.clone());
-            carried = Carried::all(app, &bar).await;
+            fanned_out = FannedOut::all(app, &bar).await;
         }
         let bar = screen.bar("people looked at").until(stop.clone());
         let (mut report, rehearsed) = match page {
@@ -138,7 +138,7 @@ impl Args {
             }
         };
         drop(bar);
-        report.mails.bad_stacks += std::mem::take(&mut carried.done.bad_stacks);
+        report.mails.bad_stacks += std::mem::take(&mut fanned_out.done.bad_stacks);
         let stopped = *stop.borrow();
         // Of a part of the people it would mislead.
         let page = page.filter(|_| !stopped);
@@ -164,7 +164,7 @@ impl Args {
                 dry_run: self.dry_run,
                 page: page.as_ref().map(PageFile::path),
                 mails_waiting: waits.waiting(),
-                bad_fanouts: &carried.done.bad_fanouts,
+                bad_fanouts: &fanned_out.done.bad_fanouts,
                 report: &report,
             })?;
         } else {
@@ -178,7 +178,7 @@ impl Args {
             }
         }
         reasons(&report.mails, screen)?;
-        carried.tell_of_fanouts(screen)?;
+        fanned_out.tell_of_fanouts(screen)?;
         for line in waits.lines().into_iter().chain(failures) {
             screen.warning(line)?;
         }
@@ -205,7 +205,7 @@ impl Args {
             }
             return Ok(Exit::Partly);
         }
-        Ok(waits.exit(carried.exit(exit(&report))))
+        Ok(waits.exit(fanned_out.exit(exit(&report))))
     }
 
     fn request(&self, app: &App) -> Request {

@@ -68,7 +68,7 @@ impl Args {
         match &self.event {
             Some(event) => format!(
                 "{event} is not on their stacks of the last {days}: it never concerned them, is older, or its fan-out is \
-                 still to be carried out (tidings status)"
+                 still to be fanned out (tidings status)"
             ),
             None => format!("nothing happened that concerns them in the last {days}"),
         }

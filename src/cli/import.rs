@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as Arguments, ValueEnum};
 
-use super::carry::{Carried, Carry};
 use super::exit::{Exit, Usage, WithoutKeys};
+use super::fan_out::{FanOut, FannedOut};
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "OURS=THEIRS", value_parser = pair, num_args = 1..)]
     map: Vec<(String, String)>,
     #[command(flatten)]
-    carry: Carry,
+    fan_out: FanOut,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -98,15 +98,15 @@ impl Args {
             _ => error.into(),
         })?;
         drop(bar);
-        let carried = if kind == Kind::Events && report.taken > 0 && self.carry.wanted(app) {
-            Some(Carried::all(app, &screen.bar("people reached")).await)
+        let fanned_out = if kind == Kind::Events && report.taken > 0 && self.fan_out.wanted(app) {
+            Some(FannedOut::all(app, &screen.bar("people reached")).await)
         } else {
             None
         };
-        let done = carried
+        let done = fanned_out
             .as_ref()
-            .filter(|carried| carried.failure().is_none());
-        let done = done.map(|carried| &carried.done);
+            .filter(|fanned_out| fanned_out.failure().is_none());
+        let done = done.map(|fanned_out| &fanned_out.done);
         for bad in &report.bad_lines {
             screen.note(format!("{}, {bad}", words::file(&self.file)))?;
         }
@@ -117,17 +117,17 @@ impl Args {
         if self.json {
             screen.json(&Imported {
                 report: &report,
-                carried: done,
+                fanned_out: done,
             })?;
         } else {
             screen.line(self.sentence(&report, done))?;
         }
         let exit = Exit::of(report.taken, report.bad);
-        let Some(carried) = carried else {
+        let Some(fanned_out) = fanned_out else {
             return Ok(exit);
         };
-        carried.tell(screen)?;
-        Ok(carried.exit(exit))
+        fanned_out.tell(screen)?;
+        Ok(fanned_out.exit(exit))
     }
 
     fn kind(&self) -> Result<Kind, Usage> {
@@ -146,24 +146,24 @@ impl Args {
         })
     }
 
-    fn sentence(&self, report: &Report, carried: Option<&Done>) -> String {
+    fn sentence(&self, report: &Report, fanned_out: Option<&Done>) -> String {
         let (one, many) = self.what.names();
         let taken = words::count(report.taken, one, many);
         let bad = (report.bad > 0).then(|| {
             let lines = words::count(report.bad, "bad line", "bad lines");
             format!("{lines} left out")
         });
-        let carried = match carried {
+        let fanned_out = match fanned_out {
             Some(done) => Some(format!(
                 "{} reached {}",
                 words::count(done.fanouts, "fan-out", "fan-outs"),
                 words::count(done.counts.people, "person", "people")
             )),
             None if self.what == What::Events && report.taken > 0 => {
-                Some("a worker carries them out (tidings worker --once)".into())
+                Some("a worker fans them out (tidings worker --once)".into())
             }
             None => None,
         };
-        words::list([Some(format!("import: {taken}")), bad, carried])
+        words::list([Some(format!("import: {taken}")), bad, fanned_out])
     }
 }

@@ -17,7 +17,6 @@ use crate::config::{Config, StoreUrl};
 
 mod archive;
 mod batches;
-mod carry;
 mod config;
 mod deliveries;
 mod demo;
@@ -25,6 +24,7 @@ mod digest;
 mod doctor;
 mod exit;
 mod explain;
+mod fan_out;
 mod feed;
 mod flush;
 mod global;

@@ -1,10 +1,10 @@
-//! `tidings notify`: accepts an event, and on one machine carries it to everybody at once.
+//! `tidings notify`: accepts an event, and on one machine fans it out at once.
 
 use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
 
-use super::carry::{Carried, Carry};
 use super::exit::{Exit, WithoutKeys, causes};
+use super::fan_out::{FanOut, FannedOut};
 use super::ink::Ink;
 use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
@@ -57,7 +57,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at: Option<DateTime<Utc>>,
     #[command(flatten)]
-    carry: Carry,
+    fan_out: FanOut,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -97,11 +97,11 @@ impl Args {
         })?;
         let receipt = accepted[0];
         // It is accepted: whoever was told that something failed would hand it in again.
-        let carried = match self.carry.wanted(app) {
-            true => Carried::all(app, &screen.bar("people reached")).await,
-            false => Carried::default(),
+        let fanned_out = match self.fan_out.wanted(app) {
+            true => FannedOut::all(app, &screen.bar("people reached")).await,
+            false => FannedOut::default(),
         };
-        let mut failures = Vec::from_iter(carried.failure());
+        let mut failures = Vec::from_iter(fanned_out.failure());
         let mut failed = |what: &str, error: anyhow::Error| {
             failures.push(format!("{what} was not found out: {}", causes(&error)));
         };
@@ -124,7 +124,7 @@ impl Args {
                 Vec::new()
             }
         };
-        let exit = carried.exit(match failures.is_empty() {
+        let exit = fanned_out.exit(match failures.is_empty() {
             true => Exit::Done,
             false => Exit::Partly,
         });
@@ -137,8 +137,8 @@ impl Args {
                 receipt,
                 state: reached.map(|(state, _)| state),
                 counts: reached.map(|(_, counts)| counts),
-                bad_stacks: &carried.done.bad_stacks,
-                bad_fanouts: &carried.done.bad_fanouts,
+                bad_stacks: &fanned_out.done.bad_stacks,
+                bad_fanouts: &fanned_out.done.bad_fanouts,
                 warnings,
             })?;
         } else {
@@ -147,8 +147,8 @@ impl Args {
                 screen.warning(warning)?;
             }
         }
-        bad_stacks(&carried.done.bad_stacks, screen)?;
-        passed_over(&carried.done.bad_fanouts, "fan-outs", screen)?;
+        bad_stacks(&fanned_out.done.bad_stacks, screen)?;
+        passed_over(&fanned_out.done.bad_fanouts, "fan-outs", screen)?;
         Ok(exit)
     }
 
@@ -186,7 +186,7 @@ impl Args {
         let what = match (state, counts.people) {
             (FanoutState::Pending, _) => {
                 let next = screen.ink(Ink::Accent, "tidings worker --once");
-                format!("a worker carries it out ({next})")
+                format!("a worker fans it out ({next})")
             }
             (FanoutState::Done, 0) => "reached nobody".to_owned(),
             (FanoutState::Done, people) => {

@@ -12,7 +12,7 @@ use super::worker;
 use crate::api;
 use crate::app::App;
 
-/// Serve the HTTP API, and carry out fan-outs and digests beside it
+/// Serve the HTTP API, and fan out events and mail digests beside it
 ///
 /// GET /openapi.json describes the API. Ctrl-C or SIGTERM finishes what is in hand and ends.
 #[derive(Debug, Arguments)]

@@ -1,4 +1,4 @@
-//! `tidings worker`: carries out fan-outs, ends batches and mails what falls due, until it is told
+//! `tidings worker`: fans out events, ends batches and mails what falls due, until it is told
 //! to stop.
 //!
 //! The rule: SIGTERM and Ctrl-C finish what is in hand and give up every lease, so that another
@@ -10,9 +10,9 @@ use std::sync::Mutex;
 
 use clap::Args as Arguments;
 
-use super::carry::Carried;
 use super::digest::{late, of, paused, reasons, sent};
 use super::exit::{Exit, explain_failure};
+use super::fan_out::FannedOut;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::waits::Waits;
@@ -24,7 +24,7 @@ use crate::services::worker::{Part, UntilStopped};
 use crate::wire::digest::Tally;
 use crate::wire::round::Round;
 
-/// Carry out fan-outs, and mail batches and digests as they fall due
+/// Fan out events, and mail batches and digests as they fall due
 ///
 /// Several workers share the work. Ctrl-C or SIGTERM finishes what is in hand and ends.
 #[derive(Debug, Arguments)]
@@ -58,10 +58,10 @@ impl Args {
         let round = worker.round(&mut None, &UntilStopped(stop)).await;
         let released = worker.release().await;
         let mut round = round?;
-        let failure = round.not_carried.take().map(anyhow::Error::from);
-        let carried = Carried::of(round.fanouts.clone(), failure);
+        let failure = round.not_fanned_out.take().map(anyhow::Error::from);
+        let fanned_out = FannedOut::of(round.fanouts.clone(), failure);
         let mut mails = mails(&round);
-        mails.bad_stacks += carried.done.bad_stacks.clone();
+        mails.bad_stacks += fanned_out.done.bad_stacks.clone();
         if self.json {
             screen.json(&round)?;
         } else {
@@ -69,7 +69,7 @@ impl Args {
             screen.line(format!("worker: {done}"))?;
         }
         reasons(&mails, screen)?;
-        carried.tell_of_fanouts(screen)?;
+        fanned_out.tell_of_fanouts(screen)?;
         let waits = Waits::of(app, None).await;
         for line in waits.lines() {
             screen.warning(line)?;
@@ -85,7 +85,7 @@ impl Args {
             return Ok(Exit::Partly);
         }
         let exit = of(&mails, u64::from(round.paused.is_some()));
-        Ok(waits.exit(carried.exit(exit)))
+        Ok(waits.exit(fanned_out.exit(exit)))
     }
 }
 
@@ -155,7 +155,7 @@ fn mails(round: &Round) -> Tally {
 /// What a round did; nothing if that was nothing.
 fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let fanouts = &round.fanouts;
-    let carried = (fanouts.fanouts > 0).then(|| {
+    let fanned_out = (fanouts.fanouts > 0).then(|| {
         let reached = words::count(fanouts.counts.people, "person", "people");
         let capped = words::some(fanouts.counts.capped, "entries did not fit into full days");
         words::list([
@@ -179,7 +179,7 @@ fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
             .then(|| words::count(round.forgotten.batches, "batch", "batches")),
     ]);
     let forgotten = (!forgotten.is_empty()).then(|| format!("forgot {forgotten} settled long ago"));
-    let parts = [carried, ended, mailed, forgotten].into_iter().flatten();
+    let parts = [fanned_out, ended, mailed, forgotten].into_iter().flatten();
     let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

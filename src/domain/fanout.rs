@@ -50,7 +50,7 @@ pub struct Progress {
     pub cursor: Option<UserId>,
     /// How many were reached up to the cursor.
     pub counts: Counts,
-    /// Whether everybody has it, so that nothing is left to carry.
+    /// Whether everybody has it, so that nothing is left to do.
     pub done: bool,
 }
 
@@ -79,9 +79,9 @@ pub struct Fanout {
     pub at: DateTime<Utc>,
     /// Done once `progress` is.
     pub state: FanoutState,
-    /// How far it has been carried; a worker that takes it over resumes there.
+    /// How far it has been fanned out; a worker that takes it over resumes there.
     pub progress: Progress,
-    /// Who carries it; `None` where nobody does, and once it is done.
+    /// Who fans it out; `None` where nobody does, and once it is done.
     pub lease: Option<Lease>,
 }
 

@@ -1,4 +1,4 @@
-//! Carries journal entries to the people they concern.
+//! Fans accepted events out to the people they concern.
 //!
 //! The rule (P1, P2): a page is pushed, and its events have joined the batches of whoever gets them
 //! so, before the cursor moves past it; both are harmless again, so a crash at any point loses
@@ -37,7 +37,7 @@ pub struct Settings {
     pub lease: TimeDelta,
 }
 
-/// Carries pending fan-outs to everybody they concern.
+/// Fans accepted events out to everybody they concern.
 pub struct Fanouts {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) stacks: Arc<dyn Stacks>,
@@ -66,7 +66,7 @@ impl Fanouts {
         while !progress.stopping()
             && let Some(mut lane) = lanes.pop_front()
         {
-            done += self.carry(&mut lane, progress).await?;
+            done += self.fan_out(&mut lane, progress).await?;
             if !lane.walks.is_empty() {
                 lanes.push_back(lane);
                 if lanes.len() < LANES {
@@ -123,7 +123,7 @@ impl Fanouts {
         Ok(all)
     }
 
-    /// What can be carried together: the same day, and no more entries a person than a day can
+    /// What can be fanned out together: the same day, and no more entries a person than a day can
     /// take.
     fn groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
         let mut groups: Vec<(Day, Vec<Fanout>, usize)> = Vec::new();
@@ -147,7 +147,7 @@ impl Fanouts {
     }
 
     /// Walks the audiences of a lane's fan-outs side by side, for a page.
-    async fn carry(&self, lane: &mut Lane, progress: &dyn super::Progress) -> Result<Done> {
+    async fn fan_out(&self, lane: &mut Lane, progress: &dyn super::Progress) -> Result<Done> {
         let Lane { day, walks } = lane;
         let limit = (self.settings.page / walks.len()).max(500);
         let round = Round::cut(walks);

@@ -36,7 +36,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// What it says happened, without the fan-out that will carry it.
+    /// What it says happened, without the id of its fan-out.
     pub fn events(&self) -> Vec<Event> {
         let event = |o: &ObjectId| Event {
             t: self.kind.clone(),
@@ -138,7 +138,7 @@ impl Notify {
         Ok(fanout.with_batch_key(batch_key))
     }
 
-    /// The fan-out that carries an event, with how far it has come.
+    /// An event's fan-out, with how far it has come.
     pub async fn find(&self, id: Id) -> Result<Option<Fanout>> {
         Ok(self.journal.fanout(id).await?)
     }

@@ -99,8 +99,8 @@ impl Rehearsal {
         sizes: &Sizes,
     ) -> Result<Vec<String>> {
         let pause = Pause::standing(&*self.notes).await?;
-        let uncarried = self.journal.backlog().await?.pending;
-        let mut warnings = tell::warnings(report, sizes, pause.as_ref(), uncarried);
+        let accepted = self.journal.backlog().await?.pending;
+        let mut warnings = tell::warnings(report, sizes, pause.as_ref(), accepted);
         warnings.extend(report.unknown.warnings(&self.digests.policies));
         warnings.extend(stage.failures.iter().cloned());
         if report.due > 0 {

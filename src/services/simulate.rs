@@ -1,10 +1,11 @@
 //! Replays recorded events against policies of batches, to see what mails they would have made: how
 //! many, how late, how large.
 //!
-//! The rule: nothing is decided here. What joins which batch, when it closes and whether anything of
-//! it is mailed is for accumulators to say, as for real events; here is only a clock that jumps
-//! from event to event, and a worker that is always on time. One pass; what is remembered is what waits in open batches, and
-//! a number a person. [`read`] and [`generate`] bring events, [`measure`] tells what came of them.
+//! The rule: nothing is decided here. What joins which batch, when it closes and whether anything
+//! of it is mailed is for accumulators to say, as for real events; here is only a clock that jumps
+//! from event to event, and a worker that is always on time. One pass; what is remembered is what
+//! waits in open batches, and a number a person. [`read`] and [`generate`] bring events,
+//! [`measure`] tells what came of them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -26,7 +26,7 @@ use crate::wire::round::Round;
 
 /// Everything that goes on by itself, a round at a time or in loops.
 pub struct Worker {
-    /// Carries accepted events to their people.
+    /// Fans out accepted events.
     pub fanouts: Fanouts,
     /// Ends batches that are due.
     pub closer: Closer,
@@ -44,8 +44,8 @@ pub struct Worker {
 /// A part of a round, which goes on by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Accepted events are carried to their people.
-    Carrying,
+    /// Accepted events are fanned out.
+    FanningOut,
     /// Batches that are due end, mails that wait leave, and what is old is removed.
     Mailing,
     /// Digests that are due are mailed.
@@ -66,30 +66,29 @@ impl Progress for UntilStopped<'_> {
 }
 
 impl Worker {
-    /// Everything there is to do now, once; what fails to be carried keeps no mail from leaving,
-    /// and is told. `scanned` is the last tick whose due digests
-    /// this worker looked for.
+    /// Everything there is to do now, once; what fails to be fanned out keeps no mail from
+    /// leaving, and is told. `scanned` is the last tick whose due digests this worker looked for.
     pub async fn round(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Progress,
     ) -> Result<Round> {
-        let carried = self.carry(progress).await;
+        let fanned_out = self.fan_out(progress).await;
         let mut round = self.mail(progress).await?;
         if round.paused.is_none() {
             let digests = self.digest(scanned, progress).await?;
             round.digests = digests.digests;
             round.paused = digests.paused;
         }
-        match carried {
-            Ok(carried) => round.fanouts = carried.fanouts,
-            Err(error) => round.not_carried = Some(Arc::new(error)),
+        match fanned_out {
+            Ok(fanned_out) => round.fanouts = fanned_out.fanouts,
+            Err(error) => round.not_fanned_out = Some(Arc::new(error)),
         }
         Ok(round)
     }
 
-    /// Carries what was accepted to its people.
-    async fn carry(&self, progress: &dyn Progress) -> Result<Round> {
+    /// Fans out what was accepted.
+    async fn fan_out(&self, progress: &dyn Progress) -> Result<Round> {
         Ok(Round {
             fanouts: self.fanouts.drain(progress).await?,
             ..Round::default()
@@ -169,8 +168,8 @@ impl Worker {
         Ok(report)
     }
 
-    /// Works until `stop` turns true; then gives up all leases. Carrying, mailing and digests go on
-    /// side by side: none waits for another to come to its end, or is stopped by its failure. A
+    /// Works until `stop` turns true; then gives up all leases. Fanning out, mailing and digests go
+    /// on side by side: none waits for another to come to its end, or is stopped by its failure. A
     /// part of a round that fails is reported and tried again after a rest.
     pub async fn run(
         &self,
@@ -178,8 +177,8 @@ impl Worker {
         on_round: impl Fn(Part, Result<Round>) + Send + Sync,
     ) -> Result<()> {
         let go_on = |part| self.go_on(part, stop.clone(), &on_round).boxed();
-        let (carrying, mailing) = (go_on(Part::Carrying), go_on(Part::Mailing));
-        futures::join!(carrying, mailing, go_on(Part::Digests));
+        let (fanning_out, mailing) = (go_on(Part::FanningOut), go_on(Part::Mailing));
+        futures::join!(fanning_out, mailing, go_on(Part::Digests));
         self.release().await
     }
 
@@ -188,7 +187,7 @@ impl Worker {
         let progress = UntilStopped(&asked);
         while !progress.stopping() {
             let round = match part {
-                Part::Carrying => self.carry(&progress).await,
+                Part::FanningOut => self.fan_out(&progress).await,
                 Part::Mailing => self.mail(&progress).await,
                 Part::Digests => self.digest(&mut scanned, &progress).await,
             };

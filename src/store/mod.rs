@@ -294,7 +294,7 @@ pub enum Accepted {
 pub struct Claimed {
     /// Oldest first.
     pub fanouts: Vec<Fanout>,
-    /// Those that nobody can carry until somebody fixes them.
+    /// Those that nobody can fan out until somebody fixes them.
     pub bad: Vec<BadFanout>,
 }
 
@@ -316,7 +316,7 @@ impl std::fmt::Display for BadFanout {
 /// How much the journal holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Backlog {
-    /// Those that somebody still has to carry, or is carrying.
+    /// Accepted events that are to be fanned out, or are being.
     pub pending: u64,
     /// Those that everybody has; they stay in the journal.
     pub done: u64,

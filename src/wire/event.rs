@@ -9,7 +9,7 @@ use crate::domain::{Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId};
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Receipt {
-    /// The fan-out that carries the event.
+    /// The event's fan-out.
     pub id: Id,
     /// Whether it had been accepted before, under the same key.
     pub known: bool,

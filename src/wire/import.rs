@@ -39,11 +39,12 @@ pub struct Report {
     pub bad_lines: Vec<BadLine>,
 }
 
-/// What an import came to, and what carrying its events did.
+/// What an import came to, and what fanning its events out did.
 #[derive(Debug, Serialize)]
 pub(crate) struct Imported<'a> {
     #[serde(flatten)]
     pub(crate) report: &'a Report,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) carried: Option<&'a Done>,
+    #[serde(rename = "carried")]
+    pub(crate) fanned_out: Option<&'a Done>,
 }

@@ -12,7 +12,7 @@ use crate::domain::{Counts, Pause};
 /// What a round did, or a part of it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Round {
-    /// What was carried.
+    /// What was fanned out.
     pub fanouts: Done,
     /// Batches that have ended.
     pub batches: Closed,
@@ -24,9 +24,9 @@ pub struct Round {
     pub forgotten: Forgotten,
     /// Why no mail leaves, if none may.
     pub paused: Option<Pause>,
-    /// Why nothing could be carried, where the rest was done all the same.
+    /// Why nothing could be fanned out, where the rest was done all the same.
     #[serde(skip)]
-    pub not_carried: Option<Arc<dyn Error + Send + Sync>>,
+    pub not_fanned_out: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl Round {
@@ -45,7 +45,7 @@ impl Round {
 pub struct Done {
     /// Fan-outs that are finished now.
     pub fanouts: u64,
-    /// What was added, by all fan-outs that were carried on: people, entries, entries without room.
+    /// What was added, by all that was fanned out: people, entries, entries without room.
     pub counts: Counts,
     /// Documents that took no entries. What should stand there is counted as not stored; it is in
     /// batches all the same.

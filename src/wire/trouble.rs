@@ -17,7 +17,7 @@ const NAMED: usize = 1_000;
 /// Documents that something could not be done with.
 pub type BadStacks = Bad<BadStack>;
 
-/// Fan-outs that cannot be read, so that nobody can carry them.
+/// Fan-outs that cannot be read, so that nobody can fan them out.
 pub type BadFanouts = Bad<BadFanout>;
 
 /// What a run met and passed over.

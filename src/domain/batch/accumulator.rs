@@ -4,8 +4,8 @@
 //! The rule: an accumulator changes as a whole, by a compare-and-set of its store, so whatever
 //! happens here happens at one moment: there is one open batch, an event joins once, and what meets
 //! a batch that has ended opens the next. What ended stands in `ended` until somebody has handed it
-//! on ([`crate::services::batches`]); then it is remembered for [`MEMORY`], for fan-outs that are
-//! carried out again.
+//! on ([`crate::services::batches`]); then it is remembered for [`MEMORY`], for what is
+//! fanned out again.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -14,7 +14,7 @@ use crate::domain::id::Id;
 use crate::domain::lease::Lease;
 use crate::domain::name::{EventType, ObjectId, UserId};
 
-/// How long an accumulator remembers what joined batches that were handed on. A fan-out is carried
+/// How long an accumulator remembers what joined batches that were handed on. An event is fanned
 /// out again within the length of a lease, or when whoever held it comes back to life.
 pub const MEMORY: TimeDelta = TimeDelta::days(1);
 /// It remembers no more fan-outs than this beside those of the newest batch; the oldest are

@@ -98,13 +98,13 @@ pub(super) fn warnings(
     report: &Report,
     sizes: &Sizes,
     pause: Option<&Pause>,
-    uncarried: u64,
+    accepted: u64,
 ) -> Vec<String> {
     [
         pause.map(|pause| format!("Sending is paused: {}. Nothing leaves until tidings digest --resume.", pause.reason)),
-        (uncarried > 0).then(|| {
-            let (events, are) = if uncarried == 1 { ("event", "is") } else { ("events", "are") };
-            format!("{uncarried} {events} {are} accepted and not carried to people yet, and not counted here. A run carries them out first; so does tidings worker --once.")
+        (accepted > 0).then(|| {
+            let (events, are) = if accepted == 1 { ("event", "is") } else { ("events", "are") };
+            format!("{accepted} {events} {are} accepted and not fanned out yet, and not counted here. A run fans them out first; so does tidings worker --once.")
         }),
         (!report.older.is_nothing()).then(|| {
             let people = many(report.older.people, "person", "people");

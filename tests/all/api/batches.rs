@@ -38,7 +38,7 @@ async fn happens(api: &Api, object: &str, to: &[&str], batch_key: Option<&str>) 
         event["batch_key"] = json!(key);
     }
     assert_eq!(api.post("/v1/events", event).await.status, 202);
-    api.carry().await;
+    api.fan_out().await;
 }
 
 /// Ends what is due, and mails it.

@@ -43,7 +43,7 @@ async fn a_type_that_nobody_configured_can_be_turned_off_on_the_page_and_over_th
     let unseen = choose(&api, &path).await;
     let event = serde_json::json!({"type": "Loan", "objects": ["a1"], "to": ["ada"]});
     let posted = api.post("/v1/events", event).await;
-    api.carry().await;
+    api.fan_out().await;
 
     let page = browse(&api, &path).await;
     let before = api.get("/v1/users/ada/preferences").await.body;

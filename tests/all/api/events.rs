@@ -49,7 +49,7 @@ async fn an_accepted_event_reaches_the_feeds_of_its_audience(fresh: Fresh) {
     );
     let waiting = api.get(&path).await;
     assert_eq!(waiting.body["state"], "pending");
-    api.carry().await;
+    api.fan_out().await;
     let done = api.get(&path).await;
     assert_eq!(
         done.body,
@@ -105,7 +105,7 @@ async fn a_key_used_for_another_event_is_a_conflict_and_changes_nothing(fresh: F
         "{detail}"
     );
     assert_eq!(backlog(&api).await, 1);
-    api.carry().await;
+    api.fan_out().await;
     assert_eq!(api.feed("/v1/users/ben/feed").await, [""; 0]);
     api.stop().await;
 }

@@ -25,7 +25,7 @@ on_sqlite! {
 async fn happen(api: &Api, kind: &str, ids: &[String]) {
     let event = json!({"type": kind, "objects": ids, "to": ["ada"]});
     assert_eq!(api.post("/v1/events", event).await.status, 202);
-    api.carry().await;
+    api.fan_out().await;
 }
 
 fn works(range: std::ops::Range<u32>) -> Vec<String> {

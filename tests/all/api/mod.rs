@@ -137,8 +137,8 @@ impl Api {
         answer(self.ask("POST", path).json(&body)).await
     }
 
-    /// Carries everything that was accepted to its audience.
-    async fn carry(&self) {
+    /// Fans out everything that was accepted.
+    async fn fan_out(&self) {
         self.town.process().fanouts().drain(&Silent).await.unwrap();
     }
 

@@ -47,7 +47,7 @@ async fn what_is_withdrawn_leaves_every_feed_at_once(fresh: Fresh) {
         .await;
     let event = json!({"type": "Loan", "objects": ["Artwork:A1", "o2"], "to": ["ada"]});
     api.post("/v1/events", event).await;
-    api.carry().await;
+    api.fan_out().await;
     assert_eq!(api.feed("/v1/users/ada/feed").await, ["o2", "Artwork:A1"]);
 
     let gone = api.delete("/v1/objects/Artwork/A1").await;
@@ -66,7 +66,7 @@ async fn what_nobody_put_can_be_withdrawn(fresh: Fresh) {
     let api = Api::on(&fresh).await;
     let event = json!({"type": "Loan", "objects": "Artwork:A7", "to": "ada"});
     api.post("/v1/events", event).await;
-    api.carry().await;
+    api.fan_out().await;
     assert_eq!(api.feed("/v1/users/ada/feed").await, ["Artwork:A7"]);
 
     let gone = api.delete("/v1/objects/Artwork/A7").await;

@@ -243,7 +243,7 @@ async fn names_of_any_characters_have_records_follows_and_feeds(fresh: Fresh) {
         assert_eq!(api.put(&path, Value::Null).await.status, 204);
         let event = json!({"type": name, "objects": [name], "followers_of": name});
         assert_eq!(api.post("/v1/events", event).await.status, 202);
-        api.carry().await;
+        api.fan_out().await;
         assert_eq!(api.feed(&format!("/v1/users/{encoded}/feed")).await, [name]);
         assert_eq!(api.delete(&path).await.status, 204);
         assert_eq!(api.delete(&path).await.status, 204);

@@ -25,7 +25,7 @@ fn with_a_broken_fan_out() -> Desk {
 }
 
 #[test]
-fn a_fan_out_that_nobody_can_read_is_named_by_whoever_carries() {
+fn a_fan_out_that_nobody_can_read_is_named_by_whoever_fans_out() {
     let desk = with_a_broken_fan_out();
 
     let worker = desk.run(&["worker", "--once", "--json"]);
@@ -71,7 +71,7 @@ fn a_fan_out_that_nobody_can_read_keeps_status_from_nothing() {
 }
 
 #[test]
-fn digests_leave_though_nothing_can_be_carried() {
+fn digests_leave_though_nothing_can_be_fanned_out() {
     let desk = Desk::with_people();
     desk.run(&["notify", "Published", "a1", "--to", "ada"])
         .done();
@@ -118,7 +118,7 @@ fn a_ledger_that_cannot_be_looked_through_costs_no_run_its_account() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stack_that_takes_no_entries_is_named_by_whoever_carries() {
+async fn a_stack_that_takes_no_entries_is_named_by_whoever_fans_out() {
     mongo::run(async |fresh: Fresh| {
         let desk = Desk::new();
         desk.write("tidings.toml", &format!("store = {:?}\n", fresh.url()));

@@ -107,7 +107,7 @@ fn a_report_belongs_to_a_rehearsal_and_into_a_folder_that_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dry_run_says_what_nobody_has_carried_to_people_yet() {
+async fn a_dry_run_says_what_nobody_has_fanned_out_yet() {
     mongo::run(async |fresh: Fresh| {
         let desk = Desk::new();
         desk.write("tidings.toml", &format!("store = {:?}\n", fresh.url()));
@@ -118,7 +118,8 @@ async fn a_dry_run_says_what_nobody_has_carried_to_people_yet() {
 
         assert_eq!(ran.code, 0);
         assert!(
-            ran.err.starts_with("note: 1 fan-out not carried out yet"),
+            ran.err
+                .starts_with("note: 1 accepted event not fanned out yet"),
             "{}",
             ran.err
         );

@@ -29,7 +29,7 @@ fn an_event_that_is_only_accepted_waits_for_a_worker() {
         .done();
 
     assert!(
-        told.starts_with("accepted: a worker carries it out (tidings worker --once)"),
+        told.starts_with("accepted: a worker fans it out (tidings worker --once)"),
         "{told}"
     );
     assert_eq!(
@@ -339,7 +339,7 @@ fn refuses(desk: &Desk, what: &str) {
 }
 
 #[test]
-fn an_event_that_was_accepted_is_told_though_it_cannot_be_carried() {
+fn an_event_that_was_accepted_is_told_though_it_cannot_be_fanned_out() {
     let desk = Desk::with_people();
     refuses(&desk, "UPDATE ON fanouts");
     let event = ["notify", "Published", "a1", "--to", "ada"];
@@ -376,7 +376,7 @@ fn only_an_event_with_a_key_is_said_to_be_repeatable() {
 }
 
 #[test]
-fn an_import_is_told_though_its_events_cannot_be_carried() {
+fn an_import_is_told_though_its_events_cannot_be_fanned_out() {
     let desk = Desk::with_people();
     refuses(&desk, "UPDATE ON fanouts");
     let lines = "{\"type\": \"Met\", \"object\": \"a1\", \"to\": \"ada\"}\n{}\n";

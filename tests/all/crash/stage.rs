@@ -361,14 +361,14 @@ impl<'a> Stage<'a> {
         self.start(&["digest", "--at", &at], told)
     }
 
-    /// Until everything that was accepted is carried out and every mail is settled, by whoever
+    /// Until everything that was accepted is fanned out and every mail is settled, by whoever
     /// works.
     pub async fn nothing_waits(&self, when: &str) {
         let end = Instant::now() + LONG;
         let mut looks = interval(Duration::from_millis(50));
         loop {
             looks.tick().await;
-            let carried = self.fresh.backlog().await.unwrap().pending == 0;
+            let fanned_out = self.fresh.backlog().await.unwrap().pending == 0;
             let gathered = self.fresh.batch_counts().await.unwrap() == BatchCounts::default();
             let counts = self
                 .fresh
@@ -377,7 +377,7 @@ impl<'a> Stage<'a> {
                 .unwrap();
             let waits = |state| matches!(state, DeliveryState::Pending | DeliveryState::Sending);
             let mut waiting = counts.iter().filter(|(state, n)| waits(*state) && *n > 0);
-            if carried && gathered && waiting.next().is_none() {
+            if fanned_out && gathered && waiting.next().is_none() {
                 return;
             }
             assert!(Instant::now() < end, "{when}: stuck: {counts:?}");

@@ -51,7 +51,7 @@ pub async fn days(town: &Town) -> Vec<Day> {
         .collect()
 }
 
-/// Accepts an event as was done while its day was in the window; it was not carried out until now.
+/// Accepts an event as was done while its day was in the window; it was not fanned out until now.
 pub async fn accept_late(app: &App, event: notify::Request) {
     let then = notify::Notify {
         window_back: 60,

@@ -115,7 +115,7 @@ async fn what_joins_while_others_close_is_in_one_batch(fresh: Fresh) {
                     .join(joins(ACCUMULATORS, fanout, full))
                     .await
                     .unwrap();
-                // Whoever carries it out again changes nothing.
+                // Whoever fans it out again changes nothing.
                 let joiner = again.fanouts().joiner;
                 joiner
                     .join(joins(ACCUMULATORS, fanout, full))

@@ -28,7 +28,7 @@ on_both_stores! {
     what_was_mailed_in_a_batch_is_in_no_digest_whatever_the_configuration_says_later
     an_event_that_comes_while_its_batch_is_mailed_is_in_the_next
     each_immediate_event_is_a_mail_and_muting_stops_it
-    a_fan_out_carried_out_again_joins_nothing
+    an_event_fanned_out_again_joins_nothing
     a_withdrawn_object_is_left_out_and_a_batch_of_nothing_else_is_canceled
     what_is_no_longer_kept_is_told_where_all_that_is_kept_was_withdrawn
     who_may_not_be_mailed_gets_no_batch
@@ -204,7 +204,7 @@ async fn each_immediate_event_is_a_mail_and_muting_stops_it(fresh: Fresh) {
     assert_eq!(works, ["a1", "a2", "a5"]);
 }
 
-async fn a_fan_out_carried_out_again_joins_nothing(fresh: Fresh) {
+async fn an_event_fanned_out_again_joins_nothing(fresh: Fresh) {
     let town = Town::found(&fresh, true, COMMENTS).await;
     for fault in [Fault::Refused, Fault::Unheard] {
         for nth in 0.. {
@@ -220,7 +220,7 @@ async fn a_fan_out_carried_out_again_joins_nothing(fresh: Fresh) {
                 .drain(&Silent)
                 .await
                 .is_err();
-            // If it had joined, its batch is mailed before it is carried out again.
+            // If it had joined, its batch is mailed before it is fanned out again.
             town.clock.advance(TimeDelta::minutes(5));
             mail(&town).await;
 

@@ -1,5 +1,5 @@
-//! The brake and the pacer: too many failures stop everything; what a provider asks for holds for all
-//! processes; samples; so many mails an hour.
+//! The brake and the pacer: too many failures stop everything; what a provider asks for holds for
+//! all processes; samples; so many mails an hour.
 
 use std::sync::Arc;
 use std::time::Duration;

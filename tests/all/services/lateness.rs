@@ -28,7 +28,7 @@ on_both_stores! {
     what_an_open_delivery_covers_is_not_given_up
     older_days_are_read_only_while_somebody_is_owed_something_of_them
     the_last_look_at_what_is_owed_is_told_with_its_time
-    an_event_carried_after_its_day_was_found_clear_is_mailed
+    an_event_fanned_out_after_its_day_was_found_clear_is_mailed
     a_flush_ends_what_is_owed_of_older_days
     a_day_that_is_owed_stays_until_it_was_mailed
     a_restored_day_is_looked_at_again
@@ -393,7 +393,7 @@ async fn the_last_look_at_what_is_owed_is_told_with_its_time(fresh: Fresh) {
     assert_eq!(told, looks.map(|at| LastLook { at, owed }));
 }
 
-async fn an_event_carried_after_its_day_was_found_clear_is_mailed(fresh: Fresh) {
+async fn an_event_fanned_out_after_its_day_was_found_clear_is_mailed(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     event(&town, "2014-04-20T10:00:00Z", "a1").await;
     let app = town.process();

@@ -23,7 +23,7 @@ on_both_stores! {
     a_rehearsal_is_set_against_the_period_before
     of_too_many_mails_a_part_is_rendered_and_the_counts_stay_exact
     mails_that_would_be_too_long_are_counted
-    a_limit_and_what_nobody_carried_yet_are_told
+    a_limit_and_what_nobody_fanned_out_yet_are_told
 }
 
 const LINKS: &str = "server.public_url = \"https://news.example.org\"\n";
@@ -312,7 +312,7 @@ async fn mails_that_would_be_too_long_are_counted(fresh: Fresh) {
     );
 }
 
-async fn a_limit_and_what_nobody_carried_yet_are_told(fresh: Fresh) {
+async fn a_limit_and_what_nobody_fanned_out_yet_are_told(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
     town.process()
@@ -335,7 +335,7 @@ async fn a_limit_and_what_nobody_carried_yet_are_told(fresh: Fresh) {
     assert!(
         told.warnings
             .iter()
-            .any(|warning| warning.starts_with("1 event is accepted and not carried")),
+            .any(|warning| warning.starts_with("1 event is accepted and not fanned out")),
         "{:?}",
         told.warnings
     );

@@ -15,9 +15,9 @@ use crate::support::town::{Town, followers_of, monday, on_both_stores, request, 
 use crate::support::{FailingStore, Fault, Fresh, Then, user};
 
 on_both_stores! {
-    a_round_carries_fan_outs_and_mails_what_is_due
+    a_round_fans_out_events_and_mails_what_is_due
     due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker
-    what_fails_to_be_carried_keeps_no_mail_from_leaving
+    what_fails_to_be_fanned_out_keeps_no_mail_from_leaving
     batches_are_mailed_while_events_keep_coming
     what_was_settled_long_ago_is_forgotten_while_it_works
     a_worker_that_is_asked_to_stop_gives_up_its_leases
@@ -30,7 +30,7 @@ async fn accept(town: &Town, what: Request) {
     town.process().notify().accept(vec![what]).await.unwrap();
 }
 
-async fn a_round_carries_fan_outs_and_mails_what_is_due(fresh: Fresh) {
+async fn a_round_fans_out_events_and_mails_what_is_due(fresh: Fresh) {
     let town = Town::of(&fresh).await;
     let (worker, mut scanned) = (town.process().worker(), None);
     accept(&town, request(&["a1"], followers_of("artist:1"), None)).await;
@@ -61,22 +61,22 @@ async fn due_digests_are_looked_for_once_a_quarter_of_an_hour_by_one_worker(fres
     assert!(a.digests.is_some() && b.digests.is_none() && c.digests.is_some());
 }
 
-async fn what_fails_to_be_carried_keeps_no_mail_from_leaving(fresh: Fresh) {
+async fn what_fails_to_be_fanned_out_keeps_no_mail_from_leaving(fresh: Fresh) {
     let town = Town::found(&fresh, true, "types.ArtworkPublished.route = \"immediate\"").await;
     town.happens(&["a1"], to(&["ada"])).await;
-    // A round begins by claiming what is to be carried.
+    // A round begins by claiming what is to be fanned out.
     let failing: Arc<dyn Store> =
         FailingStore::new(town.store.clone(), 0, Fault::Refused, Then::Recovers);
     let worker = town.process_on(&failing).worker();
 
     let round = worker.round(&mut None, &Silent).await.unwrap();
 
-    let failed = round.not_carried.unwrap().to_string();
+    let failed = round.not_fanned_out.unwrap().to_string();
     assert!(failed.contains("claim_fanouts"), "{failed}");
     assert_eq!(town.mails().len(), 1);
 }
 
-/// A writer posts faster than anybody carries, until a mail has left.
+/// A writer posts faster than anybody fans out, until a mail has left.
 async fn batches_are_mailed_while_events_keep_coming(fresh: Fresh) {
     let config = "types.ArtworkPublished.route = \"batch\"\ntypes.ArtworkPublished.window = \"5m\"";
     let town = Town::found(&fresh, true, config).await;

@@ -334,7 +334,7 @@ impl Town {
         .unwrap()
     }
 
-    /// Accepts an event now and carries it to its audience.
+    /// Accepts an event now and fans it out.
     pub async fn happens(&self, objects: &[&str], audience: Audience) -> Receipt {
         let app = self.process();
         let receipts = app

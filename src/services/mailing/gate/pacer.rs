@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use super::super::retry::Verdicts;
 use super::shared::Lately;
 
-/// What holds the calls of this process back, and whose turn it is to make some: one part of it at a
-/// time, or there would be more calls under way than the provider keeps up with.
+/// What holds the calls of this process back, and whose turn it is to make some: one part of it at
+/// a time, or there would be more calls under way than the provider keeps up with.
 #[derive(Debug, Default)]
 pub struct Pacer {
     known: Mutex<Known>,

@@ -20,8 +20,8 @@ use crate::store::{MailedMark, Mark};
 const MANY: usize = 500;
 
 impl Ledger {
-    /// Writes the marks of what was mailed, or may have been, and closes the rows; counts the stacks
-    /// that took none.
+    /// Writes the marks of what was mailed, or may have been, and closes the rows; counts the
+    /// stacks that took none.
     pub(in crate::services::mailing) async fn close<'a>(
         &self,
         settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,

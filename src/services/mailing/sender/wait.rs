@@ -17,8 +17,8 @@ const LOOK: TimeDelta = TimeDelta::seconds(1);
 const AT_ONCE: usize = 1_000;
 
 impl Sender {
-    /// Works on whatever can be claimed until nothing of the account waits; gives up when nothing was
-    /// settled for as long as `patience`.
+    /// Works on whatever can be claimed until nothing of the account waits; gives up when nothing
+    /// was settled for as long as `patience`.
     pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Progress) -> Result<Ended> {
         let account = &self.ledger.account;
         let (mut settled, mut moved) = (account.settled(), self.clock.now());

@@ -1,9 +1,9 @@
-//! Whether a command that accepts events also carries them out.
+//! Whether a command that accepts events also fans them out.
 //!
 //! The rule: on one machine (SQLite) it does, so that a newcomer sees at once what an event came
 //! to. On MongoDB there are workers for that, and accepting stays as cheap for a million followers
 //! as for one. What was done before, and what can be done beside it, is told whatever became of
-//! carrying ([`Carried`]).
+//! fanning out ([`FannedOut`]).
 
 use clap::Args;
 
@@ -16,8 +16,8 @@ use crate::services::Progress;
 use crate::wire::round::Done;
 
 #[derive(Debug, Clone, Copy, Args)]
-pub(super) struct Carry {
-    /// Carry out all that is pending before ending; on SQLite this is what happens anyway
+pub(super) struct FanOut {
+    /// Fan out all that is pending before ending; on SQLite this is what happens anyway
     #[arg(long, conflicts_with = "no_wait")]
     wait: bool,
     /// Only accept, and leave the rest to a worker; on MongoDB this is what happens anyway
@@ -25,7 +25,7 @@ pub(super) struct Carry {
     no_wait: bool,
 }
 
-impl Carry {
+impl FanOut {
     pub(super) fn wanted(self, app: &App) -> bool {
         match (self.wait, self.no_wait) {
             (true, _) => true,
@@ -35,30 +35,30 @@ impl Carry {
     }
 }
 
-/// What carrying came to. Its failure ends no command: that is told beside the rest, and is 3.
+/// What fanning out came to. Its failure ends no command: that is told beside the rest, and is 3.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(super) struct FannedOut {
     pub done: Done,
     failure: Option<anyhow::Error>,
 }
 
-impl Carried {
-    /// Carries all that is pending.
+impl FannedOut {
+    /// Fans out all that is pending.
     pub(super) async fn all(app: &App, progress: &dyn Progress) -> Self {
         let fanouts = app.fanouts();
         let (done, failure) = match fanouts.drain(progress).await {
             Ok(done) => (done, None),
             Err(error) => (Done::default(), Some(error.into())),
         };
-        let carried = Self { done, failure };
-        if failing(&carried) {
+        let fanned_out = Self { done, failure };
+        if failing(&fanned_out) {
             // Whoever comes next goes on at once, and is told of the same records.
             let released = fanouts.journal.release_fanouts(&fanouts.owner).await;
             if let Err(error) = released {
-                tracing::warn!(%error, "what this process was to carry is not free yet");
+                tracing::warn!(%error, "what this process was to fan out is not free yet");
             }
         }
-        carried
+        fanned_out
     }
 
     /// The same with what a worker did, and why it could not.
@@ -66,11 +66,11 @@ impl Carried {
         Self { done, failure }
     }
 
-    /// Why nothing, or not all, was carried.
+    /// Why nothing, or not all, was fanned out.
     pub(super) fn failure(&self) -> Option<String> {
         let failure = self.failure.as_ref()?;
         Some(format!(
-            "events were not carried to people: {}; a worker or the next run does it",
+            "events were not fanned out: {}; a worker or the next run does it",
             causes(failure)
         ))
     }
@@ -99,6 +99,6 @@ impl Carried {
     }
 }
 
-fn failing(carried: &Carried) -> bool {
-    carried.failure.is_some() || !carried.done.bad_fanouts.is_empty()
+fn failing(fanned_out: &FannedOut) -> bool {
+    fanned_out.failure.is_some() || !fanned_out.done.bad_fanouts.is_empty()
 }
