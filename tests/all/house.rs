@@ -52,7 +52,7 @@ const FLOORS: &[(&str, &[&str])] = &[
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("actix_web", &["api", "web"]),
     ("clap", &["cli"]),
-    ("governor", &["mail"]),
+    ("governor", &["services/mailing/gate"]),
     ("hickory_resolver", &["probe"]),
     ("indicatif", &["cli"]),
     ("lettre", &["mail"]),

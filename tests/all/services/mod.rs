@@ -17,6 +17,7 @@ mod import;
 mod lateness;
 mod links;
 mod old_writers;
+mod pacing;
 mod people;
 mod poison;
 mod rehearsal;

@@ -1,0 +1,77 @@
+//! What a provider asks one worker to wait for holds for all, up to the moment at which a call is
+//! made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use futures::future::BoxFuture;
+use tidings::domain::DeliveryState;
+use tidings::mail::Outcome;
+use tidings::services::Silent;
+use tidings::services::digest::{Request, Timing};
+use tidings::store::Store;
+
+use crate::support::town::{Town, monday, on_both_stores, to};
+use crate::support::{FailingStore, Fresh, user};
+
+on_both_stores! {
+    three_workers_never_call_while_one_of_them_was_told_to_wait
+    a_short_wait_that_another_heard_of_is_waited_out
+}
+
+/// A worker that mails this person, and right before it notes its call another one does what it has
+/// to do.
+fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+    let store = FailingStore::before(town.store.clone(), "sending", other);
+    let store: Arc<dyn Store> = store;
+    let digests = town.process_on(&store).digests();
+    let request = Request {
+        timing: Timing::Now,
+        users: Some(vec![user(person)]),
+        ..Request::default()
+    };
+    Box::pin(async move {
+        digests.run(&request, &Silent).await.unwrap();
+    })
+}
+
+/// Three workers that are all about to make a call, of which the first is told to wait.
+async fn told_to_wait(fresh: &Fresh, after: Duration) -> Town {
+    let town = Town::found(fresh, true, "delivery.chunk = 1\n").await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.answer([Outcome::TryLater {
+        reason: "429".into(),
+        after: Some(after),
+    }]);
+    town.clock.set(monday(0));
+    let nobody = Box::pin(std::future::ready(()));
+    let second = meanwhile(&town, "ben", meanwhile(&town, "ada", nobody));
+    meanwhile(&town, "cem", second).await;
+    town
+}
+
+async fn three_workers_never_call_while_one_of_them_was_told_to_wait(fresh: Fresh) {
+    let town = told_to_wait(&fresh, Duration::from_secs(600)).await;
+    let told = town.calls();
+    let cem = town.deliveries_of("cem").await.remove(0);
+
+    town.clock.set(monday(0) + TimeDelta::minutes(11));
+    town.process().sender().drain().await.unwrap();
+
+    assert_eq!(told.len(), 1, "only ada's: {told:?}");
+    assert_eq!(
+        (cem.state, cem.refusals, cem.reason.as_deref()),
+        (DeliveryState::Pending, 0, Some("it waits for its turn"))
+    );
+    assert_eq!(town.mails().len(), 3);
+}
+
+async fn a_short_wait_that_another_heard_of_is_waited_out(fresh: Fresh) {
+    let town = told_to_wait(&fresh, Duration::from_secs(30)).await;
+
+    let calls = town.calls();
+    assert_eq!(calls.len(), 3);
+    let early = |at| at < calls[0].at + TimeDelta::seconds(30);
+    assert!(!calls[1..].iter().any(|call| early(call.at)), "{calls:?}");
+}
