@@ -262,6 +262,7 @@ impl App {
     pub fn deliveries(&self) -> DeliveryService {
         DeliveryService {
             deliveries: self.store.clone(),
+            diagnostics: self.store.clone(),
             notes: self.store.clone(),
             clock: self.clock.clone(),
         }
@@ -295,6 +296,7 @@ impl App {
         Archive {
             days: self.store.clone(),
             journal: self.store.clone(),
+            diagnostics: self.store.clone(),
             owed: self.owed(),
             leases: self.store.clone(),
             owner: self.owner.clone(),
@@ -409,8 +411,6 @@ impl App {
             fanouts: self.fanouts(),
             closer: self.closer(),
             cleaner: Cleaner::new(
-                self.store.clone(),
-                self.store.clone(),
                 self.store.clone(),
                 self.clock.clone(),
                 self.config.delivery.keep,

@@ -14,6 +14,7 @@ use tidings::domain::{Audience, BatchKey, BatchPolicy, EventType, Id, ObjectId, 
 use tidings::services::Silent;
 use tidings::services::batches::{Join, Joiner};
 use tidings::services::notify::Request;
+use tidings::store::AccumulatorFilter;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
 use crate::rivals;
@@ -163,7 +164,8 @@ pub async fn due() {
     for _ in 0..rounds(5) * 20 {
         for (size, world) in sizes.iter().zip(&worlds) {
             let now = world.clock.now() + TimeDelta::minutes(6);
-            let (due, took) = timed(world.store.due_accumulators(now, 500)).await;
+            let due = AccumulatorFilter::Due(now);
+            let (due, took) = timed(world.store.find_accumulators(&due, 500)).await;
             assert_eq!(due.expect("what is due").len(), DUE);
             found.get_mut(size).expect("its rounds").note(1, took);
         }

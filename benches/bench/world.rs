@@ -6,6 +6,7 @@ use bson::oid::ObjectId;
 use bson::raw::{RawArrayBuf, RawBson, RawDocumentBuf};
 use bson::{Document, doc, rawdoc};
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::TryStreamExt;
 use mongodb::options::{ClientOptions, WriteConcern};
 use mongodb::{Client, Database};
 
@@ -15,7 +16,7 @@ use tidings::config::Config;
 use tidings::domain::{Address, Day, FollowKey, User, UserId};
 use tidings::mail::{Certainty, Checked, Leave, Mailer, Message, Outcome};
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{Directory, Store};
+use tidings::store::{Directory, FollowChange, Store, Summing};
 
 /// The connection string of the throw-away server.
 pub fn url() -> String {
@@ -85,6 +86,17 @@ impl World {
         }
     }
 
+    /// Drops a day, so that nobody stands on it.
+    pub async fn drop_day(&self, day: Day) {
+        let (mut sum, mut chunks) = (Summing::default(), self.store.export_day(day));
+        while let Some(lines) = chunks.try_next().await.expect("the day") {
+            lines.iter().for_each(|line| sum.add(line));
+        }
+        drop(chunks);
+        let dropped = self.store.drop_day(day, &sum.end()).await;
+        assert!(dropped.expect("a fresh day"));
+    }
+
     pub async fn users(&self, ids: &[String]) {
         for chunk in ids.chunks(5_000) {
             let users: Vec<User> = chunk
@@ -106,7 +118,7 @@ impl World {
                 .iter()
                 .map(|id| (key.clone(), UserId::stored(id)))
                 .collect();
-            Directory::follow(self.store.as_ref(), &pairs)
+            Directory::change_follows(self.store.as_ref(), FollowChange::Follow, &pairs)
                 .await
                 .expect("follows");
         }

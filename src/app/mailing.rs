@@ -98,7 +98,7 @@ impl App {
             mailer: self.mailer.clone(),
             notes: self.store.clone(),
             feedbacks: self.store.clone(),
-            journal: self.store.clone(),
+            diagnostics: self.store.clone(),
             from: format!("{} <{}>", mail.from_name, mail.from),
             lacking: lacking.into_iter().flatten().collect(),
             limits: rehearsal::Limits {

@@ -17,8 +17,9 @@ use super::stop::Stop;
 use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
-use crate::domain::{Cadence, Owed, Pause, Share, UserId};
+use crate::domain::{Cadence, FanoutState, Owed, Pause, Share, UserId};
 use crate::services::digest::{Effect, Request, Timing};
+use crate::store::Counted;
 use crate::wire::digest::{DigestRun, Ended, Report, Tally};
 
 /// Mail the digests that are due
@@ -118,7 +119,8 @@ impl Args {
         }
         let mut fanned_out = FannedOut::default();
         if self.dry_run {
-            let pending = app.store.backlog().await?.pending;
+            let pending = [Counted::Fanouts(FanoutState::Pending)];
+            let pending = app.store.count(&pending).await?.iter().sum();
             if pending > 0 {
                 let events = words::count(pending, "accepted event", "accepted events");
                 screen.warning(format!(

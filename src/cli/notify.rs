@@ -15,6 +15,7 @@ use crate::domain::{
     Point, Selector, UserId,
 };
 use crate::services::notify::Request;
+use crate::store::PeopleFilter;
 use crate::wire::event::{Notified, Receipt};
 
 /// Tell people that something happened
@@ -226,10 +227,12 @@ impl Args {
             ));
         }
         if let Selector::FollowersOf(keys) = &request.audience.to
-            && app.store.followers(&keys[0], None, 1).await?.is_empty()
-            && keys.len() == 1
+            && let [key] = &keys[..]
         {
-            warnings.push(format!("nobody follows {}", keys[0]));
+            let following = PeopleFilter::Follow(key);
+            if app.store.find_people(&following, None, 1).await?.is_empty() {
+                warnings.push(format!("nobody follows {key}"));
+            }
         }
         Ok(warnings)
     }

@@ -15,8 +15,8 @@ use super::words;
 use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Day, DeliveryState, Owed, ReportCounts};
-use crate::store::{Backlog, BatchCounts, Schema};
-use crate::wire::status::{DayView, Late, Unopened};
+use crate::store::Schema;
+use crate::wire::status::{Backlog, BatchCounts, DayView, Late, Unopened};
 
 /// Show what is waiting, what became of mails, and which days there are
 #[derive(Debug, Arguments)]

@@ -19,6 +19,12 @@ use super::lease::Lease;
 use super::name::{Invalid, UserId};
 use super::stack::Watermarks;
 
+mod change;
+
+pub use change::{
+    Corrected, Correction, Deferral, Handover, Reopening, Settlement, Transition, Verdict,
+};
+
 /// `digest:<user>:<cadence>:<period>`, or `batch:<batch>`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(String);
@@ -303,34 +309,6 @@ pub fn digest_slot(user: &UserId) -> String {
     format!("digest:{user}")
 }
 
-/// How a delivery ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settlement {
-    /// Which delivery ended.
-    pub id: DeliveryId,
-    /// One of the settled states.
-    pub state: DeliveryState,
-    /// How many events the mail told of, or would have; 0 where none was built.
-    pub items: u32,
-    /// The provider's id of the mail; `None` where it took none or named none.
-    pub provider_id: Option<String>,
-    /// Why it ended so, without an address; `None` where it was simply sent.
-    pub reason: Option<String>,
-}
-
-impl Settlement {
-    /// This row ended so; no provider named the mail.
-    pub fn of(row: &Delivery, state: DeliveryState, items: u32, reason: Option<&str>) -> Self {
-        Self {
-            id: row.id.clone(),
-            state,
-            items,
-            provider_id: None,
-            reason: reason.map(str::to_owned),
-        }
-    }
-}
-
 /// How many mails of one period ended in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeriodCount {
@@ -344,90 +322,6 @@ pub struct PeriodCount {
     pub mails: u64,
     /// Events they told of.
     pub events: u64,
-}
-
-/// A delivery that is about to be handed over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Handover {
-    /// Which delivery it is.
-    pub id: DeliveryId,
-    /// The reference of the call that it is handed over in.
-    pub call: String,
-    /// How many events the mail tells of.
-    pub items: u32,
-}
-
-/// A delivery that waits, and for what.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deferral {
-    /// Which delivery waits.
-    pub id: DeliveryId,
-    /// `pending` for another attempt, `sending` while the outcome of the last one is still to be
-    /// found out.
-    pub state: DeliveryState,
-    /// Nobody takes it up before then.
-    pub not_before: DateTime<Utc>,
-    /// Why it waits, for whoever reads the ledger; without an address.
-    pub reason: Option<String>,
-    /// Whether the provider answered the last attempt and did not take it: see
-    /// [`Delivery::refusals`].
-    pub refused: bool,
-}
-
-/// A delivery that failed and is to be tried again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reopening {
-    /// Which delivery is to be tried again.
-    pub id: DeliveryId,
-    /// Up to where it reaches now; what it covered before, if nothing is said.
-    pub watermarks: Option<Watermarks>,
-    /// Who tries it; nobody yet, if nothing is said.
-    pub lease: Option<Lease>,
-    /// How often it was tried again by itself, this time included; 0 where a person wants it.
-    pub reopened: u32,
-}
-
-impl Reopening {
-    /// As it was, and nobody's yet.
-    pub fn of(id: DeliveryId) -> Self {
-        Self {
-            id,
-            watermarks: None,
-            lease: None,
-            reopened: 0,
-        }
-    }
-}
-
-/// What became of a reopening.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reopened {
-    /// It is pending and open again.
-    Done,
-    /// There is no such row, or it did not fail, or is not closed yet.
-    NotFailed,
-    /// Another delivery of the person is open; once it is closed there is room.
-    Busy,
-}
-
-/// What somebody who knows says of an unknown delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was mailed.
-    Sent,
-    /// It was not: its events are to be mailed after all.
-    NotSent,
-}
-
-/// What became of a verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judged {
-    /// The row says now what the verdict says.
-    Done,
-    /// There is no such row, or it is not unknown, or its markers are still being written.
-    NotUnknown,
-    /// Another delivery of the person is open; once it is closed there is room.
-    Busy,
 }
 
 /// What is better where nobody can tell whether a mail was taken.

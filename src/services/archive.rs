@@ -16,7 +16,7 @@ use super::owed::OwedDays;
 use super::{Error, Progress, Result};
 use crate::clock::Clock;
 use crate::domain::{Day, Owed};
-use crate::store::{DayInfo, Days, Journal, Leases};
+use crate::store::{Counted, Days, Diagnostics, Journal, Leases};
 use crate::wire::archive::{DayReport, Fate};
 
 mod file;
@@ -29,6 +29,7 @@ pub struct Archive {
     /// Where days stand.
     pub days: Arc<dyn Days>,
     pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) diagnostics: Arc<dyn Diagnostics>,
     /// Says what people are still owed of a day, and notes it.
     pub owed: OwedDays,
     pub(crate) leases: Arc<dyn Leases>,
@@ -82,28 +83,26 @@ impl Archive {
         let reach = self.owed.reach(now);
         let oldest_kept = Day::of(now - request.keep);
         let days = self.days.days().await?;
+        let counted: Vec<Counted> = days.iter().copied().map(Counted::Stacks).collect();
+        let counts = self.diagnostics.count(&counted).await?;
         progress.total(days.len() as u64);
-        for info in days {
-            let day = info.day;
+        for (day, stacks) in days.into_iter().zip(counts) {
             let fate = if day >= reach.window.first() {
                 Fate::InWindow
             } else if day >= oldest_kept {
                 Fate::Young
             } else {
-                self.old_day(info, request).await.unwrap_or_else(failed)
+                self.old_day(day, stacks, request)
+                    .await
+                    .unwrap_or_else(failed)
             };
-            reports.push(DayReport {
-                day,
-                stacks: info.stacks,
-                fate,
-            });
+            reports.push(DayReport { day, stacks, fate });
             progress.advance(1);
         }
         Ok(())
     }
 
-    async fn old_day(&self, info: DayInfo, request: &Request) -> Result<Fate> {
-        let day = info.day;
+    async fn old_day(&self, day: Day, stacks: u64, request: &Request) -> Result<Fate> {
         if request.effect == Effect::Rehearse {
             if let Some(fate) = self.kept(day, request).await? {
                 return Ok(fate);
@@ -112,14 +111,13 @@ impl Archive {
             let file = file.map(|folder| file::path(folder, day, 1));
             return Ok(Fate::Dropped { file });
         }
-        let work = self.forget(info, request).boxed();
+        let work = self.forget(day, stacks, request).boxed();
         Ok(self.holding(day, work).await?.unwrap_or(Fate::Held))
     }
 
-    /// Exports and drops a day whose lease is ours.
-    async fn forget(&self, info: DayInfo, request: &Request) -> Result<Fate> {
-        let day = info.day;
-        self.days.mend_day(day).await?;
+    /// Exports and drops a day whose lease is ours, and that had so many stacks when it was listed.
+    async fn forget(&self, day: Day, stacks: u64, request: &Request) -> Result<Fate> {
+        self.days.fix_day(day).await?;
         if let Some(fate) = self.kept(day, request).await? {
             return Ok(fate);
         }
@@ -133,9 +131,9 @@ impl Archive {
             None => (None, file::sum(days, day).await?),
         };
         if sum.stacks == 0 {
-            let done = self.days.drop_day_if(day, &sum).await?;
+            let done = self.days.drop_day(day, &sum).await?;
             // Somebody else has archived it since it was listed, unless there was nothing in it.
-            return Ok(match (done, info.stacks) {
+            return Ok(match (done, stacks) {
                 (true, 0) => Fate::Dropped { file: None },
                 _ => Fate::Held,
             });
@@ -147,7 +145,7 @@ impl Archive {
         self.still_ours(day).await?;
         let published = draft.map(|(draft, folder)| draft.publish(folder));
         let published = published.transpose()?;
-        if self.days.drop_day_if(day, &sum).await? {
+        if self.days.drop_day(day, &sum).await? {
             let file = published.map(|published| published.file);
             return Ok(Fate::Dropped { file });
         }
@@ -187,7 +185,7 @@ impl Archive {
     pub async fn restore(&self, path: &Path, progress: &dyn Progress) -> Result<Summary> {
         let summary = file::verify(path)?;
         let work = async {
-            self.days.mend_day(summary.day).await?;
+            self.days.fix_day(summary.day).await?;
             file::restore(self.days.as_ref(), path, &summary, progress).await?;
             // Somebody may be owed something of it.
             Ok(self.owed.disturb(summary.day, self.clock.now()).await?)

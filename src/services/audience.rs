@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::domain::{Audience, FollowKey, Selector, UserId};
-use crate::store::{Directory, Result};
+use crate::store::{Directory, PeopleFilter, Result};
 
 /// Some people of an audience.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,9 @@ pub async fn page(
         }
         Selector::FollowersOf(keys) => followers(directory, keys, after, limit).await?,
         Selector::Near { point, km } => {
-            let people = directory.near(*point, *km, after, limit).await?;
+            let (point, km) = (*point, *km);
+            let near = PeopleFilter::Near { point, km };
+            let people = directory.find_people(&near, after, limit).await?;
             let more = people.len() == limit;
             full(people, more)
         }
@@ -59,15 +61,16 @@ async fn followers(
     limit: usize,
 ) -> Result<Page> {
     if let [key] = keys {
-        let people = directory.followers(key, after, limit).await?;
+        let following = PeopleFilter::Follow(key);
+        let people = directory.find_people(&following, after, limit).await?;
         let more = people.len() == limit;
         return Ok(full(people, more));
     }
-    let pages = futures::future::try_join_all(
-        keys.iter()
-            .map(|key| directory.followers(key, after, limit)),
-    )
-    .await?;
+    let page = |key| async move {
+        let following = PeopleFilter::Follow(key);
+        directory.find_people(&following, after, limit).await
+    };
+    let pages = futures::future::try_join_all(keys.iter().map(page)).await?;
     let known = pages
         .iter()
         .filter(|people| people.len() == limit)

@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Result;
 use crate::clock::Clock;
-use crate::store::{Batches, Deliveries, Journal};
+use crate::store::{Forgettable, Retention};
 use crate::wire::round::Forgotten;
 
 /// How many of each are removed in one step.
@@ -24,9 +24,7 @@ const REST: TimeDelta = TimeDelta::hours(1);
 
 /// Removes what was settled longer ago than `keep`, a little a step.
 pub struct Cleaner {
-    pub(crate) batches: Arc<dyn Batches>,
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) retention: Arc<dyn Retention>,
     pub(crate) clock: Arc<dyn Clock>,
     /// How long settled deliveries and batches are remembered (`delivery.keep`).
     pub keep: TimeDelta,
@@ -36,21 +34,12 @@ pub struct Cleaner {
 
 impl Cleaner {
     /// A cleaner that does not rest yet: its first step looks for work at once.
-    pub fn new(
-        batches: Arc<dyn Batches>,
-        deliveries: Arc<dyn Deliveries>,
-        journal: Arc<dyn Journal>,
-        clock: Arc<dyn Clock>,
-        keep: TimeDelta,
-    ) -> Self {
-        let rests = Mutex::default();
+    pub fn new(retention: Arc<dyn Retention>, clock: Arc<dyn Clock>, keep: TimeDelta) -> Self {
         Self {
-            batches,
-            deliveries,
-            journal,
+            retention,
             clock,
             keep,
-            rests,
+            rests: Mutex::default(),
         }
     }
 
@@ -62,12 +51,13 @@ impl Cleaner {
             return Ok(Forgotten::default());
         }
         let before = now - self.keep;
+        let forget = |what, before| self.retention.forget(what, before, STEP);
         let forgotten = Forgotten {
-            deliveries: self.deliveries.forget_deliveries(before, STEP).await?,
-            batches: self.batches.forget_batches(before, STEP).await?,
+            deliveries: forget(Forgettable::Deliveries, before).await?,
+            batches: forget(Forgettable::Batches, before).await?,
         };
         let unaccepted = before.min(now - LONGEST_WINDOW);
-        let unaccepted = self.journal.forget_unaccepted(unaccepted, STEP).await?;
+        let unaccepted = forget(Forgettable::Unaccepted, unaccepted).await?;
         let most = forgotten.deliveries.max(forgotten.batches).max(unaccepted);
         // One that left something may have left several parts, which are counted.
         let more = most >= STEP as u64;

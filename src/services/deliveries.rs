@@ -9,9 +9,9 @@ use chrono::{DateTime, Utc};
 
 use super::{Error, Result};
 use crate::clock::Clock;
-use crate::domain::delivery::{Judged, Reopened, Reopening, Verdict};
+use crate::domain::delivery::{Corrected, Correction, Reopening, Verdict};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Pause, UserId};
-use crate::store::{Deliveries, Notes};
+use crate::store::{Deliveries, DeliveryFilter, Diagnostics, Notes, Waits};
 use crate::wire::delivery::Retried;
 
 mod waiting;
@@ -19,6 +19,7 @@ mod waiting;
 /// Shows the ledger, settles unknown deliveries, retries failed ones, and lets mails leave again.
 pub struct DeliveryService {
     pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) diagnostics: Arc<dyn Diagnostics>,
     pub(crate) notes: Arc<dyn Notes>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -70,11 +71,15 @@ const A_PERSONS: usize = 10_000;
 /// Nor does anybody have more unknown ones than this.
 const ALL: usize = 10_000_000;
 
-/// Why a row is settled that was unknown.
-fn by_hand(verdict: Verdict) -> &'static str {
-    match verdict {
+fn judge(id: &DeliveryId, verdict: Verdict) -> Correction {
+    let reason = match verdict {
         Verdict::Sent => "settled by hand: it was mailed",
         Verdict::NotSent => "settled by hand: it was not mailed",
+    };
+    Correction::Judge {
+        id: id.clone(),
+        verdict,
+        reason: reason.to_owned(),
     }
 }
 
@@ -83,7 +88,8 @@ impl DeliveryService {
     pub async fn list(&self, only: &Only, limit: usize) -> Result<Vec<Delivery>> {
         let wanted = |row: &Delivery| only.state.is_none_or(|state| state == row.state);
         if let Some(user) = &only.user {
-            let mut rows = self.deliveries.deliveries_of(user, A_PERSONS).await?;
+            let theirs = DeliveryFilter::User(user);
+            let mut rows = self.deliveries.find_deliveries(&theirs, A_PERSONS).await?;
             rows.retain(wanted);
             rows.truncate(limit);
             return Ok(rows);
@@ -91,7 +97,8 @@ impl DeliveryService {
         let mut rows = Vec::new();
         for state in DeliveryState::ALL {
             if only.state.is_none_or(|only| only == state) {
-                rows.extend(self.deliveries.deliveries_in(state, limit).await?);
+                let of = DeliveryFilter::State(state);
+                rows.extend(self.deliveries.find_deliveries(&of, limit).await?);
             }
         }
         rows.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
@@ -101,13 +108,14 @@ impl DeliveryService {
 
     /// One delivery; `None` if there is none of this id.
     pub async fn get(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
-        Ok(self.deliveries.delivery(id).await?)
+        let found = self.deliveries.deliveries(std::slice::from_ref(id)).await?;
+        Ok(found.into_iter().flatten().next())
     }
 
     /// The unknown deliveries that these are, newest first.
     pub async fn unknown(&self, which: &Unknown) -> Result<Vec<Delivery>> {
-        let unknown = DeliveryState::Unknown;
-        let mut rows = self.deliveries.deliveries_in(unknown, ALL).await?;
+        let unknown = DeliveryFilter::State(DeliveryState::Unknown);
+        let mut rows = self.deliveries.find_deliveries(&unknown, ALL).await?;
         rows.retain(|row| which.holds(row));
         Ok(rows)
     }
@@ -116,12 +124,14 @@ impl DeliveryService {
     /// theirs.
     pub async fn settle_all(&self, rows: &[Delivery], verdict: Verdict) -> Result<Settled> {
         let (now, mut settled) = (self.clock.now(), Settled::default());
-        for row in rows {
-            let reason = by_hand(verdict);
-            match self.deliveries.judge(&row.id, now, verdict, reason).await? {
-                Judged::Done => settled.settled += 1,
-                Judged::Busy => settled.busy += 1,
-                Judged::NotUnknown => {}
+        for rows in rows.chunks(AT_ONCE) {
+            let judged: Vec<Correction> = rows.iter().map(|row| judge(&row.id, verdict)).collect();
+            for judged in self.deliveries.correct(now, &judged).await? {
+                match judged {
+                    Corrected::Done => settled.settled += 1,
+                    Corrected::Busy => settled.busy += 1,
+                    Corrected::OtherState => {}
+                }
             }
         }
         Ok(settled)
@@ -131,15 +141,14 @@ impl DeliveryService {
     /// all.
     pub async fn settle(&self, id: &DeliveryId, verdict: Verdict) -> Result<()> {
         let now = self.clock.now();
-        let reason = by_hand(verdict);
-        match self.deliveries.judge(id, now, verdict, reason).await? {
-            Judged::Done => Ok(()),
-            Judged::Busy => Err(Error::Conflict(format!(
+        let judged = self.deliveries.correct(now, &[judge(id, verdict)]).await?;
+        match judged.first() {
+            Some(Corrected::Done) => Ok(()),
+            Some(Corrected::Busy) => Err(Error::Conflict(format!(
                 "another delivery of the person of {id} is open; settle this one when that one has ended"
             ))),
-            Judged::NotUnknown => {
-                let standing = self.deliveries.delivery(id).await?;
-                Err(Error::Conflict(match standing {
+            Some(Corrected::OtherState) | None => {
+                Err(Error::Conflict(match self.get(id).await? {
                     None => format!("there is no delivery {id}"),
                     Some(row) if row.state == DeliveryState::Unknown => {
                         format!("{id} is being closed at this moment; ask again")
@@ -153,14 +162,15 @@ impl DeliveryService {
     /// Lets these failed deliveries be tried again, as if they were new: the next run or a worker
     /// takes them up.
     pub async fn retry(&self, ids: &[DeliveryId]) -> Result<Retried> {
-        let asked: Vec<Reopening> = ids.iter().cloned().map(Reopening::of).collect();
-        let answers = self.deliveries.reopen(self.clock.now(), &asked).await?;
+        let reopening = |id: &DeliveryId| Correction::Reopen(Reopening::of(id.clone()));
+        let asked: Vec<Correction> = ids.iter().map(reopening).collect();
+        let answers = self.deliveries.correct(self.clock.now(), &asked).await?;
         let mut retried = Retried::default();
         for (id, answer) in ids.iter().zip(answers) {
             match answer {
-                Reopened::Done => retried.again += 1,
-                Reopened::Busy => retried.busy.push(id.clone()),
-                Reopened::NotFailed => retried.not_failed.push(id.clone()),
+                Corrected::Done => retried.again += 1,
+                Corrected::Busy => retried.busy.push(id.clone()),
+                Corrected::OtherState => retried.not_failed.push(id.clone()),
             }
         }
         Ok(retried)
@@ -196,7 +206,7 @@ impl DeliveryService {
     pub async fn resume(&self) -> Result<Option<Pause>> {
         let now = self.clock.now();
         let pause = Pause::lift(self.notes.as_ref(), now).await?;
-        self.deliveries.free_waiting(now).await?;
+        self.deliveries.release(&Waits::PutOff(now)).await?;
         Ok(pause)
     }
 }

@@ -17,7 +17,7 @@ use crate::domain::digest::wanted;
 use crate::domain::{
     Cadence, Delivery, DeliveryId, Event, Id, Policies, Position, Schedule, UserId,
 };
-use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
+use crate::store::{Deliveries, DeliveryFilter, Directory, Objects, People, Stacks, Suppressions};
 use crate::wire::explanation::{DigestView, Explanation, Fate, InBatch, Why};
 
 mod covered;
@@ -75,7 +75,8 @@ impl Explain {
             .await?
             .pop()
             .flatten();
-        let mut deliveries = self.deliveries.deliveries_of(user, A_PERSONS).await?;
+        let theirs = DeliveryFilter::User(user);
+        let mut deliveries = self.deliveries.find_deliveries(&theirs, A_PERSONS).await?;
         let theirs = BatchFilter {
             user: Some(user.clone()),
             ..BatchFilter::default()

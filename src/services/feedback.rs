@@ -20,7 +20,7 @@ use crate::domain::{
 };
 use crate::mail::Provider;
 use crate::mail::hooks::{Keys, Once, Posted, Refused, Report, Verified};
-use crate::store::{Deliveries, Directory, Feedbacks, SeenReports, Suppressions};
+use crate::store::{Deliveries, DeliveryFilter, Directory, Feedbacks, SeenReports, Suppressions};
 use crate::wire::event::Reported;
 
 /// Why what was posted changed nothing. Nothing of it is in the message.
@@ -229,32 +229,36 @@ impl FeedbackService {
     /// The mail each report is about: by our own tag, or by the provider's id where no tag came
     /// back.
     async fn rows(&self, reports: &[&Report]) -> Result<Vec<Option<Delivery>>, Error> {
-        let mut tags: Vec<Tag> = reports.iter().filter_map(|one| one.tag.clone()).collect();
-        tags.dedup();
-        let by_tag = self.feedbacks.deliveries_by_tag(&tags).await?;
-        let by_tag: HashMap<&Tag, Delivery> = tags
-            .iter()
-            .zip(by_tag)
-            .filter_map(|(tag, row)| Some((tag, row?)))
-            .collect();
+        let tags: HashSet<Tag> = reports.iter().filter_map(|one| one.tag.clone()).collect();
+        let tags: Vec<Tag> = tags.into_iter().collect();
+        let by_tag = self.found(&DeliveryFilter::Tags(&tags)).await?.into_iter();
+        let by_tag: HashMap<Tag, Delivery> = by_tag.map(|row| (row.id.tag(), row)).collect();
         let untagged = reports.iter().filter(|report| report.tag.is_none());
         let ids = untagged.flat_map(|report| report.provider_ids.clone());
         let ids: HashSet<String> = ids.filter(|id| !id.is_empty()).collect();
         let ids: Vec<String> = ids.into_iter().collect();
-        let by_id = self.feedbacks.deliveries_by_provider_id(&ids).await?;
-        let by_id: HashMap<&String, Delivery> = ids
-            .iter()
-            .zip(by_id)
-            .filter_map(|(id, row)| Some((id, row?)))
-            .collect();
+        let mut by_id: HashMap<String, Vec<Delivery>> = HashMap::new();
+        for row in self.found(&DeliveryFilter::ProviderIds(&ids)).await? {
+            let known_as = row.provider_id.clone().unwrap_or_default();
+            by_id.entry(known_as).or_default().push(row);
+        }
+        // None where several share an id, as where one call carried many mails.
+        by_id.retain(|_, rows| rows.len() == 1);
         let row = |report: &&Report| match &report.tag {
             Some(tag) => by_tag.get(tag).cloned(),
             None => {
                 let mut known_as = report.provider_ids.iter();
-                known_as.find_map(|id| by_id.get(id).cloned())
+                known_as.find_map(|id| by_id.get(id)?.first().cloned())
             }
         };
         Ok(reports.iter().map(row).collect())
+    }
+
+    async fn found(&self, which: &DeliveryFilter<'_>) -> Result<Vec<Delivery>, Error> {
+        match which {
+            DeliveryFilter::Tags([]) | DeliveryFilter::ProviderIds([]) => Ok(Vec::new()),
+            which => Ok(self.deliveries.find_deliveries(which, usize::MAX).await?),
+        }
     }
 
     /// Whoever unsubscribed at the provider wants no mail, at whatever address.
@@ -333,7 +337,8 @@ impl FeedbackService {
         row: &Delivery,
         now: DateTime<Utc>,
     ) -> Result<u64, Error> {
-        let latest = self.deliveries.deliveries_of(&row.user, LATEST).await?;
+        let theirs = DeliveryFilter::User(&row.user);
+        let latest = self.deliveries.find_deliveries(&theirs, LATEST).await?;
         let delivered = latest.iter().filter_map(|row| row.feedback);
         let delivered = delivered.filter(|heard| heard.news == ReportKind::Delivered);
         let delivered = delivered.map(|heard| heard.at + TimeDelta::milliseconds(1));

@@ -26,7 +26,7 @@ impl Flush {
         let now = self.clock.now();
         self.stacks.catch_up().await?;
         let reach = self.owed.reach(now);
-        let standing = self.owed.days.day_names().await?;
+        let standing = self.owed.days.days().await?;
         let older = standing
             .into_iter()
             .filter(|day| *day < reach.window.first());
@@ -42,7 +42,7 @@ impl Flush {
                 flushed += person.pending().len() as u64;
                 let bad = self
                     .stacks
-                    .mark(&[Mark {
+                    .mark(&[Mark::Flushed {
                         user: person.user.clone(),
                         marker: self.ids.next(now),
                         watermarks,

@@ -5,7 +5,7 @@
 //! reported. A note is only changed from what was read ([`Notes::swap_note`]), so whoever changes a
 //! day while it is read ([`OwedDays::disturb`]) is not overruled.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -21,7 +21,9 @@ use crate::domain::{
     Cadence, Day, DayNote, Delivery, LastLook, Owed, PersonStacks, Policies, Reach, Schedule, User,
     UserId, Window,
 };
-use crate::store::{self, Days, Deliveries, Directory, Notes, Objects, Stacks, Suppressions};
+use crate::store::{
+    self, Days, Deliveries, DeliveryFilter, Directory, Notes, Objects, Stacks, Suppressions,
+};
 use crate::wire::status::Late;
 
 /// Finds out and notes what people are owed of days that have left the window.
@@ -91,10 +93,10 @@ impl OwedDays {
     /// The days before the window that are still to be read: two small look-ups where there are
     /// none.
     pub async fn look(&self, reach: &Reach) -> store::Result<OldDays> {
-        let standing = self.days.day_names().await?;
+        let standing = self.days.days().await?;
         let mut notes: HashMap<Day, String> = self
             .notes
-            .notes_under(DayNote::PREFIX)
+            .notes(DayNote::PREFIX)
             .await?
             .into_iter()
             .filter_map(|(name, text)| Some((DayNote::day(&name)?, text)))
@@ -131,21 +133,25 @@ impl OwedDays {
 
     /// Notes what people are owed of all these days, for [`Self::told`].
     pub async fn note_all(&self, owed: Owed, at: DateTime<Utc>) -> store::Result<()> {
-        let before = self.notes.note(LAST_LOOK).await?;
-        let before = before.as_deref().and_then(read_look);
+        let read = self.notes.note(LAST_LOOK).await?;
+        let before = read.as_deref().and_then(read_look);
         let was_nothing = before.is_none_or(|look| look.owed.is_nothing());
         if was_nothing && owed.is_nothing() {
             return Ok(());
         }
         let look = serde_json::to_string(&LastLook { at, owed }).unwrap_or_default();
-        self.notes.put_note(LAST_LOOK, &look).await
+        // Who was quicker has looked as lately.
+        let noted = self
+            .notes
+            .swap_note(LAST_LOOK, read.as_deref(), Some(&look));
+        noted.await.map(drop)
     }
 
     /// What is known of days before the window without reading them.
     pub async fn told(&self) -> store::Result<Late> {
         let look = self.notes.note(LAST_LOOK).await?;
         let look = look.as_deref().and_then(read_look);
-        let notes = self.notes.notes_under(DayNote::PREFIX).await?;
+        let notes = self.notes.notes(DayNote::PREFIX).await?;
         let given_up = notes.iter().filter_map(|(name, text)| {
             let given_up = DayNote::read(text)?.given_up?;
             Some((DayNote::day(name)?, given_up))
@@ -201,11 +207,14 @@ impl OwedDays {
                 .owed_to(&people, &users, &suppressed, &mut catalogue, |_| true)
                 .await?;
             let ids: Vec<UserId> = owed.iter().map(|(user, _)| (*user).clone()).collect();
-            let open = self.deliveries.open_digests(&ids).await?;
-            for ((_, events), row) in owed.iter().zip(&open) {
+            let open = DeliveryFilter::OpenDigests(&ids);
+            let open = self.deliveries.find_deliveries(&open, ids.len()).await?;
+            let covering = open.iter().filter(|row| covers(row, day));
+            let covered: HashSet<&UserId> = covering.map(|row| &row.user).collect();
+            for (user, events) in owed {
                 let events = events.len() as u64;
                 count.owed.add(events);
-                if row.as_ref().is_some_and(|row| covers(row, day)) {
+                if covered.contains(user) {
                     count.in_hand.add(events);
                 }
             }
@@ -266,7 +275,7 @@ impl OwedDays {
         let text = serde_json::to_string(&note).unwrap_or_default();
         let name = DayNote::name(old.day);
         self.notes
-            .swap_note(&name, old.read.as_deref(), &text)
+            .swap_note(&name, old.read.as_deref(), Some(&text))
             .await
     }
 }

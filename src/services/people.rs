@@ -13,7 +13,7 @@ use super::Result;
 use crate::clock::Clock;
 use crate::domain::user::check_choices;
 use crate::domain::{Policies, Schedule, User, UserId};
-use crate::store::{self, Directory};
+use crate::store::{self, Directory, FollowChange};
 
 mod input;
 
@@ -167,7 +167,8 @@ impl PeopleService {
             .collect();
         pairs.sort_unstable();
         pairs.dedup();
-        Ok(self.directory.follow(&pairs).await?)
+        let follow = FollowChange::Follow;
+        Ok(self.directory.change_follows(follow, &pairs).await?)
     }
 
     /// Lets people follow keys no more; one that they did not follow is no error.
@@ -176,6 +177,7 @@ impl PeopleService {
             .into_iter()
             .map(|follow| (follow.key, follow.user))
             .collect();
-        Ok(self.directory.unfollow(&pairs).await?)
+        let unfollow = FollowChange::Unfollow;
+        Ok(self.directory.change_follows(unfollow, &pairs).await?)
     }
 }

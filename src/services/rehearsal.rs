@@ -14,11 +14,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::digest::{Digests, Found, Onlooker, Request};
 use super::mailing::{Compose, Contents};
 use super::{Progress, Result};
-use crate::domain::{Cadence, EventType, Occasion, Pause, Period};
+use crate::domain::{Cadence, EventType, FanoutState, Occasion, Pause, Period};
 use crate::mail::{Mailer, Message, Place};
 use crate::render::CLIP_BYTES;
 use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading_of, preheader};
-use crate::store::{Feedbacks, Journal, Notes};
+use crate::store::{Counted, Diagnostics, Feedbacks, Notes};
 use crate::wire::digest::Report;
 
 mod compare;
@@ -44,7 +44,7 @@ pub struct Rehearsal {
     pub(crate) mailer: Arc<dyn Mailer>,
     pub(crate) notes: Arc<dyn Notes>,
     pub(crate) feedbacks: Arc<dyn Feedbacks>,
-    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) diagnostics: Arc<dyn Diagnostics>,
     /// Whom mails come from, masked.
     pub from: String,
     /// What the configuration lacks for mails that leave this machine.
@@ -99,7 +99,8 @@ impl Rehearsal {
         sizes: &Sizes,
     ) -> Result<Vec<String>> {
         let pause = Pause::standing(&*self.notes).await?;
-        let accepted = self.journal.backlog().await?.pending;
+        let pending = Counted::Fanouts(FanoutState::Pending);
+        let accepted = self.diagnostics.count(&[pending]).await?.iter().sum();
         let mut warnings = tell::warnings(report, sizes, pause.as_ref(), accepted);
         warnings.extend(report.unknown.warnings(&self.digests.policies));
         warnings.extend(stage.failures.iter().cloned());

@@ -12,9 +12,9 @@ use super::deliveries::{DeliveryService, Only};
 use super::owed::OwedDays;
 use super::unknown::Known;
 use crate::clock::Clock;
-use crate::domain::{Day, DeliveryState, Window};
-use crate::store::Store;
-use crate::wire::status::{DayView, Status};
+use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason, Window};
+use crate::store::{Counted, Store};
+use crate::wire::status::{Backlog, BatchCounts, DayView, Status};
 
 /// Of how long ago the mails are whose reports are counted.
 const HEARD: TimeDelta = TimeDelta::days(7);
@@ -46,27 +46,44 @@ impl StatusService {
             user: None,
         };
         let unknown = self.deliveries.list(&unknown, UNKNOWN_SHOWN).await?;
-        let deliveries = store.delivery_counts(&DeliveryState::ALL).await?;
-        let days = store.days().await?.into_iter().map(|day| DayView {
-            day: day.day,
-            stacks: day.stacks,
-            in_window: window.contains(day.day),
-        });
+        let days = store.days().await?;
+        let mut counted = [FanoutState::Pending, FanoutState::Done]
+            .map(Counted::Fanouts)
+            .to_vec();
+        counted.extend([BatchState::Open, BatchState::Closing].map(Counted::Batches));
+        counted.extend(DeliveryState::ALL.map(Counted::Deliveries));
+        counted.extend(Reason::ALL.map(Counted::Suppressions));
+        counted.extend(days.iter().copied().map(Counted::Stacks));
+        let mut counts = store.count(&counted).await?.into_iter();
+        let mut count = || counts.next().unwrap_or_default();
         Ok(Status {
             store: self.place.clone(),
             schema: store.schema().await?,
-            fanouts: store.backlog().await?,
+            fanouts: Backlog {
+                pending: count(),
+                done: count(),
+            },
             oldest_pending_day: store.busy_days().await?.into_iter().min(),
-            batches: store.batch_counts().await?,
-            deliveries: deliveries.into_iter().collect(),
+            batches: BatchCounts {
+                open: count(),
+                closing: count(),
+            },
+            deliveries: DeliveryState::ALL.map(|state| (state, count())).into(),
             unknown: unknown.into_iter().map(Into::into).collect(),
             paused: self.deliveries.pause().await?,
             waiting: self.deliveries.waiting(None).await?,
             heard: store.report_counts(now - HEARD).await?,
-            suppressed: store.suppression_counts().await?.into_iter().collect(),
+            suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
             not_known: self.known.lately(LATELY).await?,
             late: self.owed.told().await?,
-            days: days.collect(),
+            days: days
+                .into_iter()
+                .map(|day| DayView {
+                    day,
+                    stacks: count(),
+                    in_window: window.contains(day),
+                })
+                .collect(),
         })
     }
 }

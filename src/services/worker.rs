@@ -20,7 +20,7 @@ use super::mailing::{GateState, Step};
 use super::{Progress, Result};
 use crate::domain::Lease;
 use crate::domain::lease::{DIGEST_SCAN, TICK};
-use crate::store::{Deliveries, Journal, Leases};
+use crate::store::{Deliveries, Journal, Leases, Waits};
 use crate::wire::digest::{Ended, Report};
 use crate::wire::round::Round;
 
@@ -210,7 +210,7 @@ impl Worker {
     pub async fn release(&self) -> Result<()> {
         let owner = &self.fanouts.owner;
         self.journal.release_fanouts(owner).await?;
-        self.deliveries.release(owner).await?;
+        self.deliveries.release(&Waits::Held(owner)).await?;
         Ok(self.leases.unlease(DIGEST_SCAN, owner).await?)
     }
 }

@@ -32,13 +32,23 @@ pub(super) fn page(mut found: Vec<Batch>, before: Option<Id>, limit: usize) -> V
     found
 }
 
-/// How many batches there are that are not settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct BatchCounts {
-    /// Those that gather.
-    pub open: u64,
-    /// Those that take nothing any more and whose mail is not settled.
-    pub closing: u64,
+/// Which accumulators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccumulatorFilter<'a> {
+    /// Those that are due at this moment and that nobody holds then, in the order in which they
+    /// fell due; each once, also while it moves. Costs what is due and held, not what is open.
+    Due(DateTime<Utc>),
+    /// The one on which this batch is open, or has just ended.
+    Of(Id),
+    /// Those whose open batch keeps an event of this type about one of these objects, by their ids.
+    Holding {
+        /// The type.
+        kind: &'a EventType,
+        /// The objects.
+        objects: &'a [ObjectId],
+        /// Only those after this one.
+        after: Option<&'a AccumulatorId>,
+    },
 }
 
 /// Near-real-time batches.
@@ -47,9 +57,9 @@ pub trait Batches: Send + Sync {
     /// These accumulators, in the order asked; each at most once.
     async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>>;
 
-    /// Puts each accumulator in the place of what was read, known by its stamp, or where none
-    /// stood; an empty one is removed. `stamp` is what they are known by from now on: an id that
-    /// was never used. The answer says which were put, in the order asked; of an accumulator that
+    /// Puts each accumulator in the place of what was read, known by its revision, or where
+    /// none stood; an empty one is removed. `revision` is what they are known by from now on: an id
+    /// that was never used. The answer says which were put, in the order asked; of an accumulator that
     /// is named twice, one at most. Of two who read the same, one is told no, and has to read
     /// again. No may also be told where it was put and an earlier answer was lost. Durable.
     async fn put_accumulators(&self, accumulators: &[Accumulator], stamp: Id) -> Result<Vec<bool>>;
@@ -66,21 +76,10 @@ pub trait Batches: Send + Sync {
         stamp: Id,
     ) -> Result<bool>;
 
-    /// Accumulators that are due at `now` and that nobody holds then, in the order in which they
-    /// fell due, at most `limit`; each once, also while it moves. Costs what is due and held, not
-    /// what is open.
-    async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Accumulator>>;
-
-    /// The accumulator on which this batch is open, or has just ended.
-    async fn accumulator_of(&self, batch: Id) -> Result<Option<Accumulator>>;
-
-    /// Accumulators whose open batch keeps an event of this type about one of these objects, by
-    /// their ids, after this one, at most `limit`.
-    async fn accumulators_holding(
+    /// These accumulators, at most `limit`.
+    async fn find_accumulators(
         &self,
-        kind: &EventType,
-        objects: &[ObjectId],
-        after: Option<&AccumulatorId>,
+        filter: &AccumulatorFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Accumulator>>;
 
@@ -105,11 +104,4 @@ pub trait Batches: Send + Sync {
         before: Option<Id>,
         limit: usize,
     ) -> Result<Vec<Batch>>;
-
-    /// How many are open, and how many are closing; exact.
-    async fn batch_counts(&self) -> Result<BatchCounts>;
-
-    /// Removes batches that were settled before then, the oldest first, at most `limit`; answers
-    /// how many went.
-    async fn forget_batches(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
 }

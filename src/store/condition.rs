@@ -1,4 +1,5 @@
-//! How the store itself is: what it runs on, what it lacks, what time it thinks it is.
+//! How the store itself is: what it runs on, what it lacks, how much it holds, what time it thinks
+//! it is.
 //!
 //! The rule: facts, and no opinion of them; who judges is [`crate::services::doctor`]. Nothing is
 //! changed by asking.
@@ -7,6 +8,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use super::Result;
+use crate::domain::{BatchState, Day, DeliveryState, FanoutState, Reason};
 
 /// What the store runs on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,19 +56,44 @@ pub struct Schema {
     pub steps: Vec<String>,
 }
 
+/// What the store runs on, and its clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// What it runs on.
+    pub engine: Engine,
+    /// What time it has, if it has a clock of its own.
+    pub time: Option<DateTime<Utc>>,
+}
+
+/// What can be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// The documents of this day. Costs a reading of them.
+    Stacks(Day),
+    /// Fan-outs of the journal in this state.
+    Fanouts(FanoutState),
+    /// Batches in this state, on their accumulators or filed.
+    Batches(BatchState),
+    /// Rows of the ledger in this state.
+    Deliveries(DeliveryState),
+    /// Addresses that are suppressed for this reason.
+    Suppressions(Reason),
+}
+
 /// What can be found out of a store by whoever looks after it.
 #[async_trait]
 pub trait Diagnostics: Send + Sync {
-    /// What it runs on.
-    async fn engine(&self) -> Result<Engine>;
+    /// What it runs on, and what time it has.
+    async fn server(&self) -> Result<Server>;
 
     /// Which schema it has.
     async fn schema(&self) -> Result<Schema>;
 
+    /// How many there are of each of these, in the order asked; exact. Each costs what there is of
+    /// it.
+    async fn count(&self, what: &[Counted]) -> Result<Vec<u64>>;
+
     /// The indexes that verbs rely on and that are not there, by collection and fields; none in a
     /// store that is as it should be.
     async fn missing_indexes(&self) -> Result<Vec<String>>;
-
-    /// What time the database has, if it has a clock of its own.
-    async fn server_time(&self) -> Result<Option<DateTime<Utc>>>;
 }

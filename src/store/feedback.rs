@@ -10,8 +10,8 @@ use chrono::{DateTime, Utc};
 use super::Result;
 use crate::domain::delivery::PeriodCount;
 use crate::domain::feedback::{Feedback, ReportCounts};
-use crate::domain::suppression::{Reason, Suppression};
-use crate::domain::{Address, Delivery, DeliveryId, Tag};
+use crate::domain::suppression::Suppression;
+use crate::domain::{Address, DeliveryId};
 
 /// Addresses that must not be written to. Addresses are compared folded ([`Address::folded`]),
 /// however they are asked for, and found in every form that an older program may have written them
@@ -35,9 +35,6 @@ pub trait Suppressions: Send + Sync {
     /// suppressed.
     async fn lift(&self, address: &Address) -> Result<bool>;
 
-    /// How many are suppressed for each reason.
-    async fn suppression_counts(&self) -> Result<Vec<(Reason, u64)>>;
-
     /// Notes that the mail of this delivery was put off at `at`; a mail counts once, with the
     /// earliest time it was noted with. Says how many mails to the address were put off at `since`
     /// or later, and forgets those before.
@@ -54,13 +51,6 @@ pub trait Suppressions: Send + Sync {
 /// whatever these are.
 #[async_trait]
 pub trait Feedbacks: Send + Sync {
-    /// The rows that these tags stand for, in the order asked.
-    async fn deliveries_by_tag(&self, tags: &[Tag]) -> Result<Vec<Option<Delivery>>>;
-
-    /// The rows that the provider knows under these ids, in the order asked; none where several
-    /// rows share an id, as where one call carried many mails.
-    async fn deliveries_by_provider_id(&self, ids: &[String]) -> Result<Vec<Option<Delivery>>>;
-
     /// Notes what became of mails. Where something is noted already, the worse stands
     /// ([`Feedback::outweighs`]), under any race. What has no row is left out.
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()>;

@@ -22,14 +22,16 @@ mod error;
 mod extjson;
 mod feedback;
 pub mod mongo;
+mod retention;
 pub mod sqlite;
 
-pub use batches::{BatchCounts, BatchFilter, Batches};
-pub use condition::{Diagnostics, Engine, Schema, Topology};
+pub use batches::{AccumulatorFilter, BatchFilter, Batches};
+pub use condition::{Counted, Diagnostics, Engine, Schema, Server, Topology};
 pub use day_sum::{DaySum, Summing};
-pub use deliveries::Deliveries;
+pub use deliveries::{Claim, Deliveries, DeliveryFilter, Waits};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, SeenReports, Suppressions};
+pub use retention::{Forgettable, Retention};
 
 /// Everything that is kept, by meaning. One backend implements all of it.
 pub trait Store:
@@ -46,6 +48,7 @@ pub trait Store:
     + Feedbacks
     + SeenReports
     + Diagnostics
+    + Retention
 {
 }
 impl<T> Store for T where
@@ -62,6 +65,7 @@ impl<T> Store for T where
         + Feedbacks
         + SeenReports
         + Diagnostics
+        + Retention
 {
 }
 
@@ -83,26 +87,28 @@ pub struct Pushed {
     pub bad: Vec<(usize, Defect)>,
 }
 
-/// Markers to write on one person's stacks.
+/// What to write at the ends of one person's stacks; stacks are named once in a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
-    /// Whose stacks; they are named once in a call.
-    pub user: UserId,
-    /// The marker's id; one that stands already under it, with the same `n`, is not written again.
-    pub marker: Id,
-    /// The stacks, and how many entries of each are covered.
-    pub watermarks: Watermarks,
-}
-
-/// What was mailed on its own of one person's day.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MailedMark {
-    /// Whose stack.
-    pub user: UserId,
-    /// The day on which the events stand.
-    pub day: Day,
-    /// The entry to write.
-    pub mailed: Mailed,
+pub enum Mark {
+    /// Markers `{flushed, n}`.
+    Flushed {
+        /// Whose stacks.
+        user: UserId,
+        /// The marker's id; one that stands already under it, with the same `n`, is not written
+        /// again.
+        marker: Id,
+        /// The stacks, and how many entries of each are covered.
+        watermarks: Watermarks,
+    },
+    /// What was mailed on its own, on the stack that tidings itself writes to.
+    Mailed {
+        /// Whose stack.
+        user: UserId,
+        /// The day on which the events stand.
+        day: Day,
+        /// The entry; one that stands already is not written again.
+        mailed: Mailed,
+    },
 }
 
 /// Whose stacks to read.
@@ -155,24 +161,9 @@ pub trait Stacks: Send + Sync {
     /// list of stacks.
     async fn windows(&self, window: Window, people: People<'_>) -> Result<Vec<PersonStacks>>;
 
-    /// Writes a marker `{flushed, n}` at the end of each named stack that still exists. A marker
-    /// that stands already (same id and n) is not written again. Markers are not subject to the
-    /// cap. The answer names the stacks that took none.
+    /// Writes these at the ends of the stacks that still exist, each once. They are not subject to
+    /// the cap. The answer names the stacks that took none.
     async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>>;
-
-    /// Writes an entry `{mailed, i}` at the end of the stack that tidings itself writes to on that
-    /// day, if it still exists. One that stands already is not written again; the cap does not keep
-    /// it out. The answer names the stacks that took none.
-    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<Vec<BadStack>>;
-}
-
-/// A day collection as the archive sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DayInfo {
-    /// The day that the collection is of.
-    pub day: Day,
-    /// How many documents it holds; exact.
-    pub stacks: u64,
 }
 
 /// A document of a day, exactly as it stands, on one line: as canonical Extended JSON (MongoDB
@@ -191,22 +182,17 @@ pub enum Meeting {
 /// The day collections as wholes: archiving and restoring.
 #[async_trait]
 pub trait Days: Send + Sync {
-    /// All day collections, oldest first; each is counted, which costs a reading of them.
-    async fn days(&self) -> Result<Vec<DayInfo>>;
-
-    /// Which day collections there are, oldest first.
-    async fn day_names(&self) -> Result<Vec<Day>>;
-
-    /// Drops a day; one that does not exist is no error.
-    async fn drop_day(&self, day: Day) -> Result<()>;
+    /// Which day collections there are, oldest first. How many documents one holds:
+    /// [`Counted::Stacks`].
+    async fn days(&self) -> Result<Vec<Day>>;
 
     /// Drops a day if its documents are exactly these; says whether it was dropped. What anybody
     /// writes meanwhile is never lost: then it is not dropped, or a new day holds it. One at a time
-    /// for a day; whoever dies inside leaves work for [`Days::mend_day`].
-    async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool>;
+    /// for a day; whoever dies inside leaves work for [`Days::fix_day`].
+    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool>;
 
     /// Makes a day whole again that somebody died over dropping. Only for who has the day's lease.
-    async fn mend_day(&self, day: Day) -> Result<()>;
+    async fn fix_day(&self, day: Day) -> Result<()>;
 
     /// All documents of a day exactly as they stand, in ascending order of `_id` (text before
     /// ObjectIds), in chunks.
@@ -214,14 +200,32 @@ pub trait Days: Send + Sync {
 
     /// Puts documents back exactly as they were exported. One that stands already and is identical
     /// is left alone; one that differs is an error ([`Error::Conflict`]) that names it, unless its
-    /// entries belong behind ([`Meeting::Behind`]).
-    async fn restore_day(&self, day: Day, stacks: &[RawStack]) -> Result<()> {
-        self.restore_part(day, stacks, Meeting::Same).await
-    }
+    /// entries belong behind ([`Meeting::Behind`]): then they are put there once, and what its
+    /// markers cover moves with them.
+    async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()>;
+}
 
-    /// The same, of a part of a day. What is put behind others is put there once; what its markers
-    /// cover moves with it.
-    async fn restore_part(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()>;
+/// What becomes of follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FollowChange {
+    /// They stand.
+    Follow,
+    /// They do not.
+    Unfollow,
+}
+
+/// Which people.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PeopleFilter<'a> {
+    /// Those who follow this key.
+    Follow(&'a FollowKey),
+    /// Those who live within `km` of the point.
+    Near {
+        /// The middle of the circle.
+        point: Point,
+        /// Its radius.
+        km: f64,
+    },
 }
 
 /// People and what they follow.
@@ -243,26 +247,18 @@ pub trait Directory: Send + Sync {
     /// is over.
     async fn delete_user(&self, id: &UserId) -> Result<bool>;
 
-    /// Records that users follow keys; one that stands already is left alone.
-    async fn follow(&self, follows: &[(FollowKey, UserId)]) -> Result<()>;
-
-    /// Forgets that users follow keys; one that does not stand is no error.
-    async fn unfollow(&self, follows: &[(FollowKey, UserId)]) -> Result<()>;
-
-    /// Who follows this key, ascending, after this user, at most `limit`. A range scan: costs what
-    /// it returns.
-    async fn followers(
+    /// Records, or forgets, that users follow keys; one that stands already is left alone, and one
+    /// that does not stand is no error.
+    async fn change_follows(
         &self,
-        key: &FollowKey,
-        after: Option<&UserId>,
-        limit: usize,
-    ) -> Result<Vec<UserId>>;
+        change: FollowChange,
+        follows: &[(FollowKey, UserId)],
+    ) -> Result<()>;
 
-    /// Who lives within `km` of the point, ascending, after this user, at most `limit`.
-    async fn near(
+    /// Who these are, ascending, after this user, at most `limit`. Costs what it returns.
+    async fn find_people(
         &self,
-        point: Point,
-        km: f64,
+        filter: &PeopleFilter<'_>,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>>;
@@ -313,15 +309,6 @@ impl std::fmt::Display for BadFanout {
     }
 }
 
-/// How much the journal holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Backlog {
-    /// Accepted events that are to be fanned out, or are being.
-    pub pending: u64,
-    /// Those that everybody has; they stay in the journal.
-    pub done: u64,
-}
-
 /// The journal every accepted event goes through.
 #[async_trait]
 pub trait Journal: Send + Sync {
@@ -361,17 +348,9 @@ pub trait Journal: Send + Sync {
     /// can be read.
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>>;
 
-    /// Removes what was written for events of before then that were never accepted, because their
-    /// writer died on the way; answers how many documents went, of at most so many events. Nobody
-    /// accepts events of that time any more.
-    async fn forget_unaccepted(&self, before: DateTime<Utc>, limit: usize) -> Result<u64>;
-
     /// Days that still have pending fan-outs: not to be dropped. A fan-out whose day cannot be read
     /// has none.
     async fn busy_days(&self) -> Result<Vec<Day>>;
-
-    /// How many fan-outs are pending, and how many done.
-    async fn backlog(&self) -> Result<Backlog>;
 }
 
 /// Who works on what, where only one should.
@@ -393,20 +372,11 @@ pub trait Notes: Send + Sync {
     /// The note of that name, as a majority has it.
     async fn note(&self, name: &str) -> Result<Option<String>>;
 
-    /// Writes a note in place of whatever stood there.
-    async fn put_note(&self, name: &str, text: &str) -> Result<()>;
+    /// The notes whose names start with this, by name, as a majority has them.
+    async fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>>;
 
-    /// Writes a note if none stands, and says which one stands now. Whoever asks, at whatever
-    /// moment, is told the same.
-    async fn keep_note(&self, name: &str, text: &str) -> Result<String>;
-
-    /// Writes a note if what stands is what was read, or nothing where nothing was; says whether it
-    /// was written. No may also be told where it was and an earlier answer was lost.
-    async fn swap_note(&self, name: &str, read: Option<&str>, text: &str) -> Result<bool>;
-
-    /// The notes whose names begin so, by name, as a majority has them.
-    async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>>;
-
-    /// Forgets a note; one that does not stand is no error.
-    async fn drop_note(&self, name: &str) -> Result<()>;
+    /// Puts a text in the place of what was read, where that still stands: `None` is no note, so
+    /// this writes, changes and forgets. Says whether anything was changed; no may also be told
+    /// where it was and an earlier answer was lost.
+    async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool>;
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::delivery::{DeliveryRow, Waiting};
 use super::unknown::Unknown;
 use crate::domain::{Day, DeliveryState, LastLook, Owed, Pause, Reason, ReportCounts};
-use crate::store::{Backlog, BatchCounts, Schema};
+use crate::store::Schema;
 
 /// What an operator looks at first.
 #[derive(Debug, Serialize)]
@@ -41,6 +41,24 @@ pub struct Status {
     pub late: Late,
     /// Oldest first.
     pub days: Vec<DayView>,
+}
+
+/// How much the journal holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Backlog {
+    /// Accepted events that are to be fanned out, or are being.
+    pub pending: u64,
+    /// Those that everybody has; they stay in the journal.
+    pub done: u64,
+}
+
+/// How many batches are not settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct BatchCounts {
+    /// They gather.
+    pub open: u64,
+    /// They have ended, and are being mailed.
+    pub closing: u64,
 }
 
 /// What is known of days before the window.

@@ -13,8 +13,8 @@ use tidings::domain::DeliveryState;
 use tidings::services::crash::POINTS;
 
 use crate::mail::provider::{Dialect, Next};
-use crate::support::Fresh;
 use crate::support::town::on_both_stores;
+use crate::support::{Fresh, Shorthand};
 
 mod stage;
 mod suspend;

@@ -21,11 +21,11 @@ use tidings::mail::{Outbox, Sender};
 use tidings::services::notify::Request;
 use tidings::services::{Silent, archive};
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{Deliveries, Mark, Stacks, Store};
+use tidings::store::{Mark, Stacks, Store};
 
 use crate::support::replica_set::{ReplicaSet, primary, wait_for_three};
 use crate::support::town::{Town, monday, request, saturday, to};
-use crate::support::{FailingStore, Fresh, id, kind, noon, people};
+use crate::support::{FailingStore, Fresh, Shorthand, id, kind, noon, people};
 
 /// How many people each half of the test reaches.
 const PEOPLE: usize = 40_000;
@@ -139,7 +139,7 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
     // A flush of everybody; the primary dies when a third are marked.
     let marks: Vec<Mark> = crowd
         .iter()
-        .map(|user| Mark {
+        .map(|user| Mark::Flushed {
             user: user.clone(),
             marker: id(7),
             watermarks: vec![(tidings::domain::StackId::of(day), 2)],
@@ -178,7 +178,7 @@ const STEPS: [&str; 20] = [
     "settle",
     "file_batches",
     "users",
-    "sending",
+    "hand_over",
     "mark_mailed",
     "claim_fanouts",
     "accumulators",

@@ -6,13 +6,13 @@
 use bson::{Document, Timestamp, doc};
 use futures::TryStreamExt;
 use mongodb::Database;
-use tidings::domain::delivery::{Reopened, Reopening, Settlement};
-use tidings::domain::{Address, DeliveryState};
-use tidings::store::Summing;
+use tidings::domain::delivery::{Corrected, Reopening, Settlement};
+use tidings::domain::{Address, DeliveryState, Reason};
+use tidings::store::{Counted, Summing};
 
 use crate::support::poison::database;
 use crate::support::{
-    Fresh, delivery, events, handover, minutes, mongo, noon, push_to, today, user,
+    Fresh, Shorthand, delivery, events, handover, minutes, mongo, noon, push_to, today, user,
 };
 
 /// From now on the server notes every command on this database.
@@ -57,16 +57,18 @@ async fn every_read_asks_for_what_was_met_before() {
             .soft_bounce(&address, &row.id, now, before)
             .await
             .unwrap();
-        store.suppression_counts().await.unwrap();
+        let reasons = Reason::ALL.map(Counted::Suppressions);
+        store.count(&reasons).await.unwrap();
+        store.count(&[Counted::Stacks(today())]).await.unwrap();
         store.batch_counts().await.unwrap();
         store.backlog().await.unwrap();
         store.delivery_counts(&DeliveryState::ALL).await.unwrap();
         store.busy_days().await.unwrap();
         store.newest(9).await.unwrap();
         store.days().await.unwrap();
-        store.mend_day(today()).await.unwrap();
+        store.fix_day(today()).await.unwrap();
         let nothing = Summing::default().end();
-        assert!(!store.drop_day_if(today(), &nothing).await.unwrap());
+        assert!(!store.drop_day(today(), &nothing).await.unwrap());
 
         let reads = reads(&database).await;
         let old: Vec<&Document> = reads.iter().filter(|read| after(read).is_none()).collect();
@@ -101,7 +103,7 @@ async fn what_is_read_after_reopening_is_no_older_than_the_reopening() {
         let reopened = process.reopen(later, &asked).await.unwrap();
         process.users(&[user("ada")]).await.unwrap();
 
-        assert_eq!(reopened, [Reopened::Done]);
+        assert_eq!(reopened, [Corrected::Done]);
         let oplog = database.client().database("local");
         let oplog = oplog.collection::<Document>("oplog.rs");
         let ours = doc! {"ns": format!("{}.deliveries", database.name()), "op": "u"};

@@ -12,7 +12,7 @@ use tidings::domain::batch::Accumulator;
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Defect, DeliveryState, Progress, User};
 use tidings::store::mongo::MongoOptions;
-use tidings::store::{Accepted, Error};
+use tidings::store::{Accepted, Error, Forgettable, Meeting};
 
 use crate::store_laws::batches::opened;
 use crate::support::mongo::{Faulty, faulty};
@@ -62,7 +62,9 @@ async fn a_document_that_cannot_take_entries_spoils_its_owners_day_only() {
     faulty(MongoOptions::default(), async |store: &Faulty| {
         let everybody = people(3);
         let broken = r#"{"_id":"p00001","events":"none"}"#.to_owned();
-        store.restore_day(today(), &[broken]).await.unwrap();
+        let day = [broken];
+        let restored = store.restore_day(today(), &day, Meeting::Same);
+        restored.await.unwrap();
 
         for _ in 0..2 {
             let pushes = push_to_all(&everybody, events(2, 1));
@@ -292,8 +294,9 @@ async fn a_long_audience_whose_writer_dies_on_the_way_is_not_accepted_and_in_tim
 
         let nothing = store.fanout(id(1)).await.unwrap();
         let again = store.accept(&[long(2)]).await.unwrap();
-        let early = store.forget_unaccepted(noon() - day, 10).await.unwrap();
-        let forgotten = store.forget_unaccepted(noon() + day, 10).await.unwrap();
+        let forget = |before| store.forget(Forgettable::Unaccepted, before, 10);
+        let early = forget(noon() - day).await.unwrap();
+        let forgotten = forget(noon() + day).await.unwrap();
 
         assert!(died.is_err() && nothing.is_none());
         assert!(again == [Accepted::New] && early == 0 && forgotten > 0);
@@ -304,7 +307,7 @@ async fn a_long_audience_whose_writer_dies_on_the_way_is_not_accepted_and_in_tim
             .unwrap()
             .fanouts;
         assert!(claimed.len() == 1 && claimed[0].audience == long(2).audience);
-        assert_eq!(store.forget_unaccepted(noon() + day, 10).await.unwrap(), 0);
+        assert_eq!(forget(noon() + day).await.unwrap(), 0);
     })
     .await;
 }

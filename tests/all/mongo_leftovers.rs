@@ -7,6 +7,7 @@ use bson::oid::ObjectId;
 use chrono::TimeDelta;
 use tidings::clock::ManualClock;
 use tidings::services::clean::Cleaner;
+use tidings::store::Forgettable;
 use tidings::store::mongo::MongoOptions;
 
 use crate::support::mongo::{Faulty, faulty};
@@ -23,20 +24,14 @@ async fn a_cleaner_goes_on_while_there_is_more_of_audiences_that_were_never_acce
         });
         store.write_all("audiences", parts.collect()).await;
         let keep = TimeDelta::days(14);
-        let stores = || store.handle();
-        let cleaner = Cleaner::new(
-            stores(),
-            stores(),
-            stores(),
-            Arc::new(ManualClock::at(noon())),
-            keep,
-        );
+        let cleaner = Cleaner::new(store.handle(), Arc::new(ManualClock::at(noon())), keep);
 
         for _ in 0..2 {
             cleaner.step().await.unwrap();
         }
 
-        let left = store.forget_unaccepted(noon(), 10).await.unwrap();
+        let left = store.forget(Forgettable::Unaccepted, noon(), 10);
+        let left = left.await.unwrap();
         assert_eq!(left, 0);
     })
     .await;

@@ -18,7 +18,7 @@ use tidings::store::mongo::{Mongo, MongoOptions};
 
 use crate::support::replica_set::{Freeze, ReplicaSet};
 use crate::support::town::{Town, monday, request, to};
-use crate::support::{FailingStore, Fresh, kind};
+use crate::support::{FailingStore, Fresh, Shorthand, kind};
 
 const PEOPLE: usize = 20;
 

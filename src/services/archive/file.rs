@@ -279,7 +279,7 @@ pub(super) async fn restore(
         bytes += line.len();
         chunk.push(line);
         if chunk.len() == CHUNK || bytes >= CHUNK_BYTES || lines.peek().is_none() {
-            days.restore_part(summary.day, &chunk, meeting).await?;
+            days.restore_day(summary.day, &chunk, meeting).await?;
             progress.advance(chunk.len() as u64);
             chunk.clear();
             bytes = 0;

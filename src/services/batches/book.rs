@@ -13,7 +13,7 @@ use crate::domain::{
 };
 use crate::services::catalogue::Catalogue;
 use crate::services::{Error, Result};
-use crate::store::{BatchCounts, BatchFilter, Batches, Deliveries, Objects};
+use crate::store::{AccumulatorFilter, BatchFilter, Batches, Deliveries, Objects};
 use crate::wire::batch::BatchView;
 
 /// Accumulators changed at once.
@@ -57,7 +57,7 @@ impl BatchService {
 
     /// One batch, whether open, ended or filed; `None` if there is none of this id.
     pub async fn batch(&self, id: Id) -> Result<Option<Batch>> {
-        if let Some(accumulator) = self.batches.accumulator_of(id).await? {
+        if let Some(accumulator) = self.accumulator_of(id).await? {
             let mut here = accumulator.open.into_iter().chain(accumulator.ended);
             if let Some(batch) = here.find(|batch| batch.id == id) {
                 return Ok(Some(batch));
@@ -88,15 +88,16 @@ impl BatchService {
         Ok(views.remove(0))
     }
 
-    /// How many batches are open, and how many are closing; exact.
-    pub async fn counts(&self) -> Result<BatchCounts> {
-        Ok(self.batches.batch_counts().await?)
+    /// The accumulator on which this batch is open, or has just ended.
+    async fn accumulator_of(&self, id: Id) -> Result<Option<Accumulator>> {
+        let of = AccumulatorFilter::Of(id);
+        Ok(self.batches.find_accumulators(&of, 1).await?.pop())
     }
 
     /// Ends an open batch; nothing if there is none of that id. One that has ended is a conflict.
     pub async fn end(&self, id: Id, how: End) -> Result<Option<Batch>> {
         loop {
-            let Some(mut accumulator) = self.batches.accumulator_of(id).await? else {
+            let Some(mut accumulator) = self.accumulator_of(id).await? else {
                 return match self.batches.filed(&[id]).await?.pop().flatten() {
                     Some(batch) => Err(ended(id, batch.state)),
                     None => Ok(None),
@@ -137,10 +138,12 @@ impl BatchService {
         }
         let (mut all, mut after) = (TakenOut::default(), None);
         loop {
-            let found = self
-                .batches
-                .accumulators_holding(kind, objects, after.as_ref(), AT_ONCE)
-                .await?;
+            let holding = AccumulatorFilter::Holding {
+                kind,
+                objects,
+                after: after.as_ref(),
+            };
+            let found = self.batches.find_accumulators(&holding, AT_ONCE).await?;
             let Some(last) = found.last() else {
                 return Ok(all);
             };

@@ -15,7 +15,7 @@ use crate::clock::{Clock, Ids};
 use crate::domain::batch::{Accumulator, AccumulatorId};
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion};
 use crate::services::crash;
-use crate::store::{Batches, Deliveries, Result};
+use crate::store::{AccumulatorFilter, Batches, Deliveries, Result};
 use crate::wire::round::Closed;
 
 /// Accumulators looked at in one step.
@@ -41,7 +41,8 @@ impl Closer {
     /// Ends what is due, in the order in which it fell due; `None` if there was nothing.
     pub async fn step(&self) -> Result<Option<Closed>> {
         let now = self.clock.now();
-        let due = self.batches.due_accumulators(now, AT_ONCE).await?;
+        let due = AccumulatorFilter::Due(now);
+        let due = self.batches.find_accumulators(&due, AT_ONCE).await?;
         if due.is_empty() {
             return Ok(None);
         }

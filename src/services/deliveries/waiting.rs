@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use super::DeliveryService;
 use crate::domain::{Delivery, DeliveryState, UserId};
 use crate::services::Result;
+use crate::store::{Counted, DeliveryFilter};
 use crate::wire::delivery::{Reason, Waiting};
 
 /// So many of each state are looked at; of more the reasons of the newest are told.
@@ -18,14 +19,15 @@ impl DeliveryService {
     pub async fn waiting(&self, users: Option<&[UserId]>) -> Result<Waiting> {
         let now = self.clock.now();
         let states = [DeliveryState::Pending, DeliveryState::Sending];
-        let counts = self.deliveries.delivery_counts(&states).await?;
-        let all: u64 = counts.iter().map(|(_, count)| count).sum();
+        let counted = states.map(Counted::Deliveries);
+        let all: u64 = self.diagnostics.count(&counted).await?.iter().sum();
         if all == 0 {
             return Ok(Waiting::default());
         }
         let mut rows = Vec::new();
         for state in states {
-            rows.extend(self.deliveries.deliveries_in(state, LOOKED_AT).await?);
+            let of = DeliveryFilter::State(state);
+            rows.extend(self.deliveries.find_deliveries(&of, LOOKED_AT).await?);
         }
         rows.retain(|row| row.open);
         if let Some(users) = users {

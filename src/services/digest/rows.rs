@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 
 use super::{Digests, DuePerson, Effect, Run, Timing};
-use crate::domain::delivery::{Reopened, Reopening};
+use crate::domain::delivery::{Corrected, Correction, Reopening};
 use crate::domain::due::{self, Place, Rows};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, Occasion};
 use crate::services::Result;
@@ -150,16 +150,18 @@ impl Digests {
             .filter_map(|(row, ours)| ours.then_some(row))
             .collect();
         if !again.is_empty() {
-            let reopening = |row: &Delivery| Reopening {
-                id: row.id.clone(),
-                watermarks: Some(row.watermarks.clone()),
-                lease: row.lease.clone(),
-                reopened: row.reopened,
+            let reopening = |row: &Delivery| {
+                Correction::Reopen(Reopening {
+                    id: row.id.clone(),
+                    watermarks: Some(row.watermarks.clone()),
+                    lease: row.lease.clone(),
+                    reopened: row.reopened,
+                })
             };
-            let asked: Vec<Reopening> = again.iter().map(reopening).collect();
-            let reopened = deliveries.reopen(self.clock.now(), &asked).await?;
+            let asked: Vec<Correction> = again.iter().map(reopening).collect();
+            let reopened = deliveries.correct(self.clock.now(), &asked).await?;
             let reopened = again.into_iter().zip(reopened);
-            let done = reopened.filter(|(_, reopened)| *reopened == Reopened::Done);
+            let done = reopened.filter(|(_, reopened)| *reopened == Corrected::Done);
             ours.extend(done.map(|(row, _)| row));
             // Those that are dense come in the order of their people.
             ours.sort_unstable_by(|a, b| a.user.cmp(&b.user));

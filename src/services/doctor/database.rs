@@ -10,7 +10,7 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::{Doctor, Finding, chain};
 use crate::domain::{DeliveryState, Pause};
-use crate::store::{Engine, Error, Schema, Store, Topology};
+use crate::store::{Counted, Engine, Error, Schema, Store, Topology};
 
 /// What to do where a database cannot be reached.
 pub const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
@@ -41,20 +41,23 @@ impl Doctor {
             Ok(store) => store,
             Err(finding) => return unreached(finding.clone()),
         };
-        let engine = self.within(
-            async { store.engine().await.map_err(|error| chain(&error)) },
+        let before = self.clock.now();
+        let server = self.within(
+            async { store.server().await.map_err(|error| chain(&error)) },
             Err,
         );
-        let mut findings = match engine.await {
-            Ok(engine) => judge_engine(&engine),
+        let server = match server.await {
+            Ok(server) => server,
             Err(why) => {
                 return unreached(Finding::error(DATABASE, why, UNREACHED));
             }
         };
-        let (schema, indexes, clock, writing, sending, unknown) = futures::join!(
+        let after = self.clock.now();
+        let mut findings = judge_engine(&server.engine);
+        let clock = server.time.map(|told| judge_clock(before, told, after));
+        let (schema, indexes, writing, sending, unknown) = futures::join!(
             self.asked(SCHEMA, schema(store)),
             self.asked(INDEXES, indexes(store)),
-            self.asked(CLOCK, self.server_clock(store)),
             self.asked(WRITING, writing(store)),
             self.asked(SENDING, sending(store)),
             self.asked(UNKNOWN, unknown(store)),
@@ -79,13 +82,6 @@ impl Doctor {
         };
         let asking = async { question.await.unwrap_or_else(|error| failed(chain(&error))) };
         self.within(asking, failed).await
-    }
-
-    async fn server_clock(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-        let before = self.clock.now();
-        let told = store.server_time().await?;
-        let after = self.clock.now();
-        Ok(told.map(|told| judge_clock(before, told, after)))
     }
 }
 
@@ -138,8 +134,9 @@ async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 }
 
 async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-    store.put_note(NOTE, "may be forgotten").await?;
-    store.drop_note(NOTE).await?;
+    let text = Some("may be forgotten");
+    store.swap_note(NOTE, None, text).await?;
+    store.swap_note(NOTE, text, None).await?;
     Ok(Some(Finding::ok(
         WRITING,
         "a note was written, and taken away again",
@@ -167,9 +164,9 @@ async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 }
 
 async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
-    let counts = store.delivery_counts(&[DeliveryState::Unknown]).await?;
+    let unknown = Counted::Deliveries(DeliveryState::Unknown);
     Ok(Some(
-        match counts.iter().map(|(_, count)| count).sum::<u64>() {
+        match store.count(&[unknown]).await?.iter().sum::<u64>() {
             0 => Finding::ok(UNKNOWN, "none"),
             count => Finding::warning(
                 UNKNOWN,

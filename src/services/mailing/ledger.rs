@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::retry::Verdicts;
 use super::tally::{Account, Concluded};
 use crate::clock::Clock;
-use crate::domain::delivery::Settlement;
+use crate::domain::delivery::{Settlement, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::services::{Result, crash};
 use crate::store::{Batches, Deliveries, Stacks, Suppressions};
@@ -43,8 +43,18 @@ pub struct Ledger {
 impl Ledger {
     /// Extends the leases of rows; says which are still ours.
     pub(super) async fn hold(&self, ids: &[DeliveryId]) -> Result<Vec<bool>> {
-        let until = self.clock.now() + self.lease;
-        Ok(self.deliveries.hold(&self.owner, until, ids).await?)
+        self.advance(ids.iter().cloned().map(Transition::Hold).collect())
+            .await
+    }
+
+    /// Makes these transitions of rows that are ours; says which were made.
+    pub(super) async fn advance(&self, transitions: Vec<Transition>) -> Result<Vec<bool>> {
+        let now = self.clock.now();
+        let until = now + self.lease;
+        let made = self
+            .deliveries
+            .advance(&self.owner, now, until, &transitions);
+        Ok(made.await?)
     }
 
     /// Waits for what may take long, and extends the leases of these rows meanwhile; neither waits
@@ -92,7 +102,9 @@ impl Ledger {
     ) -> Result<Concluded> {
         let deferred = verdicts.deferrals;
         if !deferred.is_empty() {
-            self.deliveries.defer(&self.owner, &deferred).await?;
+            let deferrals = deferred.iter().cloned();
+            self.advance(deferrals.map(Transition::Defer).collect())
+                .await?;
             self.account.conclude(&[], &deferred);
         }
         if verdicts.settlements.is_empty() {
@@ -102,11 +114,9 @@ impl Ledger {
             });
         }
         crash::point("before-settle");
-        let now = self.clock.now();
-        let done = self
-            .deliveries
-            .settle(&self.owner, now, &verdicts.settlements)
-            .await?;
+        let settlements = verdicts.settlements.iter().cloned();
+        let done = self.advance(settlements.map(Transition::Settle).collect());
+        let done = done.await?;
         crash::point("after-settle");
         let settled: Vec<Settlement> = verdicts
             .settlements

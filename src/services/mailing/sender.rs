@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::domain::{Delivery, DeliveryState};
 use crate::mail::Mailer;
 use crate::services::Result;
-use crate::store::Leases;
+use crate::store::{Claim, Leases};
 
 mod hand_over;
 mod resolve;
@@ -69,10 +69,11 @@ impl Sender {
         }
         let now = self.clock.now();
         let until = now + self.ledger.lease;
+        let limit = self.gate.chunk();
         let rows = self
             .ledger
             .deliveries
-            .claim(&self.ledger.owner, now, until, self.gate.chunk())
+            .claim(&self.ledger.owner, until, &Claim::Free { now, limit })
             .await?;
         if rows.is_empty() {
             return Ok(Step::Idle);

@@ -23,7 +23,7 @@ use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
 use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
 use crate::store::batches::page;
-use crate::store::{BatchCounts, BatchFilter, Batches, Result};
+use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 #[async_trait]
 impl Batches for Mongo {
@@ -36,7 +36,7 @@ impl Batches for Mongo {
         let options = FindOptions::default();
         let mut found: HashMap<AccumulatorId, Accumulator> = HashMap::new();
         for accumulator in self
-            .find_accumulators("reading accumulators", &filter, options)
+            .accumulators_of("reading accumulators", &filter, options)
             .await?
         {
             found.insert(accumulator.id.clone(), accumulator);
@@ -81,58 +81,44 @@ impl Batches for Mongo {
         Ok(outcome.await?.complete(doing)?.n == accumulators.len() as u64)
     }
 
-    async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Accumulator>> {
-        let free = vec![
-            doc! {"lease.until": {"$lte": date(now)}},
-            doc! {"lease.until": {"$gt": date(furthest(now))}},
-        ];
-        let due = doc! {"due": {"$lte": date(now)}, "$or": free};
-        let order = in_order(doc! {"due": 1}, limit);
-        let doing = "looking for due batches";
-        let mut found = self.find_accumulators(doing, &due, order).await?;
-        // The index is walked while others move what they find in it: an accumulator may be met
+    async fn find_accumulators(
+        &self,
+        filter: &AccumulatorFilter<'_>,
+        limit: usize,
+    ) -> Result<Vec<Accumulator>> {
+        let (filter, order) = match *filter {
+            AccumulatorFilter::Due(now) => {
+                let free = vec![
+                    doc! {"lease.until": {"$lte": date(now)}},
+                    doc! {"lease.until": {"$gt": date(furthest(now))}},
+                ];
+                let due = doc! {"due": {"$lte": date(now)}, "$or": free};
+                (due, doc! {"due": 1})
+            }
+            AccumulatorFilter::Of(batch) => {
+                // That there is none is believed.
+                self.caught_up().await?;
+                let here = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
+                (here, Document::new())
+            }
+            AccumulatorFilter::Holding {
+                kind,
+                objects,
+                after,
+            } => {
+                // Whoever is not found keeps what is withdrawn.
+                self.caught_up().await?;
+                (holding(kind, objects, after), doc! {"_id": 1})
+            }
+        };
+        let doing = "looking for accumulators";
+        let order = in_order(order, limit);
+        let mut found = self.accumulators_of(doing, &filter, order).await?;
+        // An index is walked while others move what they find in it: an accumulator may be met
         // where it was and where it is.
         let mut met = HashSet::with_capacity(found.len());
         found.retain(|accumulator| met.insert(accumulator.id.clone()));
         Ok(found)
-    }
-
-    async fn accumulator_of(&self, batch: Id) -> Result<Option<Accumulator>> {
-        // That there is none is believed.
-        self.caught_up().await?;
-        let filter = doc! {"$or": [{"open.id": oid(batch)}, {"ended.id": oid(batch)}]};
-        let found = self.find_accumulators("looking for a batch", &filter, FindOptions::default());
-        Ok(found.await?.pop())
-    }
-
-    async fn accumulators_holding(
-        &self,
-        kind: &EventType,
-        objects: &[ObjectId],
-        after: Option<&AccumulatorId>,
-        limit: usize,
-    ) -> Result<Vec<Accumulator>> {
-        // Whoever is not found keeps what is withdrawn.
-        self.caught_up().await?;
-        let names: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
-        // With what its index is of, and what it is in.
-        let holding = |items: &str, part: &str| {
-            let mut holding = doc! {
-                part: {"$exists": true},
-                format!("{items}.o"): {"$in": &names},
-                items: {"$elemMatch": {"t": kind.as_str(), "o": {"$in": &names}}},
-            };
-            if let Some(after) = after {
-                holding.insert("_id", doc! {"$gt": accumulator_id(after)});
-            }
-            holding
-        };
-        let filter = doc! {"$or": [
-            holding("open.items", "open.id"), holding("open.lead.items", "open.lead"),
-        ]};
-        let order = in_order(doc! {"_id": 1}, limit);
-        let doing = "looking for batches that hold an event";
-        self.find_accumulators(doing, &filter, order).await
     }
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
@@ -230,46 +216,27 @@ impl Batches for Mongo {
         }
         Ok(page(found, before, limit))
     }
+}
 
-    async fn batch_counts(&self) -> Result<BatchCounts> {
-        let count = |collection: &'static str, filter: Document| {
-            self.patiently("counting batches", move || {
-                let (collection, filter) = (self.collection(collection), filter.clone());
-                async move { self.count_of(collection.count_documents(filter)).await }
-            })
+/// Those that hold such an event, with what their indexes are of, and what they are in.
+fn holding(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>) -> Document {
+    let names: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
+    let holding = |items: &str, part: &str| {
+        let mut holding = doc! {
+            part: {"$exists": true},
+            format!("{items}.o"): {"$in": &names},
+            items: {"$elemMatch": {"t": kind.as_str(), "o": {"$in": &names}}},
         };
-        let ended = FindOptions::builder()
-            .projection(doc! {"ended.id": 1})
-            .build();
-        let ended = self
-            .find_all(
-                "counting batches",
-                ACCUMULATORS,
-                &doc! {"ended.id": {"$exists": true}},
-                ended,
-            )
-            .await?;
-        let ended = ended.iter().map(|accumulator| {
-            accumulator
-                .get_array("ended")
-                .map_or(0, |ended| ended.len() as u64)
-        });
-        let closing = doc! {"state": BatchState::Closing.as_str()};
-        Ok(BatchCounts {
-            open: count(ACCUMULATORS, doc! {"open.id": {"$exists": true}}).await?,
-            closing: count(BATCHES, closing).await? + ended.sum::<u64>(),
-        })
-    }
-
-    async fn forget_batches(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        let old = doc! {"settled": {"$lt": date(before)}};
-        self.forget_oldest("forgetting batches", BATCHES, &old, limit)
-            .await
-    }
+        if let Some(after) = after {
+            holding.insert("_id", doc! {"$gt": accumulator_id(after)});
+        }
+        holding
+    };
+    doc! {"$or": [holding("open.items", "open.id"), holding("open.lead.items", "open.lead")]}
 }
 
 impl Mongo {
-    async fn find_accumulators(
+    async fn accumulators_of(
         &self,
         doing: &str,
         filter: &Document,
@@ -308,7 +275,7 @@ impl Mongo {
             accumulators.insert("_id.k", key.to_string());
         }
         let order = in_order(doc! {field: -1}, limit);
-        self.find_accumulators("looking for batches", &accumulators, order)
+        self.accumulators_of("looking for batches", &accumulators, order)
             .await
     }
 

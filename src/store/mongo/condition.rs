@@ -1,13 +1,20 @@
-//! What the server says of itself.
+//! What the server says of itself, and how much it holds.
 //!
-//! The rule: only what every user may ask (`hello`, `buildInfo`), and of the primary.
+//! The rule: of the server only what every user may ask (`hello`, `buildInfo`), and of the primary.
 
 use async_trait::async_trait;
 use bson::{Document, doc};
-use chrono::{DateTime, Utc};
+use chrono::DateTime;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use mongodb::options::FindOptions;
 
-use super::Mongo;
-use crate::store::{Diagnostics, Engine, Error, Result, Schema, Topology};
+use super::journal::{DONE, PENDING};
+use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, Mongo, SUPPRESSIONS};
+use crate::domain::{BatchState, FanoutState};
+use crate::store::{Counted, Diagnostics, Engine, Error, Result, Schema, Server, Topology};
+
+/// What is counted at the same time.
+const COUNTED: usize = 2;
 
 impl Mongo {
     async fn tell(&self, doing: &str, command: &str) -> Result<Document> {
@@ -18,17 +25,65 @@ impl Mongo {
         })
         .await
     }
+
+    async fn count_of_one(&self, what: Counted) -> Result<u64> {
+        let (collection, state) = match what {
+            Counted::Stacks(day) => return self.count_stacks(day).await,
+            Counted::Batches(BatchState::Open) => {
+                let open = doc! {"open.id": {"$exists": true}};
+                return self.matching(ACCUMULATORS, open).await;
+            }
+            Counted::Suppressions(reason) => {
+                let reason = doc! {"reason": reason.as_str()};
+                return self.matching(SUPPRESSIONS, reason).await;
+            }
+            Counted::Fanouts(FanoutState::Pending) => (FANOUTS, PENDING),
+            Counted::Fanouts(FanoutState::Done) => (FANOUTS, DONE),
+            Counted::Batches(state) => (BATCHES, state.as_str()),
+            Counted::Deliveries(state) => (DELIVERIES, state.as_str()),
+        };
+        let mut count = self.matching(collection, doc! {"state": state}).await?;
+        if what == Counted::Batches(BatchState::Closing) {
+            count += self.ended_batches().await?;
+        }
+        Ok(count)
+    }
+
+    async fn matching(&self, collection: &str, filter: Document) -> Result<u64> {
+        self.patiently(&format!("counting {collection}"), || {
+            let (collection, filter) = (self.collection(collection), filter.clone());
+            async move { self.count_of(collection.count_documents(filter)).await }
+        })
+        .await
+    }
+
+    /// How many batches have ended and are not filed yet: those of a moment.
+    async fn ended_batches(&self) -> Result<u64> {
+        let options = FindOptions::builder().projection(doc! {"ended.id": 1});
+        let ended = doc! {"ended.id": {"$exists": true}};
+        let doing = "counting batches";
+        let found = self.find_all(doing, ACCUMULATORS, &ended, options.build());
+        let found = found.await?;
+        let ended = |accumulator: &Document| accumulator.get_array("ended").map_or(0, Vec::len);
+        Ok(found.iter().map(ended).sum::<usize>() as u64)
+    }
 }
 
 #[async_trait]
 impl Diagnostics for Mongo {
-    async fn engine(&self) -> Result<Engine> {
+    async fn server(&self) -> Result<Server> {
         let hello = self.tell("greeting the server", "hello").await?;
         let built = self.tell("asking for the version", "buildInfo").await?;
         let version = built.get_str("version").unwrap_or("unknown").to_owned();
-        Ok(Engine::Mongo {
-            version,
-            topology: topology(&hello),
+        let at = hello.get_datetime("localTime").ok();
+        let at = at.and_then(|at| DateTime::from_timestamp_millis(at.timestamp_millis()));
+        let unread = || Error::corrupt("the server's answer to hello", "it has no localTime");
+        Ok(Server {
+            engine: Engine::Mongo {
+                version,
+                topology: topology(&hello),
+            },
+            time: Some(at.ok_or_else(unread)?),
         })
     }
 
@@ -40,13 +95,9 @@ impl Diagnostics for Mongo {
         self.missing().await
     }
 
-    async fn server_time(&self) -> Result<Option<DateTime<Utc>>> {
-        let doing = "asking for the time";
-        let hello = self.tell(doing, "hello").await?;
-        let at = hello.get_datetime("localTime").ok();
-        let at = at.and_then(|at| DateTime::from_timestamp_millis(at.timestamp_millis()));
-        let unread = || Error::corrupt("the server's answer to hello", "it has no localTime");
-        at.map(Some).ok_or_else(unread)
+    async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
+        let counts: Vec<_> = what.iter().map(|what| self.count_of_one(*what)).collect();
+        stream::iter(counts).buffered(COUNTED).try_collect().await
     }
 }
 

@@ -15,7 +15,7 @@ use super::patience::{Failure, limit};
 use super::{Mongo, at_once};
 use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
-use crate::store::{DayInfo, DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
+use crate::store::{DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
 
 /// Documents a chunk of an export.
 const CHUNK: u32 = 1_000;
@@ -24,18 +24,10 @@ const CHECKED: usize = 8;
 /// What MongoDB 6.0 answers in place of a duplicate where it cannot say which: of an `_id` that is
 /// a number with a fraction, in a clustered collection.
 const UNSPEAKABLE: i32 = 50810;
-/// Days that are counted at the same time.
-const COUNTED: usize = 2;
 
 #[async_trait]
 impl Days for Mongo {
-    async fn days(&self) -> Result<Vec<DayInfo>> {
-        let days = self.day_names().await?;
-        let counts = days.into_iter().map(|day| self.count(day));
-        stream::iter(counts).buffered(COUNTED).try_collect().await
-    }
-
-    async fn day_names(&self) -> Result<Vec<Day>> {
+    async fn days(&self) -> Result<Vec<Day>> {
         // Also of what somebody died over dropping.
         let pattern = format!("^({ASIDE})?{COLLECTION_PREFIX}[0-9]{{8}}(_[0-9a-f]{{24}})?$");
         let names = self.collections(&pattern).await?;
@@ -49,16 +41,11 @@ impl Days for Mongo {
         Ok(days)
     }
 
-    async fn drop_day(&self, day: Day) -> Result<()> {
-        self.forget(day);
-        self.drop_collection(&day.collection()).await
-    }
-
-    async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool> {
+    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
         self.drop_if(day, sum).await
     }
 
-    async fn mend_day(&self, day: Day) -> Result<()> {
+    async fn fix_day(&self, day: Day) -> Result<()> {
         for aside in self.collections(&asides_of(day)).await? {
             self.put_back(day, &aside).await?;
         }
@@ -69,7 +56,7 @@ impl Days for Mongo {
         self.lines(day, day.collection())
     }
 
-    async fn restore_part(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
+    async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
         let unreadable = |error| Error::corrupt(format!("a line of {day}"), error);
         let mut documents: Vec<RawDocumentBuf> = Vec::with_capacity(stacks.len());
         for line in stacks {
@@ -85,7 +72,7 @@ impl Days for Mongo {
 
 impl Mongo {
     /// Counts by reading: what the server keeps as a count may be wrong after a crash.
-    async fn count(&self, day: Day) -> Result<DayInfo> {
+    pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
         let doing = format!("counting the stacks of {day}");
         let limit = limit(self.0.options.attempt);
         let mut names = self.collections(&asides_of(day)).await?;
@@ -101,7 +88,7 @@ impl Mongo {
             });
             stacks += count.await?;
         }
-        Ok(DayInfo { day, stacks })
+        Ok(stacks)
     }
 
     /// Inserts documents into a day; tells under whose `_id` something stands.

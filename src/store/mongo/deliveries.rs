@@ -1,10 +1,10 @@
 //! The ledger of every mail.
 //!
 //! The rule: two unique keys carry P2: the row's id, and the slot, which a row has only while it is
-//! open. Every change of state is a conditional write that leaves its token ([`super::leases`]), so
+//! open. Every change of state is a conditional write that leaves its revision ([`super::leases`]), so
 //! a change that was done is never done or denied a second time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
@@ -18,15 +18,13 @@ use super::journal::encode;
 use super::patience::Failure;
 use super::record::{date, lease, put};
 use super::{DELIVERIES, Mongo, at_once};
-use crate::domain::delivery::{
-    Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict, digest_slot,
-};
+use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
-use crate::store::{Deliveries, Result};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Tag};
+use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
-/// Rows that are reopened at the same time.
-const REOPENED: usize = 8;
+/// Rows that are corrected at the same time.
+const CORRECTED: usize = 8;
 
 #[async_trait]
 impl Deliveries for Mongo {
@@ -65,148 +63,95 @@ impl Deliveries for Mongo {
     async fn claim(
         &self,
         owner: &str,
-        now: DateTime<Utc>,
         until: DateTime<Utc>,
-        limit: usize,
+        which: &Claim<'_>,
     ) -> Result<Vec<Delivery>> {
-        // Every open row has a lease, if only one that is over; no closed row has.
-        let over = doc! {"lease.until": {"$lte": date(now)}};
-        // Nobody holds on for so long, and nothing waits for so long.
-        let unbelieved = doc! {"lease.until": {"$gt": date(furthest(now))}, "$or": [
-            {"lease.owner": {"$exists": true}},
-            {"lease.until": {"$gt": date(furthest_wait(now))}},
-        ]};
-        let free = doc! {"$or": [over, unbelieved], "slot": {"$exists": true}};
+        let (rows, limit) = match *which {
+            Claim::Free { now, limit } => {
+                // Every open row has a lease, if only one that is over; no closed row has.
+                let over = doc! {"lease.until": {"$lte": date(now)}};
+                // Nobody holds on for so long, and nothing waits for so long.
+                let unbelieved = doc! {"lease.until": {"$gt": date(furthest(now))}, "$or": [
+                    {"lease.owner": {"$exists": true}},
+                    {"lease.until": {"$gt": date(furthest_wait(now))}},
+                ]};
+                let free = doc! {"$or": [over, unbelieved], "slot": {"$exists": true}};
+                (free, limit)
+            }
+            Claim::Call(call) => {
+                let sending = DeliveryState::Sending.as_str();
+                let of_call = doc! {"call": call, "slot": {"$exists": true}, "state": sending};
+                (of_call, usize::MAX)
+            }
+        };
         let lease = doc! {"owner": owner, "until": date(until)};
         let order = doc! {"slot": 1};
         let doing = "claiming deliveries";
         let claimed = self
-            .claim_records(doing, DELIVERIES, &free, order, lease, limit)
+            .claim_records(doing, DELIVERIES, &rows, order, lease, limit)
             .await?;
         claimed.iter().map(delivery_of).collect()
     }
 
-    async fn sending(
+    async fn advance(
         &self,
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-        handovers: &[Handover],
+        transitions: &[Transition],
     ) -> Result<Vec<bool>> {
-        let statement = |Handover { id, call, items }: &Handover, token: Oid| {
-            let mut query = held(id, owner);
-            // What was counted is not counted again when the command is.
-            query.insert("stamp", doc! {"$ne": token});
-            let update = doc! {
-                "$set": {
-                    "state": DeliveryState::Sending.as_str(),
-                    "lease.until": date(until),
-                    "call": call,
-                    "items": i64::from(*items),
-                    "tried": date(now),
-                    "stamp": token,
-                },
-                "$inc": {"attempts": 1},
-            };
-            (Bson::from(id.as_str()), query, update)
-        };
-        let doing = "noting that mails are sent";
-        self.stamped(doing, DELIVERIES, handovers, statement).await
-    }
-
-    async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Result<Vec<bool>> {
-        let statement = |id: &DeliveryId, token: Oid| {
-            let mut query = held(id, owner);
-            let sending = DeliveryState::Sending.as_str();
-            query.insert("$or", vec![doc! {"state": sending}, doc! {"stamp": token}]);
-            let update = doc! {
-                "$set": {"state": DeliveryState::Pending.as_str(), "stamp": token},
-                "$unset": {"call": ""},
-            };
-            (Bson::from(id.as_str()), query, update)
-        };
-        self.stamped("taking mails back", DELIVERIES, ids, statement)
-            .await
-    }
-
-    async fn hold(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        ids: &[DeliveryId],
-    ) -> Result<Vec<bool>> {
-        let statement = |id: &DeliveryId, token: Oid| {
-            let query = doc! {"_id": id.as_str(), "slot": {"$exists": true}, "lease.owner": owner};
-            let update = doc! {"$set": {"lease.until": date(until), "stamp": token}};
-            (Bson::from(id.as_str()), query, update)
-        };
-        self.stamped("holding deliveries", DELIVERIES, ids, statement)
-            .await
-    }
-
-    async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Result<Vec<bool>> {
-        let statement = |deferral: &Deferral, token: Oid| {
-            // A lease of nobody's: it keeps everybody off until then, and no release ends it early.
-            let mut set = doc! {
-                "state": deferral.state.as_str(),
-                "lease": {"until": date(deferral.not_before)},
-                "stamp": token,
-            };
-            put(&mut set, "reason", deferral.reason.as_deref());
-            // Who let go holds it no more, so nothing is counted twice.
-            let query = held(&deferral.id, owner);
-            let mut update = doc! {"$set": set};
-            if deferral.refused {
-                update.insert("$inc", doc! {"refusals": 1});
+        let statement = |transition: &Transition, revision: Oid| {
+            let mut query = held(transition.id(), owner);
+            let (mut set, mut unset) = (doc! {"stamp": revision}, Document::new());
+            let mut count = Document::new();
+            match transition {
+                Transition::HandOver(Handover { call, items, .. }) => {
+                    // What was counted is not counted again when the command is.
+                    query.insert("stamp", doc! {"$ne": revision});
+                    set.insert("state", DeliveryState::Sending.as_str());
+                    set.insert("lease.until", date(until));
+                    set.insert("call", call);
+                    set.insert("items", i64::from(*items));
+                    set.insert("tried", date(now));
+                    count.insert("attempts", 1);
+                }
+                Transition::Recall(_) => {
+                    let sending = doc! {"state": DeliveryState::Sending.as_str()};
+                    query.insert("$or", vec![sending, doc! {"stamp": revision}]);
+                    set.insert("state", DeliveryState::Pending.as_str());
+                    unset.insert("call", "");
+                }
+                Transition::Hold(_) => {
+                    query.remove("state");
+                    set.insert("lease.until", date(until));
+                }
+                Transition::Defer(deferral) => {
+                    set.insert("state", deferral.state.as_str());
+                    // A lease of nobody's: it keeps everybody off until then, and no release ends
+                    // it early.
+                    set.insert("lease", doc! {"until": date(deferral.not_before)});
+                    put(&mut set, "reason", deferral.reason.as_deref());
+                    // Who let go holds it no more, so nothing is counted twice.
+                    if deferral.refused {
+                        count.insert("refusals", 1);
+                    }
+                }
+                Transition::Settle(settlement) => {
+                    set.insert("state", settlement.state.as_str());
+                    set.insert("items", i64::from(settlement.items));
+                    set.insert("settled", date(now));
+                    put(&mut set, "provider_id", settlement.provider_id.as_deref());
+                    put(&mut set, "reason", settlement.reason.as_deref());
+                    // Why it waited is no reason any more.
+                    if settlement.reason.is_none() {
+                        unset.insert("reason", "");
+                    }
+                }
             }
-            (Bson::from(deferral.id.as_str()), query, update)
+            let update = update_of([("$set", set), ("$unset", unset), ("$inc", count)]);
+            (Bson::from(transition.id().as_str()), query, update)
         };
-        self.stamped("deferring deliveries", DELIVERIES, deferrals, statement)
-            .await
-    }
-
-    async fn take_call(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        call: &str,
-    ) -> Result<Vec<Delivery>> {
-        let of_call = doc! {
-            "call": call, "slot": {"$exists": true}, "state": DeliveryState::Sending.as_str()
-        };
-        let lease = doc! {"owner": owner, "until": date(until)};
-        let order = doc! {"slot": 1};
-        let doing = "taking over a call";
-        let taken = self
-            .claim_records(doing, DELIVERIES, &of_call, order, lease, usize::MAX)
-            .await?;
-        taken.iter().map(delivery_of).collect()
-    }
-
-    async fn settle(
-        &self,
-        owner: &str,
-        now: DateTime<Utc>,
-        settlements: &[Settlement],
-    ) -> Result<Vec<bool>> {
-        let statement = |settlement: &Settlement, token: Oid| {
-            let mut set = doc! {
-                "state": settlement.state.as_str(),
-                "items": i64::from(settlement.items),
-                "settled": date(now),
-                "stamp": token,
-            };
-            put(&mut set, "provider_id", settlement.provider_id.as_deref());
-            put(&mut set, "reason", settlement.reason.as_deref());
-            let mut update = doc! {"$set": set};
-            // Why it waited is no reason any more.
-            if settlement.reason.is_none() {
-                update.insert("$unset", doc! {"reason": ""});
-            }
-            let query = held(&settlement.id, owner);
-            (Bson::from(settlement.id.as_str()), query, update)
-        };
-        self.stamped("settling deliveries", DELIVERIES, settlements, statement)
+        self.stamped("changing deliveries", DELIVERIES, transitions, statement)
             .await
     }
 
@@ -230,119 +175,51 @@ impl Deliveries for Mongo {
         closed.await?.complete(doing).map(drop)
     }
 
-    async fn release(&self, owner: &str) -> Result<()> {
-        self.patiently("releasing deliveries", || {
-            let deliveries = self.collection(DELIVERIES);
+    async fn release(&self, which: &Waits<'_>) -> Result<()> {
+        let rows = match *which {
             // The first condition is for the index: it holds open rows only.
-            let ever = date(DateTime::UNIX_EPOCH);
-            let held = doc! {"lease.until": {"$gte": ever}, "lease.owner": owner};
-            let release = doc! {"$set": {"lease": lease(None)}};
-            async move { Ok(deliveries.update_many(held, release).await.map(drop)?) }
-        })
-        .await
-    }
-
-    async fn free_waiting(&self, now: DateTime<Utc>) -> Result<()> {
-        self.patiently("letting deliveries leave that wait", || {
-            let deliveries = self.collection(DELIVERIES);
-            let waiting = doc! {
+            Waits::Held(owner) => {
+                let ever = date(DateTime::UNIX_EPOCH);
+                doc! {"lease.until": {"$gte": ever}, "lease.owner": owner}
+            }
+            Waits::PutOff(now) => doc! {
                 "lease.until": {"$gt": date(now)}, "lease.owner": {"$exists": false},
                 "state": DeliveryState::Pending.as_str(),
-            };
-            let free = doc! {"$set": {"lease": lease(None)}};
-            async move { Ok(deliveries.update_many(waiting, free).await.map(drop)?) }
+            },
+        };
+        self.patiently("releasing deliveries", || {
+            let (deliveries, rows) = (self.collection(DELIVERIES), rows.clone());
+            let release = doc! {"$set": {"lease": lease(None)}};
+            async move { Ok(deliveries.update_many(rows, release).await.map(drop)?) }
         })
         .await
     }
 
-    async fn judge(
+    async fn correct(
         &self,
-        id: &DeliveryId,
         now: DateTime<Utc>,
-        verdict: Verdict,
-        reason: &str,
-    ) -> Result<Judged> {
-        let Some(row) = self.delivery(id).await? else {
-            return Ok(Judged::NotUnknown);
-        };
-        let token = Oid::new();
-        let unknown = doc! {
-            "state": DeliveryState::Unknown.as_str(), "slot": {"$exists": false}
-        };
-        self.patiently("judging a delivery", || {
-            let deliveries = self.collection(DELIVERIES);
-            // With its own token it was judged by an attempt whose answer was lost.
-            let judged = doc! {"_id": id.as_str(), "$or": [unknown.clone(), {"stamp": token}]};
-            let update = match verdict {
-                Verdict::Sent => doc! {"$set": {
-                    "state": DeliveryState::Sent.as_str(), "settled": date(now), "reason": reason, "stamp": token,
-                }},
-                Verdict::NotSent => doc! {
-                    "$set": {
-                        "state": DeliveryState::Pending.as_str(),
-                        "slot": row.slot(),
-                        "lease": lease(None),
-                        "reason": reason,
-                        "stamp": token,
-                    },
-                    "$unset": {"settled": ""},
-                },
-            };
-            async move {
-                match deliveries.update_one(judged, update).await {
-                    Ok(done) if done.matched_count == 1 => Ok(Judged::Done),
-                    Ok(_) => Ok(Judged::NotUnknown),
-                    Err(error) => match Failure::from(error) {
-                        failure if failure.code == Some(DUPLICATE) => Ok(Judged::Busy),
-                        failure => Err(failure),
-                    },
-                }
-            }
-        })
-        .await
-    }
-
-    async fn reopen(&self, now: DateTime<Utc>, rows: &[Reopening]) -> Result<Vec<Reopened>> {
-        let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
+        corrections: &[Correction],
+    ) -> Result<Vec<Corrected>> {
+        let ids: Vec<DeliveryId> = corrections.iter().map(|one| one.id().clone()).collect();
         let standing = self.deliveries(&ids).await?;
-        let mut answers = vec![Reopened::NotFailed; rows.len()];
-        let reopen = |place: usize| {
-            let (row, standing) = (&rows[place], standing[place].as_ref());
+        let mut answers = vec![Corrected::OtherState; corrections.len()];
+        let correct = |place: usize| {
+            let (correction, standing) = (&corrections[place], standing[place].as_ref());
             async move {
-                let slot = standing.map(Delivery::slot);
-                let answer = match slot {
-                    Some(slot) => self.reopen_one(now, row, slot).await?,
-                    None => Reopened::NotFailed,
+                let answer = match standing.map(Delivery::slot) {
+                    Some(slot) => self.correct_one(now, correction, slot).await?,
+                    None => Corrected::OtherState,
                 };
                 Ok((place, answer))
             }
         };
-        let answer = |(place, answer): (usize, Reopened)| answers[place] = answer;
-        at_once(REOPENED, 0..rows.len(), reopen, answer).await?;
-        if answers.contains(&Reopened::Done) {
+        let answer = |(place, answer): (usize, Corrected)| answers[place] = answer;
+        at_once(CORRECTED, 0..corrections.len(), correct, answer).await?;
+        if answers.contains(&Corrected::Done) {
             // Mails are built of what is read now, as after a claim.
             self.caught_up().await?;
         }
         Ok(answers)
-    }
-
-    async fn open_digests(&self, users: &[UserId]) -> Result<Vec<Option<Delivery>>> {
-        let slots: Vec<String> = users.iter().map(digest_slot).collect();
-        let filter = doc! {"slot": {"$in": &slots}};
-        let doing = "reading open digests";
-        let options = FindOptions::default();
-        let found = self.find_all(doing, DELIVERIES, &filter, options).await?;
-        let keyed = |row| {
-            let delivery = delivery_of(row)?;
-            Ok((delivery.slot(), delivery))
-        };
-        let found: HashMap<String, Delivery> = found.iter().map(keyed).collect::<Result<_>>()?;
-        Ok(slots.iter().map(|slot| found.get(slot).cloned()).collect())
-    }
-
-    async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
-        let mut rows = self.rows("reading a delivery", [id].into_iter()).await?;
-        Ok(rows.remove(id))
     }
 
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
@@ -350,38 +227,39 @@ impl Deliveries for Mongo {
         Ok(ids.iter().map(|id| rows.get(id).cloned()).collect())
     }
 
-    async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Result<Vec<Delivery>> {
-        let filter = doc! {"state": state.as_str()};
-        self.newest("listing deliveries", filter, limit).await
-    }
-
-    async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>> {
-        let filter = doc! {"user": user.as_str()};
-        self.newest("reading a person's deliveries", filter, limit)
-            .await
-    }
-
-    async fn forget_deliveries(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        let unknown = DeliveryState::Unknown.as_str();
-        let old = doc! {
-            "settled": {"$lt": date(before)}, "state": {"$ne": unknown}, "slot": {"$exists": false},
-        };
-        self.forget_oldest("forgetting deliveries", DELIVERIES, &old, limit)
-            .await
-    }
-
-    async fn delivery_counts(&self, states: &[DeliveryState]) -> Result<Vec<(DeliveryState, u64)>> {
-        let mut counts = Vec::with_capacity(states.len());
-        for state in states {
-            let count = self.patiently("counting deliveries", || {
-                let deliveries = self.collection(DELIVERIES);
-                let found = doc! {"state": state.as_str()};
-                async move { self.count_of(deliveries.count_documents(found)).await }
-            });
-            counts.push((*state, count.await?));
+    async fn find_deliveries(
+        &self,
+        filter: &DeliveryFilter<'_>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        if limit == 0 {
+            return Ok(Vec::new());
         }
-        Ok(counts)
+        let found = self.newest(filter, limit).await?;
+        // That a report is of no mail is believed.
+        let missing = match filter {
+            DeliveryFilter::Tags(tags) => found.len() < tags.len(),
+            DeliveryFilter::ProviderIds(ids) => {
+                let known = found.iter().filter_map(|row| row.provider_id.as_ref());
+                known.collect::<HashSet<_>>().len() < ids.len()
+            }
+            _ => false,
+        };
+        if !missing {
+            return Ok(found);
+        }
+        self.caught_up().await?;
+        self.newest(filter, limit).await
     }
+}
+
+/// The operators of an update that have something to do.
+fn update_of(operators: [(&str, Document); 3]) -> Document {
+    let used = operators
+        .into_iter()
+        .filter(|(_, fields)| !fields.is_empty());
+    used.map(|(operator, fields)| (operator.to_owned(), Bson::from(fields)))
+        .collect()
 }
 
 /// Rows that are not settled and that this owner holds.
@@ -396,41 +274,61 @@ fn held(id: &DeliveryId, owner: &str) -> Document {
 }
 
 impl Mongo {
-    async fn reopen_one(
+    async fn correct_one(
         &self,
         now: DateTime<Utc>,
-        row: &Reopening,
+        correction: &Correction,
         slot: String,
-    ) -> Result<Reopened> {
-        let token = Oid::new();
-        let failed = doc! {
-            "state": DeliveryState::Failed.as_str(), "slot": {"$exists": false}
+    ) -> Result<Corrected> {
+        let revision = Oid::new();
+        let (pending, sent) = (DeliveryState::Pending, DeliveryState::Sent);
+        let (from, mut set, unset) = match correction {
+            Correction::Judge {
+                verdict, reason, ..
+            } => {
+                let (set, unset) = match verdict {
+                    Verdict::Sent => (
+                        doc! {"state": sent.as_str(), "settled": date(now), "reason": reason},
+                        Document::new(),
+                    ),
+                    Verdict::NotSent => (
+                        doc! {"state": pending.as_str(), "slot": slot, "lease": lease(None), "reason": reason},
+                        doc! {"settled": ""},
+                    ),
+                };
+                (DeliveryState::Unknown, set, unset)
+            }
+            Correction::Reopen(row) => {
+                let mut set = doc! {
+                    "state": pending.as_str(),
+                    "slot": slot,
+                    "lease": lease(row.lease.as_ref()),
+                    "created": date(now),
+                    "refusals": 0,
+                    "reopened": i64::from(row.reopened),
+                };
+                if let Some(reach) = &row.watermarks {
+                    set.insert("covers", watermarks(reach));
+                }
+                let unset = doc! {"settled": "", "call": "", "tried": "", "provider_id": ""};
+                (DeliveryState::Failed, set, unset)
+            }
         };
-        let mut set = doc! {
-            "state": DeliveryState::Pending.as_str(),
-            "slot": slot,
-            "lease": lease(row.lease.as_ref()),
-            "created": date(now),
-            "refusals": 0,
-            "reopened": i64::from(row.reopened),
-            "stamp": token,
-        };
-        if let Some(reach) = &row.watermarks {
-            set.insert("covers", watermarks(reach));
-        }
-        let unset = doc! {"settled": "", "call": "", "tried": "", "provider_id": ""};
-        self.patiently("trying a delivery again", || {
+        set.insert("stamp", revision);
+        let update = update_of([("$set", set), ("$unset", unset), ("$inc", Document::new())]);
+        // With its own revision it was corrected by an attempt whose answer was lost.
+        let closed = doc! {"state": from.as_str(), "slot": {"$exists": false}};
+        let which = [closed, doc! {"stamp": revision}];
+        let which = doc! {"_id": correction.id().as_str(), "$or": which.as_slice()};
+        self.patiently("correcting a delivery", || {
             let deliveries = self.collection(DELIVERIES);
-            // With its own token it was reopened by an attempt whose answer was lost.
-            let which = [failed.clone(), doc! {"stamp": token}];
-            let which = doc! {"_id": row.id.as_str(), "$or": which.as_slice()};
-            let update = doc! {"$set": set.clone(), "$unset": unset.clone()};
+            let (which, update) = (which.clone(), update.clone());
             async move {
                 match deliveries.update_one(which, update).await {
-                    Ok(done) if done.matched_count == 1 => Ok(Reopened::Done),
-                    Ok(_) => Ok(Reopened::NotFailed),
+                    Ok(done) if done.matched_count == 1 => Ok(Corrected::Done),
+                    Ok(_) => Ok(Corrected::OtherState),
                     Err(error) => match Failure::from(error) {
-                        failure if failure.code == Some(DUPLICATE) => Ok(Reopened::Busy),
+                        failure if failure.code == Some(DUPLICATE) => Ok(Corrected::Busy),
                         failure => Err(failure),
                     },
                 }
@@ -439,45 +337,26 @@ impl Mongo {
         .await
     }
 
-    /// Removes `limit` of these records, those settled first before others; says how many went.
-    pub(super) async fn forget_oldest(
-        &self,
-        doing: &str,
-        collection: &str,
-        old: &Document,
-        limit: usize,
-    ) -> Result<u64> {
-        let oldest = FindOptions::builder()
-            .sort(doc! {"settled": 1})
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .projection(doc! {"_id": 1})
-            .build();
-        let found = self.find_all(doing, collection, old, oldest).await?;
-        let ids: Vec<&Bson> = found
-            .iter()
-            .filter_map(|record| record.get("_id"))
-            .collect();
-        if !ids.is_empty() {
-            self.patiently(doing, || {
-                let mut these = doc! {"_id": {"$in": &ids}};
-                these.extend(old.clone());
-                let records = self.collection(collection);
-                async move { Ok(records.delete_many(these).await.map(drop)?) }
-            })
-            .await?;
-        }
-        Ok(ids.len() as u64)
-    }
-
-    async fn newest(&self, doing: &str, filter: Document, limit: usize) -> Result<Vec<Delivery>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
+    async fn newest(&self, filter: &DeliveryFilter<'_>, limit: usize) -> Result<Vec<Delivery>> {
+        let rows = match *filter {
+            DeliveryFilter::State(state) => doc! {"state": state.as_str()},
+            DeliveryFilter::User(user) => doc! {"user": user.as_str()},
+            DeliveryFilter::OpenDigests(users) => {
+                let slots: Vec<String> = users.iter().map(digest_slot).collect();
+                doc! {"slot": {"$in": slots}}
+            }
+            DeliveryFilter::Tags(tags) => {
+                let tags: Vec<&str> = tags.iter().map(Tag::as_str).collect();
+                doc! {"tag": {"$in": tags}}
+            }
+            DeliveryFilter::ProviderIds(ids) => doc! {"provider_id": {"$in": ids}},
+        };
         let options = FindOptions::builder()
             .sort(doc! {"created": -1, "_id": -1})
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .build();
-        let found = self.find_all(doing, DELIVERIES, &filter, options).await?;
+        let doing = "looking for deliveries";
+        let found = self.find_all(doing, DELIVERIES, &rows, options).await?;
         found.iter().map(delivery_of).collect()
     }
 

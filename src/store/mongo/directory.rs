@@ -17,7 +17,7 @@ use super::{FOLLOWS, Mongo, USERS};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
 use crate::domain::{FollowKey, Point, User, UserId};
-use crate::store::{Directory, Error, Result};
+use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result};
 
 #[async_trait]
 impl Directory for Mongo {
@@ -86,27 +86,47 @@ impl Directory for Mongo {
         Ok(stood)
     }
 
-    async fn follow(&self, follows: &[(FollowKey, UserId)]) -> Result<()> {
-        let doing = "recording follows";
+    async fn change_follows(
+        &self,
+        change: FollowChange,
+        follows: &[(FollowKey, UserId)],
+    ) -> Result<()> {
         let targets = vec![(FOLLOWS.to_owned(), (0..follows.len()).collect())];
-        let inserted = self.bulk(doing, Verb::Insert, targets, |writer, item| {
-            write_follow(writer, &follows[item]);
-        });
-        inserted.await?.duplicates(doing).map(drop)
+        match change {
+            FollowChange::Follow => {
+                let doing = "recording follows";
+                let inserted = self.bulk(doing, Verb::Insert, targets, |writer, item| {
+                    write_follow(writer, &follows[item]);
+                });
+                inserted.await?.duplicates(doing).map(drop)
+            }
+            FollowChange::Unfollow => {
+                let doing = "forgetting follows";
+                let deleted = self.bulk(doing, Verb::Delete, targets, |writer, item| {
+                    writer.document("q");
+                    write_follow(writer, &follows[item]);
+                    writer.close();
+                    writer.int("limit", 1);
+                });
+                deleted.await?.complete(doing).map(drop)
+            }
+        }
     }
 
-    async fn unfollow(&self, follows: &[(FollowKey, UserId)]) -> Result<()> {
-        let doing = "forgetting follows";
-        let targets = vec![(FOLLOWS.to_owned(), (0..follows.len()).collect())];
-        let deleted = self.bulk(doing, Verb::Delete, targets, |writer, item| {
-            writer.document("q");
-            write_follow(writer, &follows[item]);
-            writer.close();
-            writer.int("limit", 1);
-        });
-        deleted.await?.complete(doing).map(drop)
+    async fn find_people(
+        &self,
+        filter: &PeopleFilter<'_>,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<Vec<UserId>> {
+        match *filter {
+            PeopleFilter::Follow(key) => self.followers(key, after, limit).await,
+            PeopleFilter::Near { point, km } => self.near(point, km, after, limit).await,
+        }
     }
+}
 
+impl Mongo {
     async fn followers(
         &self,
         key: &FollowKey,
@@ -158,9 +178,7 @@ impl Directory for Mongo {
             .map(|user| user.get_str("_id").map(UserId::stored).map_err(corrupt))
             .collect()
     }
-}
 
-impl Mongo {
     /// What these people's records are known by now.
     async fn revisions(&self, users: &[User]) -> Result<HashMap<UserId, i64>> {
         let ids: Vec<&str> = users.iter().map(|user| user.id.as_str()).collect();

@@ -3,34 +3,21 @@
 //! The rule: a report never touches what the sender goes by (state, lease, stamp), so both can
 //! write to a row at the same moment.
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
 use bson::{Document, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
-use super::delivery_record::{delivery_of, feedback};
+use super::delivery_record::feedback;
 use super::journal::encode;
 use super::record::{Record, date};
 use super::{DELIVERIES, Mongo};
 use crate::domain::delivery::PeriodCount;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
+use crate::domain::{DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
 use crate::store::{Feedbacks, Result};
 
 #[async_trait]
 impl Feedbacks for Mongo {
-    async fn deliveries_by_tag(&self, tags: &[Tag]) -> Result<Vec<Option<Delivery>>> {
-        let tags: Vec<&str> = tags.iter().map(Tag::as_str).collect();
-        self.surely_only_rows("tag", &tags).await
-    }
-
-    async fn deliveries_by_provider_id(&self, ids: &[String]) -> Result<Vec<Option<Delivery>>> {
-        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-        self.surely_only_rows("provider_id", &ids).await
-    }
-
     async fn note_feedback(&self, news: &[(DeliveryId, Feedback)]) -> Result<()> {
         let doing = "noting what became of mails";
         let statement = |(id, news): &(DeliveryId, Feedback)| {
@@ -107,44 +94,5 @@ impl Feedbacks for Mongo {
             })
         };
         counted.iter().map(count).collect()
-    }
-}
-
-impl Mongo {
-    /// The same, where a report of a mail that has no row is forgotten: what is not found is looked
-    /// for again once it must show.
-    async fn surely_only_rows(
-        &self,
-        field: &str,
-        values: &[&str],
-    ) -> Result<Vec<Option<Delivery>>> {
-        let found = self.only_rows(field, values).await?;
-        if found.iter().all(Option::is_some) {
-            return Ok(found);
-        }
-        self.caught_up().await?;
-        self.only_rows(field, values).await
-    }
-
-    /// For each of these values, the row that has it in this field, if there is exactly one.
-    async fn only_rows(&self, field: &str, values: &[&str]) -> Result<Vec<Option<Delivery>>> {
-        if values.is_empty() {
-            return Ok(Vec::new());
-        }
-        let filter = doc! {field: {"$in": values}};
-        let doing = "finding the mails of reports";
-        let found = self
-            .find_all(doing, DELIVERIES, &filter, FindOptions::default())
-            .await?;
-        let mut rows: HashMap<&str, Vec<&Document>> = HashMap::with_capacity(found.len());
-        for row in &found {
-            let value = row.get_str(field).unwrap_or_default();
-            rows.entry(value).or_default().push(row);
-        }
-        let only = |value: &&str| match rows.get(value).map(Vec::as_slice) {
-            Some([only]) => delivery_of(only).map(Some),
-            _ => Ok(None),
-        };
-        values.iter().map(only).collect()
     }
 }

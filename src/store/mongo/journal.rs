@@ -21,7 +21,7 @@ use crate::domain::{
     Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, FollowKey, Id,
     ObjectId, Progress, Selector, UserId,
 };
-use crate::store::{Accepted, Backlog, BadFanout, Claimed, Error, Journal, Result};
+use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
 
 #[async_trait]
 impl Journal for Mongo {
@@ -181,10 +181,6 @@ impl Journal for Mongo {
         Ok(found.iter().filter_map(read).collect())
     }
 
-    async fn forget_unaccepted(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        self.forget_audiences(before, limit).await
-    }
-
     async fn busy_days(&self) -> Result<Vec<Day>> {
         // All from the index: see `prepare`.
         let pipeline = vec![
@@ -207,22 +203,10 @@ impl Journal for Mongo {
         days.sort_unstable();
         Ok(days)
     }
-
-    async fn backlog(&self) -> Result<Backlog> {
-        let count = |state: &'static str| {
-            self.patiently("counting fan-outs", move || {
-                let fanouts = self.collection(FANOUTS);
-                let found = doc! {"state": state};
-                async move { self.count_of(fanouts.count_documents(found)).await }
-            })
-        };
-        let (pending, done) = futures::try_join!(count(PENDING), count(DONE))?;
-        Ok(Backlog { pending, done })
-    }
 }
 
-const PENDING: &str = "pending";
-const DONE: &str = "done";
+pub(super) const PENDING: &str = "pending";
+pub(super) const DONE: &str = "done";
 
 impl Mongo {
     async fn by_key(&self, doing: &str, keys: &[&str]) -> Result<HashMap<String, Fanout>> {

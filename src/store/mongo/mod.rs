@@ -46,6 +46,7 @@ mod objects;
 mod patience;
 mod push;
 mod record;
+mod retention;
 mod scan;
 mod schema;
 mod sightings;

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bson::{Document, doc};
 use mongodb::options::FindOptions;
 
+use super::bulk::DUPLICATE;
 use super::patience::Failure;
 use super::{Mongo, NOTES};
 use crate::store::{Error, Notes, Result};
@@ -24,67 +25,33 @@ impl Notes for Mongo {
         found.map(|note| text(doing, &note)).transpose()
     }
 
-    async fn put_note(&self, name: &str, text: &str) -> Result<()> {
-        self.patiently("writing a note", || {
-            let notes = self.collection(NOTES);
-            let set = doc! {"$set": {"text": text}};
-            async move {
-                let write = notes.update_one(doc! {"_id": name}, set).upsert(true);
-                match write.await {
-                    Ok(_) => Ok(()),
-                    Err(error) => Err(again_if_raced(error)),
-                }
-            }
-        })
-        .await
-    }
-
-    async fn keep_note(&self, name: &str, ours: &str) -> Result<String> {
-        let doing = "keeping a note";
-        let kept = self
-            .patiently(doing, || {
-                let notes = self.collection(NOTES);
-                let keep = doc! {"$setOnInsert": {"text": ours}};
-                async move {
-                    let write = notes
-                        .find_one_and_update(doc! {"_id": name}, keep)
-                        .upsert(true)
-                        .return_document(mongodb::options::ReturnDocument::After);
-                    match write.await {
-                        Ok(note) => Ok(note),
-                        Err(error) => Err(again_if_raced(error)),
-                    }
-                }
-            })
-            .await?;
-        match kept {
-            Some(note) => text(doing, &note),
-            None => Ok(ours.to_owned()),
-        }
-    }
-
-    async fn swap_note(&self, name: &str, read: Option<&str>, text: &str) -> Result<bool> {
+    async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
         self.patiently("changing a note", || {
             let notes = self.collection(NOTES);
             async move {
-                let Some(read) = read else {
-                    let inserted = notes.insert_one(doc! {"_id": name, "text": text}).await;
-                    return match inserted.map_err(Failure::from) {
-                        Ok(_) => Ok(true),
-                        Err(failure) if failure.code == Some(super::bulk::DUPLICATE) => Ok(false),
-                        Err(failure) => Err(failure),
-                    };
-                };
                 let standing = doc! {"_id": name, "text": read};
-                let set = doc! {"$set": {"text": text}};
-                let swapped = notes.update_one(standing, set).await?;
-                Ok(swapped.matched_count == 1)
+                match (read, text) {
+                    (None, None) => Ok(false),
+                    (None, Some(text)) => {
+                        let inserted = notes.insert_one(doc! {"_id": name, "text": text}).await;
+                        match inserted.map_err(Failure::from) {
+                            Ok(_) => Ok(true),
+                            Err(failure) if failure.code == Some(DUPLICATE) => Ok(false),
+                            Err(failure) => Err(failure),
+                        }
+                    }
+                    (Some(_), Some(text)) => {
+                        let set = doc! {"$set": {"text": text}};
+                        Ok(notes.update_one(standing, set).await?.matched_count == 1)
+                    }
+                    (Some(_), None) => Ok(notes.delete_one(standing).await?.deleted_count == 1),
+                }
             }
         })
         .await
     }
 
-    async fn notes_under(&self, prefix: &str) -> Result<Vec<(String, String)>> {
+    async fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>> {
         let doing = "reading notes";
         let under = doc! {"_id": {"$gte": prefix, "$lt": format!("{prefix}{}", char::MAX)}};
         let by_name = FindOptions::builder().sort(doc! {"_id": 1}).build();
@@ -96,23 +63,6 @@ impl Notes for Mongo {
             Ok((name.to_owned(), text(doing, note)?))
         };
         found.iter().map(note).collect()
-    }
-
-    async fn drop_note(&self, name: &str) -> Result<()> {
-        self.patiently("forgetting a note", || {
-            let notes = self.collection(NOTES);
-            async move { Ok(notes.delete_one(doc! {"_id": name}).await.map(drop)?) }
-        })
-        .await
-    }
-}
-
-/// Of two that write a note first, one may be told that it stands already: then it does.
-fn again_if_raced(error: mongodb::error::Error) -> Failure {
-    let failure = Failure::from(error);
-    Failure {
-        passing: failure.passing || failure.code == Some(super::bulk::DUPLICATE),
-        ..failure
     }
 }
 

@@ -93,7 +93,10 @@ impl Mongo {
         }
         self.drop_obsolete_indexes().await?;
         let present = serde_json::to_string(&Standing::PRESENT).unwrap_or_default();
-        self.put_note(NOTE, &present).await
+        let read = Notes::note(self, NOTE).await?;
+        // Who was quicker wrote the same, or is newer.
+        let written = self.swap_note(NOTE, read.as_deref(), Some(&present));
+        written.await.map(drop)
     }
 
     /// Gives each delivery that has none its tag. All are walked over, in the order of their ids,

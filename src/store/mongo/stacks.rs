@@ -12,8 +12,10 @@ use super::bulk::{DUPLICATE, Outcome, Refused, Targets, Verb};
 use super::patience::Failure;
 use super::push::Push;
 use super::{Known, Layout, Mongo};
-use crate::domain::{BadStack, Day, Defect, Form, PersonStacks, StackId, UserId, Window};
-use crate::store::{Error, MailedMark, Mark, People, Pushed, Pushes, Result, Stacks};
+use crate::domain::{
+    BadStack, Day, Defect, Form, Id, Mailed, PersonStacks, StackId, UserId, Window,
+};
+use crate::store::{Error, Mark, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
 impl Stacks for Mongo {
@@ -45,55 +47,54 @@ impl Stacks for Mongo {
     }
 
     async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
-        let mut statements: Vec<(StackId, &Mark, u32)> = marks
-            .iter()
-            .flat_map(|mark| {
-                mark.watermarks
-                    .iter()
-                    .map(move |(stack, n)| (*stack, mark, *n))
-            })
-            // Who has no such form has no such stack.
-            .filter(|(stack, mark, _)| stack.form == Form::Text || mark.user.legacy().is_some())
-            .collect();
+        let mut statements: Vec<_> = marks.iter().flat_map(entries_of).collect();
         statements.sort_by_key(|(stack, ..)| *stack);
         let targets = of_days(&statements, |(stack, ..)| stack.day);
         let doing = "marking stacks";
         let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            let (stack, mark, n) = statements[item];
+            let (stack, user, entry) = &statements[item];
             writer.document("q");
-            match (stack.form, mark.user.legacy()) {
+            match (stack.form, user.legacy()) {
                 (Form::ObjectId, Some(id)) => writer.id("_id", id),
-                _ => writer.text("_id", mark.user.as_str()),
+                _ => writer.text("_id", user.as_str()),
             }
             writer.close();
             writer.document("u");
             writer.document("$addToSet");
-            writer.marker("events", mark.marker, n);
+            match entry {
+                Entry::Marker(marker, n) => writer.marker("events", *marker, *n),
+                Entry::Mailed(mailed) => writer.mailed("events", mailed),
+            }
             writer.close();
             writer.close();
         });
-        let marked = |item: usize| (&statements[item].1.user, statements[item].0.day);
+        let marked = |item: usize| (statements[item].1, statements[item].0.day);
         outcome.await?.bad_stacks(doing, marked)
     }
+}
 
-    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<Vec<BadStack>> {
-        let mut marks: Vec<&MailedMark> = marks.iter().collect();
-        marks.sort_by_key(|mark| mark.day);
-        let targets = of_days(&marks, |mark| mark.day);
-        let doing = "marking what was mailed";
-        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            let mark = marks[item];
-            writer.document("q");
-            writer.text("_id", mark.user.as_str());
-            writer.close();
-            writer.document("u");
-            writer.document("$addToSet");
-            writer.mailed("events", &mark.mailed);
-            writer.close();
-            writer.close();
-        });
-        let marked = |item: usize| (&marks[item].user, marks[item].day);
-        outcome.await?.bad_stacks(doing, marked)
+/// What is written at the end of a stack.
+enum Entry<'a> {
+    Marker(Id, u32),
+    Mailed(&'a Mailed),
+}
+
+fn entries_of(mark: &Mark) -> Vec<(StackId, &UserId, Entry<'_>)> {
+    match mark {
+        Mark::Flushed {
+            user,
+            marker,
+            watermarks,
+        } => {
+            // Who has no such form has no such stack.
+            let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
+            let standing = watermarks.iter().filter(|(stack, _)| has(*stack));
+            let entry = |(stack, n): &(StackId, u32)| (*stack, user, Entry::Marker(*marker, *n));
+            standing.map(entry).collect()
+        }
+        Mark::Mailed { user, day, mailed } => {
+            vec![(StackId::of(*day), user, Entry::Mailed(mailed))]
+        }
     }
 }
 

@@ -109,19 +109,6 @@ impl Suppressions for Mongo {
         Ok(stood.iter().any(Option::is_some))
     }
 
-    async fn suppression_counts(&self) -> Result<Vec<(Reason, u64)>> {
-        let mut counts = Vec::with_capacity(Reason::ALL.len());
-        for reason in Reason::ALL {
-            let count = self.patiently("counting suppressed addresses", || {
-                let suppressions = self.collection(SUPPRESSIONS);
-                let filter = doc! {"reason": reason.as_str()};
-                async move { self.count_of(suppressions.count_documents(filter)).await }
-            });
-            counts.push((reason, count.await?));
-        }
-        Ok(counts)
-    }
-
     async fn soft_bounce(
         &self,
         address: &Address,

@@ -15,9 +15,9 @@ use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
-use crate::domain::{Batch, BatchState, EventType, Id, ObjectId, UserId};
+use crate::domain::{Batch, BatchState, Id, ObjectId, UserId};
 use crate::store::batches::page;
-use crate::store::{BatchCounts, BatchFilter, Batches, Result};
+use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 #[async_trait]
 impl Batches for Sqlite {
@@ -50,48 +50,43 @@ impl Batches for Sqlite {
         Ok(false)
     }
 
-    async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Accumulator>> {
-        let asked = (millis(now), limit as i64, millis(furthest(now)));
-        let read = move |transaction: &Transaction<'_>| {
-            let due = "due <= ?1 AND (coalesce(until, 0) <= ?1 OR until > ?3)
-                       ORDER BY due LIMIT ?2";
-            accumulators(transaction, due, asked)
-        };
-        self.connections.read("looking for due batches", read).await
-    }
-
-    async fn accumulator_of(&self, batch: Id) -> Result<Option<Accumulator>> {
-        let batch = batch.to_string();
-        let read = move |transaction: &Transaction<'_>| {
-            let here = "(user, key) IN (SELECT user, key FROM seat_batches WHERE batch = ?1)";
-            Ok(accumulators(transaction, here, [batch])?.pop())
-        };
-        self.connections.read("looking for a batch", read).await
-    }
-
-    async fn accumulators_holding(
+    async fn find_accumulators(
         &self,
-        kind: &EventType,
-        objects: &[ObjectId],
-        after: Option<&AccumulatorId>,
+        filter: &AccumulatorFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Accumulator>> {
-        let objects = to_json_list(objects.iter().map(ObjectId::as_str));
-        let (user, key) = after.map_or_else(Default::default, names);
-        let kind = kind.to_string();
-        let read = move |transaction: &Transaction<'_>| {
-            let holding = "(user, key) IN (
-                    SELECT DISTINCT user, key FROM seat_objects
-                    WHERE type = ?1 AND object IN (SELECT value FROM json_each(?2)) AND (user, key) > (?3, ?4)
-                    ORDER BY user, key LIMIT ?5
-                ) ORDER BY user, key";
-            accumulators(
-                transaction,
-                holding,
-                (&kind, &objects?, &user, &key, limit as i64),
-            )
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let (which, mut values): (_, Vec<Value>) = match *filter {
+            AccumulatorFilter::Due(now) => (
+                "due <= ?2 AND (coalesce(until, 0) <= ?2 OR until > ?3) ORDER BY due LIMIT ?1",
+                vec![millis(now).into(), millis(furthest(now)).into()],
+            ),
+            AccumulatorFilter::Of(batch) => (
+                "(user, key) IN (SELECT user, key FROM seat_batches WHERE batch = ?2) LIMIT ?1",
+                vec![batch.to_string().into()],
+            ),
+            AccumulatorFilter::Holding {
+                kind,
+                objects,
+                after,
+            } => {
+                let objects: Vec<&str> = objects.iter().map(ObjectId::as_str).collect();
+                let objects = serde_json::Value::from(objects).to_string();
+                let (user, key) = after.map_or_else(Default::default, names);
+                let values = [kind.to_string(), objects, user, key];
+                let holding = "(user, key) IN (
+                        SELECT DISTINCT user, key FROM seat_objects
+                        WHERE type = ?2 AND object IN (SELECT value FROM json_each(?3)) AND (user, key) > (?4, ?5)
+                        ORDER BY user, key LIMIT ?1
+                    ) ORDER BY user, key";
+                (holding, values.map(Value::from).into())
+            }
         };
-        let doing = "looking for batches that hold an event";
+        values.insert(0, limit.into());
+        let read = move |transaction: &Transaction<'_>| {
+            accumulators(transaction, which, params_from_iter(values))
+        };
+        let doing = "looking for accumulators";
         self.connections.read(doing, read).await
     }
 
@@ -148,40 +143,10 @@ impl Batches for Sqlite {
         let read = move |transaction: &Transaction<'_>| find(transaction, &filter, before, limit);
         self.connections.read("looking for batches", read).await
     }
-
-    async fn batch_counts(&self) -> Result<BatchCounts> {
-        let count = |transaction: &Transaction<'_>| {
-            let count = |sql| {
-                let count: i64 = transaction.query_row(sql, [], |row| row.get(0))?;
-                Ok::<_, rusqlite::Error>(count.unsigned_abs())
-            };
-            let closing = count("SELECT count(*) FROM batches WHERE state = 'closing'")?;
-            let ended = count("SELECT count(*) FROM seat_batches WHERE NOT open")?;
-            Ok(BatchCounts {
-                open: count("SELECT count(*) FROM seat_batches WHERE open")?,
-                closing: closing + ended,
-            })
-        };
-        self.connections.read("counting batches", count).await
-    }
-
-    async fn forget_batches(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        let asked = (millis(before), limit as i64);
-        let forget = move |transaction: &Transaction<'_>| {
-            let sql = "DELETE FROM batches WHERE id IN
-                       (SELECT id FROM batches WHERE settled < ?1 ORDER BY settled LIMIT ?2)";
-            Ok(transaction.prepare_cached(sql)?.execute(asked)? as u64)
-        };
-        self.connections.write("forgetting batches", forget).await
-    }
 }
 
 fn names(id: &AccumulatorId) -> (String, String) {
     (id.user.to_string(), id.key.to_string())
-}
-
-fn to_json_list<'a>(texts: impl Iterator<Item = &'a str>) -> Answer<String> {
-    to_json(&texts.collect::<Vec<_>>())
 }
 
 fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, stamp: Id) -> Answer<bool> {

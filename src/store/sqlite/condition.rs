@@ -1,21 +1,26 @@
-//! What the file says of itself. It has no clock: whoever opens it brings one.
+//! What the file says of itself, and how much it holds. It has no clock: whoever opens it brings
+//! one.
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
+use rusqlite::{Transaction, params_from_iter};
 
+use super::connections::Answer;
+use super::days::has_day;
 use super::{Sqlite, schema, upgrade};
-use crate::store::{Diagnostics, Engine, Result, Schema};
+use crate::domain::{BatchState, FanoutState};
+use crate::store::{Counted, Diagnostics, Engine, Result, Schema, Server};
 
 #[async_trait]
 impl Diagnostics for Sqlite {
-    async fn engine(&self) -> Result<Engine> {
+    async fn server(&self) -> Result<Server> {
         self.connections
             .read("looking at the file", |transaction| {
                 let text = |sql| transaction.query_row(sql, [], |row| row.get::<_, String>(0));
-                Ok(Engine::Sqlite {
+                let engine = Engine::Sqlite {
                     version: text("SELECT sqlite_version()")?,
                     journal: text("PRAGMA journal_mode")?,
-                })
+                };
+                Ok(Server { engine, time: None })
             })
             .await
     }
@@ -36,7 +41,46 @@ impl Diagnostics for Sqlite {
             .await
     }
 
-    async fn server_time(&self) -> Result<Option<DateTime<Utc>>> {
-        Ok(None)
+    async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
+        let what = what.to_vec();
+        let count = move |transaction: &Transaction<'_>| {
+            what.iter().map(|what| count(transaction, *what)).collect()
+        };
+        self.connections.read("counting", count).await
     }
+}
+
+fn count(transaction: &Transaction<'_>, what: Counted) -> Answer<u64> {
+    let (sql, of) = match what {
+        Counted::Stacks(day) if !has_day(transaction, day)? => return Ok(0),
+        Counted::Stacks(day) => (format!("SELECT count(*) FROM {}", day.collection()), None),
+        Counted::Fanouts(state) => {
+            let pending = "SELECT count(*) FROM fanouts WHERE state = 'pending'";
+            let sql = match state {
+                FanoutState::Pending => pending.to_owned(),
+                FanoutState::Done => format!("SELECT count(*) - ({pending}) FROM fanouts"),
+            };
+            (sql, None)
+        }
+        Counted::Batches(BatchState::Open) => {
+            let open = "SELECT count(*) FROM seat_batches WHERE open";
+            (open.to_owned(), None)
+        }
+        Counted::Batches(state) => {
+            let ended = "SELECT count(*) FROM seat_batches WHERE NOT open AND ?1 = 'closing'";
+            let sql = format!("SELECT count(*) + ({ended}) FROM batches WHERE state = ?1");
+            (sql, Some(state.as_str()))
+        }
+        Counted::Deliveries(state) => {
+            let sql = "SELECT count(*) FROM deliveries WHERE state = ?1";
+            (sql.to_owned(), Some(state.as_str()))
+        }
+        Counted::Suppressions(reason) => {
+            let sql = "SELECT count(*) FROM suppressions WHERE reason = ?1";
+            (sql.to_owned(), Some(reason.as_str()))
+        }
+    };
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let count: i64 = statement.query_row(params_from_iter(of), |row| row.get(0))?;
+    Ok(count.unsigned_abs())
 }

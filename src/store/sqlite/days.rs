@@ -18,45 +18,18 @@ use super::odd_rows::{Column, OddRow};
 use super::{Sqlite, entries, schema};
 use crate::domain::day::COLLECTION_PREFIX;
 use crate::domain::{Day, Id, UserId};
-use crate::store::{DayInfo, DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
+use crate::store::{DaySum, Days, Error, Meeting, RawStack, Result, Summing, extjson};
 
 /// Documents a chunk of an export.
 const CHUNK: usize = 1_000;
 
 #[async_trait]
 impl Days for Sqlite {
-    async fn days(&self) -> Result<Vec<DayInfo>> {
-        let work = |transaction: &Transaction<'_>| {
-            let count = |day: Day| {
-                let sql = format!("SELECT count(*) FROM {}", day.collection());
-                let stacks: i64 = transaction.query_row(&sql, [], |row| row.get(0))?;
-                Ok(DayInfo {
-                    day,
-                    stacks: stacks.unsigned_abs(),
-                })
-            };
-            days(transaction)?.into_iter().map(count).collect()
-        };
-        self.connections
-            .read("counting the stacks of every day", work)
-            .await
-    }
-
-    async fn day_names(&self) -> Result<Vec<Day>> {
+    async fn days(&self) -> Result<Vec<Day>> {
         self.connections.read("listing days", days).await
     }
 
-    async fn drop_day(&self, day: Day) -> Result<()> {
-        let drop = move |transaction: &Transaction<'_>| {
-            transaction.execute_batch(&format!("DROP TABLE IF EXISTS {}", day.collection()))?;
-            Ok(())
-        };
-        self.connections
-            .write(format!("dropping {day}"), drop)
-            .await
-    }
-
-    async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool> {
+    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
         loop {
             let compare = move |transaction: &Transaction<'_>| {
                 Ok((sum_of(transaction, day)?, Extent::of(transaction, day)?))
@@ -87,7 +60,7 @@ impl Days for Sqlite {
     }
 
     /// A day goes in one transaction: there is nothing to fix.
-    async fn mend_day(&self, _: Day) -> Result<()> {
+    async fn fix_day(&self, _: Day) -> Result<()> {
         Ok(())
     }
 
@@ -101,7 +74,7 @@ impl Days for Sqlite {
         stream::try_unfold(Position::Start, next).boxed()
     }
 
-    async fn restore_part(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
+    async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
         if stacks.is_empty() {
             return Ok(());
         }

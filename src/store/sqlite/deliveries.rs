@@ -1,22 +1,19 @@
 //! The ledger: a row for each mail ([`super::delivery_row`]). A partial unique index keeps one open
 //! row a slot.
-//!
-//! Long because all verbs of one trait are here.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use rusqlite::{Transaction, params};
+use rusqlite::types::Value;
+use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
 use super::codec::millis;
 use super::connections::Answer;
 use super::delivery_row::{open, rows, watermarks};
-use crate::domain::delivery::{
-    Deferral, Handover, Judged, Reopened, Reopening, Settlement, Verdict, digest_slot,
-};
+use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, UserId};
-use crate::store::{Deliveries, Result};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Tag};
+use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
 /// Who can be claimed: whose lease is over at `?1`, or lies further ahead than a lease can (`?3`),
 /// or any wait (`?4`). The `+` keeps it from walking over all that is open in the order of slots,
@@ -28,6 +25,10 @@ pub(super) const FREE: &str = "SELECT id FROM (
         WHERE open AND coalesce(until, 0) > ?3 AND (owner IS NOT NULL OR until > ?4)
     ) ORDER BY slot LIMIT ?2";
 
+/// The rows of the call `?1`, whoever holds them.
+const OF_CALL: &str =
+    "SELECT id FROM deliveries WHERE call = ?1 AND open AND state = 'sending' ORDER BY slot";
+
 #[async_trait]
 impl Deliveries for Sqlite {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
@@ -37,22 +38,26 @@ impl Deliveries for Sqlite {
     async fn claim(
         &self,
         owner: &str,
-        now: DateTime<Utc>,
         until: DateTime<Utc>,
-        limit: usize,
+        which: &Claim<'_>,
     ) -> Result<Vec<Delivery>> {
+        let (sql, values): (_, Vec<Value>) = match *which {
+            Claim::Free { now, limit } => {
+                let ahead = [millis(furthest(now)), millis(furthest_wait(now))];
+                let values = [millis(now), limit as i64].into_iter().chain(ahead);
+                (FREE, values.map(Value::from).collect())
+            }
+            Claim::Call(call) => (OF_CALL, vec![call.to_owned().into()]),
+        };
         let owner = owner.to_owned();
         let claim = move |transaction: &Transaction<'_>| {
-            let mut free = transaction.prepare_cached(FREE)?;
-            let ahead = (millis(furthest(now)), millis(furthest_wait(now)));
-            let free = free.query_map((millis(now), limit as i64, ahead.0, ahead.1), |row| {
-                row.get::<_, String>(0)
-            })?;
-            let free: Vec<_> = free.collect::<rusqlite::Result<_>>()?;
+            let mut which = transaction.prepare_cached(sql)?;
+            let ids = which.query_map(params_from_iter(values), |row| row.get::<_, String>(0))?;
+            let ids: Vec<_> = ids.collect::<rusqlite::Result<_>>()?;
             let sql = "UPDATE deliveries SET owner = ?2, until = ?3 WHERE id = ?1";
             let mut take = transaction.prepare_cached(sql)?;
-            let mut claimed = Vec::with_capacity(free.len());
-            for id in free {
+            let mut claimed = Vec::with_capacity(ids.len());
+            for id in ids {
                 take.execute((&id, &owner, millis(until)))?;
                 claimed.extend(rows(transaction, "id = ?1", [id])?);
             }
@@ -61,129 +66,64 @@ impl Deliveries for Sqlite {
         self.connections.write("claiming deliveries", claim).await
     }
 
-    async fn sending(
+    async fn advance(
         &self,
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-        handovers: &[Handover],
+        transitions: &[Transition],
     ) -> Result<Vec<bool>> {
         let owner = owner.to_owned();
-        let move_on = move |transaction: &Transaction<'_>, handover: &Handover| {
-            let sql = "UPDATE deliveries
-                       SET state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5, items = ?6
-                       WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
-            let (until, now) = (millis(until), millis(now));
-            let moved = transaction.prepare_cached(sql)?.execute((
-                handover.id.as_str(),
-                &owner,
-                until,
-                &handover.call,
-                now,
-                handover.items,
-            ))?;
-            Ok(moved == 1)
+        let (now, until) = (millis(now), millis(until));
+        let make = move |transaction: &Transaction<'_>, transition: &Transition| {
+            let prepare = |set: &str, state: &str| {
+                transaction.prepare_cached(&format!(
+                    "UPDATE deliveries SET {set} WHERE id = ?1 AND owner = ?2 AND open AND {state}"
+                ))
+            };
+            let (id, unsettled) = (transition.id().as_str(), "state IN ('pending', 'sending')");
+            let made = match transition {
+                Transition::HandOver(Handover { call, items, .. }) => prepare(
+                    "state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5, items = ?6",
+                    unsettled,
+                )?
+                .execute((id, &owner, until, call, now, items))?,
+                Transition::Recall(_) => {
+                    prepare("state = 'pending', call = NULL", "state = 'sending'")?
+                        .execute((id, &owner))?
+                }
+                Transition::Hold(_) => prepare("until = ?3", "true")?.execute((id, &owner, until))?,
+                // A lease that is nobody's: it keeps everybody off until then, and no release ends
+                // it early.
+                Transition::Defer(deferral) => prepare(
+                    "state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason), refusals = refusals + ?6",
+                    unsettled,
+                )?
+                .execute((
+                    id,
+                    &owner,
+                    deferral.state.as_str(),
+                    millis(deferral.not_before),
+                    &deferral.reason,
+                    deferral.refused,
+                ))?,
+                Transition::Settle(end) => prepare(
+                    "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7",
+                    unsettled,
+                )?
+                .execute((
+                    id,
+                    &owner,
+                    end.state.as_str(),
+                    end.items,
+                    &end.provider_id,
+                    &end.reason,
+                    now,
+                ))?,
+            };
+            Ok(made == 1)
         };
-        self.change_each("noting what is about to be sent", handovers, move_on)
-            .await
-    }
-
-    async fn recall(&self, owner: &str, ids: &[DeliveryId]) -> Result<Vec<bool>> {
-        let owner = owner.to_owned();
-        let recall = move |transaction: &Transaction<'_>, id: &DeliveryId| {
-            let sql = "UPDATE deliveries SET state = 'pending', call = NULL
-                       WHERE id = ?1 AND owner = ?2 AND open AND state = 'sending'";
-            let moved = transaction
-                .prepare_cached(sql)?
-                .execute((id.as_str(), &owner))?;
-            Ok(moved == 1)
-        };
-        self.change_each("taking mails back", ids, recall).await
-    }
-
-    async fn hold(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        ids: &[DeliveryId],
-    ) -> Result<Vec<bool>> {
-        let owner = owner.to_owned();
-        let hold = move |transaction: &Transaction<'_>, id: &DeliveryId| {
-            let sql = "UPDATE deliveries SET until = ?3 WHERE id = ?1 AND owner = ?2 AND open";
-            let held =
-                transaction
-                    .prepare_cached(sql)?
-                    .execute((id.as_str(), &owner, millis(until)))?;
-            Ok(held == 1)
-        };
-        self.change_each("holding deliveries", ids, hold).await
-    }
-
-    async fn defer(&self, owner: &str, deferrals: &[Deferral]) -> Result<Vec<bool>> {
-        let owner = owner.to_owned();
-        let defer = move |transaction: &Transaction<'_>, deferral: &Deferral| {
-            // A lease that is nobody's: it keeps everybody off until then, and no release ends it
-            // early.
-            let sql = "UPDATE deliveries
-                       SET state = ?3, owner = NULL, until = ?4, reason = coalesce(?5, reason),
-                           refusals = refusals + ?6
-                       WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
-            let deferred = transaction.prepare_cached(sql)?.execute((
-                deferral.id.as_str(),
-                &owner,
-                deferral.state.as_str(),
-                millis(deferral.not_before),
-                &deferral.reason,
-                deferral.refused,
-            ))?;
-            Ok(deferred == 1)
-        };
-        self.change_each("deferring deliveries", deferrals, defer)
-            .await
-    }
-
-    async fn take_call(
-        &self,
-        owner: &str,
-        until: DateTime<Utc>,
-        call: &str,
-    ) -> Result<Vec<Delivery>> {
-        let (owner, call) = (owner.to_owned(), call.to_owned());
-        let take = move |transaction: &Transaction<'_>| {
-            let sql = "UPDATE deliveries SET owner = ?2, until = ?3
-                       WHERE call = ?1 AND open AND state = 'sending'";
-            transaction
-                .prepare_cached(sql)?
-                .execute((&call, &owner, millis(until)))?;
-            let of_call = "call = ?1 AND open AND state = 'sending' ORDER BY slot";
-            rows(transaction, of_call, [&call])
-        };
-        self.connections.write("taking over a call", take).await
-    }
-
-    async fn settle(
-        &self,
-        owner: &str,
-        now: DateTime<Utc>,
-        settlements: &[Settlement],
-    ) -> Result<Vec<bool>> {
-        let owner = owner.to_owned();
-        let settle = move |transaction: &Transaction<'_>, end: &Settlement| {
-            let sql = "UPDATE deliveries SET state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7
-                       WHERE id = ?1 AND owner = ?2 AND open AND state IN ('pending', 'sending')";
-            let state = end.state.as_str();
-            let changed = transaction.prepare_cached(sql)?.execute(params![
-                end.id.as_str(),
-                owner,
-                state,
-                end.items,
-                end.provider_id,
-                end.reason,
-                millis(now),
-            ])?;
-            Ok(changed == 1)
-        };
-        self.change_each("settling deliveries", settlements, settle)
+        self.change_each("changing deliveries", transitions, make)
             .await
     }
 
@@ -197,11 +137,20 @@ impl Deliveries for Sqlite {
         Ok(())
     }
 
-    async fn release(&self, owner: &str) -> Result<()> {
-        let owner = owner.to_owned();
+    async fn release(&self, which: &Waits<'_>) -> Result<()> {
+        let (sql, value): (_, Value) = match *which {
+            Waits::Held(owner) => (
+                "UPDATE deliveries SET owner = NULL, until = NULL WHERE owner = ?1 AND open",
+                owner.to_owned().into(),
+            ),
+            Waits::PutOff(now) => (
+                "UPDATE deliveries SET until = NULL
+                 WHERE open AND coalesce(until, 0) > ?1 AND owner IS NULL AND state = 'pending'",
+                millis(now).into(),
+            ),
+        };
         let release = move |transaction: &Transaction<'_>| {
-            let sql = "UPDATE deliveries SET owner = NULL, until = NULL WHERE owner = ?1 AND open";
-            transaction.prepare_cached(sql)?.execute([owner])?;
+            transaction.prepare_cached(sql)?.execute([value])?;
             Ok(())
         };
         self.connections
@@ -209,75 +158,18 @@ impl Deliveries for Sqlite {
             .await
     }
 
-    async fn free_waiting(&self, now: DateTime<Utc>) -> Result<()> {
-        let free = move |transaction: &Transaction<'_>| {
-            let sql = "UPDATE deliveries SET until = NULL
-                       WHERE open AND coalesce(until, 0) > ?1 AND owner IS NULL AND state = 'pending'";
-            transaction.prepare_cached(sql)?.execute([millis(now)])?;
-            Ok(())
-        };
-        self.connections
-            .write("letting deliveries leave that wait", free)
-            .await
-    }
-
-    async fn judge(
+    async fn correct(
         &self,
-        id: &DeliveryId,
         now: DateTime<Utc>,
-        verdict: Verdict,
-        reason: &str,
-    ) -> Result<Judged> {
-        let (id, reason) = (id.as_str().to_owned(), reason.to_owned());
-        let judge = move |transaction: &Transaction<'_>| {
-            let (state, open, settled) = match verdict {
-                Verdict::Sent => (DeliveryState::Sent, false, Some(millis(now))),
-                Verdict::NotSent => (DeliveryState::Pending, true, None),
-            };
-            // Ignored where another open row has the slot.
-            let sql =
-                "UPDATE OR IGNORE deliveries SET state = ?2, open = ?3, settled = ?4, reason = ?5
-                       WHERE id = ?1 AND state = 'unknown' AND NOT open";
-            let judged = transaction.prepare_cached(sql)?.execute((
-                &id,
-                state.as_str(),
-                open,
-                settled,
-                &reason,
-            ))?;
-            if judged == 1 {
-                return Ok(Judged::Done);
-            }
-            let standing = rows(transaction, "id = ?1", [&id])?.pop();
-            let unknown =
-                standing.is_some_and(|row| row.state == DeliveryState::Unknown && !row.open);
-            Ok(if unknown {
-                Judged::Busy
-            } else {
-                Judged::NotUnknown
-            })
-        };
-        self.connections.write("judging a delivery", judge).await
-    }
-
-    async fn reopen(&self, now: DateTime<Utc>, rows: &[Reopening]) -> Result<Vec<Reopened>> {
-        let all = rows.to_vec();
+        corrections: &[Correction],
+    ) -> Result<Vec<Corrected>> {
+        let all = corrections.to_vec();
         let work = move |transaction: &Transaction<'_>| {
-            let reopen = |row: &Reopening| reopen(transaction, now, row);
-            all.iter().map(reopen).collect()
+            all.iter()
+                .map(|one| correct(transaction, now, one))
+                .collect()
         };
-        self.connections
-            .write("trying deliveries again", work)
-            .await
-    }
-
-    async fn open_digests(&self, users: &[UserId]) -> Result<Vec<Option<Delivery>>> {
-        let slots: Vec<String> = users.iter().map(digest_slot).collect();
-        let look = move |transaction: &Transaction<'_>| {
-            let row = |slot| Ok(rows(transaction, "slot = ?1 AND open", [slot])?.pop());
-            slots.iter().map(row).collect()
-        };
-        self.connections.read("reading open digests", look).await
+        self.connections.write("correcting deliveries", work).await
     }
 
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
@@ -289,62 +181,33 @@ impl Deliveries for Sqlite {
         self.connections.read("reading deliveries", look).await
     }
 
-    async fn deliveries_in(&self, state: DeliveryState, limit: usize) -> Result<Vec<Delivery>> {
-        let look = move |transaction: &Transaction<'_>| {
-            let newest = "state = ?1 ORDER BY created DESC, id DESC LIMIT ?2";
-            rows(transaction, newest, (state.as_str(), limit as i64))
+    async fn find_deliveries(
+        &self,
+        filter: &DeliveryFilter<'_>,
+        limit: usize,
+    ) -> Result<Vec<Delivery>> {
+        let list = |texts: Vec<&str>| serde_json::Value::from(texts).to_string();
+        let (which, value) = match *filter {
+            DeliveryFilter::State(state) => ("state = ?1", state.as_str().to_owned()),
+            DeliveryFilter::User(user) => ("user = ?1", user.as_str().to_owned()),
+            DeliveryFilter::OpenDigests(users) => {
+                let slots: Vec<String> = users.iter().map(digest_slot).collect();
+                let slots = list(slots.iter().map(String::as_str).collect());
+                ("slot IN (SELECT value FROM json_each(?1)) AND open", slots)
+            }
+            DeliveryFilter::Tags(tags) => {
+                let tags = list(tags.iter().map(Tag::as_str).collect());
+                ("tag IN (SELECT value FROM json_each(?1))", tags)
+            }
+            DeliveryFilter::ProviderIds(ids) => {
+                let ids = list(ids.iter().map(String::as_str).collect());
+                ("provider_id IN (SELECT value FROM json_each(?1))", ids)
+            }
         };
-        self.connections.read("listing deliveries", look).await
-    }
-
-    async fn delivery(&self, id: &DeliveryId) -> Result<Option<Delivery>> {
-        let id = id.as_str().to_owned();
-        let look =
-            move |transaction: &Transaction<'_>| Ok(rows(transaction, "id = ?1", [id])?.pop());
-        self.connections.read("reading a delivery", look).await
-    }
-
-    async fn deliveries_of(&self, user: &UserId, limit: usize) -> Result<Vec<Delivery>> {
-        let asked = (user.as_str().to_owned(), limit as i64);
-        let look = move |transaction: &Transaction<'_>| {
-            rows(
-                transaction,
-                "user = ?1 ORDER BY created DESC, id DESC LIMIT ?2",
-                asked,
-            )
-        };
-        self.connections
-            .read("reading a person's deliveries", look)
-            .await
-    }
-
-    async fn forget_deliveries(&self, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        let asked = (millis(before), limit as i64);
-        let forget = move |transaction: &Transaction<'_>| {
-            let sql = "DELETE FROM deliveries WHERE id IN (
-                           SELECT id FROM deliveries WHERE settled < ?1 AND NOT open AND state <> 'unknown'
-                           ORDER BY settled LIMIT ?2)";
-            Ok(transaction.prepare_cached(sql)?.execute(asked)? as u64)
-        };
-        self.connections
-            .write("forgetting deliveries", forget)
-            .await
-    }
-
-    async fn delivery_counts(&self, states: &[DeliveryState]) -> Result<Vec<(DeliveryState, u64)>> {
-        let states = states.to_vec();
-        let count = move |transaction: &Transaction<'_>| {
-            let count = |state: DeliveryState| {
-                let sql = "SELECT count(*) FROM deliveries WHERE state = ?1";
-                let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-                let n = transaction
-                    .prepare_cached(sql)?
-                    .query_row([state.as_str()], count)?;
-                Ok((state, n.unsigned_abs()))
-            };
-            states.into_iter().map(count).collect()
-        };
-        self.connections.read("counting deliveries", count).await
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let newest = format!("{which} ORDER BY created DESC, id DESC LIMIT ?2");
+        let look = move |transaction: &Transaction<'_>| rows(transaction, &newest, (value, limit));
+        self.connections.read("looking for deliveries", look).await
     }
 }
 
@@ -368,29 +231,55 @@ impl Sqlite {
     }
 }
 
-fn reopen(transaction: &Transaction<'_>, now: DateTime<Utc>, row: &Reopening) -> Answer<Reopened> {
+fn correct(
+    transaction: &Transaction<'_>,
+    now: DateTime<Utc>,
+    correction: &Correction,
+) -> Answer<Corrected> {
     // Ignored where another open row has the slot.
-    let sql = "UPDATE OR IGNORE deliveries
-               SET state = 'pending', open = 1, covers = coalesce(?2, covers), owner = ?3, until = ?4, created = ?5,
-                   refusals = 0, reopened = ?6, settled = NULL, call = NULL, tried = NULL, provider_id = NULL
-               WHERE id = ?1 AND state = 'failed' AND NOT open";
-    let watermarks = row.watermarks.as_ref().map(watermarks).transpose()?;
-    let reopened = transaction.prepare_cached(sql)?.execute((
-        row.id.as_str(),
-        watermarks,
-        row.lease.as_ref().map(|lease| &lease.owner),
-        row.lease.as_ref().map(|lease| millis(lease.until)),
-        millis(now),
-        row.reopened,
-    ))?;
-    if reopened == 1 {
-        return Ok(Reopened::Done);
+    let (from, corrected) = match correction {
+        Correction::Judge {
+            id,
+            verdict,
+            reason,
+        } => {
+            let (state, open, settled) = match verdict {
+                Verdict::Sent => (DeliveryState::Sent, false, Some(millis(now))),
+                Verdict::NotSent => (DeliveryState::Pending, true, None),
+            };
+            let sql =
+                "UPDATE OR IGNORE deliveries SET state = ?2, open = ?3, settled = ?4, reason = ?5
+                 WHERE id = ?1 AND state = 'unknown' AND NOT open";
+            let row = (id.as_str(), state.as_str(), open, settled, reason);
+            let judged = transaction.prepare_cached(sql)?.execute(row)?;
+            (DeliveryState::Unknown, judged)
+        }
+        Correction::Reopen(row) => {
+            let sql = "UPDATE OR IGNORE deliveries
+                       SET state = 'pending', open = 1, covers = coalesce(?2, covers), owner = ?3, until = ?4,
+                           created = ?5, refusals = 0, reopened = ?6, settled = NULL, call = NULL, tried = NULL,
+                           provider_id = NULL
+                       WHERE id = ?1 AND state = 'failed' AND NOT open";
+            let watermarks = row.watermarks.as_ref().map(watermarks).transpose()?;
+            let reopened = transaction.prepare_cached(sql)?.execute((
+                row.id.as_str(),
+                watermarks,
+                row.lease.as_ref().map(|lease| &lease.owner),
+                row.lease.as_ref().map(|lease| millis(lease.until)),
+                millis(now),
+                row.reopened,
+            ))?;
+            (DeliveryState::Failed, reopened)
+        }
+    };
+    if corrected == 1 {
+        return Ok(Corrected::Done);
     }
-    let standing = rows(transaction, "id = ?1", [row.id.as_str()])?.pop();
-    let failed = standing.is_some_and(|row| row.state == DeliveryState::Failed && !row.open);
-    Ok(if failed {
-        Reopened::Busy
+    let standing = rows(transaction, "id = ?1", [correction.id().as_str()])?.pop();
+    let busy = standing.is_some_and(|row| row.state == from && !row.open);
+    Ok(if busy {
+        Corrected::Busy
     } else {
-        Reopened::NotFailed
+        Corrected::OtherState
     })
 }

@@ -12,7 +12,7 @@ use super::connections::{Answer, readable};
 use super::{Sqlite, near};
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
 use crate::domain::{Address, Cadence, EventType, FollowKey, Point, Route, User, UserId, duration};
-use crate::store::{Directory, Result};
+use crate::store::{Directory, FollowChange, PeopleFilter, Result};
 
 #[async_trait]
 impl Directory for Sqlite {
@@ -53,81 +53,68 @@ impl Directory for Sqlite {
         self.connections.write("deleting a user", delete).await
     }
 
-    async fn follow(&self, follows: &[(FollowKey, UserId)]) -> Result<()> {
-        let sql = "INSERT INTO follows (k, u) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-        self.change_follows("following", sql, follows).await
-    }
-
-    async fn unfollow(&self, follows: &[(FollowKey, UserId)]) -> Result<()> {
-        let sql = "DELETE FROM follows WHERE k = ?1 AND u = ?2";
-        self.change_follows("unfollowing", sql, follows).await
-    }
-
-    async fn followers(
+    async fn change_follows(
         &self,
-        key: &FollowKey,
-        after: Option<&UserId>,
-        limit: usize,
-    ) -> Result<Vec<UserId>> {
-        let (key, after, limit) = (key.as_str().to_owned(), after.cloned(), limit as i64);
-        let look = move |transaction: &Transaction<'_>| {
-            let bound = if after.is_some() { ">" } else { ">=" };
-            let sql =
-                format!("SELECT u FROM follows WHERE k = ?1 AND u {bound} ?2 ORDER BY u LIMIT ?3");
-            let mut statement = transaction.prepare_cached(&sql)?;
-            let from = after.as_ref().map_or("", UserId::as_str);
-            let mut rows = statement.query((key, from, limit))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(UserId::stored(
-                    Record {
-                        what: "follower",
-                        row,
-                    }
-                    .text("u")?,
-                ));
+        change: FollowChange,
+        follows: &[(FollowKey, UserId)],
+    ) -> Result<()> {
+        let sql = match change {
+            FollowChange::Follow => {
+                "INSERT INTO follows (k, u) VALUES (?1, ?2) ON CONFLICT DO NOTHING"
             }
-            Ok(found)
+            FollowChange::Unfollow => "DELETE FROM follows WHERE k = ?1 AND u = ?2",
         };
-        self.connections.read("reading followers", look).await
+        let change = move |transaction: &Transaction<'_>, (key, user): &(FollowKey, UserId)| {
+            let mut statement = transaction.prepare_cached(sql)?;
+            Ok(statement.execute((key.as_str(), user.as_str()))? == 1)
+        };
+        self.change_each("changing follows", follows, change)
+            .await
+            .map(drop)
     }
 
-    async fn near(
+    async fn find_people(
         &self,
-        point: Point,
-        km: f64,
+        filter: &PeopleFilter<'_>,
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>> {
         let after = after.cloned();
-        let look =
-            move |transaction: &Transaction<'_>| near::find(transaction, point, km, after, limit);
-        self.connections
-            .read("looking for people near a point", look)
-            .await
+        match *filter {
+            PeopleFilter::Follow(key) => {
+                let key = key.as_str().to_owned();
+                let look = move |transaction: &Transaction<'_>| {
+                    followers(transaction, &key, after.as_ref(), limit)
+                };
+                self.connections.read("reading followers", look).await
+            }
+            PeopleFilter::Near { point, km } => {
+                let look = move |transaction: &Transaction<'_>| {
+                    near::find(transaction, point, km, after, limit)
+                };
+                let doing = "looking for people near a point";
+                self.connections.read(doing, look).await
+            }
+        }
     }
 }
 
-impl Sqlite {
-    async fn change_follows(
-        &self,
-        doing: &str,
-        sql: &'static str,
-        follows: &[(FollowKey, UserId)],
-    ) -> Result<()> {
-        if follows.is_empty() {
-            return Ok(());
-        }
-        let follows = follows.to_vec();
-        let change = move |transaction: &Transaction<'_>| {
-            let mut statement = transaction.prepare_cached(sql)?;
-            for (key, user) in &follows {
-                statement.execute((key.as_str(), user.as_str()))?;
-            }
-            Ok(())
-        };
-        self.connections.write(doing, change).await
+fn followers(
+    transaction: &Transaction<'_>,
+    key: &str,
+    after: Option<&UserId>,
+    limit: usize,
+) -> Answer<Vec<UserId>> {
+    let bound = if after.is_some() { ">" } else { ">=" };
+    let sql = format!("SELECT u FROM follows WHERE k = ?1 AND u {bound} ?2 ORDER BY u LIMIT ?3");
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let from = after.map_or("", UserId::as_str);
+    let (mut rows, mut found) = (statement.query((key, from, limit as i64))?, Vec::new());
+    while let Some(row) = rows.next()? {
+        let what = "follower";
+        found.push(UserId::stored(Record { what, row }.text("u")?));
     }
+    Ok(found)
 }
 
 fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {

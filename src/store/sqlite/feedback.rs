@@ -7,23 +7,12 @@ use rusqlite::{OptionalExtension, Transaction};
 use super::Sqlite;
 use super::codec::{Record, millis};
 use super::connections::Answer;
-use super::delivery_row::rows;
 use crate::domain::delivery::PeriodCount;
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind, Tag};
+use crate::domain::{DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
 use crate::store::{Error, Feedbacks, Result};
 
 #[async_trait]
 impl Feedbacks for Sqlite {
-    async fn deliveries_by_tag(&self, tags: &[Tag]) -> Result<Vec<Option<Delivery>>> {
-        let tags = tags.iter().map(|tag| tag.as_str().to_owned()).collect();
-        self.only_rows("tag = ?1", tags).await
-    }
-
-    async fn deliveries_by_provider_id(&self, ids: &[String]) -> Result<Vec<Option<Delivery>>> {
-        self.only_rows("provider_id = ?1 LIMIT 2", ids.to_vec())
-            .await
-    }
-
     async fn note_feedback(&self, feedback: &[(DeliveryId, Feedback)]) -> Result<()> {
         self.change_each("noting what became of mails", feedback, note)
             .await
@@ -75,29 +64,6 @@ impl Feedbacks for Sqlite {
         };
         self.connections
             .read("counting the mails of periods", count)
-            .await
-    }
-}
-
-impl Sqlite {
-    /// For each of these values, the row that meets the condition, if there is exactly one.
-    async fn only_rows(
-        &self,
-        condition: &'static str,
-        values: Vec<String>,
-    ) -> Result<Vec<Option<Delivery>>> {
-        if values.is_empty() {
-            return Ok(Vec::new());
-        }
-        let look = move |transaction: &Transaction<'_>| {
-            let only = |value: String| {
-                let mut found = rows(transaction, condition, [value])?;
-                Ok(if found.len() == 1 { found.pop() } else { None })
-            };
-            values.into_iter().map(only).collect()
-        };
-        self.connections
-            .read("finding the mails of reports", look)
             .await
     }
 }

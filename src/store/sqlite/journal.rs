@@ -15,7 +15,7 @@ use crate::domain::{
     Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, Id, ObjectId,
     Progress, UserId,
 };
-use crate::store::{Accepted, Backlog, BadFanout, Claimed, Journal, Result};
+use crate::store::{Accepted, BadFanout, Claimed, Journal, Result};
 
 #[async_trait]
 impl Journal for Sqlite {
@@ -120,11 +120,6 @@ impl Journal for Sqlite {
             .await
     }
 
-    /// An event and its audience are accepted in one transaction here.
-    async fn forget_unaccepted(&self, _: DateTime<Utc>, _: usize) -> Result<u64> {
-        Ok(0)
-    }
-
     async fn busy_days(&self) -> Result<Vec<Day>> {
         let look = |transaction: &Transaction<'_>| {
             let sql = "SELECT DISTINCT day FROM fanouts WHERE state = 'pending' ORDER BY day";
@@ -140,24 +135,6 @@ impl Journal for Sqlite {
         self.connections
             .read("looking for days with pending fan-outs", look)
             .await
-    }
-
-    async fn backlog(&self) -> Result<Backlog> {
-        let count = |transaction: &Transaction<'_>| {
-            let number = |sql: &str| {
-                transaction
-                    .prepare_cached(sql)?
-                    .query_row([], |row| row.get::<_, i64>(0))
-            };
-            let pending =
-                number("SELECT count(*) FROM fanouts WHERE state = 'pending'")?.unsigned_abs();
-            let all = number("SELECT count(*) FROM fanouts")?.unsigned_abs();
-            Ok(Backlog {
-                pending,
-                done: all - pending,
-            })
-        };
-        self.connections.read("counting fan-outs", count).await
     }
 }
 

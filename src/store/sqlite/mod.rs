@@ -23,6 +23,7 @@ mod near;
 mod notes;
 mod objects;
 mod odd_rows;
+mod retention;
 mod schema;
 mod sightings;
 mod stacks;

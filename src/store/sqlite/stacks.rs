@@ -20,7 +20,7 @@ use super::{Sqlite, days, entries};
 use crate::domain::{
     BadStack, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId, UserId, Window,
 };
-use crate::store::{MailedMark, Mark, People, Pushed, Pushes, Result, Stacks};
+use crate::store::{Mark, People, Pushed, Pushes, Result, Stacks};
 
 /// People or marks a transaction: below a tenth of a second, so that others get their turn.
 const AT_ONCE: usize = 10_000;
@@ -102,12 +102,6 @@ impl Stacks for Sqlite {
     /// A row takes a line more whatever stands in it.
     async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
         self.append_once(marks.iter().flat_map(Todo::of).collect())
-            .await
-            .map(|()| Vec::new())
-    }
-
-    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<Vec<BadStack>> {
-        self.append_once(marks.iter().map(Todo::of_mailed).collect())
             .await
             .map(|()| Vec::new())
     }
@@ -347,28 +341,34 @@ struct Todo {
 }
 
 impl Todo {
-    /// An ObjectId that the person's id cannot be has no row, so there is nothing to mark.
-    fn of(mark: &Mark) -> impl Iterator<Item = Self> {
-        mark.watermarks.iter().filter_map(|(stack, n)| {
-            let row = RowId::of(&mark.user, stack.form)?;
-            Some(Self {
-                day: stack.day,
-                row,
-                entry: Entry::Marker(Marker {
-                    id: Some(mark.marker),
-                    n: Some(*n),
-                }),
-                line: entries::marker_line(mark.marker, *n),
-            })
-        })
-    }
-
-    fn of_mailed(mark: &MailedMark) -> Self {
-        Self {
-            day: mark.day,
-            row: RowId::Text(mark.user.clone()),
-            entry: Entry::Mailed(mark.mailed.clone()),
-            line: entries::mailed_line(&mark.mailed),
+    fn of(mark: &Mark) -> Vec<Self> {
+        match mark {
+            Mark::Flushed {
+                user,
+                marker,
+                watermarks,
+            } => {
+                let entry = |(stack, n): &(StackId, u32)| {
+                    // An ObjectId that the person's id cannot be has no row, so there is nothing to
+                    // mark.
+                    Some(Self {
+                        day: stack.day,
+                        row: RowId::of(user, stack.form)?,
+                        entry: Entry::Marker(Marker {
+                            id: Some(*marker),
+                            n: Some(*n),
+                        }),
+                        line: entries::marker_line(*marker, *n),
+                    })
+                };
+                watermarks.iter().filter_map(entry).collect()
+            }
+            Mark::Mailed { user, day, mailed } => vec![Self {
+                day: *day,
+                row: RowId::Text(user.clone()),
+                entry: Entry::Mailed(mailed.clone()),
+                line: entries::mailed_line(mailed),
+            }],
         }
     }
 

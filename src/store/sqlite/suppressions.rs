@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, params};
 use super::Sqlite;
 use super::codec::{Record, millis};
 use super::connections::Answer;
-use crate::domain::{Address, DeliveryId, Reason, Suppression};
+use crate::domain::{Address, DeliveryId, Suppression};
 use crate::store::{Result, Suppressions};
 
 #[async_trait]
@@ -69,21 +69,6 @@ impl Suppressions for Sqlite {
             Ok(lifted > 0)
         };
         self.connections.write("lifting a suppression", lift).await
-    }
-
-    async fn suppression_counts(&self) -> Result<Vec<(Reason, u64)>> {
-        let count = |transaction: &Transaction<'_>| {
-            let sql = "SELECT count(*) FROM suppressions WHERE reason = ?1";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let mut count = |reason: Reason| {
-                let n: i64 = statement.query_row([reason.as_str()], |row| row.get(0))?;
-                Ok((reason, n.unsigned_abs()))
-            };
-            Reason::ALL.into_iter().map(&mut count).collect()
-        };
-        self.connections
-            .read("counting suppressed addresses", count)
-            .await
     }
 
     async fn soft_bounce(

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use tidings::domain::Id;
 
 use super::{Api, answer};
-use crate::support::Fresh;
 use crate::support::town::{Town, on_both_stores};
+use crate::support::{Fresh, Shorthand};
 
 on_both_stores! {
     an_accepted_event_reaches_the_feeds_of_its_audience

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::{Answer, Api};
-use crate::support::Fresh;
 use crate::support::town::on_both_stores;
+use crate::support::{Fresh, Shorthand};
 
 on_both_stores! {
     an_event_dated_outside_the_window_is_refused_with_the_range

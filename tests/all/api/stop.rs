@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use super::{Api, KEY};
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, Shorthand, user};
 
 on_both_stores! {
     a_request_in_hand_is_finished_when_the_server_stops

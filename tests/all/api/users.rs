@@ -7,7 +7,7 @@ use tidings::domain::{Cadence, User};
 
 use super::Api;
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, key, kind, user};
+use crate::support::{Fresh, Shorthand, key, kind, user};
 
 on_both_stores! {
     a_record_is_shown_with_its_address_masked

@@ -21,11 +21,10 @@ use tidings::services::Silent;
 use tidings::services::crash::POINTS;
 use tidings::services::digest::Request;
 use tidings::services::notify::{self, Notify};
-use tidings::store::BatchCounts;
 use tokio::time::{Instant, interval};
 
 use crate::mail::provider::{Dialect, Provider};
-use crate::support::{Fresh, kind, user};
+use crate::support::{BatchCounts, Fresh, Shorthand, kind, user};
 
 /// Longer than anything takes, on however slow a machine: calls that are lost again and again are
 /// looked for later each time.

@@ -16,8 +16,8 @@ use tidings::domain::DeliveryState;
 use super::number;
 use super::stage::{Process, Stage};
 use crate::mail::provider::{Dialect, Next};
-use crate::support::Fresh;
 use crate::support::town::on_both_stores;
+use crate::support::{Fresh, Shorthand};
 
 on_both_stores! {
     a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_resend

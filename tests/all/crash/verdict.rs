@@ -10,11 +10,11 @@ use serde_json::Value;
 use tidings::domain::{
     Batch, BatchState, Delivery, DeliveryId, DeliveryState, Entry, Id, Occasion,
 };
-use tidings::store::{BatchCounts, BatchFilter};
+use tidings::store::BatchFilter;
 
 use super::stage::{Kind, Stage, Work};
 use crate::mail::provider::Dialect;
-use crate::support::user;
+use crate::support::{BatchCounts, Shorthand, user};
 
 /// More than there are of anything.
 const ALL: usize = 100_000;

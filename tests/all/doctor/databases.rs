@@ -14,7 +14,7 @@ use tidings::wire::doctor::{Finding, Verdict};
 
 use super::{WELL, found};
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, delivery, noon};
+use crate::support::{Fresh, Shorthand, delivery, noon};
 
 on_both_stores! {
     a_store_that_works_is_well_and_keeps_nothing_of_the_visit

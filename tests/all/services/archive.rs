@@ -42,13 +42,7 @@ async fn archive(town: &Town, request: &Request) -> Vec<DayReport> {
 }
 
 pub async fn days(town: &Town) -> Vec<Day> {
-    town.store
-        .days()
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|info| info.day)
-        .collect()
+    town.store.days().await.unwrap()
 }
 
 /// Accepts an event as was done while its day was in the window; it was not fanned out until now.

@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use tidings::domain::{Day, Entry};
 use tidings::services::Silent;
 use tidings::services::archive::{Protection, Request};
-use tidings::store::{DayInfo, DaySum, Days, Error, Meeting, Pushes, RawStack, Result, Store};
+use tidings::store::{DaySum, Days, Error, Meeting, Pushes, RawStack, Result, Store};
 use tidings::wire::archive::Fate;
 
 use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
@@ -68,7 +68,7 @@ async fn a_day_that_stands_again_is_exported_beside_its_first_export(fresh: Fres
     let late = entries(&fresh, "ada").await;
     let watermarks = vec![(tidings::domain::StackId::of(first_day()), 1)];
     let marker = tidings::domain::Id::from_bytes([9; 12]);
-    let mark = tidings::store::Mark {
+    let mark = tidings::store::Mark::Flushed {
         user: user("ada"),
         marker,
         watermarks,
@@ -137,28 +137,20 @@ struct Meddled {
 
 #[async_trait]
 impl Days for Meddled {
-    async fn days(&self) -> Result<Vec<DayInfo>> {
+    async fn days(&self) -> Result<Vec<Day>> {
         self.store.days().await
     }
 
-    async fn day_names(&self) -> Result<Vec<Day>> {
-        self.store.day_names().await
-    }
-
-    async fn drop_day(&self, day: Day) -> Result<()> {
-        self.store.drop_day(day).await
-    }
-
-    async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool> {
+    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
         let late = self.late.lock().unwrap().take();
         if let Some(late) = late {
             self.store.push(day, 1_000, &late).await?;
         }
-        self.store.drop_day_if(day, sum).await
+        self.store.drop_day(day, sum).await
     }
 
-    async fn mend_day(&self, day: Day) -> Result<()> {
-        self.store.mend_day(day).await
+    async fn fix_day(&self, day: Day) -> Result<()> {
+        self.store.fix_day(day).await
     }
 
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
@@ -169,8 +161,8 @@ impl Days for Meddled {
         self.store.export_day(day)
     }
 
-    async fn restore_part(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
-        self.store.restore_part(day, stacks, meeting).await
+    async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
+        self.store.restore_day(day, stacks, meeting).await
     }
 }
 
@@ -318,7 +310,7 @@ async fn whoever_dies_over_dropping_a_day_leaves_it_to_be_put_back() {
 
         set_aside().await;
         assert_eq!(days(&town).await, [first_day()], "it is not forgotten");
-        fresh.mend_day(first_day()).await.unwrap();
+        fresh.fix_day(first_day()).await.unwrap();
         let after = (entries(&fresh, "ada").await, entries(&fresh, "ben").await);
         assert_eq!(after, before);
 

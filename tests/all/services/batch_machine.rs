@@ -21,7 +21,7 @@ use tidings::services::batches::{BatchService, Closer, End, Join, Joiner};
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::on_both_stores;
-use crate::support::{FailingStore, Fault, Fresh, Then, id, kind, noon, user};
+use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, id, kind, noon, user};
 
 mod model;
 
@@ -293,8 +293,8 @@ impl<'a> Machine<'a> {
         };
         let reached = match (failing.struck(), fault) {
             (None, _) => Reached::HandedOn,
-            (Some("due_accumulators"), _) if ended => Reached::HandedOn,
-            (Some("due_accumulators"), _) => Reached::Nothing,
+            (Some("find_accumulators"), _) if ended => Reached::HandedOn,
+            (Some("find_accumulators"), _) => Reached::Nothing,
             (Some("put_accumulators"), Fault::Refused) if !filed => Reached::Nothing,
             (Some("put_accumulators"), Fault::Unheard) if filed => Reached::HandedOn,
             (Some("put_accumulators" | "file_batches" | "open" | "accumulators"), _) => held,

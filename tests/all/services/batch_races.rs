@@ -13,7 +13,7 @@ use tidings::services::batches::{Closer, Join};
 use tidings::store::BatchFilter;
 
 use crate::support::town::{Town, on_both_stores};
-use crate::support::{Fresh, MetTwice, id, kind, user};
+use crate::support::{Fresh, MetTwice, Shorthand, id, kind, user};
 
 on_both_stores! {
     sixty_four_writers_of_first_events_open_one_batch_a_key

@@ -21,7 +21,7 @@ use tidings::wire::digest::Tally;
 use crate::support::town::{
     Town, followers_of, lost, monday, on_both_stores, request, saturday, to,
 };
-use crate::support::{FailingStore, Fault, Fresh, Then, kind, user};
+use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, kind, user};
 
 on_both_stores! {
     what_happens_within_a_window_is_one_mail_a_person

@@ -14,7 +14,7 @@ use tidings::services::digest::{Effect, Request, Timing};
 use crate::support::town::{
     Town, busy, followers_of, monday, on_both_stores, request, saturday, to,
 };
-use crate::support::{Fresh, kind, user};
+use crate::support::{Fresh, Shorthand, kind, user};
 
 on_both_stores! {
     a_digest_tells_what_happened_and_a_second_run_sends_nothing
@@ -424,7 +424,7 @@ async fn a_sending_row_whose_worker_died_is_sent_again_only_where_that_is_harmle
         let until = town.clock.now() + TimeDelta::minutes(5);
         let rows = town
             .store
-            .claim("dead", town.clock.now(), until, 10)
+            .take("dead", town.clock.now(), until, 10)
             .await
             .unwrap();
         town.store

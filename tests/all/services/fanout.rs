@@ -8,7 +8,7 @@ use tidings::services::{Progress, Silent};
 use tokio::runtime::Handle;
 
 use crate::support::town::{Town, followers_of, on_both_stores, request, to};
-use crate::support::{Fresh, people, user};
+use crate::support::{Fresh, Shorthand, people, user};
 
 on_both_stores! {
     every_member_of_every_audience_gets_it_once

@@ -10,7 +10,7 @@ use tidings::services::import::{Kind, Mapping};
 use tidings::wire::import::{BadLine, Report};
 
 use crate::support::town::{Town, on_both_stores};
-use crate::support::{Fresh, key, kind, user};
+use crate::support::{Fresh, Shorthand, key, kind, user};
 
 on_both_stores! {
     people_come_in_and_bad_lines_are_told_by_number

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use tidings::domain::{Day, User};
 use tidings::services::feed::Request;
+use tidings::store::Meeting;
 
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, user};
@@ -38,7 +39,10 @@ async fn as_the_original_left_it(town: &Town) {
         ),
     ];
     for (day, documents) in days {
-        town.store.restore_day(day, &documents).await.unwrap();
+        town.store
+            .restore_day(day, &documents, Meeting::Same)
+            .await
+            .unwrap();
     }
     let mara = User {
         confirmed: true,

@@ -9,7 +9,7 @@ use tidings::wire::digest::Report;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};
 use crate::support::town::{Town, monday, on_both_stores, request, saturday, to};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, Shorthand, user};
 
 on_both_stores! {
     entries_of_odd_types_and_bad_text_stop_nobody_and_hold_their_places

@@ -115,9 +115,9 @@ async fn a_rehearsal_only_reads(fresh: Fresh) {
         "deliveries",
         "objects",
         "note",
-        "notes_under",
-        "day_names",
-        "backlog",
+        "notes",
+        "days",
+        "count",
         "settled_since",
     ];
     assert_eq!(watched.verbs(), BTreeSet::from(reading));

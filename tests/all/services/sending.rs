@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::support::town::{Town, cut_off, lost, monday, on_both_stores, to};
-use crate::support::{Before, FailingStore, Fresh};
+use crate::support::{Before, FailingStore, Fresh, Shorthand};
 
 on_both_stores! {
     a_run_waits_for_what_was_not_taken_and_accounts_for_everybody
@@ -282,7 +282,7 @@ async fn a_dead_workers_call_is_resolved_as_a_whole(fresh: Fresh) {
     let (now, until) = (town.clock.now(), town.clock.now() + TimeDelta::minutes(5));
     let mut claimed = Vec::new();
     for worker in ["x", "y"] {
-        claimed.extend(town.store.claim(worker, now, until, 1).await.unwrap());
+        claimed.extend(town.store.take(worker, now, until, 1).await.unwrap());
     }
     let report = run(&town, &town.process()).await;
 
@@ -452,7 +452,7 @@ async fn a_run_waits_for_the_mails_that_a_killed_worker_holds(fresh: Fresh) {
     town.clock.advance(TimeDelta::minutes(10));
     let now = town.clock.now();
     let lease = now + TimeDelta::minutes(5);
-    let held = town.store.claim("killed", now, lease, 9).await.unwrap();
+    let held = town.store.take("killed", now, lease, 9).await.unwrap();
 
     let report = run(&town, &town.process()).await;
 

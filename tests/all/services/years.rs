@@ -23,7 +23,7 @@ use tidings::services::people::{DigestChange, PreferencesInput};
 use tidings::store::Store;
 
 use crate::support::town::{Town, on_both_stores, request, to};
-use crate::support::{FailingStore, Fault, Fresh, Then, user};
+use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, user};
 
 on_both_stores! {
     every_wanted_event_of_a_year_is_in_one_mail_or_given_up

@@ -4,8 +4,10 @@
 use chrono::TimeDelta;
 use tidings::domain::batch::{Accumulator, AccumulatorId, Addition, Contents, Keep, Lead, Memory};
 use tidings::domain::{BatchKey, BatchPolicy, BatchState, ObjectId};
+use tidings::store::AccumulatorFilter;
 
 use super::batches::{WINDOW, accumulator_id, closing, item, opened, put, read};
+
 use crate::support::*;
 
 pub async fn a_accumulator_comes_back_with_every_field(store: Fresh) {
@@ -425,8 +427,13 @@ pub async fn accumulators_are_found_by_what_their_batches_keep(store: Fresh) {
     let holding = |objects: Vec<ObjectId>, after: Option<AccumulatorId>, limit| {
         let (store, kind) = (store.second(), published.clone());
         async move {
-            let found = store.accumulators_holding(&kind, &objects, after.as_ref(), limit);
-            let found = found.await.unwrap().into_iter();
+            let holding = AccumulatorFilter::Holding {
+                kind: &kind,
+                objects: &objects,
+                after: after.as_ref(),
+            };
+            let found = store.find_accumulators(&holding, limit).await.unwrap();
+            let found = found.into_iter();
             found.map(|accumulator| accumulator.id).collect::<Vec<_>>()
         }
     };

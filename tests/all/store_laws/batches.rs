@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep, Lead};
 use tidings::domain::{Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, Id};
-use tidings::store::{BatchCounts, BatchFilter};
+use tidings::store::{BatchFilter, Forgettable};
 
 use crate::support::*;
 
@@ -209,9 +209,10 @@ pub async fn what_was_settled_long_ago_is_forgotten_in_small_steps(store: Fresh)
     };
 
     let before = noon() + minutes(9);
-    assert_eq!(store.forget_batches(before, 2).await.unwrap(), 2);
+    let forget = || store.forget(Forgettable::Batches, before, 2);
+    assert_eq!(forget().await.unwrap(), 2);
     assert_eq!(left().await, [true, false, false, true, true]);
-    assert_eq!(store.forget_batches(before, 2).await.unwrap(), 1);
-    assert_eq!(store.forget_batches(before, 2).await.unwrap(), 0);
+    assert_eq!(forget().await.unwrap(), 1);
+    assert_eq!(forget().await.unwrap(), 0);
     assert_eq!(left().await, [false, false, false, true, true]);
 }

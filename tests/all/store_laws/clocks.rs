@@ -69,7 +69,7 @@ pub async fn a_delivery_held_or_put_off_by_a_clock_ahead_can_be_claimed(store: F
     };
     let claim = async |who: &str| {
         let store = store.second();
-        let claimed = store.claim(who, noon(), noon() + minutes(5), 10).await;
+        let claimed = store.take(who, noon(), noon() + minutes(5), 10).await;
         let claimed = claimed.unwrap().into_iter();
         claimed.map(|row| row.user.to_string()).collect::<Vec<_>>()
     };

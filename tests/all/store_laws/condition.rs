@@ -7,7 +7,7 @@ use tidings::store::{Engine, Topology};
 use crate::support::*;
 
 pub async fn a_store_says_what_it_runs_on(store: Fresh) {
-    let version = match store.engine().await.unwrap() {
+    let version = match store.server().await.unwrap().engine {
         Engine::Sqlite { version, journal } => {
             assert_eq!(journal, "wal");
             version
@@ -34,7 +34,7 @@ pub async fn a_fresh_store_lacks_no_index(store: Fresh) {
 
 pub async fn the_servers_clock_is_asked_and_nothing_is_left_by_asking(store: Fresh) {
     let before = SystemClock.now() - TimeDelta::seconds(1);
-    let told = store.server_time().await.unwrap();
+    let told = store.server().await.unwrap().time;
     let after = SystemClock.now() + TimeDelta::seconds(1);
 
     assert!(told.is_none_or(|at| before < at && at < after), "{told:?}");

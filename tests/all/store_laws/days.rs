@@ -1,7 +1,7 @@
 //! Laws of `Days`: what the archive lists, takes out, drops and puts back.
 
 use tidings::domain::{Entry, Marker};
-use tidings::store::{DaySum, Error, Meeting, Summing};
+use tidings::store::{Counted, DaySum, Error, Meeting, Summing};
 
 use crate::support::*;
 
@@ -23,11 +23,10 @@ pub async fn days_are_listed_oldest_first_with_exact_counts(store: Fresh) {
 
     let days = store.days().await.unwrap();
 
-    let found: Vec<_> = days.iter().map(|info| (info.day, info.stacks)).collect();
-    assert_eq!(
-        found,
-        [(today().back(40), 1), (today().back(7), 2), (today(), 3)]
-    );
+    assert_eq!(days, [today().back(40), today().back(7), today()]);
+    let mut counted: Vec<_> = days.into_iter().map(Counted::Stacks).collect();
+    counted.push(Counted::Stacks(today().back(1)));
+    assert_eq!(store.count(&counted).await.unwrap(), [1, 2, 3, 0]);
 }
 
 pub async fn a_dropped_day_is_gone_and_can_be_written_again(store: Fresh) {
@@ -39,7 +38,7 @@ pub async fn a_dropped_day_is_gone_and_can_be_written_again(store: Fresh) {
             .unwrap();
     }
 
-    store.drop_day(today()).await.unwrap();
+    store.remove_day(today()).await.unwrap();
 
     assert_eq!(store.entries_of(&ada, today()).await, []);
     assert_eq!(store.entries_of(&ada, today().back(1)).await.len(), 2);
@@ -59,13 +58,13 @@ pub async fn a_dropped_day_is_gone_and_can_be_written_again(store: Fresh) {
 }
 
 pub async fn dropping_a_day_that_does_not_exist_is_no_error(store: Fresh) {
-    store.drop_day(today()).await.unwrap();
+    store.remove_day(today()).await.unwrap();
     store
         .push(today(), ROOMY, &push_to(&user("ada"), events(1, 1)))
         .await
         .unwrap();
 
-    store.drop_day(today().back(1)).await.unwrap();
+    store.remove_day(today().back(1)).await.unwrap();
 
     assert_eq!(store.days().await.unwrap().len(), 1);
 }
@@ -79,7 +78,7 @@ pub async fn an_export_shows_documents_as_they_stand_text_before_object_ids(stor
     store.mark(&[mark(&ada, today(), id(90), 1)]).await.unwrap();
     let old = format!(r#"{{"_id":{{"$oid":"{HEX}"}},"events":[{{"t":"T","o":"x"}}]}}"#);
     store
-        .restore_day(today(), std::slice::from_ref(&old))
+        .restore_day(today(), std::slice::from_ref(&old), Meeting::Same)
         .await
         .unwrap();
     store
@@ -133,7 +132,7 @@ pub async fn what_was_exported_comes_back_exactly(store: Fresh) {
     );
     let empty = r#"{"_id":"nothing yet","events":[]}"#.to_owned();
     store
-        .restore_day(today(), &[strange.clone(), empty.clone()])
+        .restore_day(today(), &[strange.clone(), empty.clone()], Meeting::Same)
         .await
         .unwrap();
     let before = store.exported(today()).await;
@@ -143,8 +142,11 @@ pub async fn what_was_exported_comes_back_exactly(store: Fresh) {
         before.last()
     );
 
-    store.drop_day(today()).await.unwrap();
-    store.restore_day(today(), &before).await.unwrap();
+    store.remove_day(today()).await.unwrap();
+    store
+        .restore_day(today(), &before, Meeting::Same)
+        .await
+        .unwrap();
 
     assert_eq!(store.exported(today()).await, before);
     let found = store.entries_of(&everybody[0], today()).await;
@@ -157,11 +159,20 @@ pub async fn a_restored_day_can_be_restored_again(store: Fresh) {
         .await
         .unwrap();
     let whole = store.exported(today()).await;
-    store.drop_day(today()).await.unwrap();
+    store.remove_day(today()).await.unwrap();
 
-    store.restore_day(today(), &whole[..7]).await.unwrap();
-    store.restore_day(today(), &whole).await.unwrap();
-    store.restore_day(today(), &whole).await.unwrap();
+    store
+        .restore_day(today(), &whole[..7], Meeting::Same)
+        .await
+        .unwrap();
+    store
+        .restore_day(today(), &whole, Meeting::Same)
+        .await
+        .unwrap();
+    store
+        .restore_day(today(), &whole, Meeting::Same)
+        .await
+        .unwrap();
 
     assert_eq!(store.exported(today()).await, whole);
 }
@@ -179,7 +190,10 @@ pub async fn a_document_that_differs_is_a_conflict_and_changes_nothing(store: Fr
         .unwrap();
     let now = store.exported(today()).await;
 
-    let error = store.restore_day(today(), &before).await.unwrap_err();
+    let error = store
+        .restore_day(today(), &before, Meeting::Same)
+        .await
+        .unwrap_err();
 
     assert!(
         matches!(&error, Error::Conflict { what } if what.contains("ada")),
@@ -190,7 +204,9 @@ pub async fn a_document_that_differs_is_a_conflict_and_changes_nothing(store: Fr
 
 pub async fn what_cannot_be_a_document_is_refused(store: Fresh) {
     for line in ["", "{", "[]", "5", r#"{"events":[]}"#] {
-        let refused = store.restore_day(today(), &[line.to_owned()]).await;
+        let refused = store
+            .restore_day(today(), &[line.to_owned()], Meeting::Same)
+            .await;
         assert!(refused.is_err(), "{line}");
     }
 
@@ -222,11 +238,11 @@ pub async fn a_day_is_dropped_only_if_it_is_what_was_seen(store: Fresh) {
         .unwrap();
     let before = store.exported(today()).await;
 
-    assert!(!store.drop_day_if(today(), &seen).await.unwrap());
-    store.mend_day(today()).await.unwrap();
+    assert!(!store.drop_day(today(), &seen).await.unwrap());
+    store.fix_day(today()).await.unwrap();
     assert_eq!(store.exported(today()).await, before);
     let now = sum(&store).await;
-    assert!(store.drop_day_if(today(), &now).await.unwrap());
+    assert!(store.drop_day(today(), &now).await.unwrap());
 
     assert!(store.days().await.unwrap().is_empty());
     store
@@ -234,16 +250,16 @@ pub async fn a_day_is_dropped_only_if_it_is_what_was_seen(store: Fresh) {
         .await
         .unwrap();
     assert_eq!(store.entries_of(&ada, today()).await, entries(events(1, 3)));
-    store.mend_day(today()).await.unwrap();
+    store.fix_day(today()).await.unwrap();
     assert_eq!(store.exported(today()).await.len(), 1);
 }
 
 pub async fn a_day_that_does_not_exist_is_dropped_by_nobody_and_is_no_error(store: Fresh) {
     let nothing = sum(&store).await;
 
-    store.mend_day(today()).await.unwrap();
+    store.fix_day(today()).await.unwrap();
 
-    assert!(store.drop_day_if(today(), &nothing).await.unwrap());
+    assert!(store.drop_day(today(), &nothing).await.unwrap());
     assert!(store.days().await.unwrap().is_empty());
 }
 
@@ -259,7 +275,7 @@ pub async fn what_is_written_while_a_day_goes_is_never_lost(store: Fresh) {
             let seen = seen.clone();
             async move {
                 if n == 0 {
-                    store.drop_day_if(today(), &seen).await.unwrap()
+                    store.drop_day(today(), &seen).await.unwrap()
                 } else {
                     let late = push_to(&user("late"), events(1, 100 + n));
                     store.push(today(), ROOMY, &late).await.unwrap();
@@ -269,12 +285,12 @@ pub async fn what_is_written_while_a_day_goes_is_never_lost(store: Fresh) {
         };
         let dropped = store.at_once(5, work).await[0];
 
-        store.mend_day(today()).await.unwrap();
+        store.fix_day(today()).await.unwrap();
         let late = store.entries_of(&user("late"), today()).await;
         assert_eq!(late.len(), 4, "round {round}");
         let others = store.exported(today()).await.len() - 1;
         assert_eq!(others, if dropped { 0 } else { 50 }, "round {round}");
-        store.drop_day(today()).await.unwrap();
+        store.remove_day(today()).await.unwrap();
     }
 }
 
@@ -285,17 +301,20 @@ pub async fn what_was_exported_later_goes_behind_once_with_what_its_markers_cove
         .await
         .unwrap();
     let first = store.exported(today()).await;
-    store.drop_day(today()).await.unwrap();
+    store.remove_day(today()).await.unwrap();
     let both = push_to_all(&[ada.clone(), ben.clone()], events(2, 2));
     store.push(today(), ROOMY, &both).await.unwrap();
     store.mark(&[mark(&ada, today(), id(90), 1)]).await.unwrap();
     let second = store.exported(today()).await;
-    store.drop_day(today()).await.unwrap();
+    store.remove_day(today()).await.unwrap();
 
-    store.restore_day(today(), &first).await.unwrap();
+    store
+        .restore_day(today(), &first, Meeting::Same)
+        .await
+        .unwrap();
     for _ in 0..2 {
         store
-            .restore_part(today(), &second, Meeting::Behind)
+            .restore_day(today(), &second, Meeting::Behind)
             .await
             .unwrap();
     }
@@ -307,6 +326,9 @@ pub async fn what_was_exported_later_goes_behind_once_with_what_its_markers_cove
     let all = [entries(events(2, 1)), entries(events(2, 2)), vec![marker]].concat();
     assert_eq!(store.entries_of(&ada, today()).await, all);
     assert_eq!(store.entries_of(&ben, today()).await, entries(events(2, 2)));
-    let refused = store.restore_day(today(), &second).await.unwrap_err();
+    let refused = store
+        .restore_day(today(), &second, Meeting::Same)
+        .await
+        .unwrap_err();
     assert!(matches!(refused, Error::Conflict { .. }), "{refused}");
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{Delivery, DeliveryId, DeliveryState, Form, Occasion, StackId};
+use tidings::store::Waits;
 
 use crate::support::*;
 
@@ -209,15 +210,9 @@ pub async fn only_rows_whose_lease_has_run_out_are_claimed(store: Fresh) {
     };
     store.open(&[free]).await.unwrap();
 
-    let now = store.claim("two", later(1), later(20), 10).await.unwrap();
-    let after = store
-        .claim("three", later(10), later(30), 10)
-        .await
-        .unwrap();
-    let own = store
-        .claim("three", later(10), later(30), 10)
-        .await
-        .unwrap();
+    let now = store.take("two", later(1), later(20), 10).await.unwrap();
+    let after = store.take("three", later(10), later(30), 10).await.unwrap();
+    let own = store.take("three", later(10), later(30), 10).await.unwrap();
 
     assert_eq!(users(&now), ["eve"]);
     assert_eq!(users(&after), ["ada", "bob"]);
@@ -229,8 +224,8 @@ pub async fn only_rows_whose_lease_has_run_out_are_claimed(store: Fresh) {
 pub async fn rows_are_claimed_by_slot_up_to_the_limit(store: Fresh) {
     open(&store, &["eve", "0", "ü", "ada", "bob"]).await;
 
-    let first = store.claim("two", later(10), later(20), 3).await.unwrap();
-    let rest = store.claim("two", later(10), later(20), 10).await.unwrap();
+    let first = store.take("two", later(10), later(20), 3).await.unwrap();
+    let rest = store.take("two", later(10), later(20), 10).await.unwrap();
 
     assert_eq!(users(&first), ["0", "ada", "bob"]);
     assert_eq!(users(&rest), ["eve", "ü"]);
@@ -245,7 +240,7 @@ pub async fn claimants_at_once_never_share(store: Fresh) {
         let owner = format!("owner {n}");
         let mut held = Vec::new();
         loop {
-            let claimed = store.claim(&owner, later(10), later(20), 3).await.unwrap();
+            let claimed = store.take(&owner, later(10), later(20), 3).await.unwrap();
             if claimed.is_empty() {
                 return held;
             }
@@ -269,10 +264,10 @@ pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
         .await
         .unwrap();
 
-    store.release("one").await.unwrap();
-    store.release("nobody").await.unwrap();
+    store.release(&Waits::Held("one")).await.unwrap();
+    store.release(&Waits::Held("nobody")).await.unwrap();
 
-    let claimed = store.claim("three", later(1), later(20), 10).await.unwrap();
+    let claimed = store.take("three", later(1), later(20), 10).await.unwrap();
     assert_eq!(
         users(&claimed),
         ["ada", "bob"],
@@ -332,7 +327,7 @@ pub async fn nothing_asked_is_nothing_done(store: Fresh) {
 
     assert!(
         store
-            .claim("one", noon(), later(1), 10)
+            .take("one", noon(), later(1), 10)
             .await
             .unwrap()
             .is_empty()

@@ -2,6 +2,7 @@
 
 use tidings::domain::audience::MAX_KM;
 use tidings::domain::{FollowKey, Point, User, UserId};
+use tidings::store::FollowChange;
 
 use crate::support::*;
 
@@ -94,7 +95,10 @@ pub async fn who_unfollows_is_gone_and_unfollowing_again_is_no_error(store: Fres
 
     for _ in 0..2 {
         store
-            .unfollow(&followers("artist:558", &[user("ada"), user("eve")]))
+            .change_follows(
+                FollowChange::Unfollow,
+                &followers("artist:558", &[user("ada"), user("eve")]),
+            )
             .await
             .unwrap();
     }
@@ -145,7 +149,10 @@ pub async fn keys_that_look_alike_are_kept_apart(store: Fresh) {
 
 pub async fn nobody_follows_an_unknown_key(store: Fresh) {
     store.follow(&[]).await.unwrap();
-    store.unfollow(&[]).await.unwrap();
+    store
+        .change_follows(FollowChange::Unfollow, &[])
+        .await
+        .unwrap();
 
     assert!(
         store

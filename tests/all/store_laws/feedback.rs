@@ -4,8 +4,10 @@ use tidings::domain::delivery::{PeriodCount, Settlement};
 use tidings::domain::{
     Cadence, Delivery, DeliveryId, DeliveryState, Feedback, Occasion, ReportCounts, ReportKind,
 };
+use tidings::store::DeliveryFilter;
 
 use super::deliveries::{later, open, row, settlement};
+
 use crate::support::*;
 
 fn feedback(news: ReportKind, minute: i64) -> Feedback {
@@ -33,26 +35,34 @@ pub async fn a_mail_is_found_by_its_tag(store: Fresh) {
     let stranger = DeliveryId::stored("digest:eve:daily:2014-04-22");
 
     let tags = [ids[1].tag(), stranger.tag(), ids[0].tag(), ids[1].tag()];
-    let found = store.second().deliveries_by_tag(&tags).await.unwrap();
+    let found = named(&store.second(), &DeliveryFilter::Tags(&tags)).await;
 
-    let found: Vec<_> = found.into_iter().map(|row| Some(row?.id)).collect();
-    let (ada, ben) = (Some(ids[0].clone()), Some(ids[1].clone()));
-    assert_eq!(found, [ben.clone(), None, ada, ben]);
-    assert_eq!(store.deliveries_by_tag(&[]).await.unwrap(), []);
+    assert_eq!(found, ids);
+    assert_eq!(named(&store, &DeliveryFilter::Tags(&[])).await, []);
 }
 
-pub async fn a_mail_is_found_by_its_providers_id_unless_others_share_it(store: Fresh) {
+/// Which mails are found, in the order of their ids.
+async fn named(store: &Fresh, which: &DeliveryFilter<'_>) -> Vec<DeliveryId> {
+    let found = store.find_deliveries(which, 100).await.unwrap();
+    let mut found: Vec<_> = found.into_iter().map(|row| row.id).collect();
+    found.sort_unstable();
+    found
+}
+
+pub async fn mails_are_found_by_their_providers_ids_and_several_may_share_one(store: Fresh) {
     let ids = open(&store, &["ada", "ben", "cem"]).await;
     for (id, known_as) in ids.iter().zip(["shared", "own $id", "shared"]) {
         end(&store, id, DeliveryState::Sent, 1, known_as).await;
     }
 
-    let asked = ["own $id", "shared", "unheard of"].map(str::to_owned);
-    let found = store.deliveries_by_provider_id(&asked).await.unwrap();
+    let asked = ["own $id", "unheard of"].map(str::to_owned);
+    let own = named(&store, &DeliveryFilter::ProviderIds(&asked)).await;
+    let asked = ["own $id", "shared"].map(str::to_owned);
+    let all = named(&store, &DeliveryFilter::ProviderIds(&asked)).await;
 
-    let found: Vec<_> = found.into_iter().map(|row| Some(row?.id)).collect();
-    assert_eq!(found, [Some(ids[1].clone()), None, None]);
-    assert_eq!(store.deliveries_by_provider_id(&[]).await.unwrap(), []);
+    assert_eq!(own, ids[1..2]);
+    assert_eq!(all, ids);
+    assert_eq!(named(&store, &DeliveryFilter::ProviderIds(&[])).await, []);
 }
 
 pub async fn the_worst_news_stands_whatever_comes_first(store: Fresh) {

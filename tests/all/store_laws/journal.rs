@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tidings::domain::{Audience, Counts, Fanout, FanoutState, ObjectId, Point, Progress};
-use tidings::store::{Accepted, Backlog};
+use tidings::store::Accepted;
 
 use crate::support::*;
 

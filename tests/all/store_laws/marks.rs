@@ -1,7 +1,7 @@
 //! Laws of `Stacks::mark`: at the end, once, past the cap, and only where a stack stands.
 
 use tidings::domain::{Entry, Mailed, Marker, StackId};
-use tidings::store::{MailedMark, Mark, People};
+use tidings::store::{Counted, Mark, People};
 
 use crate::support::*;
 
@@ -26,7 +26,7 @@ pub async fn a_marker_stands_at_the_end_of_each_named_stack(store: Fresh) {
     let watermarks = vec![(StackId::of(days[0]), 2), (StackId::of(days[2]), 1)];
 
     store
-        .mark(&[Mark {
+        .mark(&[Mark::Flushed {
             user: ada.clone(),
             marker: id(90),
             watermarks,
@@ -138,9 +138,9 @@ pub async fn a_marker_makes_no_stack_and_no_day(store: Fresh) {
 
     assert_eq!(store.entries_of(&eve, today()).await, []);
     assert_eq!(store.entries_of(&ada, absent).await, []);
-    let days = store.days().await.unwrap();
-    assert_eq!(days.len(), 1);
-    assert_eq!((days[0].day, days[0].stacks), (today(), 1));
+    assert_eq!(store.days().await.unwrap(), [today()]);
+    let stacks = [Counted::Stacks(today())];
+    assert_eq!(store.count(&stacks).await.unwrap(), [1]);
 }
 
 pub async fn a_marker_for_a_dropped_day_is_no_error(store: Fresh) {
@@ -154,11 +154,11 @@ pub async fn a_marker_for_a_dropped_day_is_no_error(store: Fresh) {
         .push(today(), ROOMY, &push_to(&ada, events(1, 1)))
         .await
         .unwrap();
-    store.drop_day(gone).await.unwrap();
+    store.remove_day(gone).await.unwrap();
 
     let watermarks = vec![(StackId::of(gone), 1), (StackId::of(today()), 1)];
     store
-        .mark(&[Mark {
+        .mark(&[Mark::Flushed {
             user: ada.clone(),
             marker: id(90),
             watermarks,
@@ -183,7 +183,7 @@ pub async fn an_event_pushed_between_read_and_mark_stays_pending(store: Fresh) {
         .await
         .unwrap();
     store
-        .mark(&[Mark {
+        .mark(&[Mark::Flushed {
             user: ada,
             marker: id(90),
             watermarks: reach,
@@ -256,7 +256,7 @@ pub async fn no_marks_are_no_error(store: Fresh) {
     store.mark(&[]).await.unwrap();
     let watermarks = Vec::new();
     store
-        .mark(&[Mark {
+        .mark(&[Mark::Flushed {
             user: user("ada"),
             marker: id(90),
             watermarks,
@@ -267,14 +267,18 @@ pub async fn no_marks_are_no_error(store: Fresh) {
     assert!(store.days().await.unwrap().is_empty());
 }
 
-fn mailed(person: &str, marker: u32, fanouts: &[u32]) -> MailedMark {
-    MailedMark {
+fn of(marker: u32, fanouts: &[u32]) -> Mailed {
+    Mailed {
+        id: id(marker),
+        fanouts: fanouts.iter().map(|n| id(*n)).collect(),
+    }
+}
+
+fn mailed(person: &str, marker: u32, fanouts: &[u32]) -> Mark {
+    Mark::Mailed {
         user: user(person),
         day: today(),
-        mailed: Mailed {
-            id: id(marker),
-            fanouts: fanouts.iter().map(|n| id(*n)).collect(),
-        },
+        mailed: of(marker, fanouts),
     }
 }
 
@@ -285,15 +289,12 @@ pub async fn what_was_mailed_on_its_own_stands_once_at_the_end(store: Fresh) {
 
     for _ in 0..2 {
         let marks = [mailed("ada", 90, &[1, 7]), mailed("ada", 91, &[])];
-        store.mark_mailed(&marks).await.unwrap();
+        store.mark(&marks).await.unwrap();
     }
 
     let expected = [
         entries(events(2, 1)),
-        vec![
-            Entry::Mailed(mailed("ada", 90, &[1, 7]).mailed),
-            Entry::Mailed(mailed("ada", 91, &[]).mailed),
-        ],
+        vec![Entry::Mailed(of(90, &[1, 7])), Entry::Mailed(of(91, &[]))],
     ];
     assert_eq!(store.entries_of(&ada, today()).await, expected.concat());
 }
@@ -305,13 +306,14 @@ pub async fn what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending(store:
         .push(today(), ROOMY, &push_to(&ada, of_two))
         .await
         .unwrap();
-    let day_before = MailedMark {
+    let day_before = Mark::Mailed {
+        user: ada.clone(),
         day: today().back(1),
-        ..mailed("ada", 90, &[1])
+        mailed: of(90, &[1]),
     };
 
     store
-        .mark_mailed(&[mailed("ada", 90, &[1]), mailed("ben", 91, &[1]), day_before])
+        .mark(&[mailed("ada", 90, &[1]), mailed("ben", 91, &[1]), day_before])
         .await
         .unwrap();
 

@@ -258,7 +258,7 @@ laws! {
         a_accumulator_held_by_a_clock_ahead_is_due;
     notes:
         a_note_is_read_by_everybody_until_it_is_forgotten
-        of_many_who_keep_a_note_at_once_all_are_told_the_same
+        of_many_who_write_a_note_first_at_once_all_are_told_the_same
         a_note_is_changed_only_from_what_was_read
         of_many_who_change_a_note_at_once_one_is_told_yes
         notes_are_found_by_how_their_names_begin;
@@ -277,7 +277,7 @@ laws! {
         soft_bounces_are_forgotten_when_an_address_is_lifted;
     feedback:
         a_mail_is_found_by_its_tag
-        a_mail_is_found_by_its_providers_id_unless_others_share_it
+        mails_are_found_by_their_providers_ids_and_several_may_share_one
         the_worst_news_stands_whatever_comes_first
         of_many_who_bring_news_at_once_the_worst_stands
         news_of_a_mail_that_is_being_sent_keeps_nobody_from_settling_it

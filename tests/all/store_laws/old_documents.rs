@@ -3,7 +3,7 @@
 //! They are put there as the archive would restore them, so that both stores hold the same bytes.
 
 use tidings::domain::{Entry, Event, Form, Id, Marker, ObjectId, StackId, Watermarks};
-use tidings::store::{Mark, People};
+use tidings::store::{Mark, Meeting, People};
 
 use crate::support::*;
 
@@ -38,7 +38,7 @@ fn document(id: &str, entries: &[&str]) -> String {
 
 async fn put(store: &Fresh, id: &str, entries: &[&str]) {
     store
-        .restore_day(today(), &[document(id, entries)])
+        .restore_day(today(), &[document(id, entries)], Meeting::Same)
         .await
         .unwrap();
 }
@@ -241,7 +241,7 @@ pub async fn a_marker_goes_to_the_form_it_names(store: Fresh) {
 
     let watermarks: Watermarks = vec![(old_form(today()), 1)];
     for _ in 0..2 {
-        let mark = Mark {
+        let mark = Mark::Flushed {
             user: person.clone(),
             marker: id(90),
             watermarks: watermarks.clone(),
@@ -269,7 +269,7 @@ pub async fn a_marker_for_the_old_form_of_somebody_who_has_none_is_no_error(stor
 
     let watermarks: Watermarks = vec![(old_form(today()), 1)];
     store
-        .mark(&[Mark {
+        .mark(&[Mark::Flushed {
             user: ada.clone(),
             marker: id(90),
             watermarks,

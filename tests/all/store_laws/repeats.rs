@@ -10,11 +10,11 @@ use chrono::{DateTime, Utc};
 use tidings::domain::delivery::Settlement;
 use tidings::domain::{
     Address, Audience, Day, Delivery, DeliveryId, DeliveryState, Entry, Fanout, Feedback,
-    FollowKey, Marker, Progress, Reason, ReportKind, Suppression, Tag, User, UserId,
+    FollowKey, Marker, Progress, Reason, ReportKind, StackId, Suppression, Tag, User, UserId,
 };
-use tidings::store::{Mark, Result, Store};
+use tidings::store::{DeliveryFilter, Mark, Result, Store};
 
-use crate::support::{FailingStore, Fault, Then, *};
+use crate::support::{FailingStore, Fault, Shorthand, Then, *};
 
 /// One telling: people, keys and days of its own, so that tellings do not meet.
 struct Story {
@@ -74,7 +74,7 @@ impl Story {
             .map(|person| self.delivery(person, owner, until))
             .collect();
         store.open(&rows).await?;
-        store.claim(owner, now, until, 10).await?;
+        store.take(owner, now, until, 10).await?;
         let call = format!("call of {owner}");
         let ids = self.deliveries();
         let calls: Vec<_> = ids.iter().map(|id| handover(id, &call)).collect();
@@ -92,7 +92,7 @@ impl Story {
         };
         let sent: Vec<_> = self.deliveries().into_iter().map(sent).collect();
         store.settle(owner, now, &sent).await?;
-        let mark = |row: &Delivery| Mark {
+        let mark = |row: &Delivery| Mark::Flushed {
             user: row.user.clone(),
             marker: row.marker,
             watermarks: row.watermarks.clone(),
@@ -111,8 +111,11 @@ impl Story {
         for _ in 0..2 {
             let seen = store.sighted(&[event[0].0.clone()], now).await?;
             let tags: Vec<Tag> = self.deliveries().iter().map(DeliveryId::tag).collect();
-            let rows = store.deliveries_by_tag(&tags).await?;
-            let ids = rows.into_iter().flatten().map(|row| row.id);
+            let mut rows = store
+                .find_deliveries(&DeliveryFilter::Tags(&tags), 2)
+                .await?;
+            rows.sort_by(|a, b| a.id.cmp(&b.id));
+            let ids = rows.into_iter().map(|row| row.id);
             let news = [ReportKind::Bounced, ReportKind::Delayed].into_iter();
             let feedback: Vec<_> = ids
                 .zip(news.map(|news| Feedback { news, at: noon() }))
@@ -169,7 +172,7 @@ impl Story {
 
     fn delivery(&self, person: &UserId, owner: &str, until: DateTime<Utc>) -> Delivery {
         Delivery {
-            watermarks: mark(person, self.day(), id(0), 1).watermarks,
+            watermarks: vec![(StackId::of(self.day()), 1)],
             lease: Some(lease(owner, until)),
             ..delivery(person.as_str(), "2014-04-22", owner)
         }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use tidings::domain::delivery::{Deferral, Judged, Settlement, Verdict};
+use tidings::domain::delivery::{Corrected, Deferral, Settlement, Verdict};
 use tidings::domain::{DeliveryId, DeliveryState};
+use tidings::store::{Forgettable, Waits};
 
 use super::deliveries::{later, open, row, sending, settlement, users};
+
 use crate::support::*;
 
 pub async fn sending_is_for_the_holder_counts_an_attempt_and_notes_the_call(store: Fresh) {
@@ -79,7 +81,7 @@ pub async fn a_mail_that_was_taken_after_all_has_no_reason_any_more(store: Fresh
         refused: false,
     };
     store.defer("one", &[deferral]).await.unwrap();
-    store.claim("one", later(2), later(9), 9).await.unwrap();
+    store.take("one", later(2), later(9), 9).await.unwrap();
 
     let sent = settlement(&ids[0], DeliveryState::Sent);
     store.settle("one", later(3), &[sent]).await.unwrap();
@@ -102,7 +104,7 @@ pub async fn only_a_holder_holds_on(store: Fresh) {
     let held = store.hold("one", later(30), &asked).await.unwrap();
 
     assert_eq!(held, [true, false, false, true]);
-    let claimed = store.claim("three", later(10), later(40), 9).await.unwrap();
+    let claimed = store.take("three", later(10), later(40), 9).await.unwrap();
     assert_eq!(users(&claimed), ["zoe"], "the others are held longer");
 }
 
@@ -147,11 +149,11 @@ pub async fn what_is_deferred_is_nobodys_before_its_time_and_keeps_its_reason(st
         (bob.state, bob.call.is_some(), bob.not_before),
         (DeliveryState::Sending, true, Some(later(17)))
     );
-    store.release("one").await.unwrap();
+    store.release(&Waits::Held("one")).await.unwrap();
     assert_eq!(sending(&store, "one", later(20), &ids[..1]).await, [false]);
-    let early = store.claim("two", later(14), later(30), 10).await.unwrap();
-    let due = store.claim("two", later(16), later(30), 10).await.unwrap();
-    let rest = store.claim("two", later(18), later(30), 10).await.unwrap();
+    let early = store.take("two", later(14), later(30), 10).await.unwrap();
+    let due = store.take("two", later(16), later(30), 10).await.unwrap();
+    let rest = store.take("two", later(18), later(30), 10).await.unwrap();
     assert_eq!(
         (users(&early), users(&due), users(&rest)),
         (vec!["eve"], vec!["ada"], vec!["bob"])
@@ -170,7 +172,7 @@ pub async fn a_call_is_taken_over_whole_whoever_holds_its_rows(store: Fresh) {
         .unwrap();
     let settled = settlement(&ids[1], DeliveryState::Sent);
     store.settle("one", later(1), &[settled]).await.unwrap();
-    store.claim("two", later(6), later(20), 1).await.unwrap();
+    store.take("two", later(6), later(20), 1).await.unwrap();
 
     let taken = store
         .second()
@@ -211,7 +213,7 @@ pub async fn who_knows_better_ends_an_unknown_delivery(store: Fresh) {
 
     assert_eq!(
         (judged.0.unwrap(), judged.1.unwrap()),
-        (Judged::Done, Judged::Done)
+        (Corrected::Done, Corrected::Done)
     );
     let (ada, bob) = (row(&store, &sent).await, row(&store, &not_sent).await);
     assert_eq!(
@@ -222,7 +224,7 @@ pub async fn who_knows_better_ends_an_unknown_delivery(store: Fresh) {
         (bob.state, bob.open, bob.settled, bob.reason.as_deref()),
         (DeliveryState::Pending, true, None, Some("lost"))
     );
-    let claimed = store.claim("two", later(9), later(20), 9).await.unwrap();
+    let claimed = store.take("two", later(9), later(20), 9).await.unwrap();
     assert_eq!(users(&claimed), ["bob"]);
     assert_eq!(
         store
@@ -254,24 +256,22 @@ pub async fn only_a_closed_unknown_delivery_is_judged_and_only_where_its_slot_is
         judged.push(store.judge(id, later(9), verdict, "x").await.unwrap());
     }
 
-    assert_eq!(
-        judged,
-        [Judged::Busy, Judged::NotUnknown, Judged::NotUnknown]
-    );
+    let other = Corrected::OtherState;
+    assert_eq!(judged, [Corrected::Busy, other, other]);
     assert_eq!(row(&store, &busy).await.state, DeliveryState::Unknown);
     assert_eq!(
         store
             .judge(&busy, later(9), Verdict::Sent, "x")
             .await
             .unwrap(),
-        Judged::Done,
+        Corrected::Done,
         "it takes no slot"
     );
 }
 
 pub async fn a_lost_lease_can_neither_send_nor_settle(store: Fresh) {
     let ids = open(&store, &["ada"]).await;
-    store.claim("two", later(10), later(20), 10).await.unwrap();
+    store.take("two", later(10), later(20), 10).await.unwrap();
 
     let moved = sending(&store, "one", later(30), &ids).await;
     let settled = store
@@ -365,7 +365,7 @@ pub async fn a_settled_row_is_claimed_again_until_it_is_closed(store: Fresh) {
     store.settle("one", later(1), &both).await.unwrap();
 
     store.second().close(&ids[..1]).await.unwrap();
-    let claimed = store.claim("two", later(10), later(20), 10).await.unwrap();
+    let claimed = store.take("two", later(10), later(20), 10).await.unwrap();
 
     assert_eq!(
         users(&claimed),
@@ -452,7 +452,7 @@ pub async fn many_rows_go_all_the_way_at_once(store: Fresh) {
 
     assert!(
         store
-            .claim("two", later(60), later(80), 10)
+            .take("two", later(60), later(80), 10)
             .await
             .unwrap()
             .is_empty()
@@ -487,10 +487,11 @@ pub async fn closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay(store: 
         rows.iter().map(Option::is_some).collect::<Vec<_>>()
     };
 
-    assert_eq!(store.forget_deliveries(later(1), 10).await.unwrap(), 0);
-    assert_eq!(store.forget_deliveries(later(60), 1).await.unwrap(), 1);
+    let forget = |before, limit| store.forget(Forgettable::Deliveries, before, limit);
+    assert_eq!(forget(later(1), 10).await.unwrap(), 0);
+    assert_eq!(forget(later(60), 1).await.unwrap(), 1);
     assert_eq!(left().await, [false, true, true, true, true, true]);
-    assert_eq!(store.forget_deliveries(later(60), 10).await.unwrap(), 2);
-    assert_eq!(store.forget_deliveries(later(60), 10).await.unwrap(), 0);
+    assert_eq!(forget(later(60), 10).await.unwrap(), 2);
+    assert_eq!(forget(later(60), 10).await.unwrap(), 0);
     assert_eq!(left().await, [false, false, true, false, true, true]);
 }

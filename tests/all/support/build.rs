@@ -90,7 +90,7 @@ pub fn push_to_all(people: &[UserId], events: Vec<Event>) -> Pushes {
 
 /// A mark on the stack that tidings writes, of one day.
 pub fn mark(person: &UserId, day: Day, marker: Id, n: u32) -> Mark {
-    Mark {
+    Mark::Flushed {
         user: person.clone(),
         marker,
         watermarks: vec![(StackId::of(day), n)],

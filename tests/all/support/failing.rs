@@ -15,19 +15,18 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
-use tidings::domain::delivery::{
-    Deferral, Handover, Judged, PeriodCount, Reopened, Reopening, Settlement, Verdict,
-};
+use tidings::domain::delivery::{Corrected, Correction, PeriodCount, Transition};
 use tidings::domain::{
-    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, DeliveryState, Event,
-    EventType, Fanout, Feedback, FollowKey, Id, Lease, Object, ObjectId, ObjectKey, PersonStacks,
-    Point, Progress, Reason, ReportCounts, Suppression, Tag, User, UserId, Window,
+    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Event, Fanout, Feedback,
+    FollowKey, Id, Lease, Object, ObjectKey, PersonStacks, Progress, ReportCounts, Suppression,
+    User, UserId, Window,
 };
 use tidings::store::{
-    Accepted, Backlog, BatchCounts, BatchFilter, Batches, Claimed, DayInfo, DaySum, Days,
-    Deliveries, Diagnostics, Directory, Engine, Error, Feedbacks, Journal, Leases, MailedMark,
-    Mark, Meeting, Notes, Objects, People, Pushed, Pushes, RawStack, Result, Schema, SeenReports,
-    Stacks, Store, Suppressions,
+    Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
+    Deliveries, DeliveryFilter, Diagnostics, Directory, Error, Feedbacks, FollowChange,
+    Forgettable, Journal, Leases, Mark, Meeting, Notes, Objects, People, PeopleFilter, Pushed,
+    Pushes, RawStack, Result, Retention, Schema, SeenReports, Server, Stacks, Store, Suppressions,
+    Waits,
 };
 
 /// How the nth call fails.
@@ -181,14 +180,29 @@ fn failure(verb: &str) -> Error {
     Error::database(format!("calling {verb}"), "the test wanted it to fail")
 }
 
-/// Implements a trait by handing each verb on, as one call.
+/// What a call that makes these transitions is known by.
+fn transition(transitions: &[Transition]) -> &'static str {
+    match transitions.first() {
+        Some(Transition::HandOver(_)) => "hand_over",
+        Some(Transition::Recall(_)) => "recall",
+        Some(Transition::Hold(_)) => "hold",
+        Some(Transition::Defer(_)) => "defer",
+        Some(Transition::Settle(_)) => "settle",
+        None => "advance",
+    }
+}
+
+/// Implements a trait by handing each verb on, as one call, known by the verb's name or as it is
+/// said to be called.
 macro_rules! hand_on {
-    ($of:ident: $($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty;)*) => {
+    ($of:ident: $($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty $(, called $called:expr)?;)*) => {
         #[async_trait]
         impl $of for FailingStore {
             $(
                 async fn $verb(&self, $($name: $kind),*) -> Result<$answer> {
-                    self.call(stringify!($verb), self.inner.$verb($($name),*)).await
+                    let called = [stringify!($verb) $(, $called)?];
+                    let called = called[called.len() - 1];
+                    self.call(called, self.inner.$verb($($name),*)).await
                 }
             )*
         }
@@ -220,48 +234,35 @@ impl Stacks for FailingStore {
     }
 
     async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
-        self.call("mark", self.inner.mark(marks)).await
-    }
-
-    async fn mark_mailed(&self, marks: &[MailedMark]) -> Result<Vec<BadStack>> {
-        self.call("mark_mailed", self.inner.mark_mailed(marks))
-            .await
+        let verb = match marks.first() {
+            Some(Mark::Mailed { .. }) => "mark_mailed",
+            Some(Mark::Flushed { .. }) | None => "mark",
+        };
+        self.call(verb, self.inner.mark(marks)).await
     }
 }
 
 #[async_trait]
 impl Days for FailingStore {
-    async fn days(&self) -> Result<Vec<DayInfo>> {
+    async fn days(&self) -> Result<Vec<Day>> {
         self.call("days", self.inner.days()).await
     }
 
-    async fn day_names(&self) -> Result<Vec<Day>> {
-        self.call("day_names", self.inner.day_names()).await
-    }
-
-    async fn drop_day(&self, day: Day) -> Result<()> {
-        self.call("drop_day", self.inner.drop_day(day)).await
+    async fn drop_day(&self, day: Day, sum: &DaySum) -> Result<bool> {
+        self.call("drop_day", self.inner.drop_day(day, sum)).await
     }
 
     fn export_day(&self, day: Day) -> BoxStream<'_, Result<Vec<RawStack>>> {
         self.stream("export_day", self.inner.export_day(day))
     }
 
-    async fn drop_day_if(&self, day: Day, sum: &DaySum) -> Result<bool> {
-        self.call("drop_day_if", self.inner.drop_day_if(day, sum))
+    async fn fix_day(&self, day: Day) -> Result<()> {
+        self.call("fix_day", self.inner.fix_day(day)).await
+    }
+
+    async fn restore_day(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
+        self.call("restore_day", self.inner.restore_day(day, stacks, meeting))
             .await
-    }
-
-    async fn mend_day(&self, day: Day) -> Result<()> {
-        self.call("mend_day", self.inner.mend_day(day)).await
-    }
-
-    async fn restore_part(&self, day: Day, stacks: &[RawStack], meeting: Meeting) -> Result<()> {
-        self.call(
-            "restore_part",
-            self.inner.restore_part(day, stacks, meeting),
-        )
-        .await
     }
 }
 
@@ -269,10 +270,8 @@ hand_on! { Directory:
     put_users(users: &[User]) -> Vec<bool>;
     users(ids: &[UserId]) -> Vec<Option<User>>;
     delete_user(id: &UserId) -> bool;
-    follow(follows: &[(FollowKey, UserId)]) -> ();
-    unfollow(follows: &[(FollowKey, UserId)]) -> ();
-    followers(key: &FollowKey, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
-    near(point: Point, km: f64, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
+    change_follows(change: FollowChange, follows: &[(FollowKey, UserId)]) -> ();
+    find_people(filter: &PeopleFilter<'_>, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
 }
 
 hand_on! { Objects:
@@ -282,17 +281,13 @@ hand_on! { Objects:
 
 hand_on! { Batches:
     accumulators(ids: &[AccumulatorId]) -> Vec<Option<Accumulator>>;
-    put_accumulators(accumulators: &[Accumulator], stamp: Id) -> Vec<bool>;
-    add_to_open(accumulators: &[(AccumulatorId, usize)], additions: &[Addition], stamp: Id) -> bool;
-    due_accumulators(now: DateTime<Utc>, limit: usize) -> Vec<Accumulator>;
-    accumulator_of(batch: Id) -> Option<Accumulator>;
-    accumulators_holding(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>, limit: usize) -> Vec<Accumulator>;
+    put_accumulators(accumulators: &[Accumulator], revision: Id) -> Vec<bool>;
+    add_to_open(accumulators: &[(AccumulatorId, usize)], additions: &[Addition], revision: Id) -> bool;
+    find_accumulators(filter: &AccumulatorFilter<'_>, limit: usize) -> Vec<Accumulator>;
     file_batches(batches: &[Batch]) -> Vec<bool>;
     filed(ids: &[Id]) -> Vec<Option<Batch>>;
     settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
     find_batches(filter: &BatchFilter, before: Option<Id>, limit: usize) -> Vec<Batch>;
-    batch_counts() -> BatchCounts;
-    forget_batches(before: DateTime<Utc>, limit: usize) -> u64;
 }
 
 hand_on! { Journal:
@@ -302,32 +297,18 @@ hand_on! { Journal:
     release_fanouts(owner: &str) -> ();
     fanout(id: Id) -> Option<Fanout>;
     newest(limit: usize) -> Vec<Vec<Event>>;
-    forget_unaccepted(before: DateTime<Utc>, limit: usize) -> u64;
     busy_days() -> Vec<Day>;
-    backlog() -> Backlog;
 }
 
 hand_on! { Deliveries:
     open(rows: &[Delivery]) -> Vec<bool>;
-    claim(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Vec<Delivery>;
-    sending(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, handovers: &[Handover]) -> Vec<bool>;
-    recall(owner: &str, ids: &[DeliveryId]) -> Vec<bool>;
-    hold(owner: &str, until: DateTime<Utc>, ids: &[DeliveryId]) -> Vec<bool>;
-    defer(owner: &str, deferrals: &[Deferral]) -> Vec<bool>;
-    take_call(owner: &str, until: DateTime<Utc>, call: &str) -> Vec<Delivery>;
-    settle(owner: &str, now: DateTime<Utc>, settlements: &[Settlement]) -> Vec<bool>;
+    claim(owner: &str, until: DateTime<Utc>, which: &Claim<'_>) -> Vec<Delivery>;
+    advance(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, transitions: &[Transition]) -> Vec<bool>, called transition(transitions);
     close(ids: &[DeliveryId]) -> ();
-    release(owner: &str) -> ();
-    free_waiting(now: DateTime<Utc>) -> ();
-    reopen(now: DateTime<Utc>, rows: &[Reopening]) -> Vec<Reopened>;
-    open_digests(users: &[UserId]) -> Vec<Option<Delivery>>;
-    judge(id: &DeliveryId, now: DateTime<Utc>, verdict: Verdict, reason: &str) -> Judged;
-    delivery(id: &DeliveryId) -> Option<Delivery>;
+    release(which: &Waits<'_>) -> ();
+    correct(now: DateTime<Utc>, corrections: &[Correction]) -> Vec<Corrected>;
     deliveries(ids: &[DeliveryId]) -> Vec<Option<Delivery>>;
-    deliveries_in(state: DeliveryState, limit: usize) -> Vec<Delivery>;
-    deliveries_of(user: &UserId, limit: usize) -> Vec<Delivery>;
-    forget_deliveries(before: DateTime<Utc>, limit: usize) -> u64;
-    delivery_counts(states: &[DeliveryState]) -> Vec<(DeliveryState, u64)>;
+    find_deliveries(filter: &DeliveryFilter<'_>, limit: usize) -> Vec<Delivery>;
 }
 
 hand_on! { Leases:
@@ -337,11 +318,8 @@ hand_on! { Leases:
 
 hand_on! { Notes:
     note(name: &str) -> Option<String>;
-    put_note(name: &str, text: &str) -> ();
-    keep_note(name: &str, text: &str) -> String;
-    swap_note(name: &str, read: Option<&str>, text: &str) -> bool;
-    notes_under(prefix: &str) -> Vec<(String, String)>;
-    drop_note(name: &str) -> ();
+    notes(prefix: &str) -> Vec<(String, String)>;
+    swap_note(name: &str, read: Option<&str>, text: Option<&str>) -> bool;
 }
 
 hand_on! { Suppressions:
@@ -349,23 +327,24 @@ hand_on! { Suppressions:
     suppressed(addresses: &[Address]) -> Vec<Option<Suppression>>;
     suppressions(after: Option<&Address>, limit: usize) -> Vec<Suppression>;
     lift(address: &Address) -> bool;
-    suppression_counts() -> Vec<(Reason, u64)>;
     soft_bounce(address: &Address, delivery: &DeliveryId, at: DateTime<Utc>, since: DateTime<Utc>) -> u64;
 }
 
 hand_on! { Feedbacks:
-    deliveries_by_tag(tags: &[Tag]) -> Vec<Option<Delivery>>;
-    deliveries_by_provider_id(ids: &[String]) -> Vec<Option<Delivery>>;
     note_feedback(feedback: &[(DeliveryId, Feedback)]) -> ();
     report_counts(since: DateTime<Utc>) -> ReportCounts;
     settled_since(since: DateTime<Utc>) -> Vec<PeriodCount>;
 }
 
 hand_on! { Diagnostics:
-    engine() -> Engine;
+    server() -> Server;
     schema() -> Schema;
+    count(what: &[Counted]) -> Vec<u64>;
     missing_indexes() -> Vec<String>;
-    server_time() -> Option<DateTime<Utc>>;
+}
+
+hand_on! { Retention:
+    forget(what: Forgettable, before: DateTime<Utc>, limit: usize) -> u64;
 }
 
 hand_on! { SeenReports:

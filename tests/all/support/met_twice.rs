@@ -1,16 +1,16 @@
 //! A store whose walk over what is due meets accumulators twice, as a walk over an index does while
 //! what it finds moves on in it.
 //!
-//! The rule: only [`Batches::due_accumulators`] differs, and only once: it gives what the test
-//! wants to be met before what is due.
+//! The rule: only [`Batches::find_accumulators`] differs, and only once: it gives what the test
+//! wants to be met before what is found.
 
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
-use tidings::domain::{Batch, BatchState, EventType, Id, ObjectId};
-use tidings::store::{BatchCounts, BatchFilter, Batches, Result, Store};
+use tidings::domain::{Batch, BatchState, Id};
+use tidings::store::{AccumulatorFilter, BatchFilter, Batches, Result, Store};
 
 pub struct MetTwice {
     inner: Arc<dyn Store>,
@@ -30,9 +30,9 @@ macro_rules! hand_on {
     ($($verb:ident($($name:ident: $kind:ty),*) -> $answer:ty;)*) => {
         #[async_trait]
         impl Batches for MetTwice {
-            async fn due_accumulators(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<Accumulator>> {
+            async fn find_accumulators(&self, filter: &AccumulatorFilter<'_>, limit: usize) -> Result<Vec<Accumulator>> {
                 let mut met = std::mem::take(&mut *self.before.lock().unwrap());
-                met.extend(self.inner.due_accumulators(now, limit).await?);
+                met.extend(self.inner.find_accumulators(filter, limit).await?);
                 Ok(met)
             }
 
@@ -47,14 +47,10 @@ macro_rules! hand_on {
 
 hand_on! {
     accumulators(ids: &[AccumulatorId]) -> Vec<Option<Accumulator>>;
-    put_accumulators(accumulators: &[Accumulator], stamp: Id) -> Vec<bool>;
-    add_to_open(accumulators: &[(AccumulatorId, usize)], additions: &[Addition], stamp: Id) -> bool;
-    accumulator_of(batch: Id) -> Option<Accumulator>;
-    accumulators_holding(kind: &EventType, objects: &[ObjectId], after: Option<&AccumulatorId>, limit: usize) -> Vec<Accumulator>;
+    put_accumulators(accumulators: &[Accumulator], revision: Id) -> Vec<bool>;
+    add_to_open(accumulators: &[(AccumulatorId, usize)], additions: &[Addition], revision: Id) -> bool;
     file_batches(batches: &[Batch]) -> Vec<bool>;
     filed(ids: &[Id]) -> Vec<Option<Batch>>;
     settle_batches(settled: &[(Id, BatchState)], now: DateTime<Utc>) -> ();
     find_batches(filter: &BatchFilter, before: Option<Id>, limit: usize) -> Vec<Batch>;
-    batch_counts() -> BatchCounts;
-    forget_batches(before: DateTime<Utc>, limit: usize) -> u64;
 }

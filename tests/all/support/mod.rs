@@ -11,6 +11,7 @@ mod met_twice;
 pub mod mongo;
 pub mod poison;
 pub mod replica_set;
+mod shorthand;
 pub mod sqlite;
 pub mod town;
 
@@ -19,3 +20,4 @@ pub use client::client;
 pub use failing::{Before, FailingStore, Fault, Then};
 pub use fresh::Fresh;
 pub use met_twice::MetTwice;
+pub use shorthand::{Backlog, BatchCounts, Shorthand};

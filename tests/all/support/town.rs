@@ -24,7 +24,7 @@ use tidings::store::Store;
 use tidings::wire::digest::Report;
 use tidings::wire::event::Receipt;
 
-use super::{Fresh, key, kind, user};
+use super::{Fresh, Shorthand, key, kind, user};
 
 /// Saturday morning, two days before the weekly digests.
 pub fn saturday() -> DateTime<Utc> {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bson::{Document, doc};
 use futures::TryStreamExt;
 use mongodb::Database;
+use tidings::store::Diagnostics;
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{Diagnostics, Notes};
 
 use super::{Story, goes_on};
-use crate::support::Fresh;
 use crate::support::mongo::run;
 use crate::support::poison::database;
+use crate::support::{Fresh, Shorthand};
 
 /// Empties the database, also of indexes and notes, and puts in what was written.
 async fn write(fresh: &Fresh, lines: &str) -> Database {

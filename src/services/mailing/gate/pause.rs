@@ -40,10 +40,14 @@ impl Pause {
     /// Lets mails leave again; says which pause ended.
     pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
         let standing = Self::standing(notes).await?;
-        notes.put_note(RESUMED, &now.to_rfc3339()).await?;
+        // Who was quicker let go of it as lately.
+        let (read, now) = (notes.note(RESUMED).await?, now.to_rfc3339());
+        notes
+            .swap_note(RESUMED, read.as_deref(), Some(&now))
+            .await?;
         shared::forget(notes).await?;
         shared::open(notes).await?;
-        notes.drop_note(NOTE).await?;
+        shared::drop_note(notes, NOTE).await?;
         Ok(standing)
     }
 }
@@ -57,7 +61,7 @@ impl Gate {
             by: self.owner.clone(),
         };
         let note = serde_json::to_string(&pause).unwrap_or_else(|_| reason.to_owned());
-        self.notes.keep_note(NOTE, &note).await?;
+        self.notes.swap_note(NOTE, None, Some(&note)).await?;
         Ok(())
     }
 

@@ -88,7 +88,7 @@ impl Gate {
         let now = self.clock.now();
         let (mut pause, mut lately) = (None, Lately::default());
         let (mut told, mut until) = (false, None);
-        for (name, note) in self.notes.notes_under(NOTES).await? {
+        for (name, note) in self.notes.notes(NOTES).await? {
             match name.as_str() {
                 NOTES => pause = Some(Pause::read(note)),
                 CLOSED => (told, until) = (true, self.closed_by(&note, now)),
@@ -135,7 +135,7 @@ impl Gate {
             if known.is_some_and(|known| known >= until)
                 || self
                     .notes
-                    .swap_note(CLOSED, standing.as_deref(), &note)
+                    .swap_note(CLOSED, standing.as_deref(), Some(&note))
                     .await?
             {
                 self.pacer.told(until);
@@ -196,7 +196,7 @@ impl Gate {
             let note = serde_json::to_string(&lately).unwrap_or_default();
             if self
                 .notes
-                .swap_note(ENDED, standing.as_deref(), &note)
+                .swap_note(ENDED, standing.as_deref(), Some(&note))
                 .await?
             {
                 return match stop {
@@ -230,13 +230,26 @@ impl Gate {
 /// Lets calls be made again before the provider wanted any: whoever resumes may have settled that
 /// with it. It says so again if not.
 pub(super) async fn open(notes: &dyn Notes) -> Result<()> {
-    Ok(notes.drop_note(CLOSED).await?)
+    drop_note(notes, CLOSED).await
+}
+
+/// Forgets a note, whatever it says.
+pub(super) async fn drop_note(notes: &dyn Notes, name: &str) -> Result<()> {
+    while let Some(read) = notes.note(name).await? {
+        notes.swap_note(name, Some(&read), None).await?;
+    }
+    Ok(())
 }
 
 /// Forgets how mails ended: what comes after a resume counts alone. Where calls went astray the
 /// next one still risks little.
 pub(super) async fn forget(notes: &dyn Notes) -> Result<()> {
-    let lately = Lately::read(notes.note(ENDED).await?.as_deref()).rest();
-    let note = serde_json::to_string(&lately).unwrap_or_default();
-    Ok(notes.put_note(ENDED, &note).await?)
+    loop {
+        let read = notes.note(ENDED).await?;
+        let lately = Lately::read(read.as_deref()).rest();
+        let note = serde_json::to_string(&lately).unwrap_or_default();
+        if notes.swap_note(ENDED, read.as_deref(), Some(&note)).await? {
+            return Ok(());
+        }
+    }
 }

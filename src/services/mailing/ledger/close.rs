@@ -14,7 +14,7 @@ use crate::domain::{
     Occasion, PersonStacks, UserId,
 };
 use crate::services::{Result, crash};
-use crate::store::{MailedMark, Mark};
+use crate::store::Mark;
 
 /// Of so many fan-outs all are marked, whether anything of them stands or not.
 const MANY: usize = 500;
@@ -32,7 +32,7 @@ impl Ledger {
             rows.push(row);
             match row.occasion {
                 Occasion::Batch { batch, .. } => batches.push((batch, row, state)),
-                Occasion::Digest { .. } if state.flushes() => marks.push(Mark {
+                Occasion::Digest { .. } if state.flushes() => marks.push(Mark::Flushed {
                     user: row.user.clone(),
                     marker: row.marker,
                     watermarks: row.watermarks.clone(),
@@ -82,7 +82,7 @@ impl Ledger {
             for fanout in to_mark(&batch, stacks) {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
-            marks.extend(days.into_iter().map(|(day, fanouts)| MailedMark {
+            marks.extend(days.into_iter().map(|(day, fanouts)| Mark::Mailed {
                 user: row.user.clone(),
                 day,
                 mailed: Mailed {
@@ -92,7 +92,7 @@ impl Ledger {
             }));
         }
         if !marks.is_empty() {
-            bad = self.stacks.mark_mailed(&marks).await?;
+            bad = self.stacks.mark(&marks).await?;
             crash::point("after-mark");
         }
         let ends: Vec<(Id, BatchState)> = settled

@@ -18,7 +18,7 @@ use super::super::gate::GateState;
 use super::super::retry::{Attempt, Verdicts, deferral};
 use super::super::tally::Concluded;
 use super::Sender;
-use crate::domain::delivery::Handover;
+use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::mail::{Leave, Message, Outcome};
 use crate::services::{Result, crash};
@@ -181,20 +181,20 @@ impl Sender {
             return Ok((Concluded::default(), mails));
         }
         let reference = self.reference(&mails);
-        let handovers: Vec<Handover> = mails
-            .iter()
-            .map(|mail| Handover {
+        let handover = |mail: &Mail| {
+            Transition::HandOver(Handover {
                 id: mail.row.id.clone(),
                 call: reference.clone(),
                 items: mail.items,
             })
-            .collect();
+        };
+        let handovers: Vec<Transition> = mails.iter().map(handover).collect();
         crash::point("before-sending");
         let until = self.clock.now() + self.ledger.lease;
         let ours = self
             .ledger
             .deliveries
-            .sending(&self.ledger.owner, at, until, &handovers)
+            .advance(&self.ledger.owner, at, until, &handovers)
             .await?;
         crash::point("after-sending");
         let noted = |mut mail: Mail| {
@@ -225,13 +225,9 @@ impl Sender {
             .enumerate()
             .filter_map(|(place, mail)| alone.contains(&place).then_some(mail))
             .collect();
-        let ids: Vec<DeliveryId> = alone.iter().map(|mail| mail.row.id.clone()).collect();
-        let mut recalled = self
-            .ledger
-            .deliveries
-            .recall(&self.ledger.owner, &ids)
-            .await?
-            .into_iter();
+        let recall = |mail: &Mail| Transition::Recall(mail.row.id.clone());
+        let recalls = alone.iter().map(recall).collect();
+        let mut recalled = self.ledger.advance(recalls).await?.into_iter();
         crash::point("after-recall");
         alone.retain(|_| recalled.next().unwrap_or(false));
         Ok((concluded, alone))

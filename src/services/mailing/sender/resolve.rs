@@ -19,6 +19,7 @@ use crate::domain::delivery::Settlement;
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease};
 use crate::mail::{Answer, Certainty, Leave, Silence};
 use crate::services::{Result, crash};
+use crate::store::Claim;
 
 /// Why a row is `sending` of which nobody has said anything.
 const DIED: &str = "the worker that sent it died before it saw the answer";
@@ -57,7 +58,7 @@ impl Sender {
         let rows = self
             .ledger
             .deliveries
-            .take_call(&self.ledger.owner, lease.until, call)
+            .claim(&self.ledger.owner, lease.until, &Claim::Call(call))
             .await?;
         self.ledger.account.take_up(&rows);
         let resolved = self.resolve_rows(call, rows, now, leave).await;

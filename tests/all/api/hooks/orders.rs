@@ -8,8 +8,8 @@ use tidings::domain::{DeliveryId, Reason, ReportKind};
 
 use super::{Event, PROVIDERS, mail_to, mailed, tag_of};
 use crate::api::Api;
-use crate::support::Fresh;
 use crate::support::town::{monday, on_both_stores};
+use crate::support::{Fresh, Shorthand};
 
 on_both_stores! {
     any_order_of_events_ends_in_the_same_state

@@ -1,0 +1,166 @@
+//! What becomes of a row of the ledger: the transitions that its holder makes, and what is corrected
+//! once it is closed.
+//!
+//! The rule: each is one compare-and-set. A transition is made only by who still holds the row; a
+//! correction only where the row is closed, and in the state that is corrected.
+
+use chrono::{DateTime, Utc};
+
+use super::{Delivery, DeliveryId, DeliveryState};
+use crate::domain::{Lease, Watermarks};
+
+/// What its holder makes of an open delivery that is not settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transition {
+    /// It is `sending`, and held on to; an attempt is counted.
+    HandOver(Handover),
+    /// From `sending` it is `pending` again, without its call and still held: it was surely not
+    /// taken.
+    Recall(DeliveryId),
+    /// It is held on to; a settled one as well.
+    Hold(DeliveryId),
+    /// It is let go, and nobody can claim it before its time.
+    Defer(Deferral),
+    /// It is settled. It stays open: its markers are still to be written.
+    Settle(Settlement),
+}
+
+impl Transition {
+    /// Which delivery it is of.
+    pub fn id(&self) -> &DeliveryId {
+        match self {
+            Self::HandOver(Handover { id, .. })
+            | Self::Recall(id)
+            | Self::Hold(id)
+            | Self::Defer(Deferral { id, .. })
+            | Self::Settle(Settlement { id, .. }) => id,
+        }
+    }
+}
+
+/// A delivery that is about to be handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// Which delivery it is.
+    pub id: DeliveryId,
+    /// The reference of the call that it is handed over in.
+    pub call: String,
+    /// How many events the mail tells of.
+    pub items: u32,
+}
+
+/// A delivery that waits, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deferral {
+    /// Which delivery waits.
+    pub id: DeliveryId,
+    /// `pending` for another attempt, `sending` while the outcome of the last one is still to be
+    /// found out.
+    pub state: DeliveryState,
+    /// Nobody takes it up before then.
+    pub not_before: DateTime<Utc>,
+    /// Why it waits, for whoever reads the ledger; without an address.
+    pub reason: Option<String>,
+    /// Whether the provider answered the last attempt and did not take it: see
+    /// [`Delivery::refusals`].
+    pub refused: bool,
+}
+
+/// How a delivery ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// Which delivery ended.
+    pub id: DeliveryId,
+    /// One of the settled states.
+    pub state: DeliveryState,
+    /// How many events the mail told of, or would have; 0 where none was built.
+    pub items: u32,
+    /// The provider's id of the mail; `None` where it took none or named none.
+    pub provider_id: Option<String>,
+    /// Why it ended so, without an address; `None` where it was simply sent.
+    pub reason: Option<String>,
+}
+
+impl Settlement {
+    /// This row ended so; no provider named the mail.
+    pub fn of(row: &Delivery, state: DeliveryState, items: u32, reason: Option<&str>) -> Self {
+        Self {
+            id: row.id.clone(),
+            state,
+            items,
+            provider_id: None,
+            reason: reason.map(str::to_owned),
+        }
+    }
+}
+
+/// A delivery that failed and is to be tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reopening {
+    /// Which delivery is to be tried again.
+    pub id: DeliveryId,
+    /// Up to where it reaches now; what it covered before, if nothing is said.
+    pub watermarks: Option<Watermarks>,
+    /// Who tries it; nobody yet, if nothing is said.
+    pub lease: Option<Lease>,
+    /// How often it was tried again by itself, this time included; 0 where a person wants it.
+    pub reopened: u32,
+}
+
+impl Reopening {
+    /// As it was, and nobody's yet.
+    pub fn of(id: DeliveryId) -> Self {
+        Self {
+            id,
+            watermarks: None,
+            lease: None,
+            reopened: 0,
+        }
+    }
+}
+
+/// What somebody who knows says of an unknown delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was mailed.
+    Sent,
+    /// It was not: its events are to be mailed after all.
+    NotSent,
+}
+
+/// What is corrected of a closed delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Correction {
+    /// Of an unknown one, by somebody who knows. One that was mailed is `sent`; one that was not is
+    /// `pending` and open again, nobody's.
+    Judge {
+        /// Which delivery it is.
+        id: DeliveryId,
+        /// What they say.
+        verdict: Verdict,
+        /// Why it is so; kept.
+        reason: String,
+    },
+    /// Of a failed one: it is as if it were new, without refusals, call and outcome.
+    Reopen(Reopening),
+}
+
+impl Correction {
+    /// Which delivery it is of.
+    pub fn id(&self) -> &DeliveryId {
+        match self {
+            Self::Judge { id, .. } | Self::Reopen(Reopening { id, .. }) => id,
+        }
+    }
+}
+
+/// What became of a correction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Corrected {
+    /// The row says now what was asked for.
+    Done,
+    /// There is no such row, or its state is another one, or it is not closed yet.
+    OtherState,
+    /// Another delivery of the person is open; once it is closed there is room.
+    Busy,
+}

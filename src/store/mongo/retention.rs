@@ -1,0 +1,56 @@
+//! What is removed once nobody needs it any more.
+//!
+//! The rule: what is found to be old is deleted only if it is old still.
+
+use async_trait::async_trait;
+use bson::{Bson, Document, doc};
+use chrono::{DateTime, Utc};
+use mongodb::options::FindOptions;
+
+use super::record::date;
+use super::{BATCHES, DELIVERIES, Mongo};
+use crate::domain::DeliveryState;
+use crate::store::{Forgettable, Result, Retention};
+
+#[async_trait]
+impl Retention for Mongo {
+    async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        let mut old = doc! {"settled": {"$lt": date(before)}};
+        match what {
+            Forgettable::Unaccepted => self.forget_audiences(before, limit).await,
+            Forgettable::Batches => self.forget_oldest(BATCHES, &old, limit).await,
+            Forgettable::Deliveries => {
+                old.insert("state", doc! {"$ne": DeliveryState::Unknown.as_str()});
+                old.insert("slot", doc! {"$exists": false});
+                self.forget_oldest(DELIVERIES, &old, limit).await
+            }
+        }
+    }
+}
+
+impl Mongo {
+    /// Removes `limit` of these records, those settled first before others; says how many went.
+    async fn forget_oldest(&self, collection: &str, old: &Document, limit: usize) -> Result<u64> {
+        let doing = format!("forgetting {collection}");
+        let oldest = FindOptions::builder()
+            .sort(doc! {"settled": 1})
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .projection(doc! {"_id": 1})
+            .build();
+        let found = self.find_all(&doing, collection, old, oldest).await?;
+        let ids: Vec<&Bson> = found
+            .iter()
+            .filter_map(|record| record.get("_id"))
+            .collect();
+        if !ids.is_empty() {
+            self.patiently(&doing, || {
+                let mut these = doc! {"_id": {"$in": &ids}};
+                these.extend(old.clone());
+                let records = self.collection(collection);
+                async move { Ok(records.delete_many(these).await.map(drop)?) }
+            })
+            .await?;
+        }
+        Ok(ids.len() as u64)
+    }
+}

@@ -1,0 +1,74 @@
+//! Reports of which no tag came back: their mails are found by what the provider calls them, where
+//! it calls no other so.
+
+use serde_json::json;
+use tidings::domain::delivery::Settlement;
+use tidings::domain::{DeliveryState, ReportKind};
+
+use super::{Event, heard, mail_to, mailed, signing};
+use crate::support::town::{monday, on_both_stores};
+use crate::support::{Fresh, Shorthand, delivery, noon};
+
+on_both_stores! {
+    a_mail_is_found_by_the_providers_id_where_no_tag_came_back
+    of_mails_that_share_a_providers_id_none_is_meant
+}
+
+async fn a_mail_is_found_by_the_providers_id_where_no_tag_came_back(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let delivery = mail_to(&api, "ben").await;
+    let at = monday(0).timestamp();
+    let mut event = Event {
+        provider: "resend",
+        news: "bounced",
+        n: 1,
+        tag: "",
+        to: "ben@example.org",
+        at,
+    };
+
+    let mut body = event.body();
+    body["data"]["email_id"] = json!(format!("p:{delivery}"));
+    let found = api
+        .hook("resend", signing::sign("resend", &body, at, 1))
+        .await;
+    event.n = 2;
+    let lost = api.report(&event).await;
+
+    assert_eq!((found.status, &found.body["taken"]), (200, &json!(1)));
+    assert_eq!((lost.status, &lost.body["unknown"]), (200, &json!(1)));
+    assert_eq!(heard(&api, &delivery).await, Some(ReportKind::Bounced));
+    api.stop().await;
+}
+
+async fn of_mails_that_share_a_providers_id_none_is_meant(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let rows = ["cem", "dee"].map(|person| delivery(person, "2014-04-01", "one"));
+    fresh.open(&rows).await.unwrap();
+    let sent = rows.each_ref().map(|row| Settlement {
+        provider_id: Some("both".into()),
+        ..Settlement::of(row, DeliveryState::Sent, 1, None)
+    });
+    let sent = fresh.settle("one", noon(), &sent).await.unwrap();
+    assert_eq!(sent, [true, true]);
+    let at = monday(0).timestamp();
+    let event = Event {
+        provider: "resend",
+        news: "bounced",
+        n: 1,
+        tag: "",
+        to: "cem@example.org",
+        at,
+    };
+
+    let mut body = event.body();
+    body["data"]["email_id"] = json!("both");
+    let signed = signing::sign("resend", &body, at, 1);
+    let lost = api.hook("resend", signed).await;
+
+    assert_eq!((lost.status, &lost.body["unknown"]), (200, &json!(1)));
+    for row in &rows {
+        assert_eq!(heard(&api, &row.id).await, None);
+    }
+    api.stop().await;
+}
