@@ -114,7 +114,7 @@ pub struct User {
     /// When they unsubscribed from everything; nothing once they chose to get something again.
     pub unsubscribed: Option<DateTime<Utc>>,
     /// As it was read; the store sets it.
-    pub rev: Revision,
+    pub revision: Revision,
 }
 
 /// Why a person gets no mail.
@@ -164,7 +164,7 @@ impl User {
             types: BTreeMap::new(),
             suppressed: None,
             unsubscribed: None,
-            rev: Revision::NONE,
+            revision: Revision::NONE,
         }
     }
 
@@ -251,7 +251,7 @@ impl User {
         let Some(before) = before else {
             return self;
         };
-        self.rev = before.rev;
+        self.revision = before.revision;
         let comes_back = before.unsubscribed.is_some() && self.unsubscribed.is_none();
         let route_before = |kind: &EventType| {
             before

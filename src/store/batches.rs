@@ -62,18 +62,22 @@ pub trait Batches: Send + Sync {
     /// that was never used. The answer says which were put, in the order asked; of an accumulator that
     /// is named twice, one at most. Of two who read the same, one is told no, and has to read
     /// again. No may also be told where it was put and an earlier answer was lost. Durable.
-    async fn put_accumulators(&self, accumulators: &[Accumulator], stamp: Id) -> Result<Vec<bool>>;
+    async fn put_accumulators(
+        &self,
+        accumulators: &[Accumulator],
+        revision: Id,
+    ) -> Result<Vec<bool>>;
 
     /// Adds to the open batches of these accumulators where all that the addition wants holds of
     /// the accumulator ([`Addition::fits`]), each in one step. Says whether it was done on all of
     /// them; where not, or where nobody can tell, reading the accumulators does. A store may leave
-    /// it undone. Harmless again, as a fan-out that has joined keeps it from being done. `stamp` is
+    /// it undone. Harmless again, as a fan-out that has joined keeps it from being done. `revision` is
     /// an id that was never used. Durable.
     async fn add_to_open(
         &self,
         accumulators: &[(AccumulatorId, usize)],
         additions: &[Addition],
-        stamp: Id,
+        revision: Id,
     ) -> Result<bool>;
 
     /// These accumulators, at most `limit`.

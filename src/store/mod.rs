@@ -231,11 +231,11 @@ pub enum PeopleFilter<'a> {
 /// People and what they follow.
 #[async_trait]
 pub trait Directory: Send + Sync {
-    /// Replaces each record if what stands is what was read (its `rev`), and creates it if it was
+    /// Replaces each record if what stands is what was read (its revision), and creates it if it was
     /// not read and none stands. The answer says which were put, in the order asked; each person at
     /// most once. Of two who read the same record and put different ones, one is told no, and has
     /// to read again: so nobody's change is lost. No may also be told where it was put and an
-    /// earlier answer was lost. A record that another program wrote has no `rev` and counts as not
+    /// earlier answer was lost. A record that another program wrote has no revision and counts as not
     /// read.
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>>;
 

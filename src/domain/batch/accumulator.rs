@@ -63,7 +63,7 @@ pub struct Accumulator {
     /// Who hands on what has ended.
     pub lease: Option<Lease>,
     /// As it was read; nothing for an accumulator that was not. The store sets it.
-    pub stamp: Option<Id>,
+    pub revision: Option<Id>,
 }
 
 impl Accumulator {
@@ -76,7 +76,7 @@ impl Accumulator {
             memories: Vec::new(),
             turn: None,
             lease: None,
-            stamp: None,
+            revision: None,
         }
     }
 

@@ -119,10 +119,10 @@ impl BatchService {
                 .iter()
                 .find(|batch| batch.id == id)
                 .cloned();
-            let stamp = self.ids.next(now);
+            let revision = self.ids.next(now);
             let put = self
                 .batches
-                .put_accumulators(std::slice::from_ref(&accumulator), stamp);
+                .put_accumulators(std::slice::from_ref(&accumulator), revision);
             if put.await? == [true] {
                 return Ok(batch);
             }

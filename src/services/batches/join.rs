@@ -168,10 +168,10 @@ impl Joiner {
             }
             accumulators.push((arrivals.accumulator.clone(), additions.len() - 1));
         }
-        let stamp = self.closer.ids.next(at);
+        let revision = self.closer.ids.next(at);
         self.closer
             .batches
-            .add_to_open(&accumulators, &additions, stamp)
+            .add_to_open(&accumulators, &additions, revision)
             .await
     }
 

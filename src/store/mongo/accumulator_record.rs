@@ -19,8 +19,8 @@ pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
 }
 
 /// All of an accumulator but its `_id`.
-pub(super) fn accumulator_of(accumulator: &Accumulator, stamp: Id) -> Document {
-    let mut record = doc! {"stamp": oid(stamp)};
+pub(super) fn accumulator_of(accumulator: &Accumulator, revision: Id) -> Document {
+    let mut record = doc! {"stamp": oid(revision)};
     put(&mut record, "due", accumulator.due().map(date));
     // Nobody's lease has ended before time began: then one range of an index tells who is free.
     record.insert("lease", lease(accumulator.lease.as_ref()));
@@ -93,7 +93,7 @@ fn batch_fields(batch: &Batch) -> Document {
     fields
 }
 
-/// What `Addition::fits` asks of an accumulator, without its `_id`; `stamp` is what it leaves.
+/// What `Addition::fits` asks of an accumulator, without its `_id`; `revision` is what it leaves.
 pub(super) fn addition_query(addition: &Addition) -> Document {
     let fanouts = ids(&addition.fanouts);
     let mut query = doc! {
@@ -117,7 +117,7 @@ pub(super) fn addition_query(addition: &Addition) -> Document {
 }
 
 /// Adds it.
-pub(super) fn addition_update(addition: &Addition, stamp: Id) -> Document {
+pub(super) fn addition_update(addition: &Addition, revision: Id) -> Document {
     let slice = match addition.keep {
         Keep::First(most) => most as i64,
         Keep::Last(most) => -(most as i64),
@@ -133,7 +133,7 @@ pub(super) fn addition_update(addition: &Addition, stamp: Id) -> Document {
             "open.closes": date(addition.closes_from),
             "due": date(addition.closes_from),
         },
-        "$set": {"stamp": oid(stamp)},
+        "$set": {"stamp": oid(revision)},
     }
 }
 
@@ -182,7 +182,7 @@ pub(super) fn read_accumulator(record: &Document) -> Result<Accumulator> {
             .collect::<Result<_>>()?,
         turn: accumulator.time("turn")?,
         lease: accumulator.lease("lease")?,
-        stamp: accumulator.id("stamp")?,
+        revision: accumulator.id("stamp")?,
         id,
     })
 }

@@ -1,8 +1,8 @@
 //! Accumulators and batches: reading and putting them many at a time.
 //!
-//! The rule: an accumulator is replaced only where its stamp is the one that was read, and gets a
-//! new one; the same statement may be sent again, as it knows its own stamp. So nobody's change is
-//! lost and nothing happens twice. [`super::accumulator_record`] has the documents.
+//! The rule: an accumulator is replaced only where its revision is the one that was read, and gets
+//! a new one; the same statement may be sent again, as it knows its own revision. So nobody's change
+//! is lost and nothing happens twice. [`super::accumulator_record`] has the documents.
 
 use std::collections::{HashMap, HashSet};
 
@@ -44,14 +44,19 @@ impl Batches for Mongo {
         Ok(ids.iter().map(|id| found.remove(id)).collect())
     }
 
-    async fn put_accumulators(&self, accumulators: &[Accumulator], stamp: Id) -> Result<Vec<bool>> {
+    async fn put_accumulators(
+        &self,
+        accumulators: &[Accumulator],
+        revision: Id,
+    ) -> Result<Vec<bool>> {
         // Of one that is named twice the second would meet what the first one put.
         let mut named = HashSet::with_capacity(accumulators.len());
         let first = (0..accumulators.len()).filter(|place| named.insert(&accumulators[*place].id));
         let (gone, left): (Vec<usize>, Vec<usize>) =
             first.partition(|place| accumulators[*place].is_empty());
         let mut put = vec![false; accumulators.len()];
-        self.replace(accumulators, &left, stamp, &mut put).await?;
+        self.replace(accumulators, &left, revision, &mut put)
+            .await?;
         self.remove(accumulators, &gone, &mut put).await?;
         Ok(put)
     }
@@ -60,11 +65,11 @@ impl Batches for Mongo {
         &self,
         accumulators: &[(AccumulatorId, usize)],
         additions: &[Addition],
-        stamp: Id,
+        revision: Id,
     ) -> Result<bool> {
         let doing = "adding to open batches";
         let queries = encode(doing, additions.iter().map(addition_query))?;
-        let update = |addition: &Addition| addition_update(addition, stamp);
+        let update = |addition: &Addition| addition_update(addition, revision);
         let updates = encode(doing, additions.iter().map(update))?;
         let targets = vec![(ACCUMULATORS.to_owned(), (0..accumulators.len()).collect())];
         let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
@@ -283,28 +288,28 @@ impl Mongo {
         &self,
         accumulators: &[Accumulator],
         places: &[usize],
-        stamp: Id,
+        revision: Id,
         put: &mut [bool],
     ) -> Result<()> {
         let doing = "putting accumulators";
         let query = |place: &usize| {
             let accumulator = &accumulators[*place];
-            // With the new stamp it was put by an attempt whose answer was lost.
-            let stamps = match accumulator.stamp {
-                Some(read) => Bson::from(doc! {"$in": [oid(read), oid(stamp)]}),
-                None => oid(stamp),
+            // With the new revision it was put by an attempt whose answer was lost.
+            let revisions = match accumulator.revision {
+                Some(read) => Bson::from(doc! {"$in": [oid(read), oid(revision)]}),
+                None => oid(revision),
             };
-            doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamps}
+            doc! {"_id": accumulator_id(&accumulator.id), "stamp": revisions}
         };
         let queries = encode(doing, places.iter().map(query))?;
-        let record = |place: &usize| accumulator_of(&accumulators[*place], stamp);
+        let record = |place: &usize| accumulator_of(&accumulators[*place], revision);
         let records = encode(doing, places.iter().map(record))?;
         let targets = vec![(ACCUMULATORS.to_owned(), (0..places.len()).collect())];
         let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
             writer.encoded("q", queries[item].as_bytes());
             writer.encoded("u", records[item].as_bytes());
             // Where none was read none must stand: a duplicate says that one does.
-            writer.flag("upsert", accumulators[places[item]].stamp.is_none());
+            writer.flag("upsert", accumulators[places[item]].revision.is_none());
         });
         let outcome = outcome.await?;
         let whole = outcome.n == places.len() as u64;
@@ -317,7 +322,7 @@ impl Mongo {
             .iter()
             .map(|place| accumulator_id(&accumulators[*place].id))
             .collect();
-        let filter = doc! {"_id": {"$in": ids}, "stamp": oid(stamp)};
+        let filter = doc! {"_id": {"$in": ids}, "stamp": oid(revision)};
         let done = self.names(doing, &filter).await?;
         for place in places {
             put[*place] = done.contains(&accumulator_id(&accumulators[*place].id).to_string());
@@ -337,8 +342,8 @@ impl Mongo {
         let doing = "removing accumulators";
         let query = |place: &usize| {
             let accumulator = &accumulators[*place];
-            let stamp = accumulator.stamp.map_or(Bson::Null, oid);
-            doc! {"_id": accumulator_id(&accumulator.id), "stamp": stamp}
+            let revision = accumulator.revision.map_or(Bson::Null, oid);
+            doc! {"_id": accumulator_id(&accumulator.id), "stamp": revision}
         };
         let queries = encode(doing, places.iter().map(query))?;
         let targets = vec![(ACCUMULATORS.to_owned(), (0..places.len()).collect())];

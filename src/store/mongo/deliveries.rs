@@ -1,8 +1,8 @@
 //! The ledger of every mail.
 //!
 //! The rule: two unique keys carry P2: the row's id, and the slot, which a row has only while it is
-//! open. Every change of state is a conditional write that leaves its revision ([`super::leases`]), so
-//! a change that was done is never done or denied a second time.
+//! open. Every change of state is a conditional write that leaves its revision
+//! ([`super::leases`]), so a change that was done is never done or denied a second time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -151,7 +151,7 @@ impl Deliveries for Mongo {
             let update = update_of([("$set", set), ("$unset", unset), ("$inc", count)]);
             (Bson::from(transition.id().as_str()), query, update)
         };
-        self.stamped("changing deliveries", DELIVERIES, transitions, statement)
+        self.update_each("changing deliveries", DELIVERIES, transitions, statement)
             .await
     }
 

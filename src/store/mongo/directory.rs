@@ -29,12 +29,12 @@ impl Directory for Mongo {
             .collect::<bson::error::Result<_>>()
             .map_err(|error| Error::Unsupported(format!("{doing}: {error}")))?;
         let write = |writer: &mut Writer, item: usize| {
-            let (user, unread) = (&users[item], users[item].rev == Revision::NONE);
+            let (user, unread) = (&users[item], users[item].revision == Revision::NONE);
             writer.document("q");
             writer.text("_id", user.id.as_str());
             match unread {
                 true => writer.null("rev"),
-                false => writer.long("rev", user.rev.0 as i64),
+                false => writer.long("rev", user.revision.0 as i64),
             }
             writer.close();
             writer.encoded("u", records[item].0.as_bytes());

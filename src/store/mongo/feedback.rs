@@ -1,6 +1,6 @@
 //! What providers report of mails, on the ledger's rows.
 //!
-//! The rule: a report never touches what the sender goes by (state, lease, stamp), so both can
+//! The rule: a report never touches what the sender goes by (state, lease, revision), so both can
 //! write to a row at the same moment.
 
 use async_trait::async_trait;

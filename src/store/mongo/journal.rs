@@ -1,7 +1,7 @@
 //! The journal of accepted events.
 //!
 //! The rule: accepting is one durable insert, and the unique key decides who was first. Where a
-//! write is conditional, each statement stamps the document with the token of its call, so that
+//! write is conditional, each statement leaves the revision of its call in the document, so that
 //! after a lost answer a read tells what was done.
 
 use std::collections::{HashMap, HashSet};
@@ -114,8 +114,8 @@ impl Journal for Mongo {
         until: DateTime<Utc>,
         progress: &[(Id, Progress)],
     ) -> Result<Vec<bool>> {
-        let statement = |(id, progress): &(Id, Progress), token: Oid| {
-            let mut set = doc! {"counts": counts_of(progress.counts), "stamp": token};
+        let statement = |(id, progress): &(Id, Progress), revision: Oid| {
+            let mut set = doc! {"counts": counts_of(progress.counts), "stamp": revision};
             put(
                 &mut set,
                 "cursor",
@@ -134,7 +134,7 @@ impl Journal for Mongo {
             let query = doc! {"_id": oid(*id), "state": PENDING, "lease.owner": owner};
             (oid(*id), query, update)
         };
-        self.stamped("saving fan-outs", FANOUTS, progress, statement)
+        self.update_each("saving fan-outs", FANOUTS, progress, statement)
             .await
     }
 

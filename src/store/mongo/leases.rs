@@ -1,8 +1,8 @@
 //! Leases: who works on what. Named ones, and those that fan-outs and deliveries carry.
 //!
 //! The rule: a lease is taken by a conditional write, so there is no moment between looking and
-//! taking. Whether a conditional write happened is told by the token it left, never by a count that
-//! a lost answer may have taken along.
+//! taking. Whether a conditional write happened is told by the revision it left, never by a count
+//! that a lost answer may have taken along.
 
 use std::collections::HashSet;
 
@@ -106,13 +106,13 @@ impl Mongo {
             if ids.is_empty() {
                 break;
             }
-            let statement = |id: &Bson, token: Oid| {
+            let statement = |id: &Bson, revision: Oid| {
                 let mut query = doc! {"_id": id.clone()};
                 query.extend(free.clone());
-                let update = doc! {"$set": {"lease": lease.clone(), "stamp": token}};
+                let update = doc! {"$set": {"lease": lease.clone(), "stamp": revision}};
                 (id.clone(), query, update)
             };
-            let taken = self.stamped(doing, collection, &ids, statement).await?;
+            let taken = self.update_each(doing, collection, &ids, statement).await?;
             let ours: Vec<Bson> = ids
                 .into_iter()
                 .zip(taken)
@@ -129,8 +129,8 @@ impl Mongo {
     }
 
     /// Conditional updates of records by `_id`; tells which were done, in order. Each statement has
-    /// to set `stamp` to the token it is given.
-    pub(super) async fn stamped<T: Sync>(
+    /// to set `stamp` to the revision it is given.
+    pub(super) async fn update_each<T: Sync>(
         &self,
         doing: &str,
         collection: &str,
@@ -140,8 +140,8 @@ impl Mongo {
         if items.is_empty() {
             return Ok(Vec::new());
         }
-        let token = Oid::new();
-        let statements: Vec<_> = items.iter().map(|item| statement(item, token)).collect();
+        let revision = Oid::new();
+        let statements: Vec<_> = items.iter().map(|item| statement(item, revision)).collect();
         let queries = encode(doing, statements.iter().map(|(_, query, _)| query.clone()))?;
         let updates = encode(doing, statements.iter().map(|(.., update)| update.clone()))?;
         let targets = vec![(collection.to_owned(), (0..items.len()).collect())];
@@ -153,9 +153,9 @@ impl Mongo {
         if outcome.n == items.len() as u64 {
             return Ok(vec![true; items.len()]);
         }
-        // Some conditions did not hold, or an answer was lost: the tokens tell.
+        // Some conditions did not hold, or an answer was lost: the revisions tell.
         let ids: Vec<Bson> = statements.iter().map(|(id, ..)| id.clone()).collect();
-        let filter = doc! {"_id": {"$in": ids}, "stamp": token};
+        let filter = doc! {"_id": {"$in": ids}, "stamp": revision};
         let options = FindOptions::builder().projection(doc! {"_id": 1}).build();
         let done = self.find_all(doing, collection, &filter, options).await?;
         let done: HashSet<String> = done

@@ -104,7 +104,7 @@ pub(super) fn user_of(record: &Document) -> Result<User> {
         types: types_of(&user)?,
         suppressed: suppressed_of(&user)?,
         unsubscribed: user.time("unsubscribed")?,
-        rev: Revision(user.long("rev")?.unwrap_or_default() as u64),
+        revision: Revision(user.long("rev")?.unwrap_or_default() as u64),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Accumulators and batches: a row each; what stands in them is JSON, and what they are found by
 //! are columns.
 //!
-//! The rule: an accumulator is replaced only where its stamp is the one that was read, in one
+//! The rule: an accumulator is replaced only where its revision is the one that was read, in one
 //! transaction with the rows it is found by.
 
 use async_trait::async_trait;
@@ -32,9 +32,13 @@ impl Batches for Sqlite {
         self.connections.read("reading accumulators", read).await
     }
 
-    async fn put_accumulators(&self, accumulators: &[Accumulator], stamp: Id) -> Result<Vec<bool>> {
+    async fn put_accumulators(
+        &self,
+        accumulators: &[Accumulator],
+        revision: Id,
+    ) -> Result<Vec<bool>> {
         let put = move |transaction: &Transaction<'_>, accumulator: &Accumulator| {
-            put(transaction, accumulator, stamp)
+            put(transaction, accumulator, revision)
         };
         self.change_each("putting accumulators", accumulators, put)
             .await
@@ -149,9 +153,9 @@ fn names(id: &AccumulatorId) -> (String, String) {
     (id.user.to_string(), id.key.to_string())
 }
 
-fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, stamp: Id) -> Answer<bool> {
+fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -> Answer<bool> {
     let (user, key) = names(&accumulator.id);
-    let read = accumulator.stamp.map(|stamp| stamp.to_string());
+    let read = accumulator.revision.map(|revision| revision.to_string());
     let standing = "SELECT stamp FROM seats WHERE user = ?1 AND key = ?2";
     let mut standing = transaction.prepare_cached(standing)?;
     let mut found = standing.query((&user, &key))?;
@@ -180,7 +184,7 @@ fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, stamp: Id) -> A
     transaction.prepare_cached(sql)?.execute(params![
         user,
         key,
-        stamp.to_string(),
+        revision.to_string(),
         accumulator.due().map(millis),
         accumulator.lease.as_ref().map(|lease| &lease.owner),
         accumulator.lease.as_ref().map(|lease| millis(lease.until)),
@@ -244,7 +248,7 @@ fn read_accumulator(row: &Row<'_>) -> Answer<Accumulator> {
         memories: memories.or_else(|why| record.corrupt("memories", why))?,
         turn: record.maybe_time("turn")?,
         lease: record.lease()?,
-        stamp: Some(record.parsed("stamp")?),
+        revision: Some(record.parsed("stamp")?),
         id,
     })
 }

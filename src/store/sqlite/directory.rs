@@ -122,7 +122,7 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
     let standing: Option<i64> = standing
         .query_row([user.id.as_str()], |row| row.get(0))
         .optional()?;
-    let read = user.rev.0 as i64;
+    let read = user.revision.0 as i64;
     if standing.unwrap_or_default() != read {
         return Ok(false);
     }
@@ -217,6 +217,6 @@ fn read(row: &Row<'_>) -> Answer<User> {
         types: types.into_iter().map(preference).collect::<Answer<_>>()?,
         suppressed: record.maybe_time("suppressed")?,
         unsubscribed: record.maybe_time("unsubscribed")?,
-        rev: Revision(record.get::<i64>("rev")? as u64),
+        revision: Revision(record.get::<i64>("rev")? as u64),
     })
 }

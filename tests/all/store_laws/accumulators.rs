@@ -58,7 +58,7 @@ pub async fn a_accumulator_comes_back_with_every_field(store: Fresh) {
     let found = store.second().accumulators(&asked).await.unwrap();
     let stamped = |accumulator: Accumulator| {
         Some(Accumulator {
-            stamp: Some(id(50)),
+            revision: Some(id(50)),
             ..accumulator
         })
     };
@@ -78,7 +78,7 @@ pub async fn a_accumulator_is_put_in_the_place_of_what_was_read_and_of_nothing_e
 
     let standing = read(&store, &first.id).await.unwrap();
     assert_eq!(
-        (standing.stamp, standing.turn),
+        (standing.revision, standing.turn),
         (Some(id(51)), Some(noon()))
     );
     let gone = Accumulator {
@@ -98,8 +98,8 @@ pub async fn of_a_accumulator_that_is_named_twice_one_is_put(store: Fresh) {
     assert!(put(&store, &accumulator, 51).await);
     let newer = read(&store, &first.id).await.unwrap();
 
-    for (named, stamp) in [([older.clone(), newer.clone()], 52), ([newer, older], 53)] {
-        let told = store.put_accumulators(&named, id(stamp)).await.unwrap();
+    for (named, revision) in [([older.clone(), newer.clone()], 52), ([newer, older], 53)] {
+        let told = store.put_accumulators(&named, id(revision)).await.unwrap();
 
         let standing = read(&store, &first.id).await.unwrap();
         assert_eq!(standing.turn, Some(noon()), "the older one was put");
@@ -141,10 +141,10 @@ pub async fn of_many_who_change_a_accumulator_at_once_nobodys_change_is_lost(sto
                 let ids = [accumulator_id("ada", "k")];
                 let standing = store.accumulators(&ids).await.unwrap().pop().unwrap();
                 let mut accumulator = standing.unwrap_or_else(|| Accumulator::new(ids[0].clone()));
-                let stamp = 10_000 + 1_000 * n + turn;
+                let revision = 10_000 + 1_000 * n + turn;
                 accumulator.join(&[item("a", n)], noon(), &WINDOW, || id(100 + n));
                 if store
-                    .put_accumulators(&[accumulator], id(stamp))
+                    .put_accumulators(&[accumulator], id(revision))
                     .await
                     .unwrap()
                     == [true]
@@ -172,11 +172,11 @@ pub async fn an_empty_accumulator_is_removed_and_can_be_taken_again(store: Fresh
     assert!(put(&store, &accumulator, 50).await);
     let read_once = read(&store, &accumulator.id).await.unwrap();
     let empty = Accumulator {
-        stamp: read_once.stamp,
+        revision: read_once.revision,
         ..Accumulator::new(accumulator.id.clone())
     };
     let stale = Accumulator {
-        stamp: Some(id(49)),
+        revision: Some(id(49)),
         ..empty.clone()
     };
 
@@ -307,8 +307,11 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
             let before = read(&store, &accumulator.id).await;
             let asked = [(accumulator.id.clone(), 0)];
             let additions = std::slice::from_ref(&addition);
-            let stamp = id(100 + 10 * n + place as u32);
-            let added = store.add_to_open(&asked, additions, stamp).await.unwrap();
+            let revision = id(100 + 10 * n + place as u32);
+            let added = store
+                .add_to_open(&asked, additions, revision)
+                .await
+                .unwrap();
             let after = read(&store, &accumulator.id).await;
 
             let Some(mut joined) = before.clone() else {
@@ -323,7 +326,7 @@ pub async fn what_is_added_to_an_open_batch_is_what_joining_comes_to_and_nothing
             );
             if added {
                 joined.join(&items, at, &cooling, || unreachable!("it is open"));
-                joined.stamp = Some(stamp);
+                joined.revision = Some(revision);
                 assert_eq!(after, Some(joined));
                 done.push(accumulator.id.user.to_string());
             } else {
@@ -390,13 +393,13 @@ pub async fn a_batch_is_found_on_its_accumulator_until_it_leaves(store: Fresh) {
     let found = store.accumulator_of(id(1_001)).await.unwrap().unwrap();
     assert_eq!(found.id, accumulator.id);
 
-    accumulator.stamp = found.stamp;
+    accumulator.revision = found.revision;
     accumulator.close_now(id(1_001), noon()).unwrap();
     assert!(put(&store, &accumulator, 52).await);
     let found = store.accumulator_of(id(1_001)).await.unwrap().unwrap();
     assert_eq!(found.ended[0].id, id(1_001));
 
-    accumulator.stamp = found.stamp;
+    accumulator.revision = found.revision;
     accumulator.hand_on(&found.ended, noon());
     assert!(put(&store, &accumulator, 53).await);
     assert_eq!(store.accumulator_of(id(1_001)).await.unwrap(), None);

@@ -43,10 +43,10 @@ pub(crate) fn opened(person: &str, key: &str, fanout: u32, minute: i64) -> Accum
     accumulator
 }
 
-pub(super) async fn put(store: &Fresh, accumulator: &Accumulator, stamp: u32) -> bool {
+pub(super) async fn put(store: &Fresh, accumulator: &Accumulator, revision: u32) -> bool {
     let accumulators = std::slice::from_ref(accumulator);
     store
-        .put_accumulators(accumulators, id(stamp))
+        .put_accumulators(accumulators, id(revision))
         .await
         .unwrap()
         == [true]

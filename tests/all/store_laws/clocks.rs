@@ -99,7 +99,7 @@ pub async fn a_accumulator_held_by_a_clock_ahead_is_due(store: Fresh) {
     assert!(put(&store, &accumulator, 50).await);
     assert_eq!(due().await, 1);
 
-    accumulator.stamp = Some(id(50));
+    accumulator.revision = Some(id(50));
     accumulator.lease = Some(lease("right", ahead(minutes(60))));
     assert!(put(&store, &accumulator, 51).await);
     assert_eq!(due().await, 0);

@@ -49,7 +49,7 @@ fn full(id: &str) -> User {
 async fn records(store: &Fresh, ids: &[UserId]) -> Vec<Option<User>> {
     let found = store.users(ids).await.unwrap().into_iter();
     let bare = |user| User {
-        rev: Revision::NONE,
+        revision: Revision::NONE,
         ..user
     };
     found.map(|user| user.map(bare)).collect()
@@ -169,7 +169,7 @@ pub async fn putting_a_record_again_replaces_it_whole(store: Fresh) {
     store.put_users(&[full("ada"), full("bob")]).await.unwrap();
 
     let bare = User {
-        rev: record(&store, "ada").await.rev,
+        revision: record(&store, "ada").await.revision,
         ..User::new(user("ada"))
     };
     let put = store.second().put_users(&[bare]).await.unwrap();
@@ -261,8 +261,11 @@ pub async fn a_record_is_put_in_the_place_of_what_was_read_and_of_nothing_else(s
     );
     let standing = record(&store, "ada").await;
     assert_eq!(standing.name.as_deref(), Some("first"));
-    assert_ne!(standing.rev, read.rev);
-    assert_eq!(record(&store.second(), "ada").await.rev, standing.rev);
+    assert_ne!(standing.revision, read.revision);
+    assert_eq!(
+        record(&store.second(), "ada").await.revision,
+        standing.revision
+    );
 }
 
 pub async fn each_of_many_puts_is_answered_in_the_order_asked(store: Fresh) {

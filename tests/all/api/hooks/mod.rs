@@ -212,9 +212,9 @@ async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
             let unsubscribed = ada.mailable() == Err(Unmailable::Unsubscribed);
             assert_eq!(unsubscribed, news == ReportKind::Unsubscribed, "{about}");
             let restore = |ada: &mut User| {
-                let rev = ada.rev;
+                let rev = ada.revision;
                 *ada = before.clone();
-                ada.rev = rev;
+                ada.revision = rev;
             };
             api.town.change("ada", restore).await;
             if let Some(stands) = stands {

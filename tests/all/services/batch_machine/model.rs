@@ -1,7 +1,7 @@
 //! Batches told plainly: a list of them, and what each action does to it.
 //!
 //! The rule: nothing of the code under test is used but its policies' fields; there are no
-//! accumulators, no stamps and no ids here. Times are seconds.
+//! accumulators, no revisions and no ids here. Times are seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
