@@ -97,7 +97,7 @@ impl Contents {
 }
 
 /// Where a batch stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchState {
     /// It gathers. A person has one open batch of a key.

@@ -109,7 +109,9 @@ impl fmt::Debug for DeliveryId {
 }
 
 /// What became of a mail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
     /// To be built and sent.

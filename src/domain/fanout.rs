@@ -15,7 +15,7 @@ use super::name::{EventType, Invalid, ObjectId, UserId};
 use super::policy::Policies;
 
 /// Where a fan-out stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FanoutState {
     /// Accepted; somebody has to do it, or is doing it under a lease.

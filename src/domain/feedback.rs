@@ -13,7 +13,9 @@ use super::delivery::DeliveryState;
 use super::name::Invalid;
 
 /// What became of a mail; the later, the worse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportKind {
     /// The recipient's server put it off; the provider may try again.

@@ -22,6 +22,7 @@ mod error;
 mod extjson;
 mod feedback;
 pub mod mongo;
+mod record;
 mod retention;
 pub mod sqlite;
 

@@ -8,13 +8,17 @@ use std::collections::HashMap;
 
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
+use compact_str::CompactString;
 use mongodb::options::FindOptions;
+use serde::Deserialize;
 
 use super::bulk::Verb;
 use super::journal::encode;
-use super::record::{Record, oid};
+use super::values::oid;
 use super::{AUDIENCES, FANOUTS, Mongo};
 use crate::domain::{Fanout, Id, Selector, UserId};
+use crate::store::record::fields::Oid;
+use crate::store::record::read_fields;
 use crate::store::{Error, Result};
 
 /// A document holds about so many bytes of people; one with more has parts. A command takes 8 MB.
@@ -46,13 +50,17 @@ fn part_id(fanout: Bson, n: usize) -> Bson {
     Bson::Document(doc! {"f": fanout, "n": n as i32})
 }
 
-/// Whose people these are, and who.
-fn part_of(part: &Document) -> Result<(Id, Vec<UserId>)> {
-    let part = Record::new("audience", part);
-    let id = part.needs("_id", part.record("_id")?)?;
-    let fanout = id.needs("f", id.id("f")?)?;
-    let users = part.needs("users", part.texts("users", UserId::stored)?)?;
-    Ok((fanout, users))
+/// Some people, and whose.
+#[derive(Deserialize)]
+struct Part {
+    #[serde(rename = "_id")]
+    id: PartId,
+    users: Vec<CompactString>,
+}
+
+#[derive(Deserialize)]
+struct PartId {
+    f: Oid,
 }
 
 impl Mongo {
@@ -124,14 +132,14 @@ impl Mongo {
             .collect();
         let in_order = FindOptions::builder().sort(doc! {"_id": 1}).build();
         let filter = doc! {"_id": {"$in": ids}};
-        let found = self.find_all(doing, AUDIENCES, &filter, in_order).await?;
+        let found = self.find_raw(doing, AUDIENCES, &filter, in_order).await?;
         let mut people: HashMap<Id, (usize, Vec<UserId>)> = HashMap::with_capacity(counted.len());
         for part in &found {
-            match part_of(part) {
-                Ok((fanout, users)) => {
-                    let (parts, all) = people.entry(fanout).or_default();
+            match read_fields::<Part>("audience", part) {
+                Ok(part) => {
+                    let (parts, all) = people.entry(part.id.f.0).or_default();
                     *parts += 1;
-                    all.extend(users);
+                    all.extend(part.users.into_iter().map(UserId::stored));
                 }
                 // As good as none: it is missing below.
                 Err(error) => tracing::warn!(%error, "a part of an audience is passed over"),

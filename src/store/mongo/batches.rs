@@ -2,7 +2,7 @@
 //!
 //! The rule: an accumulator is replaced only where its revision is the one that was read, and gets
 //! a new one; the same statement may be sent again, as it knows its own revision. So nobody's change
-//! is lost and nothing happens twice. [`super::accumulator_record`] has the documents.
+//! is lost and nothing happens twice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,18 +11,17 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::accumulator_record::{
-    accumulator_id, accumulator_of, addition_query, addition_update, batch_record,
-    read_accumulator, read_batch,
-};
+use super::additions::{accumulator_id, addition_query, addition_update};
 use super::bulk::Verb;
 use super::journal::encode;
-use super::record::{date, oid};
+use super::values::{date, oid};
 use super::{ACCUMULATORS, BATCHES, Mongo};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
 use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
 use crate::store::batches::page;
+use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
+use crate::store::record::write_bson;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 #[async_trait]
@@ -128,7 +127,8 @@ impl Batches for Mongo {
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         let doing = "filing batches";
-        let records = encode(doing, batches.iter().map(batch_record))?;
+        let record = |batch: &Batch| write_bson(doing, &BatchRecord::filed(batch));
+        let records: Vec<_> = batches.iter().map(record).collect::<Result<_>>()?;
         let targets = vec![(BATCHES.to_owned(), (0..batches.len()).collect())];
         let filed = self.bulk(doing, Verb::Insert, targets, |writer, item| {
             writer.fields(records[item].as_bytes());
@@ -247,13 +247,13 @@ impl Mongo {
         filter: &Document,
         options: FindOptions,
     ) -> Result<Vec<Accumulator>> {
-        let found = self.find_all(doing, ACCUMULATORS, filter, options).await?;
-        found.iter().map(read_accumulator).collect()
+        self.find_records::<AccumulatorRecord>(doing, ACCUMULATORS, filter, options)
+            .await
     }
 
     async fn find_filed(&self, filter: &Document, options: FindOptions) -> Result<Vec<Batch>> {
-        let found = self.find_all("reading batches", BATCHES, filter, options);
-        found.await?.iter().map(read_batch).collect()
+        self.find_records::<BatchRecord>("reading batches", BATCHES, filter, options)
+            .await
     }
 
     /// Accumulators that have this field, with the newest first.
@@ -302,8 +302,13 @@ impl Mongo {
             doc! {"_id": accumulator_id(&accumulator.id), "stamp": revisions}
         };
         let queries = encode(doing, places.iter().map(query))?;
-        let record = |place: &usize| accumulator_of(&accumulators[*place], revision);
-        let records = encode(doing, places.iter().map(record))?;
+        let record = |place: &usize| {
+            write_bson(
+                doing,
+                &AccumulatorRecord::document(&accumulators[*place], revision),
+            )
+        };
+        let records: Vec<_> = places.iter().map(record).collect::<Result<_>>()?;
         let targets = vec![(ACCUMULATORS.to_owned(), (0..places.len()).collect())];
         let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
             writer.encoded("q", queries[item].as_bytes());

@@ -13,14 +13,15 @@ use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
 use super::bulk::{DUPLICATE, Verb};
-use super::delivery_record::{delivery_of, record_of, watermarks};
 use super::journal::encode;
 use super::patience::Failure;
-use super::record::{date, lease, put};
+use super::values::{date, lease, put};
 use super::{DELIVERIES, Mongo, at_once};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Tag};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, StackId, Tag};
+use crate::store::record::delivery::DeliveryRecord;
+use crate::store::record::write_bson;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
 /// Rows that are corrected at the same time.
@@ -30,7 +31,8 @@ const CORRECTED: usize = 8;
 impl Deliveries for Mongo {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
         let doing = "opening deliveries";
-        let encoded = encode(doing, rows.iter().map(record_of))?;
+        let record = |row| write_bson(doing, &DeliveryRecord::document(row));
+        let encoded: Vec<_> = rows.iter().map(record).collect::<Result<_>>()?;
         let targets = vec![(DELIVERIES.to_owned(), (0..rows.len()).collect())];
         let inserted = self.bulk(doing, Verb::Insert, targets, |writer, item| {
             writer.fields(encoded[item].as_bytes());
@@ -87,10 +89,8 @@ impl Deliveries for Mongo {
         let lease = doc! {"owner": owner, "until": date(until)};
         let order = doc! {"slot": 1};
         let doing = "claiming deliveries";
-        let claimed = self
-            .claim_records(doing, DELIVERIES, &rows, order, lease, limit)
-            .await?;
-        claimed.iter().map(delivery_of).collect()
+        self.claim_records::<DeliveryRecord>(doing, DELIVERIES, &rows, order, lease, limit)
+            .await
     }
 
     async fn advance(
@@ -308,7 +308,8 @@ impl Mongo {
                     "reopened": i64::from(row.reopened),
                 };
                 if let Some(reach) = &row.watermarks {
-                    set.insert("covers", watermarks(reach));
+                    let cover = |(stack, n): &(StackId, u32)| doc! {"s": stack.to_string(), "n": i64::from(*n)};
+                    set.insert("covers", reach.iter().map(cover).collect::<Vec<_>>());
                 }
                 let unset = doc! {"settled": "", "call": "", "tried": "", "provider_id": ""};
                 (DeliveryState::Failed, set, unset)
@@ -355,9 +356,7 @@ impl Mongo {
             .sort(doc! {"created": -1, "_id": -1})
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .build();
-        let doing = "looking for deliveries";
-        let found = self.find_all(doing, DELIVERIES, &rows, options).await?;
-        found.iter().map(delivery_of).collect()
+        self.found("looking for deliveries", &rows, options).await
     }
 
     async fn rows(
@@ -367,13 +366,18 @@ impl Mongo {
     ) -> Result<HashMap<DeliveryId, Delivery>> {
         let names: Vec<&str> = ids.map(DeliveryId::as_str).collect();
         let filter = doc! {"_id": {"$in": names}};
-        let found = self
-            .find_all(doing, DELIVERIES, &filter, FindOptions::default())
-            .await?;
-        let keyed = |row| {
-            let delivery = delivery_of(row)?;
-            Ok((delivery.id.clone(), delivery))
-        };
-        found.iter().map(keyed).collect()
+        let found = self.found(doing, &filter, FindOptions::default()).await?;
+        let keyed = |row: Delivery| (row.id.clone(), row);
+        Ok(found.into_iter().map(keyed).collect())
+    }
+
+    async fn found(
+        &self,
+        doing: &str,
+        filter: &Document,
+        options: FindOptions,
+    ) -> Result<Vec<Delivery>> {
+        self.find_records::<DeliveryRecord>(doing, DELIVERIES, filter, options)
+            .await
     }
 }

@@ -1,22 +1,26 @@
 //! People and what they follow.
 //!
 //! The rule: one bad record keeps nobody else from their mail; its owner gets none (P7). A follow
-//! is all `_id`, `{k, u}`, so who follows a key is a range of the index. See
-//! [`super::user_record`].
+//! is all `_id`, `{k, u}`, so who follows a key is a range of the index.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use bson::raw::cstr;
 use bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use super::bulk::Verb;
 use super::encode::Writer;
-use super::user_record::{revised, user_of};
-use super::{FOLLOWS, Mongo, USERS};
+use super::{FOLLOWS, Mongo, USERS, records};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
 use crate::domain::{FollowKey, Point, User, UserId};
+use crate::store::record::fields::As;
+use crate::store::record::user::UserRecord;
+use crate::store::record::write_bson;
 use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result};
 
 #[async_trait]
@@ -25,9 +29,8 @@ impl Directory for Mongo {
         let doing = "putting users";
         let records: Vec<(RawDocumentBuf, i64)> = users
             .iter()
-            .map(revised)
-            .collect::<bson::error::Result<_>>()
-            .map_err(|error| Error::Unsupported(format!("{doing}: {error}")))?;
+            .map(|user| revised(doing, user))
+            .collect::<Result<_>>()?;
         let write = |writer: &mut Writer, item: usize| {
             let (user, unread) = (&users[item], users[item].revision == Revision::NONE);
             writer.document("q");
@@ -56,12 +59,11 @@ impl Directory for Mongo {
         let names: Vec<&str> = ids.iter().map(UserId::as_str).collect();
         let filter = doc! {"_id": {"$in": names}};
         let options = FindOptions::default();
-        let found = self
-            .find_all("reading users", USERS, &filter, options)
-            .await?;
+        let doing = "reading users";
+        let found = self.find_raw(doing, USERS, &filter, options).await?;
         let mut users = HashMap::with_capacity(found.len());
-        for record in &found {
-            match user_of(record) {
+        for user in records::<UserRecord>(doing, &found) {
+            match user {
                 Ok(user) => drop(users.insert(user.id.clone(), user)),
                 // One bad record must not keep everybody else's mail: its owner is nobody we know.
                 Err(error) => tracing::warn!(%error, "a user cannot be read, and gets no mail"),
@@ -199,14 +201,11 @@ impl Mongo {
         &self,
         doing: &str,
         collection: &str,
-        records: &[(&str, Document)],
+        records: &[(&str, impl Serialize + Sync)],
     ) -> Result<()> {
-        let encode = |(_, record): &(&str, Document)| RawDocumentBuf::try_from(record);
-        let encoded: Vec<RawDocumentBuf> = records
-            .iter()
-            .map(encode)
-            .collect::<bson::error::Result<_>>()
-            .map_err(|error| Error::Unsupported(format!("{doing}: {error}")))?;
+        let encoded = records.iter();
+        let encoded = encoded.map(|(_, record)| write_bson(doing, record));
+        let encoded: Vec<RawDocumentBuf> = encoded.collect::<Result<_>>()?;
         let write = |writer: &mut Writer, item: usize| {
             writer.document("q");
             writer.text("_id", records[item].0);
@@ -261,6 +260,19 @@ impl Mongo {
         })
         .await
     }
+}
+
+/// A record and what it is known by: its content. So whoever writes the same again, as after an
+/// answer that was lost, finds that it stands.
+fn revised(doing: &str, user: &User) -> Result<(RawDocumentBuf, i64)> {
+    let mut record = write_bson(doing, &UserRecord::keep(user))?;
+    let hash = Sha256::digest(record.as_bytes());
+    let mut rev = [0; 8];
+    rev.copy_from_slice(&hash[..8]);
+    // Never what stands for no revision.
+    let rev = i64::from_le_bytes(rev) | 1;
+    record.append(cstr!("rev"), rev);
+    Ok((record, rev))
 }
 
 /// Ids a batch.

@@ -4,17 +4,36 @@
 //! write to a row at the same moment.
 
 use async_trait::async_trait;
-use bson::{Document, doc};
+use bson::{RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
+use serde::Deserialize;
 
 use super::bulk::Verb;
-use super::delivery_record::feedback;
 use super::journal::encode;
-use super::record::{Record, date};
+use super::values::date;
 use super::{DELIVERIES, Mongo};
 use crate::domain::delivery::PeriodCount;
-use crate::domain::{DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
-use crate::store::{Feedbacks, Result};
+use crate::domain::{Cadence, DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
+use crate::store::record::fields::Count;
+use crate::store::record::{needs, read_fields};
+use crate::store::{Error, Feedbacks, Result};
+
+/// So many mails of one kind.
+#[derive(Deserialize)]
+struct Counted {
+    #[serde(rename = "_id")]
+    of: Kind,
+    mails: Count<u64>,
+    events: Option<Count<u64>>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    state: DeliveryState,
+    news: Option<ReportKind>,
+    cadence: Option<Cadence>,
+    period: Option<String>,
+}
 
 #[async_trait]
 impl Feedbacks for Mongo {
@@ -28,7 +47,7 @@ impl Feedbacks for Mongo {
                     {"feedback.news": {"$in": better}},
                     {"feedback.news": news.news.as_str(), "feedback.at": {"$gt": date(news.at)}},
                 ]},
-                "u": {"$set": {"feedback": feedback(*news)}},
+                "u": {"$set": {"feedback": {"news": news.news.as_str(), "at": date(news.at)}}},
             }
         };
         let encoded = encode(doing, news.iter().map(statement))?;
@@ -41,9 +60,9 @@ impl Feedbacks for Mongo {
 
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
         let heard = [DeliveryState::Sent, DeliveryState::Unknown].map(DeliveryState::as_str);
-        let counted: Vec<Document> = self
+        let counted = self
             .patiently("counting what became of mails", || {
-                let deliveries = self.collection(DELIVERIES);
+                let deliveries = self.0.db.collection::<RawDocumentBuf>(DELIVERIES);
                 let settled =
                     doc! {"settled": {"$gte": date(since)}, "state": {"$in": heard.as_slice()}};
                 let kind = doc! {"state": "$state", "news": "$feedback.news"};
@@ -54,22 +73,16 @@ impl Feedbacks for Mongo {
             .await?;
         let mut report_counts = ReportCounts::default();
         for counted in &counted {
-            let counted = Record::new("the feedback of deliveries", counted);
-            let kind = counted.needs("_id", counted.record("_id")?)?;
-            let state = kind.needs("state", kind.parsed("state")?)?;
-            report_counts.settled(
-                state,
-                kind.parsed("news")?,
-                counted.count("mails")?.unwrap_or(0),
-            );
+            let Counted { of, mails, .. } = read_fields("the feedback of deliveries", counted)?;
+            report_counts.settled(of.state, of.news, mails.0);
         }
         Ok(report_counts)
     }
 
     async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>> {
-        let counted: Vec<Document> = self
+        let counted = self
             .patiently("counting the mails of periods", || {
-                let deliveries = self.collection(DELIVERIES);
+                let deliveries = self.0.db.collection::<RawDocumentBuf>(DELIVERIES);
                 let settled = doc! {"settled": {"$gte": date(since)}, "cadence": {"$exists": true}};
                 let kind = doc! {"cadence": "$cadence", "period": "$period", "state": "$state"};
                 let count = doc! {"_id": kind, "mails": {"$sum": 1}, "events": {"$sum": "$items"}};
@@ -82,15 +95,16 @@ impl Feedbacks for Mongo {
                 async move { self.all_from(&deliveries, steps).await }
             })
             .await?;
-        let count = |counted: &Document| {
-            let counted = Record::new("a count of deliveries", counted);
-            let kind = counted.needs("_id", counted.record("_id")?)?;
+        let count = |counted: &RawDocumentBuf| {
+            let what = "a count of deliveries";
+            let Counted { of, mails, events } = read_fields(what, counted)?;
+            let corrupt = |why: String| Error::corrupt(what, why);
             Ok(PeriodCount {
-                cadence: kind.needs("cadence", kind.parsed("cadence")?)?,
-                period: kind.needs("period", kind.text("period")?)?.to_owned(),
-                state: kind.needs("state", kind.parsed("state")?)?,
-                mails: counted.count("mails")?.unwrap_or(0),
-                events: counted.count("events")?.unwrap_or(0),
+                cadence: needs("cadence", of.cadence).map_err(corrupt)?,
+                period: needs("period", of.period).map_err(corrupt)?,
+                state: of.state,
+                mails: mails.0,
+                events: events.unwrap_or_default().0,
             })
         };
         counted.iter().map(count).collect()

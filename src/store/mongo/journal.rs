@@ -8,19 +8,19 @@ use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, Document, RawBsonRef, RawDocumentBuf, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
+use serde::Deserialize;
 
 use super::audiences::parts;
 use super::bulk::Verb;
-use super::record::{Record, date, geo_json, oid, put};
+use super::values::{date, oid, put};
 use super::{FANOUTS, Mongo};
 use crate::domain::lease::furthest;
-use crate::domain::{
-    Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, FollowKey, Id,
-    ObjectId, Progress, Selector, UserId,
-};
+use crate::domain::{Counts, Day, Event, Fanout, Id, Progress, UserId};
+use crate::store::record::fanout::{EventsRecord, FanoutRecord};
+use crate::store::record::{read_bson, read_fields, shown_id, write_bson};
 use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
 
 #[async_trait]
@@ -35,7 +35,9 @@ impl Journal for Mongo {
         for item in &first {
             taken.remove(item);
         }
-        let encoded = encode(doing, fanouts.iter().map(record_of))?;
+        let whole = |fanout| FanoutRecord::whole(fanout, parts(fanout).len());
+        let record = |fanout| write_bson(doing, &whole(fanout));
+        let encoded: Vec<_> = fanouts.iter().map(record).collect::<Result<_>>()?;
         self.put_audiences(doing, first.iter().map(|item| &fanouts[*item]))
             .await?;
         let targets = vec![(FANOUTS.to_owned(), first)];
@@ -149,13 +151,14 @@ impl Journal for Mongo {
     }
 
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>> {
-        let found = self.patiently("reading a fan-out", || {
-            let fanouts = self.collection(FANOUTS);
-            async move { self.one_of(fanouts.find_one(doc! {"_id": oid(id)})).await }
-        });
-        let found: Vec<Document> = found.await?.into_iter().collect();
-        let fanouts = self.fanouts_of("reading a fan-out", &found).await?;
-        Ok(fanouts.into_iter().next())
+        let (doing, filter) = ("reading a fan-out", doc! {"_id": oid(id)});
+        let options = FindOptions::default();
+        let found = self.find_raw(doing, FANOUTS, &filter, options).await?;
+        let read = found.iter().map(|raw| read_bson::<FanoutRecord>(raw));
+        Ok(self
+            .fanouts_of(doing, read.collect::<Result<_>>()?)
+            .await?
+            .pop())
     }
 
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
@@ -165,20 +168,9 @@ impl Journal for Mongo {
             .projection(doc! {"type": 1, "objects": 1})
             .build();
         let doing = "reading the newest events";
-        let found = self.find_all(doing, FANOUTS, &doc! {}, options).await?;
-        let events = |record: &Document| {
-            let fanout = Record::new("fan-out", record);
-            let i = fanout.needs("_id", fanout.id("_id")?)?;
-            let t = EventType::stored(fanout.needs("type", fanout.text("type")?)?);
-            let event = |o| Event {
-                t: t.clone(),
-                o: ObjectId::stored(o),
-                i: Some(i),
-            };
-            fanout.needs("objects", fanout.texts("objects", event)?)
-        };
-        let read = |record| if_readable(events(record));
-        Ok(found.iter().filter_map(read).collect())
+        let found = self.find_raw(doing, FANOUTS, &doc! {}, options).await?;
+        let read = |raw| if_readable(read_bson::<EventsRecord>(raw));
+        Ok(found.iter().map(|raw| &**raw).filter_map(read).collect())
     }
 
     async fn busy_days(&self) -> Result<Vec<Day>> {
@@ -188,15 +180,16 @@ impl Journal for Mongo {
             doc! {"$project": {"_id": 0, "day": 1}},
             doc! {"$group": {"_id": "$day"}},
         ];
-        let found: Vec<Document> = self
+        let found = self
             .patiently("looking for busy days", || {
-                let (fanouts, pipeline) = (self.collection(FANOUTS), pipeline.clone());
+                let fanouts = self.0.db.collection::<RawDocumentBuf>(FANOUTS);
+                let pipeline = pipeline.clone();
                 async move { self.all_from(&fanouts, pipeline).await }
             })
             .await?;
-        let day = |found: &Document| {
-            let group = Record::new("a fan-out's day", found);
-            group.needs("_id", group.parsed("_id")?)
+        let day = |found: &RawDocumentBuf| {
+            let group: Group = read_fields("a fan-out's day", found)?;
+            Ok(group.id)
         };
         let read = |found| if_readable(day(found));
         let mut days: Vec<Day> = found.iter().filter_map(read).collect();
@@ -213,19 +206,22 @@ impl Mongo {
         if keys.is_empty() {
             return Ok(HashMap::new());
         }
-        let filter = doc! {"key": {"$in": keys}};
-        let found = self
-            .find_all(doing, FANOUTS, &filter, FindOptions::default())
-            .await?;
-        let fanouts = self.fanouts_of(doing, &found).await?.into_iter();
+        let (filter, options) = (doc! {"key": {"$in": keys}}, FindOptions::default());
+        let found = self.find_records::<FanoutRecord>(doing, FANOUTS, &filter, options);
+        let fanouts = self.fanouts_of(doing, found.await?).await?.into_iter();
         Ok(fanouts.map(|fanout| (fanout.key.clone(), fanout)).collect())
     }
 
-    /// The fan-outs of these documents, with all their people.
-    async fn fanouts_of(&self, doing: &str, records: &[Document]) -> Result<Vec<Fanout>> {
-        let mut counted = HashMap::new();
-        let counted_of = |record| counted_fanout_of(record, &mut counted);
-        let mut fanouts = records.iter().map(counted_of).collect::<Result<Vec<_>>>()?;
+    /// These fan-outs with all their people, of which some may be in so many parts.
+    async fn fanouts_of(
+        &self,
+        doing: &str,
+        found: Vec<(Fanout, Option<usize>)>,
+    ) -> Result<Vec<Fanout>> {
+        let counted = found.iter();
+        let counted = counted.filter_map(|(fanout, parts)| Some((fanout.id, (*parts)?)));
+        let counted: HashMap<Id, usize> = counted.collect();
+        let mut fanouts: Vec<Fanout> = found.into_iter().map(|(fanout, _)| fanout).collect();
         let lost = self.fill_audiences(doing, &mut fanouts, &counted).await?;
         match lost.into_iter().next() {
             Some((_, error)) => Err(error),
@@ -237,12 +233,11 @@ impl Mongo {
     async fn claimed_of(&self, doing: &str, records: &[RawDocumentBuf]) -> Result<Claimed> {
         let (mut claimed, mut counted) = (Claimed::default(), HashMap::new());
         for raw in records {
-            let read = match Document::try_from(&**raw) {
-                Ok(record) => counted_fanout_of(&record, &mut counted),
-                Err(error) => Err(Error::corrupt("its document", error)),
-            };
-            match read {
-                Ok(fanout) => claimed.fanouts.push(fanout),
+            match read_bson::<FanoutRecord>(raw) {
+                Ok((fanout, parts)) => {
+                    counted.extend(parts.map(|parts| (fanout.id, parts)));
+                    claimed.fanouts.push(fanout);
+                }
                 Err(error) => claimed.bad.push(BadFanout {
                     id: shown_id(raw),
                     reason: error.to_string(),
@@ -261,29 +256,10 @@ impl Mongo {
     }
 }
 
-/// The `_id` of a document that may be anybody's.
-fn shown_id(raw: &RawDocumentBuf) -> String {
-    match raw.get("_id").ok().flatten() {
-        Some(RawBsonRef::ObjectId(id)) => id.to_string(),
-        Some(RawBsonRef::String(text)) => text.to_owned(),
-        Some(other) => format!("{other:?}"),
-        None => "whose _id cannot be read".to_owned(),
-    }
-}
-
 /// What was read, or nothing where it cannot be: one bad record must not hide all others.
 fn if_readable<T>(read: Result<T>) -> Option<T> {
     read.inspect_err(|error| tracing::warn!(%error, "a fan-out is passed over"))
         .ok()
-}
-
-/// A fan-out, whose parts are noted where its people are apart: see [`Mongo::fill_audiences`].
-fn counted_fanout_of(record: &Document, counted: &mut HashMap<Id, usize>) -> Result<Fanout> {
-    let fanout = fanout_of(record)?;
-    if let Some(parts) = parts_of(&Record::new("fan-out", record))? {
-        counted.insert(fanout.id, parts);
-    }
-    Ok(fanout)
 }
 
 /// Documents as bytes.
@@ -297,157 +273,14 @@ pub(super) fn encode(
         .map_err(|error| Error::Unsupported(format!("{doing}: {error}")))
 }
 
+#[derive(Deserialize)]
+struct Group {
+    #[serde(rename = "_id")]
+    id: Day,
+}
+
 fn counts_of(counts: Counts) -> Document {
     // BSON's integers are signed; nobody counts that far.
     let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     doc! {"people": count(counts.people), "pushed": count(counts.pushed), "capped": count(counts.capped)}
-}
-
-fn names<'a, T: 'a>(names: &'a [T], text: impl Fn(&'a T) -> &'a str) -> Vec<&'a str> {
-    names.iter().map(text).collect()
-}
-
-fn record_of(fanout: &Fanout) -> Document {
-    let audience = match (&fanout.audience.to, parts(fanout).len()) {
-        (_, parts @ 1..) => doc! {"parts": parts as i32},
-        (Selector::Users(users), _) => doc! {"users": names(users, UserId::as_str)},
-        (Selector::FollowersOf(keys), _) => doc! {"followers_of": names(keys, FollowKey::as_str)},
-        (Selector::Near { point, km }, _) => doc! {"near": {"point": geo_json(*point), "km": km}},
-    };
-    let mut record = doc! {
-        "_id": oid(fanout.id),
-        "key": &fanout.key,
-        "type": fanout.kind.as_str(),
-        "objects": names(&fanout.objects, ObjectId::as_str),
-        "audience": audience,
-        "except": names(&fanout.audience.except, UserId::as_str),
-        "day": fanout.day.to_string(),
-        "at": date(fanout.at),
-        "state": match fanout.state {
-            FanoutState::Pending => PENDING,
-            FanoutState::Done => DONE,
-        },
-        "counts": counts_of(fanout.progress.counts),
-    };
-    put(
-        &mut record,
-        "cursor",
-        fanout.progress.cursor.as_ref().map(UserId::as_str),
-    );
-    put(
-        &mut record,
-        "batch_key",
-        fanout.batch_key.as_ref().map(ChosenKey::as_str),
-    );
-    if let Some(lease) = &fanout.lease {
-        record.insert("lease", super::record::lease(Some(lease)));
-    }
-    record
-}
-
-fn fanout_of(record: &Document) -> Result<Fanout> {
-    let fanout = Record::new("fan-out", record);
-    let state = match fanout.text("state")? {
-        Some(PENDING) => FanoutState::Pending,
-        Some(DONE) => FanoutState::Done,
-        _ => return Err(fanout.corrupt("state", "it is neither pending nor done")),
-    };
-    let counts = match fanout.record("counts")? {
-        None => Counts::default(),
-        Some(counts) => Counts {
-            people: counts.count("people")?.unwrap_or(0),
-            pushed: counts.count("pushed")?.unwrap_or(0),
-            capped: counts.count("capped")?.unwrap_or(0),
-        },
-    };
-    Ok(Fanout {
-        id: fanout.needs("_id", fanout.id("_id")?)?,
-        key: fanout.needs("key", fanout.text("key")?)?.to_owned(),
-        kind: EventType::stored(fanout.needs("type", fanout.text("type")?)?),
-        objects: fanout.needs("objects", fanout.texts("objects", ObjectId::stored)?)?,
-        audience: Audience {
-            to: selector_of(&fanout)?,
-            except: fanout.texts("except", UserId::stored)?.unwrap_or_default(),
-        },
-        batch_key: fanout.parsed("batch_key")?,
-        day: fanout.needs("day", fanout.parsed("day")?)?,
-        at: fanout.needs("at", fanout.time("at")?)?,
-        state,
-        progress: Progress {
-            cursor: fanout.text("cursor")?.map(UserId::stored),
-            counts,
-            done: state == FanoutState::Done,
-        },
-        lease: fanout.lease("lease")?,
-    })
-}
-
-/// How many parts its audience has; none where it is in the document itself.
-fn parts_of(fanout: &Record<'_>) -> Result<Option<usize>> {
-    let audience = fanout.needs("audience", fanout.record("audience")?)?;
-    Ok(audience.count32("parts")?.map(|parts| parts as usize))
-}
-
-/// Without its people where these are in parts: see [`Mongo::fill_audiences`].
-fn selector_of(fanout: &Record<'_>) -> Result<Selector> {
-    let audience = fanout.needs("audience", fanout.record("audience")?)?;
-    if parts_of(fanout)?.is_some() {
-        return Ok(Selector::Users(Vec::new()));
-    }
-    if let Some(users) = audience.texts("users", UserId::stored)? {
-        return Ok(Selector::Users(users));
-    }
-    if let Some(keys) = audience.texts("followers_of", FollowKey::stored)? {
-        return Ok(Selector::FollowersOf(keys));
-    }
-    let near = audience.needs("near", audience.record("near")?)?;
-    Ok(Selector::Near {
-        point: near.needs("point", near.place("point")?)?,
-        km: near.needs("km", near.number("km")?)?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::{Lease, Point};
-
-    #[test]
-    fn a_fan_out_is_read_as_written() {
-        let at = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
-        let user = UserId::stored("$alice");
-        let audiences = [
-            Audience::users([user.clone(), UserId::stored("b")])
-                .unwrap()
-                .except([user.clone()]),
-            Audience::followers_of([FollowKey::stored("artist:558")]).unwrap(),
-            Audience::near(Point::new(13.4, 52.5).unwrap(), 0.5).unwrap(),
-        ];
-        for audience in audiences {
-            let objects = vec![ObjectId::stored("1"), ObjectId::stored("0")];
-            let id = Id::at(at, [1; 8]);
-            let new = Fanout::new(id, None, EventType::stored("T"), objects, audience).unwrap();
-            assert_eq!(fanout_of(&record_of(&new)).unwrap(), new);
-            assert!(!record_of(&new).contains_key("batch_key"));
-            let new = new.with_batch_key("$a.b".parse().ok());
-            assert_eq!(fanout_of(&record_of(&new)).unwrap(), new);
-            let counts = Counts {
-                people: 3,
-                pushed: u64::from(u32::MAX) + 1,
-                capped: 1,
-            };
-            let owner = "me".to_owned();
-            let held = Fanout {
-                progress: Progress {
-                    cursor: Some(user.clone()),
-                    counts,
-                    done: true,
-                },
-                state: FanoutState::Done,
-                lease: Some(Lease { owner, until: at }),
-                ..new
-            };
-            assert_eq!(fanout_of(&record_of(&held)).unwrap(), held);
-        }
-    }
 }

@@ -15,10 +15,11 @@ use mongodb::options::FindOptions;
 use super::bulk::{DUPLICATE, Verb};
 use super::journal::encode;
 use super::patience::Failure;
-use super::record::date;
-use super::{LEASES, Mongo, readable};
+use super::values::date;
+use super::{LEASES, Mongo, records};
 use crate::domain::Lease;
 use crate::domain::lease::furthest_of;
+use crate::store::record::Record;
 use crate::store::{Leases, Result};
 
 #[async_trait]
@@ -65,7 +66,7 @@ const ROUNDS: usize = 5;
 impl Mongo {
     /// Leases up to `limit` records that are free, in this order: finds some, takes them if they
     /// are still free, and reads what was taken.
-    pub(super) async fn claim_records(
+    pub(super) async fn claim_records<R: Record>(
         &self,
         doing: &str,
         collection: &str,
@@ -73,9 +74,9 @@ impl Mongo {
         order: Document,
         lease: Document,
         limit: usize,
-    ) -> Result<Vec<Document>> {
+    ) -> Result<Vec<R::Value>> {
         let claimed = self.claim_raw(doing, collection, free, order, lease, limit);
-        Ok(readable(doing, &claimed.await?))
+        records::<R>(doing, &claimed.await?).collect()
     }
 
     /// The same as they stand, whether they can be read or not.

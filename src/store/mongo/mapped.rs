@@ -11,9 +11,9 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::{FindOptions, ReadConcern};
 
-use super::record::place;
 use super::{Mongo, readable};
 use crate::domain::{Id, Object, ObjectKey};
+use crate::store::record::fields::place;
 use crate::store::{Error, Result};
 
 /// Where a model's records are, and which of their fields say what. Fields may be paths

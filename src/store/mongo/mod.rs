@@ -18,10 +18,11 @@ use futures::stream::FuturesUnordered;
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
 
+use super::record::{Record, read_bson};
 use super::{Error, Result};
 use crate::domain::{Day, ModelName};
 
-mod accumulator_record;
+mod additions;
 mod append;
 mod aside;
 mod audiences;
@@ -32,7 +33,6 @@ mod condition;
 mod days;
 mod decode;
 mod deliveries;
-mod delivery_record;
 mod directory;
 mod encode;
 mod feedback;
@@ -45,14 +45,13 @@ mod notes;
 mod objects;
 mod patience;
 mod push;
-mod record;
 mod retention;
 mod scan;
 mod schema;
 mod sightings;
 mod stacks;
 mod suppressions;
-mod user_record;
+mod values;
 mod windows;
 
 pub use mapped::Mapping;
@@ -224,6 +223,18 @@ impl Mongo {
         patience::patiently(patience, attempt, doing, step).await
     }
 
+    /// All records a query finds. For answers that fit into memory.
+    async fn find_records<R: Record>(
+        &self,
+        doing: &str,
+        collection: &str,
+        filter: &Document,
+        options: mongodb::options::FindOptions,
+    ) -> Result<Vec<R::Value>> {
+        let found = self.find_raw(doing, collection, filter, options).await?;
+        records::<R>(doing, &found).collect()
+    }
+
     /// All documents a query finds. For answers that fit into memory.
     async fn find_all(
         &self,
@@ -275,14 +286,28 @@ impl Mongo {
 /// Those of the documents that can be read. One whose text is not UTF-8 is as good as none, and
 /// keeps nobody from the others.
 fn readable(doing: &str, found: &[RawDocumentBuf]) -> Vec<Document> {
-    let read = |raw: &RawDocumentBuf| match Document::try_from(&**raw) {
-        Ok(document) => Some(document),
-        Err(error) => {
-            tracing::warn!(doing, %error, "a document cannot be read, and is passed over");
-            None
-        }
+    let found = found.iter();
+    found.filter_map(|raw| document(doing, raw)).collect()
+}
+
+fn document(doing: &str, raw: &RawDocumentBuf) -> Option<Document> {
+    let document = Document::try_from(&**raw);
+    let said = document.inspect_err(|error| {
+        tracing::warn!(doing, %error, "a document cannot be read, and is passed over");
+    });
+    said.ok()
+}
+
+/// Those of the same that are documents, as records; or what is wrong with one.
+fn records<R: Record>(
+    doing: &str,
+    found: &[RawDocumentBuf],
+) -> impl Iterator<Item = Result<R::Value>> {
+    let read = move |raw: &RawDocumentBuf| match read_bson::<R>(raw) {
+        Err(error) => document(doing, raw).map(|_| Err(error)),
+        read => Some(read),
     };
-    found.iter().filter_map(read).collect()
+    found.iter().filter_map(read)
 }
 
 /// Asks for each of these, so many at a time, and hands the answers on as they come.

@@ -9,13 +9,15 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use bson::{Bson, Document, RawDocumentBuf, doc};
+use chrono::DateTime;
 use mongodb::options::FindOptions;
 use serde_json::Value;
 
-use super::record::{Record, date, geo_json, put};
+use super::values::{date, put};
 use super::{Mongo, OBJECTS};
 use crate::domain::{ModelName, Object, ObjectKey};
-use crate::store::{Objects, Result};
+use crate::store::record::fields::place;
+use crate::store::{Error, Objects, Result};
 
 #[async_trait]
 impl Objects for Mongo {
@@ -83,7 +85,13 @@ fn record_of(object: &Object) -> Document {
     put(&mut record, "image", object.image.as_deref());
     put(&mut record, "by", object.by.as_deref());
     put(&mut record, "at", object.at.map(date));
-    put(&mut record, "place", object.place.map(geo_json));
+    put(
+        &mut record,
+        "place",
+        object
+            .place
+            .map(|at| doc! {"type": "Point", "coordinates": [at.lng(), at.lat()]}),
+    );
     match (&object.data, bson_of(&object.data)) {
         (Value::Null, _) => {}
         (_, Some(data)) => {
@@ -99,25 +107,26 @@ fn record_of(object: &Object) -> Document {
 /// What cannot be read is left out, so that one bad record does not spoil everybody's mail; whether
 /// it is notifiable cannot be left out, and is then denied.
 fn object_of(record: &Document) -> Result<Object> {
-    let object = Record::new("object", record);
-    let key = ObjectKey::stored(object.needs("_id", object.text("_id")?)?);
-    let text = |field| object.text(field).ok().flatten().map(str::to_owned);
+    let key = record.get_str("_id").map(ObjectKey::stored);
+    let text = |field| record.get_str(field).ok().map(str::to_owned);
+    let time = |at: &bson::DateTime| DateTime::from_timestamp_millis(at.timestamp_millis());
     let data = match (record.get("data"), text("data_json")) {
         (_, Some(json)) => serde_json::from_str(&json).unwrap_or(Value::String(json)),
         (Some(data), None) => json_of(data),
         (None, None) => Value::Null,
     };
     Ok(Object {
-        key,
-        notifiable: object
-            .flag("notifiable")
-            .is_ok_and(|flag| flag.unwrap_or(true)),
+        key: key.map_err(|error| Error::corrupt("_id of an object", error))?,
+        notifiable: match record.get("notifiable") {
+            None | Some(Bson::Null) => true,
+            Some(notifiable) => notifiable.as_bool().unwrap_or(false),
+        },
         title: text("title"),
         url: text("url"),
         image: text("image"),
         by: text("by"),
-        at: object.time("at").ok().flatten(),
-        place: object.place("place").ok().flatten(),
+        at: record.get_datetime("at").ok().and_then(time),
+        place: record.get("place").and_then(place),
         data,
     })
 }
@@ -163,7 +172,6 @@ fn json_of(value: &Bson) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
     use serde_json::json;
 
     use super::*;

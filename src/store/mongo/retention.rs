@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::record::date;
+use super::values::date;
 use super::{BATCHES, DELIVERIES, Mongo};
 use crate::domain::DeliveryState;
 use crate::store::{Forgettable, Result, Retention};

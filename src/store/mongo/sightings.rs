@@ -10,12 +10,21 @@ use async_trait::async_trait;
 use bson::doc;
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
+use serde::Deserialize;
 
 use super::bulk::Verb;
 use super::journal::encode;
-use super::record::{Record, date};
-use super::{Mongo, SIGHTINGS};
+use super::values::date;
+use super::{Mongo, SIGHTINGS, document};
+use crate::store::record::read_fields;
 use crate::store::{Result, SeenReports};
+
+#[derive(Deserialize)]
+struct Sighting {
+    #[serde(rename = "_id")]
+    id: String,
+    mark: String,
+}
 
 #[async_trait]
 impl SeenReports for Mongo {
@@ -63,18 +72,14 @@ impl SeenReports for Mongo {
         }
         let filter = doc! {"_id": {"$in": keys}, "until": {"$gt": date(now)}};
         let doing = "looking for what was seen";
-        let found = self
-            .find_all(doing, SIGHTINGS, &filter, FindOptions::default())
-            .await?;
+        let options = FindOptions::default();
+        let mut found = self.find_raw(doing, SIGHTINGS, &filter, options).await?;
+        found.retain(|record| document(doing, record).is_some());
         let mut marks = HashMap::with_capacity(found.len());
         for record in &found {
-            let seen_report = Record::new("sighting", record);
-            let key = seen_report.needs("_id", seen_report.text("_id")?)?;
-            marks.insert(key, seen_report.needs("mark", seen_report.text("mark")?)?);
+            let Sighting { id, mark } = read_fields("sighting", record)?;
+            marks.insert(id, mark);
         }
-        Ok(keys
-            .iter()
-            .map(|key| marks.get(key.as_str()).map(|mark| (*mark).to_owned()))
-            .collect())
+        Ok(keys.iter().map(|key| marks.get(key).cloned()).collect())
     }
 }

@@ -13,14 +13,18 @@ use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
 use super::journal::encode;
-use super::record::{Record, date, put};
+use super::values::date;
 use super::{Mongo, SOFT_BOUNCES, SUPPRESSIONS};
 use crate::domain::{Address, DeliveryId, Reason, Suppression};
-use crate::store::{Result, Suppressions};
+use crate::store::record::fields::As;
+use crate::store::record::suppression::SuppressionRecord;
+use crate::store::record::write_bson;
+use crate::store::{Error, Result, Suppressions};
 
 #[async_trait]
 impl Suppressions for Mongo {
     async fn suppress(&self, suppressions: &[Suppression]) -> Result<()> {
+        let doing = "suppressing addresses";
         let statement = |news: &Suppression| {
             let lighter = Reason::ALL.into_iter().filter(|other| *other < news.reason);
             let lighter: Vec<&str> = lighter.map(Reason::as_str).collect();
@@ -30,18 +34,18 @@ impl Suppressions for Mongo {
                 {"$and": [{"$eq": ["$reason", news.reason.as_str()]}, {"$gt": ["$at", date(news.at)]}]},
             ]};
             // Literally: a dollar in an address is no field's name.
-            let news = doc! {"$literal": record_of(news)};
-            let stands = doc! {"$cond": [outweighs, news.clone(), "$$ROOT"]};
-            doc! {"u": [{"$replaceWith": stands}]}
+            let record = write_bson(doing, &SuppressionRecord::keep(news))?;
+            let record =
+                Document::try_from(record).map_err(|error| Error::corrupt(doing, error))?;
+            let news_stands = doc! {"$cond": [outweighs, {"$literal": record}, "$$ROOT"]};
+            Ok(doc! {
+                "q": {"_id": news.address.folded().reveal()},
+                "u": [{"$replaceWith": news_stands}],
+                "upsert": true,
+            })
         };
-        let statement = |news: &Suppression| {
-            let mut whole = doc! {"q": {"_id": news.address.folded().reveal()}};
-            whole.extend(statement(news));
-            whole.insert("upsert", true);
-            whole
-        };
-        let doing = "suppressing addresses";
-        self.upsert(doing, SUPPRESSIONS, suppressions.iter().map(statement))
+        let statements: Vec<_> = suppressions.iter().map(statement).collect::<Result<_>>()?;
+        self.upsert(doing, SUPPRESSIONS, statements.into_iter())
             .await
     }
 
@@ -53,15 +57,12 @@ impl Suppressions for Mongo {
         let names: Vec<&str> = spellings.iter().flatten().map(Address::reveal).collect();
         let filter = doc! {"_id": {"$in": names}};
         let doing = "looking for suppressed addresses";
+        let options = FindOptions::default();
         let found = self
-            .find_all(doing, SUPPRESSIONS, &filter, FindOptions::default())
+            .find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
             .await?;
-        let keyed = |record| {
-            let suppression = suppression_of(record)?;
-            Ok((suppression.address.clone(), suppression))
-        };
-        let found: HashMap<Address, Suppression> =
-            found.iter().map(keyed).collect::<Result<_>>()?;
+        let keyed = |found: Suppression| (found.address.clone(), found);
+        let found: HashMap<Address, Suppression> = found.into_iter().map(keyed).collect();
         // The gravest of what is known, however an older program wrote the address.
         let gravest = |spellings: &Vec<Address>| {
             let known = spellings.iter().filter_map(|spelling| found.get(spelling));
@@ -85,8 +86,8 @@ impl Suppressions for Mongo {
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .build();
         let doing = "listing suppressed addresses";
-        let found = self.find_all(doing, SUPPRESSIONS, &filter, options).await?;
-        found.iter().map(suppression_of).collect()
+        self.find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
+            .await
     }
 
     async fn lift(&self, address: &Address) -> Result<bool> {
@@ -176,28 +177,4 @@ fn graver<'a>(one: &'a Suppression, other: &'a Suppression) -> &'a Suppression {
         true => other,
         false => one,
     }
-}
-
-fn record_of(suppression: &Suppression) -> Document {
-    let mut record = doc! {
-        "_id": suppression.address.folded().reveal(),
-        "reason": suppression.reason.as_str(),
-        "at": date(suppression.at),
-        "source": &suppression.source,
-    };
-    put(&mut record, "detail", suppression.detail.as_deref());
-    record
-}
-
-fn suppression_of(record: &Document) -> Result<Suppression> {
-    let suppression = Record::new("suppression", record);
-    let text = |field| Ok(suppression.text(field)?.map(str::to_owned));
-    let address = suppression.needs("_id", suppression.text("_id")?)?;
-    Ok(Suppression {
-        address: Address::stored(address).map_err(|why| suppression.corrupt("_id", why))?,
-        reason: suppression.needs("reason", suppression.parsed("reason")?)?,
-        at: suppression.needs("at", suppression.time("at")?)?,
-        source: suppression.needs("source", text("source")?)?,
-        detail: text("detail")?,
-    })
 }

@@ -7,17 +7,29 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use rusqlite::types::Value;
-use rusqlite::{Row, Transaction, params, params_from_iter};
+use rusqlite::{Transaction, params_from_iter};
 
 use super::Sqlite;
-use super::batch_json::{Gathered, Seated, memories, read_memories};
-use super::codec::{Record, millis, to_json};
+use super::codec::millis;
+use super::columns::{Met, Table, fields};
 use super::connections::Answer;
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
-use crate::domain::{Batch, BatchState, Id, ObjectId, UserId};
+use crate::domain::{Batch, BatchState, Id, ObjectId};
 use crate::store::batches::page;
+use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
+
+const ACCUMULATORS: Table = Table {
+    name: "seats",
+    columns: "user=_id.u key=_id.k stamp due owner=lease.owner until=lease.until turn open:json
+        ended:json memories:json",
+};
+
+const FILED: Table = Table {
+    name: "batches",
+    columns: "id=_id user key state settled gathered:rest",
+};
 
 #[async_trait]
 impl Batches for Sqlite {
@@ -96,20 +108,10 @@ impl Batches for Sqlite {
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         let file = |transaction: &Transaction<'_>, batch: &Batch| {
-            let sql = "INSERT INTO batches (id, user, key, state, settled, gathered)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING";
-            let id = batch.id.to_string();
-            let new = transaction.prepare_cached(sql)?.execute(params![
-                id,
-                batch.user.as_str(),
-                batch.key.to_string(),
-                batch.state.as_str(),
-                batch.settled.map(millis),
-                to_json(&Gathered::of(batch))?,
-            ])?;
+            let new = FILED.insert(transaction, Met::Kept, &fields(&BatchRecord::row(batch))?)?;
             let standing = match new {
                 1 => return Ok(true),
-                _ => filed(transaction, "id = ?1", [id])?.pop(),
+                _ => filed(transaction, "id = ?1", [batch.id.to_string()])?.pop(),
             };
             Ok(standing.is_some_and(|standing| standing.gathered_as(batch)))
         };
@@ -177,22 +179,8 @@ fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -
         transaction.prepare_cached(sql)?.execute((&user, &key))?;
         return Ok(true);
     }
-    let sql = "INSERT OR REPLACE INTO seats (user, key, stamp, due, owner, until, turn, open, ended, memories)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    let open = accumulator.open.as_ref().map(Seated::of);
-    let ended: Vec<Seated> = accumulator.ended.iter().map(Seated::of).collect();
-    transaction.prepare_cached(sql)?.execute(params![
-        user,
-        key,
-        revision.to_string(),
-        accumulator.due().map(millis),
-        accumulator.lease.as_ref().map(|lease| &lease.owner),
-        accumulator.lease.as_ref().map(|lease| millis(lease.until)),
-        accumulator.turn.map(millis),
-        open.map(|open| to_json(&open)).transpose()?,
-        to_json(&ended)?,
-        to_json(&memories(&accumulator.memories))?,
-    ])?;
+    let record = fields(&AccumulatorRecord::row(accumulator, revision))?;
+    ACCUMULATORS.insert(transaction, Met::Replaced, &record)?;
     let sql = "INSERT INTO seat_batches (batch, user, key, open) VALUES (?1, ?2, ?3, ?4)";
     let mut batches = transaction.prepare_cached(sql)?;
     for batch in accumulator.open.iter().chain(&accumulator.ended) {
@@ -214,43 +202,7 @@ fn accumulators(
     condition: &str,
     values: impl rusqlite::Params,
 ) -> Answer<Vec<Accumulator>> {
-    let mut statement =
-        transaction.prepare_cached(&format!("SELECT * FROM seats WHERE {condition}"))?;
-    let (mut rows, mut found) = (statement.query(values)?, Vec::new());
-    while let Some(row) = rows.next()? {
-        found.push(read_accumulator(row)?);
-    }
-    Ok(found)
-}
-
-fn read_accumulator(row: &Row<'_>) -> Answer<Accumulator> {
-    let record = Record {
-        what: "accumulator",
-        row,
-    };
-    let id = AccumulatorId {
-        user: UserId::stored(record.text("user")?),
-        key: record.parsed("key")?,
-    };
-    let batch = |filed: Seated| {
-        let read = filed.read(id.user.clone(), id.key.clone());
-        read.or_else(|why| record.corrupt("batch", why))
-    };
-    let open: Option<Seated> = match record.get::<Option<String>>("open")? {
-        None => None,
-        Some(_) => Some(record.json("open")?),
-    };
-    let ended: Vec<Seated> = record.json("ended")?;
-    let memories = read_memories(record.json("memories")?);
-    Ok(Accumulator {
-        open: open.map(batch).transpose()?,
-        ended: ended.into_iter().map(batch).collect::<Answer<_>>()?,
-        memories: memories.or_else(|why| record.corrupt("memories", why))?,
-        turn: record.maybe_time("turn")?,
-        lease: record.lease()?,
-        revision: Some(record.parsed("stamp")?),
-        id,
-    })
+    ACCUMULATORS.find::<AccumulatorRecord>(transaction, condition, values)
 }
 
 /// The filed batches that meet a condition.
@@ -259,19 +211,7 @@ fn filed(
     condition: &str,
     values: impl rusqlite::Params,
 ) -> Answer<Vec<Batch>> {
-    let mut statement =
-        transaction.prepare_cached(&format!("SELECT * FROM batches WHERE {condition}"))?;
-    let (mut rows, mut found) = (statement.query(values)?, Vec::new());
-    while let Some(row) = rows.next()? {
-        let record = Record { what: "batch", row };
-        let gathered: Gathered = record.json("gathered")?;
-        let (id, state) = (record.parsed("id")?, record.parsed("state")?);
-        let user = UserId::stored(record.text("user")?);
-        let settled = record.maybe_time("settled")?;
-        let batch = gathered.read(id, user, record.parsed("key")?, state, settled);
-        found.push(batch.or_else(|why| record.corrupt("gathered", why))?);
-    }
-    Ok(found)
+    FILED.find::<BatchRecord>(transaction, condition, values)
 }
 
 /// Conditions on columns that accumulators and filed batches both have, with their values.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::connections::Answer;
-use crate::domain::{Form, Id, Lease, Point, UserId};
+use crate::domain::{Form, Id, Point, UserId};
 use crate::store::Error;
 
 /// A time as it is kept: whole milliseconds.
@@ -86,17 +86,6 @@ impl<'a> Record<'a> {
             .or_else(|why: T::Err| self.corrupt(column, why.to_string()))
     }
 
-    /// Text that is parsed, if there is any.
-    pub(super) fn maybe_parsed<T: FromStr<Err: ToString>>(
-        &self,
-        column: &'static str,
-    ) -> Answer<Option<T>> {
-        match self.row.get_ref(column)? {
-            ValueRef::Null => Ok(None),
-            _ => self.parsed(column).map(Some),
-        }
-    }
-
     /// The value that a piece of JSON says.
     pub(super) fn json<T: DeserializeOwned>(&self, column: &'static str) -> Answer<T> {
         serde_json::from_str(self.text(column)?).or_else(|why| self.corrupt(column, why))
@@ -125,16 +114,6 @@ impl<'a> Record<'a> {
                 .or_else(|why| self.corrupt("place", why)),
             _ => Ok(None),
         }
-    }
-
-    /// The lease in the columns `owner` and `until`, if there is one.
-    pub(super) fn lease(&self) -> Answer<Option<Lease>> {
-        let owner: Option<String> = self.get("owner")?;
-        let Some(owner) = owner else { return Ok(None) };
-        Ok(Some(Lease {
-            owner,
-            until: self.time("until")?,
-        }))
     }
 
     pub(super) fn corrupt<T>(&self, column: &str, why: impl ToString) -> Answer<T> {

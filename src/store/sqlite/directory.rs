@@ -1,18 +1,23 @@
 //! People and what they follow. Who lives where is asked in [`super::near`].
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
-use chrono::DateTime;
-use rusqlite::{OptionalExtension, Row, Transaction, params};
-use serde::{Deserialize, Serialize};
+use rusqlite::{OptionalExtension, Transaction};
 
-use super::codec::{Record, millis, to_json};
+use super::codec::Record;
+use super::columns::{Met, Table, fields};
 use super::connections::{Answer, readable};
 use super::{Sqlite, near};
-use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
-use crate::domain::{Address, Cadence, EventType, FollowKey, Point, Route, User, UserId, duration};
+use crate::domain::{FollowKey, User, UserId};
+use crate::store::record::fields::As;
+use crate::store::record::user::UserRecord;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result};
+
+const USERS: Table = Table {
+    name: "users",
+    columns: "id=_id email name confirmed:flag tz locale lng=loc.lng lat=loc.lat cell
+        cadence=digest.cadence weekday=digest.weekday hour=digest.hour digest_since=digest.since
+        types:json suppressed unsubscribed rev",
+};
 
 #[async_trait]
 impl Directory for Sqlite {
@@ -126,97 +131,14 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
     if standing.unwrap_or_default() != read {
         return Ok(false);
     }
-    let sql = "INSERT OR REPLACE INTO users (id, email, name, confirmed, tz, locale, lng, lat, cell, cadence, weekday,
-                   hour, digest_since, types, suppressed, unsubscribed, rev)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
-    let types: BTreeMap<_, _> = user
-        .types
-        .iter()
-        .map(|(kind, chosen)| {
-            let (since, window) = (millis(chosen.since), chosen.window.map(duration::show));
-            let choice = match window {
-                Some(window) => Choice::Window(chosen.route, since, window),
-                None => Choice::Route(chosen.route, since),
-            };
-            (kind.as_str(), choice)
-        })
-        .collect();
-    transaction.prepare_cached(sql)?.execute(params![
-        user.id.as_str(),
-        user.email.as_ref().map(Address::reveal),
-        user.name,
-        user.confirmed,
-        user.tz.map(|tz| tz.name()),
-        user.locale,
-        user.loc.map(Point::lng),
-        user.loc.map(Point::lat),
-        user.loc.map(near::cell),
-        user.digest.cadence.map(Cadence::as_str),
-        user.digest.weekday.map(|weekday| weekday.to_string()),
-        user.digest.hour,
-        user.digest.since.map(millis),
-        to_json(&types)?,
-        user.suppressed.map(millis),
-        user.unsubscribed.map(millis),
-        read + 1,
-    ])?;
+    let mut fields = fields(&UserRecord::keep(user))?;
+    fields.insert("rev".to_owned(), (read + 1).into());
+    fields.insert("cell".to_owned(), user.loc.map(near::cell).into());
+    USERS.insert(transaction, Met::Replaced, &fields)?;
     Ok(true)
 }
 
-/// What stands in `types` of one of them: `[route, since]`, and the window where they chose one.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Choice {
-    Window(Route, i64, String),
-    Route(Route, i64),
-}
-
 pub(super) fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {
-    let mut statement = transaction.prepare_cached("SELECT * FROM users WHERE id = ?1")?;
-    let mut rows = statement.query([id.as_str()])?;
-    rows.next()?.map(read).transpose()
-}
-
-fn read(row: &Row<'_>) -> Answer<User> {
-    let record = Record { what: "user", row };
-    let email: Option<String> = record.get("email")?;
-    let email = email
-        .map(Address::stored)
-        .transpose()
-        .or_else(|why| record.corrupt("email", why))?;
-    let types: BTreeMap<String, Choice> = record.json("types")?;
-    let preference = |(kind, choice)| {
-        let (route, since, own) = match choice {
-            Choice::Route(route, since) => (route, since, None),
-            Choice::Window(route, since, window) => (route, since, Some(window)),
-        };
-        let Some(since) = DateTime::from_timestamp_millis(since) else {
-            return record.corrupt("types", format!("{since} ms are no time"));
-        };
-        let own = own.as_deref().map(window).transpose();
-        let chosen = TypePreference {
-            window: own.or_else(|why| record.corrupt("types", why))?,
-            ..TypePreference::new(route, since)
-        };
-        Ok((EventType::stored(kind), chosen))
-    };
-    Ok(User {
-        id: UserId::stored(record.text("id")?),
-        email,
-        name: record.get("name")?,
-        confirmed: record.get("confirmed")?,
-        tz: record.maybe_parsed("tz")?,
-        locale: record.get("locale")?,
-        loc: record.place()?,
-        digest: DigestPreference {
-            cadence: record.maybe_parsed("cadence")?,
-            weekday: record.maybe_parsed("weekday")?,
-            hour: record.get("hour")?,
-            since: record.maybe_time("digest_since")?,
-        },
-        types: types.into_iter().map(preference).collect::<Answer<_>>()?,
-        suppressed: record.maybe_time("suppressed")?,
-        unsubscribed: record.maybe_time("unsubscribed")?,
-        revision: Revision(record.get::<i64>("rev")? as u64),
-    })
+    let mut found = USERS.find::<UserRecord>(transaction, "id = ?1", [id.as_str()])?;
+    Ok(found.pop())
 }

@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use rusqlite::{OptionalExtension, Transaction};
+use rusqlite::Transaction;
 
 use super::Sqlite;
 use super::codec::{Record, millis};
 use super::connections::Answer;
+use super::delivery_row::rows;
 use crate::domain::delivery::PeriodCount;
 use crate::domain::{DeliveryId, DeliveryState, Feedback, ReportCounts, ReportKind};
 use crate::store::{Error, Feedbacks, Result};
@@ -69,29 +70,10 @@ impl Feedbacks for Sqlite {
 }
 
 fn note(transaction: &Transaction<'_>, (id, news): &(DeliveryId, Feedback)) -> Answer<bool> {
-    let sql = "SELECT feedback, feedback_at FROM deliveries WHERE id = ?1";
-    let mut statement = transaction.prepare_cached(sql)?;
-    let standing = statement
-        .query_row([id.as_str()], |row| {
-            Ok((
-                row.get::<_, Option<String>>(0)?,
-                row.get::<_, Option<i64>>(1)?,
-            ))
-        })
-        .optional()?;
-    let stands = match standing {
-        None => return Ok(false),
-        Some((Some(standing), Some(at))) => {
-            let corrupt = |why| Error::corrupt(format!("feedback of delivery {id}"), why);
-            let standing: ReportKind = standing.parse().map_err(corrupt)?;
-            let at = DateTime::from_timestamp_millis(at).unwrap_or_default();
-            let standing = Feedback { news: standing, at };
-            !news.outweighs(standing)
-        }
-        Some(_) => false,
-    };
-    if stands {
-        return Ok(false);
+    let stands = |standing: Feedback| !news.outweighs(standing);
+    match rows(transaction, "id = ?1", [id.as_str()])?.pop() {
+        Some(row) if !row.feedback.is_some_and(stands) => {}
+        _ => return Ok(false),
     }
     let sql = "UPDATE deliveries SET feedback = ?2, feedback_at = ?3 WHERE id = ?1";
     let row = (id.as_str(), news.news.as_str(), millis(news.at));

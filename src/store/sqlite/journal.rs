@@ -6,16 +6,29 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use rusqlite::{Row, Transaction, params};
+use serde_json::json;
 
 use super::Sqlite;
 use super::codec::{Record, millis, to_json};
+use super::columns::{Fields, Met, Table, fields};
 use super::connections::{Answer, readable};
 use crate::domain::lease::furthest;
-use crate::domain::{
-    Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, Id, ObjectId,
-    Progress, UserId,
-};
+use crate::domain::{Audience, Day, Event, Fanout, FanoutState, Id, Progress, UserId};
+use crate::store::record::fanout::{EventsRecord, FanoutRecord};
+use crate::store::record::fields::As;
 use crate::store::{Accepted, BadFanout, Claimed, Journal, Result};
+
+const FANOUTS: Table = Table {
+    name: "fanouts",
+    columns: "id=_id key type batch_key day at state cursor people=counts.people
+        pushed=counts.pushed capped=counts.capped owner=lease.owner until=lease.until",
+};
+
+/// What of a fan-out and its audience says what happened.
+const EVENTS: Table = Table {
+    name: "fanouts JOIN audiences ON fanout = id",
+    columns: "id=_id type objects:json",
+};
 
 #[async_trait]
 impl Journal for Sqlite {
@@ -111,7 +124,9 @@ impl Journal for Sqlite {
             let mut statement = transaction.prepare_cached(sql)?;
             let (mut rows, mut newest) = (statement.query([limit as i64])?, Vec::new());
             while let Some(row) = rows.next()? {
-                newest.extend(readable(happened(row).map(Some))?);
+                newest.extend(readable(
+                    EVENTS.read::<EventsRecord>(row, Fields::new()).map(Some),
+                )?);
             }
             Ok(newest)
         };
@@ -146,25 +161,8 @@ fn state_text(state: FanoutState) -> &'static str {
 }
 
 fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
-    let sql = "INSERT INTO fanouts (id, key, type, batch_key, day, at, state, cursor, people, pushed, capped, owner, until)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT (key) DO NOTHING";
-    let id = fanout.id.to_string();
-    let counts = fanout.progress.counts;
-    let inserted = transaction.prepare_cached(sql)?.execute(params![
-        id,
-        fanout.key,
-        fanout.kind.as_str(),
-        fanout.batch_key.as_ref().map(ChosenKey::as_str),
-        fanout.day.to_string(),
-        millis(fanout.at),
-        state_text(fanout.state),
-        fanout.progress.cursor.as_ref().map(UserId::as_str),
-        counts.people as i64,
-        counts.pushed as i64,
-        counts.capped as i64,
-        fanout.lease.as_ref().map(|lease| &lease.owner),
-        fanout.lease.as_ref().map(|lease| millis(lease.until)),
-    ])?;
+    let record = fields(&FanoutRecord::keep(fanout))?;
+    let inserted = FANOUTS.insert(transaction, Met::Kept, &record)?;
     if inserted == 0
         && let Some(known) = find(transaction, "key", &fanout.key)?
     {
@@ -174,7 +172,7 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
     let (objects, audience) = (to_json(&fanout.objects)?, to_json(&fanout.audience)?);
     transaction
         .prepare_cached(sql)?
-        .execute((id, objects, audience))?;
+        .execute((fanout.id.to_string(), objects, audience))?;
     Ok(Accepted::New)
 }
 
@@ -207,22 +205,6 @@ fn save(
     Ok(saved == 1)
 }
 
-/// What a fan-out says happened.
-fn happened(row: &Row<'_>) -> Answer<Vec<Event>> {
-    let record = Record {
-        what: "fan-out",
-        row,
-    };
-    let (i, objects): (Id, Vec<String>) = (record.parsed("id")?, record.json("objects")?);
-    let t = EventType::stored(record.text("type")?);
-    let event = |o: String| Event {
-        t: t.clone(),
-        o: ObjectId::stored(o),
-        i: Some(i),
-    };
-    Ok(objects.into_iter().map(event).collect())
-}
-
 /// The fan-out with this text in this unique column.
 fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Answer<Option<Fanout>> {
     let sql = format!("SELECT * FROM fanouts JOIN audiences ON fanout = id WHERE {column} = ?1");
@@ -232,40 +214,12 @@ fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Answer<Optio
 }
 
 fn read(row: &Row<'_>) -> Answer<Fanout> {
-    let record = Record {
-        what: "fan-out",
-        row,
-    };
-    let state = match record.text("state")? {
-        "pending" => FanoutState::Pending,
-        "done" => FanoutState::Done,
-        other => return record.corrupt("state", format!("it is {other:?}")),
-    };
-    let count =
-        |column| Ok::<_, super::connections::Failure>(record.get::<i64>(column)?.unsigned_abs());
-    let counts = Counts {
-        people: count("people")?,
-        pushed: count("pushed")?,
-        capped: count("capped")?,
-    };
-    let cursor: Option<String> = record.get("cursor")?;
-    let objects: Vec<String> = record.json("objects")?;
+    let what = "fan-out";
+    let record = Record { what, row };
     let audience: Audience = record.json("audience")?;
-    Ok(Fanout {
-        id: record.parsed("id")?,
-        key: record.get("key")?,
-        kind: EventType::stored(record.text("type")?),
-        objects: objects.into_iter().map(ObjectId::stored).collect(),
-        audience,
-        batch_key: record.maybe_parsed("batch_key")?,
-        day: record.parsed("day")?,
-        at: record.time("at")?,
-        state,
-        progress: Progress {
-            cursor: cursor.map(UserId::stored),
-            counts,
-            done: state == FanoutState::Done,
-        },
-        lease: record.lease()?,
-    })
+    let mut apart = Fields::new();
+    apart.insert("objects".to_owned(), record.json("objects")?);
+    apart.insert("audience".to_owned(), json!({"parts": 1}));
+    let (fanout, _) = FANOUTS.read::<FanoutRecord>(row, apart)?;
+    Ok(Fanout { audience, ..fanout })
 }

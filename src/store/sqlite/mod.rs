@@ -5,9 +5,9 @@
 //! every read is one snapshot; none is held over an await. Begin with [`stacks`] for the day
 //! tables; [`schema`] shows all the others, and [`connections`] how they are reached.
 
-mod batch_json;
 mod batches;
 mod codec;
+mod columns;
 mod condition;
 mod connections;
 mod days;

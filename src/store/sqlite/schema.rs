@@ -102,7 +102,7 @@ CREATE TABLE IF NOT EXISTS seats (
     owner    TEXT,
     until    INTEGER,
     turn     INTEGER,
-    open     TEXT,                  -- JSON: see batch_json.rs
+    open     TEXT,                  -- JSON: see record/batch.rs
     ended    TEXT NOT NULL,         -- JSON
     memories TEXT NOT NULL,         -- JSON
     PRIMARY KEY (user, key)

@@ -2,13 +2,21 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rusqlite::Transaction;
 
 use super::Sqlite;
-use super::codec::{Record, millis};
+use super::codec::millis;
+use super::columns::{Met, Table, fields};
 use super::connections::Answer;
 use crate::domain::{Address, DeliveryId, Suppression};
+use crate::store::record::fields::As;
+use crate::store::record::suppression::SuppressionRecord;
 use crate::store::{Result, Suppressions};
+
+const SUPPRESSIONS: Table = Table {
+    name: "suppressions",
+    columns: "address=_id reason at source detail",
+};
 
 #[async_trait]
 impl Suppressions for Sqlite {
@@ -41,13 +49,8 @@ impl Suppressions for Sqlite {
     ) -> Result<Vec<Suppression>> {
         let from = after.map_or_else(String::new, |after| after.lowered().reveal().to_owned());
         let look = move |transaction: &Transaction<'_>| {
-            let sql = "SELECT * FROM suppressions WHERE address > ?1 ORDER BY address LIMIT ?2";
-            let mut statement = transaction.prepare_cached(sql)?;
-            let (mut rows, mut found) = (statement.query((from, limit as i64))?, Vec::new());
-            while let Some(row) = rows.next()? {
-                found.push(read(row)?);
-            }
-            Ok(found)
+            let after = "address > ?1 ORDER BY address LIMIT ?2";
+            found(transaction, after, (from, limit as i64))
         };
         self.connections
             .read("listing suppressed addresses", look)
@@ -103,16 +106,8 @@ fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Answer<bool> {
     if standing.is_some_and(|standing| !news.outweighs(&standing)) {
         return Ok(false);
     }
-    let sql = "INSERT OR REPLACE INTO suppressions (address, reason, at, source, detail)
-               VALUES (?1, ?2, ?3, ?4, ?5)";
-    transaction.prepare_cached(sql)?.execute(params![
-        news.address.folded().reveal(),
-        news.reason.as_str(),
-        millis(news.at),
-        news.source,
-        news.detail,
-    ])?;
-    Ok(true)
+    let fields = fields(&SuppressionRecord::keep(news))?;
+    Ok(SUPPRESSIONS.insert(transaction, Met::Replaced, &fields)? == 1)
 }
 
 /// The gravest of what is known of an address, however an older program wrote it.
@@ -132,27 +127,14 @@ fn find(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppr
 
 /// What is known of an address that is written exactly so.
 fn find_as(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
-    let sql = "SELECT * FROM suppressions WHERE address = ?1";
-    let mut statement = transaction.prepare_cached(sql)?;
-    let found = statement
-        .query_row([address.reveal()], |row| Ok(read(row)))
-        .optional()?;
-    found.transpose()
+    let mut found = found(transaction, "address = ?1", [address.reveal()])?;
+    Ok(found.pop())
 }
 
-fn read(row: &Row<'_>) -> Answer<Suppression> {
-    let record = Record {
-        what: "suppression",
-        row,
-    };
-    Ok(Suppression {
-        address: match Address::stored(record.text("address")?) {
-            Ok(address) => address,
-            Err(why) => return record.corrupt("address", why),
-        },
-        reason: record.parsed("reason")?,
-        at: record.time("at")?,
-        source: record.get("source")?,
-        detail: record.get("detail")?,
-    })
+fn found(
+    transaction: &Transaction<'_>,
+    condition: &str,
+    values: impl rusqlite::Params,
+) -> Answer<Vec<Suppression>> {
+    SUPPRESSIONS.find::<SuppressionRecord>(transaction, condition, values)
 }

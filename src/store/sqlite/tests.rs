@@ -157,9 +157,12 @@ async fn what_is_there_and_cannot_be_read_is_said_and_not_guessed() {
         ),
         (
             "UPDATE users SET lng = 181, lat = 0",
-            "place of user ada in the store cannot be read",
+            "loc of user ada in the store cannot be read",
         ),
-        ("UPDATE users SET confirmed = 'maybe'", "reading users"),
+        (
+            "UPDATE users SET confirmed = 'maybe'",
+            "confirmed of user ada in the store cannot be read",
+        ),
     ] {
         execute(&store, "DELETE FROM users").await;
         store.put_users(&[User::new(ada.clone())]).await.unwrap();

@@ -1,0 +1,242 @@
+//! Accumulators and batches.
+//!
+//! The rule: an open batch is in its accumulator, `{_id: {u, k}, open, ended, memories, …}`, and
+//! one that left in `batches`, in the same shape under its own `_id`. What was added last is last,
+//! as in memory. In JSON what a batch gathered is apart (`contents`), and an item is a list.
+
+use chrono::DateTime;
+use compact_str::CompactString;
+use serde::{Deserialize, Serialize};
+
+use super::fields::{As, Count, LeaseRecord, Oid, Text, Time};
+use super::{Record, needs};
+use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Lead, Memory};
+use crate::domain::{Batch, BatchKey, BatchState, Id, UserId};
+
+listed! {
+    /// An event that is kept.
+    ItemRecord { i: Oid, t: CompactString, o: CompactString } [t, o, i]
+}
+
+by_field!(ItemRecord of Item { i, t, o });
+
+listed! {
+    /// When something was handed on, and what had joined it.
+    MemoryRecord { at: Time, joined: Vec<Oid> } [at, joined]
+}
+
+by_field!(MemoryRecord of Memory { at, joined });
+
+/// What a batch, or its lead, gathered.
+#[derive(Serialize, Deserialize)]
+pub(in crate::store) struct Gathered {
+    count: Count<u64>,
+    #[serde(default)]
+    items: Vec<ItemRecord>,
+    joined: Vec<Oid>,
+}
+
+impl Gathered {
+    fn of(contents: &Contents, joined: &Vec<Id>) -> Self {
+        Self {
+            count: Count(contents.count),
+            items: As::keep(&contents.items),
+            joined: As::keep(joined),
+        }
+    }
+}
+
+/// A list that is only written where something is in it.
+fn filled<T, A: As<T>>(list: &Vec<T>) -> Option<Vec<A>> {
+    (!list.is_empty()).then(|| As::keep(list))
+}
+
+record! {
+    /// See [`Batch`]. Whose it is and where it stands may be said around it.
+    BatchRecord of Batch {
+        opened_at = "opened": Time, last_event_at = "last": Time, closes_at = "closes": Time,
+        policy: String;
+        settled: Time
+    }
+    extra(batch) {
+        // Of one that was filed.
+        filed = "_id": Oid = None,
+        user: CompactString = None,
+        key: Text<BatchKey> = None,
+        id: Oid = Some(Oid(batch.id)),
+        state: BatchState = Some(batch.state),
+        count: Count<u64> = Some(Count(batch.contents.count)),
+        items: Vec<ItemRecord> = Some(As::keep(&batch.contents.items)),
+        joined: Vec<Oid> = Some(As::keep(&batch.joined)),
+        // In JSON, these three.
+        contents: Gathered = None,
+        lead: Gathered = match &batch.lead {
+            Lead::Waiting { contents, joined } => Some(Gathered::of(contents, joined)),
+            Lead::None | Lead::Mailed { .. } => None,
+        },
+        // What its lead took along that is a batch of its own by now.
+        led: Vec<Oid> = match &batch.lead {
+            Lead::Mailed { joined } => Some(As::keep(joined)),
+            Lead::None | Lead::Waiting { .. } => None,
+        },
+        taken: Vec<ItemRecord> = filled(&batch.taken),
+    }
+    odd(record) {
+        id: needs("id", record.id.or(record.filed))?.0,
+        user: needs("user", record.user)?.told()?,
+        key: needs("key", record.key)?.0,
+        state: needs("state", record.state)?,
+        lead: match (record.lead, record.led) {
+            (Some(lead), _) => Lead::Waiting {
+                contents: Contents {
+                    count: lead.count.0,
+                    items: lead.items.told()?,
+                },
+                joined: lead.joined.told()?,
+            },
+            (None, Some(joined)) => Lead::Mailed { joined: joined.told()? },
+            (None, None) => Lead::None,
+        },
+        contents: Contents {
+            count: needs("count", record.count)?.0,
+            items: record.items.unwrap_or_default().told()?,
+        },
+        joined: {
+            // What was added to an open batch is last.
+            let mut joined: Vec<Id> = needs("joined", record.joined)?.told()?;
+            joined.sort_unstable();
+            joined
+        },
+        taken: record.taken.unwrap_or_default().told()?,
+    }
+}
+
+impl BatchRecord {
+    /// For BSON, under its own `_id`.
+    pub(in crate::store) fn filed(batch: &Batch) -> Self {
+        Self {
+            filed: Some(Oid(batch.id)),
+            user: Some(As::keep(&batch.user)),
+            key: Some(As::keep(&batch.key)),
+            id: None,
+            ..Self::keep(batch)
+        }
+    }
+
+    /// What it gathered is apart in JSON.
+    fn apart(self, batch: &Batch) -> Self {
+        Self {
+            contents: Some(Gathered::of(&batch.contents, &batch.joined)),
+            count: None,
+            items: None,
+            joined: None,
+            ..self
+        }
+    }
+
+    /// For columns.
+    pub(in crate::store) fn row(batch: &Batch) -> Self {
+        Self::filed(batch).apart(batch)
+    }
+
+    /// The batch of this accumulator.
+    fn batch_of(mut self, id: &AccumulatorId) -> Result<Batch, String> {
+        self.user = Some(As::keep(&id.user));
+        self.key = Some(As::keep(&id.key));
+        self.value()
+    }
+}
+
+impl Record for BatchRecord {
+    const WHAT: &'static str = "batch";
+    type Value = Batch;
+
+    fn value(mut self) -> Result<Batch, String> {
+        if let Some(apart) = self.contents.take() {
+            self.count = Some(apart.count);
+            self.items = Some(apart.items);
+            self.joined = Some(apart.joined);
+        }
+        self.told()
+    }
+}
+
+record! {
+    /// See [`Accumulator`].
+    AccumulatorRecord of Accumulator as "accumulator" {
+        ; turn: Time
+    }
+    extra(accumulator) {
+        id = "_id": AccumulatorIdRecord = None,
+        stamp: Oid = None,
+        due: Time = accumulator.due().map(Time),
+        lease: LeaseRecord = As::keep(&accumulator.lease),
+        open: BatchRecord = As::keep(&accumulator.open),
+        ended: Vec<BatchRecord> = filled(&accumulator.ended),
+        memories: Vec<MemoryRecord> = filled(&accumulator.memories),
+    }
+    odd(record) {
+        open: {
+            let of = needs("_id", record.id.as_ref())?.id();
+            record.open.map(|open| open.batch_of(&of)).transpose()?
+        },
+        ended: {
+            let of = needs("_id", record.id.as_ref())?.id();
+            let ended = record.ended.unwrap_or_default().into_iter();
+            ended.map(|batch| batch.batch_of(&of)).collect::<Result<_, _>>()?
+        },
+        memories: record.memories.unwrap_or_default().told()?,
+        lease: record.lease.told()?,
+        revision: record.stamp.told()?,
+        id: needs("_id", record.id)?.id(),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(in crate::store) struct AccumulatorIdRecord {
+    u: CompactString,
+    k: Text<BatchKey>,
+}
+
+impl AccumulatorIdRecord {
+    fn id(&self) -> AccumulatorId {
+        AccumulatorId {
+            user: UserId::stored(&self.u),
+            key: self.k.0.clone(),
+        }
+    }
+}
+
+impl AccumulatorRecord {
+    /// For a document: all of it but its `_id`, as it is put under this stamp.
+    pub(in crate::store) fn document(accumulator: &Accumulator, stamp: Id) -> Self {
+        let record = Self::keep(accumulator);
+        // Nobody's has ended before time began: then one range of an index tells who is free.
+        let nobodys = LeaseRecord::until(DateTime::UNIX_EPOCH);
+        Self {
+            stamp: Some(Oid(stamp)),
+            lease: record.lease.or(Some(nobodys)),
+            ..record
+        }
+    }
+
+    /// The same for columns.
+    pub(in crate::store) fn row(accumulator: &Accumulator, stamp: Id) -> Self {
+        let batch = |batch: &Batch| BatchRecord::keep(batch).apart(batch);
+        Self {
+            id: Some(AccumulatorIdRecord {
+                u: As::keep(&accumulator.id.user),
+                k: As::keep(&accumulator.id.key),
+            }),
+            stamp: Some(Oid(stamp)),
+            open: accumulator.open.as_ref().map(batch),
+            ended: Some(accumulator.ended.iter().map(batch).collect()),
+            memories: Some(As::keep(&accumulator.memories)),
+            ..Self::keep(accumulator)
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

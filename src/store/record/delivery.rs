@@ -1,0 +1,117 @@
+//! A row of the ledger.
+//!
+//! The rule: a lease that names nobody keeps everybody off until it ends; one that ended before
+//! time began is none. What a row occupies while it is open each store says in its own way.
+
+use chrono::{DateTime, NaiveDate};
+use compact_str::CompactString;
+
+use super::fields::{As, Count, LeaseRecord, Oid, Text, Time};
+use super::needs;
+use crate::domain::{Cadence, Delivery, DeliveryState, Feedback, Occasion, ReportKind, StackId};
+
+record! {
+    /// See [`Delivery`].
+    DeliveryRecord of Delivery as "delivery" {
+        id = "_id": String, user: CompactString, state: DeliveryState,
+        watermarks = "covers": Vec<CoverRecord>, marker: Oid, attempts: Option<Count<u32>>,
+        refusals: Option<Count<u32>>, reopened: Option<Count<u32>>, items: Option<Count<u32>>,
+        created: Time;
+        due_on: NaiveDate, call: String, tried: Time, settled: Time, provider_id: String,
+        reason: String, feedback: FeedbackRecord
+    }
+    extra(delivery) {
+        tag: String = Some(delivery.id.tag().to_string()),
+        cadence: Cadence = match &delivery.occasion {
+            Occasion::Digest { cadence, .. } => Some(*cadence),
+            Occasion::Batch { .. } => None,
+        },
+        period: String = match &delivery.occasion {
+            Occasion::Digest { period, .. } => Some(period.clone()),
+            Occasion::Batch { .. } => None,
+        },
+        batch: Oid = match &delivery.occasion {
+            Occasion::Digest { .. } => None,
+            Occasion::Batch { batch, .. } => Some(Oid(*batch)),
+        },
+        turn: Time = match &delivery.occasion {
+            Occasion::Digest { .. } => None,
+            Occasion::Batch { turn, .. } => Some(Time(*turn)),
+        },
+        slot: String = None,
+        open: bool = None,
+        lease: LeaseRecord = {
+            let held = delivery.lease.as_ref().map(LeaseRecord::keep);
+            held.or(delivery.not_before.map(LeaseRecord::until))
+        },
+    }
+    odd(record) {
+        occasion: match record.batch {
+            Some(batch) => Occasion::Batch {
+                batch: batch.0,
+                turn: needs("turn", record.turn)?.0,
+            },
+            None => Occasion::Digest {
+                cadence: needs("cadence", record.cadence)?,
+                period: needs("period", record.period)?,
+            },
+        },
+        open: record.open.unwrap_or(record.slot.is_some()),
+        not_before: {
+            let waits = record.lease.as_ref().filter(|lease| lease.owner.is_none());
+            let until = waits.and_then(|lease| Some(lease.until?.0));
+            until.filter(|until| *until > DateTime::UNIX_EPOCH)
+        },
+        lease: As::told(record.lease)?,
+    }
+}
+
+impl DeliveryRecord {
+    /// On MongoDB only an open row has a slot and a lease.
+    pub(in crate::store) fn document(delivery: &Delivery) -> Self {
+        let nobodys = || LeaseRecord::until(DateTime::UNIX_EPOCH);
+        let record = Self::keep(delivery);
+        Self {
+            slot: delivery.open.then(|| delivery.slot()),
+            lease: delivery.open.then(|| record.lease.unwrap_or_else(nobodys)),
+            ..record
+        }
+    }
+
+    /// On SQLite all have a slot, and `open` says what it means.
+    pub(in crate::store) fn row(delivery: &Delivery) -> Self {
+        Self {
+            slot: Some(delivery.slot()),
+            open: Some(delivery.open),
+            ..Self::keep(delivery)
+        }
+    }
+}
+
+record! {
+    FeedbackRecord of Feedback { news: ReportKind, at: Time; }
+    extra(_value) {}
+    odd(record) {}
+}
+
+listed! {
+    /// Up to where a mail reaches on a stack.
+    CoverRecord { s: Text<StackId>, n: Count<u32> } [s, n]
+}
+
+impl As<(StackId, u32)> for CoverRecord {
+    fn keep((stack, n): &(StackId, u32)) -> Self {
+        Self {
+            s: Text(*stack),
+            n: Count(*n),
+        }
+    }
+
+    fn told(self) -> Result<(StackId, u32), String> {
+        Ok((self.s.0, self.n.0))
+    }
+}
+
+#[cfg(test)]
+#[path = "delivery_tests.rs"]
+mod tests;

@@ -1,0 +1,154 @@
+//! An entry of the journal.
+//!
+//! The rule: an audience that does not fit is apart. MongoDB counts the parts that hold its people,
+//! SQLite keeps all audiences in a table of their own: whoever reads fills it in.
+
+use compact_str::CompactString;
+
+use super::fields::{As, Count, LeaseRecord, Oid, Place, Time};
+use super::{Record, needs};
+use crate::domain::{
+    Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, Progress, Selector,
+};
+
+record! {
+    /// See [`Fanout`]; with an audience that is apart, unless it is put in.
+    FanoutRecord of Fanout {
+        id = "_id": Oid, key: String, kind = "type": CompactString, objects: Vec<CompactString>,
+        day: Day, at: Time, state: FanoutState;
+        batch_key: String, lease: LeaseRecord
+    }
+    extra(fanout) {
+        audience: AudienceRecord = None,
+        except: Vec<CompactString> = None,
+        counts: CountsRecord = Some(As::keep(&fanout.progress.counts)),
+        cursor: CompactString = As::keep(&fanout.progress.cursor),
+    }
+    odd(record) {
+        audience: Audience {
+            to: needs("audience", record.audience)?.selector()?,
+            except: record.except.unwrap_or_default().told()?,
+        },
+        progress: Progress {
+            cursor: record.cursor.told()?,
+            counts: record.counts.map_or_else(|| Ok(Counts::default()), As::told)?,
+            done: record.state == FanoutState::Done,
+        },
+    }
+}
+
+record! {
+    CountsRecord of Counts {
+        people: Option<Count<u64>>, pushed: Option<Count<u64>>, capped: Option<Count<u64>>;
+    }
+    extra(_value) {}
+    odd(record) {}
+}
+
+/// Who is meant, one of these.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+pub(in crate::store) struct AudienceRecord {
+    /// In how many documents the people are that are named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<Count<i32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<Vec<CompactString>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    followers_of: Option<Vec<CompactString>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    near: Option<NearRecord>,
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct NearRecord {
+    point: Place,
+    km: f64,
+}
+
+impl As<ChosenKey> for String {
+    fn keep(key: &ChosenKey) -> Self {
+        key.as_str().to_owned()
+    }
+
+    fn told(self) -> Result<ChosenKey, String> {
+        ChosenKey::new(self).map_err(|why| why.to_string())
+    }
+}
+
+impl FanoutRecord {
+    /// With its audience, whose people are in so many parts, or in none but the record itself.
+    pub(in crate::store) fn whole(fanout: &Fanout, parts: usize) -> Self {
+        let mut audience = AudienceRecord::default();
+        match &fanout.audience.to {
+            _ if parts > 0 => audience.parts = Some(Count(parts as i32)),
+            Selector::Users(users) => audience.users = Some(As::keep(users)),
+            Selector::FollowersOf(keys) => audience.followers_of = Some(As::keep(keys)),
+            Selector::Near { point, km } => {
+                let (point, km) = (Place(*point), *km);
+                audience.near = Some(NearRecord { point, km });
+            }
+        }
+        Self {
+            audience: Some(audience),
+            except: Some(As::keep(&fanout.audience.except)),
+            ..Self::keep(fanout)
+        }
+    }
+}
+
+impl AudienceRecord {
+    /// Nobody, where its people are in parts.
+    fn selector(self) -> Result<Selector, String> {
+        if self.parts.is_some() {
+            return Ok(Selector::Users(Vec::new()));
+        }
+        if let Some(users) = self.users {
+            return Ok(Selector::Users(users.told()?));
+        }
+        if let Some(keys) = self.followers_of {
+            return Ok(Selector::FollowersOf(keys.told()?));
+        }
+        let near = needs("audience.near", self.near)?;
+        let (point, km) = (near.point.0, near.km);
+        Ok(Selector::Near { point, km })
+    }
+}
+
+impl Record for FanoutRecord {
+    const WHAT: &'static str = "fan-out";
+    /// And in how many parts its people are.
+    type Value = (Fanout, Option<usize>);
+
+    fn value(self) -> Result<Self::Value, String> {
+        let audience = self.audience.as_ref();
+        let parts = audience.and_then(|audience| Some(audience.parts?.0 as usize));
+        Ok((self.told()?, parts))
+    }
+}
+
+/// What a fan-out says happened.
+#[derive(serde::Deserialize)]
+pub(in crate::store) struct EventsRecord {
+    #[serde(rename = "_id")]
+    id: Oid,
+    r#type: CompactString,
+    objects: Vec<CompactString>,
+}
+
+impl Record for EventsRecord {
+    const WHAT: &'static str = "fan-out";
+    type Value = Vec<Event>;
+
+    fn value(self) -> Result<Vec<Event>, String> {
+        let (t, i): (EventType, _) = (self.r#type.told()?, Some(self.id.0));
+        let event = |o: CompactString| {
+            let (t, o) = (t.clone(), o.told()?);
+            Ok(Event { t, o, i })
+        };
+        self.objects.into_iter().map(event).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "fanout_tests.rs"]
+mod tests;

@@ -1,0 +1,298 @@
+//! How single values are written in records.
+//!
+//! The rule: where people may read the format, as JSON and columns, a time is whole milliseconds
+//! and an id its digits; in BSON they are a date and an ObjectId. What older programs and other
+//! hands wrote is read: numbers of any type, and places as GeoJSON or as a pair.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use bson::oid;
+use bson::{Bson, RawBsonRef};
+use chrono::{DateTime, NaiveDate, Utc};
+use chrono_tz::Tz;
+use compact_str::CompactString;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::needs;
+use crate::domain::{
+    BatchKey, BatchState, Cadence, Day, DeliveryId, DeliveryState, EventType, FanoutState,
+    FollowKey, Id, Lease, ObjectId, Point, Reason, ReportKind, Route, UserId,
+};
+
+/// A value of one BSON type.
+pub(super) fn typed<'de, T, D: Deserializer<'de>>(
+    from: D,
+    read: impl Fn(RawBsonRef<'de>) -> Option<T>,
+) -> Result<T, D::Error> {
+    let value = RawBsonRef::deserialize(from)?;
+    let other = || D::Error::custom(format!("it is of type {:?}", value.element_type()));
+    read(value).ok_or_else(other)
+}
+
+/// A moment, in whole milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct Time(pub DateTime<Utc>);
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let millis = self.0.timestamp_millis();
+        match to.is_human_readable() {
+            true => to.serialize_i64(millis),
+            false => bson::DateTime::from_millis(millis).serialize(to),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if !from.is_human_readable() {
+            return typed(from, date).map(Self);
+        }
+        let millis = i64::deserialize(from)?;
+        let time = DateTime::from_timestamp_millis(millis).map(Self);
+        time.ok_or_else(|| D::Error::custom(format!("{millis} ms are no time")))
+    }
+}
+
+/// An id of ours.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct Oid(pub Id);
+
+impl Serialize for Oid {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match to.is_human_readable() {
+            true => self.0.serialize(to),
+            false => oid::ObjectId::from_bytes(self.0.bytes()).serialize(to),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Oid {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let id = |value: RawBsonRef<'_>| Some(Id::from_bytes(value.as_object_id()?.bytes()));
+        match from.is_human_readable() {
+            true => Id::deserialize(from).map(Self),
+            false => typed(from, id).map(Self),
+        }
+    }
+}
+
+/// What has a form as text.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Text<T>(pub T);
+
+impl<T: Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = CompactString::deserialize(from)?;
+        text.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// A count, of whichever number type.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::store) struct Count<T>(pub T);
+
+impl<T: Serialize> Serialize for Count<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(to)
+    }
+}
+
+impl<'de, T: TryFrom<u64>> Deserialize<'de> for Count<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = serde_json::Number::deserialize(from)?;
+        let of_double = || number.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0);
+        let whole = number.as_u64().or_else(|| Some(of_double()? as u64));
+        let count = whole.and_then(|n| T::try_from(n).ok()).map(Self);
+        count.ok_or_else(|| D::Error::custom(format!("{number} is no count")))
+    }
+}
+
+/// A place: GeoJSON in BSON, longitude and latitude by name elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct Place(pub Point);
+
+#[derive(Serialize, Deserialize)]
+struct Degrees {
+    lng: f64,
+    lat: f64,
+}
+
+#[derive(Serialize)]
+struct GeoJson {
+    r#type: &'static str,
+    coordinates: [f64; 2],
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (lng, lat) = (self.0.lng(), self.0.lat());
+        if to.is_human_readable() {
+            return Degrees { lng, lat }.serialize(to);
+        }
+        let geo_json = GeoJson {
+            r#type: "Point",
+            coordinates: [lng, lat],
+        };
+        geo_json.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if from.is_human_readable() {
+            let Degrees { lng, lat } = Degrees::deserialize(from)?;
+            return Point::new(lng, lat).map(Self).map_err(D::Error::custom);
+        }
+        let point = place(&Bson::deserialize(from)?);
+        let point = point.ok_or_else(|| D::Error::custom("it is no GeoJSON point"));
+        point.map(Self)
+    }
+}
+
+/// A GeoJSON point or a bare `[longitude, latitude]`.
+pub(in crate::store) fn place(value: &Bson) -> Option<Point> {
+    let pair = match value {
+        Bson::Array(pair) => pair,
+        Bson::Document(point) => point.get_array("coordinates").ok()?,
+        _ => return None,
+    };
+    let number = |value: &Bson| match value {
+        Bson::Double(n) => Some(*n),
+        Bson::Int32(n) => Some(f64::from(*n)),
+        Bson::Int64(n) => Some(*n as f64),
+        _ => None,
+    };
+    match &pair[..] {
+        [lng, lat] => Point::new(number(lng)?, number(lat)?).ok(),
+        _ => None,
+    }
+}
+
+/// Who works on something; without an owner, a time that keeps everybody off until then.
+#[derive(Serialize, Deserialize)]
+pub(in crate::store) struct LeaseRecord {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    pub until: Option<Time>,
+}
+
+impl LeaseRecord {
+    /// One of nobody's.
+    pub(in crate::store) fn until(time: DateTime<Utc>) -> Self {
+        Self {
+            owner: None,
+            until: Some(Time(time)),
+        }
+    }
+}
+
+/// A form in which values are written.
+pub(in crate::store) trait As<T>: Sized {
+    fn keep(value: &T) -> Self;
+
+    /// The value; or which field is wrong, and how.
+    fn told(self) -> Result<T, String>;
+
+    /// The same, where what is written may say that there is none.
+    fn told_if(self) -> Result<Option<T>, String> {
+        self.told().map(Some)
+    }
+}
+
+impl<T, A: As<T>> As<Option<T>> for Option<A> {
+    fn keep(value: &Option<T>) -> Self {
+        value.as_ref().map(A::keep)
+    }
+
+    fn told(self) -> Result<Option<T>, String> {
+        self.map_or(Ok(None), A::told_if)
+    }
+}
+
+impl<T, A: As<T>> As<Vec<T>> for Vec<A> {
+    fn keep(values: &Vec<T>) -> Self {
+        values.iter().map(A::keep).collect()
+    }
+
+    fn told(self) -> Result<Vec<T>, String> {
+        self.into_iter().map(A::told).collect()
+    }
+}
+
+impl As<Lease> for LeaseRecord {
+    fn keep(lease: &Lease) -> Self {
+        Self {
+            owner: Some(lease.owner.clone()),
+            ..Self::until(lease.until)
+        }
+    }
+
+    fn told(self) -> Result<Lease, String> {
+        let owner = needs("lease.owner", self.owner)?;
+        let until = needs("lease.until", self.until)?.0;
+        Ok(Lease { owner, until })
+    }
+
+    fn told_if(self) -> Result<Option<Lease>, String> {
+        let held = self.owner.is_some();
+        held.then(|| self.told()).transpose()
+    }
+}
+
+/// Forms by how a value is put into them and taken out again.
+macro_rules! forms {
+    ($($value:ty as $form:ty: $keep:expr, $told:expr;)*) => {$(
+        impl As<$value> for $form {
+            fn keep(value: &$value) -> Self {
+                let keep: fn(&$value) -> Self = $keep;
+                keep(value)
+            }
+
+            fn told(self) -> Result<$value, String> {
+                let told: fn(Self) -> $value = $told;
+                Ok(told(self))
+            }
+        }
+    )*};
+}
+
+forms! {
+    DateTime<Utc> as Time: |time| Time(*time), |time| time.0;
+    Id as Oid: |id| Oid(*id), |id| id.0;
+    Point as Place: |point| Place(*point), |place| place.0;
+    BatchKey as Text<BatchKey>: |key| Text(key.clone()), |key| key.0;
+    UserId as CompactString: |name| name.as_str().into(), UserId::stored;
+    EventType as CompactString: |name| name.as_str().into(), EventType::stored;
+    ObjectId as CompactString: |name| name.as_str().into(), ObjectId::stored;
+    FollowKey as CompactString: |name| name.as_str().into(), FollowKey::stored;
+    DeliveryId as String: |id| id.to_string(), DeliveryId::stored;
+    u64 as Count<u64>: |n| Count(*n), |n| n.0;
+    // Absent in records of before they were noted.
+    u64 as Option<Count<u64>>: |n| Some(Count(*n)), |n| n.unwrap_or_default().0;
+    u32 as Option<Count<u32>>: |n| Some(Count(*n)), |n| n.unwrap_or_default().0;
+    bool as Option<bool>: |yes| Some(*yes), |yes| yes.unwrap_or_default();
+    String as String: String::clone, |text| text;
+}
+
+/// What is its own form.
+macro_rules! own_forms {
+    ($($value:ty),*) => { forms! { $($value as $value: |value| *value, |value| value;)* } };
+}
+
+own_forms! {
+    Cadence, DeliveryState, FanoutState, BatchState, ReportKind, Reason, Route, Day, NaiveDate, Tz
+}
+
+/// The time that a date is.
+pub(super) fn date(value: RawBsonRef<'_>) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp_millis(value.as_datetime()?.timestamp_millis())
+}

@@ -1,0 +1,224 @@
+//! A person.
+//!
+//! The rule: preferences are read as they stand or not at all (P7): a record with a route or
+//! cadence that cannot be read is an error, never a default. In BSON event types are values in a
+//! list, not field names, so they may hold dots and dollars; in JSON they are names, each with
+//! `[route, since]` or `[route, since, window]`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bson::RawBsonRef;
+use chrono::{DateTime, TimeDelta, Utc, Weekday};
+use chrono_tz::Tz;
+use compact_str::CompactString;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::fields::{As, Count, Place, Time, date, typed};
+use super::needs;
+use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
+use crate::domain::{Address, Cadence, EventType, Route, User, duration};
+
+record! {
+    /// See [`User`].
+    UserRecord of User as "user" {
+        id = "_id": CompactString, confirmed: Option<bool>;
+        name: String, tz: Tz, locale: String, loc: Place, unsubscribed: Time
+    }
+    extra(user) {
+        email: Email = user.email.clone().map(|email| Email(Some(email))),
+        digest: DigestRecord = Some(As::keep(&user.digest)),
+        types: Types = Some(Types(user.types.clone())),
+        suppressed: Since = user.suppressed.map(|since| Since(Some(since))),
+        // Each store has its own.
+        rev: i64 = None,
+    }
+    odd(record) {
+        email: record.email.and_then(|email| email.0),
+        digest: record.digest.map_or_else(|| Ok(DigestPreference::default()), As::told)?,
+        types: record.types.map(|types| types.0).unwrap_or_default(),
+        suppressed: record.suppressed.and_then(|since| since.0),
+        revision: Revision(record.rev.unwrap_or_default() as u64),
+    }
+}
+
+record! {
+    DigestRecord of DigestPreference { ; cadence: Cadence, since: Time }
+    extra(digest) {
+        weekday: DayOfWeek = digest.weekday.map(DayOfWeek),
+        hour: Count<u8> = digest.hour.map(Count),
+    }
+    odd(record) {
+        weekday: record.weekday.map(|day| day.0),
+        hour: match record.hour {
+            Some(Count(hour @ 24..)) => return Err(format!("digest.hour {hour} is not 0 to 23")),
+            hour => hour.map(|hour| hour.0),
+        },
+    }
+}
+
+/// In small letters in BSON.
+#[derive(Deserialize)]
+pub(in crate::store) struct DayOfWeek(Weekday);
+
+impl Serialize for DayOfWeek {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let name = self.0.to_string();
+        match to.is_human_readable() {
+            true => name.serialize(to),
+            false => name.to_lowercase().serialize(to),
+        }
+    }
+}
+
+/// What is no address cannot be written to, which in a document, that others may write too, is all
+/// there is to know about it.
+pub(in crate::store) struct Email(Option<Address>);
+
+impl Serialize for Email {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.as_ref().map(Address::reveal).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Email {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let ours = from.is_human_readable();
+        match Address::stored(String::deserialize(from)?) {
+            Err(why) if ours => Err(D::Error::custom(why)),
+            read => Ok(Self(read.ok())),
+        }
+    }
+}
+
+/// Whoever is suppressed without a date is suppressed since ever.
+pub(in crate::store) struct Since(Option<DateTime<Utc>>);
+
+impl Serialize for Since {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.map(Time).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Since {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if from.is_human_readable() {
+            return Ok(Self(Some(Time::deserialize(from)?.0)));
+        }
+        let since = typed(from, |value| match value {
+            RawBsonRef::Boolean(yes) => Some(yes.then_some(DateTime::UNIX_EPOCH)),
+            value => date(value).map(Some),
+        });
+        since.map(Self)
+    }
+}
+
+/// What somebody chose of types.
+pub(in crate::store) struct Types(BTreeMap<EventType, TypePreference>);
+
+/// One of these: the fields in the order in which JSON has them.
+#[derive(Deserialize)]
+struct ChoiceRecord {
+    route: Route,
+    #[serde(default)]
+    since: Option<Time>,
+    #[serde(default)]
+    window: Option<Gathering>,
+    /// Of which type, in a list.
+    #[serde(default)]
+    t: Option<CompactString>,
+}
+
+/// A window of somebody's own.
+struct Gathering(TimeDelta);
+
+impl<'de> Deserialize<'de> for Gathering {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = CompactString::deserialize(from)?;
+        window(&text).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// A choice of a type, about to be written.
+struct Choice<'a>(&'a EventType, &'a TypePreference);
+
+impl Serialize for Choice<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(kind, chosen) = self;
+        let (since, window) = (Time(chosen.since), chosen.window.map(duration::show));
+        if to.is_human_readable() {
+            return match window {
+                Some(window) => (chosen.route, since, window).serialize(to),
+                None => (chosen.route, since).serialize(to),
+            };
+        }
+        let mut choice = to.serialize_struct("Choice", 4)?;
+        choice.serialize_field("t", kind)?;
+        choice.serialize_field("route", &chosen.route)?;
+        choice.serialize_field("since", &since)?;
+        if let Some(window) = window {
+            choice.serialize_field("window", &window)?;
+        }
+        choice.end()
+    }
+}
+
+impl Serialize for Types {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let choices = self.0.iter().map(|(kind, chosen)| Choice(kind, chosen));
+        match to.is_human_readable() {
+            true => to.collect_map(choices.map(|choice| (choice.0, choice))),
+            false => to.collect_seq(choices),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Types {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(TypesVisitor)
+    }
+}
+
+struct TypesVisitor;
+
+impl<'de> Visitor<'de> for TypesVisitor {
+    type Value = Types;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("choices of types")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Types, A::Error> {
+        let mut types = BTreeMap::new();
+        while let Some(choice) = list.next_element::<ChoiceRecord>()? {
+            let kind = needs("t", choice.t.as_deref()).map_err(A::Error::custom)?;
+            types.insert(EventType::stored(kind), choice.preference());
+        }
+        Ok(Types(types))
+    }
+
+    /// Other hands may have written documents so, too.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Types, A::Error> {
+        let mut types = BTreeMap::new();
+        while let Some((kind, choice)) = map.next_entry::<CompactString, ChoiceRecord>()? {
+            types.insert(EventType::stored(kind), choice.preference());
+        }
+        Ok(Types(types))
+    }
+}
+
+impl ChoiceRecord {
+    fn preference(&self) -> TypePreference {
+        TypePreference {
+            route: self.route,
+            since: self.since.map_or(DateTime::UNIX_EPOCH, |since| since.0),
+            window: self.window.as_ref().map(|window| window.0),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "user_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+//! How people are written and read.
+
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use chrono::TimeDelta;
+
+use super::*;
+use crate::domain::{Point, Route, UserId};
+use crate::store::Error;
+use crate::store::record::{Record, read_bson, write_bson};
+
+fn user_of(document: &Document) -> crate::store::Result<User> {
+    read_bson::<UserRecord>(&RawDocumentBuf::try_from(document).unwrap())
+}
+
+fn whole() -> User {
+    let time = DateTime::from_timestamp_millis(1_398_124_800_123).unwrap();
+    let preference = |route| TypePreference {
+        window: (route == Route::Batch).then(|| TimeDelta::minutes(90)),
+        ..TypePreference::new(route, time)
+    };
+    User {
+        email: Some(Address::new("ada@example.org").unwrap()),
+        name: Some("Ada".into()),
+        confirmed: true,
+        tz: Some(chrono_tz::Pacific::Apia),
+        locale: Some("en-GB".into()),
+        loc: Some(Point::new(-0.1, 51.5).unwrap()),
+        digest: DigestPreference {
+            cadence: Some(Cadence::Weekly),
+            weekday: Some(Weekday::Wed),
+            hour: Some(23),
+            since: Some(time),
+        },
+        types: Route::ALL
+            .map(|route| {
+                (
+                    EventType::stored(format!("$a.{route:?}")),
+                    preference(route),
+                )
+            })
+            .into(),
+        suppressed: Some(time),
+        unsubscribed: Some(time),
+        ..User::new(UserId::stored("$ne"))
+    }
+}
+
+#[test]
+fn a_person_is_read_as_written() {
+    for user in [whole(), User::new(UserId::stored("0"))] {
+        let record = UserRecord::keep(&user);
+        let document = write_bson("testing", &record).unwrap();
+        assert_eq!(read_bson::<UserRecord>(&document).unwrap(), user);
+        let json = serde_json::to_value(&record).unwrap();
+        let record: UserRecord = serde_json::from_value(json).unwrap();
+        assert_eq!(record.value().unwrap(), user);
+    }
+}
+
+#[test]
+fn a_choice_that_cannot_be_read_is_an_error_that_names_it() {
+    let broken = [
+        doc! {"_id": "a", "digest": {"cadence": "sometimes"}},
+        doc! {"_id": "a", "digest": {"hour": 24}},
+        doc! {"_id": "a", "digest": {"weekday": "x"}},
+        doc! {"_id": "a", "digest": "never"},
+        doc! {"_id": "a", "types": [{"t": "T", "route": "maybe"}]},
+        doc! {"_id": "a", "types": ["T"]},
+        doc! {"_id": "a", "types": {"T": {"route": "batch", "window": "soon"}}},
+        doc! {"_id": "a", "types": {"T": {"route": "batch", "window": 3600}}},
+        doc! {"_id": "a", "confirmed": "yes"},
+    ];
+    for record in broken {
+        let error = user_of(&record).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{record}: {error}");
+    }
+}
+
+#[test]
+fn records_of_other_hands_are_read() {
+    let record = doc! {
+        "_id": "a", "email": "nobody", "confirmed": Bson::Null, "suppressed": true, "loc": [1, 2.5], "digest": {"weekday": "mon"}
+    };
+    let user = user_of(&record).unwrap();
+    assert_eq!((user.email, user.confirmed), (None, false));
+    assert_eq!(user.suppressed, Some(DateTime::UNIX_EPOCH));
+    assert_eq!(user.loc, Some(Point::new(1.0, 2.5).unwrap()));
+    assert_eq!(user.digest.weekday, Some(Weekday::Mon));
+    let by_name = user_of(&doc! {"_id": "a", "types": {"T": {"route": "never"}}}).unwrap();
+    let chosen = by_name.types[&EventType::stored("T")];
+    assert_eq!((chosen.route, chosen.window), (Route::Never, None));
+    let slow = doc! {"_id": "a", "types": {"T": {"route": "batch", "window": "60m"}}};
+    let slow = user_of(&slow).unwrap().types[&EventType::stored("T")];
+    assert_eq!(slow.window, Some(TimeDelta::hours(1)));
+}
+
+#[test]
+fn a_document_and_json_are_written_as_ever() {
+    let time = bson::DateTime::from_millis(1_398_124_800_123);
+    let chosen = TypePreference {
+        window: Some(TimeDelta::minutes(90)),
+        ..TypePreference::new(Route::Batch, whole().suppressed.unwrap())
+    };
+    let user = User {
+        types: BTreeMap::from([(EventType::stored("$a.b"), chosen)]),
+        ..whole()
+    };
+    let record = UserRecord::keep(&user);
+    let document = Document::try_from(write_bson("testing", &record).unwrap()).unwrap();
+    let choice = doc! {"t": "$a.b", "route": "batch", "since": time, "window": "90m"};
+    let expected = doc! {
+        "_id": "$ne", "email": "ada@example.org", "name": "Ada", "confirmed": true, "tz": "Pacific/Apia",
+        "locale": "en-GB", "loc": {"type": "Point", "coordinates": [-0.1, 51.5]},
+        "digest": {"cadence": "weekly", "weekday": "wed", "hour": 23, "since": time},
+        "types": [choice], "suppressed": time, "unsubscribed": time,
+    };
+    assert_eq!(document.len(), expected.len());
+    for (field, value) in &expected {
+        assert_eq!(document.get(field), Some(value), "{field}");
+    }
+    let json = serde_json::to_value(&record).unwrap();
+    let chosen = serde_json::json!(["batch", 1_398_124_800_123_i64, "90m"]);
+    assert_eq!(json["types"], serde_json::json!({"$a.b": chosen}));
+    assert_eq!(json["digest"]["weekday"], "Wed");
+    assert_eq!(json["suppressed"], 1_398_124_800_123_i64);
+}

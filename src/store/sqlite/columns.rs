@@ -1,0 +1,189 @@
+//! Records as rows: which field of a record is in which column.
+//!
+//! The rule: a column has its field's name, or says the field's path behind `=`. Text that is JSON
+//! is marked `:json`, a number that is a flag `:flag`, and JSON of all other fields `:rest`. What
+//! is missing is `NULL`; a column that no field has is the caller's to fill.
+
+use rusqlite::types::{Value as Sql, ValueRef};
+use rusqlite::{Row, Transaction, params_from_iter};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::codec::to_json;
+use super::connections::Answer;
+use crate::store::Error;
+use crate::store::record::{Record, read};
+
+/// A table whose rows are records.
+pub(super) struct Table {
+    pub name: &'static str,
+    /// The first is the record's id.
+    pub columns: &'static str,
+}
+
+/// A column, and where its value is in the record.
+struct Column {
+    name: &'static str,
+    path: &'static str,
+    form: Form,
+}
+
+#[derive(PartialEq)]
+enum Form {
+    Plain,
+    Json,
+    Flag,
+    /// JSON of all fields that have no column.
+    Rest,
+}
+
+/// What becomes of a row that has what must be unique.
+pub(super) enum Met {
+    Replaced,
+    Kept,
+}
+
+/// A record's fields, by name.
+pub(super) type Fields = Map<String, Value>;
+
+impl Table {
+    fn columns(&self) -> impl Iterator<Item = Column> {
+        self.columns.split_whitespace().map(|column| {
+            let (name, path) = column.split_once('=').unwrap_or((column, column));
+            let (name, form) = match name.split_once(':') {
+                Some((name, "json")) => (name, Form::Json),
+                Some((name, "rest")) => (name, Form::Rest),
+                Some((name, _)) => (name, Form::Flag),
+                None => (name, Form::Plain),
+            };
+            let path = if form == Form::Plain { path } else { name };
+            Column { name, path, form }
+        })
+    }
+
+    /// Writes a row; says how many were written.
+    pub(super) fn insert(
+        &self,
+        transaction: &Transaction<'_>,
+        met: Met,
+        fields: &Fields,
+    ) -> Answer<usize> {
+        let (mut names, mut marks, mut values) = (String::new(), String::new(), Vec::new());
+        for column in self.columns() {
+            let comma = if names.is_empty() { "" } else { ", " };
+            names.extend([comma, column.name]);
+            marks.extend([comma, "?"]);
+            values.push(match column.form {
+                Form::Rest => Sql::Text(to_json(&self.rest(fields))?),
+                _ => column.of_field(fields)?,
+            });
+        }
+        let (or, on_conflict) = match met {
+            Met::Replaced => (" OR REPLACE", ""),
+            Met::Kept => ("", "ON CONFLICT DO NOTHING"),
+        };
+        let table = self.name;
+        let sql = format!("INSERT{or} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
+        let mut insert = transaction.prepare_cached(&sql)?;
+        Ok(insert.execute(params_from_iter(values))?)
+    }
+
+    /// Those that have no column.
+    fn rest(&self, fields: &Fields) -> Fields {
+        let mut rest = fields.clone();
+        rest.retain(|field, _| self.columns().all(|column| column.path != field));
+        rest
+    }
+
+    /// The record of a row, with what of it is in no column.
+    pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Answer<R::Value> {
+        let id: String = row.get(0).unwrap_or_default();
+        let what = || format!("{} {id}", R::WHAT);
+        let mut fields = rest;
+        for column in self.columns() {
+            let corrupt =
+                |why: String| Error::corrupt(format!("{} of {}", column.name, what()), why);
+            let value = column.value(row.get_ref(column.name)?).map_err(corrupt)?;
+            match (value, column.path.split_once('.')) {
+                (None, _) => {}
+                (Some(Value::Object(rest)), _) if column.form == Form::Rest => fields.extend(rest),
+                (Some(value), None) => drop(fields.insert(column.path.to_owned(), value)),
+                (Some(value), Some((outer, inner))) => {
+                    fields.entry(outer).or_insert_with(|| Map::new().into())[inner] = value;
+                }
+            }
+        }
+        let shown = |path: &str| {
+            let mut columns = self.columns();
+            let of = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+            let column = columns.find(|column| path.strip_prefix(column.path).is_some_and(of));
+            column.map_or_else(|| path.to_owned(), |column| column.name.to_owned())
+        };
+        let why = |error: serde_json::Error| error.to_string();
+        let record: R = read(Value::Object(fields), what, shown, why)?;
+        Ok(record.value().map_err(|why| Error::corrupt(what(), why))?)
+    }
+
+    /// The rows that meet a condition.
+    pub(super) fn find<R: Record>(
+        &self,
+        transaction: &Transaction<'_>,
+        condition: &str,
+        values: impl rusqlite::Params,
+    ) -> Answer<Vec<R::Value>> {
+        let sql = format!("SELECT * FROM {} WHERE {condition}", self.name);
+        let mut statement = transaction.prepare_cached(&sql)?;
+        let (mut rows, mut found) = (statement.query(values)?, Vec::new());
+        while let Some(row) = rows.next()? {
+            found.push(self.read::<R>(row, Fields::new())?);
+        }
+        Ok(found)
+    }
+}
+
+/// The fields of a record.
+pub(super) fn fields(record: &impl Serialize) -> Answer<Fields> {
+    let error = |cause| Error::database("writing a row", cause);
+    match serde_json::to_value(record).map_err(error)? {
+        Value::Object(fields) => Ok(fields),
+        other => Err(Error::database("writing a row", format!("{other} has no fields")).into()),
+    }
+}
+
+impl Column {
+    fn of_field(&self, fields: &Fields) -> Answer<Sql> {
+        let value = match self.path.split_once('.') {
+            Some((outer, inner)) => fields.get(outer).and_then(|outer| outer.get(inner)),
+            None => fields.get(self.path),
+        };
+        Ok(match value {
+            None | Some(Value::Null) => Sql::Null,
+            Some(value) if self.form == Form::Json => Sql::Text(to_json(value)?),
+            Some(Value::Bool(yes)) => Sql::Integer((*yes).into()),
+            Some(Value::String(text)) => Sql::Text(text.clone()),
+            Some(Value::Number(number)) => match number.as_i64() {
+                Some(number) => Sql::Integer(number),
+                None => number.as_f64().map_or(Sql::Null, Sql::Real),
+            },
+            Some(other) => Sql::Text(to_json(other)?),
+        })
+    }
+
+    /// What a column says, or what is wrong with it.
+    fn value(&self, value: ValueRef<'_>) -> Result<Option<Value>, String> {
+        Ok(Some(match (value, &self.form) {
+            (ValueRef::Null, _) => return Ok(None),
+            (ValueRef::Integer(n), Form::Flag) => Value::Bool(n != 0),
+            (ValueRef::Integer(n), _) => n.into(),
+            (ValueRef::Real(n), _) => n.into(),
+            (ValueRef::Text(text), Form::Json | Form::Rest) => {
+                serde_json::from_slice(text).map_err(|why| why.to_string())?
+            }
+            (ValueRef::Text(text), _) => {
+                let text = std::str::from_utf8(text).map_err(|why| why.to_string())?;
+                text.into()
+            }
+            (other @ ValueRef::Blob(_), _) => return Err(format!("it is {}", other.data_type())),
+        }))
+    }
+}
