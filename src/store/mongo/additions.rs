@@ -12,7 +12,7 @@ pub(super) fn accumulator_id(id: &AccumulatorId) -> Document {
     doc! {"u": id.user.as_str(), "k": id.key.to_string()}
 }
 
-/// What `Addition::fits` asks of an accumulator, without its `_id`; `stamp` is what it leaves.
+/// What `Addition::fits` asks of an accumulator, without its `_id`; `revision` is what it leaves.
 pub(super) fn addition_query(addition: &Addition) -> Document {
     let fanouts = ids(&addition.fanouts);
     let mut query = doc! {
@@ -36,7 +36,7 @@ pub(super) fn addition_query(addition: &Addition) -> Document {
 }
 
 /// Adds it.
-pub(super) fn addition_update(addition: &Addition, stamp: Id) -> Document {
+pub(super) fn addition_update(addition: &Addition, revision: Id) -> Document {
     let slice = match addition.keep {
         Keep::First(most) => most as i64,
         Keep::Last(most) => -(most as i64),
@@ -52,7 +52,7 @@ pub(super) fn addition_update(addition: &Addition, stamp: Id) -> Document {
             "open.closes": date(addition.closes_from),
             "due": date(addition.closes_from),
         },
-        "$set": {"stamp": oid(stamp)},
+        "$set": {"stamp": oid(revision)},
     }
 }
 

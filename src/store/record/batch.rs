@@ -208,27 +208,27 @@ impl AccumulatorIdRecord {
 }
 
 impl AccumulatorRecord {
-    /// For a document: all of it but its `_id`, as it is put under this stamp.
-    pub(in crate::store) fn document(accumulator: &Accumulator, stamp: Id) -> Self {
+    /// For a document: all of it but its `_id`, as it is put under this revision.
+    pub(in crate::store) fn document(accumulator: &Accumulator, revision: Id) -> Self {
         let record = Self::keep(accumulator);
         // Nobody's has ended before time began: then one range of an index tells who is free.
         let nobodys = LeaseRecord::until(DateTime::UNIX_EPOCH);
         Self {
-            stamp: Some(Oid(stamp)),
+            stamp: Some(Oid(revision)),
             lease: record.lease.or(Some(nobodys)),
             ..record
         }
     }
 
     /// The same for columns.
-    pub(in crate::store) fn row(accumulator: &Accumulator, stamp: Id) -> Self {
+    pub(in crate::store) fn row(accumulator: &Accumulator, revision: Id) -> Self {
         let batch = |batch: &Batch| BatchRecord::keep(batch).apart(batch);
         Self {
             id: Some(AccumulatorIdRecord {
                 u: As::keep(&accumulator.id.user),
                 k: As::keep(&accumulator.id.key),
             }),
-            stamp: Some(Oid(stamp)),
+            stamp: Some(Oid(revision)),
             open: accumulator.open.as_ref().map(batch),
             ended: Some(accumulator.ended.iter().map(batch).collect()),
             memories: Some(As::keep(&accumulator.memories)),

@@ -61,7 +61,7 @@ impl Batches for Sqlite {
         &self,
         _accumulators: &[(AccumulatorId, usize)],
         _additions: &[Addition],
-        _stamp: Id,
+        _revision: Id,
     ) -> Result<bool> {
         Ok(false)
     }
