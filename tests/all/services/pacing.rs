@@ -20,11 +20,14 @@ on_both_stores! {
     a_short_wait_that_another_heard_of_is_waited_out
 }
 
+/// The step with which a worker notes that it is about to call the provider.
+const NOTES_ITS_CALL: &str = "hand_over";
+
 /// A worker that mails this person, and right before it notes its call another one does what it has
 /// to do.
 fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
-    let store = FailingStore::before(town.store.clone(), "sending", other);
-    let store: Arc<dyn Store> = store;
+    let watched = FailingStore::before(town.store.clone(), NOTES_ITS_CALL, other);
+    let store: Arc<dyn Store> = watched.clone();
     let digests = town.process_on(&store).digests();
     let request = Request {
         timing: Timing::Now,
@@ -33,6 +36,7 @@ fn meanwhile(town: &Town, person: &str, other: BoxFuture<'static, ()>) -> BoxFut
     };
     Box::pin(async move {
         digests.run(&request, &Silent).await.unwrap();
+        assert!(watched.verbs().contains(NOTES_ITS_CALL));
     })
 }
 
