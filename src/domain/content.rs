@@ -4,7 +4,7 @@
 //! The rule (P6): only what still applies is told; nothing left means no mail. Whatever is not
 //! shown is counted: shown and [`Content::more`] are the total. Of events that are counted and no
 //! longer kept nothing is known, so nothing is said of them but their number.
-//! [`super::digest::assemble`] says what a digest tells, [`gather`] what a batch does.
+//! [`super::digest::assemble`] says what a digest tells, [`gather()`] what a batch does.
 
 use std::sync::Arc;
 

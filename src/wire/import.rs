@@ -35,7 +35,7 @@ pub struct Report {
     pub taken: u64,
     /// Lines that were left out; blank ones are neither.
     pub bad: u64,
-    /// The first bad lines, at most [`SHOWN`].
+    /// The first bad lines, at most as many as an import shows.
     pub bad_lines: Vec<BadLine>,
 }
 
