@@ -1,7 +1,7 @@
 //! Files and folders that only their owner can read, whatever the umask says: they hold addresses,
 //! links and secrets.
 //!
-//! The rule (P8): the mode is there from the beginning and not set afterwards, so there is no
+//! The rule (P8): the mode is there from the beginning and not set afterward, so there is no
 //! moment in which somebody else could open them. It is Unix's to keep; elsewhere files are as
 //! their folder has it.
 

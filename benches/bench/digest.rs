@@ -8,7 +8,7 @@ use tidings::domain::content::Caps;
 use tidings::domain::digest::{assemble, wanted};
 use tidings::domain::{Address, Day, Id, PersonStacks, User, UserId, Window};
 use tidings::services::Silent;
-use tidings::services::catalogue::Catalogue;
+use tidings::services::catalog::Catalog;
 use tidings::services::digest::{Effect, Request, Timing};
 use tidings::store::{Mark, Objects};
 
@@ -26,7 +26,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
         world.store.clone(),
         Arc::new(world.app.config.policies.clone()),
     );
-    let mut catalogue = Catalogue::new(objects, policies.clone());
+    let mut catalog = Catalog::new(objects, policies.clone());
     let person = User {
         email: Address::new("a@example.org").ok(),
         confirmed: true,
@@ -39,14 +39,14 @@ async fn assemble_all(world: &World) -> (u64, usize) {
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.expect("a chunk");
         let pending: Vec<_> = chunk.iter().map(PersonStacks::pending).collect();
-        catalogue
+        catalog
             .load(pending.iter().flatten().map(|pending| pending.event))
             .await
             .expect("objects");
         for stacks in &chunk {
             let wanted = wanted(stacks, &person, &policies);
             told += assemble(&wanted, &policies, Caps::default(), |event| {
-                catalogue.applies(event)
+                catalog.applies(event)
             })
             .map_or(0, |digest| digest.total as usize);
         }

@@ -11,7 +11,7 @@ use crate::wire::Flushed;
 
 /// Mark what a person has pending as dealt with: no digest tells of it
 ///
-/// What arrives afterwards is mailed as usual, and the feed keeps showing everything.
+/// What arrives afterward is mailed as usual, and the feed keeps showing everything.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
     user: UserId,

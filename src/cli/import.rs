@@ -16,7 +16,7 @@ use crate::wire::round::Done;
 
 /// Bring in users, follows, objects or events from NDJSON
 ///
-/// One JSON object a line; gzip and Zstandard are recognised. A bad line is told with its number,
+/// One JSON object a line; gzip and Zstandard are recognized. A bad line is told with its number,
 /// field and reason, and left out. Bringing the same file in again changes nothing.
 #[derive(Debug, Arguments)]
 #[command(after_help = AFTER_HELP)]

@@ -36,7 +36,7 @@ pub(super) fn start(level: Level) {
         _ => "off",
     };
     let filter = EnvFilter::new(format!("{others},tidings={ours},actix_http={requests}"));
-    let color = super::screen::colourful(&std::io::stderr());
+    let color = super::screen::colorful(&std::io::stderr());
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || harmless::Log {

@@ -42,7 +42,7 @@ pub(super) struct Args {
     /// Whom it concerns: whoever follows any of these keys, such as artist:558
     #[arg(long, value_name = "KEY", num_args = 1..)]
     followers_of: Vec<FollowKey>,
-    /// Whom it concerns: whoever lives within KM kilometres of a place, in degrees
+    /// Whom it concerns: whoever lives within KM kilometers of a place, in degrees
     #[arg(long, value_name = "LNG,LAT,KM", value_parser = near, allow_hyphen_values = true)]
     near: Option<Near>,
     /// Whom to leave out, usually whoever did it
@@ -82,7 +82,7 @@ fn near(text: &str) -> Result<Near, String> {
         .map(|part| part.trim().parse().ok())
         .collect();
     let Some([lng, lat, km]) = numbers.as_deref() else {
-        return Err("not longitude, latitude and kilometres, such as -9.14,38.72,25".into());
+        return Err("not longitude, latitude and kilometers, such as -9.14,38.72,25".into());
     };
     let point = Point::new(*lng, *lat).map_err(|error| error.to_string())?;
     Ok(Near { point, km: *km })

@@ -1,8 +1,8 @@
-//! What a command writes to: lines on standard output, notes on standard error, in colour where
+//! What a command writes to: lines on standard output, notes on standard error, in color where
 //! that can be seen.
 //!
 //! The rule: what people wrote is made [`harmless`] here, whatever prints it, so a color is a mark
-//! in the text until the line is written. Colour only on a terminal, and never with `NO_COLOR`
+//! in the text until the line is written. Color only on a terminal, and never with `NO_COLOR`
 //! (no-color.org). A reader who has gone away (`tidings feed … | head`) ends the writing, not the
 //! work. The demo hands in its own screen, so that its commands print what they always print.
 
@@ -19,8 +19,8 @@ use super::table::Table;
 pub(super) struct Screen {
     out: Box<dyn Write + Send>,
     notes: Box<dyn Write + Send>,
-    colour: bool,
-    note_colour: bool,
+    color: bool,
+    note_color: bool,
     /// Columns of a terminal; lines go on for ever where none is.
     width: Option<usize>,
     indent: String,
@@ -30,8 +30,8 @@ pub(super) struct Screen {
     closed: bool,
 }
 
-/// Whether colour can be seen there.
-pub(super) fn colourful(stream: &impl IsTerminal) -> bool {
+/// Whether color can be seen there.
+pub(super) fn colorful(stream: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stream.is_terminal() && !unwanted
@@ -44,8 +44,8 @@ impl Screen {
         let width = terminal_size::terminal_size_of(&out)
             .map(|(terminal_size::Width(columns), _)| usize::from(columns));
         Self {
-            colour: colourful(&out),
-            note_colour: colourful(&io::stderr()),
+            color: colorful(&out),
+            note_color: colorful(&io::stderr()),
             out: Box::new(out),
             notes: Box::new(io::stderr()),
             width,
@@ -60,8 +60,8 @@ impl Screen {
         Self {
             out: Box::new(io::sink()),
             notes: Box::new(io::sink()),
-            colour: false,
-            note_colour: false,
+            color: false,
+            note_color: false,
             width: None,
             indent: String::new(),
             bars: false,
@@ -95,12 +95,12 @@ impl Screen {
     }
 
     pub(super) fn ink(&self, ink: Ink, text: impl Display) -> String {
-        paint(self.colour, ink, text)
+        paint(self.color, ink, text)
     }
 
     /// A line on standard output.
     pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
-        let text = colored(&harmless::line(&text.to_string()), self.colour);
+        let text = colored(&harmless::line(&text.to_string()), self.color);
         self.write_line(&text)
     }
 
@@ -124,7 +124,7 @@ impl Screen {
     }
 
     pub(super) fn table(&mut self, table: &Table) -> io::Result<()> {
-        let lines = table.lines(self.width(), |ink, text| paint(self.colour, ink, text));
+        let lines = table.lines(self.width(), |ink, text| paint(self.color, ink, text));
         lines.iter().try_for_each(|line| self.line(line))
     }
 
@@ -136,13 +136,13 @@ impl Screen {
 
     /// A line on standard error: what a person should notice beside the answer.
     pub(super) fn note(&mut self, text: impl Display) -> io::Result<()> {
-        let text = colored(&harmless::line(&text.to_string()), self.note_colour);
+        let text = colored(&harmless::line(&text.to_string()), self.note_color);
         writeln!(self.notes, "{}{text}", self.indent)
     }
 
     /// The same, where something went wrong or may.
     pub(super) fn warning(&mut self, text: impl Display) -> io::Result<()> {
-        let mark = paint(self.note_colour, Ink::Warning, "note:");
+        let mark = paint(self.note_color, Ink::Warning, "note:");
         self.note(format!("{mark} {text}"))
     }
 }
@@ -153,8 +153,8 @@ const INK: char = '\u{fdd0}';
 /// Ends it.
 const PLAIN: char = '\u{fdd1}';
 
-fn paint(colour: bool, ink: Ink, text: impl Display) -> String {
-    if colour {
+fn paint(color: bool, ink: Ink, text: impl Display) -> String {
+    if color {
         format!("{INK}{}{text}{PLAIN}", ink.letter())
     } else {
         text.to_string()
@@ -162,18 +162,18 @@ fn paint(colour: bool, ink: Ink, text: impl Display) -> String {
 }
 
 /// The text with its marks as escape sequences, or without them where color cannot be seen.
-fn colored(text: &str, colour: bool) -> String {
+fn colored(text: &str, color: bool) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         match c {
             INK => {
                 let ink = chars.next().and_then(Ink::of_letter);
-                if let Some(ink) = ink.filter(|_| colour) {
+                if let Some(ink) = ink.filter(|_| color) {
                     out.push_str(&format!("\x1b[{}m", ink.code()));
                 }
             }
-            PLAIN if colour => out.push_str("\x1b[0m"),
+            PLAIN if color => out.push_str("\x1b[0m"),
             PLAIN => {}
             c => out.push(c),
         }

@@ -46,7 +46,7 @@ enum Verb {
     ///
     /// One address a line: as {"address": …, "reason": …, "at": …}, or as the first of
     /// comma-separated fields, with or without a line that names them. gzip and Zstandard are
-    /// recognised. A bad line is told with its number and left out.
+    /// recognized. A bad line is told with its number and left out.
     Import(Import),
     /// Let an address be written to again
     Lift(Lift),

@@ -49,7 +49,7 @@ impl Site {
             name: r.string("site.name"),
             url: r.link("site.url"),
             postal_address: r.optional("site.postal_address"),
-            accent: r.parse("site.accent", "a colour written #rrggbb", colour),
+            accent: r.parse("site.accent", "a color written #rrggbb", color),
             feedback_id: r.optional_parse(
                 "site.feedback_id",
                 "5 to 15 letters, digits, - or _",
@@ -92,7 +92,7 @@ impl fmt::Debug for Server {
     }
 }
 
-fn colour(text: &str) -> Option<String> {
+fn color(text: &str) -> Option<String> {
     let digits = text.strip_prefix('#')?;
     (digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit())).then(|| text.to_owned())
 }

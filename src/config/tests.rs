@@ -16,7 +16,7 @@ fn the_documented_defaults_are_valid() {
 fn all_problems_are_reported_at_once() {
     let text = r#"
         store = "postgres://x"
-        colour = "red"
+        color = "red"
         [digest]
         hour = 24
         weekday = "caturday"
@@ -29,7 +29,7 @@ fn all_problems_are_reported_at_once() {
     let problems = Config::parse(text).unwrap_err().to_string();
     for expected in [
         "store: \"postgres://x\" is not sqlite:PATH",
-        "colour: is not an option",
+        "color: is not an option",
         "digest.hour: 24 is not a whole number from 0 to 23",
         "digest.weekday: \"caturday\" is not a weekday",
         "fanout.lease: \"soon\" is not a duration",
@@ -250,7 +250,7 @@ fn an_option_that_is_nearly_one_is_told_which() {
     for (text, meant) in [
         ("digest.huor = 7", "did you mean digest.hour?"),
         ("types.T.rout = \"batch\"", "did you mean types.T.route?"),
-        ("colour = 1", "`tidings config` lists all"),
+        ("color = 1", "`tidings config` lists all"),
     ] {
         let problems = Config::parse(text).unwrap_err().to_string();
 

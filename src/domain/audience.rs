@@ -45,7 +45,7 @@ impl Point {
         self.lat
     }
 
-    /// Great-circle distance in kilometres, on a sphere of MongoDB's radius (6378.1 km), by the
+    /// Great-circle distance in kilometers, on a sphere of MongoDB's radius (6378.1 km), by the
     /// haversine formula.
     pub fn distance_km(self, other: Self) -> f64 {
         let (lat_a, lat_b) = (self.lat.to_radians(), other.lat.to_radians());
@@ -55,7 +55,7 @@ impl Point {
     }
 }
 
-/// The radius with which both stores turn kilometres into angles.
+/// The radius with which both stores turn kilometers into angles.
 pub const EARTH_RADIUS_KM: f64 = 6378.1;
 
 impl TryFrom<[f64; 2]> for Point {
@@ -80,7 +80,7 @@ pub enum Selector {
     Users(Vec<UserId>),
     /// Who follows any of these keys; each person once.
     FollowersOf(Vec<FollowKey>),
-    /// Who lives within `km` kilometres of the point.
+    /// Who lives within `km` kilometers of the point.
     Near {
         /// The center of the circle.
         point: Point,
@@ -106,7 +106,7 @@ pub const MAX_USERS: usize = 100_000;
 pub const MAX_EXCEPT: usize = 10_000;
 /// The most keys whose followers one event can go to.
 pub const MAX_KEYS: usize = 100;
-/// The furthest two places on Earth can be apart, rounded up, in kilometres.
+/// The furthest two places on Earth can be apart, rounded up, in kilometers.
 pub const MAX_KM: f64 = 20_100.0;
 
 impl Audience {
@@ -154,7 +154,7 @@ impl Audience {
             return Err(Invalid::new(
                 "km",
                 km,
-                format!("is not a distance above 0 and up to {MAX_KM} kilometres"),
+                format!("is not a distance above 0 and up to {MAX_KM} kilometers"),
             ));
         }
         Ok(Self {

@@ -7,7 +7,7 @@
 //! template can get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how
 //! styles get into the elements; [`pages`] is for browsers, [`report`] for whoever sends.
 
-mod colour;
+mod color;
 mod inline;
 mod mail_templates;
 mod naming;
@@ -67,7 +67,7 @@ pub struct Site {
     pub url: Option<String>,
     /// Shown at the end, line by line.
     pub postal_address: Option<String>,
-    /// The colour of links, as `#rrggbb`; shades that can be read are made of it.
+    /// The color of links, as `#rrggbb`; shades that can be read are made of it.
     pub accent: String,
 }
 

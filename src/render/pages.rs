@@ -1,6 +1,6 @@
 //! The pages people reach from their mails, as HTML.
 //!
-//! The rule: a page shows no more of an address than is needed to recognise one's own, works
+//! The rule: a page shows no more of an address than is needed to recognize one's own, works
 //! without scripts, and loads nothing from anywhere. Templates see words ready to be shown; only
 //! HTML escaping is left to do. What is done with a page is [`crate::web`]'s.
 

@@ -150,7 +150,7 @@ fn templates_that_cannot_be_read_are_named() {
 }
 
 #[test]
-fn an_accent_that_is_no_colour_is_refused() {
+fn an_accent_that_is_no_color_is_refused() {
     let site = Site {
         accent: "red;} body { display: none".into(),
         ..site()

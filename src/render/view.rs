@@ -9,7 +9,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::colour::{self, Colour};
+use super::color::{self, Color};
 use super::naming::{
     NAME, Named, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names, short,
     things, words,
@@ -30,7 +30,7 @@ pub(super) struct SiteView {
     url: Option<String>,
     /// Line by line.
     postal_address: Vec<String>,
-    /// The accent colour as it can be read on the light page …
+    /// The accent color as it can be read on the light page …
     accent: String,
     /// … and on the dark one.
     accent_dark: String,
@@ -38,7 +38,7 @@ pub(super) struct SiteView {
 
 impl SiteView {
     pub(super) fn of(site: &Site) -> Result<Self, Invalid> {
-        let accent = Colour::parse(&site.accent)?;
+        let accent = Color::parse(&site.accent)?;
         let postal = site.postal_address.as_deref().unwrap_or_default();
         Ok(Self {
             name: short(&site.name, SHORT),
@@ -49,8 +49,8 @@ impl SiteView {
                 .filter(|line| !line.is_empty())
                 .take(ADDRESS_LINES)
                 .collect(),
-            accent: accent.readable_on(colour::PAPER).to_string(),
-            accent_dark: accent.readable_on(colour::NIGHT).to_string(),
+            accent: accent.readable_on(color::PAPER).to_string(),
+            accent_dark: accent.readable_on(color::NIGHT).to_string(),
         })
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
-use super::catalogue::Catalogue;
+use super::catalog::Catalog;
 use super::mailing::{GateState, Sender, Spread, Step};
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
@@ -113,7 +113,7 @@ struct Run<'a> {
     /// Its account says what became of the run's mails.
     sender: Sender,
     report: Report,
-    catalogue: Catalogue,
+    catalog: Catalog,
     older: Older,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
             at,
             sender: digests.sender.anew(),
             report: Report::default(),
-            catalogue: Catalogue::new(Arc::clone(objects), Arc::clone(policies)),
+            catalog: Catalog::new(Arc::clone(objects), Arc::clone(policies)),
             older: Older::new(&digests.owed.reach(at)),
         }
     }
@@ -379,19 +379,17 @@ impl<'a> Run<'a> {
         &mut self,
         due: Vec<DuePerson<'p>>,
     ) -> Result<Vec<(DuePerson<'p>, Content)>> {
-        let (catalogue, report) = (&mut self.catalogue, &mut self.report);
+        let (catalog, report) = (&mut self.catalog, &mut self.report);
         let (policies, caps) = (&self.digests.policies, self.digests.caps);
         let pending = || due.iter().flat_map(|person| &person.wanted);
-        catalogue
-            .load(pending().map(|pending| pending.event))
-            .await?;
+        catalog.load(pending().map(|pending| pending.event)).await?;
         for pending in pending() {
-            report.unknown.note(pending.event, catalogue, policies);
+            report.unknown.note(pending.event, catalog, policies);
         }
         let mut left = Vec::with_capacity(due.len());
         for person in due {
             match assemble(&person.wanted, policies, caps, |event| {
-                catalogue.applies(event)
+                catalog.applies(event)
             }) {
                 Some(content) => left.push((person, content)),
                 None => report.withdrawn += 1,

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::Result;
 use super::batches::{BatchFilter, BatchService};
-use super::catalogue::Catalogue;
+use super::catalog::Catalog;
 use super::due;
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
@@ -82,7 +82,7 @@ impl Explain {
             ..BatchFilter::default()
         };
         let batches = Batches::of(&self.batches, &theirs).await?;
-        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let mut catalog = Catalog::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
         let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
         let gets_digests = record.as_ref().is_some_and(|user| {
@@ -90,7 +90,7 @@ impl Explain {
                 && user.schedule(&self.schedule).cadence != Cadence::Never
         });
         for person in &found {
-            catalogue
+            catalog
                 .load(
                     person
                         .stacks
@@ -104,7 +104,7 @@ impl Explain {
                 None => person.pending(),
             };
             let pending: Vec<Position> = pending.iter().map(|pending| pending.position).collect();
-            let applies = |event: &Event| catalogue.applies(event);
+            let applies = |event: &Event| catalog.applies(event);
             let mails = Mails::of(
                 &deliveries,
                 person,
@@ -118,7 +118,7 @@ impl Explain {
                 full_days.extend((stack.entries.len() >= self.day_cap).then_some(stack.id.day));
                 for (position, event) in stack.events() {
                     let at = event.at(stack.id.day);
-                    let object = catalogue.record(event);
+                    let object = catalog.record(event);
                     let wanted = record
                         .as_ref()
                         .is_none_or(|user| user.wants_in_digest(&event.t, at, &self.policies));
@@ -127,7 +127,7 @@ impl Explain {
                         None => self.policies.of(&event.t).route,
                     };
                     let alone = alone.is_mailed_alone();
-                    let applies = catalogue.applies(event).is_some();
+                    let applies = catalog.applies(event).is_some();
                     let is_mailed = event.i.is_some_and(|i| mailed.contains(&i));
                     let holding = batches.holding(event);
                     let in_batch = batches.why(event, holding, is_mailed, alone && applies);
@@ -135,7 +135,7 @@ impl Explain {
                         in_batch
                     } else if (position.index as usize) < covered {
                         Why::Covered
-                    } else if catalogue.record(event).is_none() {
+                    } else if catalog.record(event).is_none() {
                         Why::UnknownObject
                     } else if !applies {
                         Why::Withdrawn

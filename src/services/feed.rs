@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Result;
-use super::catalogue::Catalogue;
+use super::catalog::Catalog;
 use crate::clock::Clock;
 use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::user::MAX_TYPES;
@@ -90,18 +90,17 @@ impl Feeds {
             stacks: Vec::new(),
         });
         let selected = select(&person, &request.query);
-        let mut catalogue =
-            Catalogue::of_feeds(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let mut catalog = Catalog::of_feeds(Arc::clone(&self.objects), Arc::clone(&self.policies));
         let mut items = Vec::new();
         let mut rest = selected.as_slice();
         // Looked up a page at a time: of most feeds only the first is ever read.
         while items.len() <= request.limit && !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(request.limit + 1));
-            catalogue
+            catalog
                 .load(now.iter().map(|pending| pending.event))
                 .await?;
             items.extend(now.iter().filter_map(|pending| {
-                let about = catalogue.applies(pending.event)?;
+                let about = catalog.applies(pending.event)?;
                 let (kind, object) = (pending.event.t.clone(), pending.event.o.clone());
                 Some(Item {
                     id: pending.position,

@@ -7,7 +7,7 @@
 pub mod archive;
 pub mod audience;
 pub mod batches;
-pub mod catalogue;
+pub mod catalog;
 pub mod clean;
 pub mod crash;
 pub mod deliveries;

@@ -1,7 +1,7 @@
 //! Keeps the records of what events are about, as the application says.
 //!
 //! The rule: a withdrawn object leaves a record that is not notifiable, because an object nobody
-//! has a record of may still be shown in feeds ([`super::catalogue`]). Models that live in the
+//! has a record of may still be shown in feeds ([`super::catalog`]). Models that live in the
 //! application's own collections are changed there, not here.
 
 use std::collections::HashSet;

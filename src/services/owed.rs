@@ -12,7 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 
 use super::Result;
-use super::catalogue::Catalogue;
+use super::catalog::Catalog;
 use super::suppressions::Suppressed;
 use crate::clock::Ids;
 use crate::domain::digest::wanted;
@@ -191,7 +191,7 @@ impl OwedDays {
 
     /// How many people are owed how many events of one day, as things stand.
     pub async fn count(&self, day: Day) -> Result<Count> {
-        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let mut catalog = Catalog::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
         let mut count = Count::default();
         let mut chunks = self.stacks.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
@@ -204,7 +204,7 @@ impl OwedDays {
             let users = self.directory.users(&ids).await?;
             let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
             let owed = self
-                .owed_to(&people, &users, &suppressed, &mut catalogue, |_| true)
+                .owed_to(&people, &users, &suppressed, &mut catalog, |_| true)
                 .await?;
             let ids: Vec<UserId> = owed.iter().map(|(user, _)| (*user).clone()).collect();
             let open = DeliveryFilter::OpenDigests(&ids);
@@ -229,7 +229,7 @@ impl OwedDays {
         people: &[&'a PersonStacks],
         users: &[Option<User>],
         suppressed: &Suppressed,
-        catalogue: &mut Catalogue,
+        catalog: &mut Catalog,
         of: impl Fn(Day) -> bool,
     ) -> Result<Vec<(&'a UserId, Vec<Pending<'a>>)>> {
         let mut owed: Vec<(&UserId, Vec<Pending<'_>>)> = Vec::new();
@@ -246,9 +246,9 @@ impl OwedDays {
             owed.push((&person.user, events));
         }
         let events = owed.iter().flat_map(|(_, events)| events);
-        catalogue.load(events.map(|pending| pending.event)).await?;
+        catalog.load(events.map(|pending| pending.event)).await?;
         owed.retain_mut(|(_, events)| {
-            events.retain(|pending| catalogue.applies(pending.event).is_some());
+            events.retain(|pending| catalog.applies(pending.event).is_some());
             !events.is_empty()
         });
         Ok(owed)

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::Result;
-use super::catalogue::Catalogue;
+use super::catalog::Catalog;
 use crate::domain::{Event, Policies};
 use crate::store::{Journal, Objects};
 use crate::wire::unknown::{NAMED, Unknown};
@@ -18,11 +18,11 @@ const ASKED: usize = 1_000;
 
 impl Unknown {
     /// Notes of an event what is not known of it; it must have been loaded.
-    pub fn note(&mut self, event: &Event, catalogue: &Catalogue, policies: &Policies) {
+    pub fn note(&mut self, event: &Event, catalog: &Catalog, policies: &Policies) {
         if policies.is_stray(&event.t) {
             *self.types.entry(event.t.clone()).or_default() += 1;
         }
-        if catalogue.record(event).is_none() {
+        if catalog.record(event).is_none() {
             self.events += 1;
             self.of.get_or_insert_with(|| event.t.clone());
             if self.objects.len() <= NAMED {
@@ -43,13 +43,13 @@ impl Known {
     /// What is not known of each of these lists, in their order: of the first thousand objects they
     /// name.
     pub async fn of(&self, events: &[Vec<Event>]) -> Result<Vec<Unknown>> {
-        let mut catalogue = self.catalogue();
-        catalogue.load(events.iter().flatten().take(ASKED)).await?;
+        let mut catalog = self.catalog();
+        catalog.load(events.iter().flatten().take(ASKED)).await?;
         let mut left = ASKED;
         let unknown = |events: &Vec<Event>| {
             let mut unknown = Unknown::default();
             for event in events.iter().take(left) {
-                unknown.note(event, &catalogue, &self.policies);
+                unknown.note(event, &catalog, &self.policies);
             }
             left -= events.len().min(left);
             unknown
@@ -66,16 +66,16 @@ impl Known {
             .into_iter()
             .flatten()
             .collect();
-        let mut catalogue = self.catalogue();
-        catalogue.load(events.iter()).await?;
+        let mut catalog = self.catalog();
+        catalog.load(events.iter()).await?;
         let mut unknown = Unknown::default();
         for event in &events {
-            unknown.note(event, &catalogue, &self.policies);
+            unknown.note(event, &catalog, &self.policies);
         }
         Ok(unknown)
     }
 
-    fn catalogue(&self) -> Catalogue {
-        Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies))
+    fn catalog(&self) -> Catalog {
+        Catalog::new(Arc::clone(&self.objects), Arc::clone(&self.policies))
     }
 }

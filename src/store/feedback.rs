@@ -66,7 +66,7 @@ pub trait Feedbacks: Send + Sync {
     async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>>;
 }
 
-/// What was seen lately, so that it is recognised when it comes again.
+/// What was seen lately, so that it is recognized when it comes again.
 #[async_trait]
 pub trait SeenReports: Send + Sync {
     /// Keeps a mark under each key until `until`, durably, where none stands that lasts beyond

@@ -2,7 +2,7 @@
 //! large flush, and again and again at any step of fan-outs, batches, digests and archiving.
 //!
 //! The rule: the kill waits for a state of the database or for a step, not for a time, so it always
-//! hits the middle; and afterwards everybody's stack is read, or everybody's mails, and counted.
+//! hits the middle; and afterward everybody's stack is read, or everybody's mails, and counted.
 //! `TIDINGS_TEST_FAILOVERS` says how often (`scripts/chaos --failovers`).
 
 use std::collections::{BTreeMap, BTreeSet};

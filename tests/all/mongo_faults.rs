@@ -447,12 +447,12 @@ async fn what_does_not_pass_is_an_error_at_once_and_patience_has_an_end() {
             }
         };
 
-        let unauthorised = cause(refused(PUSH, 13), 1).await;
+        let unauthorized = cause(refused(PUSH, 13), 1).await;
         let away = cause(refused(PUSH, 91), 1_000).await;
 
         assert!(
-            unauthorised.starts_with("pushing onto the stacks of 20140422: code 13:"),
-            "{unauthorised}"
+            unauthorized.starts_with("pushing onto the stacks of 20140422: code 13:"),
+            "{unauthorized}"
         );
         assert!(
             away.starts_with("pushing onto the stacks of 20140422: code 91:"),

@@ -1,6 +1,6 @@
 //! What a batch is of: events of one person and one key share it, others never do.
 //!
-//! The rule: keys are compared as they are, byte by byte. Nothing is trimmed, folded or normalised,
+//! The rule: keys are compared as they are, byte by byte. Nothing is trimmed, folded or normalized,
 //! and a key that somebody chose is never taken for the name of a type, so nothing is merged by
 //! accident.
 

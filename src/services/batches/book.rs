@@ -11,7 +11,7 @@ use crate::domain::fanout::MAX_OBJECTS;
 use crate::domain::{
     Batch, BatchState, DeliveryId, Event, EventType, Id, Invalid, ObjectId, Policies,
 };
-use crate::services::catalogue::Catalogue;
+use crate::services::catalog::Catalog;
 use crate::services::{Error, Result};
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Deliveries, Objects};
 use crate::wire::batch::BatchView;
@@ -69,14 +69,14 @@ impl BatchService {
     /// The same as people are shown them: with titles, and with what became of their mails.
     pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
         let (objects, policies) = (Arc::clone(&self.objects), Arc::clone(&self.policies));
-        let mut catalogue = Catalogue::new(objects, policies);
+        let mut catalog = Catalog::new(objects, policies);
         let kept = batches.iter().flat_map(Batch::kept).cloned();
         let kept: Vec<Event> = kept.map(Event::from).collect();
-        catalogue.load(kept.iter()).await?;
+        catalog.load(kept.iter()).await?;
         let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let mails = self.deliveries.deliveries(&ids).await?;
         let pairs = batches.into_iter().zip(mails);
-        let title = |event: &Event| catalogue.record(event)?.title.clone();
+        let title = |event: &Event| catalog.record(event)?.title.clone();
         Ok(pairs
             .map(|(batch, mail)| BatchView::of(batch, mail, title))
             .collect())

@@ -61,10 +61,10 @@ impl Run<'_> {
         users: &[Option<User>],
         suppressed: &Suppressed,
     ) -> Result<()> {
-        let (from, catalogue) = (self.older.from, &mut self.catalogue);
+        let (from, catalog) = (self.older.from, &mut self.catalog);
         let owed = &self.digests.owed;
         let owed = owed
-            .owed_to(people, users, suppressed, catalogue, |day| day < from)
+            .owed_to(people, users, suppressed, catalog, |day| day < from)
             .await?;
         for (_, events) in &owed {
             self.older.add(events);

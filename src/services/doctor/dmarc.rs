@@ -1,7 +1,7 @@
 //! DMARC (RFC 7489): what a domain asks receivers to do with mails that fail both SPF and DKIM.
 //!
 //! The rule: the sender's own record counts, or else the first that stands further up; where the
-//! organisation's domain begins, no list has to say. Pure: who asks is [`super::sender`].
+//! organization's domain begins, no list has to say. Pure: who asks is [`super::sender`].
 
 use super::Finding;
 

@@ -23,7 +23,7 @@ use crate::domain::{
 use crate::mail::{self, Marks, Message, Place};
 use crate::render::{self, Renderer};
 use crate::services::Result;
-use crate::services::catalogue::Catalogue;
+use crate::services::catalog::Catalog;
 use crate::services::links::{Links, Maker};
 use crate::services::suppressions::Suppressed;
 use crate::store::{Batches, Directory, Objects, People, Stacks, Suppressions};
@@ -150,12 +150,12 @@ impl Compose {
                 person.as_ref().map_or(Vec::new(), wanted)
             })
             .collect();
-        let mut catalogue = Catalogue::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
-        catalogue
+        let mut catalog = Catalog::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        catalog
             .load(wanted.iter().flatten().map(|pending| pending.event))
             .await?;
 
-        let gathered = self.gathered(rows, &people, &mut catalogue).await?;
+        let gathered = self.gathered(rows, &people, &mut catalog).await?;
         let maker = self.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
         for (((row, person), stacks), wanted) in rows.iter().zip(&people).zip(&stacks).zip(&wanted)
@@ -177,7 +177,7 @@ impl Compose {
                 Occasion::Digest { .. } => stacks.are_marked_by(row.marker),
                 Occasion::Batch { batch, .. } => gathered.get(batch).is_some_and(|of| of.marked),
             };
-            let Some(told) = self.told(row, wanted, &gathered, &catalogue) else {
+            let Some(told) = self.told(row, wanted, &gathered, &catalog) else {
                 let why = Some("nothing is left that applies");
                 let canceled = Settlement::of(row, DeliveryState::Canceled, 0, why);
                 built.settlements.push(canceled);
@@ -239,9 +239,9 @@ impl Compose {
         row: &Delivery,
         wanted: &[Pending<'_>],
         gathered: &HashMap<Id, Gathered>,
-        catalogue: &Catalogue,
+        catalog: &Catalog,
     ) -> Option<Content> {
-        let applies = |event: &Event| catalogue.applies(event);
+        let applies = |event: &Event| catalog.applies(event);
         match &row.occasion {
             Occasion::Digest { .. } => assemble(wanted, &self.policies, self.caps, applies),
             Occasion::Batch { batch, .. } => {

@@ -41,7 +41,7 @@ pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
         } else if why == Unmailable::Unknown.as_str() {
             others.push(line("Without a record", *count));
         } else {
-            others.push((capitalised(why), *count));
+            others.push((capitalized(why), *count));
         }
     }
     others.push(line("Unsubscribed", unsubscribed));
@@ -65,7 +65,7 @@ fn many(n: u64, one: &str, more: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { more })
 }
 
-fn capitalised(text: &str) -> String {
+fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());
     first.unwrap_or_default() + chars.as_str()

@@ -88,14 +88,14 @@ impl From<DriverError> for Failure {
             }
             _ => None,
         };
-        let labelled = ["RetryableWriteError", "RetryableError"]
+        let labeled = ["RetryableWriteError", "RetryableError"]
             .iter()
             .any(|label| error.contains_label(label));
         match answered {
             Some((code, why)) => {
                 let failure = Self::answered(code, why);
                 Self {
-                    passing: failure.passing || labelled,
+                    passing: failure.passing || labeled,
                     ..failure
                 }
             }
@@ -105,7 +105,7 @@ impl From<DriverError> for Failure {
                     ErrorKind::ServerSelection { message, .. } => away(message),
                     kind => discreet(&kind.to_string()),
                 },
-                passing: labelled
+                passing: labeled
                     || matches!(
                         &*error.kind,
                         ErrorKind::Io(_)
@@ -235,7 +235,7 @@ mod tests {
         let mut attempts = 0;
         let lasting = patiently(LONG, LONG, "testing", || {
             attempts += 1;
-            std::future::ready(Err::<(), _>(Failure::answered(13, "not authorised")))
+            std::future::ready(Err::<(), _>(Failure::answered(13, "not authorized")))
         });
         let error = lasting.await.unwrap_err();
         assert_eq!(error.to_string(), "testing");

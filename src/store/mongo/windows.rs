@@ -165,7 +165,7 @@ impl Mongo {
     }
 }
 
-/// How a person's `_id` may be spelt: as an ObjectId, where it can be one, and as text.
+/// How a person's `_id` may be spelled: as an ObjectId, where it can be one, and as text.
 fn spellings(user: &UserId) -> impl Iterator<Item = Bson> + use<> {
     let legacy = user
         .legacy()

@@ -255,7 +255,7 @@ fn open_writer(path: &Path) -> Answer<Connection> {
     // Every commit is on the disk before it is acknowledged (P1), not only every checkpoint.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", kibibytes(64))?;
-    // What a long read kept from being checkpointed is given back to the disk afterwards.
+    // What a long read kept from being checkpointed is given back to the disk afterward.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(connection)
 }

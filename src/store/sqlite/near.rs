@@ -39,16 +39,16 @@ fn column(lng: f64) -> i64 {
 }
 
 /// All squares that a circle touches, and perhaps some more; `None` if they are too many.
-fn cells(centre: Point, km: f64) -> Option<Vec<i64>> {
+fn cells(center: Point, km: f64) -> Option<Vec<i64>> {
     let angle = km / EARTH_RADIUS_KM;
     let reach = angle.to_degrees() + SLACK;
     let (south, north) = (
-        (centre.lat() - reach).max(-90.0),
-        (centre.lat() + reach).min(90.0),
+        (center.lat() - reach).max(-90.0),
+        (center.lat() + reach).min(90.0),
     );
     // Where the circle is widest; a circle that holds a pole has all longitudes.
     let width = if south > -90.0 && north < 90.0 {
-        (angle.sin() / centre.lat().to_radians().cos())
+        (angle.sin() / center.lat().to_radians().cos())
             .min(1.0)
             .asin()
             .to_degrees()
@@ -56,7 +56,7 @@ fn cells(centre: Point, km: f64) -> Option<Vec<i64>> {
     } else {
         180.0
     };
-    let (west, mut east) = (column(centre.lng() - width), column(centre.lng() + width));
+    let (west, mut east) = (column(center.lng() - width), column(center.lng() + width));
     east = east.min(west + COLUMNS - 1);
     let (south, north) = (row(south), row(north));
     let count = (north - south + 1) * (east - west + 1);
@@ -70,7 +70,7 @@ fn cells(centre: Point, km: f64) -> Option<Vec<i64>> {
 /// Who lives within the circle, ascending, after this user, at most `limit`.
 pub(super) fn find(
     transaction: &Transaction<'_>,
-    centre: Point,
+    center: Point,
     km: f64,
     after: Option<UserId>,
     limit: usize,
@@ -78,7 +78,7 @@ pub(super) fn find(
     let bound = if after.is_some() { ">" } else { ">=" };
     let from = after.as_ref().map_or("", UserId::as_str);
     let mut statements = Vec::new();
-    match cells(centre, km) {
+    match cells(center, km) {
         Some(cells) => {
             let sql = format!(
                 "SELECT id, lng, lat FROM users WHERE cell = ?2 AND id {bound} ?1 ORDER BY id"
@@ -94,7 +94,7 @@ pub(super) fn find(
             statements.push((transaction.prepare_cached(&sql)?, 0));
         }
     }
-    let inside = |place: Point| centre.distance_km(place) <= km;
+    let inside = |place: Point| center.distance_km(place) <= km;
     let mut lists = Vec::with_capacity(statements.len());
     for (statement, cell) in &mut statements {
         lists.push(List::open(statement, from, *cell)?);
@@ -177,8 +177,8 @@ mod tests {
             let to = (from.sin() * angle.cos() + from.cos() * angle.sin() * bearing.cos()).clamp(-1.0, 1.0).asin();
             let turn = (bearing.sin() * angle.sin() * from.cos()).atan2(angle.cos() - from.sin() * to.sin());
             let there = at((lng + turn.to_degrees() + 540.0).rem_euclid(360.0) - 180.0, to.to_degrees().clamp(-90.0, 90.0));
-            let centre = at(lng, lat);
-            if let Some(cells) = cells(centre, km) && centre.distance_km(there) <= km {
+            let center = at(lng, lat);
+            if let Some(cells) = cells(center, km) && center.distance_km(there) <= km {
                 proptest::prop_assert!(cells.contains(&cell(there)), "{there:?}");
             }
         }

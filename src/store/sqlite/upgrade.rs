@@ -1,7 +1,7 @@
 //! What makes a file of each earlier schema one of the next.
 //!
 //! The rule: a step changes columns and what stands in them; tables and indexes that are new need
-//! none, as [`super::schema`] adds what is missing afterwards. A step that has been released is
+//! none, as [`super::schema`] adds what is missing afterward. A step that has been released is
 //! never changed. It finds out what is there already, as files that were made between two releases
 //! may have a part of it. Columns are added with defaults, so that processes of the version before,
 //! which have the file open, go on; where that cannot be, the step says so.

@@ -98,7 +98,7 @@ const BODIES: &[(&str, &str, &str)] = &[
     ("PUT", "/v1/users/eve", "{\"email\": {\"$ne\": null}}"),
     ("PUT", "/v1/users/eve", "{\"digest\": {\"hour\": 24}}"),
     ("PUT", "/v1/users/eve", "{\"tz\": \"Mars/Base\"}"),
-    ("PUT", "/v1/users/eve", "{\"colour\": \"red\"}"),
+    ("PUT", "/v1/users/eve", "{\"color\": \"red\"}"),
     ("PUT", "/v1/users/eve", "{} {}"),
     (
         "PUT",

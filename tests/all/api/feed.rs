@@ -211,7 +211,7 @@ async fn what_is_not_a_feeds_parameter_is_refused_by_its_name(fresh: Fresh) {
         ("limit%5B%24ne%5D=1", "limit[$ne]"),
         ("type[$regex]=.*", "type[$regex]"),
         ("$where=1", "$where"),
-        ("colour=red", "colour"),
+        ("color=red", "color"),
         ("state=unread", "state"),
         ("Limit=1", "Limit"),
         ("limit=1&limit=2", "limit"),

@@ -66,11 +66,11 @@ fn wrong_arguments_are_refused_with_their_value() {
 #[test]
 fn wrong_configuration_is_refused_with_all_its_problems() {
     let desk = Desk::new();
-    desk.write("tidings.toml", "colour = 1\n[digest]\nhour = 24");
+    desk.write("tidings.toml", "color = 1\n[digest]\nhour = 24");
 
     let ran = desk.run(&["status"]);
 
-    assert!(ran.err.contains("colour: is not an option"), "{}", ran.err);
+    assert!(ran.err.contains("color: is not an option"), "{}", ran.err);
     refused(ran, "digest.hour: 24 is not a whole number");
     refused(
         desk.run(&["--config", "nowhere.toml", "status"]),

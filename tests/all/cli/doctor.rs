@@ -50,13 +50,13 @@ fn an_error_is_1_and_wrong_usage_is_2() {
 #[test]
 fn a_configuration_that_cannot_be_read_is_told_with_all_its_problems() {
     let desk = Desk::new();
-    desk.write("tidings.toml", "colour = 1\n[digest]\nhour = 24");
+    desk.write("tidings.toml", "color = 1\n[digest]\nhour = 24");
 
     let ran = desk.run(&["doctor"]);
 
     assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{}", ran.out);
     for expected in [
-        "error      configuration    colour: is not an option",
+        "error      configuration    color: is not an option",
         "error      configuration    digest.hour: 24 is not",
         "unchecked  everything else",
         "2 errors, 1 unchecked",

@@ -132,7 +132,7 @@ fn what_is_wrong_is_told_with_its_place_and_changes_the_exit_code() {
     desk.write("late.ndjson", &late.join("\n"));
     desk.write(
         "odd.toml",
-        "[policies.a]\nwindow = \"soon\"\ncolour = 1\n[policies.b]\nkeep = \"ten\"",
+        "[policies.a]\nwindow = \"soon\"\ncolor = 1\n[policies.b]\nkeep = \"ten\"",
     );
     desk.write("starving.toml", "[policies.a]\ncooldown = \"4m\"");
 
@@ -157,7 +157,7 @@ fn what_is_wrong_is_told_with_its_place_and_changes_the_exit_code() {
     assert_eq!(odd.code, 2);
     for expected in [
         "policies.a.window: \"soon\"",
-        "policies.a.colour: is not",
+        "policies.a.color: is not",
         "policies.b.keep",
     ] {
         assert!(odd.err.contains(expected), "{expected} in {}", odd.err);

@@ -45,7 +45,7 @@ async fn people_come_in_and_bad_lines_are_told_by_number(fresh: Fresh) {
         r#"{"id": "eve", "email": "eve@example.org", "confirmed": true, "tz": "Europe/Paris", "loc": [2.35, 48.86], "digest": {"cadence": "daily", "hour": 7}, "types": {"A.b$": {"route": "never"}, "Reply": {"route": "batch", "window": "1d"}}}
 {"id": "bad", "email": "nonsense"}
 
-{"id": "worse", "colour": "red"}
+{"id": "worse", "color": "red"}
 {"id": {"$ne": ""}, "email": "x@example.org"}
 {"email": "nobody@example.org"}
 {"id": "late", "digest": {"hour": 24}}

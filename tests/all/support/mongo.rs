@@ -22,7 +22,7 @@ pub async fn run<F: Future<Output = ()>>(test: impl FnOnce(Fresh) -> F) {
     on_fresh_database(MongoOptions::default(), |fresh, _, _| test(fresh)).await;
 }
 
-/// A fresh store whose server can be made to misbehave towards it.
+/// A fresh store whose server can be made to misbehave toward it.
 pub struct Faulty {
     fresh: Fresh,
     admin: mongodb::Database,

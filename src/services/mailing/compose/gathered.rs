@@ -13,7 +13,7 @@ use crate::domain::{
     UserId, Window,
 };
 use crate::services::Result;
-use crate::services::catalogue::Catalogue;
+use crate::services::catalog::Catalog;
 use crate::store::{People, Stacks};
 
 use super::Compose;
@@ -32,12 +32,12 @@ pub(super) struct Gathered {
 
 impl Compose {
     /// What the batches of these rows may tell, by their ids; what has no record any more is left
-    /// out. All of it is in the catalogue then.
+    /// out. All of it is in the catalog then.
     pub(super) async fn gathered(
         &self,
         rows: &[Delivery],
         people: &[Option<User>],
-        catalogue: &mut Catalogue,
+        catalog: &mut Catalog,
     ) -> Result<HashMap<Id, Gathered>> {
         let mut whose: HashMap<Id, &User> = HashMap::new();
         let mut markers: HashMap<Id, Id> = HashMap::new();
@@ -62,7 +62,7 @@ impl Compose {
             .iter()
             .flat_map(|batch| batch.contents.items.iter().cloned().map(Event::from))
             .collect();
-        catalogue.load(kept.iter()).await?;
+        catalog.load(kept.iter()).await?;
         // One that is settled and comes again had failed, or was taken for mailed.
         let settled = |batch: &&Batch| batch.state != BatchState::Closing;
         let settled: Vec<Batch> = batches.iter().filter(settled).cloned().collect();
@@ -81,7 +81,7 @@ impl Compose {
         for batch in batches {
             let told = |item: &Item| {
                 wants(whose[&batch.id], item, &self.policies)
-                    && catalogue.applies(&Event::from(item.clone())).is_some()
+                    && catalog.applies(&Event::from(item.clone())).is_some()
             };
             let not_kept = batch.contents.more();
             let items = &batch.contents.items;
@@ -101,7 +101,7 @@ impl Compose {
         for batch in &doubtful {
             let items = all_of(batch, stacks.get(&batch.user));
             let events: Vec<Event> = items.iter().cloned().map(Event::from).collect();
-            catalogue.load(events.iter()).await?;
+            catalog.load(events.iter()).await?;
             gathered.insert(batch.id, Gathered::new(batch, items, 0));
         }
         for id in marked {

@@ -10,7 +10,7 @@ use crate::domain::digest::wanted_by;
 use crate::domain::{Delivery, DeliveryState, EventType, Occasion, User};
 use crate::mail::Place;
 use crate::services::Result;
-use crate::services::catalogue::Catalogue;
+use crate::services::catalog::Catalog;
 use crate::services::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
@@ -58,13 +58,13 @@ impl Compose {
             .iter()
             .flat_map(|stacks| wanted_by(row, stacks, user, &self.policies))
             .collect();
-        let mut catalogue = Catalogue::new(self.objects.clone(), self.policies.clone());
-        catalogue
+        let mut catalog = Catalog::new(self.objects.clone(), self.policies.clone());
+        catalog
             .load(wanted.iter().map(|pending| pending.event))
             .await?;
         let at = row.tried.unwrap_or_else(|| self.clock.now());
-        let gathered = self.gathered(rows, users, &mut catalogue).await?;
-        let Some(content) = self.told(row, &wanted, &gathered, &catalogue) else {
+        let gathered = self.gathered(rows, users, &mut catalog).await?;
+        let Some(content) = self.told(row, &wanted, &gathered, &catalog) else {
             return none(match row.occasion {
                 Occasion::Digest { .. } => "nothing of it is on their stacks any more, or applies",
                 Occasion::Batch { .. } => "nothing is left of its batch that applies",

@@ -3,7 +3,7 @@
 //! The rule (P6): an object applies if its record is notifiable. One that nobody put a record of is
 //! mailed only where its type says so (`unknown_objects`); in feeds, whose readers may know it
 //! themselves, it is shown by its id, unless its type has a model. A mail about to leave asks with
-//! a fresh catalogue, so that what was withdrawn a moment ago is not in it.
+//! a fresh catalog, so that what was withdrawn a moment ago is not in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ enum Purpose {
 }
 
 /// The records of objects that were looked up, found or not.
-pub struct Catalogue {
+pub struct Catalog {
     purpose: Purpose,
     objects: Arc<dyn Objects>,
     policies: Arc<Policies>,
@@ -33,13 +33,13 @@ pub struct Catalogue {
     size: usize,
 }
 
-impl Catalogue {
-    /// A catalogue of what may be mailed.
+impl Catalog {
+    /// A catalog of what may be mailed.
     pub fn new(objects: Arc<dyn Objects>, policies: Arc<Policies>) -> Self {
         Self::of(Purpose::Mail, objects, policies)
     }
 
-    /// A catalogue of what feeds show.
+    /// A catalog of what feeds show.
     pub fn of_feeds(objects: Arc<dyn Objects>, policies: Arc<Policies>) -> Self {
         Self::of(Purpose::Feed, objects, policies)
     }

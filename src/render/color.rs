@@ -1,27 +1,27 @@
-//! The accent colour, made legible on both the light and the dark page.
+//! The accent color, made legible on both the light and the dark page.
 //!
-//! The rule: whatever colour a site chose, text in it has the contrast WCAG asks of text (4.5 to
+//! The rule: whatever color a site chose, text in it has the contrast WCAG asks of text (4.5 to
 //! 1).
 
 use std::fmt;
 
 use crate::domain::name::Invalid;
 
-/// A colour written `#rrggbb`.
+/// A color written `#rrggbb`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Colour([u8; 3]);
+pub(super) struct Color([u8; 3]);
 
 /// The ground of a mail on a light and on a dark screen, as `body.html` has them.
-pub(super) const PAPER: Colour = Colour([0xff, 0xff, 0xff]);
-pub(super) const NIGHT: Colour = Colour([0x1b, 0x1a, 0x19]);
+pub(super) const PAPER: Color = Color([0xff, 0xff, 0xff]);
+pub(super) const NIGHT: Color = Color([0x1b, 0x1a, 0x19]);
 
-impl Colour {
+impl Color {
     const BLACK: Self = Self([0; 3]);
     const WHITE: Self = Self([0xff; 3]);
     const READABLE: f64 = 4.5;
 
     pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
-        let refuse = || Invalid::new("accent colour", text, "is not written as #rrggbb");
+        let refuse = || Invalid::new("accent color", text, "is not written as #rrggbb");
         let digits = text.strip_prefix('#').ok_or_else(refuse)?;
         if digits.len() != 6 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(refuse());
@@ -33,17 +33,17 @@ impl Colour {
         Ok(Self(channels))
     }
 
-    /// This colour, or the nearest shade of it that can be read on that ground.
+    /// This color, or the nearest shade of it that can be read on that ground.
     pub(super) fn readable_on(self, ground: Self) -> Self {
-        let towards = if ground.luminance() > 0.5 {
+        let toward = if ground.luminance() > 0.5 {
             Self::BLACK
         } else {
             Self::WHITE
         };
         (0..=20)
-            .map(|step| self.mixed(towards, f64::from(step) / 20.0))
+            .map(|step| self.mixed(toward, f64::from(step) / 20.0))
             .find(|shade| shade.contrast(ground) >= Self::READABLE)
-            .unwrap_or(towards)
+            .unwrap_or(toward)
     }
 
     fn mixed(self, other: Self, share: f64) -> Self {
@@ -73,7 +73,7 @@ impl Colour {
     }
 }
 
-impl fmt::Display for Colour {
+impl fmt::Display for Color {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [r, g, b] = self.0;
         write!(f, "#{r:02x}{g:02x}{b:02x}")
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_six_digits_after_a_hash_are_a_colour() {
-        assert_eq!(Colour::parse("#1F4e79").unwrap().to_string(), "#1f4e79");
+    fn only_six_digits_after_a_hash_are_a_color() {
+        assert_eq!(Color::parse("#1F4e79").unwrap().to_string(), "#1f4e79");
         for text in [
             "",
             "#",
@@ -98,7 +98,7 @@ mod tests {
             "#1f4e79;}",
             "#é4e79",
         ] {
-            assert!(Colour::parse(text).is_err(), "{text}");
+            assert!(Color::parse(text).is_err(), "{text}");
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
         for text in [
             "#1f4e79", "#000000", "#ffffff", "#ffff00", "#ff0000", "#808080", "#00ff88",
         ] {
-            let accent = Colour::parse(text).unwrap();
+            let accent = Color::parse(text).unwrap();
             for ground in [PAPER, NIGHT] {
                 let shade = accent.readable_on(ground);
                 assert!(
@@ -119,8 +119,8 @@ mod tests {
     }
 
     #[test]
-    fn a_colour_that_can_be_read_stays_as_it_is() {
-        let accent = Colour::parse("#1f4e79").unwrap();
+    fn a_color_that_can_be_read_stays_as_it_is() {
+        let accent = Color::parse("#1f4e79").unwrap();
         assert_eq!(accent.readable_on(PAPER), accent);
     }
 }
