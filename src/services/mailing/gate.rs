@@ -58,14 +58,31 @@ pub enum GateState {
     Stopping,
 }
 
+/// Why a mail is held back, and until when if that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Held {
+    pub until: Option<DateTime<Utc>>,
+    pub reason: String,
+}
+
+impl From<String> for Held {
+    fn from(reason: String) -> Self {
+        let until = None;
+        Self { until, reason }
+    }
+}
+
 impl GateState {
-    /// Until when a mail waits that this holds back, if that is known, and why.
-    pub(super) fn holds(&self) -> (Option<DateTime<Utc>>, String) {
+    /// Why a mail waits that this holds back.
+    pub(super) fn holds(&self) -> Held {
         match self {
-            Self::Open => (None, "it waits".to_owned()),
-            Self::ClosedUntil(until) => (Some(*until), "it waits for its turn".to_owned()),
-            Self::Paused(pause) => (None, format!("sending is paused: {}", pause.reason)),
-            Self::Stopping => (None, "the process that held it ended".to_owned()),
+            Self::Open => "it waits".to_owned().into(),
+            Self::ClosedUntil(until) => Held {
+                until: Some(*until),
+                reason: "it waits for its turn".to_owned(),
+            },
+            Self::Paused(pause) => format!("sending is paused: {}", pause.reason).into(),
+            Self::Stopping => "the process that held it ended".to_owned().into(),
         }
     }
 }
@@ -103,11 +120,11 @@ impl Gate {
     ///
     /// A short wait that the provider asked for is waited out; a long one is told at once, as the
     /// caller's leases would run out.
-    pub(super) async fn before_send(&self, leave: &Leave) -> std::result::Result<(), String> {
+    pub(super) async fn before_send(&self, leave: &Leave) -> std::result::Result<(), Held> {
         let patience = self.settings.lease / 5;
         loop {
             if let Some(reason) = leave.withheld() {
-                return Err(reason);
+                return Err(reason.into());
             }
             if let Some(wait) = self.pacer.too_soon() {
                 sleep(wait).await;
@@ -122,7 +139,7 @@ impl Gate {
                 GateState::ClosedUntil(until) if left(until) <= patience => {
                     self.clock.sleep(left(until).min(LOOK)).await;
                 }
-                held => return Err(held.holds().1),
+                held => return Err(held.holds()),
             }
         }
     }

@@ -147,9 +147,13 @@ impl Retry {
                     Attempt::Repeated => verdicts.doubt(self, mail, &reason, after, now),
                 },
                 Outcome::Withheld { reason } => {
-                    let state = match attempt {
-                        Attempt::First => DeliveryState::Pending,
-                        Attempt::Repeated => DeliveryState::Sending,
+                    let (state, reason) = match attempt {
+                        Attempt::First => (DeliveryState::Pending, reason),
+                        // Why nobody knows its outcome is what matters, and still true.
+                        Attempt::Repeated => {
+                            let why = row.reason.clone().unwrap_or(reason);
+                            (DeliveryState::Sending, why)
+                        }
                     };
                     verdicts.deferrals.push(deferral(row, state, now, &reason));
                 }

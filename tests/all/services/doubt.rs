@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tidings::app::App;
+use tidings::clock::Clock;
 use tidings::domain::delivery::Verdict;
 use tidings::domain::{Cadence, DeliveryState};
 use tidings::mail::{Certainty, Outcome};
@@ -23,6 +24,7 @@ on_both_stores! {
     an_unknown_mail_that_is_refused_after_all_is_unknown_again
     who_never_had_a_call_is_neither_asked_about_it_nor_given_it_again
     nothing_is_sent_while_whoever_was_asked_wants_no_calls
+    a_wait_begins_when_it_is_asked_for
     who_is_left_out_of_a_repeated_call_may_have_been_in_it
     a_mail_that_was_found_out_tells_of_its_events
     unknown_mails_are_settled_by_call_and_by_time
@@ -141,6 +143,26 @@ async fn nothing_is_sent_while_whoever_was_asked_wants_no_calls(fresh: Fresh) {
     assert_eq!(meanwhile, 1, "only ada's");
     assert_eq!(town.told_to("ben"), ["a2"]);
     assert_eq!(state(&town, "ada").await, DeliveryState::Sent);
+}
+
+async fn a_wait_begins_when_it_is_asked_for(fresh: Fresh) {
+    let town = Town::with(&fresh, Certainty::Ask, "delivery.chunk = 1\n").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([lost()]);
+    let process = town.process();
+    run_briefly(&town, &process, monday(0)).await;
+    town.postbox.silent.store(1, Ordering::Relaxed);
+    *town.postbox.after.lock().unwrap() = Some(Duration::from_secs(10));
+    // The wait is over before the answer comes, counted from when it was asked.
+    *town.postbox.ask_takes.lock().unwrap() = TimeDelta::seconds(15);
+    town.happens(&["a2"], to(&["ben"])).await;
+
+    run_briefly(&town, &process, monday(0) + TimeDelta::minutes(3)).await;
+    let meanwhile = town.calls().len();
+    run_briefly(&town, &process, town.clock.now() + TimeDelta::seconds(11)).await;
+
+    assert_eq!(meanwhile, 1, "only ada's");
+    assert_eq!(town.told_to("ben"), ["a2"]);
 }
 
 /// A run of this process at that time, which waits for nothing.

@@ -2,8 +2,8 @@
 //! run accounts for everybody.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use futures::FutureExt;
@@ -37,8 +37,10 @@ on_both_stores! {
     a_dead_workers_call_is_resolved_as_a_whole
     a_mail_that_waited_for_its_turn_is_checked_again
     who_is_sent_alone_after_others_and_late_is_not_canceled
+    what_waits_for_its_turn_longer_than_a_short_lease_is_built_again
     calls_are_under_way_at_the_same_time_once_the_provider_keeps_up
     a_call_goes_on_while_its_sender_waits_for_the_store
+    an_app_makes_no_more_calls_a_second_than_it_is_told
     who_comes_back_after_its_lease_hands_nothing_over
     a_run_waits_for_the_mails_that_a_killed_worker_holds
     a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing
@@ -337,6 +339,24 @@ async fn who_is_sent_alone_after_others_and_late_is_not_canceled(fresh: Fresh) {
     assert!(names.iter().all(|name| town.told_to(name) == ["a1"]));
 }
 
+async fn what_waits_for_its_turn_longer_than_a_short_lease_is_built_again(fresh: Fresh) {
+    let config = "delivery.chunk = 100\ndelivery.lease = \"10s\"\nmail.timeout = \"5s\"\n";
+    let town = Town::found(&fresh, true, config).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.postbox.per_call.store(2, Ordering::Relaxed);
+    // The answer to the first call takes long to be written down.
+    let clock = town.clock.clone();
+    let slow = async move { clock.advance(TimeDelta::seconds(11)) };
+    let store = FailingStore::before(town.store.clone(), "settle", slow.boxed());
+    let store: Arc<dyn Store> = store;
+
+    let app = town.process_on(&store);
+    let report = timeout(Duration::from_secs(60), run(&town, &app)).await;
+
+    assert_eq!(report.expect("it goes round in circles").mails.sent, 3);
+    assert_eq!(town.calls().len(), 2);
+}
+
 async fn calls_are_under_way_at_the_same_time_once_the_provider_keeps_up(fresh: Fresh) {
     let config = "delivery.chunk = 100\ndelivery.in_flight = 3\n";
     let town = Town::found(&fresh, false, config).await;
@@ -363,26 +383,27 @@ async fn a_call_goes_on_while_its_sender_waits_for_the_store(fresh: Fresh) {
     let names: Vec<&str> = people.iter().map(String::as_str).collect();
     town.happens(&["a1"], to(&names)).await;
     town.postbox.per_call.store(1, Ordering::Relaxed);
-    // After ten calls two are under way at a time. One of them is answered only while the next asks
-    // whether it may be made.
+    // After ten calls two are under way at a time. The first of them is answered only while its
+    // sender asks whether the second may be made, and the sender is told once that one is settled.
     let (answer, settled) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (stops, asks) = (AtomicBool::new(false), AtomicBool::new(false));
+    let asks = Arc::new(AtomicUsize::new(0));
     let gate: Before = Box::new({
-        let town = town.clone();
+        let (town, asks) = (town.clone(), asks.clone());
         move |verb| {
             let (answer, settled) = (answer.clone(), settled.clone());
-            let calls = town.calls().len();
-            if verb == "settle" && asks.load(Ordering::SeqCst) {
+            // The sender is no task of its own here; its calls are.
+            let senders = verb == "notes" && tokio::task::try_id().is_none();
+            if verb == "settle" && asks.load(Ordering::SeqCst) == 2 {
                 settled.notify_one();
             }
-            let stop = verb == "note" && calls == 10 && !stops.swap(true, Ordering::SeqCst);
-            if stop {
+            let after_ten = senders && town.calls().len() == 10;
+            let ask = after_ten.then(|| asks.fetch_add(1, Ordering::SeqCst));
+            if ask == Some(0) {
                 let answer = answer.clone();
                 town.meanwhile(move || async move { answer.notified().await }.boxed());
             }
-            let ask = verb == "note" && calls == 11 && !asks.swap(true, Ordering::SeqCst);
             async move {
-                if ask {
+                if ask == Some(1) {
                     answer.notify_one();
                     settled.notified().await;
                 }
@@ -396,6 +417,24 @@ async fn a_call_goes_on_while_its_sender_waits_for_the_store(fresh: Fresh) {
     let report = timeout(Duration::from_secs(60), run(&town, &app)).await;
 
     assert_eq!(report.expect("it hangs").mails.sent, 13);
+    assert_eq!(asks.load(Ordering::SeqCst), 2);
+}
+
+async fn an_app_makes_no_more_calls_a_second_than_it_is_told(fresh: Fresh) {
+    let smtp =
+        "mail.provider = \"smtp\"\nmail.smtp_host = \"localhost\"\nmail.from = \"a@b.example\"\n";
+    let pace = "mail.calls_per_second = 5\ndelivery.in_flight = 9\n";
+    let town = Town::found(&fresh, true, &format!("{smtp}{pace}delivery.chunk = 100\n")).await;
+    let people = town.crowd(6).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    town.postbox.per_call.store(1, Ordering::Relaxed);
+    let begun = Instant::now();
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!(report.mails.sent, 6);
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{begun:?}");
 }
 
 async fn who_comes_back_after_its_lease_hands_nothing_over(fresh: Fresh) {

@@ -58,6 +58,8 @@ pub struct Postbox {
     pub silent: AtomicUsize,
     /// How long it asks to be left alone then.
     pub after: Mutex<Option<Duration>>,
+    /// How long it takes to answer what it is asked.
+    pub ask_takes: Mutex<TimeDelta>,
     /// Whose account at the provider it is.
     pub account: Mutex<&'static str>,
     /// How many mails a call holds.
@@ -169,6 +171,7 @@ impl Mailer for Postbox {
     }
 
     async fn ask(&self, _reference: &str, deliveries: &[DeliveryId]) -> Vec<Answer> {
+        self.clock.advance(*self.ask_takes.lock().unwrap());
         let silent = self
             .silent
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
@@ -265,6 +268,7 @@ impl Town {
                 taken: Mutex::default(),
                 silent: AtomicUsize::new(0),
                 after: Mutex::default(),
+                ask_takes: Mutex::default(),
                 account: Mutex::new("postbox"),
                 per_call: AtomicUsize::new(1_000),
                 together: Mutex::default(),

@@ -70,10 +70,19 @@ struct Known {
     fruitful: u32,
     /// How mails ended that is not told to the others yet.
     untold: Lately,
-    /// Whether nobody can tell what became of the last call.
+    /// Whether nobody can tell what became of the last call, of this process or another.
     astray: bool,
+    /// How often mails were counted.
+    counted: u64,
     /// When it was last asked what is reported of the mails.
     echoed: Option<DateTime<Utc>>,
+}
+
+/// What a process knew before it looked at what all know.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BeforeLook {
+    told: Option<DateTime<Utc>>,
+    counted: u64,
 }
 
 /// So many calls in a row of which nothing is known to be taken are the provider's fault, not the
@@ -187,11 +196,26 @@ impl Pacer {
         self.known().told = Some(until);
     }
 
-    /// All processes knew until when nothing is sent, and somebody let go of it.
-    pub(super) fn open(&self) {
+    /// What is known before a look at what all processes know.
+    pub(super) fn before_look(&self) -> BeforeLook {
+        let known = self.known();
+        BeforeLook {
+            told: known.told,
+            counted: known.counted,
+        }
+    }
+
+    /// What all processes know: whether nobody holds calls back, and whether the last call went
+    /// astray. What this process heard since the look began is newer than that.
+    pub(super) fn looked(&self, before: BeforeLook, open: bool, astray: bool) {
         let mut known = self.known();
-        if known.told.is_some() && known.told == known.closed {
+        // All processes knew until when nothing is sent, and somebody let go of it.
+        let let_go = open && before.told.is_some() && known.told == before.told;
+        if let_go && known.told == known.closed {
             (known.closed, known.told) = (None, None);
+        }
+        if known.counted == before.counted {
+            known.astray = astray;
         }
     }
 
@@ -229,6 +253,7 @@ impl Pacer {
     /// went astray, or went well again, otherwise now and then.
     pub(super) fn count(&self, heard: Lately, answered: bool, often: u32) -> Option<Lately> {
         let mut known = self.known();
+        known.counted += 1;
         known.untold.sent += heard.sent;
         known.untold.failed += heard.failed;
         known.untold.astray += heard.astray;
@@ -248,11 +273,6 @@ impl Pacer {
     pub(super) fn untold(&self) -> Option<Lately> {
         let untold = std::mem::take(&mut self.known().untold);
         (untold != Lately::default()).then_some(untold)
-    }
-
-    /// Whether nobody can tell what became of the last call, of this process or another.
-    pub(super) fn goes_astray(&self, astray: bool) {
-        self.known().astray = astray;
     }
 
     /// Whether the next call should risk little.

@@ -31,6 +31,39 @@ fn without_a_rate_no_call_is_too_soon() {
 }
 
 #[test]
+fn a_look_that_began_before_a_wait_was_told_does_not_end_it() {
+    let (pacer, now) = (Pacer::default(), DateTime::UNIX_EPOCH);
+    let until = now + TimeDelta::hours(1);
+
+    let early = pacer.before_look();
+    pacer.close(until);
+    pacer.told(until);
+    pacer.looked(early, true, false);
+    assert_eq!(pacer.closed(now), Some(until));
+
+    let later = pacer.before_look();
+    pacer.looked(later, true, false);
+    assert_eq!(pacer.closed(now), None, "somebody let go of it");
+}
+
+#[test]
+fn a_look_that_began_before_a_call_went_astray_does_not_undo_it() {
+    let pacer = Pacer::default();
+    let astray = Lately {
+        astray: 1,
+        ..Lately::default()
+    };
+
+    let early = pacer.before_look();
+    pacer.count(astray, false, 50);
+    pacer.looked(early, true, false);
+    assert!(pacer.probes());
+
+    pacer.looked(pacer.before_look(), true, false);
+    assert!(!pacer.probes());
+}
+
+#[test]
 fn calls_are_made_one_at_a_time_until_the_provider_keeps_up() {
     let pacer = Pacer::default();
     let now = DateTime::UNIX_EPOCH;

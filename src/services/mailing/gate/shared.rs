@@ -85,7 +85,7 @@ impl Gate {
         if self.pacer.ending() {
             return Ok(GateState::Stopping);
         }
-        let now = self.clock.now();
+        let (now, before) = (self.clock.now(), self.pacer.before_look());
         let (mut pause, mut lately) = (None, Lately::default());
         let (mut told, mut until) = (false, None);
         for (name, note) in self.notes.notes(NOTES).await? {
@@ -100,10 +100,7 @@ impl Gate {
             self.pacer.forget();
             return Ok(GateState::Paused(pause));
         }
-        self.pacer.goes_astray(lately.astray > 0);
-        if !told {
-            self.pacer.open();
-        }
+        self.pacer.looked(before, !told, lately.astray > 0);
         let closed = self.pacer.closed(now).max(until);
         Ok(closed.map_or(GateState::Open, GateState::ClosedUntil))
     }
@@ -235,8 +232,11 @@ pub(super) async fn open(notes: &dyn Notes) -> Result<()> {
 
 /// Forgets a note, whatever it says.
 pub(super) async fn drop_note(notes: &dyn Notes, name: &str) -> Result<()> {
+    // Once: what is noted after that is news.
     while let Some(read) = notes.note(name).await? {
-        notes.swap_note(name, Some(&read), None).await?;
+        if notes.swap_note(name, Some(&read), None).await? {
+            break;
+        }
     }
     Ok(())
 }

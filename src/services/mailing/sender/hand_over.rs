@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::compose::{Mail, Room, Spread};
-use super::super::gate::GateState;
+use super::super::gate::{GateState, Held};
 use super::super::retry::{Attempt, Verdicts, deferral};
 use super::super::tally::Concluded;
 use super::Sender;
@@ -23,7 +23,8 @@ use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::mail::{Leave, Message, Outcome};
 use crate::services::{Result, crash};
 
-/// A mail that was built longer ago than this is built again before it leaves.
+/// A mail that was built longer ago than this is built again before it leaves; where leases are
+/// short, once half of one has passed, as a call has no leave any more a while later.
 const FRESH: TimeDelta = TimeDelta::seconds(30);
 
 impl Sender {
@@ -91,6 +92,7 @@ impl Sender {
         let mut flying = JoinSet::new();
         let (mut state, mut stale, mut failure) = (GateState::Open, false, None);
         let (mut made, mut held) = (0, Instant::now());
+        let fresh = FRESH.min(self.ledger.lease / 2);
         loop {
             while !calls.is_empty()
                 && flying.len() < self.gate.pacer.width(self.gate.settings.in_flight)
@@ -103,7 +105,7 @@ impl Sender {
                     Err(error) => failure = Some(error),
                 }
                 // At least one call is made of what was built.
-                stale = self.clock.now() - at > FRESH && made > 0;
+                stale = self.clock.now() - at > fresh && made > 0;
                 if failure.is_none()
                     && state == GateState::Open
                     && !stale
@@ -249,11 +251,13 @@ impl Sender {
         let ids: Vec<DeliveryId> = mails.iter().map(|mail| mail.row.id.clone()).collect();
         let call = async {
             match self.gate.before_send(leave).await {
-                Ok(()) => self.mailer.send(reference, &messages, leave).await,
-                Err(reason) => vec![Outcome::Withheld { reason }; messages.len()],
+                Ok(()) => (self.mailer.send(reference, &messages, leave).await, None),
+                Err(Held { until, reason }) => {
+                    (vec![Outcome::Withheld { reason }; messages.len()], until)
+                }
             }
         };
-        let outcomes = self.ledger.holding(&ids, call).await;
+        let (outcomes, until) = self.ledger.holding(&ids, call).await;
         crash::point("after-send");
         let now = self.clock.now();
         let begun = outcomes.iter().any(Outcome::is_shown);
@@ -267,6 +271,9 @@ impl Sender {
         let mut shown = outcomes.iter().filter(|outcome| outcome.is_shown());
         let answered = shown.any(|outcome| !silent(outcome));
         let mut verdicts = self.retry.weigh(mails, outcomes, attempt, now);
+        for deferral in &mut verdicts.deferrals {
+            deferral.not_before = until.unwrap_or(deferral.not_before);
+        }
         if begun {
             self.gate
                 .pacer
@@ -295,7 +302,7 @@ impl Sender {
         why: &GateState,
     ) -> Result<()> {
         let now = self.clock.now();
-        let (until, reason) = why.holds();
+        let Held { until, reason } = why.holds();
         let not_before = until.unwrap_or(now);
         let deferrals = rows
             .map(|row| deferral(row, DeliveryState::Pending, not_before, &reason))

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::compose::{Room, Spread};
-use super::super::gate::GateState;
+use super::super::gate::{GateState, Held};
 use super::super::retry::{Attempt, Verdicts, deferral};
 use super::super::tally::Concluded;
 use super::Sender;
@@ -161,12 +161,18 @@ impl Sender {
         }
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         let asking = async {
-            match self.gate.before_send(&Leave::always()).await {
-                Ok(()) => self.mailer.ask(call, &ids).await,
-                Err(reason) => vec![Answer::Silent(reason.into()); ids.len()],
+            self.gate.before_send(&Leave::always()).await?;
+            Ok::<_, Held>(self.mailer.ask(call, &ids).await)
+        };
+        let answers = match self.ledger.holding(&ids, asking).await {
+            Ok(answers) => answers,
+            Err(held) => {
+                let next = held.until.unwrap_or(self.retry.next_look(tried, now));
+                return self.look_again_at(rows, next).await;
             }
         };
-        let answers = self.ledger.holding(&ids, asking).await;
+        // A wait begins when it is asked for, however long that took.
+        let heard = self.clock.now();
         crash::point("after-ask");
         let (mut verdicts, mut asked_for_rest) = (Verdicts::default(), false);
         let silence =
@@ -192,9 +198,9 @@ impl Sender {
                 Answer::Silent(Silence { reason, after }) => {
                     let mut waits = wait(&reason);
                     if let Some(after) = after.and_then(|after| TimeDelta::from_std(after).ok()) {
-                        self.gate.pacer.close(now + after);
+                        self.gate.pacer.close(heard + after);
                         asked_for_rest = true;
-                        waits.not_before = waits.not_before.max(now + after);
+                        waits.not_before = waits.not_before.max(heard + after);
                     }
                     verdicts.deferrals.push(waits);
                 }
