@@ -11,8 +11,8 @@ use super::screen::Screen;
 use super::{time, words};
 use crate::app::App;
 use crate::domain::{
-    Audience, ChosenKey, Counts, EventType, FanoutState, FollowKey, Invalid, ObjectId, ObjectKey,
-    Point, Selector, UserId,
+    Audience, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid, ObjectId,
+    ObjectKey, Point, Selector, UserId,
 };
 use crate::services::notify::Request;
 use crate::store::PeopleFilter;
@@ -54,6 +54,12 @@ pub(super) struct Args {
     /// What its batches are of, instead of the type: only events with the same key share one
     #[arg(long, value_name = "KEY")]
     batch_key: Option<ChosenKey>,
+    /// What was said or done, in plain words, up to 500 characters: shown in feeds and mails
+    #[arg(long)]
+    text: Option<String>,
+    /// Whatever else your feed shows, up to 2 KiB of JSON
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    data: Option<serde_json::Value>,
     /// When it happened, which decides the day it goes to; now if left out
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at: Option<DateTime<Utc>>,
@@ -74,6 +80,10 @@ Examples:
 struct Near {
     point: Point,
     km: f64,
+}
+
+fn json(text: &str) -> Result<serde_json::Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
 fn near(text: &str) -> Result<Near, String> {
@@ -165,6 +175,11 @@ impl Args {
             audience: audience.except(self.except.clone()),
             key: self.key.clone(),
             batch_key: self.batch_key.clone(),
+            details: Details {
+                text: self.text.clone(),
+                data: self.data.clone().unwrap_or_default(),
+                reason: None,
+            },
             at: self.at,
         })
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use super::details::Details;
 use super::name::{EventType, ObjectId};
 use super::object::Object;
 use super::policy::{Phrase, Policies};
@@ -60,6 +61,24 @@ pub struct Item {
     pub at: DateTime<Utc>,
     /// The object's record, or a bare one where unknown objects are mailed.
     pub object: Arc<Object>,
+    /// What is said of the event, if anything.
+    pub details: Option<Arc<Details>>,
+}
+
+/// What is told of an event: its object, and what is said of it.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The object's record.
+    pub object: Arc<Object>,
+    /// What is said of the event, if anything.
+    pub details: Option<Arc<Details>>,
+}
+
+impl From<Arc<Object>> for Told {
+    fn from(object: Arc<Object>) -> Self {
+        let details = None;
+        Self { object, details }
+    }
 }
 
 /// Who did something.

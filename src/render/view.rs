@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::color::{self, Color};
 use super::naming::{
-    NAME, Named, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names, short,
-    things, words,
+    NAME, Named, SAID, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names,
+    short, things, words,
 };
 use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
@@ -165,6 +165,8 @@ struct ItemView<'a> {
     url: Option<&'a str>,
     image: Option<&'a str>,
     by: Option<String>,
+    /// What was said.
+    text: Option<String>,
     /// When the event happened: its day in a digest, its time in a batch.
     date: String,
     /// The same of the object's own time, such as that of an opening.
@@ -291,6 +293,8 @@ impl<'a> Mail<'a> {
     fn item(&self, section: &'a Section, heading: String, item: &'a Item) -> ItemView<'a> {
         let object = &*item.object;
         let title = object.title.as_deref();
+        let details = item.details.as_deref();
+        let text = details.and_then(|details| details.text.as_deref());
         ItemView {
             kind: section.kind.as_str(),
             heading,
@@ -300,6 +304,7 @@ impl<'a> Mail<'a> {
             url: object.url.as_deref().and_then(link),
             image: object.image.as_deref().and_then(link),
             by: object.by.as_deref().and_then(|by| words(by, NAME)),
+            text: text.and_then(|text| words(text, SAID)),
             date: self.when(item.at),
             on: object.at.map(|at| self.when(at)),
             data: &object.data,

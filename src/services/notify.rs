@@ -12,8 +12,8 @@ use serde::Deserialize;
 use super::{Error, Result, fields};
 use crate::clock::{Clock, Ids};
 use crate::domain::{
-    Acceptance, Audience, ChosenKey, Event, EventType, Fanout, FollowKey, Id, Invalid, ObjectId,
-    Point, UserId, moment,
+    Acceptance, Audience, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, Invalid,
+    ObjectId, Point, UserId, moment,
 };
 use crate::store::{self, Accepted, Journal};
 use crate::wire::event::Receipt;
@@ -31,6 +31,8 @@ pub struct Request {
     pub key: Option<String>,
     /// What its batches are of, instead of the type or what is configured for it.
     pub batch_key: Option<ChosenKey>,
+    /// What is said of it.
+    pub details: Details,
     /// When it happened, for events brought in later; now if left out. It decides the day.
     pub at: Option<DateTime<Utc>>,
 }
@@ -57,6 +59,7 @@ impl Request {
         }
         let id = Id::at(at, [0; 8]);
         let (key, kind) = (self.key.clone(), self.kind.clone());
+        self.details.check()?;
         Fanout::new(id, key, kind, self.objects.clone(), self.audience.clone()).map(|_| ())
     }
 }
@@ -131,11 +134,12 @@ impl Notify {
             objects,
             audience,
             batch_key,
+            details,
             at,
         } = request;
         let id = self.ids.next(at.unwrap_or(now));
         let fanout = Fanout::new(id, key, kind, objects, audience)?;
-        Ok(fanout.with_batch_key(batch_key))
+        fanout.with_batch_key(batch_key).with_details(details)
     }
 
     /// An event's fan-out, with how far it has come.
@@ -193,6 +197,12 @@ pub struct EventInput {
     /// What its batches are of, instead of the type or what is configured for it.
     #[serde(default, deserialize_with = "chosen")]
     pub batch_key: Option<ChosenKey>,
+    /// What was said or done, in plain words: up to 500 characters.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Whatever else the application's feed shows: up to 2 KiB of JSON.
+    #[serde(default)]
+    pub data: serde_json::Value,
     /// When it happened; now if left out. It decides the day.
     #[serde(default, deserialize_with = "moment::read_if_any")]
     pub at: Option<DateTime<Utc>>,
@@ -233,6 +243,11 @@ impl EventInput {
             audience: audience.except(self.except),
             key: self.key,
             batch_key: self.batch_key,
+            details: Details {
+                text: self.text,
+                data: self.data,
+                reason: None,
+            },
             at: self.at,
         })
     }

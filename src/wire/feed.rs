@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::object::shown;
 use crate::domain::feed::Cursor;
-use crate::domain::{EventType, Object, ObjectId, Position};
+use crate::domain::{Details, EventType, Object, ObjectId, Position};
 
 /// A page.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,4 +36,11 @@ pub struct Item {
     pub about: Arc<Object>,
     /// When it happened.
     pub at: DateTime<Utc>,
+    /// What is said of the event: `text`, `data` and `reason` in JSON, each where it is known.
+    #[serde(flatten, serialize_with = "said")]
+    pub details: Option<Arc<Details>>,
+}
+
+fn said<S: Serializer>(details: &Option<Arc<Details>>, to: S) -> Result<S::Ok, S::Error> {
+    details.as_deref().serialize(to)
 }

@@ -21,6 +21,7 @@ mod pacing;
 mod people;
 mod poison;
 mod rehearsal;
+mod said;
 mod sending;
 mod simulation;
 mod stolen_links;
