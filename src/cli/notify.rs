@@ -10,6 +10,7 @@ use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
 use super::{time, words};
 use crate::app::App;
+use crate::domain::details::Actor;
 use crate::domain::{
     Audience, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid, ObjectId,
     ObjectKey, Point, Selector, UserId,
@@ -54,6 +55,9 @@ pub(super) struct Args {
     /// What its batches are of, instead of the type: only events with the same key share one
     #[arg(long, value_name = "KEY")]
     batch_key: Option<ChosenKey>,
+    /// Who did it: a user's id; they are not told of it
+    #[arg(long, value_name = "USER")]
+    actor: Option<UserId>,
     /// What was said or done, in plain words, up to 500 characters: shown in feeds and mails
     #[arg(long)]
     text: Option<String>,
@@ -172,10 +176,11 @@ impl Args {
         Ok(Request {
             kind: self.kind.clone(),
             objects: self.objects.clone(),
-            audience: audience.except(self.except.clone()),
+            audience: audience.except(self.except.iter().chain(&self.actor).cloned()),
             key: self.key.clone(),
             batch_key: self.batch_key.clone(),
             details: Details {
+                actor: self.actor.clone().map(Actor::bare),
                 text: self.text.clone(),
                 data: self.data.clone().unwrap_or_default(),
                 reason: None,

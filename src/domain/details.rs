@@ -1,5 +1,5 @@
-//! What the writer of an event says of it beyond its type and its objects: in which words, and
-//! whatever else the feed is to show.
+//! What the writer of an event says of it beyond its type and its objects: who did it, in which
+//! words, and whatever else the feed is to show.
 //!
 //! The rule: they are kept once an event, in the journal, and found by the `i` of its entries;
 //! stacks hold nothing of them. So a million people cost no more than one, and what is said is gone
@@ -9,16 +9,73 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::audience::{Audience, Selector};
-use super::name::Invalid;
+use super::name::{Invalid, UserId};
 
 /// The longest text, in characters.
 pub const MAX_TEXT: usize = 500;
 /// The most `data`, in bytes of JSON.
 pub const MAX_DATA: usize = 2 << 10;
 
+/// The longest link of an actor, in bytes.
+pub const MAX_LINK: usize = 2 << 10;
+
+/// Who did it: a person, or a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Actor {
+    /// Their id; if it is a user's, that user is not told of it, unless asked otherwise.
+    pub id: UserId,
+    /// What they are called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Where they can be looked at: `http` or `https`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// A picture of them: `http` or `https`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+}
+
+impl Actor {
+    /// One of whom nothing is known but the id.
+    pub fn bare(id: UserId) -> Self {
+        let (name, url, image) = (None, None, None);
+        Self {
+            id,
+            name,
+            url,
+            image,
+        }
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        if let Some(name) = &self.name {
+            // The same rule as for any other name.
+            UserId::new(name).map_err(|why| Invalid {
+                what: "actor name",
+                ..why
+            })?;
+        }
+        for (what, link) in [("actor url", &self.url), ("actor image", &self.image)] {
+            let Some(link) = link else { continue };
+            let http = link.starts_with("https://") || link.starts_with("http://");
+            if !http || link.len() > MAX_LINK {
+                let why = format!(
+                    "does not begin with https:// or http://, or is longer than {MAX_LINK} bytes"
+                );
+                return Err(Invalid::new(what, link, why));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What is said of an event.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Details {
+    /// Who did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Actor>,
     /// What was said or done, in plain words: up to [`MAX_TEXT`] characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -33,6 +90,9 @@ pub struct Details {
 impl Details {
     /// Whether a journal can keep them and a feed can show them.
     pub fn check(&self) -> Result<(), Invalid> {
+        if let Some(actor) = &self.actor {
+            actor.check()?;
+        }
         if let Some(text) = &self.text {
             let characters = text.chars().count();
             if characters > MAX_TEXT {
@@ -73,7 +133,7 @@ impl Details {
 
     /// Whether its writer said the same; the reason is not its writer's.
     pub fn says_the_same(&self, other: &Self) -> bool {
-        self.text == other.text && self.data == other.data
+        self.actor == other.actor && self.text == other.text && self.data == other.data
     }
 }
 
@@ -87,7 +147,7 @@ mod tests {
         let details = Details {
             text: text.map(str::to_owned),
             data,
-            reason: None,
+            ..Details::default()
         };
         details.check().err().map(|why| why.to_string())
     }
@@ -104,6 +164,33 @@ mod tests {
         assert!(text.contains("501") && text.contains("500"), "{text}");
         let data = refused(None, data(MAX_DATA + 1)).unwrap();
         assert!(data.contains("2049") && data.contains("2048"), "{data}");
+    }
+
+    #[test]
+    fn an_actor_has_a_name_and_links_that_can_be_followed() {
+        let actor = Actor::bare(UserId::stored("ada"));
+        let refused = |actor: Actor| actor.check().map_err(|why| why.what);
+        let link = |link: &str| Some(link.to_owned());
+
+        assert_eq!(refused(actor.clone()), Ok(()));
+        let image = link("javascript:alert(1)");
+        assert_eq!(
+            refused(Actor {
+                image,
+                ..actor.clone()
+            }),
+            Err("actor image")
+        );
+        let url = link(&format!("https://{}", "x".repeat(MAX_LINK)));
+        assert_eq!(
+            refused(Actor {
+                url,
+                ..actor.clone()
+            }),
+            Err("actor url")
+        );
+        let name = Some(" ".into());
+        assert_eq!(refused(Actor { name, ..actor }), Err("actor name"));
     }
 
     #[test]

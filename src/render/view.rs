@@ -187,7 +187,7 @@ impl<'a> MailView<'a> {
             .collect();
         let told: u64 = sections.iter().map(|section| section.total).sum();
         let known: u64 = all.iter().map(|section| section.total).sum();
-        let by = content.items().map(|(_, item)| item.object.by.as_deref());
+        let by = content.items().map(|(_, item)| item.by());
         let by_all = by_all(by, content.more() == 0);
         let columns: Vec<Vec<Named<'_>>> = all.iter().map(named).collect();
         let names = names(&columns, content.total, by_all.is_some());
@@ -303,7 +303,7 @@ impl<'a> Mail<'a> {
             label: label(item, TITLE),
             url: object.url.as_deref().and_then(link),
             image: object.image.as_deref().and_then(link),
-            by: object.by.as_deref().and_then(|by| words(by, NAME)),
+            by: item.by().and_then(|by| words(by, NAME)),
             text: text.and_then(|text| words(text, SAID)),
             date: self.when(item.at),
             on: object.at.map(|at| self.when(at)),
@@ -329,11 +329,7 @@ impl<'a> Mail<'a> {
         for (about, item) in
             groups.flat_map(|group| group.items.iter().map(|item| (&group.about, item)))
         {
-            let by = item
-                .object
-                .by
-                .as_deref()
-                .filter(|_| is_unnamed(about, item));
+            let by = item.by().filter(|_| is_unnamed(about, item));
             let beginning = match (by.and_then(|by| words(by, SHORT)), about) {
                 (Some(by), _) => format!("{by} {}", self.when(item.at)),
                 (None, About::Page { title, .. }) => short(title, SHORT),
@@ -388,7 +384,7 @@ fn is_unnamed(about: &About, item: &Item) -> bool {
 fn named(section: &Section) -> Vec<Named<'_>> {
     let groups = section.groups.iter();
     let named = groups.filter_map(|group| {
-        let by = group.items.first()?.object.by.as_deref();
+        let by = group.items.first()?.by();
         Some(Named {
             // Where people do something to a thing, the thing tells more than one of many.
             by: by.filter(|_| section.phrase.is_none()),

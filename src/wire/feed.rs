@@ -41,6 +41,24 @@ pub struct Item {
     pub details: Option<Arc<Details>>,
 }
 
+impl Item {
+    /// What happened, in a line: what it is about, and what was said.
+    pub(crate) fn told(&self) -> String {
+        let (label, details) = (self.about.label(), self.details.as_ref());
+        match details.and_then(|details| details.text.as_deref()) {
+            Some(text) => format!("{label}: “{text}”"),
+            None => label.to_owned(),
+        }
+    }
+
+    /// Who did it: the event's actor, or else who its object is by.
+    pub(crate) fn by(&self) -> Option<&str> {
+        let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
+        let name = actor.map(|actor| actor.name.as_deref().unwrap_or(actor.id.as_str()));
+        name.or(self.about.by.as_deref())
+    }
+}
+
 fn said<S: Serializer>(details: &Option<Arc<Details>>, to: S) -> Result<S::Ok, S::Error> {
     details.as_deref().serialize(to)
 }

@@ -7,6 +7,7 @@ use compact_str::CompactString;
 
 use super::fields::{As, Count, LeaseRecord, Oid, Place, Time};
 use super::{Record, needs};
+use crate::domain::details::Actor;
 use crate::domain::{
     Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Id, Progress,
     Selector,
@@ -43,7 +44,7 @@ record! {
     /// names that no document takes.
     DetailsRecord of Details as "the details of an event" {
         ;
-        text: String, reason: String
+        actor: ActorRecord, text: String, reason: String
     }
     extra(details) {
         data: String = (!details.data.is_null()).then(|| details.data.to_string()),
@@ -54,6 +55,15 @@ record! {
             None => serde_json::Value::Null,
         },
     }
+}
+
+record! {
+    ActorRecord of Actor {
+        id: CompactString;
+        name: String, url: String, image: String
+    }
+    extra(_actor) {}
+    odd(record) {}
 }
 
 record! {

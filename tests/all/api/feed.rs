@@ -42,7 +42,8 @@ async fn an_item_tells_what_was_said_and_why_it_concerns_its_reader(fresh: Fresh
     let follows = json!({"follows": [{"user": "ada", "key": "artist:7"}]});
     assert_eq!(api.post("/v1/follows", follows).await.status, 200);
     let events = json!([
-        {"type": "Comment", "objects": "c1", "to": "ada", "text": "line 3 is too high", "data": {"line": 3}},
+        {"type": "Comment", "objects": "c1", "to": "ada", "text": "line 3 is too high", "data": {"line": 3},
+         "actor": {"id": "ben", "name": "Ben", "url": "https://a.example/ben"}},
         {"type": "Loan", "objects": "o1", "followers_of": "artist:7"},
         {"type": "Loan", "objects": "o2", "followers_of": ["artist:7", "artist:8"]},
     ]);
@@ -54,6 +55,8 @@ async fn an_item_tells_what_was_said_and_why_it_concerns_its_reader(fresh: Fresh
     let told = |n: usize, field: &str| page.body["items"][n][field].clone();
     assert_eq!(told(2, "text"), "line 3 is too high");
     assert_eq!(told(2, "data"), json!({"line": 3}));
+    let ben = json!({"id": "ben", "name": "Ben", "url": "https://a.example/ben"});
+    assert_eq!(told(2, "actor"), ben);
     let reasons = [0, 1, 2].map(|n| told(n, "reason"));
     assert_eq!(reasons, ["follows", "follows artist:7", "named"]);
     assert!(page.body["items"][1].get("text").is_none());

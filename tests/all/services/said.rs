@@ -1,11 +1,12 @@
 //! What is said of an event is shown wherever the event is.
 
+use tidings::domain::details::Actor;
 use tidings::domain::{Details, EventType};
 use tidings::services::Silent;
 use tidings::services::notify::Request;
 
-use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, request, to};
+use crate::support::{Fresh, user};
 
 on_both_stores! {
     what_was_said_is_in_the_digest_and_in_the_batch
@@ -16,6 +17,10 @@ async fn what_was_said_is_in_the_digest_and_in_the_batch(fresh: Fresh) {
     let said = |object: &str, kind: &str, text: &str| Request {
         kind: EventType::stored(kind),
         details: Details {
+            actor: Some(Actor {
+                name: Some("Ben".into()),
+                ..Actor::bare(user("ben"))
+            }),
             text: Some(text.into()),
             ..Details::default()
         },
@@ -40,6 +45,7 @@ async fn what_was_said_is_in_the_digest_and_in_the_batch(fresh: Fresh) {
         assert!(filled.text.contains(text), "{}", filled.text);
     };
     assert_eq!(mails.len(), 2);
+    holds(0, "Ben", "Ben");
     holds(0, "“line 3 is too high”", "“line 3 is too high”");
     holds(
         1,

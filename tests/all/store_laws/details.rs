@@ -1,6 +1,7 @@
 //! Laws of what is said of events: kept once an event, as it was.
 
 use serde_json::json;
+use tidings::domain::details::Actor;
 use tidings::domain::{Details, Fanout};
 use tidings::store::Accepted;
 
@@ -9,6 +10,12 @@ use crate::support::*;
 pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
     let odd = json!({"$set": {"a.b": null}, "": [1, -2.5, "\u{0}", {"$oid": "x"}]});
     let said = Details {
+        actor: Some(Actor {
+            id: user("ben"),
+            name: Some("Ben “B”".into()),
+            url: Some("https://a.example/ben".into()),
+            image: None,
+        }),
         text: Some("line 3 is too high \u{202e}\n“so”".into()),
         data: odd,
         reason: Some("follows artist:7".into()),
