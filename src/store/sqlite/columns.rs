@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::codec::to_json;
 use super::connections::Answer;
 use crate::store::Error;
-use crate::store::record::{Record, read};
+use crate::store::record::{Record, read, value_of};
 
 /// A table whose rows are records.
 pub(super) struct Table {
@@ -121,7 +121,7 @@ impl Table {
         };
         let why = |error: serde_json::Error| error.to_string();
         let record: R = read(Value::Object(fields), what, shown, why)?;
-        Ok(record.value().map_err(|why| Error::corrupt(what(), why))?)
+        Ok(value_of(record, what)?)
     }
 
     /// The rows that meet a condition.
