@@ -41,6 +41,8 @@ enum Form {
 pub(super) enum Met {
     Replaced,
     Kept,
+    /// Kept where it has the same in this column; what clashes elsewhere is an error.
+    KeptBy(&'static str),
 }
 
 /// A record's fields, by name.
@@ -79,8 +81,9 @@ impl Table {
             });
         }
         let (or, on_conflict) = match met {
-            Met::Replaced => (" OR REPLACE", ""),
-            Met::Kept => ("", "ON CONFLICT DO NOTHING"),
+            Met::Replaced => (" OR REPLACE", String::new()),
+            Met::Kept => ("", "ON CONFLICT DO NOTHING".to_owned()),
+            Met::KeptBy(column) => ("", format!("ON CONFLICT ({column}) DO NOTHING")),
         };
         let table = self.name;
         let sql = format!("INSERT{or} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");

@@ -16,7 +16,7 @@ use crate::domain::lease::furthest;
 use crate::domain::{Audience, Day, Event, Fanout, FanoutState, Id, Progress, UserId};
 use crate::store::record::fanout::{EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
-use crate::store::{Accepted, BadFanout, Claimed, Journal, Result};
+use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
 
 const FANOUTS: Table = Table {
     name: "fanouts",
@@ -162,11 +162,15 @@ fn state_text(state: FanoutState) -> &'static str {
 
 fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
     let record = fields(&FanoutRecord::keep(fanout))?;
-    let inserted = FANOUTS.insert(transaction, Met::Kept, &record)?;
-    if inserted == 0
-        && let Some(known) = find(transaction, "key", &fanout.key)?
-    {
-        return Ok(Accepted::Known(Box::new(known)));
+    if FANOUTS.insert(transaction, Met::KeptBy("key"), &record)? == 0 {
+        let known = find(transaction, "key", &fanout.key)?;
+        let lost = || {
+            Error::corrupt(
+                format!("audience of fan-out {}", fanout.key),
+                "it is missing",
+            )
+        };
+        return Ok(Accepted::Known(Box::new(known.ok_or_else(lost)?)));
     }
     let sql = "INSERT INTO audiences (fanout, objects, audience) VALUES (?1, ?2, ?3)";
     let (objects, audience) = (to_json(&fanout.objects)?, to_json(&fanout.audience)?);
