@@ -20,6 +20,7 @@ use super::{DELIVERIES, Mongo, at_once};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, StackId, Tag};
+use crate::store::deliveries::{correcting, doing};
 use crate::store::record::delivery::DeliveryRecord;
 use crate::store::record::write_bson;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
@@ -151,7 +152,7 @@ impl Deliveries for Mongo {
             let update = update_of([("$set", set), ("$unset", unset), ("$inc", count)]);
             (Bson::from(transition.id().as_str()), query, update)
         };
-        self.update_each("changing deliveries", DELIVERIES, transitions, statement)
+        self.update_each(doing(transitions), DELIVERIES, transitions, statement)
             .await
     }
 
@@ -321,7 +322,7 @@ impl Mongo {
         let closed = doc! {"state": from.as_str(), "slot": {"$exists": false}};
         let which = [closed, doc! {"stamp": revision}];
         let which = doc! {"_id": correction.id().as_str(), "$or": which.as_slice()};
-        self.patiently("correcting a delivery", || {
+        self.patiently(correcting(std::slice::from_ref(correction)), || {
             let deliveries = self.collection(DELIVERIES);
             let (which, update) = (which.clone(), update.clone());
             async move {

@@ -13,6 +13,7 @@ use super::delivery_row::{open, rows, watermarks};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Tag};
+use crate::store::deliveries::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
 /// Who can be claimed: whose lease is over at `?1`, or lies further ahead than a lease can (`?3`),
@@ -123,7 +124,7 @@ impl Deliveries for Sqlite {
             };
             Ok(made == 1)
         };
-        self.change_each("changing deliveries", transitions, make)
+        self.change_each(doing(transitions), transitions, make)
             .await
     }
 
@@ -169,7 +170,8 @@ impl Deliveries for Sqlite {
                 .map(|one| correct(transaction, now, one))
                 .collect()
         };
-        self.connections.write("correcting deliveries", work).await
+        let doing = correcting(corrections);
+        self.connections.write(doing, work).await
     }
 
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {

@@ -28,6 +28,7 @@ mod settling;
 mod sightings;
 mod stacks;
 mod suppressions;
+mod transitions;
 
 /// Expands every law for every backend that is named here.
 macro_rules! laws {
@@ -237,6 +238,8 @@ laws! {
         counts_are_exact_for_each_state
         closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay
         many_rows_go_all_the_way_at_once;
+    transitions:
+        of_many_transitions_those_are_made_whose_condition_holds;
     reopening:
         refusals_are_counted_and_other_waits_are_not
         what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays
