@@ -33,17 +33,7 @@ const EVENTS: Table = Table {
 #[async_trait]
 impl Journal for Sqlite {
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
-        if fanouts.is_empty() {
-            return Ok(Vec::new());
-        }
-        let fanouts = fanouts.to_vec();
-        let accept = move |transaction: &Transaction<'_>| {
-            fanouts
-                .iter()
-                .map(|fanout| accept(transaction, fanout))
-                .collect()
-        };
-        self.connections.write("accepting events", accept).await
+        self.change_each("accepting events", fanouts, accept).await
     }
 
     async fn claim_fanouts(
@@ -91,16 +81,11 @@ impl Journal for Sqlite {
         until: DateTime<Utc>,
         progress: &[(Id, Progress)],
     ) -> Result<Vec<bool>> {
-        if progress.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (owner, progress) = (owner.to_owned(), progress.to_vec());
-        let save = move |transaction: &Transaction<'_>| {
-            let save =
-                |(id, progress): &(Id, Progress)| save(transaction, &owner, until, *id, progress);
-            progress.iter().map(save).collect()
+        let owner = owner.to_owned();
+        let save = move |transaction: &Transaction<'_>, (id, progress): &(Id, Progress)| {
+            save(transaction, &owner, until, *id, progress)
         };
-        self.connections.write("saving fan-outs", save).await
+        self.change_each("saving fan-outs", progress, save).await
     }
 
     async fn release_fanouts(&self, owner: &str) -> Result<()> {

@@ -27,18 +27,7 @@ impl Suppressions for Sqlite {
     }
 
     async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
-        if addresses.is_empty() {
-            return Ok(Vec::new());
-        }
-        let addresses = addresses.to_vec();
-        let look = move |transaction: &Transaction<'_>| {
-            addresses
-                .iter()
-                .map(|address| find(transaction, address))
-                .collect()
-        };
-        self.connections
-            .read("looking for suppressed addresses", look)
+        self.read_each("looking for suppressed addresses", addresses, find)
             .await
     }
 
