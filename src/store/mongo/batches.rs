@@ -14,7 +14,7 @@ use mongodb::options::FindOptions;
 use super::additions::{accumulator_id, addition_query, addition_update};
 use super::bulk::Verb;
 use super::journal::encode;
-use super::values::{date, oid};
+use super::values::{date, in_order, oid};
 use super::{ACCUMULATORS, BATCHES, Mongo};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
@@ -179,9 +179,6 @@ impl Batches for Mongo {
         before: Option<Id>,
         limit: usize,
     ) -> Result<Vec<Batch>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
         let mut found = Vec::new();
         let wanted = |state| filter.state.is_none_or(|wanted| wanted == state);
         if wanted(BatchState::Open) {
@@ -370,20 +367,12 @@ impl Mongo {
 
     /// The `_id`s of the accumulators that match.
     async fn names(&self, doing: &str, filter: &Document) -> Result<HashSet<String>> {
-        let options = FindOptions::builder().projection(doc! {"_id": 1}).build();
-        let found = self.find_all(doing, ACCUMULATORS, filter, options).await?;
-        let names = found
-            .iter()
-            .filter_map(|accumulator| accumulator.get_document("_id").ok());
-        Ok(names.map(Document::to_string).collect())
+        let (order, all) = (Document::new(), usize::MAX);
+        let ids = self
+            .find_ids(doing, ACCUMULATORS, filter, order, all)
+            .await?;
+        Ok(ids.iter().map(Bson::to_string).collect())
     }
-}
-
-fn in_order(order: Document, limit: usize) -> FindOptions {
-    FindOptions::builder()
-        .sort(order)
-        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-        .build()
 }
 
 fn oids(ids: &[Id]) -> Vec<Bson> {

@@ -27,34 +27,24 @@ impl Mongo {
     }
 
     async fn count_of_one(&self, what: Counted) -> Result<u64> {
-        let (collection, state) = match what {
+        let in_state = |state: &str| doc! {"state": state};
+        let (collection, filter) = match what {
             Counted::Stacks(day) => return self.count_stacks(day).await,
             Counted::Batches(BatchState::Open) => {
-                let open = doc! {"open.id": {"$exists": true}};
-                return self.matching(ACCUMULATORS, open).await;
+                (ACCUMULATORS, doc! {"open.id": {"$exists": true}})
             }
-            Counted::Suppressions(reason) => {
-                let reason = doc! {"reason": reason.as_str()};
-                return self.matching(SUPPRESSIONS, reason).await;
-            }
-            Counted::Fanouts(FanoutState::Pending) => (FANOUTS, PENDING),
-            Counted::Fanouts(FanoutState::Done) => (FANOUTS, DONE),
-            Counted::Batches(state) => (BATCHES, state.as_str()),
-            Counted::Deliveries(state) => (DELIVERIES, state.as_str()),
+            Counted::Suppressions(reason) => (SUPPRESSIONS, doc! {"reason": reason.as_str()}),
+            Counted::Fanouts(FanoutState::Pending) => (FANOUTS, in_state(PENDING)),
+            Counted::Fanouts(FanoutState::Done) => (FANOUTS, in_state(DONE)),
+            Counted::Batches(state) => (BATCHES, in_state(state.as_str())),
+            Counted::Deliveries(state) => (DELIVERIES, in_state(state.as_str())),
         };
-        let mut count = self.matching(collection, doc! {"state": state}).await?;
+        let doing = format!("counting {collection}");
+        let mut count = self.matching(&doing, collection, &filter).await?;
         if what == Counted::Batches(BatchState::Closing) {
             count += self.ended_batches().await?;
         }
         Ok(count)
-    }
-
-    async fn matching(&self, collection: &str, filter: Document) -> Result<u64> {
-        self.patiently(&format!("counting {collection}"), || {
-            let (collection, filter) = (self.collection(collection), filter.clone());
-            async move { self.count_of(collection.count_documents(filter)).await }
-        })
-        .await
     }
 
     /// How many batches have ended and are not filed yet: those of a moment.

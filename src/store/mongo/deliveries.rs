@@ -15,7 +15,7 @@ use mongodb::options::FindOptions;
 use super::bulk::{DUPLICATE, Verb};
 use super::journal::encode;
 use super::patience::Failure;
-use super::values::{date, lease, put};
+use super::values::{date, in_order, lease, put};
 use super::{DELIVERIES, Mongo, at_once};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
@@ -233,9 +233,6 @@ impl Deliveries for Mongo {
         filter: &DeliveryFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
         let found = self.newest(filter, limit).await?;
         // That a report is of no mail is believed.
         let missing = match filter {
@@ -353,10 +350,7 @@ impl Mongo {
             }
             DeliveryFilter::ProviderIds(ids) => doc! {"provider_id": {"$in": ids}},
         };
-        let options = FindOptions::builder()
-            .sort(doc! {"created": -1, "_id": -1})
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .build();
+        let options = in_order(doc! {"created": -1, "_id": -1}, limit);
         self.found("looking for deliveries", &rows, options).await
     }
 

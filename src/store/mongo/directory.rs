@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::bulk::Verb;
 use super::encode::Writer;
+use super::values::ids_in_order;
 use super::{FOLLOWS, Mongo, USERS, records};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
@@ -245,20 +246,9 @@ impl Mongo {
         filter: &Document,
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.patiently(doing, || {
-            let records = self.0.db.collection::<RawDocumentBuf>(collection);
-            let filter = filter.clone();
-            async move {
-                let find = records.find(filter).projection(doc! {"_id": 1});
-                let find = find.sort(doc! {"_id": 1}).limit(limit);
-                self.all_of(find.batch_size(PAGE)).await
-            }
-        })
-        .await
+        let mut ids = ids_in_order(doc! {"_id": 1}, limit);
+        ids.batch_size = Some(PAGE);
+        self.find_raw(doing, collection, filter, ids).await
     }
 }
 

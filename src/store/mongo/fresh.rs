@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bson::{Bson, Document, Timestamp, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use mongodb::action::{CountDocuments, Find, FindOne};
+use mongodb::action::{CountDocuments, Find};
 use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
 use mongodb::{ClientSession, Collection};
 use serde::de::DeserializeOwned;
@@ -124,17 +124,6 @@ impl Mongo {
         let all = found.stream(&mut session).try_collect().await?;
         self.met(&session);
         Ok(all)
-    }
-
-    /// The one document that is found, if there is any.
-    pub(super) async fn one_of<T: DeserializeOwned + Send + Sync>(
-        &self,
-        find: FindOne<'_, T>,
-    ) -> std::result::Result<Option<T>, Failure> {
-        let mut session = self.session().await?;
-        let found = find.session(&mut session).await?;
-        self.met(&session);
-        Ok(found)
     }
 
     /// How many documents are found.

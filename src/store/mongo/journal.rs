@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::audiences::parts;
 use super::bulk::Verb;
-use super::values::{date, oid, put};
+use super::values::{date, in_order, oid, put};
 use super::{FANOUTS, Mongo};
 use crate::domain::lease::furthest;
 use crate::domain::{Counts, Day, Event, Fanout, Id, Progress, UserId};
@@ -162,11 +162,8 @@ impl Journal for Mongo {
     }
 
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
-        let options = FindOptions::builder()
-            .sort(doc! {"_id": -1})
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .projection(doc! {"type": 1, "objects": 1})
-            .build();
+        let mut options = in_order(doc! {"_id": -1}, limit);
+        options.projection = Some(doc! {"type": 1, "objects": 1});
         let doing = "reading the newest events";
         let found = self.find_raw(doing, FANOUTS, &doc! {}, options).await?;
         let read = |raw| if_readable(read_bson::<EventsRecord>(raw));
@@ -180,13 +177,8 @@ impl Journal for Mongo {
             doc! {"$project": {"_id": 0, "day": 1}},
             doc! {"$group": {"_id": "$day"}},
         ];
-        let found = self
-            .patiently("looking for busy days", || {
-                let fanouts = self.0.db.collection::<RawDocumentBuf>(FANOUTS);
-                let pipeline = pipeline.clone();
-                async move { self.all_from(&fanouts, pipeline).await }
-            })
-            .await?;
+        let doing = "looking for busy days";
+        let found = self.aggregate(doing, FANOUTS, pipeline).await?;
         let day = |found: &RawDocumentBuf| {
             let group: Group = read_fields("a fan-out's day", found)?;
             Ok(group.id)

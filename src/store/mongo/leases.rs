@@ -10,12 +10,11 @@ use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::FindOptions;
 
 use super::bulk::{DUPLICATE, Verb};
 use super::journal::encode;
 use super::patience::Failure;
-use super::values::date;
+use super::values::{date, in_order};
 use super::{LEASES, Mongo, records};
 use crate::domain::Lease;
 use crate::domain::lease::furthest_of;
@@ -89,21 +88,9 @@ impl Mongo {
         lease: Document,
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         for _ in 0..ROUNDS {
-            if limit == 0 {
-                break;
-            }
-            let ids = FindOptions::builder()
-                .sort(order.clone())
-                .limit(limit)
-                .projection(doc! {"_id": 1})
-                .build();
-            let found = self.find_all(doing, collection, free, ids).await?;
-            let ids: Vec<Bson> = found
-                .iter()
-                .filter_map(|record| record.get("_id").cloned())
-                .collect();
+            let ids = self.find_ids(doing, collection, free, order.clone(), limit);
+            let ids = ids.await?;
             if ids.is_empty() {
                 break;
             }
@@ -122,7 +109,7 @@ impl Mongo {
                 .collect();
             if !ours.is_empty() {
                 let filter = doc! {"_id": {"$in": ours}};
-                let options = FindOptions::builder().sort(order).build();
+                let options = in_order(order, usize::MAX);
                 return self.find_raw(doing, collection, &filter, options).await;
             }
         }
@@ -157,13 +144,11 @@ impl Mongo {
         // Some conditions did not hold, or an answer was lost: the revisions tell.
         let ids: Vec<Bson> = statements.iter().map(|(id, ..)| id.clone()).collect();
         let filter = doc! {"_id": {"$in": ids}, "stamp": revision};
-        let options = FindOptions::builder().projection(doc! {"_id": 1}).build();
-        let done = self.find_all(doing, collection, &filter, options).await?;
-        let done: HashSet<String> = done
-            .iter()
-            .filter_map(|record| record.get("_id"))
-            .map(Bson::to_string)
-            .collect();
+        let (order, all) = (Document::new(), usize::MAX);
+        let done = self
+            .find_ids(doing, collection, &filter, order, all)
+            .await?;
+        let done: HashSet<String> = done.iter().map(Bson::to_string).collect();
         Ok(statements
             .iter()
             .map(|(id, ..)| done.contains(&id.to_string()))

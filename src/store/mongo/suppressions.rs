@@ -13,7 +13,7 @@ use mongodb::options::FindOptions;
 
 use super::bulk::Verb;
 use super::journal::encode;
-use super::values::date;
+use super::values::{date, in_order};
 use super::{Mongo, SOFT_BOUNCES, SUPPRESSIONS};
 use crate::domain::{Address, DeliveryId, Reason, Suppression};
 use crate::store::record::fields::As;
@@ -76,15 +76,9 @@ impl Suppressions for Mongo {
         after: Option<&Address>,
         limit: usize,
     ) -> Result<Vec<Suppression>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
         let from = after.map(Address::lowered);
         let filter = doc! {"_id": {"$gt": from.as_ref().map_or("", Address::reveal)}};
-        let options = FindOptions::builder()
-            .sort(doc! {"_id": 1})
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .build();
+        let options = in_order(doc! {"_id": 1}, limit);
         let doing = "listing suppressed addresses";
         self.find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
             .await
@@ -127,14 +121,13 @@ impl Suppressions for Mongo {
         self.upsert(doing, SOFT_BOUNCES, [note].into_iter()).await?;
         self.patiently(doing, || {
             let bounces = self.collection(SOFT_BOUNCES);
-            let (theirs, mut over) = (of_address(&address), of_address(&address));
+            let mut over = of_address(&address);
             over.insert("at", doc! {"$lt": date(since)});
-            async move {
-                bounces.delete_many(over).await?;
-                self.count_of(bounces.count_documents(theirs)).await
-            }
+            async move { Ok(bounces.delete_many(over).await.map(drop)?) }
         })
-        .await
+        .await?;
+        self.matching(doing, SOFT_BOUNCES, &of_address(&address))
+            .await
     }
 }
 
