@@ -11,8 +11,7 @@ use chrono::{DateTime, Utc};
 use compact_str::CompactString;
 use serde::Deserialize;
 
-use super::bulk::Verb;
-use super::journal::encode;
+use super::bulk::{Verb, encode};
 use super::values::{in_order, oid};
 use super::{AUDIENCES, FANOUTS, Mongo};
 use crate::domain::{Fanout, Id, Selector, UserId};
@@ -77,13 +76,8 @@ impl Mongo {
             })
         });
         let encoded = encode(doing, records)?;
-        if encoded.is_empty() {
-            return Ok(());
-        }
-        let targets = vec![(AUDIENCES.to_owned(), (0..encoded.len()).collect())];
-        let written = self.bulk(doing, Verb::Insert, targets, |writer, item| {
-            writer.fields(encoded[item].as_bytes());
-        });
+        let all = (0..encoded.len()).collect();
+        let written = self.write_some(doing, Verb::Insert, AUDIENCES, &encoded, all);
         // One that stands already is this one, sent again.
         written.await?.duplicates(doing)?;
         Ok(())

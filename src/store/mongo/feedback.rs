@@ -8,8 +8,7 @@ use bson::{RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::bulk::Verb;
-use super::journal::encode;
+use super::bulk::{Verb, Write};
 use super::values::date;
 use super::{DELIVERIES, Mongo};
 use crate::domain::delivery::PeriodCount;
@@ -41,20 +40,19 @@ impl Feedbacks for Mongo {
         let doing = "noting what became of mails";
         let statement = |(id, news): &(DeliveryId, Feedback)| {
             let better: Vec<&str> = news.news.better().map(ReportKind::as_str).collect();
-            doc! {
-                "q": {"_id": id.as_str(), "$or": [
+            let (kind, at) = (news.news.as_str(), date(news.at));
+            Write {
+                q: doc! {"_id": id.as_str(), "$or": [
                     {"feedback": {"$exists": false}},
                     {"feedback.news": {"$in": better}},
-                    {"feedback.news": news.news.as_str(), "feedback.at": {"$gt": date(news.at)}},
+                    {"feedback.news": kind, "feedback.at": {"$gt": at.clone()}},
                 ]},
-                "u": {"$set": {"feedback": {"news": news.news.as_str(), "at": date(news.at)}}},
+                u: doc! {"$set": {"feedback": {"news": kind, "at": at}}},
+                upsert: false,
             }
         };
-        let encoded = encode(doing, news.iter().map(statement))?;
-        let all = vec![(DELIVERIES.to_owned(), (0..news.len()).collect())];
-        let noted = self.bulk(doing, Verb::Update, all, |writer, item| {
-            writer.fields(encoded[item].as_bytes());
-        });
+        let statements = news.iter().map(statement);
+        let noted = self.write(doing, Verb::Update, DELIVERIES, statements);
         noted.await?.complete(doing).map(drop)
     }
 

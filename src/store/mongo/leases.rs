@@ -11,8 +11,7 @@ use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 
-use super::bulk::{DUPLICATE, Verb};
-use super::journal::encode;
+use super::bulk::{DUPLICATE, Verb, Write};
 use super::patience::Failure;
 use super::values::{date, in_order};
 use super::{LEASES, Mongo, records};
@@ -129,29 +128,25 @@ impl Mongo {
             return Ok(Vec::new());
         }
         let revision = Oid::new();
-        let statements: Vec<_> = items.iter().map(|item| statement(item, revision)).collect();
-        let queries = encode(doing, statements.iter().map(|(_, query, _)| query.clone()))?;
-        let updates = encode(doing, statements.iter().map(|(.., update)| update.clone()))?;
-        let targets = vec![(collection.to_owned(), (0..items.len()).collect())];
-        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            writer.encoded("q", queries[item].as_bytes());
-            writer.encoded("u", updates[item].as_bytes());
+        let statements = items.iter().map(|item| {
+            let (id, q, u) = statement(item, revision);
+            let upsert = false;
+            (id, Write { q, u, upsert })
         });
+        let (ids, writes): (Vec<Bson>, Vec<_>) = statements.unzip();
+        let outcome = self.write(doing, Verb::Update, collection, writes);
         let outcome = outcome.await?.complete(doing)?;
         if outcome.n == items.len() as u64 {
             return Ok(vec![true; items.len()]);
         }
         // Some conditions did not hold, or an answer was lost: the revisions tell.
-        let ids: Vec<Bson> = statements.iter().map(|(id, ..)| id.clone()).collect();
-        let filter = doc! {"_id": {"$in": ids}, "stamp": revision};
+        let filter = doc! {"_id": {"$in": &ids}, "stamp": revision};
         let (order, all) = (Document::new(), usize::MAX);
         let done = self
             .find_ids(doing, collection, &filter, order, all)
             .await?;
         let done: HashSet<String> = done.iter().map(Bson::to_string).collect();
-        Ok(statements
-            .iter()
-            .map(|(id, ..)| done.contains(&id.to_string()))
-            .collect())
+        let done = |id: &Bson| done.contains(&id.to_string());
+        Ok(ids.iter().map(done).collect())
     }
 }

@@ -11,8 +11,7 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::bulk::Verb;
-use super::journal::encode;
+use super::bulk::Write;
 use super::values::{date, in_order};
 use super::{Mongo, SOFT_BOUNCES, SUPPRESSIONS};
 use crate::domain::{Address, DeliveryId, Reason, Suppression};
@@ -38,15 +37,14 @@ impl Suppressions for Mongo {
             let record =
                 Document::try_from(record).map_err(|error| Error::corrupt(doing, error))?;
             let news_stands = doc! {"$cond": [outweighs, {"$literal": record}, "$$ROOT"]};
-            Ok(doc! {
-                "q": {"_id": news.address.folded().reveal()},
-                "u": [{"$replaceWith": news_stands}],
-                "upsert": true,
+            Ok(Write {
+                q: doc! {"_id": news.address.folded().reveal()},
+                u: [doc! {"$replaceWith": news_stands}],
+                upsert: true,
             })
         };
         let statements: Vec<_> = suppressions.iter().map(statement).collect::<Result<_>>()?;
-        self.upsert(doing, SUPPRESSIONS, statements.into_iter())
-            .await
+        self.upsert(doing, SUPPRESSIONS, statements).await
     }
 
     async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
@@ -113,12 +111,12 @@ impl Suppressions for Mongo {
     ) -> Result<u64> {
         let address = address.folded();
         let doing = "noting a soft bounce";
-        let note = doc! {
-            "q": {"_id": {"a": address.reveal(), "d": delivery.as_str()}},
-            "u": {"$min": {"at": date(at)}},
-            "upsert": true,
+        let note = Write {
+            q: doc! {"_id": {"a": address.reveal(), "d": delivery.as_str()}},
+            u: doc! {"$min": {"at": date(at)}},
+            upsert: true,
         };
-        self.upsert(doing, SOFT_BOUNCES, [note].into_iter()).await?;
+        self.upsert(doing, SOFT_BOUNCES, [note]).await?;
         self.patiently(doing, || {
             let bounces = self.collection(SOFT_BOUNCES);
             let mut over = of_address(&address);
@@ -128,32 +126,6 @@ impl Suppressions for Mongo {
         .await?;
         self.matching(doing, SOFT_BOUNCES, &of_address(&address))
             .await
-    }
-}
-
-impl Mongo {
-    /// Statements that write by `_id`, whether something stands there or not.
-    pub(super) async fn upsert(
-        &self,
-        doing: &str,
-        collection: &str,
-        statements: impl Iterator<Item = Document>,
-    ) -> Result<()> {
-        let encoded = encode(doing, statements)?;
-        let all = vec![(collection.to_owned(), (0..encoded.len()).collect())];
-        let write = |writer: &mut super::encode::Writer, item: usize| {
-            writer.fields(encoded[item].as_bytes());
-        };
-        let written = self.bulk(doing, Verb::Update, all, write).await?;
-        let met = written.duplicates(doing)?.into_iter();
-        let met: Vec<usize> = met.map(|refused| refused.item).collect();
-        if met.is_empty() {
-            return Ok(());
-        }
-        // Somebody else created these at the same moment: now they stand, and are met.
-        let again = vec![(collection.to_owned(), met)];
-        let written = self.bulk(doing, Verb::Update, again, write).await?;
-        written.complete(doing).map(drop)
     }
 }
 
