@@ -13,11 +13,11 @@ use mongodb::options::FindOptions;
 
 use super::additions::{accumulator_id, addition_query, addition_update};
 use super::bulk::{Delete, Verb, Write, encode};
-use super::values::{date, in_order, oid};
+use super::values::{date, in_order, oid, put};
 use super::{ACCUMULATORS, BATCHES, Mongo};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
-use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
+use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::batches::page;
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
@@ -170,40 +170,36 @@ impl Batches for Mongo {
         before: Option<Id>,
         limit: usize,
     ) -> Result<Vec<Batch>> {
+        let (wanted, open) = (filter.state, BatchState::Open);
         let mut found = Vec::new();
-        let wanted = |state| filter.state.is_none_or(|wanted| wanted == state);
-        if wanted(BatchState::Open) {
-            let accumulators = self
-                .accumulators_with("open.id", filter, before, limit)
-                .await?;
-            found.extend(
-                accumulators
-                    .into_iter()
-                    .filter_map(|accumulator| accumulator.open),
-            );
-        }
-        if filter.state != Some(BatchState::Open) {
+        // In the order in which a batch goes, so that none is missed that moves meanwhile.
+        for (field, asked) in [
+            ("open.id", wanted.is_none_or(|state| state == open)),
             // Between leaving its accumulator and being filed: a moment.
-            let accumulators = self
-                .accumulators_with("ended.id", filter, before, limit)
-                .await?;
-            let ended = accumulators
-                .into_iter()
-                .flat_map(|accumulator| accumulator.ended);
-            found.extend(ended.filter(|batch| wanted(batch.state)));
+            ("ended.id", wanted != Some(open)),
+        ] {
+            if asked {
+                let there = self.accumulators_with(field, filter, before, limit);
+                for accumulator in there.await? {
+                    found.extend(accumulator.open.into_iter().chain(accumulator.ended));
+                }
+            }
+        }
+        found.retain(|batch| wanted.is_none_or(|state| state == batch.state));
+        if wanted != Some(open) {
             let mut filed = Document::new();
-            if let Some(user) = &filter.user {
-                filed.insert("user", user.as_str());
-            }
-            if let Some(key) = &filter.key {
-                filed.insert("key", key.to_string());
-            }
-            if let Some(state) = filter.state {
-                filed.insert("state", state.as_str());
-            }
-            if let Some(before) = before {
-                filed.insert("_id", doc! {"$lt": oid(before)});
-            }
+            put(&mut filed, "user", filter.user.as_ref().map(UserId::as_str));
+            put(
+                &mut filed,
+                "key",
+                filter.key.as_ref().map(BatchKey::to_string),
+            );
+            put(&mut filed, "state", wanted.map(BatchState::as_str));
+            put(
+                &mut filed,
+                "_id",
+                before.map(|before| doc! {"$lt": oid(before)}),
+            );
             let order = in_order(doc! {"_id": -1}, limit);
             found.extend(self.find_filed(&filed, order).await?);
         }
