@@ -13,8 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bson::{Bson, Document, RawDocumentBuf};
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use futures::stream::{self, StreamExt};
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
 
@@ -364,19 +363,11 @@ async fn at_once<T, F: Future<Output = Result<T>>>(
     ask: impl Fn(usize) -> F,
     mut answer: impl FnMut(T),
 ) -> Result<()> {
-    let mut items = items.into_iter();
-    let mut asked = FuturesUnordered::new();
-    loop {
-        while asked.len() < limit
-            && let Some(item) = items.next()
-        {
-            asked.push(ask(item));
-        }
-        match asked.next().await {
-            Some(part) => answer(part?),
-            None => return Ok(()),
-        }
+    let mut asked = stream::iter(items).map(ask).buffer_unordered(limit);
+    while let Some(part) = asked.next().await {
+        answer(part?);
     }
+    Ok(())
 }
 
 impl std::fmt::Debug for Mongo {

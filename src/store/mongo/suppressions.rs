@@ -15,6 +15,7 @@ use super::bulk::Write;
 use super::values::{date, in_order};
 use super::{Mongo, SOFT_BOUNCES, SUPPRESSIONS};
 use crate::domain::{Address, DeliveryId, Reason, Suppression};
+use crate::store::feedback::graver;
 use crate::store::record::fields::As;
 use crate::store::record::suppression::SuppressionRecord;
 use crate::store::record::write_bson;
@@ -64,7 +65,7 @@ impl Suppressions for Mongo {
         // The gravest of what is known, however an older program wrote the address.
         let gravest = |spellings: &Vec<Address>| {
             let known = spellings.iter().filter_map(|spelling| found.get(spelling));
-            known.reduce(graver).cloned()
+            known.cloned().reduce(graver)
         };
         Ok(spellings.iter().map(gravest).collect())
     }
@@ -134,12 +135,4 @@ impl Suppressions for Mongo {
 fn of_address(address: &Address) -> Document {
     let address = address.reveal();
     doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": Bson::Document(Document::new())}}}
-}
-
-/// The one that stands, of two pieces of news.
-fn graver<'a>(one: &'a Suppression, other: &'a Suppression) -> &'a Suppression {
-    match other.outweighs(one) {
-        true => other,
-        false => one,
-    }
 }

@@ -13,7 +13,7 @@ use super::codec::{Record, millis, to_json};
 use super::columns::{Fields, Met, Table, fields};
 use super::connections::{Answer, readable};
 use crate::domain::lease::furthest;
-use crate::domain::{Audience, Day, Event, Fanout, FanoutState, Id, Progress, UserId};
+use crate::domain::{Audience, Day, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
 use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
@@ -138,13 +138,6 @@ impl Journal for Sqlite {
     }
 }
 
-fn state_text(state: FanoutState) -> &'static str {
-    match state {
-        FanoutState::Pending => "pending",
-        FanoutState::Done => "done",
-    }
-}
-
 fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
     let record = fields(&FanoutRecord::keep(fanout))?;
     if FANOUTS.insert(transaction, Met::KeptBy("key"), &record)? == 0 {
@@ -174,16 +167,14 @@ fn save(
 ) -> Answer<bool> {
     let sql = "UPDATE fanouts SET state = ?3, cursor = ?4, people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
                WHERE id = ?1 AND owner = ?2";
-    let state = if progress.done {
-        FanoutState::Done
-    } else {
-        FanoutState::Pending
+    let (state, lease) = match progress.done {
+        true => ("done", None),
+        false => ("pending", Some((owner, millis(until)))),
     };
-    let lease = (!progress.done).then_some((owner, millis(until)));
     let saved = transaction.prepare_cached(sql)?.execute(params![
         id.to_string(),
         owner,
-        state_text(state),
+        state,
         progress.cursor.as_ref().map(UserId::as_str),
         progress.counts.people as i64,
         progress.counts.pushed as i64,
