@@ -111,7 +111,8 @@ laws! {
         only_a_closing_batch_is_settled
         batches_are_found_newest_first_by_person_key_and_state
         counts_are_exact
-        what_was_settled_long_ago_is_forgotten_in_small_steps;
+        what_was_settled_long_ago_is_forgotten_in_small_steps
+        with_a_limit_of_none_none_are_found_and_none_forgotten;
     scans:
         a_scan_meets_everybody_once_in_ascending_order
         a_scan_comes_in_chunks_and_the_chunks_join_without_a_seam
