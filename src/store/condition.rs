@@ -61,7 +61,7 @@ pub struct Schema {
 pub struct Server {
     /// What it runs on.
     pub engine: Engine,
-    /// What time it has, if it has a clock of its own.
+    /// What time it has; `None` where it has no clock of its own, or does not say.
     pub time: Option<DateTime<Utc>>,
 }
 

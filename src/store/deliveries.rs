@@ -67,9 +67,9 @@ pub trait Deliveries: Send + Sync {
         which: &Claim<'_>,
     ) -> Result<Vec<Delivery>>;
 
-    /// Makes these transitions of open rows that the owner holds; the answer says which were made,
-    /// in the order asked. `until` is when the leases end that are extended. Durable before it
-    /// returns (P4).
+    /// Makes these transitions of open rows that the owner holds, of each delivery at most one in a
+    /// call; the answer says which were made, in the order asked. `until` is when the leases end
+    /// that are extended. Durable before it returns (P4).
     async fn advance(
         &self,
         owner: &str,
@@ -84,8 +84,9 @@ pub trait Deliveries: Send + Sync {
     /// Lets open rows be claimed at once.
     async fn release(&self, which: &Waits<'_>) -> Result<()>;
 
-    /// Corrects closed rows: what somebody says of an unknown one, and a failed one that is tried
-    /// again. The answers are in the order asked. Durable before it returns.
+    /// Corrects closed rows, each delivery at most once in a call: what somebody says of an unknown
+    /// one, and a failed one that is tried again. The answers are in the order asked. Durable
+    /// before it returns.
     async fn correct(
         &self,
         now: DateTime<Utc>,
@@ -101,4 +102,23 @@ pub trait Deliveries: Send + Sync {
         filter: &DeliveryFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Delivery>>;
+}
+
+/// What making these comes to, by the first of them.
+pub(super) fn doing(transitions: &[Transition]) -> &'static str {
+    match transitions.first() {
+        Some(Transition::HandOver(_)) => "handing over deliveries",
+        Some(Transition::Recall(_)) => "recalling deliveries",
+        Some(Transition::Hold(_)) => "holding deliveries",
+        Some(Transition::Defer(_)) => "deferring deliveries",
+        Some(Transition::Settle(_)) | None => "settling deliveries",
+    }
+}
+
+/// What correcting these comes to, by the first of them.
+pub(super) fn correcting(corrections: &[Correction]) -> &'static str {
+    match corrections.first() {
+        Some(Correction::Judge { .. }) => "judging deliveries",
+        Some(Correction::Reopen(_)) | None => "opening deliveries again",
+    }
 }

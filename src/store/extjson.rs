@@ -73,6 +73,15 @@ fn write_json(line: &mut String, value: &(impl serde::Serialize + ?Sized)) -> Re
     Ok(())
 }
 
+/// One value, to be shown.
+pub(super) fn shown(value: RawBsonRef<'_>) -> String {
+    let mut line = String::new();
+    match write_value(&mut line, value) {
+        Ok(()) => line,
+        Err(_) => "that cannot be shown".to_owned(),
+    }
+}
+
 /// One value, as it stands in the line of its document.
 pub(super) fn write_value(line: &mut String, value: RawBsonRef<'_>) -> Result<()> {
     let wrapped = |name: &str, number: String| format!("{{\"{name}\":\"{number}\"}}");

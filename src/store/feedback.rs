@@ -82,3 +82,11 @@ pub trait SeenReports: Send + Sync {
     /// Which marks stand under these keys at `now`, in the order asked.
     async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Result<Vec<Option<String>>>;
 }
+
+/// The one that stands, of two pieces of news.
+pub(super) fn graver(one: Suppression, other: Suppression) -> Suppression {
+    match other.outweighs(&one) {
+        true => other,
+        false => one,
+    }
+}

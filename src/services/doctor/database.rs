@@ -32,6 +32,8 @@ const ENOUGH: usize = 3;
 const ODD: TimeDelta = TimeDelta::seconds(2);
 /// By more, what one machine holds is free to another while it works.
 const HARMFUL: TimeDelta = TimeDelta::seconds(30);
+/// What is said of a clock that cannot be compared.
+const UNTOLD: &str = "the database does not say what time it has";
 /// The note that is written and taken away.
 const NOTE: &str = "doctor";
 
@@ -54,7 +56,11 @@ impl Doctor {
         };
         let after = self.clock.now();
         let mut findings = judge_engine(&server.engine);
-        let clock = server.time.map(|told| judge_clock(before, told, after));
+        let clock = match (server.time, &server.engine) {
+            (Some(told), _) => Some(judge_clock(before, told, after)),
+            (None, Engine::Mongo { .. }) => Some(Finding::unchecked(CLOCK, UNTOLD)),
+            (None, Engine::Sqlite { .. }) => None,
+        };
         let (schema, indexes, writing, sending, unknown) = futures::join!(
             self.asked(SCHEMA, schema(store)),
             self.asked(INDEXES, indexes(store)),
@@ -134,13 +140,18 @@ async fn indexes(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
 }
 
 async fn writing(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    // What a visit left that did not come to its end is taken away with ours.
+    let left = store.note(NOTE).await?;
     let text = Some("may be forgotten");
-    store.swap_note(NOTE, None, text).await?;
-    store.swap_note(NOTE, text, None).await?;
-    Ok(Some(Finding::ok(
-        WRITING,
-        "a note was written, and taken away again",
-    )))
+    let written = store.swap_note(NOTE, left.as_deref(), text).await?;
+    let taken = store.swap_note(NOTE, text, None).await?;
+    Ok(Some(match written && taken {
+        true => Finding::ok(WRITING, "a note was written, and taken away again"),
+        false => {
+            let why = "somebody else wrote the same note meanwhile, such as another doctor";
+            Finding::unchecked(WRITING, why)
+        }
+    }))
 }
 
 async fn sending(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {

@@ -6,15 +6,13 @@
 
 use std::collections::HashMap;
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use compact_str::CompactString;
-use mongodb::options::FindOptions;
 use serde::Deserialize;
 
-use super::bulk::Verb;
-use super::journal::encode;
-use super::values::oid;
+use super::bulk::{Verb, encode};
+use super::values::{in_order, oid};
 use super::{AUDIENCES, FANOUTS, Mongo};
 use crate::domain::{Fanout, Id, Selector, UserId};
 use crate::store::record::fields::Oid;
@@ -78,13 +76,8 @@ impl Mongo {
             })
         });
         let encoded = encode(doing, records)?;
-        if encoded.is_empty() {
-            return Ok(());
-        }
-        let targets = vec![(AUDIENCES.to_owned(), (0..encoded.len()).collect())];
-        let written = self.bulk(doing, Verb::Insert, targets, |writer, item| {
-            writer.fields(encoded[item].as_bytes());
-        });
+        let all = (0..encoded.len()).collect();
+        let written = self.write_some(doing, Verb::Insert, AUDIENCES, &encoded, all);
         // One that stands already is this one, sent again.
         written.await?.duplicates(doing)?;
         Ok(())
@@ -130,9 +123,9 @@ impl Mongo {
             .iter()
             .flat_map(|(id, parts)| (0..*parts).map(|n| part_id(oid(*id), n)))
             .collect();
-        let in_order = FindOptions::builder().sort(doc! {"_id": 1}).build();
-        let filter = doc! {"_id": {"$in": ids}};
-        let found = self.find_raw(doing, AUDIENCES, &filter, in_order).await?;
+        let (filter, order) = (doc! {"_id": {"$in": ids}}, doc! {"_id": 1});
+        let all = in_order(order, usize::MAX);
+        let found = self.find_raw(doing, AUDIENCES, &filter, all).await?;
         let mut people: HashMap<Id, (usize, Vec<UserId>)> = HashMap::with_capacity(counted.len());
         for part in &found {
             match read_fields::<Part>("audience", part) {
@@ -183,16 +176,9 @@ impl Mongo {
             doc! {"$match": {"accepted": []}},
             doc! {"$limit": i64::try_from(limit).unwrap_or(i64::MAX)},
         ];
-        let found: Vec<Document> = self
-            .patiently(doing, || {
-                let (parts, pipeline) = (self.collection(AUDIENCES), pipeline.clone());
-                async move { self.all_from(&parts, pipeline).await }
-            })
-            .await?;
-        let ids: Vec<Bson> = found
-            .into_iter()
-            .filter_map(|mut group| group.remove("_id"))
-            .collect();
+        let found = self.aggregate(doing, AUDIENCES, pipeline).await?;
+        let id = |group: &RawDocumentBuf| Bson::try_from(group.get("_id").ok()??).ok();
+        let ids: Vec<Bson> = found.iter().filter_map(id).collect();
         match ids.is_empty() {
             true => Ok(0),
             false => self.remove_audiences("forgetting audiences", &ids).await,

@@ -12,16 +12,14 @@ use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
 use super::additions::{accumulator_id, addition_query, addition_update};
-use super::bulk::Verb;
-use super::journal::encode;
-use super::values::{date, oid};
+use super::bulk::{Delete, Verb, Write, encode};
+use super::values::{date, in_order, oid, put};
 use super::{ACCUMULATORS, BATCHES, Mongo};
 use crate::domain::batch::{Accumulator, AccumulatorId, Addition};
 use crate::domain::lease::furthest;
-use crate::domain::{Batch, BatchState, EventType, Id, ObjectId};
+use crate::domain::{Batch, BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::store::batches::page;
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
-use crate::store::record::write_bson;
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
 #[async_trait]
@@ -127,12 +125,8 @@ impl Batches for Mongo {
 
     async fn file_batches(&self, batches: &[Batch]) -> Result<Vec<bool>> {
         let doing = "filing batches";
-        let record = |batch: &Batch| write_bson(doing, &BatchRecord::filed(batch));
-        let records: Vec<_> = batches.iter().map(record).collect::<Result<_>>()?;
-        let targets = vec![(BATCHES.to_owned(), (0..batches.len()).collect())];
-        let filed = self.bulk(doing, Verb::Insert, targets, |writer, item| {
-            writer.fields(records[item].as_bytes());
-        });
+        let records = batches.iter().map(BatchRecord::filed);
+        let filed = self.write(doing, Verb::Insert, BATCHES, records);
         let refused = filed.await?.duplicates(doing)?;
         let mut done = vec![true; batches.len()];
         if refused.is_empty() {
@@ -161,15 +155,12 @@ impl Batches for Mongo {
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {
         let doing = "settling batches";
         let closing = BatchState::Closing.as_str();
-        let query = |(id, _): &(Id, BatchState)| doc! {"_id": oid(*id), "state": closing};
-        let queries = encode(doing, settled.iter().map(query))?;
-        let update = |(_, state): &(Id, BatchState)| doc! {"$set": {"state": state.as_str(), "settled": date(now)}};
-        let updates = encode(doing, settled.iter().map(update))?;
-        let targets = vec![(BATCHES.to_owned(), (0..settled.len()).collect())];
-        let done = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            writer.encoded("q", queries[item].as_bytes());
-            writer.encoded("u", updates[item].as_bytes());
-        });
+        let settle = |(id, state): &(Id, BatchState)| Write {
+            q: doc! {"_id": oid(*id), "state": closing},
+            u: doc! {"$set": {"state": state.as_str(), "settled": date(now)}},
+            upsert: false,
+        };
+        let done = self.write(doing, Verb::Update, BATCHES, settled.iter().map(settle));
         done.await?.complete(doing).map(drop)
     }
 
@@ -179,43 +170,36 @@ impl Batches for Mongo {
         before: Option<Id>,
         limit: usize,
     ) -> Result<Vec<Batch>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
+        let (wanted, open) = (filter.state, BatchState::Open);
         let mut found = Vec::new();
-        let wanted = |state| filter.state.is_none_or(|wanted| wanted == state);
-        if wanted(BatchState::Open) {
-            let accumulators = self
-                .accumulators_with("open.id", filter, before, limit)
-                .await?;
-            found.extend(
-                accumulators
-                    .into_iter()
-                    .filter_map(|accumulator| accumulator.open),
-            );
-        }
-        if filter.state != Some(BatchState::Open) {
+        // In the order in which a batch goes, so that none is missed that moves meanwhile.
+        for (field, asked) in [
+            ("open.id", wanted.is_none_or(|state| state == open)),
             // Between leaving its accumulator and being filed: a moment.
-            let accumulators = self
-                .accumulators_with("ended.id", filter, before, limit)
-                .await?;
-            let ended = accumulators
-                .into_iter()
-                .flat_map(|accumulator| accumulator.ended);
-            found.extend(ended.filter(|batch| wanted(batch.state)));
+            ("ended.id", wanted != Some(open)),
+        ] {
+            if asked {
+                let there = self.accumulators_with(field, filter, before, limit);
+                for accumulator in there.await? {
+                    found.extend(accumulator.open.into_iter().chain(accumulator.ended));
+                }
+            }
+        }
+        found.retain(|batch| wanted.is_none_or(|state| state == batch.state));
+        if wanted != Some(open) {
             let mut filed = Document::new();
-            if let Some(user) = &filter.user {
-                filed.insert("user", user.as_str());
-            }
-            if let Some(key) = &filter.key {
-                filed.insert("key", key.to_string());
-            }
-            if let Some(state) = filter.state {
-                filed.insert("state", state.as_str());
-            }
-            if let Some(before) = before {
-                filed.insert("_id", doc! {"$lt": oid(before)});
-            }
+            put(&mut filed, "user", filter.user.as_ref().map(UserId::as_str));
+            put(
+                &mut filed,
+                "key",
+                filter.key.as_ref().map(BatchKey::to_string),
+            );
+            put(&mut filed, "state", wanted.map(BatchState::as_str));
+            put(
+                &mut filed,
+                "_id",
+                before.map(|before| doc! {"$lt": oid(before)}),
+            );
             let order = in_order(doc! {"_id": -1}, limit);
             found.extend(self.find_filed(&filed, order).await?);
         }
@@ -292,30 +276,22 @@ impl Mongo {
         put: &mut [bool],
     ) -> Result<()> {
         let doing = "putting accumulators";
-        let query = |place: &usize| {
+        let replace = |place: &usize| {
             let accumulator = &accumulators[*place];
             // With the new revision it was put by an attempt whose answer was lost.
             let revisions = match accumulator.revision {
                 Some(read) => Bson::from(doc! {"$in": [oid(read), oid(revision)]}),
                 None => oid(revision),
             };
-            doc! {"_id": accumulator_id(&accumulator.id), "stamp": revisions}
+            Write {
+                q: doc! {"_id": accumulator_id(&accumulator.id), "stamp": revisions},
+                u: AccumulatorRecord::document(accumulator, revision),
+                // Where none was read none must stand: a duplicate says that one does.
+                upsert: accumulator.revision.is_none(),
+            }
         };
-        let queries = encode(doing, places.iter().map(query))?;
-        let record = |place: &usize| {
-            write_bson(
-                doing,
-                &AccumulatorRecord::document(&accumulators[*place], revision),
-            )
-        };
-        let records: Vec<_> = places.iter().map(record).collect::<Result<_>>()?;
-        let targets = vec![(ACCUMULATORS.to_owned(), (0..places.len()).collect())];
-        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            writer.encoded("q", queries[item].as_bytes());
-            writer.encoded("u", records[item].as_bytes());
-            // Where none was read none must stand: a duplicate says that one does.
-            writer.flag("upsert", accumulators[places[item]].revision.is_none());
-        });
+        let statements = places.iter().map(replace);
+        let outcome = self.write(doing, Verb::Update, ACCUMULATORS, statements);
         let outcome = outcome.await?;
         let whole = outcome.n == places.len() as u64;
         outcome.duplicates(doing)?;
@@ -345,18 +321,14 @@ impl Mongo {
             return Ok(());
         }
         let doing = "removing accumulators";
-        let query = |place: &usize| {
+        let remove = |place: &usize| {
             let accumulator = &accumulators[*place];
             let revision = accumulator.revision.map_or(Bson::Null, oid);
-            doc! {"_id": accumulator_id(&accumulator.id), "stamp": revision}
+            Delete::one(doc! {"_id": accumulator_id(&accumulator.id), "stamp": revision})
         };
-        let queries = encode(doing, places.iter().map(query))?;
-        let targets = vec![(ACCUMULATORS.to_owned(), (0..places.len()).collect())];
-        let outcome = self.bulk(doing, Verb::Delete, targets, |writer, item| {
-            writer.encoded("q", queries[item].as_bytes());
-            writer.int("limit", 1);
-        });
-        outcome.await?.complete(doing)?;
+        let statements = places.iter().map(remove);
+        let removed = self.write(doing, Verb::Delete, ACCUMULATORS, statements);
+        removed.await?.complete(doing)?;
         let ids: Vec<Document> = places
             .iter()
             .map(|place| accumulator_id(&accumulators[*place].id))
@@ -370,20 +342,12 @@ impl Mongo {
 
     /// The `_id`s of the accumulators that match.
     async fn names(&self, doing: &str, filter: &Document) -> Result<HashSet<String>> {
-        let options = FindOptions::builder().projection(doc! {"_id": 1}).build();
-        let found = self.find_all(doing, ACCUMULATORS, filter, options).await?;
-        let names = found
-            .iter()
-            .filter_map(|accumulator| accumulator.get_document("_id").ok());
-        Ok(names.map(Document::to_string).collect())
+        let (order, all) = (Document::new(), usize::MAX);
+        let ids = self
+            .find_ids(doing, ACCUMULATORS, filter, order, all)
+            .await?;
+        Ok(ids.iter().map(Bson::to_string).collect())
     }
-}
-
-fn in_order(order: Document, limit: usize) -> FindOptions {
-    FindOptions::builder()
-        .sort(order)
-        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-        .build()
 }
 
 fn oids(ids: &[Id]) -> Vec<Bson> {

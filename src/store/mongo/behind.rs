@@ -4,6 +4,7 @@
 //! put there once, and what its markers cover moves with them.
 
 use bson::{Bson, RawDocumentBuf, doc};
+use mongodb::options::FindOptions;
 
 use super::Mongo;
 use super::bulk::Verb;
@@ -78,12 +79,11 @@ impl Mongo {
         document: &RawDocumentBuf,
     ) -> Result<Option<RawDocumentBuf>> {
         let id = id_of(document).ok_or_else(|| conflict(day, document))?;
-        self.patiently(&format!("comparing with what stands in {day}"), || {
-            let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
-            let find = doc! {"_id": {"$eq": id.clone()}};
-            async move { self.one_of(days.find_one(find)).await }
-        })
-        .await
+        let doing = format!("comparing with what stands in {day}");
+        let (same, options) = (doc! {"_id": {"$eq": id}}, FindOptions::default());
+        let name = day.collection();
+        let found = self.find_raw(&doing, &name, &same, options).await?;
+        Ok(found.into_iter().next())
     }
 
     /// Appends to a stack that is still so long; says whether it was.

@@ -14,7 +14,9 @@ use std::time::Duration;
 use bson::{Document, RawDocumentBuf};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use serde::Serialize;
 
+use super::super::record::write_bson;
 use super::super::{Error, Result};
 use super::encode::Writer;
 use super::patience::{Failure, TOO_SLOW, limit};
@@ -54,6 +56,37 @@ impl Verb {
             Self::Delete => ("delete", "deletes"),
         }
     }
+}
+
+/// A statement of an update.
+#[derive(Serialize)]
+pub(super) struct Write<U> {
+    pub q: Document,
+    pub u: U,
+    /// Whether what is not there is made.
+    pub upsert: bool,
+}
+
+/// A statement of a deletion, of one document.
+#[derive(Serialize)]
+pub(super) struct Delete<Q> {
+    q: Q,
+    limit: i32,
+}
+
+impl<Q> Delete<Q> {
+    pub(super) fn one(q: Q) -> Self {
+        Self { q, limit: 1 }
+    }
+}
+
+/// Statements as bytes.
+pub(super) fn encode(
+    doing: &str,
+    statements: impl IntoIterator<Item: Serialize>,
+) -> Result<Vec<RawDocumentBuf>> {
+    let statements = statements.into_iter();
+    statements.map(|one| write_bson(doing, &one)).collect()
 }
 
 /// Statements for one collection, by their index.
@@ -106,6 +139,54 @@ impl Outcome {
 }
 
 impl Mongo {
+    /// Sends these statements.
+    pub(super) async fn write(
+        &self,
+        doing: &str,
+        verb: Verb,
+        collection: &str,
+        statements: impl IntoIterator<Item: Serialize>,
+    ) -> Result<Outcome> {
+        let encoded = encode(doing, statements)?;
+        let all = (0..encoded.len()).collect();
+        self.write_some(doing, verb, collection, &encoded, all)
+            .await
+    }
+
+    /// Sends some of these statements, by their index.
+    pub(super) async fn write_some(
+        &self,
+        doing: &str,
+        verb: Verb,
+        collection: &str,
+        encoded: &[RawDocumentBuf],
+        items: Vec<usize>,
+    ) -> Result<Outcome> {
+        let targets = vec![(collection.to_owned(), items)];
+        let write = |writer: &mut Writer, item: usize| writer.fields(encoded[item].as_bytes());
+        self.bulk(doing, verb, targets, write).await
+    }
+
+    /// Updates by `_id` that also make what is not there.
+    pub(super) async fn upsert(
+        &self,
+        doing: &str,
+        collection: &str,
+        statements: impl IntoIterator<Item: Serialize>,
+    ) -> Result<()> {
+        let (verb, encoded) = (Verb::Update, encode(doing, statements)?);
+        let all = (0..encoded.len()).collect();
+        let written = self.write_some(doing, verb, collection, &encoded, all);
+        let met = written.await?.duplicates(doing)?.into_iter();
+        let met: Vec<usize> = met.map(|refused| refused.item).collect();
+        if met.is_empty() {
+            return Ok(());
+        }
+        // Somebody else created these at the same moment: now they stand, and are met.
+        let written = self.write_some(doing, verb, collection, &encoded, met);
+        written.await?.complete(doing).map(drop)
+    }
+
     /// Sends statements, each written by `encode` into the open document of its place.
     pub(super) async fn bulk(
         &self,

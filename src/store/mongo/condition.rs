@@ -4,14 +4,14 @@
 
 use async_trait::async_trait;
 use bson::{Document, doc};
-use chrono::DateTime;
+use chrono::{DateTime, Utc};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use mongodb::options::FindOptions;
 
 use super::journal::{DONE, PENDING};
 use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, Mongo, SUPPRESSIONS};
 use crate::domain::{BatchState, FanoutState};
-use crate::store::{Counted, Diagnostics, Engine, Error, Result, Schema, Server, Topology};
+use crate::store::{Counted, Diagnostics, Engine, Result, Schema, Server, Topology};
 
 /// What is counted at the same time.
 const COUNTED: usize = 2;
@@ -27,34 +27,24 @@ impl Mongo {
     }
 
     async fn count_of_one(&self, what: Counted) -> Result<u64> {
-        let (collection, state) = match what {
+        let in_state = |state: &str| doc! {"state": state};
+        let (collection, filter) = match what {
             Counted::Stacks(day) => return self.count_stacks(day).await,
             Counted::Batches(BatchState::Open) => {
-                let open = doc! {"open.id": {"$exists": true}};
-                return self.matching(ACCUMULATORS, open).await;
+                (ACCUMULATORS, doc! {"open.id": {"$exists": true}})
             }
-            Counted::Suppressions(reason) => {
-                let reason = doc! {"reason": reason.as_str()};
-                return self.matching(SUPPRESSIONS, reason).await;
-            }
-            Counted::Fanouts(FanoutState::Pending) => (FANOUTS, PENDING),
-            Counted::Fanouts(FanoutState::Done) => (FANOUTS, DONE),
-            Counted::Batches(state) => (BATCHES, state.as_str()),
-            Counted::Deliveries(state) => (DELIVERIES, state.as_str()),
+            Counted::Suppressions(reason) => (SUPPRESSIONS, doc! {"reason": reason.as_str()}),
+            Counted::Fanouts(FanoutState::Pending) => (FANOUTS, in_state(PENDING)),
+            Counted::Fanouts(FanoutState::Done) => (FANOUTS, in_state(DONE)),
+            Counted::Batches(state) => (BATCHES, in_state(state.as_str())),
+            Counted::Deliveries(state) => (DELIVERIES, in_state(state.as_str())),
         };
-        let mut count = self.matching(collection, doc! {"state": state}).await?;
+        let doing = format!("counting {collection}");
+        let mut count = self.matching(&doing, collection, &filter).await?;
         if what == Counted::Batches(BatchState::Closing) {
             count += self.ended_batches().await?;
         }
         Ok(count)
-    }
-
-    async fn matching(&self, collection: &str, filter: Document) -> Result<u64> {
-        self.patiently(&format!("counting {collection}"), || {
-            let (collection, filter) = (self.collection(collection), filter.clone());
-            async move { self.count_of(collection.count_documents(filter)).await }
-        })
-        .await
     }
 
     /// How many batches have ended and are not filed yet: those of a moment.
@@ -75,15 +65,12 @@ impl Diagnostics for Mongo {
         let hello = self.tell("greeting the server", "hello").await?;
         let built = self.tell("asking for the version", "buildInfo").await?;
         let version = built.get_str("version").unwrap_or("unknown").to_owned();
-        let at = hello.get_datetime("localTime").ok();
-        let at = at.and_then(|at| DateTime::from_timestamp_millis(at.timestamp_millis()));
-        let unread = || Error::corrupt("the server's answer to hello", "it has no localTime");
         Ok(Server {
             engine: Engine::Mongo {
                 version,
                 topology: topology(&hello),
             },
-            time: Some(at.ok_or_else(unread)?),
+            time: time(&hello),
         })
     }
 
@@ -99,6 +86,12 @@ impl Diagnostics for Mongo {
         let counts: Vec<_> = what.iter().map(|what| self.count_of_one(*what)).collect();
         stream::iter(counts).buffered(COUNTED).try_collect().await
     }
+}
+
+/// What stands in front of a server may leave it out.
+fn time(hello: &Document) -> Option<DateTime<Utc>> {
+    let at = hello.get_datetime("localTime").ok()?;
+    DateTime::from_timestamp_millis(at.timestamp_millis())
 }
 
 fn topology(hello: &Document) -> Topology {
@@ -130,5 +123,15 @@ mod tests {
         ] {
             assert_eq!(topology(&hello), expected, "{hello}");
         }
+    }
+
+    #[test]
+    fn a_server_may_keep_its_time_to_itself() {
+        let date = bson::DateTime::from_millis(5);
+        assert_eq!(
+            time(&doc! {"ok": 1, "localTime": date}),
+            DateTime::from_timestamp_millis(5)
+        );
+        assert_eq!(time(&doc! {"ok": 1}), None);
     }
 }

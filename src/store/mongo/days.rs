@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::aside::{ASIDE, asides_of};
 use super::bulk::{DUPLICATE, Verb};
-use super::patience::{Failure, limit};
+use super::patience::Failure;
 use super::{Mongo, at_once};
 use crate::domain::Day;
 use crate::domain::day::COLLECTION_PREFIX;
@@ -74,19 +74,11 @@ impl Mongo {
     /// Counts by reading: what the server keeps as a count may be wrong after a crash.
     pub(super) async fn count_stacks(&self, day: Day) -> Result<u64> {
         let doing = format!("counting the stacks of {day}");
-        let limit = limit(self.0.options.attempt);
         let mut names = self.collections(&asides_of(day)).await?;
         names.push(day.collection());
         let mut stacks = 0;
         for name in names {
-            let count = self.patiently(&doing, || {
-                let documents = self.collection(&name);
-                async move {
-                    let count = documents.count_documents(doc! {}).max_time(limit);
-                    self.count_of(count).await
-                }
-            });
-            stacks += count.await?;
+            stacks += self.matching(&doing, &name, &doc! {}).await?;
         }
         Ok(stacks)
     }

@@ -12,16 +12,15 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::bulk::{DUPLICATE, Verb};
-use super::journal::encode;
+use super::bulk::{DUPLICATE, Verb, Write};
 use super::patience::Failure;
-use super::values::{date, lease, put};
+use super::values::{date, in_order, lease, put};
 use super::{DELIVERIES, Mongo, at_once};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, StackId, Tag};
+use crate::store::deliveries::{correcting, doing};
 use crate::store::record::delivery::DeliveryRecord;
-use crate::store::record::write_bson;
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
 /// Rows that are corrected at the same time.
@@ -31,12 +30,8 @@ const CORRECTED: usize = 8;
 impl Deliveries for Mongo {
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>> {
         let doing = "opening deliveries";
-        let record = |row| write_bson(doing, &DeliveryRecord::document(row));
-        let encoded: Vec<_> = rows.iter().map(record).collect::<Result<_>>()?;
-        let targets = vec![(DELIVERIES.to_owned(), (0..rows.len()).collect())];
-        let inserted = self.bulk(doing, Verb::Insert, targets, |writer, item| {
-            writer.fields(encoded[item].as_bytes());
-        });
+        let records = rows.iter().map(DeliveryRecord::document);
+        let inserted = self.write(doing, Verb::Insert, DELIVERIES, records);
         let refused = inserted.await?.duplicates(doing)?;
         let mut opened = vec![true; rows.len()];
         for refused in &refused {
@@ -151,7 +146,7 @@ impl Deliveries for Mongo {
             let update = update_of([("$set", set), ("$unset", unset), ("$inc", count)]);
             (Bson::from(transition.id().as_str()), query, update)
         };
-        self.update_each("changing deliveries", DELIVERIES, transitions, statement)
+        self.update_each(doing(transitions), DELIVERIES, transitions, statement)
             .await
     }
 
@@ -161,17 +156,12 @@ impl Deliveries for Mongo {
             .into_iter()
             .filter(|state| state.settled());
         let settled: Vec<&str> = settled.map(DeliveryState::as_str).collect();
-        let query = |id: &DeliveryId| doc! {"_id": id.as_str(), "state": {"$in": &settled}};
-        let queries = encode(doing, ids.iter().map(query))?;
-        let update = encode(
-            doing,
-            [doc! {"$unset": {"slot": "", "lease": ""}}].into_iter(),
-        )?;
-        let targets = vec![(DELIVERIES.to_owned(), (0..ids.len()).collect())];
-        let closed = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            writer.encoded("q", queries[item].as_bytes());
-            writer.encoded("u", update[0].as_bytes());
-        });
+        let close = |id: &DeliveryId| Write {
+            q: doc! {"_id": id.as_str(), "state": {"$in": &settled}},
+            u: doc! {"$unset": {"slot": "", "lease": ""}},
+            upsert: false,
+        };
+        let closed = self.write(doing, Verb::Update, DELIVERIES, ids.iter().map(close));
         closed.await?.complete(doing).map(drop)
     }
 
@@ -232,9 +222,6 @@ impl Deliveries for Mongo {
         filter: &DeliveryFilter<'_>,
         limit: usize,
     ) -> Result<Vec<Delivery>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
         let found = self.newest(filter, limit).await?;
         // That a report is of no mail is believed.
         let missing = match filter {
@@ -321,7 +308,7 @@ impl Mongo {
         let closed = doc! {"state": from.as_str(), "slot": {"$exists": false}};
         let which = [closed, doc! {"stamp": revision}];
         let which = doc! {"_id": correction.id().as_str(), "$or": which.as_slice()};
-        self.patiently("correcting a delivery", || {
+        self.patiently(correcting(std::slice::from_ref(correction)), || {
             let deliveries = self.collection(DELIVERIES);
             let (which, update) = (which.clone(), update.clone());
             async move {
@@ -352,10 +339,7 @@ impl Mongo {
             }
             DeliveryFilter::ProviderIds(ids) => doc! {"provider_id": {"$in": ids}},
         };
-        let options = FindOptions::builder()
-            .sort(doc! {"created": -1, "_id": -1})
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .build();
+        let options = in_order(doc! {"created": -1, "_id": -1}, limit);
         self.found("looking for deliveries", &rows, options).await
     }
 

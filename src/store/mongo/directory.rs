@@ -12,8 +12,8 @@ use mongodb::options::FindOptions;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::bulk::Verb;
-use super::encode::Writer;
+use super::bulk::{Delete, Verb, Write};
+use super::values::ids_in_order;
 use super::{FOLLOWS, Mongo, USERS, records};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
@@ -31,21 +31,18 @@ impl Directory for Mongo {
             .iter()
             .map(|user| revised(doing, user))
             .collect::<Result<_>>()?;
-        let write = |writer: &mut Writer, item: usize| {
-            let (user, unread) = (&users[item], users[item].revision == Revision::NONE);
-            writer.document("q");
-            writer.text("_id", user.id.as_str());
-            match unread {
-                true => writer.null("rev"),
-                false => writer.long("rev", user.revision.0 as i64),
+        let put = |(user, (record, _)): (&User, &(RawDocumentBuf, i64))| {
+            let unread = user.revision == Revision::NONE;
+            let rev = (!unread).then_some(user.revision.0 as i64);
+            Write {
+                q: doc! {"_id": user.id.as_str(), "rev": rev},
+                u: record.clone(),
+                // Of a record that was read and is gone, nothing may come back.
+                upsert: unread,
             }
-            writer.close();
-            writer.encoded("u", records[item].0.as_bytes());
-            // Of a record that was read and is gone, nothing may come back.
-            writer.flag("upsert", unread);
         };
-        let all = vec![(USERS.to_owned(), (0..users.len()).collect())];
-        let put = self.bulk(doing, Verb::Update, all, write).await?;
+        let statements = users.iter().zip(&records).map(put);
+        let put = self.write(doing, Verb::Update, USERS, statements).await?;
         let (n, refused) = (put.n, put.duplicates(doing)?);
         if n == users.len() as u64 && refused.is_empty() {
             return Ok(vec![true; users.len()]);
@@ -93,23 +90,16 @@ impl Directory for Mongo {
         change: FollowChange,
         follows: &[(FollowKey, UserId)],
     ) -> Result<()> {
-        let targets = vec![(FOLLOWS.to_owned(), (0..follows.len()).collect())];
+        let records = follows.iter().map(Follow::of);
         match change {
             FollowChange::Follow => {
                 let doing = "recording follows";
-                let inserted = self.bulk(doing, Verb::Insert, targets, |writer, item| {
-                    write_follow(writer, &follows[item]);
-                });
+                let inserted = self.write(doing, Verb::Insert, FOLLOWS, records);
                 inserted.await?.duplicates(doing).map(drop)
             }
             FollowChange::Unfollow => {
                 let doing = "forgetting follows";
-                let deleted = self.bulk(doing, Verb::Delete, targets, |writer, item| {
-                    writer.document("q");
-                    write_follow(writer, &follows[item]);
-                    writer.close();
-                    writer.int("limit", 1);
-                });
+                let deleted = self.write(doing, Verb::Delete, FOLLOWS, records.map(Delete::one));
                 deleted.await?.complete(doing).map(drop)
             }
         }
@@ -196,39 +186,6 @@ impl Mongo {
         Ok(found.iter().filter_map(known).collect())
     }
 
-    /// Creates or replaces records by `_id`.
-    pub(super) async fn put_records(
-        &self,
-        doing: &str,
-        collection: &str,
-        records: &[(&str, impl Serialize + Sync)],
-    ) -> Result<()> {
-        let encoded = records.iter();
-        let encoded = encoded.map(|(_, record)| write_bson(doing, record));
-        let encoded: Vec<RawDocumentBuf> = encoded.collect::<Result<_>>()?;
-        let write = |writer: &mut Writer, item: usize| {
-            writer.document("q");
-            writer.text("_id", records[item].0);
-            writer.close();
-            writer.encoded("u", encoded[item].as_bytes());
-            writer.flag("upsert", true);
-        };
-        let all = vec![(collection.to_owned(), (0..records.len()).collect())];
-        let put = self.bulk(doing, Verb::Update, all, write).await?;
-        let met: Vec<usize> = put
-            .duplicates(doing)?
-            .iter()
-            .map(|refused| refused.item)
-            .collect();
-        if met.is_empty() {
-            return Ok(());
-        }
-        // Somebody else created these at the same moment: now they stand, and are replaced.
-        let again = vec![(collection.to_owned(), met)];
-        let put = self.bulk(doing, Verb::Update, again, write).await?;
-        put.complete(doing).map(drop)
-    }
-
     async fn users_known(&self, id: &UserId) -> Result<bool> {
         let filter = doc! {"_id": id.as_str()};
         Ok(!self
@@ -245,20 +202,9 @@ impl Mongo {
         filter: &Document,
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.patiently(doing, || {
-            let records = self.0.db.collection::<RawDocumentBuf>(collection);
-            let filter = filter.clone();
-            async move {
-                let find = records.find(filter).projection(doc! {"_id": 1});
-                let find = find.sort(doc! {"_id": 1}).limit(limit);
-                self.all_of(find.batch_size(PAGE)).await
-            }
-        })
-        .await
+        let mut ids = ids_in_order(doc! {"_id": 1}, limit);
+        ids.batch_size = Some(PAGE);
+        self.find_raw(doing, collection, filter, ids).await
     }
 }
 
@@ -278,10 +224,23 @@ fn revised(doing: &str, user: &User) -> Result<(RawDocumentBuf, i64)> {
 /// Ids a batch.
 const PAGE: u32 = 10_000;
 
-/// `_id: {k, u}`.
-fn write_follow(writer: &mut Writer, (key, user): &(FollowKey, UserId)) {
-    writer.document("_id");
-    writer.text("k", key.as_str());
-    writer.text("u", user.as_str());
-    writer.close();
+/// All of it is its `_id`.
+#[derive(Serialize)]
+struct Follow<'a> {
+    #[serde(rename = "_id")]
+    id: FollowId<'a>,
+}
+
+#[derive(Serialize)]
+struct FollowId<'a> {
+    k: &'a str,
+    u: &'a str,
+}
+
+impl<'a> Follow<'a> {
+    fn of((key, user): &'a (FollowKey, UserId)) -> Self {
+        let (k, u) = (key.as_str(), user.as_str());
+        let id = FollowId { k, u };
+        Self { id }
+    }
 }

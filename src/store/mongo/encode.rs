@@ -119,10 +119,6 @@ impl Writer {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(super) fn null(&mut self, key: impl Key) {
-        self.field(ElementType::Null, key);
-    }
-
     pub(super) fn flag(&mut self, key: impl Key, value: bool) {
         self.field(ElementType::Boolean, key);
         self.bytes.push(u8::from(value));

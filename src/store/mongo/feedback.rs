@@ -8,8 +8,7 @@ use bson::{RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::bulk::Verb;
-use super::journal::encode;
+use super::bulk::{Verb, Write};
 use super::values::date;
 use super::{DELIVERIES, Mongo};
 use crate::domain::delivery::PeriodCount;
@@ -41,36 +40,30 @@ impl Feedbacks for Mongo {
         let doing = "noting what became of mails";
         let statement = |(id, news): &(DeliveryId, Feedback)| {
             let better: Vec<&str> = news.news.better().map(ReportKind::as_str).collect();
-            doc! {
-                "q": {"_id": id.as_str(), "$or": [
+            let (kind, at) = (news.news.as_str(), date(news.at));
+            Write {
+                q: doc! {"_id": id.as_str(), "$or": [
                     {"feedback": {"$exists": false}},
                     {"feedback.news": {"$in": better}},
-                    {"feedback.news": news.news.as_str(), "feedback.at": {"$gt": date(news.at)}},
+                    {"feedback.news": kind, "feedback.at": {"$gt": at.clone()}},
                 ]},
-                "u": {"$set": {"feedback": {"news": news.news.as_str(), "at": date(news.at)}}},
+                u: doc! {"$set": {"feedback": {"news": kind, "at": at}}},
+                upsert: false,
             }
         };
-        let encoded = encode(doing, news.iter().map(statement))?;
-        let all = vec![(DELIVERIES.to_owned(), (0..news.len()).collect())];
-        let noted = self.bulk(doing, Verb::Update, all, |writer, item| {
-            writer.fields(encoded[item].as_bytes());
-        });
+        let statements = news.iter().map(statement);
+        let noted = self.write(doing, Verb::Update, DELIVERIES, statements);
         noted.await?.complete(doing).map(drop)
     }
 
     async fn report_counts(&self, since: DateTime<Utc>) -> Result<ReportCounts> {
         let heard = [DeliveryState::Sent, DeliveryState::Unknown].map(DeliveryState::as_str);
-        let counted = self
-            .patiently("counting what became of mails", || {
-                let deliveries = self.0.db.collection::<RawDocumentBuf>(DELIVERIES);
-                let settled =
-                    doc! {"settled": {"$gte": date(since)}, "state": {"$in": heard.as_slice()}};
-                let kind = doc! {"state": "$state", "news": "$feedback.news"};
-                let count = doc! {"_id": kind, "mails": {"$sum": 1}};
-                let steps = vec![doc! {"$match": settled}, doc! {"$group": count}];
-                async move { self.all_from(&deliveries, steps).await }
-            })
-            .await?;
+        let settled = doc! {"settled": {"$gte": date(since)}, "state": {"$in": heard.as_slice()}};
+        let kind = doc! {"state": "$state", "news": "$feedback.news"};
+        let count = doc! {"_id": kind, "mails": {"$sum": 1}};
+        let steps = vec![doc! {"$match": settled}, doc! {"$group": count}];
+        let doing = "counting what became of mails";
+        let counted = self.aggregate(doing, DELIVERIES, steps).await?;
         let mut report_counts = ReportCounts::default();
         for counted in &counted {
             let Counted { of, mails, .. } = read_fields("the feedback of deliveries", counted)?;
@@ -80,21 +73,17 @@ impl Feedbacks for Mongo {
     }
 
     async fn settled_since(&self, since: DateTime<Utc>) -> Result<Vec<PeriodCount>> {
-        let counted = self
-            .patiently("counting the mails of periods", || {
-                let deliveries = self.0.db.collection::<RawDocumentBuf>(DELIVERIES);
-                let settled = doc! {"settled": {"$gte": date(since)}, "cadence": {"$exists": true}};
-                let kind = doc! {"cadence": "$cadence", "period": "$period", "state": "$state"};
-                let count = doc! {"_id": kind, "mails": {"$sum": 1}, "events": {"$sum": "$items"}};
-                let order = doc! {"_id.cadence": 1, "_id.period": 1, "_id.state": 1};
-                let steps = vec![
-                    doc! {"$match": settled},
-                    doc! {"$group": count},
-                    doc! {"$sort": order},
-                ];
-                async move { self.all_from(&deliveries, steps).await }
-            })
-            .await?;
+        let settled = doc! {"settled": {"$gte": date(since)}, "cadence": {"$exists": true}};
+        let kind = doc! {"cadence": "$cadence", "period": "$period", "state": "$state"};
+        let count = doc! {"_id": kind, "mails": {"$sum": 1}, "events": {"$sum": "$items"}};
+        let order = doc! {"_id.cadence": 1, "_id.period": 1, "_id.state": 1};
+        let steps = vec![
+            doc! {"$match": settled},
+            doc! {"$group": count},
+            doc! {"$sort": order},
+        ];
+        let doing = "counting the mails of periods";
+        let counted = self.aggregate(doing, DELIVERIES, steps).await?;
         let count = |counted: &RawDocumentBuf| {
             let what = "a count of deliveries";
             let Counted { of, mails, events } = read_fields(what, counted)?;

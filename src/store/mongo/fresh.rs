@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bson::{Bson, Document, Timestamp, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use mongodb::action::{CountDocuments, Find, FindOne};
+use mongodb::action::{CountDocuments, Find};
 use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
 use mongodb::{ClientSession, Collection};
 use serde::de::DeserializeOwned;
 
+use super::bulk::Write;
 use super::patience::{Failure, limit};
 use super::{CATCH_UPS, Mongo};
 use crate::store::Result;
@@ -50,9 +51,13 @@ impl Mongo {
     /// a majority acknowledged before is older than that write. One that changes nothing would not
     /// do: an old primary could acknowledge it alone.
     pub(super) async fn caught_up(&self) -> Result<()> {
-        let write = doc! {"q": {"_id": "all"}, "u": {"$inc": {"n": 1_i64}}, "upsert": true};
+        let write = Write {
+            q: doc! {"_id": "all"},
+            u: doc! {"$inc": {"n": 1_i64}},
+            upsert: true,
+        };
         let doing = "catching up with what others wrote";
-        self.upsert(doing, CATCH_UPS, [write].into_iter()).await
+        self.upsert(doing, CATCH_UPS, [write]).await
     }
 
     /// What a write was answered that a majority acknowledged: reads after it show it. A server
@@ -124,17 +129,6 @@ impl Mongo {
         let all = found.stream(&mut session).try_collect().await?;
         self.met(&session);
         Ok(all)
-    }
-
-    /// The one document that is found, if there is any.
-    pub(super) async fn one_of<T: DeserializeOwned + Send + Sync>(
-        &self,
-        find: FindOne<'_, T>,
-    ) -> std::result::Result<Option<T>, Failure> {
-        let mut session = self.session().await?;
-        let found = find.session(&mut session).await?;
-        self.met(&session);
-        Ok(found)
     }
 
     /// How many documents are found.

@@ -14,13 +14,13 @@ use mongodb::options::FindOptions;
 use serde::Deserialize;
 
 use super::audiences::parts;
-use super::bulk::Verb;
-use super::values::{date, oid, put};
+use super::bulk::{Verb, encode};
+use super::values::{date, in_order, oid, put};
 use super::{FANOUTS, Mongo};
 use crate::domain::lease::furthest;
 use crate::domain::{Counts, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
-use crate::store::record::{read_bson, read_fields, shown_id, write_bson};
+use crate::store::record::{read_bson, read_fields, shown_id};
 use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
 
 #[async_trait]
@@ -35,15 +35,11 @@ impl Journal for Mongo {
         for item in &first {
             taken.remove(item);
         }
-        let whole = |fanout| FanoutRecord::whole(fanout, parts(fanout).len());
-        let record = |fanout| write_bson(doing, &whole(fanout));
-        let encoded: Vec<_> = fanouts.iter().map(record).collect::<Result<_>>()?;
+        let record = |fanout| FanoutRecord::whole(fanout, parts(fanout).len());
+        let encoded = encode(doing, fanouts.iter().map(record))?;
         self.put_audiences(doing, first.iter().map(|item| &fanouts[*item]))
             .await?;
-        let targets = vec![(FANOUTS.to_owned(), first)];
-        let inserted = self.bulk(doing, Verb::Insert, targets, |writer, item| {
-            writer.fields(encoded[item].as_bytes());
-        });
+        let inserted = self.write_some(doing, Verb::Insert, FANOUTS, &encoded, first);
         let refused = inserted.await?.duplicates(doing)?;
         // Refused when it was sent again: then it may be our own that is in the way.
         let doubtful: HashSet<usize> = refused
@@ -180,11 +176,8 @@ impl Journal for Mongo {
     }
 
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
-        let options = FindOptions::builder()
-            .sort(doc! {"_id": -1})
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .projection(doc! {"type": 1, "objects": 1})
-            .build();
+        let mut options = in_order(doc! {"_id": -1}, limit);
+        options.projection = Some(doc! {"type": 1, "objects": 1});
         let doing = "reading the newest events";
         let found = self.find_raw(doing, FANOUTS, &doc! {}, options).await?;
         let read = |raw| if_readable(read_bson::<EventsRecord>(raw));
@@ -198,13 +191,8 @@ impl Journal for Mongo {
             doc! {"$project": {"_id": 0, "day": 1}},
             doc! {"$group": {"_id": "$day"}},
         ];
-        let found = self
-            .patiently("looking for busy days", || {
-                let fanouts = self.0.db.collection::<RawDocumentBuf>(FANOUTS);
-                let pipeline = pipeline.clone();
-                async move { self.all_from(&fanouts, pipeline).await }
-            })
-            .await?;
+        let doing = "looking for busy days";
+        let found = self.aggregate(doing, FANOUTS, pipeline).await?;
         let day = |found: &RawDocumentBuf| {
             let group: Group = read_fields("a fan-out's day", found)?;
             Ok(group.id)
@@ -278,17 +266,6 @@ impl Mongo {
 fn if_readable<T>(read: Result<T>) -> Option<T> {
     read.inspect_err(|error| tracing::warn!(%error, "a fan-out is passed over"))
         .ok()
-}
-
-/// Documents as bytes.
-pub(super) fn encode(
-    doing: &str,
-    records: impl Iterator<Item = Document>,
-) -> Result<Vec<RawDocumentBuf>> {
-    records
-        .map(|record| RawDocumentBuf::try_from(&record))
-        .collect::<bson::error::Result<_>>()
-        .map_err(|error| Error::Unsupported(format!("{doing}: {error}")))
 }
 
 #[derive(Deserialize)]

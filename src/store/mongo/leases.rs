@@ -10,12 +10,10 @@ use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::FindOptions;
 
-use super::bulk::{DUPLICATE, Verb};
-use super::journal::encode;
+use super::bulk::{DUPLICATE, Verb, Write};
 use super::patience::Failure;
-use super::values::date;
+use super::values::{date, in_order};
 use super::{LEASES, Mongo, records};
 use crate::domain::Lease;
 use crate::domain::lease::furthest_of;
@@ -89,21 +87,9 @@ impl Mongo {
         lease: Document,
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         for _ in 0..ROUNDS {
-            if limit == 0 {
-                break;
-            }
-            let ids = FindOptions::builder()
-                .sort(order.clone())
-                .limit(limit)
-                .projection(doc! {"_id": 1})
-                .build();
-            let found = self.find_all(doing, collection, free, ids).await?;
-            let ids: Vec<Bson> = found
-                .iter()
-                .filter_map(|record| record.get("_id").cloned())
-                .collect();
+            let ids = self.find_ids(doing, collection, free, order.clone(), limit);
+            let ids = ids.await?;
             if ids.is_empty() {
                 break;
             }
@@ -122,7 +108,7 @@ impl Mongo {
                 .collect();
             if !ours.is_empty() {
                 let filter = doc! {"_id": {"$in": ours}};
-                let options = FindOptions::builder().sort(order).build();
+                let options = in_order(order, usize::MAX);
                 return self.find_raw(doing, collection, &filter, options).await;
             }
         }
@@ -142,31 +128,25 @@ impl Mongo {
             return Ok(Vec::new());
         }
         let revision = Oid::new();
-        let statements: Vec<_> = items.iter().map(|item| statement(item, revision)).collect();
-        let queries = encode(doing, statements.iter().map(|(_, query, _)| query.clone()))?;
-        let updates = encode(doing, statements.iter().map(|(.., update)| update.clone()))?;
-        let targets = vec![(collection.to_owned(), (0..items.len()).collect())];
-        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            writer.encoded("q", queries[item].as_bytes());
-            writer.encoded("u", updates[item].as_bytes());
+        let statements = items.iter().map(|item| {
+            let (id, q, u) = statement(item, revision);
+            let upsert = false;
+            (id, Write { q, u, upsert })
         });
+        let (ids, writes): (Vec<Bson>, Vec<_>) = statements.unzip();
+        let outcome = self.write(doing, Verb::Update, collection, writes);
         let outcome = outcome.await?.complete(doing)?;
         if outcome.n == items.len() as u64 {
             return Ok(vec![true; items.len()]);
         }
         // Some conditions did not hold, or an answer was lost: the revisions tell.
-        let ids: Vec<Bson> = statements.iter().map(|(id, ..)| id.clone()).collect();
-        let filter = doc! {"_id": {"$in": ids}, "stamp": revision};
-        let options = FindOptions::builder().projection(doc! {"_id": 1}).build();
-        let done = self.find_all(doing, collection, &filter, options).await?;
-        let done: HashSet<String> = done
-            .iter()
-            .filter_map(|record| record.get("_id"))
-            .map(Bson::to_string)
-            .collect();
-        Ok(statements
-            .iter()
-            .map(|(id, ..)| done.contains(&id.to_string()))
-            .collect())
+        let filter = doc! {"_id": {"$in": &ids}, "stamp": revision};
+        let (order, all) = (Document::new(), usize::MAX);
+        let done = self
+            .find_ids(doing, collection, &filter, order, all)
+            .await?;
+        let done: HashSet<String> = done.iter().map(Bson::to_string).collect();
+        let done = |id: &Bson| done.contains(&id.to_string());
+        Ok(ids.iter().map(done).collect())
     }
 }

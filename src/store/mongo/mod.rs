@@ -12,9 +12,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bson::{Document, RawDocumentBuf};
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use bson::{Bson, Document, RawDocumentBuf};
+use futures::stream::{self, StreamExt};
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
 
@@ -247,7 +246,23 @@ impl Mongo {
         Ok(readable(doing, &found))
     }
 
-    /// The same as they stand, whether they can be read or not.
+    /// The `_id`s of at most so many that a query finds, in this order.
+    async fn find_ids(
+        &self,
+        doing: &str,
+        collection: &str,
+        filter: &Document,
+        order: Document,
+        limit: usize,
+    ) -> Result<Vec<Bson>> {
+        let options = values::ids_in_order(order, limit);
+        let found = self.find_all(doing, collection, filter, options).await?;
+        let id = |mut record: Document| record.remove("_id");
+        Ok(found.into_iter().filter_map(id).collect())
+    }
+
+    /// The documents as they stand, whether they can be read or not; none where the limit is 0,
+    /// which to the server is no limit.
     async fn find_raw(
         &self,
         doing: &str,
@@ -255,6 +270,9 @@ impl Mongo {
         filter: &Document,
         options: mongodb::options::FindOptions,
     ) -> Result<Vec<RawDocumentBuf>> {
+        if options.limit == Some(0) {
+            return Ok(Vec::new());
+        }
         self.patiently(doing, || {
             let collection = self.0.db.collection::<RawDocumentBuf>(collection);
             let (filter, mut options) = (filter.clone(), options.clone());
@@ -262,6 +280,34 @@ impl Mongo {
             async move {
                 let find = collection.find(filter).with_options(options);
                 self.all_of(find).await
+            }
+        })
+        .await
+    }
+
+    /// What an aggregation comes to. For answers that fit into memory.
+    async fn aggregate(
+        &self,
+        doing: &str,
+        collection: &str,
+        pipeline: Vec<Document>,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        self.patiently(doing, || {
+            let collection = self.0.db.collection::<RawDocumentBuf>(collection);
+            let pipeline = pipeline.clone();
+            async move { self.all_from(&collection, pipeline).await }
+        })
+        .await
+    }
+
+    /// How many documents match, by reading them.
+    async fn matching(&self, doing: &str, collection: &str, filter: &Document) -> Result<u64> {
+        let limit = patience::limit(self.0.options.attempt);
+        self.patiently(doing, || {
+            let (collection, filter) = (self.collection(collection), filter.clone());
+            async move {
+                let count = collection.count_documents(filter).max_time(limit);
+                self.count_of(count).await
             }
         })
         .await
@@ -317,19 +363,11 @@ async fn at_once<T, F: Future<Output = Result<T>>>(
     ask: impl Fn(usize) -> F,
     mut answer: impl FnMut(T),
 ) -> Result<()> {
-    let mut items = items.into_iter();
-    let mut asked = FuturesUnordered::new();
-    loop {
-        while asked.len() < limit
-            && let Some(item) = items.next()
-        {
-            asked.push(ask(item));
-        }
-        match asked.next().await {
-            Some(part) => answer(part?),
-            None => return Ok(()),
-        }
+    let mut asked = stream::iter(items).map(ask).buffer_unordered(limit);
+    while let Some(part) = asked.next().await {
+        answer(part?);
     }
+    Ok(())
 }
 
 impl std::fmt::Debug for Mongo {

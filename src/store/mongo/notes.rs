@@ -4,11 +4,12 @@
 //! one wrote.
 
 use async_trait::async_trait;
-use bson::{Document, doc};
+use bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 
 use super::bulk::DUPLICATE;
 use super::patience::Failure;
+use super::values::in_order;
 use super::{Mongo, NOTES};
 use crate::store::{Error, Notes, Result};
 
@@ -16,13 +17,9 @@ use crate::store::{Error, Notes, Result};
 impl Notes for Mongo {
     async fn note(&self, name: &str) -> Result<Option<String>> {
         let doing = "reading a note";
-        let found: Option<Document> = self
-            .patiently(doing, || {
-                let notes = self.collection(NOTES);
-                async move { self.one_of(notes.find_one(doc! {"_id": name})).await }
-            })
-            .await?;
-        found.map(|note| text(doing, &note)).transpose()
+        let (named, options) = (doc! {"_id": name}, FindOptions::default());
+        let found = self.find_raw(doing, NOTES, &named, options).await?;
+        found.first().map(|note| text(doing, note)).transpose()
     }
 
     async fn swap_note(&self, name: &str, read: Option<&str>, text: Option<&str>) -> Result<bool> {
@@ -54,9 +51,9 @@ impl Notes for Mongo {
     async fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>> {
         let doing = "reading notes";
         let under = doc! {"_id": {"$gte": prefix, "$lt": format!("{prefix}{}", char::MAX)}};
-        let by_name = FindOptions::builder().sort(doc! {"_id": 1}).build();
-        let found = self.find_all(doing, NOTES, &under, by_name).await?;
-        let note = |note: &Document| {
+        let by_name = in_order(doc! {"_id": 1}, usize::MAX);
+        let found = self.find_raw(doing, NOTES, &under, by_name).await?;
+        let note = |note: &RawDocumentBuf| {
             let name = note.get_str("_id").map_err(|error| {
                 Error::database(doing, format!("a note's name cannot be read: {error}"))
             })?;
@@ -66,8 +63,7 @@ impl Notes for Mongo {
     }
 }
 
-fn text(doing: &str, note: &Document) -> Result<String> {
-    note.get_str("text")
-        .map(str::to_owned)
-        .map_err(|error| Error::database(doing, format!("a note cannot be read: {error}")))
+fn text(doing: &str, note: &RawDocument) -> Result<String> {
+    let text = note.get_str("text").map(str::to_owned);
+    text.map_err(|error| Error::database(doing, format!("a note cannot be read: {error}")))
 }

@@ -13,6 +13,7 @@ use chrono::DateTime;
 use mongodb::options::FindOptions;
 use serde_json::Value;
 
+use super::bulk::Write;
 use super::values::{date, put};
 use super::{Mongo, OBJECTS};
 use crate::domain::{ModelName, Object, ObjectKey};
@@ -22,11 +23,13 @@ use crate::store::{Error, Objects, Result};
 #[async_trait]
 impl Objects for Mongo {
     async fn put_objects(&self, objects: &[Object]) -> Result<()> {
-        let records: Vec<(&str, Document)> = objects
-            .iter()
-            .map(|object| (object.key.as_str(), record_of(object)))
-            .collect();
-        self.put_records("putting objects", OBJECTS, &records).await
+        let put = |object: &Object| Write {
+            q: doc! {"_id": object.key.as_str()},
+            u: record_of(object),
+            upsert: true,
+        };
+        let statements = objects.iter().map(put);
+        self.upsert("putting objects", OBJECTS, statements).await
     }
 
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {

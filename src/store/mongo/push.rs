@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bson::{RawDocumentBuf, doc};
+use bson::doc;
+use mongodb::options::FindOptions;
 
 use super::append::{Plan, Statement};
 use super::bulk::{Outcome, STATEMENTS, Verb};
 use super::decode::RawStack;
 use super::encode::Writer;
-use super::patience::limit;
 use super::stacks::defect;
 use super::{Known, Mongo, at_once};
 use crate::domain::{Day, Defect, Stack, StackId, UserId};
@@ -234,15 +234,12 @@ impl Mongo {
     /// What stands on the stack that we write to.
     async fn stack(&self, day: Day, user: &UserId) -> Result<Stack> {
         let id = StackId::of(day);
-        let limit = limit(self.0.options.attempt);
         let doing = format!("reading a stack of {day}");
-        let found = self.patiently(&doing, || {
-            let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
-            let find = doc! {"_id": user.as_str()};
-            async move { self.one_of(days.find_one(find).max_time(limit)).await }
-        });
-        let found = found.await?;
-        let found = found.as_ref().map(|found| RawStack::read(found.as_bytes()));
+        let (own, options) = (doc! {"_id": user.as_str()}, FindOptions::default());
+        let found = self
+            .find_raw(&doing, &day.collection(), &own, options)
+            .await?;
+        let found = found.first().map(|found| RawStack::read(found.as_bytes()));
         Ok(match found {
             None => Stack::new(id, Vec::new()),
             Some(Ok(Some(stack))) => stack.stack(id),

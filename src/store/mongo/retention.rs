@@ -3,9 +3,8 @@
 //! The rule: what is found to be old is deleted only if it is old still.
 
 use async_trait::async_trait;
-use bson::{Bson, Document, doc};
+use bson::{Document, doc};
 use chrono::{DateTime, Utc};
-use mongodb::options::FindOptions;
 
 use super::values::date;
 use super::{BATCHES, DELIVERIES, Mongo};
@@ -32,16 +31,10 @@ impl Mongo {
     /// Removes `limit` of these records, those settled first before others; says how many went.
     async fn forget_oldest(&self, collection: &str, old: &Document, limit: usize) -> Result<u64> {
         let doing = format!("forgetting {collection}");
-        let oldest = FindOptions::builder()
-            .sort(doc! {"settled": 1})
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .projection(doc! {"_id": 1})
-            .build();
-        let found = self.find_all(&doing, collection, old, oldest).await?;
-        let ids: Vec<&Bson> = found
-            .iter()
-            .filter_map(|record| record.get("_id"))
-            .collect();
+        let oldest = doc! {"settled": 1};
+        let ids = self
+            .find_ids(&doing, collection, old, oldest, limit)
+            .await?;
         if !ids.is_empty() {
             self.patiently(&doing, || {
                 let mut these = doc! {"_id": {"$in": &ids}};

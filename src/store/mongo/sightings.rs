@@ -12,8 +12,7 @@ use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 use serde::Deserialize;
 
-use super::bulk::Verb;
-use super::journal::encode;
+use super::bulk::{Verb, Write};
 use super::values::date;
 use super::{Mongo, SIGHTINGS, document};
 use crate::store::record::read_fields;
@@ -44,18 +43,13 @@ impl SeenReports for Mongo {
             async move { Ok(sightings.delete_many(over).await.map(drop)?) }
         })
         .await?;
-        let statement = |(key, mark): &(String, String)| {
-            doc! {
-                "q": {"_id": key, "until": {"$lte": date(now)}},
-                "u": {"$set": {"mark": mark, "until": date(until)}},
-                "upsert": true,
-            }
+        let statement = |(key, mark): &(String, String)| Write {
+            q: doc! {"_id": key, "until": {"$lte": date(now)}},
+            u: doc! {"$set": {"mark": mark, "until": date(until)}},
+            upsert: true,
         };
-        let encoded = encode(doing, marks.iter().map(statement))?;
-        let all = vec![(SIGHTINGS.to_owned(), (0..marks.len()).collect())];
-        let kept = self.bulk(doing, Verb::Update, all, |writer, item| {
-            writer.fields(encoded[item].as_bytes());
-        });
+        let statements = marks.iter().map(statement);
+        let kept = self.write(doing, Verb::Update, SIGHTINGS, statements);
         // Those that are refused stand already; perhaps they are our own, sent twice.
         kept.await?.duplicates(doing)?;
         let keys: Vec<String> = marks.iter().map(|(key, _)| key.clone()).collect();

@@ -11,11 +11,11 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::bulk::Verb;
-use super::journal::encode;
-use super::values::date;
+use super::bulk::Write;
+use super::values::{date, in_order};
 use super::{Mongo, SOFT_BOUNCES, SUPPRESSIONS};
 use crate::domain::{Address, DeliveryId, Reason, Suppression};
+use crate::store::feedback::graver;
 use crate::store::record::fields::As;
 use crate::store::record::suppression::SuppressionRecord;
 use crate::store::record::write_bson;
@@ -38,15 +38,14 @@ impl Suppressions for Mongo {
             let record =
                 Document::try_from(record).map_err(|error| Error::corrupt(doing, error))?;
             let news_stands = doc! {"$cond": [outweighs, {"$literal": record}, "$$ROOT"]};
-            Ok(doc! {
-                "q": {"_id": news.address.folded().reveal()},
-                "u": [{"$replaceWith": news_stands}],
-                "upsert": true,
+            Ok(Write {
+                q: doc! {"_id": news.address.folded().reveal()},
+                u: [doc! {"$replaceWith": news_stands}],
+                upsert: true,
             })
         };
         let statements: Vec<_> = suppressions.iter().map(statement).collect::<Result<_>>()?;
-        self.upsert(doing, SUPPRESSIONS, statements.into_iter())
-            .await
+        self.upsert(doing, SUPPRESSIONS, statements).await
     }
 
     async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
@@ -66,7 +65,7 @@ impl Suppressions for Mongo {
         // The gravest of what is known, however an older program wrote the address.
         let gravest = |spellings: &Vec<Address>| {
             let known = spellings.iter().filter_map(|spelling| found.get(spelling));
-            known.reduce(graver).cloned()
+            known.cloned().reduce(graver)
         };
         Ok(spellings.iter().map(gravest).collect())
     }
@@ -76,15 +75,9 @@ impl Suppressions for Mongo {
         after: Option<&Address>,
         limit: usize,
     ) -> Result<Vec<Suppression>> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
         let from = after.map(Address::lowered);
         let filter = doc! {"_id": {"$gt": from.as_ref().map_or("", Address::reveal)}};
-        let options = FindOptions::builder()
-            .sort(doc! {"_id": 1})
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .build();
+        let options = in_order(doc! {"_id": 1}, limit);
         let doing = "listing suppressed addresses";
         self.find_records::<SuppressionRecord>(doing, SUPPRESSIONS, &filter, options)
             .await
@@ -119,48 +112,21 @@ impl Suppressions for Mongo {
     ) -> Result<u64> {
         let address = address.folded();
         let doing = "noting a soft bounce";
-        let note = doc! {
-            "q": {"_id": {"a": address.reveal(), "d": delivery.as_str()}},
-            "u": {"$min": {"at": date(at)}},
-            "upsert": true,
+        let note = Write {
+            q: doc! {"_id": {"a": address.reveal(), "d": delivery.as_str()}},
+            u: doc! {"$min": {"at": date(at)}},
+            upsert: true,
         };
-        self.upsert(doing, SOFT_BOUNCES, [note].into_iter()).await?;
+        self.upsert(doing, SOFT_BOUNCES, [note]).await?;
         self.patiently(doing, || {
             let bounces = self.collection(SOFT_BOUNCES);
-            let (theirs, mut over) = (of_address(&address), of_address(&address));
+            let mut over = of_address(&address);
             over.insert("at", doc! {"$lt": date(since)});
-            async move {
-                bounces.delete_many(over).await?;
-                self.count_of(bounces.count_documents(theirs)).await
-            }
+            async move { Ok(bounces.delete_many(over).await.map(drop)?) }
         })
-        .await
-    }
-}
-
-impl Mongo {
-    /// Statements that write by `_id`, whether something stands there or not.
-    pub(super) async fn upsert(
-        &self,
-        doing: &str,
-        collection: &str,
-        statements: impl Iterator<Item = Document>,
-    ) -> Result<()> {
-        let encoded = encode(doing, statements)?;
-        let all = vec![(collection.to_owned(), (0..encoded.len()).collect())];
-        let write = |writer: &mut super::encode::Writer, item: usize| {
-            writer.fields(encoded[item].as_bytes());
-        };
-        let written = self.bulk(doing, Verb::Update, all, write).await?;
-        let met = written.duplicates(doing)?.into_iter();
-        let met: Vec<usize> = met.map(|refused| refused.item).collect();
-        if met.is_empty() {
-            return Ok(());
-        }
-        // Somebody else created these at the same moment: now they stand, and are met.
-        let again = vec![(collection.to_owned(), met)];
-        let written = self.bulk(doing, Verb::Update, again, write).await?;
-        written.complete(doing).map(drop)
+        .await?;
+        self.matching(doing, SOFT_BOUNCES, &of_address(&address))
+            .await
     }
 }
 
@@ -169,12 +135,4 @@ impl Mongo {
 fn of_address(address: &Address) -> Document {
     let address = address.reveal();
     doc! {"_id": {"$gte": {"a": address, "d": ""}, "$lt": {"a": address, "d": Bson::Document(Document::new())}}}
-}
-
-/// The one that stands, of two pieces of news.
-fn graver<'a>(one: &'a Suppression, other: &'a Suppression) -> &'a Suppression {
-    match other.outweighs(one) {
-        true => other,
-        false => one,
-    }
 }

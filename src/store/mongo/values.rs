@@ -3,6 +3,7 @@
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
+use mongodb::options::FindOptions;
 
 use crate::domain::{Id, Lease};
 
@@ -13,6 +14,21 @@ pub(super) fn date(time: DateTime<Utc>) -> Bson {
 
 pub(super) fn oid(id: Id) -> Bson {
     Bson::ObjectId(Oid::from_bytes(id.bytes()))
+}
+
+/// At most so many, in this order.
+pub(super) fn in_order(order: Document, limit: usize) -> FindOptions {
+    FindOptions::builder()
+        .sort(order)
+        .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+        .build()
+}
+
+/// The `_id`s of at most so many, in this order.
+pub(super) fn ids_in_order(order: Document, limit: usize) -> FindOptions {
+    let mut options = in_order(order, limit);
+    options.projection = Some(doc! {"_id": 1});
+    options
 }
 
 /// A lease that nobody holds has ended before time began.

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, RawDocumentBuf, doc};
 use futures::TryStreamExt;
+use mongodb::options::FindOptions;
 
 use super::decode::RawStack;
-use super::patience::limit;
 use super::scan::Range;
 use super::{Known, Layout, Mongo, at_once};
 use crate::domain::{Day, PersonStacks, Stack, StackId, UserId, Window};
@@ -101,13 +101,7 @@ impl Mongo {
             doc! {"$unionWith": {"coll": coll, "pipeline": pipeline}}
         }));
         let doing = "reading a person's stacks";
-        let documents: Vec<RawDocumentBuf> = self
-            .patiently(doing, || {
-                let first = self.0.db.collection::<RawDocumentBuf>(&first);
-                let pipeline = pipeline.clone();
-                async move { self.all_from(&first, pipeline).await }
-            })
-            .await?;
+        let documents = self.aggregate(doing, &first, pipeline).await?;
         let day = |stack: &RawStack<'_>| {
             let index = stack.number("day").ok().flatten()?;
             days.get(index as usize).copied()
@@ -121,13 +115,9 @@ impl Mongo {
         let ids: Vec<Bson> = people.iter().flat_map(spellings).collect();
         let filter = doc! {"_id": {"$in": ids}};
         let doing = format!("reading stacks of {day}");
-        let limit = limit(self.0.options.attempt);
-        let documents: Vec<RawDocumentBuf> = self
-            .patiently(&doing, || {
-                let days = self.0.db.collection::<RawDocumentBuf>(&day.collection());
-                let filter = filter.clone();
-                async move { self.all_of(days.find(filter).max_time(limit)).await }
-            })
+        let options = FindOptions::default();
+        let documents = self
+            .find_raw(&doing, &day.collection(), &filter, options)
             .await?;
         let read = |document| read(document, |_| Some(day));
         Ok(documents.iter().filter_map(read).collect())

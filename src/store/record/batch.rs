@@ -9,7 +9,7 @@ use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
 use super::fields::{As, Count, LeaseRecord, Oid, Text, Time};
-use super::{Record, needs};
+use super::{Record, needs, of};
 use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Lead, Memory};
 use crate::domain::{Batch, BatchKey, BatchState, Id, UserId};
 
@@ -31,8 +31,7 @@ by_field!(MemoryRecord of Memory { at, joined });
 #[derive(Serialize, Deserialize)]
 pub(in crate::store) struct Gathered {
     count: Count<u64>,
-    #[serde(default)]
-    items: Vec<ItemRecord>,
+    items: Option<Vec<ItemRecord>>,
     joined: Vec<Oid>,
 }
 
@@ -40,7 +39,7 @@ impl Gathered {
     fn of(contents: &Contents, joined: &Vec<Id>) -> Self {
         Self {
             count: Count(contents.count),
-            items: As::keep(&contents.items),
+            items: Some(As::keep(&contents.items)),
             joined: As::keep(joined),
         }
     }
@@ -90,7 +89,7 @@ record! {
             (Some(lead), _) => Lead::Waiting {
                 contents: Contents {
                     count: lead.count.0,
-                    items: lead.items.told()?,
+                    items: lead.items.unwrap_or_default().told()?,
                 },
                 joined: lead.joined.told()?,
             },
@@ -154,7 +153,7 @@ impl Record for BatchRecord {
     fn value(mut self) -> Result<Batch, String> {
         if let Some(apart) = self.contents.take() {
             self.count = Some(apart.count);
-            self.items = Some(apart.items);
+            self.items = apart.items;
             self.joined = Some(apart.joined);
         }
         self.told()
@@ -177,16 +176,16 @@ record! {
     }
     odd(record) {
         open: {
-            let of = needs("_id", record.id.as_ref())?.id();
-            record.open.map(|open| open.batch_of(&of)).transpose()?
+            let id = needs("_id", record.id.as_ref())?.id();
+            of("open", record.open.map(|open| open.batch_of(&id)).transpose())?
         },
         ended: {
-            let of = needs("_id", record.id.as_ref())?.id();
+            let id = needs("_id", record.id.as_ref())?.id();
             let ended = record.ended.unwrap_or_default().into_iter();
-            ended.map(|batch| batch.batch_of(&of)).collect::<Result<_, _>>()?
+            of("ended", ended.map(|batch| batch.batch_of(&id)).collect::<Result<_, _>>())?
         },
         memories: record.memories.unwrap_or_default().told()?,
-        lease: record.lease.told()?,
+        lease: of("lease", record.lease.told())?,
         revision: record.stamp.told()?,
         id: needs("_id", record.id)?.id(),
     }

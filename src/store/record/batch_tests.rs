@@ -1,6 +1,6 @@
 //! How accumulators and batches are written and read.
 
-use bson::{Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use serde_json::json;
 
 use super::*;
@@ -66,14 +66,13 @@ fn a_batch_is_read_as_written() {
     }
 }
 
-#[test]
-fn an_accumulator_is_read_as_written() {
+fn whole() -> Accumulator {
     let [one, two, three] = leads();
     let of = AccumulatorId {
         user: one.user.clone(),
         key: one.key.clone(),
     };
-    let whole = Accumulator {
+    Accumulator {
         open: Some(one),
         ended: vec![two, three],
         memories: vec![Memory {
@@ -86,22 +85,30 @@ fn an_accumulator_is_read_as_written() {
             until: DateTime::UNIX_EPOCH,
         }),
         revision: Some(id(4)),
-        ..Accumulator::new(of.clone())
-    };
+        ..Accumulator::new(of)
+    }
+}
+
+/// With its `_id`, which an upsert takes from its query.
+fn standing(accumulator: &Accumulator) -> Document {
+    let document = AccumulatorRecord::document(accumulator, id(4));
+    let mut document = Document::try_from(write_bson("testing", &document).unwrap()).unwrap();
+    document.insert("_id", doc! {"u": "$ne", "k": "type:T"});
+    document
+}
+
+fn read(document: &Document) -> crate::store::Result<Accumulator> {
+    read_bson::<AccumulatorRecord>(&RawDocumentBuf::try_from(document).unwrap())
+}
+
+#[test]
+fn an_accumulator_is_read_as_written() {
     let empty = Accumulator {
         revision: Some(id(4)),
-        ..Accumulator::new(of)
+        ..Accumulator::new(whole().id)
     };
-    for accumulator in [whole, empty] {
-        let document = AccumulatorRecord::document(&accumulator, id(4));
-        let mut document = write_bson("testing", &document).unwrap();
-        let of = doc! {"u": "$ne", "k": "type:T"};
-        document.append(
-            bson::raw::cstr!("_id"),
-            bson::RawDocumentBuf::try_from(&of).unwrap(),
-        );
-        let read = read_bson::<AccumulatorRecord>(&document).unwrap();
-        assert_eq!(read, accumulator);
+    for accumulator in [whole(), empty] {
+        assert_eq!(read(&standing(&accumulator)).unwrap(), accumulator);
         let json = serde_json::to_value(AccumulatorRecord::row(&accumulator, id(4))).unwrap();
         let record: AccumulatorRecord = serde_json::from_value(json).unwrap();
         assert_eq!(record.value().unwrap(), accumulator);
@@ -134,4 +141,85 @@ fn documents_and_json_are_written_as_ever() {
     });
     let json = serde_json::to_value(BatchRecord::keep(&batch).apart(&batch)).unwrap();
     assert_eq!(json, expected);
+}
+
+#[test]
+fn accumulators_are_written_as_ever() {
+    let date = bson::DateTime::from_millis;
+    let mut document = standing(&whole());
+    let open = document.remove("open").unwrap();
+    let ended = document.get_array("ended").unwrap();
+    let ended = ended.iter().map(|batch| batch.as_document().unwrap());
+    let ended: Vec<_> = ended
+        .map(|batch| batch.get_object_id("id").unwrap())
+        .collect();
+    assert_eq!(ended, [oid(9), oid(9)]);
+    document.remove("ended");
+    let expected = doc! {
+        "_id": {"u": "$ne", "k": "type:T"}, "stamp": oid(4), "due": date(3), "turn": date(0),
+        "lease": {"owner": "me", "until": date(0)}, "memories": [{"at": date(0), "joined": [oid(5)]}],
+    };
+    for (field, value) in &expected {
+        assert_eq!(document.get(field), Some(value), "{field}");
+    }
+    assert_eq!(document.len(), expected.len());
+    let expected = doc! {
+        "id": oid(9), "state": "closing", "opened": date(1), "last": date(2), "closes": date(3), "policy": "p",
+        "settled": date(4), "count": 7_i64, "items": [{"t": "T", "o": "$o.1", "i": oid(1)}],
+        "joined": [oid(1), oid(2)], "taken": [{"t": "T", "o": "$o.1", "i": oid(1)}],
+    };
+    let open = open.as_document().unwrap();
+    for (field, value) in &expected {
+        assert_eq!(open.get(field), Some(value), "{field}");
+    }
+    assert_eq!(open.len(), expected.len());
+
+    let free = Accumulator {
+        lease: None,
+        ..whole()
+    };
+    let lease = standing(&free).remove("lease");
+    assert_eq!(lease, Some(Bson::from(doc! {"until": date(0)})));
+
+    let hex = |byte: u8| id(byte).to_string();
+    let mut json = serde_json::to_value(AccumulatorRecord::row(&whole(), id(4))).unwrap();
+    let fields = json.as_object_mut().unwrap();
+    let batches = (
+        fields.remove("open").unwrap(),
+        fields.remove("ended").unwrap(),
+    );
+    let expected = json!({
+        "_id": {"u": "$ne", "k": "type:T"}, "stamp": hex(4), "due": 3, "turn": 0,
+        "lease": {"owner": "me", "until": 0}, "memories": [[0, [hex(5)]]],
+    });
+    assert_eq!(json, expected);
+    let expected =
+        leads().map(|batch| serde_json::to_value(BatchRecord::keep(&batch).apart(&batch)).unwrap());
+    let [open, mailed, waiting] = expected;
+    assert_eq!(mailed["led"], json!([hex(3)]));
+    assert_eq!(batches, (open, json!([mailed, waiting])));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_its_accumulator() {
+    let mut document = standing(&whole());
+    document.insert("turn", "soon");
+    let error = read(&document).unwrap_err().to_string();
+    let expected = r#"turn of accumulator {"u":"$ne","k":"type:T"} in the store cannot be read"#;
+    assert!(error.starts_with(expected), "{error}");
+
+    let mut document = standing(&whole());
+    let open = document.get_document_mut("open").unwrap();
+    open.remove("state");
+    let error = read(&document).unwrap_err().to_string();
+    assert!(error.ends_with("open: state is missing"), "{error}");
+}
+
+#[test]
+fn a_lead_whose_items_are_null_has_none() {
+    let [_, _, batch] = leads();
+    let mut json = serde_json::to_value(BatchRecord::row(&batch)).unwrap();
+    json["lead"]["items"] = serde_json::Value::Null;
+    let record: BatchRecord = serde_json::from_value(json).unwrap();
+    assert_eq!(record.value().unwrap(), batch);
 }

@@ -7,7 +7,7 @@ use chrono::{DateTime, NaiveDate};
 use compact_str::CompactString;
 
 use super::fields::{As, Count, LeaseRecord, Oid, Text, Time};
-use super::needs;
+use super::{needs, of};
 use crate::domain::{Cadence, Delivery, DeliveryState, Feedback, Occasion, ReportKind, StackId};
 
 record! {
@@ -62,7 +62,7 @@ record! {
             let until = waits.and_then(|lease| Some(lease.until?.0));
             until.filter(|until| *until > DateTime::UNIX_EPOCH)
         },
-        lease: As::told(record.lease)?,
+        lease: of("lease", As::told(record.lease))?,
     }
 }
 

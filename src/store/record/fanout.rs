@@ -6,7 +6,7 @@
 use compact_str::CompactString;
 
 use super::fields::{As, Count, LeaseRecord, Oid, Place, Time};
-use super::{Record, needs};
+use super::{Record, needs, of};
 use crate::domain::details::Actor;
 use crate::domain::{
     Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Id, Progress,
@@ -28,7 +28,7 @@ record! {
     }
     odd(record) {
         audience: Audience {
-            to: needs("audience", record.audience)?.selector()?,
+            to: of("audience", needs("audience", record.audience)?.selector())?,
             except: record.except.unwrap_or_default().told()?,
         },
         progress: Progress {
@@ -137,7 +137,7 @@ impl AudienceRecord {
         if let Some(keys) = self.followers_of {
             return Ok(Selector::FollowersOf(keys.told()?));
         }
-        let near = needs("audience.near", self.near)?;
+        let near = needs("near", self.near)?;
         let (point, km) = (near.point.0, near.km);
         Ok(Selector::Near { point, km })
     }

@@ -1,7 +1,8 @@
 //! How entries of the journal are written and read.
 
-use bson::Document;
+use bson::{Document, RawDocumentBuf, doc};
 use chrono::DateTime;
+use serde_json::json;
 
 use super::*;
 use crate::domain::{FollowKey, Id, Lease, ObjectId, Point, UserId};
@@ -52,4 +53,107 @@ fn a_fan_out_is_read_as_written() {
         };
         assert_eq!(again(&held), held);
     }
+}
+
+/// One that is held, and has come some way.
+fn held(audience: Audience) -> Fanout {
+    let at = DateTime::from_timestamp(1_398_124_800, 0).unwrap();
+    let objects = vec![ObjectId::stored("1"), ObjectId::stored("0")];
+    let key = Some("k1".to_owned());
+    let new = Fanout::new(
+        Id::at(at, [1; 8]),
+        key,
+        EventType::stored("T"),
+        objects,
+        audience,
+    );
+    let counts = Counts {
+        people: 3,
+        pushed: 2,
+        capped: 1,
+    };
+    Fanout {
+        progress: Progress {
+            cursor: Some(UserId::stored("b")),
+            counts,
+            done: false,
+        },
+        lease: Some(Lease {
+            owner: "me".into(),
+            until: at,
+        }),
+        ..new.unwrap().with_batch_key("$a.b".parse().ok())
+    }
+}
+
+#[test]
+fn documents_and_json_are_written_as_ever() {
+    let near = Audience::near(Point::new(13.4, 52.5).unwrap(), 0.5).unwrap();
+    let fanout = held(near.except([UserId::stored("$alice")]));
+    let document = write_bson("testing", &FanoutRecord::whole(&fanout, 0)).unwrap();
+    let document = Document::try_from(document).unwrap();
+    let date = bson::DateTime::from_millis(1_398_124_800_000);
+    let counts = doc! {"people": 3_i64, "pushed": 2_i64, "capped": 1_i64};
+    let point = doc! {"type": "Point", "coordinates": [13.4, 52.5]};
+    let expected = doc! {
+        "_id": bson::oid::ObjectId::from_bytes(fanout.id.bytes()), "key": "k1", "type": "T", "objects": ["1", "0"],
+        "day": "20140422", "at": date, "state": "pending", "batch_key": "$a.b",
+        "lease": {"owner": "me", "until": date}, "audience": {"near": {"point": point, "km": 0.5}},
+        "except": ["$alice"], "counts": counts, "cursor": "b",
+    };
+    for (field, value) in &expected {
+        assert_eq!(document.get(field), Some(value), "{field}");
+    }
+    assert_eq!(document.len(), expected.len());
+
+    let json = serde_json::to_value(FanoutRecord::keep(&fanout)).unwrap();
+    let expected = json!({
+        "_id": fanout.id.to_string(), "key": "k1", "type": "T", "objects": ["1", "0"], "day": "20140422",
+        "at": 1_398_124_800_000_i64, "state": "pending", "batch_key": "$a.b", "cursor": "b",
+        "lease": {"owner": "me", "until": 1_398_124_800_000_i64},
+        "counts": {"people": 3, "pushed": 2, "capped": 1},
+    });
+    assert_eq!(json, expected);
+}
+
+#[test]
+fn audiences_are_written_as_ever() {
+    let audience = |audience: Audience, parts: usize| {
+        let record = FanoutRecord::whole(&held(audience), parts);
+        let document = Document::try_from(write_bson("testing", &record).unwrap()).unwrap();
+        document.get_document("audience").unwrap().clone()
+    };
+    let users = || Audience::users([UserId::stored("$a"), UserId::stored("b")]).unwrap();
+    let followers = Audience::followers_of([FollowKey::stored("artist:558")]).unwrap();
+    assert_eq!(audience(users(), 0), doc! {"users": ["$a", "b"]});
+    assert_eq!(audience(users(), 2), doc! {"parts": 2});
+    assert_eq!(
+        audience(followers, 0),
+        doc! {"followers_of": ["artist:558"]}
+    );
+}
+
+#[test]
+fn what_a_field_may_not_be_is_named() {
+    let users = Audience::users([UserId::stored("b")]).unwrap();
+    let document = write_bson("testing", &FanoutRecord::whole(&held(users), 0)).unwrap();
+    let mut document = Document::try_from(document).unwrap();
+    let error = |document: &Document| {
+        let raw = RawDocumentBuf::try_from(document).unwrap();
+        read_bson::<FanoutRecord>(&raw).unwrap_err().to_string()
+    };
+    document.insert("batch_key", "");
+    assert!(
+        error(&document).contains("batch_key: batch key"),
+        "{}",
+        error(&document)
+    );
+
+    document.insert("batch_key", "k");
+    document.insert("lease", doc! {"owner": "me"});
+    assert!(
+        error(&document).ends_with("lease: until is missing"),
+        "{}",
+        error(&document)
+    );
 }

@@ -237,8 +237,8 @@ impl As<Lease> for LeaseRecord {
     }
 
     fn told(self) -> Result<Lease, String> {
-        let owner = needs("lease.owner", self.owner)?;
-        let until = needs("lease.until", self.until)?.0;
+        let owner = needs("owner", self.owner)?;
+        let until = needs("until", self.until)?.0;
         Ok(Lease { owner, until })
     }
 

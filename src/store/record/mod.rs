@@ -9,6 +9,7 @@ use bson::{RawBsonRef, RawDeserializer, RawDocument, RawDocumentBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::extjson::shown;
 use super::{Error, Result};
 
 /// Declares a record of a value: which of its fields is written under which name, in which form.
@@ -52,8 +53,8 @@ macro_rules! record {
                 let $record = self;
                 Ok($value {
                     $($odd: $take,)*
-                    $($field: As::told($record.$field)?,)*
-                    $($may: As::told($record.$may)?,)*
+                    $($field: of([$($key,)? stringify!($field)][0], As::told($record.$field))?,)*
+                    $($may: of([$($may_key,)? stringify!($may)][0], As::told($record.$may))?,)*
                 })
             }
         }
@@ -105,7 +106,7 @@ macro_rules! by_field {
             }
 
             fn told(self) -> Result<$value, String> {
-                Ok($value { $($field: self.$field.told()?),* })
+                Ok($value { $($field: of(stringify!($field), self.$field.told())?),* })
             }
         }
     };
@@ -134,6 +135,22 @@ pub(super) fn needs<T>(field: &str, value: Option<T>) -> std::result::Result<T, 
     value.ok_or_else(|| format!("{field} is missing"))
 }
 
+/// What a field says; what is wrong with it is told with its name.
+pub(super) fn of<T>(
+    field: &str,
+    told: std::result::Result<T, String>,
+) -> std::result::Result<T, String> {
+    told.map_err(|why| format!("{field}: {why}"))
+}
+
+/// At most 80 characters of a reason, which may repeat a value that is somebody's secret (P8).
+fn cut(why: String) -> String {
+    match why.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &why[..end]),
+        None => why,
+    }
+}
+
 /// Reads fields; `what` says whose they are in an error, `shown` what the store calls one of them.
 pub(super) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
@@ -146,8 +163,15 @@ pub(super) fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
             "." | "?" => what(),
             field => format!("{} of {}", shown(field), what()),
         };
-        Error::corrupt(what, why(error.into_inner()))
+        Error::corrupt(what, cut(why(error.into_inner())))
     })
+}
+
+/// What a record says; `what` says whose it is in an error.
+pub(super) fn value_of<R: Record>(record: R, what: impl Fn() -> String) -> Result<R::Value> {
+    record
+        .value()
+        .map_err(|why| Error::corrupt(what(), cut(why)))
 }
 
 /// Reads fields of a document.
@@ -165,8 +189,7 @@ pub(super) fn read_fields<T: DeserializeOwned>(what: &str, raw: &RawDocument) ->
 /// Reads a document.
 pub(super) fn read_bson<R: Record>(raw: &RawDocument) -> Result<R::Value> {
     let record: R = read_fields(R::WHAT, raw)?;
-    let corrupt = |why| Error::corrupt(format!("{} {}", R::WHAT, shown_id(raw)), why);
-    record.value().map_err(corrupt)
+    value_of(record, || format!("{} {}", R::WHAT, shown_id(raw)))
 }
 
 /// The `_id` of a document that may be anybody's.
@@ -174,7 +197,7 @@ pub(super) fn shown_id(raw: &RawDocument) -> String {
     match raw.get("_id").ok().flatten() {
         Some(RawBsonRef::ObjectId(id)) => id.to_string(),
         Some(RawBsonRef::String(text)) => text.to_owned(),
-        Some(other) => format!("{other:?}"),
+        Some(other) => shown(other),
         None => "whose _id cannot be read".to_owned(),
     }
 }

@@ -1,6 +1,7 @@
 //! An address that must not be written to.
 
 use super::fields::{As, Time};
+use super::of;
 use crate::domain::{Address, Reason, Suppression};
 
 record! {

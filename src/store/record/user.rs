@@ -17,7 +17,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::fields::{As, Count, Place, Time, date, typed};
-use super::needs;
+use super::{needs, of};
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
 use crate::domain::{Address, Cadence, EventType, Route, User, duration};
 
@@ -37,7 +37,7 @@ record! {
     }
     odd(record) {
         email: record.email.and_then(|email| email.0),
-        digest: record.digest.map_or_else(|| Ok(DigestPreference::default()), As::told)?,
+        digest: of("digest", record.digest.map_or_else(|| Ok(DigestPreference::default()), As::told))?,
         types: record.types.map(|types| types.0).unwrap_or_default(),
         suppressed: record.suppressed.and_then(|since| since.0),
         revision: Revision(record.rev.unwrap_or_default() as u64),
@@ -53,7 +53,7 @@ record! {
     odd(record) {
         weekday: record.weekday.map(|day| day.0),
         hour: match record.hour {
-            Some(Count(hour @ 24..)) => return Err(format!("digest.hour {hour} is not 0 to 23")),
+            Some(Count(hour @ 24..)) => return Err(format!("hour {hour} is not 0 to 23")),
             hour => hour.map(|hour| hour.0),
         },
     }

@@ -124,3 +124,18 @@ fn a_document_and_json_are_written_as_ever() {
     assert_eq!(json["digest"]["weekday"], "Wed");
     assert_eq!(json["suppressed"], 1_398_124_800_123_i64);
 }
+
+#[test]
+fn a_value_in_the_wrong_place_is_not_told_whole() {
+    let secret = format!("{}@example.org", "x".repeat(100));
+    let broken = doc! {"_id": "a", "digest": {"cadence": &secret}};
+    let error = user_of(&broken).unwrap_err().to_string();
+    assert!(
+        error.starts_with("digest.cadence of user a in the store"),
+        "{error}"
+    );
+    assert!(
+        error.ends_with('…') && !error.contains("example.org"),
+        "{error}"
+    );
+}

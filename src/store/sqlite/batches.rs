@@ -34,14 +34,10 @@ const FILED: Table = Table {
 #[async_trait]
 impl Batches for Sqlite {
     async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>> {
-        let ids = ids.to_vec();
-        let read = move |transaction: &Transaction<'_>| {
-            let one = |id: &AccumulatorId| {
-                Ok(accumulators(transaction, "user = ?1 AND key = ?2", names(id))?.pop())
-            };
-            ids.iter().map(one).collect()
+        let read = |transaction: &Transaction<'_>, id: &AccumulatorId| {
+            Ok(accumulators(transaction, "user = ?1 AND key = ?2", names(id))?.pop())
         };
-        self.connections.read("reading accumulators", read).await
+        self.read_each("reading accumulators", ids, read).await
     }
 
     async fn put_accumulators(
@@ -119,12 +115,10 @@ impl Batches for Sqlite {
     }
 
     async fn filed(&self, ids: &[Id]) -> Result<Vec<Option<Batch>>> {
-        let ids = ids.to_vec();
-        let read = move |transaction: &Transaction<'_>| {
-            let one = |id: &Id| Ok(filed(transaction, "id = ?1", [id.to_string()])?.pop());
-            ids.iter().map(one).collect()
+        let read = |transaction: &Transaction<'_>, id: &Id| {
+            Ok(filed(transaction, "id = ?1", [id.to_string()])?.pop())
         };
-        self.connections.read("reading batches", read).await
+        self.read_each("reading batches", ids, read).await
     }
 
     async fn settle_batches(&self, settled: &[(Id, BatchState)], now: DateTime<Utc>) -> Result<()> {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::codec::to_json;
 use super::connections::Answer;
 use crate::store::Error;
-use crate::store::record::{Record, read};
+use crate::store::record::{Record, read, value_of};
 
 /// A table whose rows are records.
 pub(super) struct Table {
@@ -41,6 +41,8 @@ enum Form {
 pub(super) enum Met {
     Replaced,
     Kept,
+    /// Kept where it has the same in this column; what clashes elsewhere is an error.
+    KeptBy(&'static str),
 }
 
 /// A record's fields, by name.
@@ -79,8 +81,9 @@ impl Table {
             });
         }
         let (or, on_conflict) = match met {
-            Met::Replaced => (" OR REPLACE", ""),
-            Met::Kept => ("", "ON CONFLICT DO NOTHING"),
+            Met::Replaced => (" OR REPLACE", String::new()),
+            Met::Kept => ("", "ON CONFLICT DO NOTHING".to_owned()),
+            Met::KeptBy(column) => ("", format!("ON CONFLICT ({column}) DO NOTHING")),
         };
         let table = self.name;
         let sql = format!("INSERT{or} INTO {table} ({names}) VALUES ({marks}) {on_conflict}");
@@ -121,7 +124,7 @@ impl Table {
         };
         let why = |error: serde_json::Error| error.to_string();
         let record: R = read(Value::Object(fields), what, shown, why)?;
-        Ok(record.value().map_err(|why| Error::corrupt(what(), why))?)
+        Ok(value_of(record, what)?)
     }
 
     /// The rows that meet a condition.

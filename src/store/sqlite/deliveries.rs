@@ -13,6 +13,7 @@ use super::delivery_row::{open, rows, watermarks};
 use crate::domain::delivery::{Corrected, Correction, Handover, Transition, Verdict, digest_slot};
 use crate::domain::lease::{furthest, furthest_wait};
 use crate::domain::{Delivery, DeliveryId, DeliveryState, Tag};
+use crate::store::deliveries::{correcting, doing};
 use crate::store::{Claim, Deliveries, DeliveryFilter, Result, Waits};
 
 /// Who can be claimed: whose lease is over at `?1`, or lies further ahead than a lease can (`?3`),
@@ -123,7 +124,7 @@ impl Deliveries for Sqlite {
             };
             Ok(made == 1)
         };
-        self.change_each("changing deliveries", transitions, make)
+        self.change_each(doing(transitions), transitions, make)
             .await
     }
 
@@ -163,22 +164,14 @@ impl Deliveries for Sqlite {
         now: DateTime<Utc>,
         corrections: &[Correction],
     ) -> Result<Vec<Corrected>> {
-        let all = corrections.to_vec();
-        let work = move |transaction: &Transaction<'_>| {
-            all.iter()
-                .map(|one| correct(transaction, now, one))
-                .collect()
-        };
-        self.connections.write("correcting deliveries", work).await
+        let correct =
+            move |transaction: &Transaction<'_>, one: &Correction| correct(transaction, now, one);
+        let doing = correcting(corrections);
+        self.change_each(doing, corrections, correct).await
     }
 
     async fn deliveries(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
-        let ids = ids.to_vec();
-        let look = move |transaction: &Transaction<'_>| {
-            let row = |id: &DeliveryId| Ok(rows(transaction, "id = ?1", [id.as_str()])?.pop());
-            ids.iter().map(row).collect()
-        };
-        self.connections.read("reading deliveries", look).await
+        self.read_each("reading deliveries", ids, row).await
     }
 
     async fn find_deliveries(
@@ -211,24 +204,8 @@ impl Deliveries for Sqlite {
     }
 }
 
-impl Sqlite {
-    /// One change for each of these, in one transaction; the answers say which were made, in their
-    /// order.
-    pub(super) async fn change_each<T: Clone + Send + Sync + 'static>(
-        &self,
-        doing: &str,
-        items: &[T],
-        change: impl Fn(&Transaction<'_>, &T) -> Answer<bool> + Send + 'static,
-    ) -> Result<Vec<bool>> {
-        if items.is_empty() {
-            return Ok(Vec::new());
-        }
-        let items = items.to_vec();
-        let work = move |transaction: &Transaction<'_>| {
-            items.iter().map(|item| change(transaction, item)).collect()
-        };
-        self.connections.write(doing, work).await
-    }
+fn row(transaction: &Transaction<'_>, id: &DeliveryId) -> Answer<Option<Delivery>> {
+    Ok(rows(transaction, "id = ?1", [id.as_str()])?.pop())
 }
 
 fn correct(
@@ -275,7 +252,7 @@ fn correct(
     if corrected == 1 {
         return Ok(Corrected::Done);
     }
-    let standing = rows(transaction, "id = ?1", [correction.id().as_str()])?.pop();
+    let standing = row(transaction, correction.id())?;
     let busy = standing.is_some_and(|row| row.state == from && !row.open);
     Ok(if busy {
         Corrected::Busy

@@ -22,26 +22,12 @@ const USERS: Table = Table {
 #[async_trait]
 impl Directory for Sqlite {
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>> {
-        if users.is_empty() {
-            return Ok(Vec::new());
-        }
-        let users = users.to_vec();
-        let put = move |transaction: &Transaction<'_>| {
-            users.iter().map(|user| put(transaction, user)).collect()
-        };
-        self.connections.write("putting users", put).await
+        self.change_each("putting users", users, put).await
     }
 
     async fn users(&self, ids: &[UserId]) -> Result<Vec<Option<User>>> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let ids = ids.to_vec();
-        let find = move |transaction: &Transaction<'_>| {
-            let find = |id| readable(find(transaction, id));
-            ids.iter().map(find).collect()
-        };
-        self.connections.read("reading users", find).await
+        let find = |transaction: &Transaction<'_>, id: &UserId| readable(find(transaction, id));
+        self.read_each("reading users", ids, find).await
     }
 
     async fn delete_user(&self, id: &UserId) -> Result<bool> {

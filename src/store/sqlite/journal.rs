@@ -14,7 +14,7 @@ use super::codec::{Record, millis, to_json};
 use super::columns::{Fields, Met, Table, fields};
 use super::connections::{Answer, readable};
 use crate::domain::lease::furthest;
-use crate::domain::{Audience, Day, Details, Event, Fanout, FanoutState, Id, Progress, UserId};
+use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
 use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
@@ -34,17 +34,7 @@ const EVENTS: Table = Table {
 #[async_trait]
 impl Journal for Sqlite {
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>> {
-        if fanouts.is_empty() {
-            return Ok(Vec::new());
-        }
-        let fanouts = fanouts.to_vec();
-        let accept = move |transaction: &Transaction<'_>| {
-            fanouts
-                .iter()
-                .map(|fanout| accept(transaction, fanout))
-                .collect()
-        };
-        self.connections.write("accepting events", accept).await
+        self.change_each("accepting events", fanouts, accept).await
     }
 
     async fn claim_fanouts(
@@ -92,16 +82,11 @@ impl Journal for Sqlite {
         until: DateTime<Utc>,
         progress: &[(Id, Progress)],
     ) -> Result<Vec<bool>> {
-        if progress.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (owner, progress) = (owner.to_owned(), progress.to_vec());
-        let save = move |transaction: &Transaction<'_>| {
-            let save =
-                |(id, progress): &(Id, Progress)| save(transaction, &owner, until, *id, progress);
-            progress.iter().map(save).collect()
+        let owner = owner.to_owned();
+        let save = move |transaction: &Transaction<'_>, (id, progress): &(Id, Progress)| {
+            save(transaction, &owner, until, *id, progress)
         };
-        self.connections.write("saving fan-outs", save).await
+        self.change_each("saving fan-outs", progress, save).await
     }
 
     async fn release_fanouts(&self, owner: &str) -> Result<()> {
@@ -173,20 +158,17 @@ impl Journal for Sqlite {
     }
 }
 
-fn state_text(state: FanoutState) -> &'static str {
-    match state {
-        FanoutState::Pending => "pending",
-        FanoutState::Done => "done",
-    }
-}
-
 fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
     let record = fields(&FanoutRecord::keep(fanout))?;
-    let inserted = FANOUTS.insert(transaction, Met::Kept, &record)?;
-    if inserted == 0
-        && let Some(known) = find(transaction, "key", &fanout.key)?
-    {
-        return Ok(Accepted::Known(Box::new(known)));
+    if FANOUTS.insert(transaction, Met::KeptBy("key"), &record)? == 0 {
+        let known = find(transaction, "key", &fanout.key)?;
+        let lost = || {
+            Error::corrupt(
+                format!("audience of fan-out {}", fanout.key),
+                "it is missing",
+            )
+        };
+        return Ok(Accepted::Known(Box::new(known.ok_or_else(lost)?)));
     }
     let sql = "INSERT INTO audiences (fanout, objects, audience) VALUES (?1, ?2, ?3)";
     let (objects, audience) = (to_json(&fanout.objects)?, to_json(&fanout.audience)?);
@@ -211,16 +193,14 @@ fn save(
 ) -> Answer<bool> {
     let sql = "UPDATE fanouts SET state = ?3, cursor = ?4, people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
                WHERE id = ?1 AND owner = ?2";
-    let state = if progress.done {
-        FanoutState::Done
-    } else {
-        FanoutState::Pending
+    let (state, lease) = match progress.done {
+        true => ("done", None),
+        false => ("pending", Some((owner, millis(until)))),
     };
-    let lease = (!progress.done).then_some((owner, millis(until)));
     let saved = transaction.prepare_cached(sql)?.execute(params![
         id.to_string(),
         owner,
-        state_text(state),
+        state,
         progress.cursor.as_ref().map(UserId::as_str),
         progress.counts.people as i64,
         progress.counts.pushed as i64,

@@ -34,7 +34,8 @@ mod upgrade;
 
 use std::path::Path;
 
-use connections::Connections;
+use connections::{Answer, Connections};
+use rusqlite::Transaction;
 
 use super::{Result, Schema};
 
@@ -60,4 +61,41 @@ impl Sqlite {
     pub async fn schema_of(path: impl AsRef<Path>) -> Result<Schema> {
         connections::schema_of(path.as_ref().to_owned()).await
     }
+
+    /// One change for each of these, in one transaction; the answers are in their order.
+    async fn change_each<T: Clone + Send + Sync + 'static, A: Send + 'static>(
+        &self,
+        doing: &str,
+        items: &[T],
+        change: impl Fn(&Transaction<'_>, &T) -> Answer<A> + Send + 'static,
+    ) -> Result<Vec<A>> {
+        match each(items, change) {
+            Some(work) => self.connections.write(doing, work).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// One look for each of these, in one snapshot; the answers are in their order.
+    async fn read_each<T: Clone + Send + Sync + 'static, A: Send + 'static>(
+        &self,
+        doing: &str,
+        items: &[T],
+        look: impl Fn(&Transaction<'_>, &T) -> Answer<A> + Send + 'static,
+    ) -> Result<Vec<A>> {
+        match each(items, look) {
+            Some(work) => self.connections.read(doing, work).await,
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// The work for all of these, if there are any.
+fn each<T: Clone, A, F: Fn(&Transaction<'_>, &T) -> Answer<A>>(
+    items: &[T],
+    one: F,
+) -> Option<impl FnOnce(&Transaction<'_>) -> Answer<Vec<A>> + use<T, A, F>> {
+    let items = (!items.is_empty()).then(|| items.to_vec())?;
+    Some(move |transaction: &Transaction<'_>| {
+        items.iter().map(|item| one(transaction, item)).collect()
+    })
 }

@@ -14,40 +14,25 @@ use crate::store::{Objects, Result};
 #[async_trait]
 impl Objects for Sqlite {
     async fn put_objects(&self, objects: &[Object]) -> Result<()> {
-        if objects.is_empty() {
-            return Ok(());
-        }
-        let objects = objects.to_vec();
-        let put = move |transaction: &Transaction<'_>| {
-            objects
-                .iter()
-                .try_for_each(|object| put(transaction, object))
-        };
-        self.connections.write("putting objects", put).await
+        self.change_each("putting objects", objects, put)
+            .await
+            .map(drop)
     }
 
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let keys = keys.to_vec();
-        let find = move |transaction: &Transaction<'_>| {
+        let find = |transaction: &Transaction<'_>, key: &ObjectKey| match find(transaction, key) {
             // One bad record must not keep everybody's mail: it applies to nobody.
-            let withdrawn = |key: &ObjectKey| Object {
-                notifiable: false,
-                ..Object::bare(key.clone())
-            };
-            let find = |key| match find(transaction, key) {
-                Err(failure) if failure.is_unreadable() => {
-                    let error = failure.while_doing("reading an object");
-                    tracing::warn!(%error, "an object cannot be read, and does not apply");
-                    Ok(Some(withdrawn(key)))
-                }
-                found => found,
-            };
-            keys.iter().map(find).collect()
+            Err(failure) if failure.is_unreadable() => {
+                let error = failure.while_doing("reading an object");
+                tracing::warn!(%error, "an object cannot be read, and does not apply");
+                Ok(Some(Object {
+                    notifiable: false,
+                    ..Object::bare(key.clone())
+                }))
+            }
+            found => found,
         };
-        self.connections.read("reading objects", find).await
+        self.read_each("reading objects", keys, find).await
     }
 }
 

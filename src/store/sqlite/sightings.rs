@@ -40,15 +40,8 @@ impl SeenReports for Sqlite {
     }
 
     async fn sighted(&self, keys: &[String], now: DateTime<Utc>) -> Result<Vec<Option<String>>> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let keys = keys.to_vec();
-        let look = move |transaction: &Transaction<'_>| {
-            keys.iter().map(|key| find(transaction, key, now)).collect()
-        };
-        self.connections
-            .read("looking for what was seen", look)
+        let find = move |transaction: &Transaction<'_>, key: &String| find(transaction, key, now);
+        self.read_each("looking for what was seen", keys, find)
             .await
     }
 }

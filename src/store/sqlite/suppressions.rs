@@ -9,6 +9,7 @@ use super::codec::millis;
 use super::columns::{Met, Table, fields};
 use super::connections::Answer;
 use crate::domain::{Address, DeliveryId, Suppression};
+use crate::store::feedback::graver;
 use crate::store::record::fields::As;
 use crate::store::record::suppression::SuppressionRecord;
 use crate::store::{Result, Suppressions};
@@ -27,18 +28,7 @@ impl Suppressions for Sqlite {
     }
 
     async fn suppressed(&self, addresses: &[Address]) -> Result<Vec<Option<Suppression>>> {
-        if addresses.is_empty() {
-            return Ok(Vec::new());
-        }
-        let addresses = addresses.to_vec();
-        let look = move |transaction: &Transaction<'_>| {
-            addresses
-                .iter()
-                .map(|address| find(transaction, address))
-                .collect()
-        };
-        self.connections
-            .read("looking for suppressed addresses", look)
+        self.read_each("looking for suppressed addresses", addresses, find)
             .await
     }
 
@@ -112,17 +102,11 @@ fn suppress(transaction: &Transaction<'_>, news: &Suppression) -> Answer<bool> {
 
 /// The gravest of what is known of an address, however an older program wrote it.
 fn find(transaction: &Transaction<'_>, address: &Address) -> Answer<Option<Suppression>> {
-    let mut gravest: Option<Suppression> = None;
+    let mut known = Vec::new();
     for spelling in address.spellings() {
-        if let Some(found) = find_as(transaction, &spelling)?
-            && gravest
-                .as_ref()
-                .is_none_or(|standing| found.outweighs(standing))
-        {
-            gravest = Some(found);
-        }
+        known.extend(find_as(transaction, &spelling)?);
     }
-    Ok(gravest)
+    Ok(known.into_iter().reduce(graver))
 }
 
 /// What is known of an address that is written exactly so.

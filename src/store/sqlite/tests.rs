@@ -9,11 +9,15 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use chrono::DateTime;
 use rusqlite::Transaction;
 
 use super::{Sqlite, deliveries, directory};
-use crate::domain::{Day, Entry, Event, EventType, Id, ObjectId, User, UserId, Window};
-use crate::store::{Directory, Error, Notes, People, Pushes, Stacks};
+use crate::domain::delivery::{Correction, Reopening, Transition};
+use crate::domain::{
+    Audience, Day, DeliveryId, Entry, Event, EventType, Fanout, Id, ObjectId, User, UserId, Window,
+};
+use crate::store::{Deliveries, Directory, Error, Journal, Notes, People, Pushes, Stacks};
 
 fn today() -> Day {
     Day::from_ymd(2014, 4, 22).unwrap()
@@ -179,6 +183,55 @@ async fn what_is_there_and_cannot_be_read_is_said_and_not_guessed() {
         // It is its owner's trouble only: nobody is known by that id.
         assert_eq!(known.unwrap(), [None]);
     }
+}
+
+#[tokio::test]
+async fn what_fails_says_which_transition_was_being_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    execute(&store, "DROP TABLE deliveries").await;
+    let (id, now) = (DeliveryId::stored("1"), DateTime::UNIX_EPOCH);
+    let reopened = Correction::Reopen(Reopening {
+        id: id.clone(),
+        watermarks: None,
+        lease: None,
+        reopened: 0,
+    });
+
+    let transitions = [Transition::Hold(id.clone()), Transition::Recall(id)];
+    let held = store.advance("one", now, now, &transitions).await;
+    let reopened = store.correct(now, &[reopened]).await;
+
+    assert_eq!(held.unwrap_err().to_string(), "holding deliveries");
+    let reopening = "opening deliveries again";
+    assert_eq!(reopened.unwrap_err().to_string(), reopening);
+}
+
+#[tokio::test]
+async fn a_fan_out_whose_audience_is_gone_is_neither_new_nor_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let fanout = |id: u8, key: &str| {
+        let to = Audience::users(people(1)).unwrap();
+        let (kind, objects) = (EventType::stored("T"), vec![ObjectId::stored("1")]);
+        Fanout::new(
+            Id::from_bytes([id; 12]),
+            Some(key.into()),
+            kind,
+            objects,
+            to,
+        )
+        .unwrap()
+    };
+    store.accept(&[fanout(1, "one")]).await.unwrap();
+    execute(&store, "DELETE FROM audiences").await;
+
+    let same_key = store.accept(&[fanout(2, "one")]).await;
+    let same_id = store.accept(&[fanout(1, "two")]).await;
+
+    let error = same_key.unwrap_err().to_string();
+    assert!(error.starts_with("audience of fan-out"), "{error}");
+    assert!(same_id.is_err(), "{same_id:?}");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::doc;
+use futures::FutureExt;
 use tidings::app;
 use tidings::clock::{ManualClock, SystemClock};
 use tidings::config::Config;
@@ -14,10 +15,12 @@ use tidings::wire::doctor::{Finding, Verdict};
 
 use super::{WELL, found};
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, Shorthand, delivery, noon};
+use crate::support::{FailingStore, Fresh, Shorthand, delivery, noon};
 
 on_both_stores! {
     a_store_that_works_is_well_and_keeps_nothing_of_the_visit
+    a_note_that_an_earlier_visit_left_is_taken_away
+    a_note_that_somebody_else_writes_meanwhile_is_not_called_well
     sending_that_is_paused_is_an_error_that_says_how_to_go_on
 }
 
@@ -39,6 +42,33 @@ async fn a_store_that_works_is_well_and_keeps_nothing_of_the_visit(fresh: Fresh)
     }
     assert_eq!(fresh.note("doctor").await.unwrap(), None);
     assert_eq!(fresh.note("link_secret").await.unwrap(), None);
+}
+
+async fn a_note_that_an_earlier_visit_left_is_taken_away(fresh: Fresh) {
+    fresh.put_note("doctor", "left behind").await.unwrap();
+
+    let seen = findings(fresh.url()).await;
+
+    found(&seen, "writing", Verdict::Ok, "taken away again");
+    assert_eq!(fresh.note("doctor").await.unwrap(), None);
+}
+
+async fn a_note_that_somebody_else_writes_meanwhile_is_not_called_well(fresh: Fresh) {
+    let config = Config::parse(&format!("{WELL}store = \"{}\"", fresh.url())).unwrap();
+    let mut doctor = app::doctor(&config, None, LOOK, Arc::new(SystemClock)).await;
+    let other = fresh.clone();
+    let others = async move { other.put_note("doctor", "another's").await.unwrap() };
+    doctor.store = Ok(FailingStore::before(
+        fresh.handle(),
+        "swap_note",
+        others.boxed(),
+    ));
+
+    let seen = doctor.run().await;
+
+    found(&seen, "writing", Verdict::Unchecked, "somebody else");
+    let left = fresh.note("doctor").await.unwrap();
+    assert_eq!(left.as_deref(), Some("another's"));
 }
 
 async fn sending_that_is_paused_is_an_error_that_says_how_to_go_on(fresh: Fresh) {

@@ -216,3 +216,28 @@ pub async fn what_was_settled_long_ago_is_forgotten_in_small_steps(store: Fresh)
     assert_eq!(forget().await.unwrap(), 0);
     assert_eq!(left().await, [false, false, false, true, true]);
 }
+
+pub async fn with_a_limit_of_none_none_are_found_and_none_forgotten(store: Fresh) {
+    store.accept(&[fanout(1)]).await.unwrap();
+    put(&store, &opened("ada", "k", 1, 0), 50).await;
+    let filed = closing("ada", "k", 2);
+    store
+        .file_batches(std::slice::from_ref(&filed))
+        .await
+        .unwrap();
+    let settled = [(filed.id, BatchState::Closed)];
+    store.settle_batches(&settled, noon()).await.unwrap();
+
+    let later = noon() + minutes(60);
+    let newest = store.newest(0).await.unwrap();
+    let due = store.due_accumulators(later, 0).await.unwrap();
+    let all = BatchFilter::default();
+    let found = store.find_batches(&all, None, 0).await.unwrap();
+    let forgotten = store.forget(Forgettable::Batches, later, 0).await.unwrap();
+
+    assert_eq!(
+        (newest.len(), due.len(), found.len(), forgotten),
+        (0, 0, 0, 0)
+    );
+    assert_eq!(store.find_batches(&all, None, 9).await.unwrap().len(), 2);
+}

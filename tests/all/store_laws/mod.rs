@@ -29,6 +29,7 @@ mod settling;
 mod sightings;
 mod stacks;
 mod suppressions;
+mod transitions;
 
 /// Expands every law for every backend that is named here.
 macro_rules! laws {
@@ -111,7 +112,8 @@ laws! {
         only_a_closing_batch_is_settled
         batches_are_found_newest_first_by_person_key_and_state
         counts_are_exact
-        what_was_settled_long_ago_is_forgotten_in_small_steps;
+        what_was_settled_long_ago_is_forgotten_in_small_steps
+        with_a_limit_of_none_none_are_found_and_none_forgotten;
     scans:
         a_scan_meets_everybody_once_in_ascending_order
         a_scan_comes_in_chunks_and_the_chunks_join_without_a_seam
@@ -240,6 +242,8 @@ laws! {
         counts_are_exact_for_each_state
         closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay
         many_rows_go_all_the_way_at_once;
+    transitions:
+        of_many_transitions_those_are_made_whose_condition_holds;
     reopening:
         refusals_are_counted_and_other_waits_are_not
         what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -54,6 +55,19 @@ pub struct FailingStore {
     plan: Mutex<Plan>,
     /// What happens before each call.
     before: Option<Before>,
+    /// Before a call of which verb something has to happen, and whether it did.
+    due: Option<(&'static str, Arc<AtomicBool>)>,
+}
+
+impl Drop for FailingStore {
+    fn drop(&mut self) {
+        let Some((verb, came)) = &self.due else {
+            return;
+        };
+        if !std::thread::panicking() {
+            assert!(came.load(Ordering::Relaxed), "nobody called {verb}");
+        }
+    }
 }
 
 /// What happens before a call of this verb.
@@ -79,22 +93,35 @@ impl FailingStore {
             inner,
             plan,
             before: None,
+            due: None,
         })
     }
 
-    /// A store before whose first call of this verb something happens.
+    /// A store before whose first call of this verb something happens. That there is such a call is
+    /// made sure of when the store goes.
     pub fn before(
         inner: Arc<dyn Store>,
         verb: &'static str,
         what: BoxFuture<'static, ()>,
     ) -> Arc<Self> {
-        let once = Mutex::new(Some(what));
+        let (once, came) = (Mutex::new(Some(what)), Arc::new(AtomicBool::new(false)));
+        let due = Some((verb, came.clone()));
         let before: Before = Box::new(move |called| {
             let what = (called == verb).then(|| once.lock().unwrap().take());
-            what.flatten()
-                .unwrap_or_else(|| Box::pin(std::future::ready(())))
+            match what.flatten() {
+                Some(what) => {
+                    came.store(true, Ordering::Relaxed);
+                    what
+                }
+                None => Box::pin(std::future::ready(())),
+            }
         });
-        Self::waiting(inner, before)
+        Arc::new(Self {
+            inner,
+            plan: Mutex::default(),
+            before: Some(before),
+            due,
+        })
     }
 
     /// A store that only counts.
@@ -103,6 +130,7 @@ impl FailingStore {
             inner,
             plan: Mutex::default(),
             before: None,
+            due: None,
         })
     }
 
@@ -112,6 +140,7 @@ impl FailingStore {
             inner,
             plan: Mutex::default(),
             before: Some(before),
+            due: None,
         })
     }
 
@@ -351,4 +380,14 @@ hand_on! { Retention:
 hand_on! { SeenReports:
     sight(marks: &[(String, String)], now: DateTime<Utc>, until: DateTime<Utc>) -> Vec<String>;
     sighted(keys: &[String], now: DateTime<Utc>) -> Vec<Option<String>>;
+}
+
+#[tokio::test]
+#[should_panic(expected = "nobody called unlease")]
+async fn a_verb_that_is_waited_for_and_never_called_is_told() {
+    super::sqlite::run(|fresh| async move {
+        let never = Box::pin(std::future::ready(()));
+        FailingStore::before(fresh.handle(), "unlease", never);
+    })
+    .await;
 }
