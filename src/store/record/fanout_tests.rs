@@ -89,7 +89,17 @@ fn held(audience: Audience) -> Fanout {
 #[test]
 fn documents_and_json_are_written_as_ever() {
     let near = Audience::near(Point::new(13.4, 52.5).unwrap(), 0.5).unwrap();
+    let said = Details {
+        actor: Some(Actor {
+            name: Some("Ben".into()),
+            ..Actor::bare(UserId::stored("ben"))
+        }),
+        text: Some("so".into()),
+        data: json!({"$a": 1}),
+        reason: None,
+    };
     let fanout = held(near.except([UserId::stored("$alice")]));
+    let fanout = fanout.with_details(said).unwrap();
     let document = write_bson("testing", &FanoutRecord::whole(&fanout, 0)).unwrap();
     let document = Document::try_from(document).unwrap();
     let date = bson::DateTime::from_millis(1_398_124_800_000);
@@ -100,6 +110,7 @@ fn documents_and_json_are_written_as_ever() {
         "day": "20140422", "at": date, "state": "pending", "batch_key": "$a.b",
         "lease": {"owner": "me", "until": date}, "audience": {"near": {"point": point, "km": 0.5}},
         "except": ["$alice"], "counts": counts, "cursor": "b",
+        "details": {"actor": {"id": "ben", "name": "Ben"}, "text": "so", "data": r#"{"$a":1}"#, "reason": "near"},
     };
     for (field, value) in &expected {
         assert_eq!(document.get(field), Some(value), "{field}");
@@ -112,6 +123,7 @@ fn documents_and_json_are_written_as_ever() {
         "at": 1_398_124_800_000_i64, "state": "pending", "batch_key": "$a.b", "cursor": "b",
         "lease": {"owner": "me", "until": 1_398_124_800_000_i64},
         "counts": {"people": 3, "pushed": 2, "capped": 1},
+        "details": {"actor": {"id": "ben", "name": "Ben"}, "text": "so", "data": r#"{"$a":1}"#, "reason": "near"},
     });
     assert_eq!(json, expected);
 }
