@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::extjson::shown;
 use super::{Error, Result};
+use crate::domain::Address;
 
 /// Declares a record of a value: which of its fields is written under which name, in which form.
 /// Those behind `;` may be absent. `extra` are what the value does not have, `odd` what the record
@@ -196,10 +197,15 @@ pub(super) fn read_bson<R: Record>(raw: &RawDocument) -> Result<R::Value> {
 pub(super) fn shown_id(raw: &RawDocument) -> String {
     match raw.get("_id").ok().flatten() {
         Some(RawBsonRef::ObjectId(id)) => id.to_string(),
-        Some(RawBsonRef::String(text)) => text.to_owned(),
+        Some(RawBsonRef::String(text)) => shown_text(text),
         Some(other) => shown(other),
         None => "whose _id cannot be read".to_owned(),
     }
+}
+
+/// An id that is text; masked where it is an address (P8).
+pub(super) fn shown_text(id: &str) -> String {
+    Address::stored(id).map_or_else(|_| id.to_owned(), |address| address.to_string())
 }
 
 /// A record as a document.

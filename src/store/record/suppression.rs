@@ -24,3 +24,23 @@ impl As<Address> for String {
         Address::stored(self).map_err(|why| why.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::doc;
+
+    use super::*;
+    use crate::store::record::{Record, read_bson, write_bson};
+
+    #[test]
+    fn an_address_whose_record_cannot_be_read_is_not_told_whole() {
+        let odd = doc! {"_id": "ada.lovelace@example.org", "reason": 7, "at": "x", "source": "s"};
+        let document = write_bson("testing", &odd).unwrap();
+
+        let error = read_bson::<SuppressionRecord>(&document).unwrap_err();
+
+        let told = error.to_string();
+        assert!(told.contains(SuppressionRecord::WHAT), "{told}");
+        assert!(!told.contains("lovelace"), "{told}");
+    }
+}

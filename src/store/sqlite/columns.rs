@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::codec::to_json;
 use super::connections::Answer;
 use crate::store::Error;
-use crate::store::record::{Record, read, value_of};
+use crate::store::record::{Record, read, shown_text, value_of};
 
 /// A table whose rows are records.
 pub(super) struct Table {
@@ -101,7 +101,7 @@ impl Table {
     /// The record of a row, with what of it is in no column.
     pub(super) fn read<R: Record>(&self, row: &Row<'_>, rest: Fields) -> Answer<R::Value> {
         let id: String = row.get(0).unwrap_or_default();
-        let what = || format!("{} {id}", R::WHAT);
+        let what = || format!("{} {}", R::WHAT, shown_text(&id));
         let mut fields = rest;
         for column in self.columns() {
             let corrupt =
