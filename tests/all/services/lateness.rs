@@ -251,7 +251,7 @@ async fn a_provider_that_cannot_be_reached_for_hours_fails_nothing(fresh: Fresh)
 
     assert_eq!((failed, told(&town)), (0, vec!["a1".to_owned()]));
     let row = town.deliveries_of("ada").await.remove(0);
-    assert_eq!((row.state, row.refusals), (DeliveryState::Sent, 0));
+    assert_eq!((row.state, row.tries_spent), (DeliveryState::Sent, 0));
     assert!(row.attempts > 3, "{} attempts", row.attempts);
 }
 

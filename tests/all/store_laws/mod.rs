@@ -238,7 +238,7 @@ laws! {
         closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay
         many_rows_go_all_the_way_at_once;
     reopening:
-        refusals_are_counted_and_other_waits_are_not
+        spent_tries_are_counted_and_other_waits_are_not
         what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays
         what_failed_is_opened_again_as_if_it_were_new
         only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free
