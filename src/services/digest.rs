@@ -23,7 +23,8 @@ use crate::domain::digest::{assemble, wanted};
 use crate::domain::stack::{BadStack, Pending};
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Cadence, Content, DeliveryId, Due, Period, PersonStacks, Policies, Schedule, User, UserId,
+    Cadence, Content, DeliveryId, Due, Lease, Period, PersonStacks, Policies, Schedule, User,
+    UserId,
 };
 use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
 use crate::wire::digest::{Ended, Report};
@@ -297,12 +298,13 @@ impl<'a> Run<'a> {
             }
             let _turn = sender.gate.turn().await;
             // They may have waited: the lease begins now.
-            let until = self.digests.clock.now() + sender.ledger.lease;
+            let lease = Lease {
+                owner: sender.ledger.owner.clone(),
+                until: self.digests.clock.now() + sender.ledger.lease,
+            };
             let mut rows = rows.to_vec();
-            let leases = rows
-                .iter_mut()
-                .filter_map(|opening| opening.row.lease.as_mut());
-            leases.for_each(|lease| lease.until = until);
+            rows.iter_mut()
+                .for_each(|opening| opening.row.lease = Some(lease.clone()));
             crash::point("before-open");
             let ours = self.digests.open(rows.clone()).await?;
             crash::point("after-open");

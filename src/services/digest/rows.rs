@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use super::{Digests, DuePerson, Effect, Run, Timing};
 use crate::domain::delivery::{Corrected, Correction, Reopening};
 use crate::domain::due::{self, Place, Rows};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, Occasion};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Occasion};
 use crate::services::Result;
 
 /// The row that a digest is made under.
@@ -96,9 +96,9 @@ impl Run<'_> {
         }
     }
 
+    /// The row to open, which nobody holds yet.
     pub(super) fn opening(&self, person: &DuePerson<'_>) -> Opening {
         let now = self.digests.clock.now();
-        let ledger = &self.sender.ledger;
         let occasion = Occasion::Digest {
             cadence: person.cadence,
             period: person.due.period.to_string(),
@@ -106,10 +106,6 @@ impl Run<'_> {
         let (id, user) = (person.row.id().clone(), person.stacks.user.clone());
         let new = Delivery {
             watermarks: person.stacks.reach(),
-            lease: Some(Lease {
-                owner: ledger.owner.clone(),
-                until: now + ledger.lease,
-            }),
             due_on: Some(person.due.date),
             ..Delivery::new(id, user, occasion, self.digests.ids.next(self.at), now)
         };
