@@ -2,7 +2,7 @@
 
 use super::App;
 use crate::services::digest::Digests;
-use crate::services::mailing::{self, Compose, Gate, Retry, Sender};
+use crate::services::mailing::{self, Compose, Gate, Ledger, Retry, Sender};
 use crate::services::rehearsal::{self, Rehearsal};
 
 impl App {
@@ -39,16 +39,12 @@ impl App {
                 account: mailing::account(&*self.mailer),
                 pacer: self.pacer.clone(),
             },
-            ledger: mailing::Ledger {
-                deliveries: self.store.clone(),
-                stacks: self.store.clone(),
-                batches: self.store.clone(),
-                suppressions: self.store.clone(),
-                clock: self.clock.clone(),
-                owner: self.owner.clone(),
-                lease: settings.lease,
-                account: mailing::Account::default(),
-            },
+            ledger: Ledger::new(
+                &self.store,
+                self.clock.clone(),
+                self.owner.clone(),
+                settings.lease,
+            ),
             retry: Retry {
                 settings,
                 certainty: self.mailer.certainty(),

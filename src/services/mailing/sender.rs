@@ -68,13 +68,8 @@ impl Sender {
             held => return Ok(Step::Held(held)),
         }
         let now = self.clock.now();
-        let until = now + self.ledger.lease;
         let limit = self.gate.chunk();
-        let rows = self
-            .ledger
-            .deliveries
-            .claim(&self.ledger.owner, until, &Claim::Free { now, limit })
-            .await?;
+        let rows = self.ledger.claim(&Claim::Free { now, limit }, now).await?;
         if rows.is_empty() {
             return Ok(Step::Idle);
         }

@@ -55,11 +55,7 @@ impl Sender {
             let later = now + self.retry.settings.ask_after;
             return self.look_again_at(&claimed, later).await;
         }
-        let rows = self
-            .ledger
-            .deliveries
-            .claim(&self.ledger.owner, lease.until, &Claim::Call(call))
-            .await?;
+        let rows = self.ledger.claim(&Claim::Call(call), now).await?;
         self.ledger.account.take_up(&rows);
         let resolved = self.resolve_rows(call, rows, now, leave).await;
         self.leases.unlease(&name, &self.ledger.owner).await?;

@@ -82,7 +82,7 @@ impl Sender {
     async fn look_up(&self) -> Result<Option<DateTime<Utc>>> {
         let (now, account) = (self.clock.now(), &self.ledger.account);
         for ids in account.due(now).chunks(AT_ONCE) {
-            let rows = self.ledger.deliveries.deliveries(ids).await?;
+            let rows = self.ledger.rows(ids).await?;
             for row in rows.iter().flatten() {
                 if row.state.settled() {
                     account.take_up(std::slice::from_ref(row));
