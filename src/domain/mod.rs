@@ -1,6 +1,6 @@
-//! Ground floor: the values and rules of tidings, pure and synchronous.
+//! The values and rules of tidings, pure and synchronous: what all others know.
 //!
-//! The rule of this floor: no I/O, no clock, no randomness. Time and ids come in as arguments, and
+//! The rule: no I/O, no clock, no randomness. Time and ids come in as arguments, and
 //! a value that exists is valid. Start with [`stack`] (what a person's day is) and [`digest`] (what
 //! becomes of it).
 

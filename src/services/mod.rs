@@ -1,4 +1,4 @@
-//! Second floor: the program's sentences, one file a verb.
+//! The program's use cases, one module each.
 //!
 //! The rule: each reads top to bottom like what it does; stores keep, the domain decides, and here
 //! they meet. Faces (`cli`, `api`) call these and nothing below. Start with [`notify`], then

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::{Error, Result, fields};
+use super::{Error, Result, crash, fields};
 use crate::clock::{Clock, Ids};
 use crate::domain::{
     Acceptance, Audience, ChosenKey, Event, EventType, Fanout, FollowKey, Id, Invalid, ObjectId,
@@ -99,6 +99,7 @@ impl Notify {
             .collect();
         let fanouts: Vec<Fanout> = requests.iter().flatten().cloned().collect();
         let answers = self.journal.accept(&fanouts).await?;
+        crash::point("after-accept");
         let mut answers = fanouts.iter().zip(answers);
         let answer = |request: std::result::Result<Fanout, Invalid>| {
             request?;
