@@ -1,4 +1,4 @@
-//! Puts together what mails: the sender and its rooms, who finds what is due, and the rehearsal.
+//! Puts together what mails: the sender and its helpers, who finds what is due, and the rehearsal.
 
 use super::App;
 use crate::services::digest::Digests;
@@ -36,7 +36,7 @@ impl App {
                 clock: self.clock.clone(),
                 owner: self.owner.clone(),
                 settings,
-                account: mailing::account(&*self.mailer),
+                account_prefix: mailing::account_prefix(&*self.mailer),
                 pacer: self.pacer.clone(),
             },
             ledger: Ledger::new(

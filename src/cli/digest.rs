@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::{Exit, Usage, causes};
-use super::fan_out::FannedOut;
+use super::fan_out::FanOutEnd;
 use super::page_file::PageFile;
 use super::passed_over::bad_stacks;
 use super::screen::Screen;
@@ -117,7 +117,7 @@ impl Args {
                 None => screen.warning("nothing was paused")?,
             }
         }
-        let mut fanned_out = FannedOut::default();
+        let mut fanned_out = FanOutEnd::default();
         if self.dry_run {
             let pending = [Counted::Fanouts(FanoutState::Pending)];
             let pending = app.store.count(&pending).await?.iter().sum();
@@ -129,7 +129,7 @@ impl Args {
             }
         } else {
             let bar = screen.bar("people reached").until(stop.clone());
-            fanned_out = FannedOut::all(app, &bar).await;
+            fanned_out = FanOutEnd::all(app, &bar).await;
         }
         let bar = screen.bar("people looked at").until(stop.clone());
         let (mut report, rehearsed) = match page {
@@ -184,7 +184,7 @@ impl Args {
         for line in waits.lines().into_iter().chain(failures) {
             screen.warning(line)?;
         }
-        for warning in report.unknown.warnings(&app.config.policies) {
+        for warning in report.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
         for line in late(&report) {

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
 
 use super::exit::{Exit, WithoutKeys, causes};
-use super::fan_out::{FanOut, FannedOut};
+use super::fan_out::{FanOut, FanOutEnd};
 use super::ink::Ink;
 use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
@@ -99,8 +99,8 @@ impl Args {
         let receipt = accepted[0];
         // It is accepted: whoever was told that something failed would hand it in again.
         let fanned_out = match self.fan_out.wanted(app) {
-            true => FannedOut::all(app, &screen.bar("people reached")).await,
-            false => FannedOut::default(),
+            true => FanOutEnd::all(app, &screen.bar("people reached")).await,
+            false => FanOutEnd::default(),
         };
         let mut failures = Vec::from_iter(fanned_out.failure());
         let mut failed = |what: &str, error: anyhow::Error| {

@@ -80,14 +80,14 @@ impl Archive {
         reports: &mut Vec<DayReport>,
     ) -> Result<()> {
         let now = self.clock.now();
-        let reach = self.owed.reach(now);
+        let window = self.owed.days_read(now).window;
         let oldest_kept = Day::of(now - request.keep);
         let days = self.days.days().await?;
         let counted: Vec<Counted> = days.iter().copied().map(Counted::Stacks).collect();
         let counts = self.diagnostics.count(&counted).await?;
         progress.total(days.len() as u64);
         for (day, stacks) in days.into_iter().zip(counts) {
-            let fate = if day >= reach.window.first() {
+            let fate = if day >= window.first() {
                 Fate::InWindow
             } else if day >= oldest_kept {
                 Fate::Young

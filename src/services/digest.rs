@@ -111,7 +111,7 @@ struct Run<'a> {
     progress: &'a dyn Progress,
     /// The moment that digests are due by.
     at: DateTime<Utc>,
-    /// Its account says what became of the run's mails.
+    /// Its tally says what became of the run's mails.
     sender: Sender,
     report: Report,
     catalog: Catalog,
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
             sender: digests.sender.anew(),
             report: Report::default(),
             catalog: Catalog::new(Arc::clone(objects), Arc::clone(policies)),
-            older: Older::new(&digests.owed.reach(at)),
+            older: Older::new(&digests.owed.days_read(at)),
         }
     }
 
@@ -175,12 +175,12 @@ impl<'a> Run<'a> {
                 Step::Held(GateState::Stopping) => Some(Ended::Stopped),
                 _ => None,
             };
-            self.report.left_over = self.sender.ledger.account.begun();
+            self.report.left_over = self.sender.ledger.tally.begun();
             digests.stacks.catch_up().await?;
         }
-        let reach = digests.owed.reach(at);
-        let old = digests.owed.look(&reach).await?;
-        let window = reach.window.with(old.older.iter().map(|old| old.day));
+        let days = digests.owed.days_read(at);
+        let old = digests.owed.look(&days).await?;
+        let window = days.window.with(old.older.iter().map(|old| old.day));
         let mut chunks = match &self.request.users {
             Some(users) => {
                 let mut users = users.clone();
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
                 .flat_map(PersonStacks::set_aside_bad)
                 .collect();
             self.older.pass_over(&bad);
-            self.sender.ledger.account.passed_over(bad);
+            self.sender.ledger.tally.passed_over(bad);
             if self.sends() {
                 // Who is passed over here is passed over until the next run.
                 digests.stacks.catch_up().await?;
@@ -240,7 +240,7 @@ impl<'a> Run<'a> {
                 ended => self.report.ended = self.report.ended.or(Some(ended)),
             }
         }
-        self.report.mails = self.sender.ledger.account.tally();
+        self.report.mails = self.sender.ledger.tally.so_far();
         Ok(self.report)
     }
 
@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
         self.report.people += people.len() as u64;
         let open: Vec<&PersonStacks> = people
             .iter()
-            .filter(|person| !person.reach().is_empty())
+            .filter(|person| !person.covers().is_empty())
             .collect();
         let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
         let users = self.digests.directory.users(&ids).await?;
@@ -386,7 +386,7 @@ impl<'a> Run<'a> {
         let pending = || due.iter().flat_map(|person| &person.wanted);
         catalog.load(pending().map(|pending| pending.event)).await?;
         for pending in pending() {
-            report.unknown.note(pending.event, catalog, policies);
+            report.not_known.note(pending.event, catalog, policies);
         }
         let mut left = Vec::with_capacity(due.len());
         for person in due {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 
 use super::Result;
-use crate::domain::due::{Place, Rows, tried_again};
+use crate::domain::digest_row::{Place, Rows, tried_again};
 use crate::domain::{Delivery, DeliveryId, Due, Schedule, UserId};
 use crate::store::Deliveries;
 

@@ -15,8 +15,8 @@ mod tally;
 
 pub(super) use compose::Contents;
 pub use compose::{Compose, Spread};
-pub use gate::{Gate, GateState, Pacer, account};
+pub use gate::{Gate, GateState, Pacer, account_prefix};
 pub use ledger::Ledger;
 pub use retry::{Retry, Undeliverable};
 pub use sender::{Sender, Step};
-pub use tally::Account;
+pub use tally::RunTally;

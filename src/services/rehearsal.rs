@@ -102,7 +102,7 @@ impl Rehearsal {
         let pending = Counted::Fanouts(FanoutState::Pending);
         let accepted = self.diagnostics.count(&[pending]).await?.iter().sum();
         let mut warnings = tell::warnings(report, sizes, pause.as_ref(), accepted);
-        warnings.extend(report.unknown.warnings(&self.digests.policies));
+        warnings.extend(report.not_known.warnings(&self.digests.policies));
         warnings.extend(stage.failures.iter().cloned());
         if report.due > 0 {
             warnings.extend(self.lacking.iter().cloned());

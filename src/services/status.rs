@@ -75,7 +75,7 @@ impl StatusService {
             heard: store.report_counts(now - HEARD).await?,
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
             not_known: self.known.lately(LATELY).await?,
-            late: self.owed.told().await?,
+            older: self.owed.told().await?,
             days: days
                 .into_iter()
                 .map(|day| DayView {

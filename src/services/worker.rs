@@ -105,7 +105,7 @@ impl Worker {
         };
         Ok(Round {
             batches,
-            left_over: sender.ledger.account.tally(),
+            mails: sender.ledger.tally.so_far(),
             forgotten: self.cleaner.step().await?,
             paused,
             ..Round::default()

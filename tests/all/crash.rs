@@ -9,12 +9,16 @@
 //! `TIDINGS_TEST_SEED`, and `TIDINGS_TEST_KILLS` for how often (`scripts/chaos`). [`stage`] has the
 //! town and its processes, [`verdict`] what must add up.
 
-use tidings::domain::{DeliveryState, FanoutState};
+use std::sync::Arc;
+
+use tidings::clock::{Ids, SystemClock};
+use tidings::domain::{Audience, DeliveryState, FanoutState, ObjectId};
 use tidings::services::crash::POINTS;
+use tidings::services::notify::{self, Notify};
 
 use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, Shorthand};
+use crate::support::{Fresh, Shorthand, kind, user};
 
 mod stage;
 mod suspend;
@@ -55,10 +59,26 @@ fn points(without: &[&str]) -> impl Iterator<Item = &'static str> {
 async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
     let stage = Stage::set(&fresh, Dialect::Resend, 1).await;
 
-    stage.notify_dies_at("after-accept").await;
+    let handed_in = "notify ArtworkPublished w --to p00 p01 --key handed-in";
+    let handed_in: Vec<&str> = handed_in.split(' ').collect();
+    stage.dies_at(&handed_in, "after-accept").await;
     stage.worker_runs().await;
 
-    let receipt = stage.notified_again().await;
+    let again = notify::Request {
+        kind: kind("ArtworkPublished"),
+        objects: vec![ObjectId::stored("w")],
+        audience: Audience::users(["p00", "p01"].map(user)).unwrap(),
+        key: Some("handed-in".into()),
+        batch_key: None,
+        at: None,
+    };
+    let notify = Notify {
+        journal: fresh.handle(),
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(Ids::random()),
+        window_back: 0,
+    };
+    let receipt = notify.accept(vec![again]).await.unwrap().remove(0);
     let fanout = fresh.fanout(receipt.id).await.unwrap().unwrap();
     assert!(receipt.known);
     assert_eq!(

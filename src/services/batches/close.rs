@@ -109,7 +109,7 @@ impl Closer {
         }
         crash::point("after-row");
         let closed = Closed {
-            closed: rows.len() as u64,
+            ended: rows.len() as u64,
             canceled: (filed.len() - rows.len()) as u64,
         };
         self.forget(accumulators, filed, now).await?;

@@ -3,7 +3,7 @@
 //!
 //! The rule (P2, P4): a lease is extended while the work it is for goes on, never instead of it. A
 //! row is settled before its marks are written, and closed after. What is written is also counted,
-//! in the run's [`Account`]. Rows that nobody has in hand are opened, corrected and released by
+//! in the run's [`RunTally`]. Rows that nobody has in hand are opened, corrected and released by
 //! those who find what is due, and by an operator's commands.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use futures::future::{Either, select};
 use tokio::time::sleep;
 
 use super::retry::Verdicts;
-use super::tally::{Account, Concluded};
+use super::tally::{Concluded, RunTally};
 use crate::clock::Clock;
 use crate::domain::delivery::{Handover, Settlement, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
@@ -39,7 +39,7 @@ pub struct Ledger {
     /// How long a row is held after its lease was extended (`delivery.lease`).
     pub lease: TimeDelta,
     /// What the run has taken in hand, and what became of it.
-    pub account: Account,
+    pub tally: RunTally,
 }
 
 impl Ledger {
@@ -58,7 +58,7 @@ impl Ledger {
             clock,
             owner,
             lease,
-            account: Account::default(),
+            tally: RunTally::default(),
         }
     }
 
@@ -157,7 +157,7 @@ impl Ledger {
             let deferrals = deferred.iter().cloned();
             self.advance(deferrals.map(Transition::Defer).collect())
                 .await?;
-            self.account.conclude(&[], &deferred);
+            self.tally.conclude(&[], &deferred);
         }
         if verdicts.settlements.is_empty() {
             return Ok(Concluded {
@@ -188,7 +188,7 @@ impl Ledger {
         };
         let excused = settled.iter().filter(excused).count() as u64;
         let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = settled.into_iter().unzip();
-        self.account.conclude(&settled, &[]);
+        self.tally.conclude(&settled, &[]);
         let states = settled.iter().map(|end| end.state);
         self.close(rows.into_iter().zip(states)).await?;
         Ok(Concluded {

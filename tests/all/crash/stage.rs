@@ -1,7 +1,7 @@
 //! The town whose processes die: what happens in it, how they are started and killed, and how the
 //! dust settles.
 //!
-//! The rule: everything happens in April 2014 and is carried by processes of today, so what is
+//! The rule: everything happens in April 2014 and is fanned out and mailed by processes of today, so what is
 //! gathered gathers by the real clock. Only whoever settles the dust has a clock that is turned.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,6 @@ use tidings::services::Silent;
 use tidings::services::crash::POINTS;
 use tidings::services::digest::Request;
 use tidings::services::notify::{self, Notify};
-use tidings::wire::event::Receipt;
 use tokio::time::{Instant, interval};
 
 use crate::mail::provider::{Dialect, Provider};
@@ -37,9 +36,6 @@ const CRASH: &str = "TIDINGS_CRASH";
 const CHUNK: usize = 10;
 /// How long a batch gathers.
 const WINDOW: TimeDelta = TimeDelta::seconds(1);
-
-/// What a process hands in that dies: type, object and key.
-const NOTIFIED: [&str; 3] = ["ArtworkPublished", "w", "handed-in"];
 
 /// How a work is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,33 +296,6 @@ impl<'a> Stage<'a> {
         self.dies_at(&["worker", "--once"], point).await;
     }
 
-    /// A process that accepts an event for two people is to die there, and does.
-    pub async fn notify_dies_at(&self, point: &str) {
-        let [kind, object, key] = NOTIFIED;
-        let event = ["notify", kind, object, "--to", "p00", "p01", "--key", key];
-        self.dies_at(&event, point).await;
-    }
-
-    /// The same event, handed in again.
-    pub async fn notified_again(&self) -> Receipt {
-        let [type_name, object, key] = NOTIFIED;
-        let again = notify::Request {
-            kind: kind(type_name),
-            objects: vec![ObjectId::stored(object)],
-            audience: Audience::users(["p00", "p01"].map(user)).unwrap(),
-            key: Some(key.to_owned()),
-            batch_key: None,
-            at: None,
-        };
-        let notify = Notify {
-            journal: self.fresh.handle(),
-            clock: Arc::new(SystemClock),
-            ids: Arc::new(Ids::random()),
-            window_back: 0,
-        };
-        notify.accept(vec![again]).await.unwrap().remove(0)
-    }
-
     /// A worker that does what is to be done.
     pub async fn worker_runs(&self) {
         let mut worker = self.start(&["worker", "--once"], &[]);
@@ -334,7 +303,8 @@ impl<'a> Stage<'a> {
         assert!(status.success(), "{status}");
     }
 
-    async fn dies_at(&self, arguments: &[&str], point: &str) {
+    /// A process that is to die there, and does.
+    pub async fn dies_at(&self, arguments: &[&str], point: &str) {
         let mut dying = self.start(arguments, &[(CRASH, point)]);
         let status = dying.ended(LONG).await.expect("it ends by itself");
         let aborted = Some(6);

@@ -241,7 +241,7 @@ async fn many_fan_outs_to_overlapping_audiences_are_merged_in_the_order_accepted
     let done = app.fanouts().drain(&Silent).await.unwrap();
 
     assert_eq!(
-        (done.fanouts, done.counts.people, done.counts.pushed),
+        (done.done, done.counts.people, done.counts.pushed),
         (3, 7, 10)
     );
     assert_eq!(
@@ -287,14 +287,14 @@ async fn a_fan_out_is_taken_up_where_a_dead_worker_left_it(fresh: Fresh) {
         .unwrap();
 
     assert_eq!(
-        app.fanouts().drain(&Silent).await.unwrap().fanouts,
+        app.fanouts().drain(&Silent).await.unwrap().done,
         0,
         "the lease of the dead has not run out"
     );
     town.clock.advance(TimeDelta::minutes(2));
     let done = app.fanouts().drain(&Silent).await.unwrap();
 
-    assert_eq!((done.fanouts, done.counts.people), (1, 250));
+    assert_eq!((done.done, done.counts.people), (1, 250));
     let fanout = town.store.fanout(claimed[0].id).await.unwrap().unwrap();
     assert_eq!(fanout.progress.counts.people, 450);
     assert!(
@@ -331,7 +331,7 @@ async fn a_worker_that_lost_its_lease_counts_nothing(fresh: Fresh) {
         .await
         .unwrap();
 
-    assert_eq!((done.fanouts, saved), (1, vec![false]));
+    assert_eq!((done.done, saved), (1, vec![false]));
     let fanout = town.store.fanout(slow[0].id).await.unwrap().unwrap();
     assert_eq!(fanout.progress.counts.people, 1);
 }

@@ -351,7 +351,7 @@ async fn what_an_open_delivery_covers_is_not_given_up(fresh: Fresh) {
 /// The days before the window that the next run reads.
 async fn read(town: &Town) -> Vec<String> {
     let owed = town.process().owed();
-    let old = owed.look(&owed.reach(town.clock.now())).await.unwrap();
+    let old = owed.look(&owed.days_read(town.clock.now())).await.unwrap();
     old.older.iter().map(|old| old.day.to_string()).collect()
 }
 

@@ -322,6 +322,6 @@ impl Sender {
             hash.update([0]);
             hash.update(mail.row.attempts.to_be_bytes());
         }
-        self.gate.account.clone() + &hex::encode(&hash.finalize()[..20])
+        self.gate.account_prefix.clone() + &hex::encode(&hash.finalize()[..20])
     }
 }

@@ -56,7 +56,7 @@ impl Sender {
             return self.look_again_at(&claimed, later).await;
         }
         let rows = self.ledger.claim(&Claim::Call(call), now).await?;
-        self.ledger.account.take_up(&rows);
+        self.ledger.tally.take_up(&rows);
         let resolved = self.resolve_rows(call, rows, now, leave).await;
         self.leases.unlease(&name, &self.ledger.owner).await?;
         resolved
@@ -73,7 +73,7 @@ impl Sender {
             return self.doubtful(&rows).await;
         };
         // Who never had the call cannot tell either.
-        if now >= self.retry.hope(tried) || !call.starts_with(&self.gate.account) {
+        if now >= self.retry.hope(tried) || !call.starts_with(&self.gate.account_prefix) {
             return self.doubtful(&rows).await;
         }
         if self.retry.certainty == Certainty::Never {
