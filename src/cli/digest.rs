@@ -17,9 +17,8 @@ use super::stop::Stop;
 use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
-use crate::domain::{Cadence, FanoutState, Owed, Pause, Share, UserId};
+use crate::domain::{Cadence, Owed, Pause, Share, UserId};
 use crate::services::digest::{Effect, Request, Timing};
-use crate::store::Counted;
 use crate::wire::digest::{DigestRun, Ended, Report, Tally};
 
 /// Mail the digests that are due
@@ -119,8 +118,7 @@ impl Args {
         }
         let mut fanned_out = FanOutEnd::default();
         if self.dry_run {
-            let pending = [Counted::Fanouts(FanoutState::Pending)];
-            let pending = app.store.count(&pending).await?.iter().sum();
+            let pending = app.status().not_fanned_out().await?;
             if pending > 0 {
                 let events = words::count(pending, "accepted event", "accepted events");
                 screen.warning(format!(

@@ -11,11 +11,10 @@ use super::screen::Screen;
 use super::{time, words};
 use crate::app::App;
 use crate::domain::{
-    Audience, ChosenKey, Counts, EventType, FanoutState, FollowKey, Invalid, ObjectId, ObjectKey,
-    Point, Selector, UserId,
+    Audience, ChosenKey, Counts, EventType, FanoutState, FollowKey, Invalid, ObjectId, Point,
+    UserId,
 };
 use crate::services::notify::Request;
-use crate::store::PeopleFilter;
 use crate::wire::event::{Notified, Receipt};
 
 /// Tell people that something happened
@@ -118,10 +117,10 @@ impl Args {
                 (fanout.state, fanout.progress.counts)
             })
         });
-        let mut warnings = match self.warnings(app, &request).await {
+        let mut warnings = match app.warnings().of(&request).await {
             Ok(warnings) => warnings,
             Err(error) => {
-                failed("who will not see it", error);
+                failed("who will not see it", error.into());
                 Vec::new()
             }
         };
@@ -197,43 +196,5 @@ impl Args {
             }
         };
         format!("{accepted}: {what}  {id}")
-    }
-
-    /// What explains that people will not see it.
-    async fn warnings(&self, app: &App, request: &Request) -> anyhow::Result<Vec<String>> {
-        let unknown = app.known().of(&[request.events()]).await?;
-        let told = unknown
-            .iter()
-            .flat_map(|unknown| unknown.warnings(&app.config.policies));
-        let mut warnings: Vec<String> = told.collect();
-        let people = app.store.users(&self.to).await?;
-        let missing = self.to.iter().zip(&people);
-        for (user, _) in missing.filter(|(_, record)| record.is_none()) {
-            warnings.push(format!(
-                "there is no record of {user}: it is in their feed, and nothing is mailed to them (tidings import users)"
-            ));
-        }
-        let model = app.config.policies.of(&request.kind).model.as_ref();
-        let keys: Vec<ObjectKey> = request
-            .objects
-            .iter()
-            .map(|object| ObjectKey::new(model, object))
-            .collect();
-        let withdrawn = app.store.objects(&keys).await?.into_iter().flatten();
-        for object in withdrawn.filter(|object| !object.notifiable) {
-            warnings.push(format!(
-                "{:?} is withdrawn: nobody is shown or mailed it",
-                object.key
-            ));
-        }
-        if let Selector::FollowersOf(keys) = &request.audience.to
-            && let [key] = &keys[..]
-        {
-            let following = PeopleFilter::Follow(key);
-            if app.store.find_people(&following, None, 1).await?.is_empty() {
-                warnings.push(format!("nobody follows {key}"));
-            }
-        }
-        Ok(warnings)
     }
 }

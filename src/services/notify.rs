@@ -18,6 +18,10 @@ use crate::domain::{
 use crate::store::{self, Accepted, Journal};
 use crate::wire::event::Receipt;
 
+mod warnings;
+
+pub use warnings::Warnings;
+
 /// An event as its writer hands it in.
 #[derive(Debug, Clone)]
 pub struct Request {
