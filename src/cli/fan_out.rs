@@ -12,7 +12,7 @@ use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
 use crate::app::App;
 use crate::config::StoreUrl;
-use crate::services::Progress;
+use crate::services::Watcher;
 use crate::wire::round::FannedOut;
 
 #[derive(Debug, Clone, Copy, Args)]
@@ -44,7 +44,7 @@ pub(super) struct FanOutEnd {
 
 impl FanOutEnd {
     /// Fans out all that is pending.
-    pub(super) async fn all(app: &App, progress: &dyn Progress) -> Self {
+    pub(super) async fn all(app: &App, progress: &dyn Watcher) -> Self {
         let fanouts = app.fanouts();
         let (done, failure) = match fanouts.drain(progress).await {
             Ok(done) => (done, None),

@@ -13,7 +13,7 @@ use chrono::TimeDelta;
 use futures::FutureExt;
 
 use super::owed::OwedDays;
-use super::{Error, Progress, Result};
+use super::{Error, Result, Watcher};
 use crate::clock::Clock;
 use crate::domain::{Day, Owed};
 use crate::store::{Counted, Days, Diagnostics, Journal, Leases};
@@ -76,7 +76,7 @@ impl Archive {
     pub async fn run(
         &self,
         request: &Request,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
         reports: &mut Vec<DayReport>,
     ) -> Result<()> {
         let now = self.clock.now();
@@ -182,7 +182,7 @@ impl Archive {
     }
 
     /// Brings an exported day back, exactly; the whole file is verified before anything is written.
-    pub async fn restore(&self, path: &Path, progress: &dyn Progress) -> Result<Summary> {
+    pub async fn restore(&self, path: &Path, progress: &dyn Watcher) -> Result<Summary> {
         let summary = file::verify(path)?;
         let work = async {
             self.days.fix_day(summary.day).await?;

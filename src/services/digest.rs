@@ -16,7 +16,7 @@ use super::catalog::Catalog;
 use super::mailing::{GateState, Sender, Spread, Step};
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
-use super::{Progress, Result, crash};
+use super::{Result, Watcher, crash};
 use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted};
@@ -108,7 +108,7 @@ impl DuePerson<'_> {
 struct Run<'a> {
     digests: &'a Digests,
     request: &'a Request,
-    progress: &'a dyn Progress,
+    progress: &'a dyn Watcher,
     /// The moment that digests are due by.
     at: DateTime<Utc>,
     /// Its tally says what became of the run's mails.
@@ -126,7 +126,7 @@ const SPARSE: usize = 20;
 
 impl Digests {
     /// Mails what is due; finishes first what an earlier run left.
-    pub async fn run(&self, request: &Request, progress: &dyn Progress) -> Result<Report> {
+    pub async fn run(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
         Run::new(self, request, progress).walk(None).await
     }
 
@@ -136,7 +136,7 @@ impl Digests {
         &self,
         request: &Request,
         onlooker: &mut dyn Onlooker,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
     ) -> Result<Report> {
         let request = Request {
             effect: Effect::Rehearse,
@@ -148,7 +148,7 @@ impl Digests {
 }
 
 impl<'a> Run<'a> {
-    fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Progress) -> Self {
+    fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Watcher) -> Self {
         let at = request.at.unwrap_or_else(|| digests.clock.now());
         let (objects, policies) = (&digests.objects, &digests.policies);
         Self {

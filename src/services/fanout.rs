@@ -57,7 +57,7 @@ pub struct Fanouts {
 impl Fanouts {
     /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes
     /// longer takes turns, a page each, with what came meanwhile.
-    pub async fn step(&self, progress: &dyn super::Progress) -> Result<Option<FannedOut>> {
+    pub async fn step(&self, progress: &dyn super::Watcher) -> Result<Option<FannedOut>> {
         let mut done = FannedOut::default();
         let mut lanes: VecDeque<Lane> = self.claim(&mut done).await?.into();
         if lanes.is_empty() && done.is_whole() {
@@ -113,7 +113,7 @@ impl Fanouts {
     }
 
     /// Steps until nothing is left, or until somebody wants it to stop.
-    pub async fn drain(&self, progress: &dyn super::Progress) -> Result<FannedOut> {
+    pub async fn drain(&self, progress: &dyn super::Watcher) -> Result<FannedOut> {
         let mut all = FannedOut::default();
         while !progress.stopping()
             && let Some(done) = self.step(progress).await?
@@ -147,7 +147,7 @@ impl Fanouts {
     }
 
     /// Walks the audiences of a lane's fan-outs side by side, for a page.
-    async fn fan_out(&self, lane: &mut Lane, progress: &dyn super::Progress) -> Result<FannedOut> {
+    async fn fan_out(&self, lane: &mut Lane, progress: &dyn super::Watcher) -> Result<FannedOut> {
         let Lane { day, walks } = lane;
         let limit = (self.settings.page / walks.len()).max(500);
         let page = Page::cut(walks);

@@ -1,8 +1,8 @@
 //! A person's feed: the window, newest first, objects filled in, what no longer applies left out.
 //!
 //! The rule: pages stay put while events arrive (see [`crate::domain::feed`]); a page costs one
-//! read of the window and one look-up of the objects it may show, and another look-up for each page's
-//! worth of items that no longer apply.
+//! read of the window and one look-up of the objects it may show, and another look-up for each
+//! page's worth of items that no longer apply.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -69,7 +69,7 @@ impl Closer {
     }
 
     /// Steps until nothing is due, or until somebody wants it to stop.
-    pub async fn drain(&self, progress: &dyn crate::services::Progress) -> Result<Closed> {
+    pub async fn drain(&self, progress: &dyn crate::services::Watcher) -> Result<Closed> {
         let mut all = Closed::default();
         while !progress.stopping()
             && let Some(closed) = self.step().await?

@@ -1,8 +1,9 @@
 //! The town whose processes die: what happens in it, how they are started and killed, and how the
 //! dust settles.
 //!
-//! The rule: everything happens in April 2014 and is fanned out and mailed by processes of today, so what is
-//! gathered gathers by the real clock. Only whoever settles the dust has a clock that is turned.
+//! The rule: everything happens in April 2014 and is fanned out and mailed by processes of today,
+//! so what is gathered gathers by the real clock. Only whoever settles the dust has a clock that is
+//! turned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;

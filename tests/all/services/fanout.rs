@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::TimeDelta;
 use tidings::domain::{Audience, FanoutState, FollowKey, Point, User, UserId};
-use tidings::services::{Progress, Silent};
+use tidings::services::{Silent, Watcher};
 use tokio::runtime::Handle;
 
 use crate::support::town::{Town, followers_of, on_both_stores, request, to};
@@ -45,7 +45,7 @@ impl<F> Meanwhile<F> {
     }
 }
 
-impl<F: AsyncFn() + Send + Sync> Progress for Meanwhile<F> {
+impl<F: AsyncFn() + Send + Sync> Watcher for Meanwhile<F> {
     fn advance(&self, _: u64) {
         if self.pages.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
             tokio::task::block_in_place(|| Handle::current().block_on((self.what)()));

@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::gate::GateState;
 use super::{Sender, Step};
-use crate::services::{Progress, Result};
+use crate::services::{Result, Watcher};
 use crate::wire::digest::Ended;
 
 /// How often it is looked whether others have settled something, or want this to stop.
@@ -19,7 +19,7 @@ const AT_ONCE: usize = 1_000;
 impl Sender {
     /// Works on whatever can be claimed until nothing of the tally waits; gives up when nothing
     /// was settled for as long as `patience`.
-    pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Progress) -> Result<Ended> {
+    pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Watcher) -> Result<Ended> {
         let tally = &self.ledger.tally;
         let (mut settled, mut moved) = (tally.settled(), self.clock.now());
         loop {
@@ -57,7 +57,7 @@ impl Sender {
     pub async fn wait_for_gate(
         &self,
         patience: TimeDelta,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
     ) -> Result<Option<Ended>> {
         let end = self.clock.now() + patience;
         loop {
@@ -104,7 +104,7 @@ impl Sender {
     }
 
     /// Sleeps until then; false as soon as somebody wants this to stop.
-    async fn rest(&self, until: DateTime<Utc>, progress: &dyn Progress) -> bool {
+    async fn rest(&self, until: DateTime<Utc>, progress: &dyn Watcher) -> bool {
         loop {
             if progress.stopping() {
                 return false;
