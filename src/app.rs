@@ -230,6 +230,7 @@ impl App {
         Feeds {
             stacks: self.store.clone(),
             objects: self.store.clone(),
+            journal: self.store.clone(),
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             window_back: self.config.window_back,

@@ -10,7 +10,7 @@ use mongodb::IndexModel;
 
 use tidings::clock::Clock;
 use tidings::domain::batch::{Accumulator, AccumulatorId, Item, Keep};
-use tidings::domain::{Audience, BatchKey, BatchPolicy, EventType, Id, ObjectId, UserId};
+use tidings::domain::{Audience, BatchKey, BatchPolicy, Details, EventType, Id, ObjectId, UserId};
 use tidings::services::Silent;
 use tidings::services::batches::{Join, Joiner};
 use tidings::services::notify::Request;
@@ -229,6 +229,7 @@ pub async fn burst() {
                         audience: Audience::users([UserId::stored(user)]).expect("an audience"),
                         key: None,
                         batch_key: None,
+                        details: Details::default(),
                         at: None,
                     };
                     let requests = chunk.iter().map(request).collect();

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidings::domain::{Audience, Day, Event, EventType, FollowKey, Id, ObjectId, UserId};
+use tidings::domain::{Audience, Day, Details, Event, EventType, FollowKey, Id, ObjectId, UserId};
 use tidings::services::Silent;
 use tidings::services::notify::Request;
 use tidings::store::Pushes;
@@ -23,6 +23,7 @@ fn request(audience: Audience, object: &str) -> Request {
         audience,
         key: None,
         batch_key: None,
+        details: Details::default(),
         at: None,
     }
 }

@@ -12,6 +12,7 @@ impl App {
             stacks: self.store.clone(),
             batches: self.store.clone(),
             directory: self.store.clone(),
+            journal: self.store.clone(),
             objects: self.store.clone(),
             suppressions: self.store.clone(),
             policies: self.policies.clone(),

@@ -92,8 +92,8 @@ fn table(page: &Page) -> Table {
     for item in &page.items {
         table.row([
             words::minute(item.at),
-            item.about.label().to_owned(),
-            item.about.by.clone().unwrap_or_default(),
+            item.told(),
+            item.by().unwrap_or_default().to_owned(),
             item.kind.to_string(),
             item.id.to_string(),
         ]);

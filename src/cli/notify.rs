@@ -10,9 +10,10 @@ use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
 use super::{time, words};
 use crate::app::App;
+use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, ChosenKey, Counts, EventType, FanoutState, FollowKey, Invalid, ObjectId, Point,
-    UserId,
+    Audience, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid, ObjectId,
+    Point, UserId,
 };
 use crate::services::notify::Request;
 use crate::wire::event::{Notified, Receipt};
@@ -53,6 +54,15 @@ pub(super) struct Args {
     /// What its batches are of, instead of the type: only events with the same key share one
     #[arg(long, value_name = "KEY")]
     batch_key: Option<ChosenKey>,
+    /// Who did it: a user's id; they are not told of it
+    #[arg(long, value_name = "USER")]
+    actor: Option<UserId>,
+    /// What was said or done, in plain words, up to 500 characters: shown in feeds and mails
+    #[arg(long)]
+    text: Option<String>,
+    /// Whatever else your feed shows, up to 2 KiB of JSON
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    data: Option<serde_json::Value>,
     /// When it happened, which decides the day it goes to; now if left out
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at: Option<DateTime<Utc>>,
@@ -73,6 +83,10 @@ Examples:
 struct Near {
     point: Point,
     km: f64,
+}
+
+fn json(text: &str) -> Result<serde_json::Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
 fn near(text: &str) -> Result<Near, String> {
@@ -161,9 +175,15 @@ impl Args {
         Ok(Request {
             kind: self.kind.clone(),
             objects: self.objects.clone(),
-            audience: audience.except(self.except.clone()),
+            audience: audience.except(self.except.iter().chain(&self.actor).cloned()),
             key: self.key.clone(),
             batch_key: self.batch_key.clone(),
+            details: Details {
+                actor: self.actor.clone().map(Actor::bare),
+                text: self.text.clone(),
+                data: self.data.clone().unwrap_or_default(),
+                reason: None,
+            },
             at: self.at,
         })
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use super::details::Details;
 use super::name::{EventType, ObjectId};
 use super::object::Object;
 use super::policy::{Phrase, Policies};
@@ -60,6 +61,33 @@ pub struct Item {
     pub at: DateTime<Utc>,
     /// The object's record, or a bare one where unknown objects are mailed.
     pub object: Arc<Object>,
+    /// What is said of the event, if anything.
+    pub details: Option<Arc<Details>>,
+}
+
+impl Item {
+    /// Who did it: the event's actor by name, or else who its object is by.
+    pub fn by(&self) -> Option<&str> {
+        let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
+        let name = actor.and_then(|actor| actor.name.as_deref());
+        name.or(self.object.by.as_deref())
+    }
+}
+
+/// What is told of an event: its object, and what is said of it.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The object's record.
+    pub object: Arc<Object>,
+    /// What is said of the event, if anything.
+    pub details: Option<Arc<Details>>,
+}
+
+impl From<Arc<Object>> for Told {
+    fn from(object: Arc<Object>) -> Self {
+        let details = None;
+        Self { object, details }
+    }
 }
 
 /// Who did something.
@@ -229,8 +257,8 @@ impl Section {
         });
         let group = &mut self.groups[index];
         if self.phrase.is_some() {
-            self.people.add(item.object.by.as_deref());
-            group.people.add(item.object.by.as_deref());
+            self.people.add(item.by());
+            group.people.add(item.by());
         }
         self.total += 1;
         group.total += 1;

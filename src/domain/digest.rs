@@ -5,12 +5,12 @@
 //! counts as mailed.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use super::content::{Caps, Content, Grouping, Item};
+use super::content::{Caps, Content, Grouping, Item, Told};
 use super::delivery::Delivery;
 use super::event::Event;
-use super::object::Object;
+use super::name::EventType;
 use super::policy::Policies;
 use super::stack::{Pending, PersonStacks};
 use super::user::User;
@@ -33,27 +33,46 @@ pub fn wanted_by<'a>(
 
 /// What is wanted and still applies, each item for itself; `None` if nothing is left.
 ///
-/// `applies` gives the object of an event, or `None` where it no longer applies.
-pub fn assemble(
+/// `applies` gives what is told of an event, or `None` where its object no longer applies.
+pub fn assemble<T: Into<Told>>(
     wanted: &[Pending<'_>],
     policies: &Policies,
     caps: Caps,
-    applies: impl Fn(&Event) -> Option<Arc<Object>>,
+    applies: impl Fn(&Event) -> Option<T>,
 ) -> Option<Content> {
     let applying = wanted
         .iter()
-        .filter_map(|pending| Some((pending, applies(pending.event)?)));
-    let mut told: Vec<(&Pending<'_>, Arc<Object>)> = applying.collect();
+        .filter_map(|pending| Some((pending, applies(pending.event)?.into())));
+    let mut told: Vec<(&Pending<'_>, Told)> = applying.collect();
     told.sort_by_key(|(pending, _)| Reverse((pending.at, pending.position)));
-    let item = |(pending, object): (&Pending<'_>, Arc<Object>)| Item {
+    let item = |(pending, told): (&Pending<'_>, Told)| Item {
         id: pending.event.o.clone(),
         at: pending.at,
-        object,
+        object: told.object,
+        details: told.details,
     };
     let told = told.into_iter().map(|told| (&told.0.event.t, item(told)));
     let mut content = Content::of(told.collect(), policies, Grouping::Each)?;
     content.cut(caps, 0);
     Some(content)
+}
+
+/// Of what is wanted, what a digest can show: of each type the newest that apply.
+pub fn showable<'a>(
+    wanted: &[Pending<'a>],
+    caps: Caps,
+    applies: impl Fn(&Event) -> bool,
+) -> Vec<&'a Event> {
+    let mut newest: Vec<&Pending<'a>> = wanted.iter().collect();
+    newest.sort_by_key(|pending| Reverse((pending.at, pending.position)));
+    let mut shown: HashMap<&EventType, usize> = HashMap::new();
+    newest.retain(|pending| {
+        let of_type = shown.entry(&pending.event.t).or_default();
+        let shows = *of_type < caps.section && applies(pending.event);
+        *of_type += usize::from(shows);
+        shows
+    });
+    newest.into_iter().map(|pending| pending.event).collect()
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Sections, order, caps and totals.
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
 use super::*;
 use crate::domain::{
-    Day, Entry, EventType, Id, ObjectId, ObjectKey, Policy, Stack, StackId, UserId,
+    Day, Entry, EventType, Id, Object, ObjectId, ObjectKey, Policy, Stack, StackId, UserId,
 };
 
 fn day() -> Day {
@@ -45,6 +47,27 @@ fn policies() -> Policies {
 
 fn all(event: &Event) -> Option<Arc<Object>> {
     Some(Arc::new(Object::bare(ObjectKey::stored(event.o.as_str()))))
+}
+
+#[test]
+fn what_a_digest_can_show_holds_all_that_it_shows() {
+    let many: Vec<(&str, String)> = (0..60)
+        .map(|n| (["A", "B", "C"][n % 3], format!("o{n}")))
+        .collect();
+    let (stacks, policies, caps) = (stacks(&many), Policies::default(), Caps::default());
+    let wanted = stacks.pending_that(|_, _| true);
+    let applies = |event: &Event| !event.o.as_str().ends_with('7');
+
+    let showable = showable(&wanted, caps, applies);
+
+    let object = |event: &Event| {
+        let bare = Object::bare(ObjectKey::stored(event.o.as_str()));
+        applies(event).then(|| Arc::new(bare))
+    };
+    let content = assemble(&wanted, &policies, caps, object).unwrap();
+    let can = |id: &ObjectId| showable.iter().any(|event| event.o == *id);
+    assert!(content.items().all(|(_, item)| can(&item.id)));
+    assert_eq!(showable.len(), 3 * caps.section);
 }
 
 #[test]
@@ -105,7 +128,7 @@ fn nothing_left_is_no_digest() {
             &stacks(&works(5)).pending(),
             &policies(),
             Caps::default(),
-            |_| None
+            |_| None::<Told>
         ),
         None
     );

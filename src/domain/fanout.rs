@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use super::audience::Audience;
 use super::batch::{BatchKey, ChosenKey};
 use super::day::Day;
+use super::details::Details;
 use super::event::Event;
 use super::id::Id;
 use super::lease::Lease;
@@ -73,6 +74,8 @@ pub struct Fanout {
     /// What its writer wants its batches to be of, instead of what the configuration says: see
     /// [`Fanout::batch_key`].
     pub batch_key: Option<ChosenKey>,
+    /// What its writer says of it; `None` in entries of before there was any.
+    pub details: Option<Details>,
     /// The day whose collection it goes to, whenever that is done.
     pub day: Day,
     /// When it happened: the time of its id, in whole seconds.
@@ -108,6 +111,10 @@ impl Fanout {
             ));
         }
         audience.check()?;
+        let details = Details {
+            reason: Some(Details::reason_of(&audience)),
+            ..Details::default()
+        };
         let key = match key {
             Some(key) if key.is_empty() || key.len() > 256 || key.chars().any(char::is_control) => {
                 return Err(Invalid::new(
@@ -128,6 +135,7 @@ impl Fanout {
             objects: unique,
             audience,
             batch_key: None,
+            details: Some(details),
             day: Day::of(at),
             at,
             state,
@@ -139,6 +147,14 @@ impl Fanout {
     /// The same, whose batches are of this.
     pub fn with_batch_key(self, batch_key: Option<ChosenKey>) -> Self {
         Self { batch_key, ..self }
+    }
+
+    /// The same, of which this is said; why it concerns people is known already.
+    pub fn with_details(self, details: Details) -> Result<Self, Invalid> {
+        details.check()?;
+        let reason = self.details.and_then(|known| known.reason);
+        let details = Some(Details { reason, ..details });
+        Ok(Self { details, ..self })
     }
 
     /// What its batches are of: as its writer said, else as its type is configured, else the type.
@@ -163,6 +179,11 @@ impl Fanout {
             && self.objects == other.objects
             && self.audience == other.audience
             && self.batch_key == other.batch_key
+            && match (&self.details, &other.details) {
+                (Some(ours), Some(theirs)) => ours.says_the_same(theirs),
+                (Some(only), None) | (None, Some(only)) => only.says_the_same(&Details::default()),
+                (None, None) => true,
+            }
     }
 }
 

@@ -14,6 +14,8 @@ use crate::domain::content::Item;
 pub(super) const TITLE: usize = 140;
 /// How long any other name may be.
 pub(super) const NAME: usize = 80;
+/// The most characters of what somebody said.
+pub(super) const SAID: usize = 280;
 /// How long a name may be that shares a line with others.
 pub(super) const SHORT: usize = 60;
 

@@ -183,6 +183,7 @@ pub(super) fn digest<'a>(
             id: ObjectId::stored(id),
             at: at - TimeDelta::hours(9 * (index % 16) as i64 + 8),
             object: Arc::new(object),
+            details: None,
         };
         Group {
             about: About::Itself,

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::color::{self, Color};
 use super::naming::{
-    NAME, Named, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names, short,
-    things, words,
+    NAME, Named, SAID, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names,
+    short, things, words,
 };
 use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
@@ -165,6 +165,8 @@ struct ItemView<'a> {
     url: Option<&'a str>,
     image: Option<&'a str>,
     by: Option<String>,
+    /// What was said.
+    text: Option<String>,
     /// When the event happened: its day in a digest, its time in a batch.
     date: String,
     /// The same of the object's own time, such as that of an opening.
@@ -185,7 +187,7 @@ impl<'a> MailView<'a> {
             .collect();
         let told: u64 = sections.iter().map(|section| section.total).sum();
         let known: u64 = all.iter().map(|section| section.total).sum();
-        let by = content.items().map(|(_, item)| item.object.by.as_deref());
+        let by = content.items().map(|(_, item)| item.by());
         let by_all = by_all(by, content.more() == 0);
         let columns: Vec<Vec<Named<'_>>> = all.iter().map(named).collect();
         let names = names(&columns, content.total, by_all.is_some());
@@ -291,6 +293,8 @@ impl<'a> Mail<'a> {
     fn item(&self, section: &'a Section, heading: String, item: &'a Item) -> ItemView<'a> {
         let object = &*item.object;
         let title = object.title.as_deref();
+        let details = item.details.as_deref();
+        let text = details.and_then(|details| details.text.as_deref());
         ItemView {
             kind: section.kind.as_str(),
             heading,
@@ -299,7 +303,8 @@ impl<'a> Mail<'a> {
             label: label(item, TITLE),
             url: object.url.as_deref().and_then(link),
             image: object.image.as_deref().and_then(link),
-            by: object.by.as_deref().and_then(|by| words(by, NAME)),
+            by: item.by().and_then(|by| words(by, NAME)),
+            text: text.and_then(|text| words(text, SAID)),
             date: self.when(item.at),
             on: object.at.map(|at| self.when(at)),
             data: &object.data,
@@ -324,11 +329,7 @@ impl<'a> Mail<'a> {
         for (about, item) in
             groups.flat_map(|group| group.items.iter().map(|item| (&group.about, item)))
         {
-            let by = item
-                .object
-                .by
-                .as_deref()
-                .filter(|_| is_unnamed(about, item));
+            let by = item.by().filter(|_| is_unnamed(about, item));
             let beginning = match (by.and_then(|by| words(by, SHORT)), about) {
                 (Some(by), _) => format!("{by} {}", self.when(item.at)),
                 (None, About::Page { title, .. }) => short(title, SHORT),
@@ -383,7 +384,7 @@ fn is_unnamed(about: &About, item: &Item) -> bool {
 fn named(section: &Section) -> Vec<Named<'_>> {
     let groups = section.groups.iter();
     let named = groups.filter_map(|group| {
-        let by = group.items.first()?.object.by.as_deref();
+        let by = group.items.first()?.by();
         Some(Named {
             // Where people do something to a thing, the thing tells more than one of many.
             by: by.filter(|_| section.phrase.is_none()),

@@ -5,11 +5,12 @@
 //! themselves, it is shown by its id, unless its type has a model. A mail about to leave asks with
 //! a fresh catalog, so that what was withdrawn a moment ago is not in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::domain::{Event, EventType, Object, ObjectId, Policies, UnknownObjects};
-use crate::store::{Objects, Result};
+use crate::domain::content::Told;
+use crate::domain::{Details, Event, EventType, Id, Object, ObjectId, Policies, UnknownObjects};
+use crate::store::{Journal, Objects, Result};
 
 /// What is remembered is forgotten when it has grown to this many objects.
 const REMEMBERED: usize = 200_000;
@@ -30,6 +31,8 @@ pub struct Catalog {
     policies: Arc<Policies>,
     /// Records as they were found, notifiable or not.
     known: HashMap<EventType, HashMap<ObjectId, Option<Arc<Object>>>>,
+    /// What is said of events, by their fan-outs.
+    details: HashMap<Id, Option<Arc<Details>>>,
     size: usize,
 }
 
@@ -50,6 +53,7 @@ impl Catalog {
             objects,
             policies,
             known: HashMap::new(),
+            details: HashMap::new(),
             size: 0,
         }
     }
@@ -58,6 +62,7 @@ impl Catalog {
     pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
         if self.size > REMEMBERED {
             self.known.clear();
+            self.details.clear();
             self.size = 0;
         }
         let mut asked: Vec<&Event> = Vec::new();
@@ -97,6 +102,35 @@ impl Catalog {
         let policy = self.policies.of(kind);
         policy.unknown_objects == UnknownObjects::Mail
             || (self.purpose == Purpose::Feed && policy.model.is_none())
+    }
+
+    /// Looks up what is said of these events that is not known yet.
+    pub async fn load_details<'a>(
+        &mut self,
+        journal: &dyn Journal,
+        events: impl Iterator<Item = &'a Event>,
+    ) -> Result<()> {
+        let missing = events.filter_map(|event| event.i);
+        let missing = missing.filter(|id| !self.details.contains_key(id));
+        let asked: Vec<Id> = missing.collect::<HashSet<_>>().into_iter().collect();
+        self.size += asked.len();
+        for ids in asked.chunks(AT_ONCE) {
+            let found = journal.details(ids).await?.into_iter();
+            let found = found.map(|details| details.map(Arc::new));
+            self.details.extend(ids.iter().copied().zip(found));
+        }
+        Ok(())
+    }
+
+    /// What is said of the event; nothing where that was not looked up.
+    pub fn details(&self, event: &Event) -> Option<Arc<Details>> {
+        self.details.get(&event.i?)?.clone()
+    }
+
+    /// The event's object with what is said of the event, if it still applies.
+    pub fn told(&self, event: &Event) -> Option<Told> {
+        let (object, details) = (self.applies(event)?, self.details(event));
+        Some(Told { object, details })
     }
 
     /// The event's object, if it still applies; the event must have been loaded.

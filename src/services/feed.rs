@@ -1,8 +1,8 @@
 //! A person's feed: the window, newest first, objects filled in, what no longer applies left out.
 //!
 //! The rule: pages stay put while events arrive (see [`crate::domain::feed`]); a page costs one
-//! read of the window and one look-up of the objects it may show, and another look-up for each
-//! page's worth of items that no longer apply.
+//! read of the window, a look-up of the objects it may show, and one of what is said of its events;
+//! where objects no longer apply, the next ones are looked up as well.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,14 +12,15 @@ use super::catalog::Catalog;
 use crate::clock::Clock;
 use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::user::MAX_TYPES;
-use crate::domain::{Day, EventType, Invalid, PersonStacks, Policies, UserId, Window};
-use crate::store::{Objects, People, Stacks};
+use crate::domain::{Day, Event, EventType, Invalid, PersonStacks, Policies, UserId, Window};
+use crate::store::{Journal, Objects, People, Stacks};
 use crate::wire::feed::{Item, Page};
 
 /// Reads feeds; it writes nothing.
 pub struct Feeds {
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) journal: Arc<dyn Journal>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
     /// How many days before today the window reaches back (`window.days_back`).
@@ -103,18 +104,27 @@ impl Feeds {
             items.extend(now.iter().filter_map(|pending| {
                 let about = catalog.applies(pending.event)?;
                 let (kind, object) = (pending.event.t.clone(), pending.event.o.clone());
-                Some(Item {
+                let item = Item {
                     id: pending.position,
                     kind,
                     object,
                     at: pending.at,
                     about,
-                })
+                    details: None,
+                };
+                Some((item, pending.event))
             }));
             rest = later;
         }
         let more = items.len() > request.limit;
         items.truncate(request.limit);
+        let shown = items.iter().map(|(_, event)| *event);
+        catalog.load_details(&*self.journal, shown).await?;
+        let with_details = |(item, event): (Item, &Event)| Item {
+            details: catalog.details(event),
+            ..item
+        };
+        let items: Vec<Item> = items.into_iter().map(with_details).collect();
         let next = items.last().filter(|_| more).map(|item| item.id);
         Ok(Page {
             items,

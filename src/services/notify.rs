@@ -11,9 +11,10 @@ use serde::Deserialize;
 
 use super::{Error, Result, crash, fields};
 use crate::clock::{Clock, Ids};
+use crate::domain::details::Actor;
 use crate::domain::{
-    Acceptance, Audience, ChosenKey, Event, EventType, Fanout, FollowKey, Id, Invalid, ObjectId,
-    Point, UserId, moment,
+    Acceptance, Audience, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, Invalid,
+    ObjectId, Point, UserId, moment,
 };
 use crate::store::{self, Accepted, Journal};
 use crate::wire::event::Receipt;
@@ -35,6 +36,8 @@ pub struct Request {
     pub key: Option<String>,
     /// What its batches are of, instead of the type or what is configured for it.
     pub batch_key: Option<ChosenKey>,
+    /// What is said of it.
+    pub details: Details,
     /// When it happened, for events brought in later; now if left out. It decides the day.
     pub at: Option<DateTime<Utc>>,
 }
@@ -61,6 +64,7 @@ impl Request {
         }
         let id = Id::at(at, [0; 8]);
         let (key, kind) = (self.key.clone(), self.kind.clone());
+        self.details.check()?;
         Fanout::new(id, key, kind, self.objects.clone(), self.audience.clone()).map(|_| ())
     }
 }
@@ -136,11 +140,12 @@ impl Notify {
             objects,
             audience,
             batch_key,
+            details,
             at,
         } = request;
         let id = self.ids.next(at.unwrap_or(now));
         let fanout = Fanout::new(id, key, kind, objects, audience)?;
-        Ok(fanout.with_batch_key(batch_key))
+        fanout.with_batch_key(batch_key).with_details(details)
     }
 
     /// An event's fan-out, with how far it has come.
@@ -198,9 +203,46 @@ pub struct EventInput {
     /// What its batches are of, instead of the type or what is configured for it.
     #[serde(default, deserialize_with = "chosen")]
     pub batch_key: Option<ChosenKey>,
+    /// Who did it: an id, or an object with `id`, `name`, `url` and `image`. They are not told.
+    #[serde(default)]
+    pub actor: Option<ActorInput>,
+    /// Whether who did it is told as well, if the event concerns them.
+    #[serde(default)]
+    pub tell_actor: bool,
+    /// What was said or done, in plain words: up to 500 characters.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Whatever else the application's feed shows: up to 2 KiB of JSON.
+    #[serde(default)]
+    pub data: serde_json::Value,
     /// When it happened; now if left out. It decides the day.
     #[serde(default, deserialize_with = "moment::read_if_any")]
     pub at: Option<DateTime<Utc>>,
+}
+
+/// Who did it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a user id, or an object with id, name, url and image"
+)]
+pub enum ActorInput {
+    /// Only who.
+    Id(UserId),
+    /// The same as a number.
+    Number(i64),
+    /// With what is shown of them.
+    Whole(Actor),
+}
+
+impl From<ActorInput> for Actor {
+    fn from(input: ActorInput) -> Self {
+        match input {
+            ActorInput::Id(id) => Self::bare(id),
+            ActorInput::Number(id) => Self::bare(UserId::stored(id.to_string())),
+            ActorInput::Whole(actor) => actor,
+        }
+    }
 }
 
 /// A key that is there: `null` is none.
@@ -232,12 +274,21 @@ impl EventInput {
                 return Err(Invalid::new("audience of", &self.kind, why));
             }
         };
+        let actor = self.actor.map(Actor::from);
+        let left_out = actor.as_ref().filter(|_| !self.tell_actor);
+        let left_out = left_out.map(|actor| actor.id.clone());
         Ok(Request {
             kind: self.kind,
             objects: self.objects,
-            audience: audience.except(self.except),
+            audience: audience.except(self.except.into_iter().chain(left_out)),
             key: self.key,
             batch_key: self.batch_key,
+            details: Details {
+                actor,
+                text: self.text,
+                data: self.data,
+                reason: None,
+            },
             at: self.at,
         })
     }

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use futures::stream::BoxStream;
 
 use crate::domain::{
-    BadStack, Day, Defect, Event, Fanout, FollowKey, Id, Lease, Mailed, Object, ObjectKey,
+    BadStack, Day, Defect, Details, Event, Fanout, FollowKey, Id, Lease, Mailed, Object, ObjectKey,
     PersonStacks, Point, Progress, User, UserId, Watermarks, Window,
 };
 
@@ -344,6 +344,10 @@ pub trait Journal: Send + Sync {
 
     /// The fan-out of this id; `None` where the journal has none.
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>>;
+
+    /// What is said of the events of these fan-outs, in the order asked; `None` where nothing is, or
+    /// it cannot be read.
+    async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>>;
 
     /// What the newest entries say happened, at most so many, newest first: the events of each that
     /// can be read.

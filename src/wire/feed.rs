@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::object::shown;
 use crate::domain::feed::Cursor;
-use crate::domain::{EventType, Object, ObjectId, Position};
+use crate::domain::{Details, EventType, Object, ObjectId, Position};
 
 /// A page.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,4 +36,29 @@ pub struct Item {
     pub about: Arc<Object>,
     /// When it happened.
     pub at: DateTime<Utc>,
+    /// What is said of the event: `text`, `data` and `reason` in JSON, each where it is known.
+    #[serde(flatten, serialize_with = "said")]
+    pub details: Option<Arc<Details>>,
+}
+
+impl Item {
+    /// What happened, in a line: what it is about, and what was said.
+    pub(crate) fn told(&self) -> String {
+        let (label, details) = (self.about.label(), self.details.as_ref());
+        match details.and_then(|details| details.text.as_deref()) {
+            Some(text) => format!("{label}: “{text}”"),
+            None => label.to_owned(),
+        }
+    }
+
+    /// Who did it: the event's actor, or else who its object is by.
+    pub(crate) fn by(&self) -> Option<&str> {
+        let actor = self.details.as_ref().and_then(|of| of.actor.as_ref());
+        let name = actor.map(|actor| actor.name.as_deref().unwrap_or(actor.id.as_str()));
+        name.or(self.about.by.as_deref())
+    }
+}
+
+fn said<S: Serializer>(details: &Option<Arc<Details>>, to: S) -> Result<S::Ok, S::Error> {
+    details.as_deref().serialize(to)
 }

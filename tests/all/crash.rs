@@ -70,6 +70,7 @@ async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
         audience: Audience::users(["p00", "p01"].map(user)).unwrap(),
         key: Some("handed-in".into()),
         batch_key: None,
+        details: Default::default(),
         at: None,
     };
     let notify = Notify {

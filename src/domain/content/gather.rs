@@ -3,13 +3,10 @@
 //! The rule (P6): each object of a type is told once, as of the last time; nothing left of what was
 //! kept means no mail. Decision 10 says what an object is about.
 
-use std::sync::Arc;
-
-use super::{Caps, Content, Grouping, Item};
+use super::{Caps, Content, Grouping, Item, Told};
 use crate::domain::batch::{BatchKey, Item as Kept};
 use crate::domain::event::Event;
 use crate::domain::name::EventType;
-use crate::domain::object::Object;
 use crate::domain::policy::Policies;
 
 /// How many sections a mail shows.
@@ -18,13 +15,13 @@ const SECTIONS: usize = 20;
 /// Groups what is kept of a batch, in the order of joining, and `not_kept` more that are counted;
 /// `None` if nothing that is kept applies.
 ///
-/// `applies` gives the object of an event, or `None` where it no longer applies.
-pub fn gather(
+/// `applies` gives what is told of an event, or `None` where its object no longer applies.
+pub fn gather<T: Into<Told>>(
     key: &BatchKey,
     kept: &[Kept],
     not_kept: u64,
     policies: &Policies,
-    applies: impl Fn(&Event) -> Option<Arc<Object>>,
+    applies: impl Fn(&Event) -> Option<T>,
 ) -> Option<Content> {
     let told = newest_first(kept, applies);
     let mut content = Content::of(told, policies, Grouping::ByAbout)?;
@@ -43,17 +40,23 @@ pub fn gather(
 }
 
 /// Those that apply, each object of a type once: the last time it happened.
-fn newest_first(
+fn newest_first<T: Into<Told>>(
     kept: &[Kept],
-    applies: impl Fn(&Event) -> Option<Arc<Object>>,
+    applies: impl Fn(&Event) -> Option<T>,
 ) -> Vec<(&EventType, Item)> {
     let mut items: Vec<(usize, &EventType, Item)> = Vec::new();
     for (index, kept) in kept.iter().enumerate() {
-        let Some(object) = applies(&Event::from(kept.clone())) else {
+        let Some(told) = applies(&Event::from(kept.clone())) else {
             continue;
         };
+        let Told { object, details } = told.into();
         let (id, at) = (kept.o.clone(), kept.i.time());
-        let item = Item { id, at, object };
+        let item = Item {
+            id,
+            at,
+            object,
+            details,
+        };
         let same = |(_, kind, known): &&mut (usize, &EventType, Item)| {
             **kind == kept.t && known.id == item.id
         };

@@ -1,6 +1,7 @@
 //! Groups, people, order, caps and totals.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
@@ -8,7 +9,7 @@ use serde_json::json;
 
 use super::super::{Group, People};
 use super::*;
-use crate::domain::{Id, ObjectId, ObjectKey, Policy};
+use crate::domain::{Id, Object, ObjectId, ObjectKey, Policy};
 
 fn start() -> DateTime<Utc> {
     DateTime::from_timestamp(1_398_153_600, 0).unwrap()

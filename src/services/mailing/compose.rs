@@ -15,7 +15,7 @@ use self::gathered::Gathered;
 use crate::clock::Clock;
 use crate::domain::content::{Caps, gather};
 use crate::domain::delivery::Settlement;
-use crate::domain::digest::{assemble, wanted_by};
+use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::Pending;
 use crate::domain::{
     Cadence, Content, Delivery, DeliveryState, Event, EventType, Id, Occasion, PersonStacks,
@@ -27,7 +27,7 @@ use crate::services::Result;
 use crate::services::catalog::Catalog;
 use crate::services::links::{Links, Maker};
 use crate::services::suppressions::Suppressed;
-use crate::store::{Batches, Directory, Objects, People, Stacks, Suppressions};
+use crate::store::{Batches, Directory, Journal, Objects, People, Stacks, Suppressions};
 
 mod gathered;
 mod preview;
@@ -41,6 +41,7 @@ pub struct Compose {
     pub(crate) batches: Arc<dyn Batches>,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) journal: Arc<dyn Journal>,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) renderer: Arc<Renderer>,
@@ -157,6 +158,17 @@ impl Compose {
             .await?;
 
         let gathered = self.gathered(rows, &people, &mut catalog).await?;
+        let applies = |event: &Event| catalog.applies(event).is_some();
+        let digests = wanted.iter();
+        let digests: Vec<&Event> = digests
+            .flat_map(|wanted| showable(wanted, self.caps, applies))
+            .collect();
+        catalog
+            .load_details(&*self.journal, digests.into_iter())
+            .await?;
+        let batches = gathered.values().flat_map(|of| &of.items);
+        let batches: Vec<Event> = batches.cloned().map(Event::from).collect();
+        catalog.load_details(&*self.journal, batches.iter()).await?;
         let maker = self.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
         for (((row, person), stacks), wanted) in rows.iter().zip(&people).zip(&stacks).zip(&wanted)
@@ -242,7 +254,7 @@ impl Compose {
         gathered: &HashMap<Id, Gathered>,
         catalog: &Catalog,
     ) -> Option<Content> {
-        let applies = |event: &Event| catalog.applies(event);
+        let applies = |event: &Event| catalog.told(event);
         match &row.occasion {
             Occasion::Digest { .. } => assemble(wanted, &self.policies, self.caps, applies),
             Occasion::Batch { batch, .. } => {

@@ -18,8 +18,8 @@ use super::bulk::Verb;
 use super::values::{date, oid, put};
 use super::{FANOUTS, Mongo};
 use crate::domain::lease::furthest;
-use crate::domain::{Counts, Day, Event, Fanout, Id, Progress, UserId};
-use crate::store::record::fanout::{EventsRecord, FanoutRecord};
+use crate::domain::{Counts, Day, Details, Event, Fanout, Id, Progress, UserId};
+use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id, write_bson};
 use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
 
@@ -159,6 +159,24 @@ impl Journal for Mongo {
             .fanouts_of(doing, read.collect::<Result<_>>()?)
             .await?
             .pop())
+    }
+
+    async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let doing = "reading what is said of events";
+        let options = FindOptions::builder()
+            .projection(doc! {"details": 1})
+            .build();
+        let asked: Vec<Bson> = ids.iter().map(|id| oid(*id)).collect();
+        let filter = doc! {"_id": {"$in": asked}};
+        let found = self.find_raw(doing, FANOUTS, &filter, options).await?;
+        let read = |raw| if_readable(read_bson::<DetailsOf>(raw));
+        let found = found.iter().map(|raw| &**raw).filter_map(read);
+        let found: HashMap<Id, Option<Details>> = found.collect();
+        let details = ids.iter().map(|id| found.get(id).cloned().flatten());
+        Ok(details.collect())
     }
 
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {

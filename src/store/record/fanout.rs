@@ -7,8 +7,10 @@ use compact_str::CompactString;
 
 use super::fields::{As, Count, LeaseRecord, Oid, Place, Time};
 use super::{Record, needs};
+use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, ChosenKey, Counts, Day, Event, EventType, Fanout, FanoutState, Progress, Selector,
+    Audience, ChosenKey, Counts, Day, Details, Event, EventType, Fanout, FanoutState, Id, Progress,
+    Selector,
 };
 
 record! {
@@ -16,7 +18,7 @@ record! {
     FanoutRecord of Fanout {
         id = "_id": Oid, key: String, kind = "type": CompactString, objects: Vec<CompactString>,
         day: Day, at: Time, state: FanoutState;
-        batch_key: String, lease: LeaseRecord
+        batch_key: String, details: DetailsRecord, lease: LeaseRecord
     }
     extra(fanout) {
         audience: AudienceRecord = None,
@@ -35,6 +37,33 @@ record! {
             done: record.state == FanoutState::Done,
         },
     }
+}
+
+record! {
+    /// What is said of an event. Whatever the application's feed shows is JSON as text: it may have
+    /// names that no document takes.
+    DetailsRecord of Details as "the details of an event" {
+        ;
+        actor: ActorRecord, text: String, reason: String
+    }
+    extra(details) {
+        data: String = (!details.data.is_null()).then(|| details.data.to_string()),
+    }
+    odd(record) {
+        data: match &record.data {
+            Some(json) => serde_json::from_str(json).map_err(|why| format!("data: {why}"))?,
+            None => serde_json::Value::Null,
+        },
+    }
+}
+
+record! {
+    ActorRecord of Actor {
+        id: CompactString;
+        name: String, url: String, image: String
+    }
+    extra(_actor) {}
+    odd(record) {}
 }
 
 record! {
@@ -146,6 +175,23 @@ impl Record for EventsRecord {
             Ok(Event { t, o, i })
         };
         self.objects.into_iter().map(event).collect()
+    }
+}
+
+/// A fan-out, read for its details alone.
+#[derive(serde::Deserialize)]
+pub(in crate::store) struct DetailsOf {
+    #[serde(rename = "_id")]
+    id: Oid,
+    details: Option<DetailsRecord>,
+}
+
+impl Record for DetailsOf {
+    const WHAT: &'static str = "fan-out";
+    type Value = (Id, Option<Details>);
+
+    fn value(self) -> Result<Self::Value, String> {
+        Ok((self.id.0, self.details.told()?))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use rusqlite::types::ValueRef;
 use rusqlite::{Row, Transaction, params};
 use serde_json::json;
 
@@ -13,10 +14,10 @@ use super::codec::{Record, millis, to_json};
 use super::columns::{Fields, Met, Table, fields};
 use super::connections::{Answer, readable};
 use crate::domain::lease::furthest;
-use crate::domain::{Audience, Day, Event, Fanout, FanoutState, Id, Progress, UserId};
-use crate::store::record::fanout::{EventsRecord, FanoutRecord};
+use crate::domain::{Audience, Day, Details, Event, Fanout, FanoutState, Id, Progress, UserId};
+use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
-use crate::store::{Accepted, BadFanout, Claimed, Journal, Result};
+use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
 
 const FANOUTS: Table = Table {
     name: "fanouts",
@@ -118,6 +119,25 @@ impl Journal for Sqlite {
         self.connections.read("reading a fan-out", look).await
     }
 
+    async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = ids.to_vec();
+        let look = move |transaction: &Transaction<'_>| {
+            let sql = "SELECT fanout, details FROM details WHERE fanout = ?1";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let mut of = |id: &Id| {
+                let mut rows = statement.query([id.to_string()])?;
+                let details = rows.next()?.map(details_of).transpose();
+                Ok(readable(details)?.flatten())
+            };
+            ids.iter().map(&mut of).collect()
+        };
+        let doing = "reading what is said of events";
+        self.connections.read(doing, look).await
+    }
+
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>> {
         let look = move |transaction: &Transaction<'_>| {
             let sql = "SELECT id, type, objects FROM fanouts JOIN audiences ON fanout = id ORDER BY id DESC LIMIT ?1";
@@ -173,6 +193,12 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
     transaction
         .prepare_cached(sql)?
         .execute((fanout.id.to_string(), objects, audience))?;
+    if let Some(details) = &fanout.details {
+        let sql = "INSERT INTO details (fanout, details) VALUES (?1, ?2)";
+        let details = to_json(&DetailsRecord::keep(details))?;
+        let mut insert = transaction.prepare_cached(sql)?;
+        insert.execute((fanout.id.to_string(), details))?;
+    }
     Ok(Accepted::New)
 }
 
@@ -207,7 +233,11 @@ fn save(
 
 /// The fan-out with this text in this unique column.
 fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Answer<Option<Fanout>> {
-    let sql = format!("SELECT * FROM fanouts JOIN audiences ON fanout = id WHERE {column} = ?1");
+    let sql = format!(
+        "SELECT fanouts.*, objects, audience, details
+         FROM fanouts JOIN audiences ON audiences.fanout = id LEFT JOIN details ON details.fanout = id
+         WHERE {column} = ?1"
+    );
     let mut statement = transaction.prepare_cached(&sql)?;
     let mut rows = statement.query([text])?;
     rows.next()?.map(read).transpose()
@@ -221,5 +251,22 @@ fn read(row: &Row<'_>) -> Answer<Fanout> {
     apart.insert("objects".to_owned(), record.json("objects")?);
     apart.insert("audience".to_owned(), json!({"parts": 1}));
     let (fanout, _) = FANOUTS.read::<FanoutRecord>(row, apart)?;
-    Ok(Fanout { audience, ..fanout })
+    let details = details_of(row)?;
+    Ok(Fanout {
+        audience,
+        details,
+        ..fanout
+    })
+}
+
+/// What a row says of an event, if it says anything.
+fn details_of(row: &Row<'_>) -> Answer<Option<Details>> {
+    let what = "fan-out";
+    let record = Record { what, row };
+    let details: Option<DetailsRecord> = match row.get_ref("details")? {
+        ValueRef::Null => None,
+        _ => Some(record.json("details")?),
+    };
+    let corrupt = |why| Error::corrupt(format!("details of {what}"), why);
+    Ok(details.told().map_err(corrupt)?)
 }

@@ -94,6 +94,12 @@ CREATE TABLE IF NOT EXISTS audiences (
     audience TEXT NOT NULL          -- JSON
 );
 
+-- What is said of an event, where anything is.
+CREATE TABLE IF NOT EXISTS details (
+    fanout  TEXT PRIMARY KEY NOT NULL,
+    details TEXT NOT NULL           -- JSON
+) WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS seats (
     user     TEXT NOT NULL,
     key      TEXT NOT NULL,

@@ -12,6 +12,7 @@ on_both_stores! {
     the_same_key_is_the_same_event
     a_key_used_for_another_event_is_a_conflict_and_changes_nothing
     a_list_is_accepted_in_order
+    who_did_it_is_not_told_unless_asked_for
     a_batch_key_of_any_text_is_kept_as_it_is
     what_is_not_known_of_an_event_is_a_warning
 }
@@ -107,6 +108,30 @@ async fn a_key_used_for_another_event_is_a_conflict_and_changes_nothing(fresh: F
     assert_eq!(backlog(&api).await, 1);
     api.fan_out().await;
     assert_eq!(api.feed("/v1/users/ben/feed").await, [""; 0]);
+    api.stop().await;
+}
+
+async fn who_did_it_is_not_told_unless_asked_for(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let by = |object: &str, actor: serde_json::Value, tell: bool| json!({"type": "Loan", "objects": object, "to": ["ada", "ben", "7"], "actor": actor, "tell_actor": tell});
+    let events = json!([
+        by("o1", json!("ada"), false),
+        by("o2", json!({"id": "ben"}), false),
+        by("o3", json!("ada"), true),
+        by("o4", json!(7), false),
+    ]);
+    let odd = by("o5", json!({"id": "ada", "image": "data:x"}), false);
+
+    assert_eq!(api.post("/v1/events", events).await.status, 202);
+    let refused = api.post("/v1/events", odd).await;
+    api.fan_out().await;
+
+    assert_eq!(api.feed("/v1/users/ada/feed").await, ["o4", "o3", "o2"]);
+    assert_eq!(api.feed("/v1/users/ben/feed").await, ["o4", "o3", "o1"]);
+    assert_eq!(api.feed("/v1/users/7/feed").await, ["o3", "o2", "o1"]);
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(detail.contains("actor image"), "{detail}");
     api.stop().await;
 }
 

@@ -14,6 +14,7 @@ on_both_stores! {
     an_unchanged_page_is_a_304
     a_type_and_days_narrow_a_feed
     an_item_shows_its_object
+    an_item_tells_what_was_said_and_why_it_concerns_its_reader
 }
 
 on_sqlite! {
@@ -34,6 +35,32 @@ fn works(range: std::ops::Range<u32>) -> Vec<String> {
 
 fn text<'a>(page: &'a Answer, field: &str) -> &'a str {
     page.body[field].as_str().unwrap()
+}
+
+async fn an_item_tells_what_was_said_and_why_it_concerns_its_reader(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let follows = json!({"follows": [{"user": "ada", "key": "artist:7"}]});
+    assert_eq!(api.post("/v1/follows", follows).await.status, 200);
+    let events = json!([
+        {"type": "Comment", "objects": "c1", "to": "ada", "text": "line 3 is too high", "data": {"line": 3},
+         "actor": {"id": "ben", "name": "Ben", "url": "https://a.example/ben"}},
+        {"type": "Loan", "objects": "o1", "followers_of": "artist:7"},
+        {"type": "Loan", "objects": "o2", "followers_of": ["artist:7", "artist:8"]},
+    ]);
+    assert_eq!(api.post("/v1/events", events).await.status, 202);
+    api.fan_out().await;
+
+    let page = api.get("/v1/users/ada/feed").await;
+
+    let told = |n: usize, field: &str| page.body["items"][n][field].clone();
+    assert_eq!(told(2, "text"), "line 3 is too high");
+    assert_eq!(told(2, "data"), json!({"line": 3}));
+    let ben = json!({"id": "ben", "name": "Ben", "url": "https://a.example/ben"});
+    assert_eq!(told(2, "actor"), ben);
+    let reasons = [0, 1, 2].map(|n| told(n, "reason"));
+    assert_eq!(reasons, ["follows", "follows artist:7", "named"]);
+    assert!(page.body["items"][1].get("text").is_none());
+    api.stop().await;
 }
 
 async fn pages_join_without_a_seam_while_events_arrive(fresh: Fresh) {
@@ -168,7 +195,7 @@ async fn an_item_shows_its_object(fresh: Fresh) {
         page.body,
         json!({
             "items": [{
-                "id": "20140419.0", "type": "Loan", "at": "2014-04-19T10:00:00Z",
+                "id": "20140419.0", "type": "Loan", "at": "2014-04-19T10:00:00Z", "reason": "named",
                 "object": {
                     "id": "Artwork:A1", "notifiable": true, "title": "Nocturne", "url": null, "image": null, "by": "J. Whistler",
                     "at": null, "place": null, "data": {"year": 1875},

@@ -237,6 +237,7 @@ impl<'a> Stage<'a> {
             audience: Audience::users(people.iter().map(|person| user(person))).unwrap(),
             key: None,
             batch_key,
+            details: tidings::domain::Details::default(),
             at: Some(at),
         };
         let notify = Notify {

@@ -2,7 +2,8 @@
 //! made.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use futures::future::BoxFuture;
@@ -12,12 +13,14 @@ use tidings::services::Silent;
 use tidings::services::digest::{Request, Timing};
 use tidings::store::Store;
 
+use super::sending::run;
 use crate::support::town::{Town, monday, on_both_stores, to};
 use crate::support::{FailingStore, Fresh, user};
 
 on_both_stores! {
     three_workers_never_call_while_one_of_them_was_told_to_wait
     a_short_wait_that_another_heard_of_is_waited_out
+    an_app_makes_no_more_calls_a_second_than_it_is_told
 }
 
 /// The step with which a worker notes that it is about to call the provider.
@@ -78,4 +81,21 @@ async fn a_short_wait_that_another_heard_of_is_waited_out(fresh: Fresh) {
     assert_eq!(calls.len(), 3);
     let early = |at| at < calls[0].at + TimeDelta::seconds(30);
     assert!(!calls[1..].iter().any(|call| early(call.at)), "{calls:?}");
+}
+
+async fn an_app_makes_no_more_calls_a_second_than_it_is_told(fresh: Fresh) {
+    let smtp =
+        "mail.provider = \"smtp\"\nmail.smtp_host = \"localhost\"\nmail.from = \"a@b.example\"\n";
+    let pace = "mail.calls_per_second = 5\ndelivery.in_flight = 9\n";
+    let town = Town::found(&fresh, true, &format!("{smtp}{pace}delivery.chunk = 100\n")).await;
+    let people = town.crowd(6).await;
+    let names: Vec<&str> = people.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&names)).await;
+    town.postbox.per_call.store(1, Ordering::Relaxed);
+    let begun = Instant::now();
+
+    let report = run(&town, &town.process()).await;
+
+    assert_eq!(report.mails.sent, 6);
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{begun:?}");
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::FutureExt;
@@ -40,7 +40,6 @@ on_both_stores! {
     what_waits_for_its_turn_longer_than_a_short_lease_is_built_again
     calls_are_under_way_at_the_same_time_once_the_provider_keeps_up
     a_call_goes_on_while_its_sender_waits_for_the_store
-    an_app_makes_no_more_calls_a_second_than_it_is_told
     who_comes_back_after_its_lease_hands_nothing_over
     a_run_waits_for_the_mails_that_a_killed_worker_holds
     a_run_that_is_asked_to_stop_hands_nothing_more_over_and_keeps_nothing
@@ -418,23 +417,6 @@ async fn a_call_goes_on_while_its_sender_waits_for_the_store(fresh: Fresh) {
 
     assert_eq!(report.expect("it hangs").mails.sent, 13);
     assert_eq!(asks.load(Ordering::SeqCst), 2);
-}
-
-async fn an_app_makes_no_more_calls_a_second_than_it_is_told(fresh: Fresh) {
-    let smtp =
-        "mail.provider = \"smtp\"\nmail.smtp_host = \"localhost\"\nmail.from = \"a@b.example\"\n";
-    let pace = "mail.calls_per_second = 5\ndelivery.in_flight = 9\n";
-    let town = Town::found(&fresh, true, &format!("{smtp}{pace}delivery.chunk = 100\n")).await;
-    let people = town.crowd(6).await;
-    let names: Vec<&str> = people.iter().map(String::as_str).collect();
-    town.happens(&["a1"], to(&names)).await;
-    town.postbox.per_call.store(1, Ordering::Relaxed);
-    let begun = Instant::now();
-
-    let report = run(&town, &town.process()).await;
-
-    assert_eq!(report.mails.sent, 6);
-    assert!(begun.elapsed() >= Duration::from_secs(1), "{begun:?}");
 }
 
 async fn who_comes_back_after_its_lease_hands_nothing_over(fresh: Fresh) {

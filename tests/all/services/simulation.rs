@@ -132,6 +132,7 @@ async fn run(town: &Town, stream: &[Happening]) {
             objects: vec![happening.object.clone()],
             audience: Audience::users(happening.users.iter().cloned()).unwrap(),
             key: None,
+            details: tidings::domain::Details::default(),
             // A chosen key is shared by types, and these are to be kept apart.
             batch_key: (happening.key.as_ref())
                 .map(|key| ChosenKey::new(format!("{} {name}", key.as_str())).unwrap()),

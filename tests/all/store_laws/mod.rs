@@ -11,6 +11,7 @@ mod clocks;
 mod condition;
 mod days;
 mod deliveries;
+mod details;
 mod directory;
 mod feedback;
 mod journal;
@@ -185,6 +186,8 @@ laws! {
         what_is_not_notifiable_comes_back_as_such
         records_come_in_the_order_asked_and_the_unknown_are_none
         many_records_are_put_and_read_at_once;
+    details:
+        what_is_said_of_an_event_comes_back_as_it_was;
     journal:
         what_is_accepted_is_in_the_journal_with_every_field
         batch_keys_come_back_as_they_are_and_none_as_none

@@ -17,9 +17,9 @@ use futures::stream::{self, BoxStream};
 use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
 use tidings::domain::delivery::{Corrected, Correction, PeriodCount, Transition};
 use tidings::domain::{
-    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Event, Fanout, Feedback,
-    FollowKey, Id, Lease, Object, ObjectKey, PersonStacks, Progress, ReportCounts, Suppression,
-    User, UserId, Window,
+    Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Details, Event, Fanout,
+    Feedback, FollowKey, Id, Lease, Object, ObjectKey, PersonStacks, Progress, ReportCounts,
+    Suppression, User, UserId, Window,
 };
 use tidings::store::{
     Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
@@ -296,6 +296,7 @@ hand_on! { Journal:
     save_fanouts(owner: &str, until: DateTime<Utc>, progress: &[(Id, Progress)]) -> Vec<bool>;
     release_fanouts(owner: &str) -> ();
     fanout(id: Id) -> Option<Fanout>;
+    details(ids: &[Id]) -> Vec<Option<Details>>;
     newest(limit: usize) -> Vec<Vec<Event>>;
     busy_days() -> Vec<Day>;
 }

@@ -451,6 +451,7 @@ pub fn request(objects: &[&str], audience: Audience, name: Option<&str>) -> Requ
         audience,
         key: name.map(str::to_owned),
         batch_key: None,
+        details: tidings::domain::Details::default(),
         at: None,
     }
 }

@@ -1,0 +1,203 @@
+//! What the writer of an event says of it beyond its type and its objects: who did it, in which
+//! words, and whatever else the feed is to show.
+//!
+//! The rule: they are kept once an event, in the journal, and found by the `i` of its entries;
+//! stacks hold nothing of them. So a million people cost no more than one, and what is said is gone
+//! with the event's day.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::audience::{Audience, Selector};
+use super::name::{Invalid, UserId};
+
+/// The longest text, in characters.
+pub const MAX_TEXT: usize = 500;
+/// The most `data`, in bytes of JSON.
+pub const MAX_DATA: usize = 2 << 10;
+
+/// The longest link of an actor, in bytes.
+pub const MAX_LINK: usize = 2 << 10;
+
+/// Who did it: a person, or a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Actor {
+    /// Their id; if it is a user's, that user is not told of it, unless asked otherwise.
+    pub id: UserId,
+    /// What they are called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Where they can be looked at: `http` or `https`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// A picture of them: `http` or `https`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+}
+
+impl Actor {
+    /// One of whom nothing is known but the id.
+    pub fn bare(id: UserId) -> Self {
+        let (name, url, image) = (None, None, None);
+        Self {
+            id,
+            name,
+            url,
+            image,
+        }
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        if let Some(name) = &self.name {
+            // The same rule as for any other name.
+            UserId::new(name).map_err(|why| Invalid {
+                what: "actor name",
+                ..why
+            })?;
+        }
+        for (what, link) in [("actor url", &self.url), ("actor image", &self.image)] {
+            let Some(link) = link else { continue };
+            let http = link.starts_with("https://") || link.starts_with("http://");
+            if !http || link.len() > MAX_LINK {
+                let why = format!(
+                    "does not begin with https:// or http://, or is longer than {MAX_LINK} bytes"
+                );
+                return Err(Invalid::new(what, link, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is said of an event.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Details {
+    /// Who did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Actor>,
+    /// What was said or done, in plain words: up to [`MAX_TEXT`] characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Whatever else the application's feed shows, passed through: up to [`MAX_DATA`] bytes.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub data: Value,
+    /// Why it concerns people: see [`Details::reason_of`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Details {
+    /// Whether a journal can keep them and a feed can show them.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if let Some(actor) = &self.actor {
+            actor.check()?;
+        }
+        if let Some(text) = &self.text {
+            let characters = text.chars().count();
+            if characters > MAX_TEXT {
+                let why =
+                    format!("characters are more than the {MAX_TEXT} that an event's text has");
+                return Err(Invalid::limit("text of", characters, why));
+            }
+            let odd = |c: char| c.is_control() && c != '\n' && c != '\t';
+            if text.trim().is_empty() || text.contains(odd) {
+                let why = "is not a text without control characters; leave it out if there is none";
+                return Err(Invalid::new("text", text.escape_debug(), why));
+            }
+        }
+        let bytes = if self.data.is_null() {
+            0
+        } else {
+            self.data.to_string().len()
+        };
+        if bytes > MAX_DATA {
+            let why = format!("bytes are more than the {MAX_DATA} that an event's data has");
+            return Err(Invalid::limit("data of", bytes, why));
+        }
+        Ok(())
+    }
+
+    /// Why an event of this audience concerns people, in a feed's words: `named`, `near`, or whose
+    /// follower somebody is. Of several keys it is not said which.
+    pub fn reason_of(audience: &Audience) -> String {
+        match &audience.to {
+            Selector::Users(_) => "named".to_owned(),
+            Selector::Near { .. } => "near".to_owned(),
+            Selector::FollowersOf(keys) => match keys.as_slice() {
+                [key] => format!("follows {key}"),
+                _ => "follows".to_owned(),
+            },
+        }
+    }
+
+    /// Whether its writer said the same; the reason is not its writer's.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.actor == other.actor && self.text == other.text && self.data == other.data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(text: Option<&str>, data: Value) -> Option<String> {
+        let details = Details {
+            text: text.map(str::to_owned),
+            data,
+            ..Details::default()
+        };
+        details.check().err().map(|why| why.to_string())
+    }
+
+    #[test]
+    fn as_much_as_is_allowed_is_taken_and_no_more() {
+        let longest = "ü".repeat(MAX_TEXT);
+        let data = |bytes: usize| json!("x".repeat(bytes - 2));
+
+        assert_eq!(refused(Some(&longest), data(MAX_DATA)), None);
+        assert_eq!(refused(None, Value::Null), None);
+        assert_eq!(refused(Some("a\n\tb"), json!({"a": 1})), None);
+        let text = refused(Some(&format!("{longest}u")), Value::Null).unwrap();
+        assert!(text.contains("501") && text.contains("500"), "{text}");
+        let data = refused(None, data(MAX_DATA + 1)).unwrap();
+        assert!(data.contains("2049") && data.contains("2048"), "{data}");
+    }
+
+    #[test]
+    fn an_actor_has_a_name_and_links_that_can_be_followed() {
+        let actor = Actor::bare(UserId::stored("ada"));
+        let refused = |actor: Actor| actor.check().map_err(|why| why.what);
+        let link = |link: &str| Some(link.to_owned());
+
+        assert_eq!(refused(actor.clone()), Ok(()));
+        let image = link("javascript:alert(1)");
+        assert_eq!(
+            refused(Actor {
+                image,
+                ..actor.clone()
+            }),
+            Err("actor image")
+        );
+        let url = link(&format!("https://{}", "x".repeat(MAX_LINK)));
+        assert_eq!(
+            refused(Actor {
+                url,
+                ..actor.clone()
+            }),
+            Err("actor url")
+        );
+        let name = Some(" ".into());
+        assert_eq!(refused(Actor { name, ..actor }), Err("actor name"));
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        for odd in ["", " \n", "a\u{0}b", "\u{1b}[2J"] {
+            let why = refused(Some(odd), Value::Null).unwrap();
+            assert!(why.contains("leave it out"), "{why}");
+        }
+    }
+}

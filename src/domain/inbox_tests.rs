@@ -1,0 +1,209 @@
+//! Marks, against sets of numbers.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{Day, Entry, Event, Marker, Stack, UserId};
+
+const FIRST: u32 = 20;
+
+fn day(n: u32) -> Day {
+    format!("201404{}", FIRST + n).parse().unwrap()
+}
+
+fn place(day_of: u32, index: u32) -> Position {
+    let stack = StackId::of(day(day_of));
+    Position { stack, index }
+}
+
+fn window() -> Window {
+    Window::ending(day(2), 2)
+}
+
+/// Somebody to whom this happened, day by day; nothing stands for a marker.
+fn person(days: &[Vec<Option<u8>>]) -> PersonStacks {
+    let entry = |what: &Option<u8>| match what {
+        Some(object) => Entry::Event(Event {
+            t: EventType::stored(["A", "B"][usize::from(object % 2)]),
+            o: ObjectId::stored(format!("o{object}")),
+            i: None,
+        }),
+        None => Entry::Marker(Marker { id: None, n: None }),
+    };
+    let stack = |(n, entries): (usize, &Vec<Option<u8>>)| Stack {
+        id: StackId::of(day(n as u32)),
+        entries: entries.iter().map(entry).collect(),
+        defect: None,
+    };
+    PersonStacks {
+        user: UserId::stored("ada"),
+        stacks: days.iter().enumerate().map(stack).collect(),
+    }
+}
+
+fn items(places: impl IntoIterator<Item = (u32, u32)>) -> Marked {
+    Marked::Items(
+        places
+            .into_iter()
+            .map(|(day, index)| place(day, index))
+            .collect(),
+    )
+}
+
+#[test]
+fn a_mark_by_id_covers_every_occurrence() {
+    let person = person(&[
+        vec![Some(1), Some(2)],
+        vec![Some(1)],
+        vec![Some(2), Some(1)],
+    ]);
+    for told_by in [(0, 0), (1, 0), (2, 1)] {
+        let mut inbox = Inbox::default();
+
+        inbox.mark(&person, &window(), &items([told_by]), Mark::Read);
+
+        let read = |(day, index)| inbox.state(place(day, index)) == ItemState::Read;
+        assert!([(0, 0), (1, 0), (2, 1)].into_iter().all(read));
+        assert!(![(0, 1), (2, 0)].into_iter().any(read));
+    }
+}
+
+#[test]
+fn a_cursor_marks_nothing_that_was_not_shown() {
+    let (before, after) = (vec![Some(1)], vec![Some(1), Some(2)]);
+    let cursor = Cursor::at_end_of(&person(&[before]));
+    let later = person(&[after, vec![Some(3)]]);
+    let mut inbox = Inbox::default();
+
+    inbox.mark(&later, &window(), &Marked::To(cursor, None), Mark::Read);
+
+    let states = [(0, 0), (0, 1), (1, 0)].map(|(day, index)| inbox.state(place(day, index)));
+    assert_eq!(
+        states,
+        [ItemState::Read, ItemState::Unseen, ItemState::Unseen]
+    );
+}
+
+#[test]
+fn a_cursor_that_reaches_further_than_what_stands_marks_no_future() {
+    let cursor: Cursor = "c20140420.900-20140421.900".parse().unwrap();
+    let mut inbox = Inbox::default();
+
+    inbox.mark(
+        &person(&[vec![Some(1)]]),
+        &window(),
+        &Marked::To(cursor, None),
+        Mark::Seen,
+    );
+
+    assert_eq!(inbox.state(place(0, 0)), ItemState::Seen);
+    assert_eq!(inbox.state(place(0, 1)), ItemState::Unseen);
+    assert_eq!(inbox.state(place(1, 0)), ItemState::Unseen);
+}
+
+#[test]
+fn what_left_the_window_is_forgotten() {
+    let mut inbox = Inbox::default();
+    let old = person(&[vec![Some(1)], vec![Some(2)]]);
+    inbox.mark(&old, &window(), &items([(0, 0), (1, 0)]), Mark::Read);
+
+    let later = Window::ending(day(3), 2);
+    inbox.mark(&old, &later, &items([]), Mark::Read);
+
+    assert_eq!(
+        inbox.stacks.keys().copied().collect::<Vec<_>>(),
+        [StackId::of(day(1))]
+    );
+}
+
+#[test]
+fn what_is_unread_or_restored_stays_seen() {
+    let person = person(&[vec![Some(1)]]);
+    let mut inbox = Inbox::default();
+    let mut state = |mark| {
+        inbox.mark(&person, &window(), &items([(0, 0)]), mark);
+        inbox.state(place(0, 0))
+    };
+
+    assert_eq!(state(Mark::Unread), ItemState::Seen);
+    assert_eq!(state(Mark::Read), ItemState::Read);
+    assert_eq!(state(Mark::Archive), ItemState::Archived);
+    assert_eq!(state(Mark::Restore), ItemState::Read);
+    assert_eq!(state(Mark::Unread), ItemState::Seen);
+}
+
+fn marks() -> impl Strategy<Value = Mark> {
+    prop_oneof![
+        Just(Mark::Seen),
+        Just(Mark::Read),
+        Just(Mark::Unread),
+        Just(Mark::Archive),
+        Just(Mark::Restore)
+    ]
+}
+
+fn days() -> impl Strategy<Value = Vec<Vec<Option<u8>>>> {
+    let entry = proptest::option::weighted(0.9, 0..6_u8);
+    proptest::collection::vec(proptest::collection::vec(entry, 0..20), 3)
+}
+
+proptest! {
+    #[test]
+    fn states_are_those_of_sets_of_numbers(
+        days in days(),
+        steps in proptest::collection::vec((marks(), 0..3_u32, 0..20_u32, any::<bool>()), 0..12),
+    ) {
+        let person = person(&days);
+        let (mut inbox, mut seen) = (Inbox::default(), BTreeSet::new());
+        let (mut read, mut archived) = (BTreeSet::new(), BTreeSet::new());
+        for (mark, day_of, index, by_id) in steps {
+            let all = days.iter().enumerate();
+            let all = all.flat_map(|(n, entries)| entries.iter().enumerate().map(move |(i, what)| (n as u32, i as u32, *what)));
+            let all: Vec<_> = all.filter_map(|(n, i, what)| Some((n, i, what?))).collect();
+            let (which, meant): (Marked, Vec<(u32, u32)>) = if by_id {
+                let named = all.iter().find(|(n, i, _)| (*n, *i) == (day_of, index));
+                let same = all.iter().filter(|(_, _, what)| named.is_some_and(|named| named.2 == *what));
+                (items([(day_of, index)]), same.map(|(n, i, _)| (*n, *i)).collect())
+            } else {
+                let cursor = format!("c{}.{index}", StackId::of(day(day_of)));
+                let shown = all.iter().filter(|(n, i, _)| *n == day_of && *i < index);
+                (Marked::To(cursor.parse().unwrap(), None), shown.map(|(n, i, _)| (*n, *i)).collect())
+            };
+            inbox.mark(&person, &window(), &which, mark);
+            for one in meant {
+                seen.insert(one);
+                match mark {
+                    Mark::Seen => {}
+                    Mark::Read => drop(read.insert(one)),
+                    Mark::Unread => drop(read.remove(&one)),
+                    Mark::Archive => drop(archived.insert(one)),
+                    Mark::Restore => drop(archived.remove(&one)),
+                }
+            }
+        }
+        for one in (0..3).flat_map(|n| (0..24).map(move |i| (n, i))) {
+            let expected = match () {
+                () if archived.contains(&one) => ItemState::Archived,
+                () if read.contains(&one) => ItemState::Read,
+                () if seen.contains(&one) => ItemState::Seen,
+                () => ItemState::Unseen,
+            };
+            prop_assert_eq!(inbox.state(place(one.0, one.1)), expected);
+        }
+    }
+
+    #[test]
+    fn equal_sets_are_equal_bytes(steps in proptest::collection::vec((0..40_u32, any::<bool>()), 0..60)) {
+        let (mut entries, mut model) = (Entries::default(), BTreeSet::new());
+        for (index, is_in) in steps {
+            entries.set(index, is_in);
+            if is_in { model.insert(index); } else { model.remove(&index); }
+        }
+        let mut anew = Entries::default();
+        model.iter().for_each(|index| anew.set(*index, true));
+        prop_assert_eq!(&entries, &anew);
+        prop_assert_eq!(&Entries::stored([entries.bytes(), &[0, 0]].concat()), &anew);
+    }
+}
