@@ -19,6 +19,7 @@ use crate::services::archive::Archive;
 use crate::services::batches::{BatchService, Closer, Joiner};
 use crate::services::clean::Cleaner;
 use crate::services::deliveries::DeliveryService;
+use crate::services::due::NextDigest;
 use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
 use crate::services::feed::Feeds;
@@ -28,7 +29,7 @@ use crate::services::health::Health;
 use crate::services::import::Import;
 use crate::services::links::Links;
 use crate::services::mailing::Pacer;
-use crate::services::notify::Notify;
+use crate::services::notify::{Notify, Warnings};
 use crate::services::objects::ObjectService;
 use crate::services::owed::OwedDays;
 use crate::services::people::PeopleService;
@@ -386,6 +387,25 @@ impl App {
             objects: self.store.clone(),
             journal: self.store.clone(),
             policies: self.policies.clone(),
+        }
+    }
+
+    /// Says who will not see an event, and why.
+    pub fn warnings(&self) -> Warnings {
+        Warnings {
+            known: self.known(),
+            directory: self.store.clone(),
+            objects: self.store.clone(),
+            policies: self.policies.clone(),
+        }
+    }
+
+    /// Says when a person's next digest falls due.
+    pub fn next_digest(&self) -> NextDigest {
+        NextDigest {
+            deliveries: self.store.clone(),
+            clock: self.clock.clone(),
+            schedule: self.config.digest.schedule,
         }
     }
 

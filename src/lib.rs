@@ -1,11 +1,13 @@
 //! tidings: notification feeds and e-mail digests on MongoDB, one collection a day.
 //!
-//! Floors, from the top: [`api`] is the HTTP face, [`web`] the pages for people; [`app`] puts
-//! everything together; [`services`] are the program's sentences, and [`wire`] the JSON they answer
-//! with; [`store`] keeps, [`mail`] sends, [`render`] makes mails, [`probe`] sees us as the world
-//! does; [`domain`] is what all of them speak of. Imports point down. Four walks show the way
+//! From the top: [`cli`] is the command line, [`api`] the HTTP face, [`web`] the pages for people;
+//! [`app`] puts everything together; [`services`] are the use cases, and [`wire`] the JSON they
+//! answer with; [`store`] keeps, [`mail`] sends, [`render`] makes mails, [`probe`] sees us as the
+//! world does; [`domain`] is what all of them speak of. Imports point down. Six walks show the way
 //! through: writing ([`services::notify`], [`services::fanout`]), reading ([`services::feed`]),
-//! mailing ([`services::digest`], [`services::mailing`]) and forgetting ([`services::archive`]).
+//! digests ([`services::digest`], [`services::mailing`]), batches ([`services::batches`]), feedback
+//! ([`services::feedback`]) and the archive ([`services::archive`]). `docs/architecture.md` has the
+//! floors and the walks.
 
 #![warn(missing_docs)]
 

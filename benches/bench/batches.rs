@@ -255,12 +255,12 @@ pub async fn burst() {
         closed
     })
     .await;
-    let tally = sender.ledger.account.tally();
+    let tally = sender.ledger.tally.so_far();
     assert_eq!((tally.sent, tally.events), (ids.len() as u64, all as u64));
     table.row(&[
         format!(
             "{} batches closed, {} mails sent",
-            number(closed.closed as f64),
+            number(closed.ended as f64),
             number(tally.sent as f64)
         ),
         number(all as f64 / took.as_secs_f64()),

@@ -1,4 +1,4 @@
-//! Third floor: the HTTP face.
+//! The HTTP face.
 //!
 //! The rule: handlers parse (`uri`, `body`), call one service, and show what it answers, in the
 //! types of [`crate::wire`]; whatever is wrong ends as a [`problem`]. The table of routes below is

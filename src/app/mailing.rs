@@ -1,8 +1,8 @@
-//! Puts together what mails: the sender and its rooms, who finds what is due, and the rehearsal.
+//! Puts together what mails: the sender and its helpers, who finds what is due, and the rehearsal.
 
 use super::App;
 use crate::services::digest::Digests;
-use crate::services::mailing::{self, Compose, Gate, Retry, Sender};
+use crate::services::mailing::{self, Compose, Gate, Ledger, Retry, Sender};
 use crate::services::rehearsal::{self, Rehearsal};
 
 impl App {
@@ -37,19 +37,15 @@ impl App {
                 clock: self.clock.clone(),
                 owner: self.owner.clone(),
                 settings,
-                account: mailing::account(&*self.mailer),
+                account_prefix: mailing::account_prefix(&*self.mailer),
                 pacer: self.pacer.clone(),
             },
-            ledger: mailing::Ledger {
-                deliveries: self.store.clone(),
-                stacks: self.store.clone(),
-                batches: self.store.clone(),
-                suppressions: self.store.clone(),
-                clock: self.clock.clone(),
-                owner: self.owner.clone(),
-                lease: settings.lease,
-                account: mailing::Account::default(),
-            },
+            ledger: Ledger::new(
+                &self.store,
+                self.clock.clone(),
+                self.owner.clone(),
+                settings.lease,
+            ),
             retry: Retry {
                 settings,
                 certainty: self.mailer.certainty(),

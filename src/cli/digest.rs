@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::{Exit, Usage, causes};
-use super::fan_out::FannedOut;
+use super::fan_out::FanOutEnd;
 use super::page_file::PageFile;
 use super::passed_over::bad_stacks;
 use super::screen::Screen;
@@ -17,9 +17,8 @@ use super::stop::Stop;
 use super::waits::Waits;
 use super::{time, words};
 use crate::app::{Access, App};
-use crate::domain::{Cadence, FanoutState, Owed, Pause, Share, UserId};
+use crate::domain::{Cadence, Owed, Pause, Share, UserId};
 use crate::services::digest::{Effect, Request, Timing};
-use crate::store::Counted;
 use crate::wire::digest::{DigestRun, Ended, Report, Tally};
 
 /// Mail the digests that are due
@@ -117,10 +116,9 @@ impl Args {
                 None => screen.warning("nothing was paused")?,
             }
         }
-        let mut fanned_out = FannedOut::default();
+        let mut fanned_out = FanOutEnd::default();
         if self.dry_run {
-            let pending = [Counted::Fanouts(FanoutState::Pending)];
-            let pending = app.store.count(&pending).await?.iter().sum();
+            let pending = app.status().not_fanned_out().await?;
             if pending > 0 {
                 let events = words::count(pending, "accepted event", "accepted events");
                 screen.warning(format!(
@@ -129,7 +127,7 @@ impl Args {
             }
         } else {
             let bar = screen.bar("people reached").until(stop.clone());
-            fanned_out = FannedOut::all(app, &bar).await;
+            fanned_out = FanOutEnd::all(app, &bar).await;
         }
         let bar = screen.bar("people looked at").until(stop.clone());
         let (mut report, rehearsed) = match page {
@@ -184,7 +182,7 @@ impl Args {
         for line in waits.lines().into_iter().chain(failures) {
             screen.warning(line)?;
         }
-        for warning in report.unknown.warnings(&app.config.policies) {
+        for warning in report.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
         for line in late(&report) {

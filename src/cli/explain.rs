@@ -67,7 +67,7 @@ impl Args {
         let days = words::count(u64::from(days), "day", "days");
         match &self.event {
             Some(event) => format!(
-                "{event} is not on their stacks of the last {days}: it never concerned them, is older, or its fan-out is \
+                "{event} is not on their stacks of the last {days}: it never concerned them, is older, or it is \
                  still to be fanned out (tidings status)"
             ),
             None => format!("nothing happened that concerns them in the last {days}"),

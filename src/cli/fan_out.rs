@@ -3,7 +3,7 @@
 //! The rule: on one machine (SQLite) it does, so that a newcomer sees at once what an event came
 //! to. On MongoDB there are workers for that, and accepting stays as cheap for a million followers
 //! as for one. What was done before, and what can be done beside it, is told whatever became of
-//! fanning out ([`FannedOut`]).
+//! fanning out ([`FanOutEnd`]).
 
 use clap::Args;
 
@@ -12,8 +12,8 @@ use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
 use crate::app::App;
 use crate::config::StoreUrl;
-use crate::services::Progress;
-use crate::wire::round::Done;
+use crate::services::Watcher;
+use crate::wire::round::FannedOut;
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct FanOut {
@@ -37,18 +37,18 @@ impl FanOut {
 
 /// What fanning out came to. Its failure ends no command: that is told beside the rest, and is 3.
 #[derive(Debug, Default)]
-pub(super) struct FannedOut {
-    pub done: Done,
+pub(super) struct FanOutEnd {
+    pub done: FannedOut,
     failure: Option<anyhow::Error>,
 }
 
-impl FannedOut {
+impl FanOutEnd {
     /// Fans out all that is pending.
-    pub(super) async fn all(app: &App, progress: &dyn Progress) -> Self {
+    pub(super) async fn all(app: &App, progress: &dyn Watcher) -> Self {
         let fanouts = app.fanouts();
         let (done, failure) = match fanouts.drain(progress).await {
             Ok(done) => (done, None),
-            Err(error) => (Done::default(), Some(error.into())),
+            Err(error) => (FannedOut::default(), Some(error.into())),
         };
         let fanned_out = Self { done, failure };
         if failing(&fanned_out) {
@@ -62,7 +62,7 @@ impl FannedOut {
     }
 
     /// The same with what a worker did, and why it could not.
-    pub(super) fn of(done: Done, failure: Option<anyhow::Error>) -> Self {
+    pub(super) fn of(done: FannedOut, failure: Option<anyhow::Error>) -> Self {
         Self { done, failure }
     }
 
@@ -99,6 +99,6 @@ impl FannedOut {
     }
 }
 
-fn failing(fanned_out: &FannedOut) -> bool {
+fn failing(fanned_out: &FanOutEnd) -> bool {
     fanned_out.failure.is_some() || !fanned_out.done.bad_fanouts.is_empty()
 }

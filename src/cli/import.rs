@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, ValueEnum};
 
 use super::exit::{Exit, Usage, WithoutKeys};
-use super::fan_out::{FanOut, FannedOut};
+use super::fan_out::{FanOut, FanOutEnd};
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
 use crate::domain::ModelName;
 use crate::services::import::{Kind, Mapping, SHOWN};
 use crate::wire::import::{Imported, Report};
-use crate::wire::round::Done;
+use crate::wire::round::FannedOut;
 
 /// Bring in users, follows, objects or events from NDJSON
 ///
@@ -99,7 +99,7 @@ impl Args {
         })?;
         drop(bar);
         let fanned_out = if kind == Kind::Events && report.taken > 0 && self.fan_out.wanted(app) {
-            Some(FannedOut::all(app, &screen.bar("people reached")).await)
+            Some(FanOutEnd::all(app, &screen.bar("people reached")).await)
         } else {
             None
         };
@@ -146,7 +146,7 @@ impl Args {
         })
     }
 
-    fn sentence(&self, report: &Report, fanned_out: Option<&Done>) -> String {
+    fn sentence(&self, report: &Report, fanned_out: Option<&FannedOut>) -> String {
         let (one, many) = self.what.names();
         let taken = words::count(report.taken, one, many);
         let bad = (report.bad > 0).then(|| {
@@ -156,7 +156,7 @@ impl Args {
         let fanned_out = match fanned_out {
             Some(done) => Some(format!(
                 "{} reached {}",
-                words::count(done.fanouts, "fan-out", "fan-outs"),
+                words::count(done.done, "fan-out", "fan-outs"),
                 words::count(done.counts.people, "person", "people")
             )),
             None if self.what == What::Events && report.taken > 0 => {

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args as Arguments};
 
 use super::exit::{Exit, WithoutKeys, causes};
-use super::fan_out::{FanOut, FannedOut};
+use super::fan_out::{FanOut, FanOutEnd};
 use super::ink::Ink;
 use super::passed_over::{bad_stacks, passed_over};
 use super::screen::Screen;
@@ -13,10 +13,9 @@ use crate::app::App;
 use crate::domain::details::Actor;
 use crate::domain::{
     Audience, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid, ObjectId,
-    ObjectKey, Point, Selector, UserId,
+    Point, UserId,
 };
 use crate::services::notify::Request;
-use crate::store::PeopleFilter;
 use crate::wire::event::{Notified, Receipt};
 
 /// Tell people that something happened
@@ -113,8 +112,8 @@ impl Args {
         let receipt = accepted[0];
         // It is accepted: whoever was told that something failed would hand it in again.
         let fanned_out = match self.fan_out.wanted(app) {
-            true => FannedOut::all(app, &screen.bar("people reached")).await,
-            false => FannedOut::default(),
+            true => FanOutEnd::all(app, &screen.bar("people reached")).await,
+            false => FanOutEnd::default(),
         };
         let mut failures = Vec::from_iter(fanned_out.failure());
         let mut failed = |what: &str, error: anyhow::Error| {
@@ -132,10 +131,10 @@ impl Args {
                 (fanout.state, fanout.progress.counts)
             })
         });
-        let mut warnings = match self.warnings(app, &request).await {
+        let mut warnings = match app.warnings().of(&request).await {
             Ok(warnings) => warnings,
             Err(error) => {
-                failed("who will not see it", error);
+                failed("who will not see it", error.into());
                 Vec::new()
             }
         };
@@ -217,43 +216,5 @@ impl Args {
             }
         };
         format!("{accepted}: {what}  {id}")
-    }
-
-    /// What explains that people will not see it.
-    async fn warnings(&self, app: &App, request: &Request) -> anyhow::Result<Vec<String>> {
-        let unknown = app.known().of(&[request.events()]).await?;
-        let told = unknown
-            .iter()
-            .flat_map(|unknown| unknown.warnings(&app.config.policies));
-        let mut warnings: Vec<String> = told.collect();
-        let people = app.store.users(&self.to).await?;
-        let missing = self.to.iter().zip(&people);
-        for (user, _) in missing.filter(|(_, record)| record.is_none()) {
-            warnings.push(format!(
-                "there is no record of {user}: it is in their feed, and nothing is mailed to them (tidings import users)"
-            ));
-        }
-        let model = app.config.policies.of(&request.kind).model.as_ref();
-        let keys: Vec<ObjectKey> = request
-            .objects
-            .iter()
-            .map(|object| ObjectKey::new(model, object))
-            .collect();
-        let withdrawn = app.store.objects(&keys).await?.into_iter().flatten();
-        for object in withdrawn.filter(|object| !object.notifiable) {
-            warnings.push(format!(
-                "{:?} is withdrawn: nobody is shown or mailed it",
-                object.key
-            ));
-        }
-        if let Selector::FollowersOf(keys) = &request.audience.to
-            && let [key] = &keys[..]
-        {
-            let following = PeopleFilter::Follow(key);
-            if app.store.find_people(&following, None, 1).await?.is_empty() {
-                warnings.push(format!("nobody follows {key}"));
-            }
-        }
-        Ok(warnings)
     }
 }

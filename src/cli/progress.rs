@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::stop::Stop;
-use crate::services::Progress;
+use crate::services::Watcher;
 
 /// A bar, or a count where nobody knows how much there is; it leaves nothing behind.
 pub(super) struct Bar {
@@ -56,7 +56,7 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("━╸ ")
 }
 
-impl Progress for Bar {
+impl Watcher for Bar {
     fn advance(&self, by: u64) {
         self.bar.inc(by);
     }

@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Day, DeliveryState, Owed, ReportCounts};
 use crate::store::Schema;
-use crate::wire::status::{Backlog, BatchCounts, DayView, Late, Unopened};
+use crate::wire::status::{Backlog, BatchCounts, DayView, OlderDays, Unopened};
 
 /// Show what is waiting, what became of mails, and which days there are
 #[derive(Debug, Arguments)]
@@ -90,7 +90,7 @@ impl Args {
         if status.heard.sent > 0 {
             table.row(["last 7 days".into(), reported(&status.heard)]);
         }
-        for (what, said) in late_rows(&status.late) {
+        for (what, said) in older_rows(&status.older) {
             table.row([what.to_owned(), said]);
         }
         let listed = status.suppressed.into_iter();
@@ -136,13 +136,13 @@ fn fanouts(backlog: Backlog, oldest: Option<Day>) -> String {
 
 /// `owed: 12 people, 40 events of days before the window (2014-04-22 09:00 UTC)`, and what was
 /// given up.
-fn late_rows(late: &Late) -> Vec<(&'static str, String)> {
+fn older_rows(older: &OlderDays) -> Vec<(&'static str, String)> {
     let amount = |owed: Owed| {
         let people = words::count(owed.people, "person", "people");
         format!("{people}, {}", words::count(owed.events, "event", "events"))
     };
     let mut rows = Vec::new();
-    if let Some(look) = &late.owed {
+    if let Some(look) = &older.owed {
         let at = words::minute(look.at);
         let what = format!(
             "{} of days before the window, at {at} UTC",
@@ -150,7 +150,7 @@ fn late_rows(late: &Late) -> Vec<(&'static str, String)> {
         );
         rows.push(("owed", what));
     }
-    for (day, owed) in &late.given_up {
+    for (day, owed) in &older.given_up {
         let date = day.start().date_naive();
         let what = format!("{date}: {}, older than digest.max_age", amount(*owed));
         rows.push(("given up", what));

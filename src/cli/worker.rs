@@ -12,7 +12,7 @@ use clap::Args as Arguments;
 
 use super::digest::{late, of, paused, reasons, sent};
 use super::exit::{Exit, explain_failure};
-use super::fan_out::FannedOut;
+use super::fan_out::FanOutEnd;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::waits::Waits;
@@ -59,7 +59,7 @@ impl Args {
         let released = worker.release().await;
         let mut round = round?;
         let failure = round.not_fanned_out.take().map(anyhow::Error::from);
-        let fanned_out = FannedOut::of(round.fanouts.clone(), failure);
+        let fanned_out = FanOutEnd::of(round.fanouts.clone(), failure);
         let mut mails = mails(&round);
         mails.bad_stacks += fanned_out.done.bad_stacks.clone();
         if self.json {
@@ -145,7 +145,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> services::Result<()> {
 }
 
 fn mails(round: &Round) -> Tally {
-    let mut mails = round.left_over.clone();
+    let mut mails = round.mails.clone();
     if let Some(report) = &round.digests {
         mails += report.mails.clone();
     }
@@ -155,19 +155,19 @@ fn mails(round: &Round) -> Tally {
 /// What a round did; nothing if that was nothing.
 fn sentence(round: &Round, outbox: Option<&Path>) -> Option<String> {
     let fanouts = &round.fanouts;
-    let fanned_out = (fanouts.fanouts > 0).then(|| {
+    let fanned_out = (fanouts.done > 0).then(|| {
         let reached = words::count(fanouts.counts.people, "person", "people");
         let capped = words::some(fanouts.counts.capped, "entries did not fit into full days");
         words::list([
             Some(format!(
                 "{} reached {reached}",
-                words::count(fanouts.fanouts, "fan-out", "fan-outs")
+                words::count(fanouts.done, "fan-out", "fan-outs")
             )),
             capped,
         ])
     });
     let ended = words::list([
-        words::some(round.batches.closed, "closed"),
+        words::some(round.batches.ended, "ended"),
         words::some(round.batches.canceled, "canceled"),
     ]);
     let ended = (!ended.is_empty()).then(|| format!("batches: {ended}"));
@@ -198,7 +198,7 @@ mod tests {
         };
         let some = round(
             Closed {
-                closed: 1_200,
+                ended: 1_200,
                 canceled: 1,
             },
             Forgotten {
@@ -209,7 +209,7 @@ mod tests {
 
         assert_eq!(
             sentence(&some, None).unwrap(),
-            "batches: 1,200 closed, 1 canceled; forgot 1,000 mails, 1 batch settled long ago"
+            "batches: 1,200 ended, 1 canceled; forgot 1,000 mails, 1 batch settled long ago"
         );
         assert_eq!(sentence(&Round::default(), None), None);
     }

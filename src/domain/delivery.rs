@@ -116,7 +116,8 @@ impl fmt::Debug for DeliveryId {
 pub enum DeliveryState {
     /// To be built and sent.
     Pending,
-    /// About to be handed to the provider, or just handed: whoever dies here leaves it unknown.
+    /// About to be handed to the provider, or handed over and not heard of: if the process dies, it
+    /// stays so until somebody finds out what became of its call.
     Sending,
     /// The provider has it.
     Sent,
@@ -234,9 +235,9 @@ pub struct Delivery {
     pub due_on: Option<NaiveDate>,
     /// How often it was to be handed to the provider.
     pub attempts: u32,
-    /// How many of these attempts the provider answered, and did not take: what `delivery.attempts`
-    /// limits. One that did not reach it is none.
-    pub refusals: u32,
+    /// How many of these tries used up one of `delivery.attempts`: see [`Deferral::spends_try`].
+    /// The store calls them `refusals`.
+    pub tries_spent: u32,
     /// How often it was tried again by itself after it had failed.
     pub reopened: u32,
     /// The reference of the call it was handed over in last: with all rows of that call, the call
@@ -280,7 +281,7 @@ impl Delivery {
             not_before: None,
             due_on: None,
             attempts: 0,
-            refusals: 0,
+            tries_spent: 0,
             reopened: 0,
             call: None,
             tried: None,

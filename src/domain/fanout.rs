@@ -172,7 +172,8 @@ impl Fanout {
         })
     }
 
-    /// Whether this is the same request again: all that its writer chose is equal.
+    /// Whether this is the same request again: all that its writer chose is equal, but for the
+    /// time, which a repeated request that names none says anew.
     pub fn same_request(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.objects == other.objects

@@ -1,6 +1,6 @@
-//! Ground floor: the values and rules of tidings, pure and synchronous.
+//! The values and rules of tidings, pure and synchronous: what all others know.
 //!
-//! The rule of this floor: no I/O, no clock, no randomness. Time and ids come in as arguments, and
+//! The rule: no I/O, no clock, no randomness. Time and ids come in as arguments, and
 //! a value that exists is valid. Start with [`stack`] (what a person's day is) and [`digest`] (what
 //! becomes of it).
 
@@ -14,7 +14,7 @@ pub mod day;
 pub mod delivery;
 pub mod details;
 pub mod digest;
-pub mod due;
+pub mod digest_row;
 pub mod duration;
 pub mod event;
 pub mod fanout;
@@ -55,7 +55,7 @@ pub use lease::Lease;
 pub use name::{EventType, FollowKey, Invalid, Kind, ModelName, ObjectId, UserId};
 pub use nearest::nearest;
 pub use object::{Object, ObjectKey};
-pub use owed::{DayNote, LastLook, Owed, Reach};
+pub use owed::{DayNote, DaysRead, LastLook, Owed};
 pub use pause::Pause;
 pub use policy::{Phrase, Policies, Policy, Route, UnknownObjects};
 pub use secret::Secret;

@@ -114,14 +114,14 @@ pub struct LastLook {
 
 /// Which days count for digests: those of the window, and before them those that are not too old.
 #[derive(Debug, Clone)]
-pub struct Reach {
+pub struct DaysRead {
     /// The days that feeds show as well.
     pub window: Window,
     /// The first day of which events are still mailed.
     pub first: Day,
 }
 
-impl Reach {
+impl DaysRead {
     /// What counts at this moment; `window_back` is in days before today.
     pub fn of(now: DateTime<Utc>, window_back: u32, max_age: TimeDelta) -> Self {
         let window = Window::ending(Day::of(now), window_back);
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_day_is_in_the_window_or_older_or_too_old() {
         let now = "2014-04-22T12:00:00Z".parse().unwrap();
-        let reach = Reach::of(now, 7, TimeDelta::days(30));
+        let days = DaysRead::of(now, 7, TimeDelta::days(30));
         let day = |text: &str| text.parse::<Day>().unwrap();
 
         for (text, older, too_old) in [
@@ -158,7 +158,7 @@ mod tests {
             ("20140322", false, true),
             ("20140101", false, true),
         ] {
-            let told = (reach.is_older(day(text)), reach.is_too_old(day(text)));
+            let told = (days.is_older(day(text)), days.is_too_old(day(text)));
             assert_eq!(told, (older, too_old), "{text}");
         }
     }
@@ -166,9 +166,9 @@ mod tests {
     #[test]
     fn a_window_longer_than_the_longest_age_leaves_no_older_days() {
         let now = "2014-04-22T12:00:00Z".parse().unwrap();
-        let reach = Reach::of(now, 60, TimeDelta::days(30));
+        let days = DaysRead::of(now, 60, TimeDelta::days(30));
 
-        assert_eq!(reach.first, reach.window.first());
+        assert_eq!(days.first, days.window.first());
     }
 
     #[test]

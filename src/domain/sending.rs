@@ -19,7 +19,8 @@ pub struct Sending {
     pub lease: TimeDelta,
     /// How long a mail waits that was not taken, the first time; doubled each time.
     pub retry_after: TimeDelta,
-    /// After so many attempts it has failed.
+    /// After so many tries that are counted it has failed: see
+    /// [`crate::domain::delivery::Deferral::spends_try`].
     pub attempts: u32,
     /// After so long it has failed.
     pub give_up_after: TimeDelta,

@@ -190,7 +190,7 @@ impl Stack {
         }
     }
 
-    /// How many entries from the front are dealt with: the furthest reach of any marker.
+    /// How many entries from the front are dealt with: the furthest that any marker covers.
     pub fn covered(&self) -> usize {
         covered(&self.entries)
     }
@@ -201,8 +201,8 @@ impl Stack {
             let Entry::Marker(marker) = entry else {
                 return None;
             };
-            let reach = marker.n.map_or(place, |n| n as usize);
-            ((index as usize) < reach).then_some(marker)
+            let covers = marker.n.map_or(place, |n| n as usize);
+            ((index as usize) < covers).then_some(marker)
         })
     }
 
@@ -261,7 +261,7 @@ impl Stack {
 /// `{flushed, n}` covers the first `n`, never more than there are; a bare `{flushed}` covers all
 /// that stand before it.
 pub fn covered(entries: &[Entry]) -> usize {
-    let reach = |(index, entry): (usize, &Entry)| match entry {
+    let covers = |(index, entry): (usize, &Entry)| match entry {
         Entry::Marker(Marker { n: Some(n), .. }) => Some((*n as usize).min(entries.len())),
         Entry::Marker(Marker { n: None, .. }) => Some(index),
         Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
@@ -269,7 +269,7 @@ pub fn covered(entries: &[Entry]) -> usize {
     entries
         .iter()
         .enumerate()
-        .filter_map(reach)
+        .filter_map(covers)
         .max()
         .unwrap_or(0)
 }
@@ -369,7 +369,7 @@ impl PersonStacks {
 
     /// How far each stack that has uncovered events reaches now: what a mail built from this would
     /// cover.
-    pub fn reach(&self) -> Watermarks {
+    pub fn covers(&self) -> Watermarks {
         let open = |stack: &&Stack| stack.uncovered().next().is_some();
         self.stacks
             .iter()

@@ -121,7 +121,7 @@ fn an_event_that_was_mailed_and_happens_again_is_pending_again() {
 #[test]
 fn a_mail_that_is_built_again_tells_what_its_row_covers() {
     let first = person(vec![stack("20140422", vec![event("a")])]);
-    let watermarks = first.reach();
+    let watermarks = first.covers();
     let later = person(vec![
         stack("20140422", vec![event("a"), event("b")]),
         stack("20140423", vec![event("c")]),
@@ -135,7 +135,7 @@ fn a_mail_that_is_built_again_tells_what_its_row_covers() {
 #[test]
 fn nothing_reaches_where_nothing_is_open() {
     let flushed = person(vec![stack("20140422", vec![event("a"), marker(Some(1))])]);
-    assert!(flushed.reach().is_empty());
+    assert!(flushed.covers().is_empty());
 }
 
 #[test]

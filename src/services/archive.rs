@@ -13,7 +13,7 @@ use chrono::TimeDelta;
 use futures::FutureExt;
 
 use super::owed::OwedDays;
-use super::{Error, Progress, Result};
+use super::{Error, Result, Watcher};
 use crate::clock::Clock;
 use crate::domain::{Day, Owed};
 use crate::store::{Counted, Days, Diagnostics, Journal, Leases};
@@ -76,18 +76,18 @@ impl Archive {
     pub async fn run(
         &self,
         request: &Request,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
         reports: &mut Vec<DayReport>,
     ) -> Result<()> {
         let now = self.clock.now();
-        let reach = self.owed.reach(now);
+        let window = self.owed.days_read(now).window;
         let oldest_kept = Day::of(now - request.keep);
         let days = self.days.days().await?;
         let counted: Vec<Counted> = days.iter().copied().map(Counted::Stacks).collect();
         let counts = self.diagnostics.count(&counted).await?;
         progress.total(days.len() as u64);
         for (day, stacks) in days.into_iter().zip(counts) {
-            let fate = if day >= reach.window.first() {
+            let fate = if day >= window.first() {
                 Fate::InWindow
             } else if day >= oldest_kept {
                 Fate::Young
@@ -182,7 +182,7 @@ impl Archive {
     }
 
     /// Brings an exported day back, exactly; the whole file is verified before anything is written.
-    pub async fn restore(&self, path: &Path, progress: &dyn Progress) -> Result<Summary> {
+    pub async fn restore(&self, path: &Path, progress: &dyn Watcher) -> Result<Summary> {
         let summary = file::verify(path)?;
         let work = async {
             self.days.fix_day(summary.day).await?;

@@ -7,7 +7,8 @@
 //! test walks through each.
 
 /// All points, in the order in which an event and its mail come by.
-pub const POINTS: [&str; 19] = [
+pub const POINTS: [&str; 20] = [
+    "after-accept",
     "after-push",
     "after-join",
     "before-end",

@@ -1,5 +1,5 @@
 //! What the ledger holds, for people who look into it: lists, what nobody knows the end of, and the
-//! brake.
+//! pause.
 //!
 //! The rule (P5): only a person who knows better ends an unknown delivery, and the row says so.
 

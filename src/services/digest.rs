@@ -16,14 +16,15 @@ use super::catalog::Catalog;
 use super::mailing::{GateState, Sender, Spread, Step};
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
-use super::{Progress, Result, crash};
+use super::{Result, Watcher, crash};
 use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted};
 use crate::domain::stack::{BadStack, Pending};
 use crate::domain::user::Unmailable;
 use crate::domain::{
-    Cadence, Content, DeliveryId, Due, Period, PersonStacks, Policies, Schedule, User, UserId,
+    Cadence, Content, DeliveryId, Due, Lease, Period, PersonStacks, Policies, Schedule, User,
+    UserId,
 };
 use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
 use crate::wire::digest::{Ended, Report};
@@ -107,10 +108,10 @@ impl DuePerson<'_> {
 struct Run<'a> {
     digests: &'a Digests,
     request: &'a Request,
-    progress: &'a dyn Progress,
+    progress: &'a dyn Watcher,
     /// The moment that digests are due by.
     at: DateTime<Utc>,
-    /// Its account says what became of the run's mails.
+    /// Its tally says what became of the run's mails.
     sender: Sender,
     report: Report,
     catalog: Catalog,
@@ -125,7 +126,7 @@ const SPARSE: usize = 20;
 
 impl Digests {
     /// Mails what is due; finishes first what an earlier run left.
-    pub async fn run(&self, request: &Request, progress: &dyn Progress) -> Result<Report> {
+    pub async fn run(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
         Run::new(self, request, progress).walk(None).await
     }
 
@@ -135,7 +136,7 @@ impl Digests {
         &self,
         request: &Request,
         onlooker: &mut dyn Onlooker,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
     ) -> Result<Report> {
         let request = Request {
             effect: Effect::Rehearse,
@@ -147,7 +148,7 @@ impl Digests {
 }
 
 impl<'a> Run<'a> {
-    fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Progress) -> Self {
+    fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Watcher) -> Self {
         let at = request.at.unwrap_or_else(|| digests.clock.now());
         let (objects, policies) = (&digests.objects, &digests.policies);
         Self {
@@ -158,7 +159,7 @@ impl<'a> Run<'a> {
             sender: digests.sender.anew(),
             report: Report::default(),
             catalog: Catalog::new(Arc::clone(objects), Arc::clone(policies)),
-            older: Older::new(&digests.owed.reach(at)),
+            older: Older::new(&digests.owed.days_read(at)),
         }
     }
 
@@ -174,12 +175,12 @@ impl<'a> Run<'a> {
                 Step::Held(GateState::Stopping) => Some(Ended::Stopped),
                 _ => None,
             };
-            self.report.left_over = self.sender.ledger.account.begun();
+            self.report.left_over = self.sender.ledger.tally.begun();
             digests.stacks.catch_up().await?;
         }
-        let reach = digests.owed.reach(at);
-        let old = digests.owed.look(&reach).await?;
-        let window = reach.window.with(old.older.iter().map(|old| old.day));
+        let days = digests.owed.days_read(at);
+        let old = digests.owed.look(&days).await?;
+        let window = days.window.with(old.older.iter().map(|old| old.day));
         let mut chunks = match &self.request.users {
             Some(users) => {
                 let mut users = users.clone();
@@ -197,7 +198,7 @@ impl<'a> Run<'a> {
                 .flat_map(PersonStacks::set_aside_bad)
                 .collect();
             self.older.pass_over(&bad);
-            self.sender.ledger.account.passed_over(bad);
+            self.sender.ledger.tally.passed_over(bad);
             if self.sends() {
                 // Who is passed over here is passed over until the next run.
                 digests.stacks.catch_up().await?;
@@ -239,7 +240,7 @@ impl<'a> Run<'a> {
                 ended => self.report.ended = self.report.ended.or(Some(ended)),
             }
         }
-        self.report.mails = self.sender.ledger.account.tally();
+        self.report.mails = self.sender.ledger.tally.so_far();
         Ok(self.report)
     }
 
@@ -251,7 +252,7 @@ impl<'a> Run<'a> {
         self.report.people += people.len() as u64;
         let open: Vec<&PersonStacks> = people
             .iter()
-            .filter(|person| !person.reach().is_empty())
+            .filter(|person| !person.covers().is_empty())
             .collect();
         let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
         let users = self.digests.directory.users(&ids).await?;
@@ -297,12 +298,13 @@ impl<'a> Run<'a> {
             }
             let _turn = sender.gate.turn().await;
             // They may have waited: the lease begins now.
-            let until = self.digests.clock.now() + sender.ledger.lease;
+            let lease = Lease {
+                owner: sender.ledger.owner.clone(),
+                until: self.digests.clock.now() + sender.ledger.lease,
+            };
             let mut rows = rows.to_vec();
-            let leases = rows
-                .iter_mut()
-                .filter_map(|opening| opening.row.lease.as_mut());
-            leases.for_each(|lease| lease.until = until);
+            rows.iter_mut()
+                .for_each(|opening| opening.row.lease = Some(lease.clone()));
             crash::point("before-open");
             let ours = self.digests.open(rows.clone()).await?;
             crash::point("after-open");
@@ -384,7 +386,7 @@ impl<'a> Run<'a> {
         let pending = || due.iter().flat_map(|person| &person.wanted);
         catalog.load(pending().map(|pending| pending.event)).await?;
         for pending in pending() {
-            report.unknown.note(pending.event, catalog, policies);
+            report.not_known.note(pending.event, catalog, policies);
         }
         let mut left = Vec::with_capacity(due.len());
         for person in due {

@@ -5,13 +5,32 @@
 //! dates, after the last mail.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
 use super::Result;
-use crate::domain::due::{Place, Rows, tried_again};
-use crate::domain::{Delivery, DeliveryId, Due, Schedule, UserId};
+use crate::clock::Clock;
+use crate::domain::digest_row::{Place, Rows, tried_again};
+use crate::domain::{Delivery, DeliveryId, Due, Schedule, User, UserId};
 use crate::store::Deliveries;
+
+/// Looks up when somebody's next digest falls due.
+pub struct NextDigest {
+    pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    pub schedule: Schedule,
+}
+
+impl NextDigest {
+    /// When it does if something happens now; `None` for who gets none.
+    pub async fn of(&self, user: &User) -> Result<Option<DateTime<Utc>>> {
+        let schedule = user.schedule(&self.schedule);
+        let (deliveries, now) = (&*self.deliveries, self.clock.now());
+        next(deliveries, &user.id, &schedule, None, now).await
+    }
+}
 
 /// When the next digest goes to a person whose oldest event for it happened then: in the past,
 /// where it is due already and the next run mails it. `None` for who gets none.

@@ -62,7 +62,7 @@ impl Explain {
     /// Explains one person, newest event first; `only` narrows it to one object or position.
     pub async fn user(&self, user: &UserId, only: Option<&str>) -> Result<Explanation> {
         let now = self.clock.now();
-        let reach = self.owed.reach(now);
+        let reach = self.owed.days_read(now);
         let older = self.owed.look(&reach).await?.older;
         let window = reach.window.with(older.iter().map(|old| old.day));
         let found = self

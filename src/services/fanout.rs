@@ -4,7 +4,7 @@
 //! so, before the cursor moves past it; both are harmless again, so a crash at any point loses
 //! nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the
 //! order of user ids: what goes to the same person is one push. Nobody waits for a longer audience
-//! than their own for more than a few pages. A page is cut in [`round`].
+//! than their own for more than a few pages. A page is cut in [`page`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::clock::Clock;
 use crate::domain::batch::{AccumulatorId, Item};
 use crate::domain::{BatchPolicy, Day, Fanout, Id, Policies, Progress, Route, User, UserId};
 use crate::store::{Claimed, Directory, Journal, Result, Stacks};
-use crate::wire::round::Done;
+use crate::wire::round::FannedOut;
 
-mod round;
+mod page;
 
-use round::{Round, Walk};
+use page::{Page, Walk};
 
 /// How the work is cut.
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +57,8 @@ pub struct Fanouts {
 impl Fanouts {
     /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes
     /// longer takes turns, a page each, with what came meanwhile.
-    pub async fn step(&self, progress: &dyn super::Progress) -> Result<Option<Done>> {
-        let mut done = Done::default();
+    pub async fn step(&self, progress: &dyn super::Watcher) -> Result<Option<FannedOut>> {
+        let mut done = FannedOut::default();
         let mut lanes: VecDeque<Lane> = self.claim(&mut done).await?.into();
         if lanes.is_empty() && done.is_whole() {
             return Ok(None);
@@ -83,7 +83,7 @@ impl Fanouts {
 
     /// Claims what is pending and finds its first people. Whom that is all of go by themselves:
     /// they wait for nobody's longer audience. What cannot be read is noted.
-    async fn claim(&self, done: &mut Done) -> Result<Vec<Lane>> {
+    async fn claim(&self, done: &mut FannedOut) -> Result<Vec<Lane>> {
         let now = self.clock.now();
         let Claimed { fanouts, bad } = self
             .journal
@@ -113,8 +113,8 @@ impl Fanouts {
     }
 
     /// Steps until nothing is left, or until somebody wants it to stop.
-    pub async fn drain(&self, progress: &dyn super::Progress) -> Result<Done> {
-        let mut all = Done::default();
+    pub async fn drain(&self, progress: &dyn super::Watcher) -> Result<FannedOut> {
+        let mut all = FannedOut::default();
         while !progress.stopping()
             && let Some(done) = self.step(progress).await?
         {
@@ -147,45 +147,45 @@ impl Fanouts {
     }
 
     /// Walks the audiences of a lane's fan-outs side by side, for a page.
-    async fn fan_out(&self, lane: &mut Lane, progress: &dyn super::Progress) -> Result<Done> {
+    async fn fan_out(&self, lane: &mut Lane, progress: &dyn super::Watcher) -> Result<FannedOut> {
         let Lane { day, walks } = lane;
         let limit = (self.settings.page / walks.len()).max(500);
-        let round = Round::cut(walks);
-        let people = round.pushes.people.iter();
+        let page = Page::cut(walks);
+        let people = page.pushes.people.iter();
         let people: Vec<UserId> = people.map(|(user, _)| user.clone()).collect();
         // Their records and the next pages are fetched while this one is pushed.
         let (pushed, users, ()) = futures::try_join!(
-            self.stacks.push(*day, self.settings.day_cap, &round.pushes),
+            self.stacks.push(*day, self.settings.day_cap, &page.pushes),
             self.directory.users(&people),
             self.fill(walks, limit)
         )?;
         crash::point("after-push");
         // Of a day that has left the window it may be noted that nobody is owed anything.
         let now = self.clock.now();
-        if *day < self.owed.reach(now).window.first() {
+        if *day < self.owed.days_read(now).window.first() {
             self.owed.disturb(*day, now).await?;
         }
-        let joins = self.joins(walks, &round, users);
+        let joins = self.joins(walks, &page, users);
         if !joins.is_empty() {
             self.joiner.join(joins).await?;
             crash::point("after-join");
         }
-        progress.advance(round.pushes.people.len() as u64);
-        let mut done = Done::default();
-        done.bad_stacks.note(round.bad_stacks(*day, &pushed));
-        round.count(walks, &pushed);
+        progress.advance(page.pushes.people.len() as u64);
+        let mut done = FannedOut::default();
+        done.bad_stacks.note(page.bad_stacks(*day, &pushed));
+        page.count(walks, &pushed);
         done += self.save(walks).await?;
         Ok(done)
     }
 
     /// Who of this page gets its events in batches, or each at once, and how.
-    fn joins(&self, walks: &[Walk], round: &Round, users: Vec<Option<User>>) -> Vec<Join> {
+    fn joins(&self, walks: &[Walk], page: &Page, users: Vec<Option<User>>) -> Vec<Join> {
         let mut items: Vec<Option<Arc<[Item]>>> = vec![None; walks.len()];
         let mut joins = Vec::new();
-        for ((_, list), user) in round.pushes.people.iter().zip(users) {
+        for ((_, list), user) in page.pushes.people.iter().zip(users) {
             // Of whom nothing is known, no address is known either.
             let Some(user) = user else { continue };
-            for (walk, _) in &round.origins[*list] {
+            for (walk, _) in &page.origins[*list] {
                 let fanout = &walks[*walk].fanout;
                 let Some(policy) = self.batched(&user, fanout) else {
                     continue;
@@ -224,7 +224,7 @@ impl Fanouts {
     }
 
     /// Saves all cursors; lets go of walks that are finished, or that somebody else has taken over.
-    async fn save(&self, walks: &mut Vec<Walk>) -> Result<Done> {
+    async fn save(&self, walks: &mut Vec<Walk>) -> Result<FannedOut> {
         let until: DateTime<Utc> = self.clock.now() + self.settings.lease;
         let progress: Vec<(Id, Progress)> = walks
             .iter()
@@ -234,13 +234,13 @@ impl Fanouts {
             .journal
             .save_fanouts(&self.owner, until, &progress)
             .await?;
-        let mut done = Done::default();
+        let mut done = FannedOut::default();
         let mut held = saved.into_iter();
         walks.retain_mut(|walk| {
             let held = held.next().unwrap_or(false);
             if held {
                 done.counts += std::mem::take(&mut walk.unsaved);
-                done.fanouts += u64::from(walk.finished());
+                done.done += u64::from(walk.finished());
             }
             held && !walk.finished()
         });

@@ -1,7 +1,8 @@
 //! A person's feed: the window, newest first, objects filled in, what no longer applies left out.
 //!
 //! The rule: pages stay put while events arrive (see [`crate::domain::feed`]); a page costs one
-//! read of the window, a look-up of the objects it may show, and one of what is said of its events.
+//! read of the window, a look-up of the objects it may show, and one of what is said of its events;
+//! where objects no longer apply, the next ones are looked up as well.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ use crate::domain::{
 use crate::mail::Provider;
 use crate::mail::hooks::{Keys, Once, Posted, Refused, Report, Verified};
 use crate::store::{Deliveries, DeliveryFilter, Directory, Feedbacks, SeenReports, Suppressions};
-use crate::wire::event::Reported;
+use crate::wire::feedback::Reported;
 
 /// Why what was posted changed nothing. Nothing of it is in the message.
 #[derive(Debug, thiserror::Error)]
@@ -179,7 +179,7 @@ impl FeedbackService {
             .filter_map(|(report, row)| Some((*report, row.as_ref()?)))
             .collect();
         taken.taken = found.len() as u64;
-        taken.unknown = (fresh.len() - found.len()) as u64;
+        taken.not_ours = (fresh.len() - found.len()) as u64;
 
         let noted = found.iter().map(|(report, row)| {
             let at = whole_millis(report.at);

@@ -25,19 +25,19 @@ impl Flush {
     pub async fn user(&self, user: &UserId) -> Result<u64> {
         let now = self.clock.now();
         self.stacks.catch_up().await?;
-        let reach = self.owed.reach(now);
+        let days = self.owed.days_read(now);
         let standing = self.owed.days.days().await?;
         let older = standing
             .into_iter()
-            .filter(|day| *day < reach.window.first());
-        let window = reach.window.with(older);
+            .filter(|day| *day < days.window.first());
+        let window = days.window.with(older);
         let found = self
             .stacks
             .windows(window, People::Each(std::slice::from_ref(user)))
             .await?;
         let mut flushed = 0;
         for person in found {
-            let watermarks = person.reach();
+            let watermarks = person.covers();
             if !watermarks.is_empty() {
                 flushed += person.pending().len() as u64;
                 let bad = self

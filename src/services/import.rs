@@ -16,7 +16,7 @@ use super::notify::{Notify, Request};
 use super::objects::ObjectService;
 use super::people::{FollowInput, PeopleService, UserInput};
 use super::suppressions::{SuppressionInput, SuppressionService};
-use super::{Error, Progress, Result};
+use super::{Error, Result, Watcher};
 use crate::domain::{ModelName, Object, Reason};
 use crate::wire::import::{BadLine, Report};
 
@@ -106,7 +106,7 @@ impl Report {
 
 impl Import {
     /// Brings in a file; `-` is standard input.
-    pub async fn file(&self, kind: &Kind, path: &Path, progress: &dyn Progress) -> Result<Report> {
+    pub async fn file(&self, kind: &Kind, path: &Path, progress: &dyn Watcher) -> Result<Report> {
         let (lines, mut batches) = mpsc::channel::<Result<Vec<Line>>>(1);
         let (path, kind) = (path.to_owned(), kind.clone());
         let reader = tokio::task::spawn_blocking(move || read(&path, &kind, &lines));

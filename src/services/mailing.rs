@@ -3,8 +3,8 @@
 //! The rule (P2–P7): the row came first and is ours by a lease. [`Sender`] walks; it asks four
 //! others, none of whom knows it. [`Compose`] makes mails of rows and only reads. [`Gate`] says
 //! whether a call may be made now, for all processes. [`ledger`] is the only one that writes what
-//! became of a row. [`retry`] turns an outcome into what comes next, and does nothing else. Whoever
-//! dies on the way, the next run finishes.
+//! becomes of a row in hand. [`retry`] turns an outcome into what comes next, and does nothing
+//! else. If the process dies on the way, the next run resumes.
 
 mod compose;
 mod gate;
@@ -15,8 +15,8 @@ mod tally;
 
 pub(super) use compose::Contents;
 pub use compose::{Compose, Spread};
-pub use gate::{Gate, GateState, Pacer, account};
+pub use gate::{Gate, GateState, Pacer, account_prefix};
 pub use ledger::Ledger;
 pub use retry::{Retry, Undeliverable};
 pub use sender::{Sender, Step};
-pub use tally::Account;
+pub use tally::RunTally;

@@ -1,7 +1,7 @@
-//! Second floor: the program's sentences, one file a verb.
+//! The program's use cases, one module each.
 //!
 //! The rule: each reads top to bottom like what it does; stores keep, the domain decides, and here
-//! they meet. Faces (`cli`, `api`) call these and nothing below. Start with [`notify`], then
+//! they meet. Faces (`cli`, `api`, `web`) call these, and ask no store. Start with [`notify`], then
 //! [`fanout`], [`digest`] and [`mailing`].
 
 pub mod archive;
@@ -28,15 +28,15 @@ pub mod notify;
 pub mod objects;
 pub mod owed;
 pub mod people;
-pub mod progress;
 pub mod rehearsal;
 pub mod simulate;
 pub mod status;
 pub mod suppressions;
 pub mod unknown;
+pub mod watcher;
 pub mod worker;
 
-pub use progress::{Progress, Silent};
+pub use watcher::{Silent, Watcher};
 
 /// What a service answers when it cannot.
 #[derive(Debug, thiserror::Error)]

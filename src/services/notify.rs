@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
-use super::{Error, Result, fields};
+use super::{Error, Result, crash, fields};
 use crate::clock::{Clock, Ids};
 use crate::domain::details::Actor;
 use crate::domain::{
@@ -18,6 +18,10 @@ use crate::domain::{
 };
 use crate::store::{self, Accepted, Journal};
 use crate::wire::event::Receipt;
+
+mod warnings;
+
+pub use warnings::Warnings;
 
 /// An event as its writer hands it in.
 #[derive(Debug, Clone)]
@@ -103,6 +107,7 @@ impl Notify {
             .collect();
         let fanouts: Vec<Fanout> = requests.iter().flatten().cloned().collect();
         let answers = self.journal.accept(&fanouts).await?;
+        crash::point("after-accept");
         let mut answers = fanouts.iter().zip(answers);
         let answer = |request: std::result::Result<Fanout, Invalid>| {
             request?;

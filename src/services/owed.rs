@@ -18,13 +18,13 @@ use crate::clock::Ids;
 use crate::domain::digest::wanted;
 use crate::domain::stack::Pending;
 use crate::domain::{
-    Cadence, Day, DayNote, Delivery, LastLook, Owed, PersonStacks, Policies, Reach, Schedule, User,
-    UserId, Window,
+    Cadence, Day, DayNote, DaysRead, Delivery, LastLook, Owed, PersonStacks, Policies, Schedule,
+    User, UserId, Window,
 };
 use crate::store::{
     self, Days, Deliveries, DeliveryFilter, Directory, Notes, Objects, Stacks, Suppressions,
 };
-use crate::wire::status::Late;
+use crate::wire::status::OlderDays;
 
 /// Finds out and notes what people are owed of days that have left the window.
 #[derive(Clone)]
@@ -86,13 +86,13 @@ const CHUNK: usize = 1_000;
 
 impl OwedDays {
     /// Which days count at that moment: the window, and those that are not too old.
-    pub fn reach(&self, at: DateTime<Utc>) -> Reach {
-        Reach::of(at, self.window_back, self.max_age)
+    pub fn days_read(&self, at: DateTime<Utc>) -> DaysRead {
+        DaysRead::of(at, self.window_back, self.max_age)
     }
 
     /// The days before the window that are still to be read: two small look-ups where there are
     /// none.
-    pub async fn look(&self, reach: &Reach) -> store::Result<OldDays> {
+    pub async fn look(&self, days: &DaysRead) -> store::Result<OldDays> {
         let standing = self.days.days().await?;
         let mut notes: HashMap<Day, String> = self
             .notes
@@ -107,9 +107,9 @@ impl OwedDays {
             let note = read.as_deref().and_then(DayNote::read);
             let clear = note.as_ref().is_some_and(DayNote::is_clear);
             let old = OldDay { day, read, note };
-            if reach.is_older(day) && !clear {
+            if days.is_older(day) && !clear {
                 found.older.push(old);
-            } else if reach.is_too_old(day) && !clear {
+            } else if days.is_too_old(day) && !clear {
                 found.too_old.push(old);
             }
         }
@@ -148,7 +148,7 @@ impl OwedDays {
     }
 
     /// What is known of days before the window without reading them.
-    pub async fn told(&self) -> store::Result<Late> {
+    pub async fn told(&self) -> store::Result<OlderDays> {
         let look = self.notes.note(LAST_LOOK).await?;
         let look = look.as_deref().and_then(read_look);
         let notes = self.notes.notes(DayNote::PREFIX).await?;
@@ -156,7 +156,7 @@ impl OwedDays {
             let given_up = DayNote::read(text)?.given_up?;
             Some((DayNote::day(name)?, given_up))
         });
-        Ok(Late {
+        Ok(OlderDays {
             owed: look.filter(|look| !look.owed.is_nothing()),
             given_up: given_up.collect(),
         })
@@ -198,7 +198,7 @@ impl OwedDays {
             let chunk = chunk?;
             let people: Vec<&PersonStacks> = chunk
                 .iter()
-                .filter(|person| !person.reach().is_empty())
+                .filter(|person| !person.covers().is_empty())
                 .collect();
             let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
             let users = self.directory.users(&ids).await?;

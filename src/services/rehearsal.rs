@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::digest::{Digests, Found, Onlooker, Request};
 use super::mailing::{Compose, Contents};
-use super::{Progress, Result};
+use super::{Result, Watcher};
 use crate::domain::{Cadence, EventType, FanoutState, Occasion, Pause, Period};
 use crate::mail::{Mailer, Message, Place};
 use crate::render::CLIP_BYTES;
@@ -60,7 +60,7 @@ impl Rehearsal {
     pub async fn run(
         &self,
         request: &Request,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
     ) -> Result<(Report, Rehearsed)> {
         let at = request.at.unwrap_or_else(|| self.digests.clock.now());
         let request = Request {
@@ -102,7 +102,7 @@ impl Rehearsal {
         let pending = Counted::Fanouts(FanoutState::Pending);
         let accepted = self.diagnostics.count(&[pending]).await?.iter().sum();
         let mut warnings = tell::warnings(report, sizes, pause.as_ref(), accepted);
-        warnings.extend(report.unknown.warnings(&self.digests.policies));
+        warnings.extend(report.not_known.warnings(&self.digests.policies));
         warnings.extend(stage.failures.iter().cloned());
         if report.due > 0 {
             warnings.extend(self.lacking.iter().cloned());

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use chrono::{DateTime, Utc};
 
-use super::{Progress, Result};
+use super::{Result, Watcher};
 use crate::domain::batch::{
     Accumulator, AccumulatorId, BatchKey, BatchPolicy, BatchState, ChosenKey, Item,
 };
@@ -65,7 +65,7 @@ pub struct Trial {
 pub fn replay(
     happenings: impl Iterator<Item = Result<Happening>>,
     mut trials: Vec<Trial>,
-    progress: &dyn Progress,
+    progress: &dyn Watcher,
 ) -> Result<Comparison> {
     let (mut events, mut from, mut to) = (0, None, None);
     for (number, happening) in (1..).zip(happenings) {

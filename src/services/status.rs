@@ -37,6 +37,12 @@ pub struct StatusService {
 }
 
 impl StatusService {
+    /// How many accepted events are not fanned out yet.
+    pub async fn not_fanned_out(&self) -> Result<u64> {
+        let pending = [Counted::Fanouts(FanoutState::Pending)];
+        Ok(self.store.count(&pending).await?.iter().sum())
+    }
+
     /// All of it, as it is now.
     pub async fn now(&self) -> Result<Status> {
         let (store, now) = (&self.store, self.clock.now());
@@ -75,7 +81,7 @@ impl StatusService {
             heard: store.report_counts(now - HEARD).await?,
             suppressed: Reason::ALL.map(|reason| (reason, count())).into(),
             not_known: self.known.lately(LATELY).await?,
-            late: self.owed.told().await?,
+            older: self.owed.told().await?,
             days: days
                 .into_iter()
                 .map(|day| DayView {

@@ -17,7 +17,7 @@ use super::clean::Cleaner;
 use super::digest::{Digests, Request};
 use super::fanout::Fanouts;
 use super::mailing::{GateState, Step};
-use super::{Progress, Result};
+use super::{Result, Watcher};
 use crate::domain::Lease;
 use crate::domain::lease::{DIGEST_SCAN, TICK};
 use crate::store::{Deliveries, Journal, Leases, Waits};
@@ -57,7 +57,7 @@ type OnRound<'a> = dyn Fn(Part, Result<Round>) + Send + Sync + 'a;
 /// Work that ends when the worker is asked to stop.
 pub struct UntilStopped<'a>(pub &'a watch::Receiver<bool>);
 
-impl Progress for UntilStopped<'_> {
+impl Watcher for UntilStopped<'_> {
     fn advance(&self, _: u64) {}
     fn total(&self, _: u64) {}
     fn stopping(&self) -> bool {
@@ -71,7 +71,7 @@ impl Worker {
     pub async fn round(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
     ) -> Result<Round> {
         let fanned_out = self.fan_out(progress).await;
         let mut round = self.mail(progress).await?;
@@ -88,7 +88,7 @@ impl Worker {
     }
 
     /// Fans out what was accepted.
-    async fn fan_out(&self, progress: &dyn Progress) -> Result<Round> {
+    async fn fan_out(&self, progress: &dyn Watcher) -> Result<Round> {
         Ok(Round {
             fanouts: self.fanouts.drain(progress).await?,
             ..Round::default()
@@ -96,7 +96,7 @@ impl Worker {
     }
 
     /// Ends what is due of batches, mails what waits, forgets a little.
-    async fn mail(&self, progress: &dyn Progress) -> Result<Round> {
+    async fn mail(&self, progress: &dyn Watcher) -> Result<Round> {
         let batches = self.closer.drain(progress).await?;
         let sender = self.digests.sender.anew();
         let paused = match sender.drain().await? {
@@ -105,7 +105,7 @@ impl Worker {
         };
         Ok(Round {
             batches,
-            left_over: sender.ledger.account.tally(),
+            mails: sender.ledger.tally.so_far(),
             forgotten: self.cleaner.step().await?,
             paused,
             ..Round::default()
@@ -116,7 +116,7 @@ impl Worker {
     async fn digest(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
     ) -> Result<Round> {
         // Nobody is looked for whose mail could not leave.
         if let GateState::Paused(pause) = self.digests.sender.gate.before_chunk().await? {
@@ -147,7 +147,7 @@ impl Worker {
     async fn due_digests(
         &self,
         scanned: &mut Option<DateTime<Utc>>,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
     ) -> Result<Option<Report>> {
         let now = self.digests.clock.now();
         let tick = now.duration_trunc(TICK).unwrap_or(now);

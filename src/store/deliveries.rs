@@ -13,7 +13,8 @@ use crate::domain::{Delivery, DeliveryId, DeliveryState, Tag, UserId};
 /// Which open rows are leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim<'a> {
-    /// Those whose lease has run out by now, or that have none.
+    /// Those that nobody holds and that need not wait: their lease, or what they waited for, is
+    /// over by now, or lies further ahead than any lease or wait can.
     Free {
         /// The time.
         now: DateTime<Utc>,
@@ -54,9 +55,9 @@ pub enum DeliveryFilter<'a> {
 /// The ledger of every mail.
 #[async_trait]
 pub trait Deliveries: Send + Sync {
-    /// Inserts new rows (`pending`, open, leased). A row whose id exists already, or whose slot
-    /// another open row holds, is not inserted: the answer says which were, in the order asked.
-    /// Durable.
+    /// Inserts new rows: `pending`, open, and leased to whom they name, or nobody's. A row whose id
+    /// exists already, or whose slot another open row holds, is not inserted: the answer says which
+    /// were, in the order asked. Durable.
     async fn open(&self, rows: &[Delivery]) -> Result<Vec<bool>>;
 
     /// Leases open rows to the owner, and answers with them, by slot.

@@ -1,4 +1,4 @@
-//! First floor, west: what is kept.
+//! What is kept.
 //!
 //! The rule: stores keep, the domain decides. A verb is one read, one append or one
 //! compare-and-set, over many people at once where that matters; time and ids come in as arguments.

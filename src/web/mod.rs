@@ -1,4 +1,4 @@
-//! Third floor: the pages people reach from their mails, without a login and without a script.
+//! The pages people reach from their mails, without a login and without a script.
 //!
 //! The rule (P7, P8): whoever holds a link acts for the person it names, and nobody else can. GET
 //! changes nothing, as mail scanners follow every link; POST acts at once, without a redirect, as

@@ -19,7 +19,6 @@ use crate::app::App;
 use crate::domain::{EventType, Invalid, User};
 use crate::render::Page;
 use crate::render::pages::TYPE_FIELD;
-use crate::services::due;
 use crate::services::people::{PreferencesInput, TypeInput};
 
 /// `GET /u/{token}/preferences`
@@ -64,9 +63,7 @@ struct Shown {
 }
 
 async fn shown(app: &App, user: User, seen: Vec<EventType>) -> Result<Shown, Failure> {
-    let schedule = user.schedule(&app.config.digest.schedule);
-    let (deliveries, now) = (app.store.as_ref(), app.clock.now());
-    let next = due::next(deliveries, &user.id, &schedule, None, now).await?;
+    let next = app.next_digest().of(&user).await?;
     Ok(Shown { user, seen, next })
 }
 

@@ -60,7 +60,7 @@ pub struct Report {
     pub mails: Tally,
     /// What is not known of the events of whoever is due, those that are not mailed for it as well.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
-    pub unknown: Unknown,
+    pub not_known: Unknown,
     /// Whether the limit ended the run.
     pub limited: bool,
     /// What ended the run before everything was settled, if anything did.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::round::Done;
+use super::round::FannedOut;
 
 /// A line that could not be taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,6 +45,5 @@ pub(crate) struct Imported<'a> {
     #[serde(flatten)]
     pub(crate) report: &'a Report,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "carried")]
-    pub(crate) fanned_out: Option<&'a Done>,
+    pub(crate) fanned_out: Option<&'a FannedOut>,
 }

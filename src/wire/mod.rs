@@ -17,6 +17,7 @@ pub mod doctor;
 pub mod event;
 pub mod explanation;
 pub mod feed;
+pub mod feedback;
 pub mod import;
 pub mod object;
 pub mod problem;

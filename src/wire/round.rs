@@ -13,11 +13,11 @@ use crate::domain::{Counts, Pause};
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Round {
     /// What was fanned out.
-    pub fanouts: Done,
+    pub fanouts: FannedOut,
     /// Batches that have ended.
     pub batches: Closed,
     /// What became of mails that waited in the ledger, those of batches among them.
-    pub left_over: Tally,
+    pub mails: Tally,
     /// The run of digests; `None` if this worker did not look for any.
     pub digests: Option<Report>,
     /// What was removed, as it was settled long ago.
@@ -32,19 +32,19 @@ pub struct Round {
 impl Round {
     /// Whether nothing was done, so that the part may rest.
     pub fn idle(&self) -> bool {
-        self.fanouts.fanouts == 0
+        self.fanouts.done == 0
             && self.batches == Closed::default()
             && self.forgotten == Forgotten::default()
-            && self.left_over.settled() == 0
+            && self.mails.settled() == 0
             && self.digests.is_none()
     }
 }
 
 /// What one step did.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Done {
+pub struct FannedOut {
     /// Fan-outs that are finished now.
-    pub fanouts: u64,
+    pub done: u64,
     /// What was added, by all that was fanned out: people, entries, entries without room.
     pub counts: Counts,
     /// Documents that took no entries. What should stand there is counted as not stored; it is in
@@ -56,16 +56,16 @@ pub struct Done {
     pub bad_fanouts: BadFanouts,
 }
 
-impl Done {
+impl FannedOut {
     /// Whether nothing had to be passed over.
     pub fn is_whole(&self) -> bool {
         self.bad_stacks.is_empty() && self.bad_fanouts.is_empty()
     }
 }
 
-impl std::ops::AddAssign for Done {
+impl std::ops::AddAssign for FannedOut {
     fn add_assign(&mut self, other: Self) {
-        self.fanouts += other.fanouts;
+        self.done += other.done;
         self.counts += other.counts;
         self.bad_stacks += other.bad_stacks;
         self.bad_fanouts += other.bad_fanouts;
@@ -76,14 +76,14 @@ impl std::ops::AddAssign for Done {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Closed {
     /// Handed on to be mailed.
-    pub closed: u64,
+    pub ended: u64,
     /// There was nothing to mail, or nobody wanted it mailed.
     pub canceled: u64,
 }
 
 impl std::ops::AddAssign for Closed {
     fn add_assign(&mut self, other: Self) {
-        self.closed += other.closed;
+        self.ended += other.ended;
         self.canceled += other.canceled;
     }
 }

@@ -38,7 +38,7 @@ pub struct Status {
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub not_known: Unknown,
     /// What is owed of days that have left the window, and what was given up.
-    pub late: Late,
+    pub older: OlderDays,
     /// Oldest first.
     pub days: Vec<DayView>,
 }
@@ -63,7 +63,7 @@ pub struct BatchCounts {
 
 /// What is known of days before the window.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Late {
+pub struct OlderDays {
     /// What people were owed of them when a run last looked, if they were owed anything.
     pub owed: Option<LastLook>,
     /// What was given up, by day.

@@ -9,12 +9,16 @@
 //! `TIDINGS_TEST_SEED`, and `TIDINGS_TEST_KILLS` for how often (`scripts/chaos`). [`stage`] has the
 //! town and its processes, [`verdict`] what must add up.
 
-use tidings::domain::DeliveryState;
+use std::sync::Arc;
+
+use tidings::clock::{Ids, SystemClock};
+use tidings::domain::{Audience, DeliveryState, FanoutState, ObjectId};
 use tidings::services::crash::POINTS;
+use tidings::services::notify::{self, Notify};
 
 use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;
-use crate::support::{Fresh, Shorthand};
+use crate::support::{Fresh, Shorthand, kind, user};
 
 mod stage;
 mod suspend;
@@ -23,9 +27,11 @@ mod verdict;
 use stage::Stage;
 
 on_both_stores! {
+    killed_after_an_event_was_accepted_it_reaches_everybody
     killed_at_every_named_point_of_a_digest_nothing_is_lost_or_doubled
     killed_at_every_named_point_of_a_batch_nothing_is_lost_or_doubled
     killed_after_a_call_was_refused_nobody_is_in_doubt
+    killed_after_the_provider_was_asked_nothing_is_lost_or_doubled
     killed_at_random_nothing_is_lost_or_doubled
 }
 
@@ -42,12 +48,44 @@ const OF_BATCHES: [&str; 5] = [
 ];
 /// Where a batch does not come by, as its row is opened when it ends.
 const OF_DIGESTS: [&str; 2] = ["before-open", "after-open"];
-/// Neither provider is asked anything.
-const ASKING: [&str; 1] = ["after-ask"];
+/// Where no digest and no worker comes by in front of these providers, which cannot be asked.
+const ELSEWHERE: [&str; 2] = ["after-accept", "after-ask"];
 
 fn points(without: &[&str]) -> impl Iterator<Item = &'static str> {
-    let comes_by = |point: &&str| !ASKING.contains(point) && !without.contains(point);
+    let comes_by = |point: &&str| !ELSEWHERE.contains(point) && !without.contains(point);
     POINTS.into_iter().filter(comes_by)
+}
+
+async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
+    let stage = Stage::set(&fresh, Dialect::Resend, 1).await;
+
+    let handed_in = "notify ArtworkPublished w --to p00 p01 --key handed-in";
+    let handed_in: Vec<&str> = handed_in.split(' ').collect();
+    stage.dies_at(&handed_in, "after-accept").await;
+    stage.worker_runs().await;
+
+    let again = notify::Request {
+        kind: kind("ArtworkPublished"),
+        objects: vec![ObjectId::stored("w")],
+        audience: Audience::users(["p00", "p01"].map(user)).unwrap(),
+        key: Some("handed-in".into()),
+        batch_key: None,
+        details: Default::default(),
+        at: None,
+    };
+    let notify = Notify {
+        journal: fresh.handle(),
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(Ids::random()),
+        window_back: 0,
+    };
+    let receipt = notify.accept(vec![again]).await.unwrap().remove(0);
+    let fanout = fresh.fanout(receipt.id).await.unwrap().unwrap();
+    assert!(receipt.known);
+    assert_eq!(
+        (fanout.state, fanout.progress.counts.people),
+        (FanoutState::Done, 2)
+    );
 }
 
 async fn killed_at_every_named_point_of_a_digest_nothing_is_lost_or_doubled(fresh: Fresh) {
@@ -98,6 +136,18 @@ async fn killed_after_a_call_was_refused_nobody_is_in_doubt(fresh: Fresh) {
 
     stage.digest_dies_at("after-recall").await;
     stage.settle("after-recall").await;
+
+    let unknown = fresh.deliveries_in(DeliveryState::Unknown, 9).await;
+    assert_eq!(unknown.unwrap(), []);
+}
+
+async fn killed_after_the_provider_was_asked_nothing_is_lost_or_doubled(fresh: Fresh) {
+    let mut stage = Stage::set(&fresh, Dialect::Postmark, 1).await;
+    stage.a_day_passes().await;
+    stage.provider.then([Next::Lose]);
+
+    stage.digest_dies_at("after-ask").await;
+    stage.settle("after-ask").await;
 
     let unknown = fresh.deliveries_in(DeliveryState::Unknown, 9).await;
     assert_eq!(unknown.unwrap(), []);

@@ -109,7 +109,7 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
     let line = killer.await.unwrap();
 
     assert_eq!(
-        (done.fanouts, done.counts.people, done.counts.pushed),
+        (done.done, done.counts.people, done.counts.pushed),
         (1, PEOPLE as u64, 2 * PEOPLE as u64)
     );
     let found = stacks(&store, day).await;

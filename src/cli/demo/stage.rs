@@ -14,7 +14,7 @@ use crate::cli::screen::Screen;
 use crate::cli::{Cli, Exit, stop};
 use crate::clock::{Clock, Ids, ManualClock};
 use crate::config::{Config, Sources};
-use crate::domain::{Schedule, UserId};
+use crate::domain::Schedule;
 use crate::services::Silent;
 use crate::services::digest::Request;
 use crate::wire::digest::Report;
@@ -153,27 +153,20 @@ impl<'a> Stage<'a> {
     }
 
     async fn schedules(&self) -> anyhow::Result<Vec<Schedule>> {
-        let ids: Vec<UserId> = PEOPLE
-            .iter()
-            .map(|id| id.parse())
-            .collect::<Result<_, _>>()?;
-        let users = self.app.store.users(&ids).await?;
         let default = self.app.config.digest.schedule;
-        Ok(users
-            .iter()
-            .flatten()
-            .map(|user| user.schedule(&default))
-            .collect())
+        let mut schedules = Vec::new();
+        for id in PEOPLE {
+            let user = self.app.people().get(&id.parse()?).await?;
+            schedules.extend(user.map(|user| user.schedule(&default)));
+        }
+        Ok(schedules)
     }
 
     /// When a mail came, where its reader lives.
     pub(super) async fn there(&self, mail: &Posted) -> anyhow::Result<Moment> {
-        let users = self.app.store.users(&[mail.user.parse()?]).await?;
+        let user = self.app.people().get(&mail.user.parse()?).await?;
         let default = self.app.config.digest.schedule;
-        let tz = users
-            .first()
-            .and_then(Option::as_ref)
-            .map_or(default.tz, |user| user.schedule(&default).tz);
+        let tz = user.map_or(default.tz, |user| user.schedule(&default).tz);
         let place = tz.name().rsplit('/').next().unwrap_or_default();
         Ok(Moment {
             local: mail.at.with_timezone(&tz).naive_local(),

@@ -46,7 +46,7 @@ pub(super) fn objects(contents: &Contents) -> Vec<&str> {
 }
 
 #[test]
-fn a_fanout_carried_out_again_changes_nothing_whatever_became_of_the_batch() {
+fn a_fanout_joined_again_changes_nothing_whatever_became_of_the_batch() {
     let policy = five_minutes();
     let mut batch = opened(&[comment(1, "a")], at(0), &policy);
     let added = batch.join(&[comment(2, "b"), comment(2, "c")], at(9), &policy);

@@ -1,5 +1,5 @@
-//! What becomes of a row of the ledger: the transitions that its holder makes, and what is corrected
-//! once it is closed.
+//! What becomes of a row of the ledger: the transitions that its holder makes, and what is
+//! corrected once it is closed.
 //!
 //! The rule: each is one compare-and-set. A transition is made only by who still holds the row; a
 //! correction only where the row is closed, and in the state that is corrected.
@@ -61,9 +61,11 @@ pub struct Deferral {
     pub not_before: DateTime<Utc>,
     /// Why it waits, for whoever reads the ledger; without an address.
     pub reason: Option<String>,
-    /// Whether the provider answered the last attempt and did not take it: see
-    /// [`Delivery::refusals`].
-    pub refused: bool,
+    /// Whether the last try used up one of `delivery.attempts`: the provider would not take the
+    /// mail and named no time to wait, or nobody could find out what became of the call and it is
+    /// sent again (`delivery.guarantee`). One that did not reach the provider uses up none, and
+    /// neither does one that it named a time for.
+    pub spends_try: bool,
 }
 
 /// How a delivery ended.
@@ -141,7 +143,7 @@ pub enum Correction {
         /// Why it is so; kept.
         reason: String,
     },
-    /// Of a failed one: it is as if it were new, without refusals, call and outcome.
+    /// Of a failed one: it is as if it were new, with no tries spent, no call and no outcome.
     Reopen(Reopening),
 }
 

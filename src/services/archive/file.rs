@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::Day;
 use crate::private;
-use crate::services::{Error, Progress, Result};
+use crate::services::{Error, Result, Watcher};
 use crate::store::{DaySum, Days, Meeting, RawStack, Summing};
 
 /// What an exported day holds.
@@ -263,7 +263,7 @@ pub(super) async fn restore(
     days: &dyn Days,
     file: &Path,
     summary: &Summary,
-    progress: &dyn Progress,
+    progress: &dyn Watcher,
 ) -> Result<()> {
     progress.total(summary.stacks);
     let damaged = |error: std::io::Error| Error::file(format!("reading {}", file.display()), error);

@@ -69,7 +69,7 @@ impl Closer {
     }
 
     /// Steps until nothing is due, or until somebody wants it to stop.
-    pub async fn drain(&self, progress: &dyn crate::services::Progress) -> Result<Closed> {
+    pub async fn drain(&self, progress: &dyn crate::services::Watcher) -> Result<Closed> {
         let mut all = Closed::default();
         while !progress.stopping()
             && let Some(closed) = self.step().await?
@@ -109,7 +109,7 @@ impl Closer {
         }
         crash::point("after-row");
         let closed = Closed {
-            closed: rows.len() as u64,
+            ended: rows.len() as u64,
             canceled: (filed.len() - rows.len()) as u64,
         };
         self.forget(accumulators, filed, now).await?;

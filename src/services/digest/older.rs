@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Run;
 use crate::domain::stack::{BadStack, Pending};
-use crate::domain::{Day, Owed, PersonStacks, Reach, User};
+use crate::domain::{Day, DaysRead, Owed, PersonStacks, User};
 use crate::services::Result;
 use crate::services::owed::OldDay;
 use crate::services::suppressions::Suppressed;
@@ -25,9 +25,9 @@ pub(super) struct Older {
 }
 
 impl Older {
-    pub(super) fn new(reach: &Reach) -> Self {
+    pub(super) fn new(days: &DaysRead) -> Self {
         Self {
-            from: reach.window.first(),
+            from: days.window.first(),
             days: BTreeMap::new(),
             passed_over: BTreeSet::new(),
             all: Owed::NOTHING,

@@ -1,8 +1,8 @@
 //! Which row of the ledger each due digest is made under: a new one, or one of the same period that
 //! failed.
 //!
-//! The rule (P2): a period has one row, which [`crate::domain::due`] finds; whoever has one is left
-//! out unless it failed long enough ago.
+//! The rule (P2): a period has one row, which [`crate::domain::digest_row`] finds; whoever has one
+//! is left out unless it failed long enough ago.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use chrono::{DateTime, Utc};
 
 use super::{Digests, DuePerson, Effect, Run, Timing};
 use crate::domain::delivery::{Corrected, Correction, Reopening};
-use crate::domain::due::{self, Place, Rows};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Lease, Occasion};
+use crate::domain::digest_row::{Place, Rows, tried_again};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Occasion};
 use crate::services::Result;
 
 /// The row that a digest is made under.
@@ -62,7 +62,7 @@ impl Run<'_> {
                     person.row = Row::New(id);
                     left.push(person);
                 }
-                Place::Taken(row) => match due::tried_again(row) {
+                Place::Taken(row) => match tried_again(row) {
                     Some(at) if at <= now || self.request.timing == Timing::Now => {
                         person.row = Row::Again(Box::new(row.clone()));
                         left.push(person);
@@ -77,7 +77,7 @@ impl Run<'_> {
     /// This person has a row for the period already, which is tried again then, if it failed.
     fn stands(&mut self, row: &Delivery, again: Option<DateTime<Utc>>) {
         let (request, report) = (self.request, &mut self.report);
-        let account = &self.sender.ledger.account;
+        let tally = &self.sender.ledger.tally;
         if row.state == DeliveryState::Failed {
             report.failed_already += 1;
             report.tried_again = [report.tried_again, again].into_iter().flatten().min();
@@ -87,29 +87,25 @@ impl Run<'_> {
             && (row.lease.is_none() || request.patience.is_some())
         {
             // Whoever holds it may be dead: a run that waits sees that through as well.
-            let begun = account.begun();
-            account.take_up(std::slice::from_ref(row));
-            report.left_over += account.begun() - begun;
+            let begun = tally.begun();
+            tally.take_up(std::slice::from_ref(row));
+            report.left_over += tally.begun() - begun;
         } else {
             report.due += 1;
             report.busy += 1;
         }
     }
 
+    /// The row to open, which nobody holds yet.
     pub(super) fn opening(&self, person: &DuePerson<'_>) -> Opening {
         let now = self.digests.clock.now();
-        let ledger = &self.sender.ledger;
         let occasion = Occasion::Digest {
             cadence: person.cadence,
             period: person.due.period.to_string(),
         };
         let (id, user) = (person.row.id().clone(), person.stacks.user.clone());
         let new = Delivery {
-            watermarks: person.stacks.reach(),
-            lease: Some(Lease {
-                owner: ledger.owner.clone(),
-                until: now + ledger.lease,
-            }),
+            watermarks: person.stacks.covers(),
             due_on: Some(person.due.date),
             ..Delivery::new(id, user, occasion, self.digests.ids.next(self.at), now)
         };

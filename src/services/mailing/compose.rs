@@ -1,9 +1,10 @@
 //! Rows become mails: reads again what each row may tell, checks everything again, and renders what
 //! is left.
 //!
-//! The rule (P3, P6, P7): it only reads. Told is only what stands below the row's reach and no
-//! earlier mail told, of what still applies, to whom may still be mailed; asked just before the
-//! mail leaves. A call that is made again is built as of its first time, so that it says the same.
+//! The rule (P3, P6, P7): it only reads. Told is only what the row covers and no earlier mail told,
+//! and of that only what still applies, to people who may still be mailed; all of that is asked
+//! just before the mail leaves. A call that is made again is built as of its first time, so that it
+//! says the same.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

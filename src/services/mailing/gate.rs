@@ -1,14 +1,14 @@
 //! Whether a call may be made now: so many a second, what the provider asks for, what goes wrong,
-//! the brake, and the limit an operator sets.
+//! the pause, and the limit an operator sets.
 //!
 //! The rule: nothing is sent while the provider asks for patience, in any process ([`shared`]), or
-//! until a person lets go of the brake ([`pause`]). Each call waits for its turn ([`pacer`]), and
-//! asks what all processes know once more right before it is made: what one hears meanwhile holds
-//! for those that wait. The operator's limit holds over all processes:
-//! whoever has the lease `pace` may send, and it lasts as long as the mails are to take. A process
-//! that stood still finds out by the clock, by both clocks, before anything goes out: half a lease
-//! after it last had the store's word it has no leave any more, so that clocks of several machines
-//! need not agree to the second. Whoever takes over counts on it ([`super::retry`]).
+//! while mails are paused, until a person resumes ([`pause`]). Each call waits for its turn
+//! ([`pacer`]), and asks what all processes know once more right before it is made: what one hears
+//! meanwhile holds for those that wait. The operator's limit holds over all processes: whoever has
+//! the lease `pace` may send, and it lasts as long as the mails are to take. A process that stood
+//! still finds out by the clock, by both clocks, before anything goes out: half a lease after it
+//! last had the store's word it has no leave any more, so that clocks of several machines need not
+//! agree to the second. Whoever takes over counts on it ([`super::retry`]).
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ pub struct Gate {
     pub owner: String,
     /// The limits: mails an hour, leases, and the shares that stop everything.
     pub settings: Sending,
-    /// Whose account calls are made at: how the references of its calls begin.
-    pub account: String,
+    /// How the references of all calls begin that are made at the mailer's account.
+    pub account_prefix: String,
     /// What holds calls back that this process knows of; shared by all that send in it.
     pub(crate) pacer: Arc<Pacer>,
 }
@@ -94,7 +94,7 @@ const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
 const LOOK: TimeDelta = TimeDelta::seconds(1);
 
 /// How the references of all calls begin that are made at this mailer's account.
-pub fn account(mailer: &dyn Mailer) -> String {
+pub fn account_prefix(mailer: &dyn Mailer) -> String {
     hex::encode(&Sha256::digest(mailer.account())[..4]) + "-"
 }
 

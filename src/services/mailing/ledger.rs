@@ -1,25 +1,27 @@
-//! What becomes of rows is written here, and nowhere else: held, let go, settled, marked, closed.
+//! What becomes of rows in hand is written here, and nowhere else: claimed, handed over, held, let
+//! go, settled, marked, closed.
 //!
 //! The rule (P2, P4): a lease is extended while the work it is for goes on, never instead of it. A
 //! row is settled before its marks are written, and closed after. What is written is also counted,
-//! in the run's [`Account`].
+//! in the run's [`RunTally`]. Rows that nobody has in hand are opened, corrected and released by
+//! those who find what is due, and by an operator's commands.
 
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::{Either, select};
 use tokio::time::sleep;
 
 use super::retry::Verdicts;
-use super::tally::{Account, Concluded};
+use super::tally::{Concluded, RunTally};
 use crate::clock::Clock;
-use crate::domain::delivery::{Settlement, Transition};
+use crate::domain::delivery::{Handover, Settlement, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::services::{Result, crash};
-use crate::store::{Batches, Deliveries, Stacks, Suppressions};
+use crate::store::{Batches, Claim, Deliveries, Stacks, Store, Suppressions};
 
 mod close;
 mod suppress;
@@ -27,20 +29,69 @@ mod suppress;
 /// Writes what becomes of rows.
 #[derive(Clone)]
 pub struct Ledger {
-    pub(crate) deliveries: Arc<dyn Deliveries>,
-    pub(crate) stacks: Arc<dyn Stacks>,
-    pub(crate) batches: Arc<dyn Batches>,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    pub(crate) clock: Arc<dyn Clock>,
+    deliveries: Arc<dyn Deliveries>,
+    stacks: Arc<dyn Stacks>,
+    batches: Arc<dyn Batches>,
+    suppressions: Arc<dyn Suppressions>,
+    clock: Arc<dyn Clock>,
     /// This process, as its leases name it.
     pub owner: String,
     /// How long a row is held after its lease was extended (`delivery.lease`).
     pub lease: TimeDelta,
     /// What the run has taken in hand, and what became of it.
-    pub account: Account,
+    pub tally: RunTally,
 }
 
 impl Ledger {
+    /// The ledger of this store, as this process (`owner`) writes it.
+    pub fn new(
+        store: &Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        owner: String,
+        lease: TimeDelta,
+    ) -> Self {
+        Self {
+            deliveries: store.clone(),
+            stacks: store.clone(),
+            batches: store.clone(),
+            suppressions: store.clone(),
+            clock,
+            owner,
+            lease,
+            tally: RunTally::default(),
+        }
+    }
+
+    /// Leases open rows to this process, from now on.
+    pub(super) async fn claim(
+        &self,
+        which: &Claim<'_>,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Delivery>> {
+        let claimed = self.deliveries.claim(&self.owner, now + self.lease, which);
+        Ok(claimed.await?)
+    }
+
+    /// These rows as they are now, whoever has them in hand.
+    pub(super) async fn rows(&self, ids: &[DeliveryId]) -> Result<Vec<Option<Delivery>>> {
+        Ok(self.deliveries.deliveries(ids).await?)
+    }
+
+    /// Notes of rows that are ours that they are `sending`, in a call first made at `tried`, before
+    /// the provider hears of it; says which were noted.
+    pub(super) async fn hand_over(
+        &self,
+        handovers: impl Iterator<Item = Handover>,
+        tried: DateTime<Utc>,
+    ) -> Result<Vec<bool>> {
+        let until = self.clock.now() + self.lease;
+        let transitions: Vec<Transition> = handovers.map(Transition::HandOver).collect();
+        let noted = self
+            .deliveries
+            .advance(&self.owner, tried, until, &transitions);
+        Ok(noted.await?)
+    }
+
     /// Extends the leases of rows; says which are still ours.
     pub(super) async fn hold(&self, ids: &[DeliveryId]) -> Result<Vec<bool>> {
         self.advance(ids.iter().cloned().map(Transition::Hold).collect())
@@ -93,8 +144,9 @@ impl Ledger {
             .collect())
     }
 
-    /// Lets go of the rows that wait; settles the others, writes their markers and closes them.
-    /// Counts and answers what was done.
+    /// Lets go of those that wait; settles the others, writes their markers and closes them. Counts
+    /// and answers what was done. What is settled must be among `rows`, as its markers are written
+    /// from there: a settlement of any other is not made, and its row stays as it is.
     pub(super) async fn conclude(
         &self,
         rows: &[&Delivery],
@@ -105,7 +157,7 @@ impl Ledger {
             let deferrals = deferred.iter().cloned();
             self.advance(deferrals.map(Transition::Defer).collect())
                 .await?;
-            self.account.conclude(&[], &deferred);
+            self.tally.conclude(&[], &deferred);
         }
         if verdicts.settlements.is_empty() {
             return Ok(Concluded {
@@ -113,30 +165,32 @@ impl Ledger {
                 ..Concluded::default()
             });
         }
-        crash::point("before-settle");
-        let settlements = verdicts.settlements.iter().cloned();
-        let done = self.advance(settlements.map(Transition::Settle).collect());
-        let done = done.await?;
-        crash::point("after-settle");
-        let settled: Vec<Settlement> = verdicts
+        let of: HashMap<&DeliveryId, &Delivery> = rows.iter().map(|row| (&row.id, *row)).collect();
+        let (rows, settlements): (Vec<&Delivery>, Vec<Settlement>) = verdicts
             .settlements
             .into_iter()
+            .filter_map(|end| Some((*of.get(&end.id)?, end)))
+            .unzip();
+        crash::point("before-settle");
+        let asked = settlements.iter().cloned().map(Transition::Settle);
+        let done = self.advance(asked.collect()).await?;
+        crash::point("after-settle");
+        let settled: Vec<(&Delivery, Settlement)> = rows
+            .into_iter()
+            .zip(settlements)
             .zip(done)
             .filter_map(|(end, done)| done.then_some(end))
             .collect();
-        self.account.conclude(&settled, &[]);
         let undeliverable = verdicts.undeliverable;
-        let of: HashMap<&DeliveryId, &Delivery> = rows.iter().map(|row| (&row.id, *row)).collect();
-        let excused = |end: &&Settlement| {
-            let tried_again = of.get(&end.id).is_some_and(|row| row.reopened > 0);
+        let excused = |(row, end): &&(&Delivery, Settlement)| {
             let of_address = || undeliverable.iter().any(|lost| lost.delivery == end.id);
-            end.state == DeliveryState::Failed && (tried_again || of_address())
+            end.state == DeliveryState::Failed && (row.reopened > 0 || of_address())
         };
         let excused = settled.iter().filter(excused).count() as u64;
-        let closing = settled
-            .iter()
-            .filter_map(|end| Some((*of.get(&end.id)?, end.state)));
-        self.close(closing).await?;
+        let (rows, settled): (Vec<&Delivery>, Vec<Settlement>) = settled.into_iter().unzip();
+        self.tally.conclude(&settled, &[]);
+        let states = settled.iter().map(|end| end.state);
+        self.close(rows.into_iter().zip(states)).await?;
         Ok(Concluded {
             excused,
             settled,

@@ -1,10 +1,10 @@
 //! What each outcome means for its row: settled, or waiting, and for how long.
 //!
 //! The rule (P5): settings, attempt, outcome and time go in, a verdict comes out; nothing is read
-//! or written. An outcome is one of the ledger's states, never a guess. What was surely not taken
-//! is tried again, later each time, until that is too often or too late. What may have been taken
-//! stays `sending` under its call's reference for as long as [`Certainty`] gives hope, and is
-//! `unknown` from then on.
+//! or written. What was surely not taken is tried again, later each time, until that is too often
+//! or too late. What may have been taken stays `sending` under its call's reference for as long as
+//! [`Certainty`] gives hope; from then on it is `unknown`, never guessed, unless the [`Guarantee`]
+//! is to send it again.
 
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ impl Retry {
                 },
                 Outcome::TryLater { reason, after } => match attempt {
                     Attempt::First => {
-                        verdicts.wait_or_fail(self, mail, &reason, Wait::Refused(after), now);
+                        verdicts.wait_or_fail(self, mail, &reason, Wait::NotNow(after), now);
                     }
                     Attempt::Repeated => verdicts.doubt(self, mail, &reason, after, now),
                 },
@@ -198,7 +198,7 @@ impl Retry {
         if again {
             let not_before = now + self.back_off(row, None);
             Err(Deferral {
-                refused: true,
+                spends_try: true,
                 ..deferral(row, DeliveryState::Pending, not_before, reason)
             })
         } else {
@@ -244,9 +244,9 @@ impl Retry {
         if now < counts { next.min(counts) } else { next }
     }
 
-    /// Whether one more refusal is one too many.
+    /// Whether the last try was one too many, if it is counted.
     fn too_often(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
-        row.refusals + 1 >= self.settings.attempts || self.too_late(row, now)
+        row.tries_spent + 1 >= self.settings.attempts || self.too_late(row, now)
     }
 
     fn too_late(&self, row: &Delivery, now: DateTime<Utc>) -> bool {
@@ -275,7 +275,7 @@ enum Wait {
     /// Nobody could be reached who might have taken it: only time ends that.
     Unreachable,
     /// The provider answered, and may have named a time to wait.
-    Refused(Option<Duration>),
+    NotNow(Option<Duration>),
 }
 
 impl Verdicts {
@@ -289,11 +289,11 @@ impl Verdicts {
         now: DateTime<Utc>,
     ) {
         let row = &mail.row;
-        let (enough, after, refused) = match wait {
+        let (enough, after, spends_try) = match wait {
             Wait::Unreachable => (retry.too_late(row, now), None, false),
             // A provider that names a time means to take it then, however often that was.
-            Wait::Refused(Some(after)) => (retry.too_late(row, now), Some(after), false),
-            Wait::Refused(None) => (retry.too_often(row, now), None, true),
+            Wait::NotNow(Some(after)) => (retry.too_late(row, now), Some(after), false),
+            Wait::NotNow(None) => (retry.too_often(row, now), None, true),
         };
         if enough {
             let reason = format!("given up after {} attempts: {reason}", row.attempts);
@@ -307,7 +307,7 @@ impl Verdicts {
         } else {
             let not_before = now + retry.back_off(row, after);
             self.deferrals.push(Deferral {
-                refused,
+                spends_try,
                 ..deferral(row, DeliveryState::Pending, not_before, reason)
             });
         }
@@ -350,6 +350,6 @@ pub(super) fn deferral(
         state,
         not_before,
         reason: Some(reason.to_owned()),
-        refused: false,
+        spends_try: false,
     }
 }

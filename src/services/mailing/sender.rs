@@ -13,7 +13,7 @@ use super::compose::{Compose, Spread};
 use super::gate::{Gate, GateState};
 use super::ledger::Ledger;
 use super::retry::Retry;
-use super::tally::Account;
+use super::tally::RunTally;
 use crate::clock::Clock;
 use crate::domain::{Delivery, DeliveryState};
 use crate::mail::Mailer;
@@ -52,11 +52,11 @@ pub enum Step {
 }
 
 impl Sender {
-    /// The same sender for a new run, whose account is empty.
+    /// The same sender for a new run, whose tally is empty.
     #[must_use]
     pub fn anew(&self) -> Self {
         let mut anew = self.clone();
-        anew.ledger.account = Account::default();
+        anew.ledger.tally = RunTally::default();
         anew
     }
 
@@ -68,13 +68,8 @@ impl Sender {
             held => return Ok(Step::Held(held)),
         }
         let now = self.clock.now();
-        let until = now + self.ledger.lease;
         let limit = self.gate.chunk();
-        let rows = self
-            .ledger
-            .deliveries
-            .claim(&self.ledger.owner, until, &Claim::Free { now, limit })
-            .await?;
+        let rows = self.ledger.claim(&Claim::Free { now, limit }, now).await?;
         if rows.is_empty() {
             return Ok(Step::Idle);
         }
@@ -95,7 +90,7 @@ impl Sender {
     /// Takes rows that this worker holds as far as they go now; ascending by user where they are
     /// dense.
     pub async fn finish(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
-        self.ledger.account.take_up(&rows);
+        self.ledger.tally.take_up(&rows);
         let (settled, rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state.settled());
         let (sending, mut pending): (Vec<_>, Vec<_>) = rows

@@ -1,6 +1,6 @@
-//! What became of deliveries: counts for people and scripts, and the account of a run.
+//! What became of deliveries: counts for people and scripts, and the tally of a run.
 //!
-//! The rule: nobody is counted twice and nobody is left out. A run has one account, which its
+//! The rule: nobody is counted twice and nobody is left out. A run has one tally, which its
 //! [`super::Ledger`] holds and writes. Every delivery that is taken in hand is noted there;
 //! whichever of them is not settled at the end is still waiting, and said so.
 
@@ -88,9 +88,9 @@ struct Waiting {
     until: Option<DateTime<Utc>>,
 }
 
-/// Every delivery that a run has taken in hand, and what became of it. Its clones are one account.
+/// Every delivery that a run has taken in hand, and what became of it. Its clones are one tally.
 #[derive(Debug, Clone, Default)]
-pub struct Account(Arc<Mutex<Entries>>);
+pub struct RunTally(Arc<Mutex<Entries>>);
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -108,13 +108,13 @@ impl Entries {
     }
 }
 
-impl Account {
+impl RunTally {
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What became of them up to now.
-    pub fn tally(&self) -> Tally {
+    pub fn so_far(&self) -> Tally {
         let entries = self.entries();
         let mut tally = Tally {
             deferred: entries.waiting.len() as u64,

@@ -127,7 +127,7 @@ impl Deliveries for Mongo {
                     set.insert("lease", doc! {"until": date(deferral.not_before)});
                     put(&mut set, "reason", deferral.reason.as_deref());
                     // Who let go holds it no more, so nothing is counted twice.
-                    if deferral.refused {
+                    if deferral.spends_try {
                         count.insert("refusals", 1);
                     }
                 }

@@ -15,8 +15,8 @@ record! {
     DeliveryRecord of Delivery as "delivery" {
         id = "_id": String, user: CompactString, state: DeliveryState,
         watermarks = "covers": Vec<CoverRecord>, marker: Oid, attempts: Option<Count<u32>>,
-        refusals: Option<Count<u32>>, reopened: Option<Count<u32>>, items: Option<Count<u32>>,
-        created: Time;
+        tries_spent = "refusals": Option<Count<u32>>, reopened: Option<Count<u32>>,
+        items: Option<Count<u32>>, created: Time;
         due_on: NaiveDate, call: String, tried: Time, settled: Time, provider_id: String,
         reason: String, feedback: FeedbackRecord
     }

@@ -106,7 +106,7 @@ impl Deliveries for Sqlite {
                     deferral.state.as_str(),
                     millis(deferral.not_before),
                     &deferral.reason,
-                    deferral.refused,
+                    deferral.spends_try,
                 ))?,
                 Transition::Settle(end) => prepare(
                     "state = ?3, items = ?4, provider_id = ?5, reason = ?6, settled = ?7",

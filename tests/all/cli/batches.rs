@@ -94,7 +94,7 @@ fn a_batch_is_closed_now_or_canceled_and_the_worker_says_what_became_of_it() {
     assert_eq!(canceled.err, conflict);
     assert_eq!(
         worked,
-        "worker: batches: 1 closed, 1 canceled; mails: 1 sent into outbox (3 events)\n"
+        "worker: batches: 1 ended, 1 canceled; mails: 1 sent into outbox (3 events)\n"
     );
     assert!(
         shown.contains(&format!("UTC; batch:{ada} is sent\n")),

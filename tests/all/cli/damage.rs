@@ -40,13 +40,13 @@ fn a_fan_out_that_nobody_can_read_is_named_by_whoever_fans_out() {
         assert!(ran.err.contains("passed over: fan-out "), "{}", ran.err);
         assert!(ran.err.contains("day of fan-out "), "{}", ran.err);
     }
-    assert_eq!(worker.json()["fanouts"]["fanouts"], 1);
+    assert_eq!(worker.json()["fanouts"]["done"], 1);
     assert_eq!(digest.json()["mails"]["sent"], 1);
     for bad in [
         &worker.json()["fanouts"]["bad_fanouts"],
         &digest.json()["bad_fanouts"],
         &notify.json()["bad_fanouts"],
-        &import.json()["carried"]["bad_fanouts"],
+        &import.json()["fanned_out"]["bad_fanouts"],
     ] {
         assert_eq!(bad["count"], 1, "{bad}");
     }
@@ -145,7 +145,7 @@ async fn a_stack_that_takes_no_entries_is_named_by_whoever_fans_out() {
             &worker.json()["fanouts"]["bad_stacks"],
             &digest.json()["mails"]["bad_stacks"],
             &notify.json()["bad_stacks"],
-            &import.json()["carried"]["bad_stacks"],
+            &import.json()["fanned_out"]["bad_stacks"],
         ] {
             assert_eq!(
                 (&bad["count"], &bad["first"][0]["user"]),

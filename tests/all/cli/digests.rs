@@ -224,7 +224,7 @@ fn a_worker_answers_in_json_what_it_did() {
 
     let round = desk.run(&["worker", "--once", "--json"]).json();
 
-    assert_eq!(round["fanouts"]["fanouts"], 1);
+    assert_eq!(round["fanouts"]["done"], 1);
     assert_eq!(round["digests"]["pending"], 1);
     assert_eq!(
         desk.run(&["worker", "--once"]).done(),

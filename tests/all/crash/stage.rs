@@ -1,8 +1,9 @@
 //! The town whose processes die: what happens in it, how they are started and killed, and how the
 //! dust settles.
 //!
-//! The rule: everything happens in April 2014 and is carried by processes of today, so what is
-//! gathered gathers by the real clock. Only whoever settles the dust has a clock that is turned.
+//! The rule: everything happens in April 2014 and is fanned out and mailed by processes of today,
+//! so what is gathered gathers by the real clock. Only whoever settles the dust has a clock that is
+//! turned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -297,7 +298,15 @@ impl<'a> Stage<'a> {
         self.dies_at(&["worker", "--once"], point).await;
     }
 
-    async fn dies_at(&self, arguments: &[&str], point: &str) {
+    /// A worker that does what is to be done.
+    pub async fn worker_runs(&self) {
+        let mut worker = self.start(&["worker", "--once"], &[]);
+        let status = worker.ended(LONG).await.expect("it ends by itself");
+        assert!(status.success(), "{status}");
+    }
+
+    /// A process that is to die there, and does.
+    pub async fn dies_at(&self, arguments: &[&str], point: &str) {
         let mut dying = self.start(arguments, &[(CRASH, point)]);
         let status = dying.ended(LONG).await.expect("it ends by itself");
         let aborted = Some(6);

@@ -13,7 +13,7 @@ use tidings::domain::{
 use tidings::store::BatchFilter;
 
 use super::stage::{Kind, Stage, Work};
-use crate::mail::provider::Dialect;
+use crate::mail::provider::{Dialect, Request};
 use crate::support::{BatchCounts, Shorthand, user};
 
 /// More than there are of anything.
@@ -130,7 +130,9 @@ impl Stage<'_> {
     fn told(&self) -> BTreeMap<(String, String), usize> {
         let (mut told, mut keys) = (BTreeMap::new(), BTreeSet::new());
         let requests = self.provider.requests().into_iter();
-        for request in requests.filter(|request| request.taken) {
+        // What is asked mails nothing.
+        let mailed = |request: &Request| request.taken && request.method == "POST";
+        for request in requests.filter(mailed) {
             // A call that is made again under its key mails nothing.
             if self.dialect == Dialect::Resend
                 && !keys.insert(request.header("idempotency-key").to_owned())
@@ -159,6 +161,12 @@ fn mails(dialect: Dialect, body: &Value) -> Vec<(String, String)> {
             let people = body["personalizations"].as_array().unwrap().iter();
             people
                 .map(|person| (text(&person["to"][0]["email"]), said.clone()))
+                .collect()
+        }
+        Dialect::Postmark => {
+            let mails = body.as_array().unwrap().iter();
+            mails
+                .map(|mail| (text(&mail["To"]), text(&mail["TextBody"])))
                 .collect()
         }
         _ => {

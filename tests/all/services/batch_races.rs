@@ -229,7 +229,7 @@ async fn what_was_filed_with_fewer_events_gets_the_others_into_another_mail(fres
 
     let closed = town.process().closer().drain(&Silent).await.unwrap();
 
-    assert_eq!(closed.closed, 1);
+    assert_eq!(closed.ended, 1);
     let mut told: Vec<Vec<Id>> = all(&town).await.into_iter().map(|b| b.joined).collect();
     told.sort();
     assert_eq!(told, [[id(1)], [id(2)]]);

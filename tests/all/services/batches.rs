@@ -70,7 +70,7 @@ async fn mail(town: &Town) -> Tally {
     app.closer().drain(&Silent).await.unwrap();
     let sender = app.sender();
     sender.drain().await.unwrap();
-    sender.ledger.account.tally()
+    sender.ledger.tally.so_far()
 }
 
 async fn batches(town: &Town) -> Vec<Batch> {

@@ -434,7 +434,7 @@ async fn a_sending_row_whose_worker_died_is_sent_again_only_where_that_is_harmle
                 until,
                 &[Handover {
                     id: rows[0].id.clone(),
-                    call: town.process().sender().gate.account + "call",
+                    call: town.process().sender().gate.account_prefix + "call",
                     items: 1,
                 }],
             )

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::TimeDelta;
 use tidings::domain::{Audience, FanoutState, FollowKey, Point, User, UserId};
-use tidings::services::{Progress, Silent};
+use tidings::services::{Silent, Watcher};
 use tokio::runtime::Handle;
 
 use crate::support::town::{Town, followers_of, on_both_stores, request, to};
@@ -45,7 +45,7 @@ impl<F> Meanwhile<F> {
     }
 }
 
-impl<F: AsyncFn() + Send + Sync> Progress for Meanwhile<F> {
+impl<F: AsyncFn() + Send + Sync> Watcher for Meanwhile<F> {
     fn advance(&self, _: u64) {
         if self.pages.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
             tokio::task::block_in_place(|| Handle::current().block_on((self.what)()));
@@ -241,7 +241,7 @@ async fn many_fan_outs_to_overlapping_audiences_are_merged_in_the_order_accepted
     let done = app.fanouts().drain(&Silent).await.unwrap();
 
     assert_eq!(
-        (done.fanouts, done.counts.people, done.counts.pushed),
+        (done.done, done.counts.people, done.counts.pushed),
         (3, 7, 10)
     );
     assert_eq!(
@@ -287,14 +287,14 @@ async fn a_fan_out_is_taken_up_where_a_dead_worker_left_it(fresh: Fresh) {
         .unwrap();
 
     assert_eq!(
-        app.fanouts().drain(&Silent).await.unwrap().fanouts,
+        app.fanouts().drain(&Silent).await.unwrap().done,
         0,
         "the lease of the dead has not run out"
     );
     town.clock.advance(TimeDelta::minutes(2));
     let done = app.fanouts().drain(&Silent).await.unwrap();
 
-    assert_eq!((done.fanouts, done.counts.people), (1, 250));
+    assert_eq!((done.done, done.counts.people), (1, 250));
     let fanout = town.store.fanout(claimed[0].id).await.unwrap().unwrap();
     assert_eq!(fanout.progress.counts.people, 450);
     assert!(
@@ -331,7 +331,7 @@ async fn a_worker_that_lost_its_lease_counts_nothing(fresh: Fresh) {
         .await
         .unwrap();
 
-    assert_eq!((done.fanouts, saved), (1, vec![false]));
+    assert_eq!((done.done, saved), (1, vec![false]));
     let fanout = town.store.fanout(slow[0].id).await.unwrap().unwrap();
     assert_eq!(fanout.progress.counts.people, 1);
 }

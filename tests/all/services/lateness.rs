@@ -251,7 +251,7 @@ async fn a_provider_that_cannot_be_reached_for_hours_fails_nothing(fresh: Fresh)
 
     assert_eq!((failed, told(&town)), (0, vec!["a1".to_owned()]));
     let row = town.deliveries_of("ada").await.remove(0);
-    assert_eq!((row.state, row.refusals), (DeliveryState::Sent, 0));
+    assert_eq!((row.state, row.tries_spent), (DeliveryState::Sent, 0));
     assert!(row.attempts > 3, "{} attempts", row.attempts);
 }
 
@@ -351,7 +351,7 @@ async fn what_an_open_delivery_covers_is_not_given_up(fresh: Fresh) {
 /// The days before the window that the next run reads.
 async fn read(town: &Town) -> Vec<String> {
     let owed = town.process().owed();
-    let old = owed.look(&owed.reach(town.clock.now())).await.unwrap();
+    let old = owed.look(&owed.days_read(town.clock.now())).await.unwrap();
     old.older.iter().map(|old| old.day.to_string()).collect()
 }
 

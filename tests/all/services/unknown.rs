@@ -132,7 +132,7 @@ async fn runs_and_rehearsals_tell_what_is_not_known(fresh: Fresh) {
     let (rehearsed, page) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
     let ran = town.digests_at(monday(0)).await;
 
-    for unknown in [&rehearsed.unknown, &ran.unknown] {
+    for unknown in [&rehearsed.not_known, &ran.not_known] {
         assert_eq!((unknown.events, unknown.objects.len()), (2, 1));
         let warnings = unknown.warnings(&town.process().config.policies);
         assert!(

@@ -176,7 +176,7 @@ pub async fn an_event_pushed_between_read_and_mark_stays_pending(store: Fresh) {
         .push(today(), ROOMY, &push_to(&ada, events(2, 1)))
         .await
         .unwrap();
-    let reach = store.everybody(None, 10).await[0].reach();
+    let reach = store.everybody(None, 10).await[0].covers();
 
     store
         .push(today(), ROOMY, &push_to(&ada, vec![event("late", 2)]))

@@ -245,7 +245,7 @@ laws! {
     transitions:
         of_many_transitions_those_are_made_whose_condition_holds;
     reopening:
-        refusals_are_counted_and_other_waits_are_not
+        spent_tries_are_counted_and_other_waits_are_not
         what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays
         what_failed_is_opened_again_as_if_it_were_new
         only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free

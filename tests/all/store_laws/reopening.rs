@@ -1,4 +1,4 @@
-//! Laws of `Deliveries` about trying again: what counts as refused, and what failed and is opened
+//! Laws of `Deliveries` about trying again: which tries are counted, and what failed and is opened
 //! once more.
 
 use tidings::domain::delivery::{Corrected, Deferral, Reopening, Settlement};
@@ -10,25 +10,25 @@ use super::settling::{deferral, unknown};
 
 use crate::support::*;
 
-pub async fn refusals_are_counted_and_other_waits_are_not(store: Fresh) {
+pub async fn spent_tries_are_counted_and_other_waits_are_not(store: Fresh) {
     let ids = open(&store, &["ada", "bob"]).await;
-    let refused = Deferral {
-        refused: true,
+    let spent = Deferral {
+        spends_try: true,
         ..deferral(&ids[0], DeliveryState::Pending, 2)
     };
     let unreached = deferral(&ids[1], DeliveryState::Pending, 2);
 
     for _ in 0..3 {
         sending(&store, "one", later(20), &ids).await;
-        let asked = [refused.clone(), unreached.clone()];
+        let asked = [spent.clone(), unreached.clone()];
         store.defer("one", &asked).await.unwrap();
         store.defer("one", &asked).await.unwrap();
         store.take("one", later(3), later(20), 9).await.unwrap();
     }
 
     let (ada, bob) = (row(&store, &ids[0]).await, row(&store, &ids[1]).await);
-    assert_eq!((ada.attempts, ada.refusals), (3, 3));
-    assert_eq!((bob.attempts, bob.refusals), (3, 0));
+    assert_eq!((ada.attempts, ada.tries_spent), (3, 3));
+    assert_eq!((bob.attempts, bob.tries_spent), (3, 0));
 }
 
 /// A person's delivery that failed, closed.
@@ -89,7 +89,10 @@ pub async fn what_failed_is_opened_again_as_if_it_were_new(store: Fresh) {
         (DeliveryState::Pending, true, later(9), None)
     );
     assert_eq!((ada.call, ada.tried, ada.lease), (None, None, None));
-    assert_eq!((ada.attempts, ada.refusals, ada.provider_id), (1, 0, None));
+    assert_eq!(
+        (ada.attempts, ada.tries_spent, ada.provider_id),
+        (1, 0, None)
+    );
     assert_eq!((ada.reopened, bob.reopened), (0, 3));
     assert_eq!((ada.watermarks, ada.marker), (old.watermarks, old.marker));
     assert_eq!(

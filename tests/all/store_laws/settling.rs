@@ -78,7 +78,7 @@ pub async fn a_mail_that_was_taken_after_all_has_no_reason_any_more(store: Fresh
         state: DeliveryState::Pending,
         not_before: later(1),
         reason: Some("busy".into()),
-        refused: false,
+        spends_try: false,
     };
     store.defer("one", &[deferral]).await.unwrap();
     store.take("one", later(2), later(9), 9).await.unwrap();
@@ -114,7 +114,7 @@ pub(super) fn deferral(id: &DeliveryId, state: DeliveryState, not_before: i64) -
         state,
         not_before: later(not_before),
         reason: Some("busy".into()),
-        refused: false,
+        spends_try: false,
     }
 }
 

@@ -21,7 +21,7 @@ pub async fn of_many_transitions_those_are_made_whose_condition_holds(store: Fre
         state: DeliveryState::Pending,
         not_before: later(60),
         reason: Some("429".into()),
-        refused: true,
+        spends_try: true,
     };
     let settle = |id: &DeliveryId| Transition::Settle(settlement(id, DeliveryState::Failed));
 

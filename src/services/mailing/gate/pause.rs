@@ -1,8 +1,8 @@
-//! The brake: nothing leaves any process until somebody resumes.
+//! The pause: nothing leaves any process until somebody resumes.
 //!
-//! The rule: it is pulled where going on would do harm, by a provider that refuses everything or by
+//! The rule: it begins where going on would do harm, by a provider that refuses everything or by
 //! too large a share of failures, bounces or complaints; it is a note that all processes read
-//! before every call; and only a person lets go of it. What was reported of mails before that is
+//! before every call; and only a person ends it. What was reported of mails before that is
 //! not held against those that follow.
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,7 +14,7 @@ use crate::store::Notes;
 
 /// The note's name.
 const NOTE: &str = shared::NOTES;
-/// The note that says when somebody last let go of the brake.
+/// The note that says when somebody last resumed.
 const RESUMED: &str = "resumed";
 /// Bounces and complaints count that were reported of the mails of so long.
 const HEARD: TimeDelta = TimeDelta::days(1);
@@ -40,7 +40,7 @@ impl Pause {
     /// Lets mails leave again; says which pause ended.
     pub async fn lift(notes: &dyn Notes, now: DateTime<Utc>) -> Result<Option<Self>> {
         let standing = Self::standing(notes).await?;
-        // Who was quicker let go of it as lately.
+        // Who was quicker resumed as lately.
         let (read, now) = (notes.note(RESUMED).await?, now.to_rfc3339());
         notes
             .swap_note(RESUMED, read.as_deref(), Some(&now))
@@ -53,7 +53,7 @@ impl Pause {
 }
 
 impl Gate {
-    /// Stops all processes. Whoever was first says why.
+    /// Pauses all processes. The first to do so says why.
     pub(in crate::services::mailing) async fn pause(&self, reason: &str) -> Result<()> {
         let pause = Pause {
             at: self.clock.now(),
@@ -65,7 +65,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Now and then, stops all processes if too many of the mails of the last day bounced or were
+    /// Now and then, pauses all processes if too many of the mails of the last day bounced or were
     /// complained of.
     pub(in crate::services::mailing) async fn heed_reports(&self) -> Result<()> {
         let now = self.clock.now();
@@ -85,7 +85,7 @@ impl Gate {
         }
     }
 
-    /// Why everything should stop, if it should.
+    /// Why everything should pause, if it should.
     fn alarm(&self, report_counts: &ReportCounts) -> Option<String> {
         let settings = &self.settings;
         let passed = |part: u64, share: Share, what: &str, option: &str| {

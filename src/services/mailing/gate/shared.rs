@@ -2,7 +2,7 @@
 //! lately.
 //!
 //! The rule: what one process hears holds for all, and for those that come after it, as a cron line
-//! makes a process each hour. It is kept in notes that stand beside the brake's ([`super::pause`]),
+//! makes a process each hour. It is kept in notes that stand beside the pause ([`super::pause`]),
 //! so that one read before each call tells everything. A note is changed from what was read, so
 //! nobody's count is lost. What a machine with a wrong clock writes is not believed.
 
@@ -15,7 +15,7 @@ use crate::domain::DeliveryState;
 use crate::services::Result;
 use crate::store::Notes;
 
-/// What all of these notes begin with, the brake's among them.
+/// What all of these notes begin with, the pause among them.
 pub(super) const NOTES: &str = "pause";
 /// Until when nobody makes a call.
 const CLOSED: &str = "pause-until";
@@ -108,7 +108,7 @@ impl Gate {
     fn closed_by(&self, note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let closed: Closed = serde_json::from_str(note).ok()?;
         let counts =
-            closed.account == self.account && closed.at <= now + SKEW && closed.until > now;
+            closed.account == self.account_prefix && closed.at <= now + SKEW && closed.until > now;
         counts.then_some(closed.until)
     }
 
@@ -121,7 +121,7 @@ impl Gate {
         let closed = Closed {
             at: now,
             until,
-            account: self.account.clone(),
+            account: self.account_prefix.clone(),
         };
         let note = serde_json::to_string(&closed).unwrap_or_default();
         loop {

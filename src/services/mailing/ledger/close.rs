@@ -59,7 +59,7 @@ impl Ledger {
             self.deliveries.close(&ids).await?;
             crash::point("after-close");
         }
-        self.account.passed_over(bad);
+        self.tally.passed_over(bad);
         Ok(())
     }
 

@@ -183,20 +183,15 @@ impl Sender {
             return Ok((Concluded::default(), mails));
         }
         let reference = self.reference(&mails);
-        let handover = |mail: &Mail| {
-            Transition::HandOver(Handover {
-                id: mail.row.id.clone(),
-                call: reference.clone(),
-                items: mail.items,
-            })
+        let handover = |mail: &Mail| Handover {
+            id: mail.row.id.clone(),
+            call: reference.clone(),
+            items: mail.items,
         };
-        let handovers: Vec<Transition> = mails.iter().map(handover).collect();
         crash::point("before-sending");
-        let until = self.clock.now() + self.ledger.lease;
         let ours = self
             .ledger
-            .deliveries
-            .advance(&self.ledger.owner, at, until, &handovers)
+            .hand_over(mails.iter().map(handover), at)
             .await?;
         crash::point("after-sending");
         let noted = |mut mail: Mail| {
@@ -327,6 +322,6 @@ impl Sender {
             hash.update([0]);
             hash.update(mail.row.attempts.to_be_bytes());
         }
-        self.gate.account.clone() + &hex::encode(&hash.finalize()[..20])
+        self.gate.account_prefix.clone() + &hex::encode(&hash.finalize()[..20])
     }
 }

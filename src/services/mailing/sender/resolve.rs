@@ -55,12 +55,8 @@ impl Sender {
             let later = now + self.retry.settings.ask_after;
             return self.look_again_at(&claimed, later).await;
         }
-        let rows = self
-            .ledger
-            .deliveries
-            .claim(&self.ledger.owner, lease.until, &Claim::Call(call))
-            .await?;
-        self.ledger.account.take_up(&rows);
+        let rows = self.ledger.claim(&Claim::Call(call), now).await?;
+        self.ledger.tally.take_up(&rows);
         let resolved = self.resolve_rows(call, rows, now, leave).await;
         self.leases.unlease(&name, &self.ledger.owner).await?;
         resolved
@@ -77,7 +73,7 @@ impl Sender {
             return self.doubtful(&rows).await;
         };
         // Who never had the call cannot tell either.
-        if now >= self.retry.hope(tried) || !call.starts_with(&self.gate.account) {
+        if now >= self.retry.hope(tried) || !call.starts_with(&self.gate.account_prefix) {
             return self.doubtful(&rows).await;
         }
         if self.retry.certainty == Certainty::Never {

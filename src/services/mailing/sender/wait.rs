@@ -2,13 +2,13 @@
 //! help.
 //!
 //! The rule: nobody is forgotten. What others settled meanwhile is counted as they left it; what
-//! still waits at the end is in the ledger for the next run, and in the account as waiting.
+//! still waits at the end is in the ledger for the next run, and in the tally as waiting.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::gate::GateState;
 use super::{Sender, Step};
-use crate::services::{Progress, Result};
+use crate::services::{Result, Watcher};
 use crate::wire::digest::Ended;
 
 /// How often it is looked whether others have settled something, or want this to stop.
@@ -17,11 +17,11 @@ const LOOK: TimeDelta = TimeDelta::seconds(1);
 const AT_ONCE: usize = 1_000;
 
 impl Sender {
-    /// Works on whatever can be claimed until nothing of the account waits; gives up when nothing
+    /// Works on whatever can be claimed until nothing of the tally waits; gives up when nothing
     /// was settled for as long as `patience`.
-    pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Progress) -> Result<Ended> {
-        let account = &self.ledger.account;
-        let (mut settled, mut moved) = (account.settled(), self.clock.now());
+    pub async fn see_through(&self, patience: TimeDelta, progress: &dyn Watcher) -> Result<Ended> {
+        let tally = &self.ledger.tally;
+        let (mut settled, mut moved) = (tally.settled(), self.clock.now());
         loop {
             let step = self.drain().await?;
             if let Step::Held(GateState::Paused(pause)) = step {
@@ -34,8 +34,8 @@ impl Sender {
             }
             let next = self.look_up().await?;
             let now = self.clock.now();
-            if account.settled() > settled {
-                (settled, moved) = (account.settled(), now);
+            if tally.settled() > settled {
+                (settled, moved) = (tally.settled(), now);
             }
             let Some(next) = next else {
                 return Ok(Ended::Settled);
@@ -57,7 +57,7 @@ impl Sender {
     pub async fn wait_for_gate(
         &self,
         patience: TimeDelta,
-        progress: &dyn Progress,
+        progress: &dyn Watcher,
     ) -> Result<Option<Ended>> {
         let end = self.clock.now() + patience;
         loop {
@@ -80,12 +80,12 @@ impl Sender {
     /// Counts what others have settled; says when the first of the others may be claimed, and
     /// nothing if none waits.
     async fn look_up(&self) -> Result<Option<DateTime<Utc>>> {
-        let (now, account) = (self.clock.now(), &self.ledger.account);
-        for ids in account.due(now).chunks(AT_ONCE) {
-            let rows = self.ledger.deliveries.deliveries(ids).await?;
+        let (now, tally) = (self.clock.now(), &self.ledger.tally);
+        for ids in tally.due(now).chunks(AT_ONCE) {
+            let rows = self.ledger.rows(ids).await?;
             for row in rows.iter().flatten() {
                 if row.state.settled() {
-                    account.take_up(std::slice::from_ref(row));
+                    tally.take_up(std::slice::from_ref(row));
                     continue;
                 }
                 let held = row.lease.as_ref().map(|lease| lease.until);
@@ -96,15 +96,15 @@ impl Sender {
                 } else {
                     free
                 };
-                account.postpone(&row.id, look);
+                tally.postpone(&row.id, look);
             }
         }
-        let next = account.next(now);
+        let next = tally.next(now);
         Ok(next.map(|next| next.max(now + TimeDelta::milliseconds(50))))
     }
 
     /// Sleeps until then; false as soon as somebody wants this to stop.
-    async fn rest(&self, until: DateTime<Utc>, progress: &dyn Progress) -> bool {
+    async fn rest(&self, until: DateTime<Utc>, progress: &dyn Watcher) -> bool {
         loop {
             if progress.stopping() {
                 return false;

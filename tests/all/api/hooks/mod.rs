@@ -368,7 +368,7 @@ async fn what_is_not_in_the_ledger_is_counted_and_changes_nothing(fresh: Fresh) 
         let answer = api.report(&event).await;
 
         assert_eq!(
-            (answer.status, &answer.body["unknown"]),
+            (answer.status, &answer.body["not_ours"]),
             (200, &json!(1)),
             "{provider}"
         );

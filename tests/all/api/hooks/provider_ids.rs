@@ -36,7 +36,7 @@ async fn a_mail_is_found_by_the_providers_id_where_no_tag_came_back(fresh: Fresh
     let lost = api.report(&event).await;
 
     assert_eq!((found.status, &found.body["taken"]), (200, &json!(1)));
-    assert_eq!((lost.status, &lost.body["unknown"]), (200, &json!(1)));
+    assert_eq!((lost.status, &lost.body["not_ours"]), (200, &json!(1)));
     assert_eq!(heard(&api, &delivery).await, Some(ReportKind::Bounced));
     api.stop().await;
 }
@@ -66,7 +66,7 @@ async fn of_mails_that_share_a_providers_id_none_is_meant(fresh: Fresh) {
     let signed = signing::sign("resend", &body, at, 1);
     let lost = api.hook("resend", signed).await;
 
-    assert_eq!((lost.status, &lost.body["unknown"]), (200, &json!(1)));
+    assert_eq!((lost.status, &lost.body["not_ours"]), (200, &json!(1)));
     for row in &rows {
         assert_eq!(heard(&api, &row.id).await, None);
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::domain::{BadStack, Counts, Day, Defect, Fanout, Progress, UserId};
-use crate::services::audience::{self, Page};
+use crate::services::audience;
 use crate::store::{Directory, Pushed, Pushes, Result};
 
 /// A fan-out on its way through its audience.
@@ -44,7 +44,7 @@ impl Walk {
         limit: usize,
     ) -> Result<()> {
         while self.people.is_empty() && !self.exhausted {
-            let Page { people, next } =
+            let audience::Page { people, next } =
                 audience::page(directory, &self.fanout.audience, self.next.as_ref(), limit).await?;
             self.people = people;
             self.exhausted = next.is_none();
@@ -67,7 +67,7 @@ impl Walk {
 }
 
 /// What is pushed between two saves: everybody up to where all walks know their people.
-pub(super) struct Round {
+pub(super) struct Page {
     pub pushes: Pushes,
     /// For each list, which walks its entries come from: (walk, entries).
     pub origins: Vec<Vec<(usize, usize)>>,
@@ -76,7 +76,7 @@ pub(super) struct Round {
     frontier: Option<UserId>,
 }
 
-impl Round {
+impl Page {
     /// Takes off every walk the people up to the frontier, merged per person.
     pub(super) fn cut(walks: &mut [Walk]) -> Self {
         let frontier = walks
@@ -184,7 +184,7 @@ impl Walk {
     }
 }
 
-/// The distinct lists of entries of a round: one for every combination of walks that share a
+/// The distinct lists of entries of a page: one for every combination of walks that share a
 /// person.
 struct Lists<'a> {
     walks: &'a [Walk],

@@ -85,5 +85,5 @@ pub fn tried_again(row: &Delivery) -> Option<DateTime<Utc>> {
 }
 
 #[cfg(test)]
-#[path = "due_tests.rs"]
+#[path = "digest_row_tests.rs"]
 mod tests;

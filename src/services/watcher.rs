@@ -1,7 +1,7 @@
-//! How long work says how far it is, without knowing who listens.
+//! Who is told how far long work is, and can end it: a bar in the terminal, a signal, or nobody.
 
 /// Told of every step; the terminal draws a bar of it.
-pub trait Progress: Send + Sync {
+pub trait Watcher: Send + Sync {
     /// So much more has been done.
     fn advance(&self, by: u64);
     /// How much there is in all, once that is known.
@@ -16,7 +16,7 @@ pub trait Progress: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
-impl Progress for Silent {
+impl Watcher for Silent {
     fn advance(&self, _: u64) {}
     fn total(&self, _: u64) {}
 }

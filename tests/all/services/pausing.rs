@@ -1,4 +1,4 @@
-//! The brake and the pacer: too many failures stop everything; samples; so many mails an hour.
+//! The pause and the pacer: too many failures stop everything; samples; so many mails an hour.
 
 use std::time::Duration;
 
