@@ -225,15 +225,18 @@ impl App {
         }
     }
 
-    /// Reads feeds.
+    /// Reads feeds, and notes what people did to their items.
     pub fn feeds(&self) -> Feeds {
         Feeds {
             stacks: self.store.clone(),
+            inboxes: self.store.clone(),
             objects: self.store.clone(),
             journal: self.store.clone(),
             policies: self.policies.clone(),
             clock: self.clock.clone(),
+            ids: self.ids.clone(),
             window_back: self.config.window_back,
+            since: self.config.feed.since,
         }
     }
 

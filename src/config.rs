@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use crate::domain::content::Caps;
-use crate::domain::{Cadence, ModelName, Policies, Schedule, Sending};
+use crate::domain::{ModelName, Policies, Sending};
 
 mod batch;
 mod delivery;
+mod digest;
+mod feed;
 mod hidden;
 mod hooks;
 mod mail;
@@ -26,6 +27,8 @@ mod reader;
 mod types;
 
 pub use batch::{Candidate, Candidates};
+pub use digest::Digest;
+pub use feed::Feed;
 pub use hooks::Hooks;
 pub use mail::{Api, Login, Mail, SmtpServer, SmtpTls, Transport};
 pub use public::{Server, Site};
@@ -51,6 +54,8 @@ pub struct Config {
     pub fanout: Fanout,
     /// When digests fall due, and what they hold.
     pub digest: Digest,
+    /// What feeds show as new.
+    pub feed: Feed,
     /// How mails are sent.
     pub delivery: Sending,
     /// What providers' reports are verified by.
@@ -101,20 +106,6 @@ pub struct Fanout {
     /// How long a worker holds a fan-out it says nothing of.
     pub lease: TimeDelta,
 }
-
-/// The section `[digest]`, valid.
-#[derive(Debug, Clone, Copy)]
-pub struct Digest {
-    /// What holds for people who have not chosen.
-    pub schedule: Schedule,
-    /// How many items a section and a mail show.
-    pub caps: Caps,
-    /// What is older is given up.
-    pub max_age: TimeDelta,
-}
-
-/// The least that `digest.max_age` may be: a digest may be as late as a whole period.
-const TWICE_THE_LONGEST_PERIOD: TimeDelta = TimeDelta::days(14);
 
 /// An application's collection that holds the objects of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -267,32 +258,8 @@ impl Config {
                 merge: r.number("fanout.merge", 1..=500) as usize,
                 lease: r.duration("fanout.lease", TimeDelta::seconds(5)..=TimeDelta::hours(1)),
             },
-            digest: Digest {
-                schedule: Schedule {
-                    cadence: r.parse("digest.cadence", "never, daily or weekly", |text| {
-                        text.parse::<Cadence>().ok()
-                    }),
-                    weekday: r.parse(
-                        "digest.weekday",
-                        "a weekday: mon, tue, wed, thu, fri, sat or sun",
-                        |text| text.parse().ok(),
-                    ),
-                    hour: r.number("digest.hour", 0..=23) as u8,
-                    tz: r.parse(
-                        "digest.timezone",
-                        "a time zone such as Europe/Paris",
-                        |text| text.parse().ok(),
-                    ),
-                },
-                caps: Caps {
-                    section: r.number("digest.section_items", 1..=200) as usize,
-                    total: r.number("digest.items", 1..=1000) as usize,
-                },
-                max_age: r.duration(
-                    "digest.max_age",
-                    TWICE_THE_LONGEST_PERIOD..=TimeDelta::days(365),
-                ),
-            },
+            digest: digest::read(&mut r),
+            feed: feed::read(&mut r),
             delivery,
             hooks: hooks::read(&mut r),
             archive_keep: r.duration("archive.keep", TimeDelta::days(1)..=TimeDelta::days(36_500)),

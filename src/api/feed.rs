@@ -1,19 +1,20 @@
-//! A person's feed, made for polling.
+//! A person's feed, made for polling, and what they did to its items.
 //!
 //! The rule: an unchanged page costs the reader an empty 304. The tag is the page's own digest, so
 //! that a withdrawn or renamed object is a change like any other.
 
 use actix_web::http::header::{self, EntityTag, Header, IfNoneMatch};
-use actix_web::web::Data;
+use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use sha2::{Digest, Sha256};
 
+use super::body;
 use super::problem::Problem;
-use super::uri::{Query, refuse, segment};
+use super::uri::{NoQuery, Query, refuse, segment};
 use crate::app::App;
-use crate::domain::feed;
+use crate::domain::{UserId, feed};
 use crate::services::Error;
-use crate::services::feed::Request;
+use crate::services::feed::{MarksInput, Request};
 
 /// Items on a page unless asked otherwise.
 const LIMIT: u32 = 20;
@@ -22,13 +23,14 @@ const POLL_INTERVAL: u32 = 30;
 
 /// `GET /v1/users/{id}/feed`
 pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
-    let query = Query::of(&req, &["after", "before", "limit", "type", "days"])?;
+    let query = Query::of(&req, &["after", "before", "limit", "type", "state", "days"])?;
     let request = Request {
         user: segment(&req, "id")?,
         query: feed::Query {
             after: query.get("after")?,
             before: query.get("before")?,
             kind: query.get("type")?,
+            state: query.get("state")?.unwrap_or_default(),
         },
         limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
         days: query.number("days")?,
@@ -41,9 +43,39 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
             Error::Invalid(invalid) => refuse(invalid.what, &invalid),
             other => other.into(),
         })?;
-    let body = serde_json::to_vec(&page).expect("a page is always JSON");
+    polled(&req, serde_json::to_vec(&page))
+}
+
+/// `GET /v1/users/{id}/feed/count`
+pub(super) async fn count(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let user: UserId = segment(&req, "id")?;
+    let counts = app.feeds().counts(&user).await?;
+    polled(&req, serde_json::to_vec(&counts))
+}
+
+/// `POST /v1/users/{id}/feed/marks`
+pub(super) async fn mark(
+    _: NoQuery,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let user: UserId = segment(&req, "id")?;
+    let body = body::read(&req, payload, body::LIMIT).await?;
+    let marks: MarksInput = body::aside(body, body::one).await?;
+    let counts = app.feeds().mark(&user, marks).await?;
+    Ok(HttpResponse::Ok().json(counts))
+}
+
+/// What is asked for again and again: empty where it is what the reader has.
+fn polled(req: &HttpRequest, body: serde_json::Result<Vec<u8>>) -> Result<HttpResponse, Problem> {
+    let body = body.expect("what is on the wire is always JSON");
     let tag = tag(&body);
-    let known = is_known(&req, &tag);
+    let known = is_known(req, &tag);
     let mut response = if known {
         HttpResponse::NotModified()
     } else {

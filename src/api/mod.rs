@@ -84,6 +84,8 @@ routes! {v1, V1_ROUTES under "/v1":
     "/users/{id}/preferences" => {put: users::prefer, get: users::preferences}
     "/users/{id}/follows/{key}" => {put: users::follow, delete: users::unfollow}
     "/users/{id}/feed" => {get: feed::page}
+    "/users/{id}/feed/count" => {get: feed::count}
+    "/users/{id}/feed/marks" => {post: feed::mark}
     "/follows" => {post: users::follow_many}
     "/objects" => {post: objects::post}
     "/objects/{model}/{id}" => {put: objects::put, get: objects::get, delete: objects::delete}

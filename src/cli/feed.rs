@@ -9,6 +9,7 @@ use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
 use crate::domain::feed::{Cursor, Query};
+use crate::domain::inbox::StateFilter;
 use crate::domain::{EventType, Position, UserId};
 use crate::services::feed::Request;
 use crate::wire::feed::Page;
@@ -29,6 +30,10 @@ pub(super) struct Args {
     /// Only events of this type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<EventType>,
+    /// Only items of this state: unseen, unread, read, archived, or all; those that are not archived
+    /// if left out
+    #[arg(long, value_name = "STATE")]
+    state: Option<StateFilter>,
     /// How many days to look back over, today included; the whole window if left out
     #[arg(long, value_name = "N")]
     days: Option<u32>,
@@ -45,6 +50,7 @@ impl Args {
                 after: self.after.clone(),
                 before: self.before,
                 kind: self.kind.clone(),
+                state: self.state.unwrap_or_default(),
             },
             limit: self.limit,
             days: self.days,
@@ -56,6 +62,9 @@ impl Args {
             screen.line(self.nothing(app.config.window_back))?;
         } else {
             screen.table(&table(&page))?;
+            let (unseen, unread) = (page.counts.unseen, page.counts.unread);
+            let stands = format!("{unseen} unseen, {unread} unread");
+            screen.line(screen.ink(Ink::Faint, stands))?;
             if let Some(before) = page.next {
                 let older = format!("older: --before {before}");
                 screen.line(screen.ink(Ink::Faint, older))?;
@@ -87,6 +96,7 @@ fn table(page: &Page) -> Table {
         Column::new("title").ink(Ink::Strong).gives_way(),
         Column::new("by").gives_way(),
         Column::new("type").gives_way(),
+        Column::new("state").ink(Ink::Faint).spare(),
         Column::new("item").ink(Ink::Faint).spare(),
     ]);
     for item in &page.items {
@@ -95,6 +105,7 @@ fn table(page: &Page) -> Table {
             item.told(),
             item.by().unwrap_or_default().to_owned(),
             item.kind.to_string(),
+            item.state.as_str().to_owned(),
             item.id.to_string(),
         ]);
     }

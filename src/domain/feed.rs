@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::inbox::StateFilter;
 use super::name::{EventType, Invalid};
 use super::stack::{Pending, PersonStacks, Position, StackId};
 
@@ -54,13 +55,17 @@ impl serde::Serialize for Cursor {
     }
 }
 
+/// The longest text of a cursor, in bytes: of 61 days with two stacks each, the most that a window
+/// has, it is shorter.
+const MAX_TEXT: usize = 4_000;
+
 impl FromStr for Cursor {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("cursor", text, "is not a cursor that a feed gave");
         let list = text.strip_prefix('c').ok_or_else(refuse)?;
-        if list.len() > 1_000 {
+        if list.len() > MAX_TEXT {
             return Err(refuse());
         }
         let part = |part: &str| {
@@ -85,9 +90,12 @@ pub struct Query {
     pub before: Option<Position>,
     /// Only events of this type; `None` for all.
     pub kind: Option<EventType>,
+    /// Only items of these states.
+    pub state: StateFilter,
 }
 
-/// The events asked for, newest first; whether their objects still apply is the caller's to ask.
+/// The events asked for, newest first; whether their objects still apply, and of which state they
+/// are, is the caller's to ask.
 pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<Pending<'a>> {
     let mut events = person.events();
     events.retain(|item| {

@@ -1,16 +1,21 @@
 //! What a person has seen, read and archived of their feed: one small record a person.
 //!
 //! The rule: nothing is written into stacks. The record says, stack by stack, which entries were
-//! seen, read and put away; whatever it does not name is new. An item is told by any place at which its (type, object) stands, and a
-//! mark holds for all of them: an item's place changes when its oldest day leaves the window, and
-//! what was read must not come back then. A mark never reaches further than what stands.
+//! seen, read and put away; whatever it does not name is new. An item is told by any place at which
+//! its (type, object) stands. It is as the oldest of them says, and a mark holds for all of them:
+//! an item's place changes when its oldest day leaves the window, and what was read must not come
+//! back then. A mark never reaches further than what stands.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
 
 use super::day::Window;
 use super::feed::Cursor;
-use super::name::{EventType, ObjectId};
-use super::stack::{PersonStacks, Position, StackId};
+use super::id::Id;
+use super::name::{EventType, Invalid, ObjectId, UserId};
+use super::stack::{PersonStacks, Position, Stack, StackId};
 
 /// How an item stands with its reader; the later, the more was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -24,6 +29,74 @@ pub enum ItemState {
     Read,
     /// It is put away: the feed shows it only where it is asked for.
     Archived,
+}
+
+impl ItemState {
+    /// Its name, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unseen => "unseen",
+            Self::Seen => "seen",
+            Self::Read => "read",
+            Self::Archived => "archived",
+        }
+    }
+
+    /// Whether it is to be opened still.
+    pub fn is_unread(self) -> bool {
+        self < Self::Read
+    }
+}
+
+/// Which items are asked for, by their states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StateFilter {
+    /// Those that are not put away: what a feed shows unless asked otherwise.
+    #[default]
+    Current,
+    /// Those that were not shown yet.
+    Unseen,
+    /// Those that are to be opened still, shown or not.
+    Unread,
+    /// Those that were read and not put away.
+    Read,
+    /// Those that are put away.
+    Archived,
+    /// All.
+    All,
+}
+
+impl StateFilter {
+    /// Whether such an item is asked for.
+    pub fn admits(self, state: ItemState) -> bool {
+        match self {
+            Self::Current => state != ItemState::Archived,
+            Self::Unseen => state == ItemState::Unseen,
+            Self::Unread => state.is_unread(),
+            Self::Read => state == ItemState::Read,
+            Self::Archived => state == ItemState::Archived,
+            Self::All => true,
+        }
+    }
+}
+
+impl FromStr for StateFilter {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Ok(match text {
+            "current" => Self::Current,
+            "unseen" => Self::Unseen,
+            "unread" => Self::Unread,
+            "read" => Self::Read,
+            "archived" => Self::Archived,
+            "all" => Self::All,
+            _ => {
+                let why = "is none of current, unseen, unread, read, archived, all";
+                return Err(Invalid::new("state", text, why));
+            }
+        })
+    }
 }
 
 /// What is done to items.
@@ -99,71 +172,133 @@ pub struct StackMarks {
     pub archived: Entries,
 }
 
-/// What is known of a person's feed. A person without a record has an empty one.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// What is known of a person's feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inbox {
+    /// Whose it is.
+    pub user: UserId,
+    /// What it is known by in a compare-and-set; `None` where none stands.
+    pub revision: Option<Id>,
+    /// When anything was marked last.
+    pub changed: DateTime<Utc>,
     /// By stack; one that is not named is new as a whole.
     pub stacks: BTreeMap<StackId, StackMarks>,
 }
 
 impl Inbox {
-    /// How the item at this place stands.
-    pub fn state(&self, place: Position) -> ItemState {
-        let Some(marks) = self.stacks.get(&place.stack) else {
-            return ItemState::Unseen;
-        };
-        if marks.archived.has(place.index) {
-            ItemState::Archived
-        } else if marks.read.has(place.index) {
-            ItemState::Read
-        } else if marks.seen.has(place.index) {
-            ItemState::Seen
-        } else {
-            ItemState::Unseen
+    /// That of somebody who marked nothing yet.
+    pub fn empty(user: UserId) -> Self {
+        Self {
+            user,
+            revision: None,
+            changed: DateTime::UNIX_EPOCH,
+            stacks: BTreeMap::new(),
         }
     }
 
-    /// Marks items of these stacks, and forgets what has left the window.
-    pub fn mark(&mut self, person: &PersonStacks, window: &Window, which: &Marked, mark: Mark) {
+    /// How the item stands whose oldest place this is.
+    pub fn state(&self, place: Position) -> ItemState {
+        self.done(place).state()
+    }
+
+    /// Marks items of these stacks, and forgets what has left the window. Says whether that
+    /// changed anything.
+    pub fn mark(
+        &mut self,
+        person: &PersonStacks,
+        window: &Window,
+        which: &Marked,
+        mark: Mark,
+        now: DateTime<Utc>,
+    ) -> bool {
+        let before = self.stacks.clone();
         self.stacks.retain(|stack, _| window.contains(stack.day));
-        let events = || person.stacks.iter().flat_map(|stack| stack.events());
-        let named: HashSet<(&EventType, &ObjectId)> = match which {
+        let mut items: HashMap<(&EventType, &ObjectId), Vec<Position>> = HashMap::new();
+        for (place, event) in person.stacks.iter().flat_map(Stack::events) {
+            items.entry((&event.t, &event.o)).or_default().push(place);
+        }
+        let named: HashSet<Position> = match which {
             Marked::To(..) => HashSet::new(),
-            Marked::Items(places) => {
-                let asked: HashSet<&Position> = places.iter().collect();
-                let named = events().filter(|(place, _)| asked.contains(place));
-                named.map(|(_, event)| (&event.t, &event.o)).collect()
-            }
+            Marked::Items(places) => places.iter().copied().collect(),
         };
-        for (place, event) in events() {
+        for ((kind, _), places) in items {
             let is_meant = match which {
-                Marked::To(cursor, kind) => {
-                    !cursor.is_before(place) && kind.as_ref().is_none_or(|kind| event.t == *kind)
+                Marked::To(cursor, wanted) => {
+                    !cursor.is_before(places[0]) && wanted.as_ref().is_none_or(|is| is == kind)
                 }
-                Marked::Items(_) => named.contains(&(&event.t, &event.o)),
+                Marked::Items(_) => places.iter().any(|place| named.contains(place)),
             };
+            let mut done = self.done(places[0]);
             if is_meant {
+                done.mark(mark);
+            }
+            // Of those that are not meant too: what was told again since is not new.
+            for place in places {
                 self.stacks
                     .entry(place.stack)
                     .or_default()
-                    .mark(place.index, mark);
+                    .set(place.index, done);
             }
         }
         self.stacks
             .retain(|_, marks| *marks != StackMarks::default());
+        let changed = self.stacks != before;
+        if changed {
+            self.changed = now;
+        }
+        changed
+    }
+
+    fn done(&self, place: Position) -> Done {
+        self.stacks
+            .get(&place.stack)
+            .map_or(Done::default(), |marks| marks.at(place.index))
     }
 }
 
 impl StackMarks {
-    fn mark(&mut self, index: u32, mark: Mark) {
+    fn at(&self, index: u32) -> Done {
+        Done {
+            seen: self.seen.has(index),
+            read: self.read.has(index),
+            archived: self.archived.has(index),
+        }
+    }
+
+    fn set(&mut self, index: u32, done: Done) {
+        self.seen.set(index, done.seen);
+        self.read.set(index, done.read);
+        self.archived.set(index, done.archived);
+    }
+}
+
+/// What was done to one item.
+#[derive(Debug, Clone, Copy, Default)]
+struct Done {
+    seen: bool,
+    read: bool,
+    archived: bool,
+}
+
+impl Done {
+    fn state(self) -> ItemState {
+        match self {
+            Self { archived: true, .. } => ItemState::Archived,
+            Self { read: true, .. } => ItemState::Read,
+            Self { seen: true, .. } => ItemState::Seen,
+            _ => ItemState::Unseen,
+        }
+    }
+
+    fn mark(&mut self, mark: Mark) {
         // Whatever was done to it, it was shown.
-        self.seen.set(index, true);
+        self.seen = true;
         match mark {
             Mark::Seen => {}
-            Mark::Read => self.read.set(index, true),
-            Mark::Unread => self.read.set(index, false),
-            Mark::Archive => self.archived.set(index, true),
-            Mark::Restore => self.archived.set(index, false),
+            Mark::Read => self.read = true,
+            Mark::Unread => self.read = false,
+            Mark::Archive => self.archived = true,
+            Mark::Restore => self.archived = false,
         }
     }
 }

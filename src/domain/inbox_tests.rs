@@ -43,6 +43,14 @@ fn person(days: &[Vec<Option<u8>>]) -> PersonStacks {
     }
 }
 
+fn now() -> DateTime<Utc> {
+    "2014-04-22T12:00:00Z".parse().unwrap()
+}
+
+fn inbox() -> Inbox {
+    Inbox::empty(UserId::stored("ada"))
+}
+
 fn items(places: impl IntoIterator<Item = (u32, u32)>) -> Marked {
     Marked::Items(
         places
@@ -60,9 +68,9 @@ fn a_mark_by_id_covers_every_occurrence() {
         vec![Some(2), Some(1)],
     ]);
     for told_by in [(0, 0), (1, 0), (2, 1)] {
-        let mut inbox = Inbox::default();
+        let mut inbox = inbox();
 
-        inbox.mark(&person, &window(), &items([told_by]), Mark::Read);
+        inbox.mark(&person, &window(), &items([told_by]), Mark::Read, now());
 
         let read = |(day, index)| inbox.state(place(day, index)) == ItemState::Read;
         assert!([(0, 0), (1, 0), (2, 1)].into_iter().all(read));
@@ -75,9 +83,15 @@ fn a_cursor_marks_nothing_that_was_not_shown() {
     let (before, after) = (vec![Some(1)], vec![Some(1), Some(2)]);
     let cursor = Cursor::at_end_of(&person(&[before]));
     let later = person(&[after, vec![Some(3)]]);
-    let mut inbox = Inbox::default();
+    let mut inbox = inbox();
 
-    inbox.mark(&later, &window(), &Marked::To(cursor, None), Mark::Read);
+    inbox.mark(
+        &later,
+        &window(),
+        &Marked::To(cursor, None),
+        Mark::Read,
+        now(),
+    );
 
     let states = [(0, 0), (0, 1), (1, 0)].map(|(day, index)| inbox.state(place(day, index)));
     assert_eq!(
@@ -89,13 +103,14 @@ fn a_cursor_marks_nothing_that_was_not_shown() {
 #[test]
 fn a_cursor_that_reaches_further_than_what_stands_marks_no_future() {
     let cursor: Cursor = "c20140420.900-20140421.900".parse().unwrap();
-    let mut inbox = Inbox::default();
+    let mut inbox = inbox();
 
     inbox.mark(
         &person(&[vec![Some(1)]]),
         &window(),
         &Marked::To(cursor, None),
         Mark::Seen,
+        now(),
     );
 
     assert_eq!(inbox.state(place(0, 0)), ItemState::Seen);
@@ -104,13 +119,40 @@ fn a_cursor_that_reaches_further_than_what_stands_marks_no_future() {
 }
 
 #[test]
+fn what_is_told_again_is_as_it_was_and_stays_so_when_its_first_day_leaves() {
+    let mut inbox = inbox();
+    let before = person(&[vec![Some(1)], vec![Some(2)]]);
+    inbox.mark(&before, &window(), &items([(0, 0)]), Mark::Read, now());
+
+    let again = person(&[vec![Some(1)], vec![Some(2), Some(1)]]);
+    let opened = Marked::To(Cursor::at_end_of(&again), None);
+    inbox.mark(&again, &window(), &opened, Mark::Seen, now());
+
+    assert_eq!(inbox.state(place(1, 1)), ItemState::Read);
+    assert_eq!(inbox.state(place(1, 0)), ItemState::Seen);
+}
+
+#[test]
+fn a_mark_that_changes_nothing_says_so() {
+    let person = person(&[vec![Some(1)]]);
+    let (mut inbox, later) = (inbox(), now() + chrono::TimeDelta::hours(1));
+    let all = Marked::To(Cursor::at_end_of(&person), None);
+
+    let first = inbox.mark(&person, &window(), &all, Mark::Seen, now());
+    let again = inbox.mark(&person, &window(), &all, Mark::Seen, later);
+
+    assert!(first && !again);
+    assert_eq!(inbox.changed, now());
+}
+
+#[test]
 fn what_left_the_window_is_forgotten() {
-    let mut inbox = Inbox::default();
+    let mut inbox = inbox();
     let old = person(&[vec![Some(1)], vec![Some(2)]]);
-    inbox.mark(&old, &window(), &items([(0, 0), (1, 0)]), Mark::Read);
+    inbox.mark(&old, &window(), &items([(0, 0), (1, 0)]), Mark::Read, now());
 
     let later = Window::ending(day(3), 2);
-    inbox.mark(&old, &later, &items([]), Mark::Read);
+    inbox.mark(&old, &later, &items([]), Mark::Read, now());
 
     assert_eq!(
         inbox.stacks.keys().copied().collect::<Vec<_>>(),
@@ -121,9 +163,9 @@ fn what_left_the_window_is_forgotten() {
 #[test]
 fn what_is_unread_or_restored_stays_seen() {
     let person = person(&[vec![Some(1)]]);
-    let mut inbox = Inbox::default();
+    let mut inbox = inbox();
     let mut state = |mark| {
-        inbox.mark(&person, &window(), &items([(0, 0)]), mark);
+        inbox.mark(&person, &window(), &items([(0, 0)]), mark, now());
         inbox.state(place(0, 0))
     };
 
@@ -156,22 +198,23 @@ proptest! {
         steps in proptest::collection::vec((marks(), 0..3_u32, 0..20_u32, any::<bool>()), 0..12),
     ) {
         let person = person(&days);
-        let (mut inbox, mut seen) = (Inbox::default(), BTreeSet::new());
+        let all = days.iter().zip(0_u32..);
+        let all = all.flat_map(|(entries, n)| entries.iter().zip(0_u32..).map(move |(what, i)| ((n, i), *what)));
+        let all: Vec<((u32, u32), u8)> = all.filter_map(|(place, what)| Some((place, what?))).collect();
+        let first = |what: u8| all.iter().find(|(_, other)| *other == what).unwrap().0;
+        let (mut inbox, mut seen) = (inbox(), BTreeSet::new());
         let (mut read, mut archived) = (BTreeSet::new(), BTreeSet::new());
         for (mark, day_of, index, by_id) in steps {
-            let all = days.iter().enumerate();
-            let all = all.flat_map(|(n, entries)| entries.iter().enumerate().map(move |(i, what)| (n as u32, i as u32, *what)));
-            let all: Vec<_> = all.filter_map(|(n, i, what)| Some((n, i, what?))).collect();
-            let (which, meant): (Marked, Vec<(u32, u32)>) = if by_id {
-                let named = all.iter().find(|(n, i, _)| (*n, *i) == (day_of, index));
-                let same = all.iter().filter(|(_, _, what)| named.is_some_and(|named| named.2 == *what));
-                (items([(day_of, index)]), same.map(|(n, i, _)| (*n, *i)).collect())
+            let (which, meant): (Marked, BTreeSet<u8>) = if by_id {
+                let named = all.iter().find(|(place, _)| *place == (day_of, index));
+                (items([(day_of, index)]), named.map(|(_, what)| *what).into_iter().collect())
             } else {
                 let cursor = format!("c{}.{index}", StackId::of(day(day_of)));
-                let shown = all.iter().filter(|(n, i, _)| *n == day_of && *i < index);
-                (Marked::To(cursor.parse().unwrap(), None), shown.map(|(n, i, _)| (*n, *i)).collect())
+                let is_shown = |what: &u8| first(*what).0 == day_of && first(*what).1 < index;
+                let shown = all.iter().map(|(_, what)| *what).filter(is_shown);
+                (Marked::To(cursor.parse().unwrap(), None), shown.collect())
             };
-            inbox.mark(&person, &window(), &which, mark);
+            inbox.mark(&person, &window(), &which, mark, now());
             for one in meant {
                 seen.insert(one);
                 match mark {
@@ -183,14 +226,18 @@ proptest! {
                 }
             }
         }
-        for one in (0..3).flat_map(|n| (0..24).map(move |i| (n, i))) {
+        for ((n, i), what) in &all {
             let expected = match () {
-                () if archived.contains(&one) => ItemState::Archived,
-                () if read.contains(&one) => ItemState::Read,
-                () if seen.contains(&one) => ItemState::Seen,
+                () if archived.contains(what) => ItemState::Archived,
+                () if read.contains(what) => ItemState::Read,
+                () if seen.contains(what) => ItemState::Seen,
                 () => ItemState::Unseen,
             };
-            prop_assert_eq!(inbox.state(place(one.0, one.1)), expected);
+            prop_assert_eq!(inbox.state(place(*n, *i)), expected);
+        }
+        for (n, entries) in days.iter().enumerate() {
+            let past = place(n as u32, entries.len() as u32);
+            prop_assert_eq!(inbox.state(past), ItemState::Unseen);
         }
     }
 

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::day::Day;
+use super::day::{Day, Window};
 use super::event::{Entry, Event, Marker};
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
@@ -365,6 +365,16 @@ impl PersonStacks {
     /// Every event of the window, each (type, object) once, at its oldest place; oldest first.
     pub fn events(&self) -> Vec<Pending<'_>> {
         unique(self.stacks.iter().flat_map(Stack::events))
+    }
+
+    /// The same, of these days alone.
+    pub fn within(&self, window: &Window) -> Self {
+        let stacks = self.stacks.iter();
+        let stacks = stacks.filter(|stack| window.contains(stack.id.day));
+        Self {
+            user: self.user.clone(),
+            stacks: stacks.cloned().collect(),
+        }
     }
 
     /// How far each stack that has uncovered events reaches now: what a mail built from this would

@@ -1,5 +1,5 @@
 //! Forgets what nobody needs any more: deliveries and batches that were settled long ago, and what
-//! a crash left of events that were never accepted.
+//! a crash left of events that were never accepted, and marks of feeds that are long over.
 //!
 //! The rule: a little at a time, so that nobody waits for it; and never what a promise rests on:
 //! the shortest time that can be configured is longer than a window and a period. What nobody knows
@@ -17,7 +17,7 @@ use crate::wire::round::Forgotten;
 /// How many of each are removed in one step.
 const STEP: usize = 1_000;
 /// No event is accepted that is older, however long the window is configured to be: so nobody is
-/// about to accept one of before then.
+/// about to accept one of before then. Nor is anything in a feed.
 const LONGEST_WINDOW: TimeDelta = TimeDelta::days(62);
 /// How long it rests once there was nothing more.
 const REST: TimeDelta = TimeDelta::hours(1);
@@ -56,9 +56,11 @@ impl Cleaner {
             deliveries: forget(Forgettable::Deliveries, before).await?,
             batches: forget(Forgettable::Batches, before).await?,
         };
-        let unaccepted = before.min(now - LONGEST_WINDOW);
-        let unaccepted = forget(Forgettable::Unaccepted, unaccepted).await?;
-        let most = forgotten.deliveries.max(forgotten.batches).max(unaccepted);
+        let before = before.min(now - LONGEST_WINDOW);
+        let unaccepted = forget(Forgettable::Unaccepted, before).await?;
+        let inboxes = forget(Forgettable::Inboxes, before).await?;
+        let most = forgotten.deliveries.max(forgotten.batches);
+        let most = most.max(unaccepted).max(inboxes);
         // One that left something may have left several parts, which are counted.
         let more = most >= STEP as u64;
         let rests = (!more).then(|| now + REST);

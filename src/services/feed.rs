@@ -1,31 +1,57 @@
-//! A person's feed: the window, newest first, objects filled in, what no longer applies left out.
+//! A person's feed: the window, newest first, objects filled in, what no longer applies left out;
+//! and what they have seen and read of it.
 //!
-//! The rule: pages stay put while events arrive (see [`crate::domain::feed`]); a page costs one
-//! read of the window, a look-up of the objects it may show, and one of what is said of its events;
-//! where objects no longer apply, the next ones are looked up as well.
+//! The rule: pages stay put while events arrive (see [`crate::domain::feed`]). Every answer says how
+//! many items are unseen and unread: counted each time, of what applies, and never kept. So a page
+//! costs one read of the window and one of what was marked, a look-up of the objects that are
+//! unread or may be shown, and one of what is said of the events it shows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
 
 use super::Result;
 use super::catalog::Catalog;
-use crate::clock::Clock;
+use crate::clock::{Clock, Ids};
 use crate::domain::feed::{Cursor, Query, select};
+use crate::domain::inbox::ItemState;
+use crate::domain::stack::Pending;
 use crate::domain::user::MAX_TYPES;
-use crate::domain::{Day, Event, EventType, Invalid, PersonStacks, Policies, UserId, Window};
-use crate::store::{Journal, Objects, People, Stacks};
-use crate::wire::feed::{Item, Page};
+use crate::domain::{
+    Day, Event, EventType, Inbox, Invalid, ObjectId, PersonStacks, Policies, UserId, Window,
+};
+use crate::store::{Inboxes, Journal, Objects, People, Stacks};
+use crate::wire::feed::{Counts, Item, Page};
 
-/// Reads feeds; it writes nothing.
+mod marks;
+
+pub use marks::{MAX_IDS, MarksInput};
+
+/// Reads feeds, and notes what people did to their items.
 pub struct Feeds {
     pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) inboxes: Arc<dyn Inboxes>,
     pub(crate) objects: Arc<dyn Objects>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<Ids>,
     /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
+    /// What happened before is taken for seen (`feed.since`).
+    pub since: Option<DateTime<Utc>>,
 }
+
+/// A person's feed as it stands.
+struct Standing {
+    window: Window,
+    person: PersonStacks,
+    inbox: Inbox,
+}
+
+/// The state of each item, by what it is.
+type States<'a> = HashMap<(&'a EventType, &'a ObjectId), ItemState>;
 
 /// Which page of whose feed.
 #[derive(Debug, Clone)]
@@ -46,12 +72,10 @@ pub const MAX_LIMIT: usize = 200;
 impl Feeds {
     /// The types of everything that is on somebody's stacks in the window, by name.
     pub async fn types(&self, user: &UserId) -> Result<Vec<EventType>> {
-        let window = Window::ending(Day::of(self.clock.now()), self.window_back);
-        let people = People::Each(std::slice::from_ref(user));
-        let found = self.stacks.windows(window, people).await?;
-        let types: BTreeSet<EventType> = found
+        let person = self.window_of(user, &self.window()).await?;
+        let types: BTreeSet<EventType> = person
+            .stacks
             .iter()
-            .flat_map(|person| &person.stacks)
             .flat_map(|stack| stack.events())
             .map(|(_, event)| &event.t)
             // What older writers stored may be no name.
@@ -82,17 +106,13 @@ impl Feeds {
                 return Err(Invalid::new("days", days, why).into());
             }
         };
-        let window = Window::ending(Day::of(self.clock.now()), back);
-        let found = self
-            .stacks
-            .windows(window, People::Each(std::slice::from_ref(&request.user)))
-            .await?;
-        let person = found.into_iter().next().unwrap_or(PersonStacks {
-            user: request.user.clone(),
-            stacks: Vec::new(),
-        });
-        let selected = select(&person, &request.query);
-        let mut catalog = Catalog::of_feeds(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let standing = self.standing(&request.user).await?;
+        let states = self.states(&standing);
+        let mut catalog = self.catalog();
+        let counts = counts(&standing, &states, &mut catalog).await?;
+        let asked = standing.person.within(&self.window_back_to(back));
+        let mut selected = select(&asked, &request.query);
+        selected.retain(|pending| request.query.state.admits(state_of(&states, pending.event)));
         let mut items = Vec::new();
         let mut rest = selected.as_slice();
         // Looked up a page at a time: of most feeds only the first is ever read.
@@ -109,6 +129,7 @@ impl Feeds {
                     kind,
                     object,
                     at: pending.at,
+                    state: state_of(&states, pending.event),
                     about,
                     details: None,
                 };
@@ -129,7 +150,92 @@ impl Feeds {
         Ok(Page {
             items,
             next,
-            cursor: Cursor::at_end_of(&person),
+            counts,
         })
     }
+
+    /// How many items are unseen and unread.
+    pub async fn counts(&self, user: &UserId) -> Result<Counts> {
+        let standing = self.standing(user).await?;
+        self.counts_of(&standing).await
+    }
+
+    async fn counts_of(&self, standing: &Standing) -> Result<Counts> {
+        counts(standing, &self.states(standing), &mut self.catalog()).await
+    }
+
+    fn catalog(&self) -> Catalog {
+        Catalog::of_feeds(Arc::clone(&self.objects), Arc::clone(&self.policies))
+    }
+
+    fn window(&self) -> Window {
+        self.window_back_to(self.window_back)
+    }
+
+    fn window_back_to(&self, back: u32) -> Window {
+        Window::ending(Day::of(self.clock.now()), back)
+    }
+
+    async fn window_of(&self, user: &UserId, window: &Window) -> Result<PersonStacks> {
+        let people = People::Each(std::slice::from_ref(user));
+        let found = self.stacks.windows(window.clone(), people).await?;
+        Ok(found.into_iter().next().unwrap_or_else(|| PersonStacks {
+            user: user.clone(),
+            stacks: Vec::new(),
+        }))
+    }
+
+    async fn inbox(&self, user: &UserId) -> Result<Inbox> {
+        let found = self.inboxes.inboxes(std::slice::from_ref(user)).await?;
+        let found = found.into_iter().next().flatten();
+        Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
+    }
+
+    async fn standing(&self, user: &UserId) -> Result<Standing> {
+        let window = self.window();
+        let (person, inbox) = futures::try_join!(self.window_of(user, &window), self.inbox(user))?;
+        Ok(Standing {
+            window,
+            person,
+            inbox,
+        })
+    }
+
+    /// An item is as its oldest place says, however few days are asked for.
+    fn states<'a>(&self, standing: &'a Standing) -> States<'a> {
+        let state = |pending: Pending<'a>| {
+            let state = standing.inbox.state(pending.position);
+            let is_old = self.since.is_some_and(|since| pending.at < since);
+            let state = if is_old {
+                state.max(ItemState::Seen)
+            } else {
+                state
+            };
+            ((&pending.event.t, &pending.event.o), state)
+        };
+        standing.person.events().into_iter().map(state).collect()
+    }
+}
+
+/// What is not named is new.
+fn state_of(states: &States<'_>, event: &Event) -> ItemState {
+    let state = states.get(&(&event.t, &event.o)).copied();
+    state.unwrap_or(ItemState::Unseen)
+}
+
+async fn counts(standing: &Standing, states: &States<'_>, catalog: &mut Catalog) -> Result<Counts> {
+    let events = standing.person.events().into_iter();
+    let states = events.map(|pending| (pending.event, state_of(states, pending.event)));
+    let unread: Vec<(&Event, ItemState)> = states.filter(|(_, state)| state.is_unread()).collect();
+    catalog.load(unread.iter().map(|(event, _)| *event)).await?;
+    let applies = |(event, _): &&(&Event, ItemState)| catalog.applies(event).is_some();
+    let unread: Vec<_> = unread.iter().filter(applies).collect();
+    let unseen = unread
+        .iter()
+        .filter(|(_, state)| *state == ItemState::Unseen);
+    Ok(Counts {
+        unseen: unseen.count() as u64,
+        unread: unread.len() as u64,
+        cursor: Cursor::at_end_of(&standing.person),
+    })
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::str::FromStr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor};
@@ -54,6 +55,30 @@ where
             .map(|(name, Named(object))| (name, object))
             .collect()
     }))
+}
+
+/// What has a form as text, or `null`.
+pub(super) fn parsed_if_any<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    let text = Option::<String>::deserialize(from)?;
+    text.map(|text| text.parse().map_err(D::Error::custom))
+        .transpose()
+}
+
+/// The same many times, or `null` in the place of all.
+pub(super) fn all_parsed_if_any<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    let texts = Option::<Vec<String>>::deserialize(from)?;
+    let parsed = |text: String| text.parse().map_err(D::Error::custom);
+    texts
+        .map(|texts| texts.into_iter().map(parsed).collect())
+        .transpose()
 }
 
 struct Named<T>(T);

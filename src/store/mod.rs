@@ -21,6 +21,7 @@ mod deliveries;
 mod error;
 mod extjson;
 mod feedback;
+mod inboxes;
 pub mod mongo;
 mod record;
 mod retention;
@@ -32,6 +33,7 @@ pub use day_sum::{DaySum, Summing};
 pub use deliveries::{Claim, Deliveries, DeliveryFilter, Waits};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, SeenReports, Suppressions};
+pub use inboxes::Inboxes;
 pub use retention::{Forgettable, Retention};
 
 /// Everything that is kept, by meaning. One backend implements all of it.
@@ -40,6 +42,7 @@ pub trait Store:
     + Days
     + Directory
     + Objects
+    + Inboxes
     + Journal
     + Batches
     + Deliveries
@@ -57,6 +60,7 @@ impl<T> Store for T where
         + Days
         + Directory
         + Objects
+        + Inboxes
         + Journal
         + Batches
         + Deliveries

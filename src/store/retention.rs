@@ -19,12 +19,14 @@ pub enum Forgettable {
     /// What was written for events of before then that were never accepted, because their writer
     /// died on the way. Nobody accepts events of that time any more.
     Unaccepted,
+    /// What people have seen of their feeds, by when they marked anything last.
+    Inboxes,
 }
 
 /// What is removed once nobody needs it any more.
 #[async_trait]
 pub trait Retention: Send + Sync {
-    /// Removes what is older than that, the oldest first, at most `limit` deliveries, batches or
-    /// events; answers how many records went.
+    /// Removes what is older than that, the oldest first, at most `limit` deliveries, batches,
+    /// inboxes or events; answers how many records went.
     async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64>;
 }

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::object::shown;
 use crate::domain::feed::Cursor;
+use crate::domain::inbox::ItemState;
 use crate::domain::{Details, EventType, Object, ObjectId, Position};
 
 /// A page.
@@ -16,7 +17,19 @@ pub struct Page {
     pub items: Vec<Item>,
     /// Ask `before` this for the next page; `None` on the last one.
     pub next: Option<Position>,
-    /// Ask `after` this, later, for what is new.
+    /// How the feed as a whole stands; its fields are the page's in JSON.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// How a feed stands, whatever part of it was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Counts {
+    /// Items of the window that were not shown yet.
+    pub unseen: u64,
+    /// Items that are to be opened still, shown or not.
+    pub unread: u64,
+    /// Ask `after` this, later, for what is new; mark up to this what is shown.
     pub cursor: Cursor,
 }
 
@@ -36,6 +49,8 @@ pub struct Item {
     pub about: Arc<Object>,
     /// When it happened.
     pub at: DateTime<Utc>,
+    /// How it stands with its reader.
+    pub state: ItemState,
     /// What is said of the event: `text`, `data` and `reason` in JSON, each where it is known.
     #[serde(flatten, serialize_with = "said")]
     pub details: Option<Arc<Details>>,

@@ -7,31 +7,40 @@ use bson::{Document, doc};
 use chrono::{DateTime, Utc};
 
 use super::values::date;
-use super::{BATCHES, DELIVERIES, Mongo};
+use super::{BATCHES, DELIVERIES, INBOXES, Mongo};
 use crate::domain::DeliveryState;
 use crate::store::{Forgettable, Result, Retention};
 
 #[async_trait]
 impl Retention for Mongo {
     async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
-        let mut old = doc! {"settled": {"$lt": date(before)}};
-        match what {
-            Forgettable::Unaccepted => self.forget_audiences(before, limit).await,
-            Forgettable::Batches => self.forget_oldest(BATCHES, &old, limit).await,
-            Forgettable::Deliveries => {
-                old.insert("state", doc! {"$ne": DeliveryState::Unknown.as_str()});
-                old.insert("slot", doc! {"$exists": false});
-                self.forget_oldest(DELIVERIES, &old, limit).await
-            }
+        let (collection, time) = match what {
+            Forgettable::Unaccepted => return self.forget_audiences(before, limit).await,
+            Forgettable::Batches => (BATCHES, "settled"),
+            Forgettable::Deliveries => (DELIVERIES, "settled"),
+            Forgettable::Inboxes => (INBOXES, "changed"),
+        };
+        let mut old = doc! {time: {"$lt": date(before)}};
+        if what == Forgettable::Deliveries {
+            old.insert("state", doc! {"$ne": DeliveryState::Unknown.as_str()});
+            old.insert("slot", doc! {"$exists": false});
         }
+        self.forget_oldest(collection, time, &old, limit).await
     }
 }
 
 impl Mongo {
-    /// Removes `limit` of these records, those settled first before others; says how many went.
-    async fn forget_oldest(&self, collection: &str, old: &Document, limit: usize) -> Result<u64> {
+    /// Removes `limit` of these records, those with the earliest of these times before others; says
+    /// how many went.
+    async fn forget_oldest(
+        &self,
+        collection: &str,
+        time: &str,
+        old: &Document,
+        limit: usize,
+    ) -> Result<u64> {
         let doing = format!("forgetting {collection}");
-        let oldest = doc! {"settled": 1};
+        let oldest = doc! {time: 1};
         let ids = self
             .find_ids(&doing, collection, old, oldest, limit)
             .await?;

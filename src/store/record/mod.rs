@@ -117,6 +117,7 @@ pub(super) mod batch;
 pub(super) mod delivery;
 pub(super) mod fanout;
 pub(super) mod fields;
+pub(super) mod inbox;
 pub(super) mod suppression;
 pub(super) mod user;
 

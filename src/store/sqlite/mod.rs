@@ -16,6 +16,7 @@ mod delivery_row;
 mod directory;
 mod entries;
 mod feedback;
+mod inboxes;
 mod journal;
 mod leases;
 mod merge;

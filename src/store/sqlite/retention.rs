@@ -20,6 +20,10 @@ impl Retention for Sqlite {
                 "DELETE FROM batches WHERE id IN
                      (SELECT id FROM batches WHERE settled < ?1 ORDER BY settled LIMIT ?2)"
             }
+            Forgettable::Inboxes => {
+                "DELETE FROM inboxes WHERE user IN
+                     (SELECT user FROM inboxes WHERE changed < ?1 ORDER BY changed LIMIT ?2)"
+            }
             // An event and its audience are accepted in one transaction here.
             Forgettable::Unaccepted => return Ok(0),
         };

@@ -18,7 +18,7 @@ use crate::store::{Error, Schema};
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = 7;
+pub(super) const VERSION: i32 = 8;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter
 /// of that, and costs three to five times as much from then on: here that is a day of 88 events,
@@ -99,6 +99,15 @@ CREATE TABLE IF NOT EXISTS details (
     fanout  TEXT PRIMARY KEY NOT NULL,
     details TEXT NOT NULL           -- JSON
 ) WITHOUT ROWID;
+
+-- What people have seen, read and put away of their feeds.
+CREATE TABLE IF NOT EXISTS inboxes (
+    user    TEXT PRIMARY KEY NOT NULL,
+    stamp   TEXT NOT NULL,          -- as which it was put last
+    changed INTEGER NOT NULL,
+    days    TEXT NOT NULL           -- {stack: {seen, read, archived}}, bits in hexadecimal digits
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS inboxes_by_changed ON inboxes (changed);
 
 CREATE TABLE IF NOT EXISTS seats (
     user     TEXT NOT NULL,

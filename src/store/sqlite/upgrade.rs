@@ -48,6 +48,10 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
             )
         },
     ),
+    (
+        "adds the tables of what is said of events, and of what people have seen of their feeds",
+        |_| Ok(()),
+    ),
 ];
 
 fn left(from: i32) -> impl Iterator<Item = &'static Step> {

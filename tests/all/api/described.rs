@@ -144,9 +144,9 @@ fn a_field_that_is_renamed_left_out_or_added_differs() {
     });
     let item = json!({
         "id": "20140422.17", "type": "ArtworkPublished", "object": object,
-        "at": "2014-04-22T10:00:00Z",
+        "at": "2014-04-22T10:00:00Z", "state": "unseen",
     });
-    let page = json!({"items": [item], "next": null, "cursor": "c"});
+    let page = json!({"items": [item], "next": null, "unseen": 1, "unread": 1, "cursor": "c"});
     let contents = json!({"count": 0, "items": [], "more": 0});
     let batch = json!({
         "id": "535254a00000000000000001", "user": "ada", "key": "type:Comment", "state": "open",
@@ -175,6 +175,7 @@ fn a_field_that_is_renamed_left_out_or_added_differs() {
 
     for (holder, name) in [
         ("", "cursor"),
+        ("", "unread"),
         ("/items/0", "at"),
         ("/items/0/object", "by"),
     ] {

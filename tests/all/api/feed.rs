@@ -196,12 +196,15 @@ async fn an_item_shows_its_object(fresh: Fresh) {
         json!({
             "items": [{
                 "id": "20140419.0", "type": "Loan", "at": "2014-04-19T10:00:00Z", "reason": "named",
+                "state": "unseen",
                 "object": {
                     "id": "Artwork:A1", "notifiable": true, "title": "Nocturne", "url": null, "image": null, "by": "J. Whistler",
                     "at": null, "place": null, "data": {"year": 1875},
                 },
             }],
             "next": null,
+            "unseen": 1,
+            "unread": 1,
             "cursor": "c20140419.1",
         })
     );
@@ -213,7 +216,10 @@ async fn somebody_without_a_record_has_an_empty_feed(fresh: Fresh) {
 
     let page = api.get("/v1/users/nobody/feed").await;
 
-    assert_eq!(page.body, json!({"items": [], "next": null, "cursor": "c"}));
+    assert_eq!(
+        page.body,
+        json!({"items": [], "next": null, "unseen": 0, "unread": 0, "cursor": "c"})
+    );
     assert_eq!(api.feed("/v1/users/nobody/feed?after=c").await, [""; 0]);
     api.stop().await;
 }
@@ -239,7 +245,7 @@ async fn what_is_not_a_feeds_parameter_is_refused_by_its_name(fresh: Fresh) {
         ("type[$regex]=.*", "type[$regex]"),
         ("$where=1", "$where"),
         ("color=red", "color"),
-        ("state=unread", "state"),
+        ("seen=true", "seen"),
         ("Limit=1", "Limit"),
         ("limit=1&limit=2", "limit"),
         ("limit=", "limit"),

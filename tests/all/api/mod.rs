@@ -47,6 +47,7 @@ mod hooks;
 mod key;
 mod limits;
 mod logs;
+mod marks;
 mod objects;
 mod pages;
 mod stop;

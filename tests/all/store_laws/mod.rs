@@ -14,6 +14,7 @@ mod deliveries;
 mod details;
 mod directory;
 mod feedback;
+mod inboxes;
 mod journal;
 mod leases;
 mod long_lists;
@@ -106,6 +107,11 @@ laws! {
         a_accumulator_that_somebody_holds_is_not_due_until_the_lease_runs_out
         a_batch_is_found_on_its_accumulator_until_it_leaves
         accumulators_are_found_by_what_their_batches_keep;
+    inboxes:
+        an_inbox_comes_back_with_every_field
+        an_inbox_is_put_in_the_place_of_what_was_read_and_of_nothing_else
+        of_many_who_mark_at_once_nobodys_mark_is_lost
+        inboxes_that_nobody_marked_for_long_are_forgotten;
     batches:
         a_batch_is_filed_once_and_comes_back_with_every_field
         a_batch_that_was_filed_with_other_events_is_a_conflict

@@ -19,15 +19,15 @@ use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
 use tidings::domain::delivery::{Corrected, Correction, PeriodCount, Transition};
 use tidings::domain::{
     Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Details, Event, Fanout,
-    Feedback, FollowKey, Id, Lease, Object, ObjectKey, PersonStacks, Progress, ReportCounts,
+    Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Progress, ReportCounts,
     Suppression, User, UserId, Window,
 };
 use tidings::store::{
     Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
     Deliveries, DeliveryFilter, Diagnostics, Directory, Error, Feedbacks, FollowChange,
-    Forgettable, Journal, Leases, Mark, Meeting, Notes, Objects, People, PeopleFilter, Pushed,
-    Pushes, RawStack, Result, Retention, Schema, SeenReports, Server, Stacks, Store, Suppressions,
-    Waits,
+    Forgettable, Inboxes, Journal, Leases, Mark, Meeting, Notes, Objects, People, PeopleFilter,
+    Pushed, Pushes, RawStack, Result, Retention, Schema, SeenReports, Server, Stacks, Store,
+    Suppressions, Waits,
 };
 
 /// How the nth call fails.
@@ -306,6 +306,11 @@ hand_on! { Directory:
 hand_on! { Objects:
     put_objects(objects: &[Object]) -> ();
     objects(keys: &[ObjectKey]) -> Vec<Option<Object>>;
+}
+
+hand_on! { Inboxes:
+    inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
+    put_inbox(inbox: &Inbox, revision: Id) -> bool;
 }
 
 hand_on! { Batches:

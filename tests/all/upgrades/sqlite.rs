@@ -8,13 +8,14 @@ use tidings::store::sqlite::Sqlite;
 
 use super::{Story, goes_on};
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     include_str!("schema_1.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
     include_str!("schema_6.sql"),
+    include_str!("schema_7.sql"),
 ];
 
 fn write(path: &Path, text: &str) {
@@ -85,6 +86,6 @@ fn status_and_doctor_say_what_an_upgrade_will_do_and_leave_the_file() {
     };
     assert_eq!(version(&path), 3);
     run(&["explain", "ada"]);
-    assert_eq!(version(&path), 7);
+    assert_eq!(version(&path), 8);
     assert!(!run(&["status"]).contains("schema"));
 }

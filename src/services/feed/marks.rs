@@ -1,0 +1,80 @@
+//! What people do to the items of their feeds: seen, read, put away.
+//!
+//! The rule: a mark holds for what its reader was shown, told by a cursor or by ids, and for nothing
+//! that arrived since. It is computed on the record that stands, again and again until nobody came
+//! between. Every mark answers how the feed stands then, so that no client counts.
+
+use serde::Deserialize;
+
+use super::Feeds;
+use crate::domain::feed::Cursor;
+use crate::domain::inbox::{Mark, Marked};
+use crate::domain::{EventType, Invalid, Position, UserId};
+use crate::services::{Result, fields};
+use crate::store;
+use crate::wire::feed::Counts;
+
+/// The most items that one call names.
+pub const MAX_IDS: usize = 1_000;
+/// How often a record is read anew because somebody else put it meanwhile.
+const ROUNDS: usize = 100;
+
+/// A mark as it is handed in: up to a cursor, or on items by their ids.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with mark and to or ids")]
+pub struct MarksInput {
+    /// What is done: `seen`, `read`, `unread`, `archive` or `restore`.
+    pub mark: Mark,
+    /// The cursor of an answer: everything up to what it showed.
+    #[serde(default, deserialize_with = "fields::parsed_if_any")]
+    pub to: Option<Cursor>,
+    /// Only items of this type; only beside `to`.
+    #[serde(rename = "type", default)]
+    pub kind: Option<EventType>,
+    /// Items by their ids; those that stand nowhere any more are passed over. 1 to 1,000.
+    #[serde(default, deserialize_with = "fields::all_parsed_if_any")]
+    pub ids: Option<Vec<Position>>,
+}
+
+impl MarksInput {
+    fn marked(self) -> std::result::Result<(Mark, Marked), Invalid> {
+        let marked = match (self.to, self.ids, self.kind) {
+            (Some(to), None, kind) => Marked::To(to, kind),
+            (None, Some(ids), None) if (1..=MAX_IDS).contains(&ids.len()) => Marked::Items(ids),
+            (None, Some(ids), None) => {
+                let why = format!("is not a number of items from 1 to {MAX_IDS}");
+                return Err(Invalid::new("ids", ids.len(), why));
+            }
+            (None, _, Some(kind)) => {
+                let why = "is only known beside to; with ids, leave it out";
+                return Err(Invalid::new("type", kind, why));
+            }
+            (to, _, _) => {
+                let given = if to.is_some() { "both" } else { "neither" };
+                let why = "is given of to and ids; give the cursor of what was shown, or items";
+                return Err(Invalid::new("mark", given, why));
+            }
+        };
+        Ok((self.mark, marked))
+    }
+}
+
+impl Feeds {
+    /// Marks items of somebody's feed; how it stands then.
+    pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<Counts> {
+        let (mark, marked) = input.marked()?;
+        let mut standing = self.standing(user).await?;
+        for _ in 0..ROUNDS {
+            let now = self.clock.now();
+            let (inbox, window) = (&mut standing.inbox, &standing.window);
+            if !inbox.mark(&standing.person, window, &marked, mark, now)
+                || self.inboxes.put_inbox(inbox, self.ids.next(now)).await?
+            {
+                return self.counts_of(&standing).await;
+            }
+            standing.inbox = self.inbox(user).await?;
+        }
+        let why = format!("{ROUNDS} others marked something first, each time");
+        Err(store::Error::database("marking items of a feed", why).into())
+    }
+}

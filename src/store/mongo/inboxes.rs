@@ -1,0 +1,80 @@
+//! What people have seen, read and put away of their feeds: one document a person.
+//!
+//! The rule: a record is replaced only where its stamp is the one that was read, and gets a new
+//! one; the same statement may be sent again, as it knows its own.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use bson::{Bson, doc};
+use mongodb::options::FindOptions;
+
+use super::bulk::{Verb, Write};
+use super::values::oid;
+use super::{INBOXES, Mongo, document};
+use crate::domain::{Id, Inbox, UserId};
+use crate::store::record::fields::As;
+use crate::store::record::inbox::InboxRecord;
+use crate::store::record::read_bson;
+use crate::store::{Inboxes, Result};
+
+#[async_trait]
+impl Inboxes for Mongo {
+    async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
+        if users.is_empty() {
+            return Ok(Vec::new());
+        }
+        let doing = "reading what people have seen";
+        let names: Vec<&str> = users.iter().map(UserId::as_str).collect();
+        let (filter, options) = (doc! {"_id": {"$in": names}}, FindOptions::default());
+        let found = self.find_raw(doing, INBOXES, &filter, options).await?;
+        let mut inboxes = HashMap::with_capacity(found.len());
+        for raw in &found {
+            let inbox = match read_bson::<InboxRecord>(raw) {
+                Ok(inbox) => inbox,
+                Err(error) => {
+                    tracing::warn!(%error, "what somebody has seen cannot be read; all is new");
+                    let Some(standing) = document(doing, raw) else {
+                        continue;
+                    };
+                    let (Ok(user), stamp) =
+                        (standing.get_str("_id"), standing.get_object_id("stamp"))
+                    else {
+                        continue;
+                    };
+                    Inbox {
+                        revision: stamp.ok().map(|stamp| Id::from_bytes(stamp.bytes())),
+                        ..Inbox::empty(UserId::stored(user))
+                    }
+                }
+            };
+            inboxes.insert(inbox.user.clone(), inbox);
+        }
+        Ok(users
+            .iter()
+            .map(|user| inboxes.get(user).cloned())
+            .collect())
+    }
+
+    async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
+        let doing = "putting what somebody has seen";
+        // With the new stamp it was put by an attempt whose answer was lost.
+        let stamps = match inbox.revision {
+            Some(read) => Bson::from(doc! {"$in": [oid(read), oid(revision)]}),
+            None => oid(revision),
+        };
+        let put = Inbox {
+            revision: Some(revision),
+            ..inbox.clone()
+        };
+        let put = Write {
+            q: doc! {"_id": inbox.user.as_str(), "stamp": stamps},
+            u: InboxRecord::keep(&put),
+            // Where none was read none must stand: a duplicate says that one does.
+            upsert: inbox.revision.is_none(),
+        };
+        let outcome = self.write(doing, Verb::Update, INBOXES, [put]).await?;
+        let n = outcome.n;
+        Ok(outcome.duplicates(doing)?.is_empty() && n == 1)
+    }
+}

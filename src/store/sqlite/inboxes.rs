@@ -1,0 +1,67 @@
+//! What people have seen, read and put away of their feeds: one row a person.
+
+use async_trait::async_trait;
+use rusqlite::{OptionalExtension, Transaction};
+
+use super::Sqlite;
+use super::columns::{Met, Table, fields};
+use super::connections::Answer;
+use crate::domain::{Id, Inbox, UserId};
+use crate::store::record::fields::As;
+use crate::store::record::inbox::InboxRecord;
+use crate::store::{Inboxes, Result};
+
+const INBOXES: Table = Table {
+    name: "inboxes",
+    columns: "user=_id stamp changed days:json",
+};
+
+#[async_trait]
+impl Inboxes for Sqlite {
+    async fn inboxes(&self, users: &[UserId]) -> Result<Vec<Option<Inbox>>> {
+        self.read_each("reading what people have seen", users, find)
+            .await
+    }
+
+    async fn put_inbox(&self, inbox: &Inbox, revision: Id) -> Result<bool> {
+        let inbox = inbox.clone();
+        let put = move |transaction: &Transaction<'_>| put(transaction, inbox, revision);
+        self.connections
+            .write("putting what somebody has seen", put)
+            .await
+    }
+}
+
+fn find(transaction: &Transaction<'_>, user: &UserId) -> Answer<Option<Inbox>> {
+    match INBOXES.find::<InboxRecord>(transaction, "user = ?1", [user.as_str()]) {
+        Ok(mut found) => Ok(found.pop()),
+        Err(failure) if failure.is_unreadable() => {
+            let error = failure.told();
+            tracing::warn!(error, "what somebody has seen cannot be read; all is new");
+            Ok(Some(Inbox {
+                revision: stamp(transaction, user)?,
+                ..Inbox::empty(user.clone())
+            }))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// As which the standing record was put; nothing where there is none, or its stamp is none.
+fn stamp(transaction: &Transaction<'_>, user: &UserId) -> Answer<Option<Id>> {
+    let mut standing = transaction.prepare_cached("SELECT stamp FROM inboxes WHERE user = ?1")?;
+    let stamp: Option<String> = standing
+        .query_row([user.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(stamp.and_then(|stamp| stamp.parse().ok()))
+}
+
+fn put(transaction: &Transaction<'_>, inbox: Inbox, revision: Id) -> Answer<bool> {
+    let standing = stamp(transaction, &inbox.user)?;
+    if standing != inbox.revision {
+        return Ok(standing == Some(revision));
+    }
+    let revision = Some(revision);
+    let fields = fields(&InboxRecord::keep(&Inbox { revision, ..inbox }))?;
+    Ok(INBOXES.insert(transaction, Met::Replaced, &fields)? == 1)
+}

@@ -1,0 +1,287 @@
+//! What people saw, read and put away of their feeds, over HTTP: exact, and the same everywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+
+use super::{Answer, Api, objects};
+use crate::support::Fresh;
+use crate::support::town::{Town, on_both_stores, saturday};
+
+on_both_stores! {
+    counts_fall_as_items_are_seen_read_and_put_away
+    what_arrives_after_a_page_was_shown_is_not_marked_with_it
+    a_mark_by_any_id_holds_when_the_oldest_day_leaves
+    what_does_not_apply_counts_nowhere
+    marks_made_at_once_are_all_kept
+    what_happened_before_feeds_were_shown_is_seen
+    counts_are_those_of_a_model_of_sets
+}
+
+on_sqlite! {
+    what_is_no_mark_is_refused_and_changes_nothing
+    a_mark_on_an_empty_feed_is_no_error
+}
+
+async fn happen(api: &Api, names: &[&str]) {
+    let event = json!({"type": "Loan", "objects": names, "to": "ada"});
+    assert_eq!(api.post("/v1/events", event).await.status, 202);
+    api.fan_out().await;
+}
+
+async fn mark(api: &Api, marks: Value) -> Answer {
+    api.post("/v1/users/ada/feed/marks", marks).await
+}
+
+async fn feed(api: &Api, query: &str) -> Answer {
+    let page = api.get(&format!("/v1/users/ada/feed{query}")).await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    page
+}
+
+/// Unseen and unread.
+fn counts(answer: &Answer) -> (u64, u64) {
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let count = |name: &str| answer.body[name].as_u64().unwrap();
+    (count("unseen"), count("unread"))
+}
+
+fn ids(page: &Answer) -> BTreeMap<String, String> {
+    let items = page.body["items"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let object = |item: &Value| item["object"]["id"].as_str().unwrap().to_owned();
+    items
+        .map(|item| (object(item), text(&item["id"])))
+        .collect()
+}
+
+fn states(page: &Answer) -> Vec<&str> {
+    let items = page.body["items"].as_array().unwrap().iter();
+    items.map(|item| item["state"].as_str().unwrap()).collect()
+}
+
+async fn counts_fall_as_items_are_seen_read_and_put_away(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    happen(&api, &["o1", "o2", "o3"]).await;
+    let page = feed(&api, "").await;
+    let id = ids(&page);
+    let tag = page.header("ETag").to_owned();
+
+    let seen = mark(&api, json!({"mark": "seen", "to": page.body["cursor"]})).await;
+    let read = mark(&api, json!({"mark": "read", "ids": [id["o1"], id["o2"]]})).await;
+    let away = mark(&api, json!({"mark": "archive", "ids": [id["o3"]]})).await;
+    let after = feed(&api, "").await;
+    let count = api.get("/v1/users/ada/feed/count").await;
+
+    let all = [counts(&page), counts(&seen), counts(&read), counts(&away)];
+    assert_eq!(all, [(3, 3), (0, 3), (0, 1), (0, 0)]);
+    assert_eq!(
+        (objects(&after), states(&after)),
+        (vec!["o2".into(), "o1".into()], vec!["read"; 2])
+    );
+    assert_eq!(
+        count.body,
+        json!({"unseen": 0, "unread": 0, "cursor": page.body["cursor"]})
+    );
+    assert_ne!(after.header("ETag"), tag);
+    let of = |state: &'static str| {
+        let api = &api;
+        async move { objects(&feed(api, &format!("?state={state}")).await) }
+    };
+    assert_eq!(of("archived").await, ["o3"]);
+    assert_eq!(of("read").await, ["o2", "o1"]);
+    assert_eq!(of("unread").await, [""; 0]);
+    assert_eq!(of("all").await, ["o3", "o2", "o1"]);
+    let back = mark(&api, json!({"mark": "restore", "ids": [id["o3"]]})).await;
+    let unread = mark(&api, json!({"mark": "unread", "ids": [id["o1"]]})).await;
+    assert_eq!((counts(&back), counts(&unread)), ((0, 1), (0, 2)));
+    assert_eq!(of("unread").await, ["o3", "o1"]);
+    api.stop().await;
+}
+
+async fn what_arrives_after_a_page_was_shown_is_not_marked_with_it(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    happen(&api, &["o1"]).await;
+    let page = feed(&api, "").await;
+    happen(&api, &["o2"]).await;
+
+    let marked = mark(&api, json!({"mark": "read", "to": page.body["cursor"]})).await;
+
+    assert_eq!(counts(&marked), (1, 1));
+    assert_eq!(states(&feed(&api, "").await), ["unseen", "read"]);
+    api.stop().await;
+}
+
+async fn a_mark_by_any_id_holds_when_the_oldest_day_leaves(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    happen(&api, &["o1"]).await;
+    api.town.clock.advance(TimeDelta::days(2));
+    happen(&api, &["o1", "o2"]).await;
+    let recent = ids(&feed(&api, "?days=1").await);
+
+    let marked = mark(&api, json!({"mark": "read", "ids": [recent["o1"]]})).await;
+
+    assert_eq!(counts(&marked), (1, 1));
+    assert_eq!(states(&feed(&api, "?days=1").await), ["unseen", "read"]);
+    assert_eq!(states(&feed(&api, "").await), ["unseen", "read"]);
+    api.town.clock.advance(TimeDelta::days(6));
+    let later = feed(&api, "").await;
+    assert_eq!(
+        (objects(&later), states(&later)),
+        (vec!["o2".into(), "o1".into()], vec!["unseen", "read"])
+    );
+    api.stop().await;
+}
+
+async fn what_does_not_apply_counts_nowhere(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    happen(&api, &["Artwork:A1", "Artwork:A2"]).await;
+    assert_eq!(counts(&feed(&api, "").await), (2, 2));
+
+    let gone = api.delete("/v1/objects/Artwork/A1").await;
+
+    assert_eq!(gone.status, 204);
+    assert_eq!(counts(&feed(&api, "").await), (1, 1));
+    assert_eq!(counts(&api.get("/v1/users/ada/feed/count").await), (1, 1));
+    api.stop().await;
+}
+
+async fn marks_made_at_once_are_all_kept(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let names: Vec<String> = (0..16).map(|n| format!("o{n}")).collect();
+    happen(&api, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let id = ids(&feed(&api, "").await);
+
+    let marks = id
+        .values()
+        .map(|id| mark(&api, json!({"mark": "read", "ids": [id]})));
+    let answers = futures::future::join_all(marks).await;
+
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    assert_eq!(counts(&feed(&api, "").await), (0, 0));
+    api.stop().await;
+}
+
+async fn what_happened_before_feeds_were_shown_is_seen(fresh: Fresh) {
+    let since = (saturday() + TimeDelta::hours(1)).to_rfc3339();
+    let config = format!("server.listen = \"127.0.0.1:0\"\nfeed.since = \"{since}\"");
+    let api = Api::of(Town::found(&fresh, true, &config).await);
+    happen(&api, &["o1"]).await;
+    api.town.clock.advance(TimeDelta::hours(2));
+    happen(&api, &["o2"]).await;
+
+    let page = feed(&api, "").await;
+
+    let expected = ((1, 2), vec!["unseen", "seen"]);
+    assert_eq!((counts(&page), states(&page)), expected);
+    api.stop().await;
+}
+
+async fn counts_are_those_of_a_model_of_sets(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let (mut told, mut seen, mut read, mut away) = (
+        BTreeSet::new(),
+        BTreeSet::new(),
+        BTreeSet::new(),
+        BTreeSet::new(),
+    );
+    let mut random = 7_u64;
+    let mut next = |below: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    for step in 0..60 {
+        if step % 6 == 0 {
+            api.town.clock.advance(TimeDelta::hours(5));
+            let name = format!("o{}", next(12));
+            happen(&api, &[&name]).await;
+            told.insert(name);
+        }
+        let page = feed(&api, "?state=all&limit=200").await;
+        let id = ids(&page);
+        let names: Vec<&String> = id.keys().collect();
+        let name = names[next(names.len() as u64) as usize].clone();
+        let done = ["seen", "read", "unread", "archive", "restore"][next(5) as usize];
+        let (which, meant) = match next(4) {
+            0 => (
+                json!({"mark": done, "to": page.body["cursor"]}),
+                told.clone(),
+            ),
+            _ => (
+                json!({"mark": done, "ids": [id[&name]]}),
+                BTreeSet::from([name]),
+            ),
+        };
+        let answer = mark(&api, which).await;
+        for name in meant {
+            match done {
+                "read" => drop(read.insert(name.clone())),
+                "unread" => drop(read.remove(&name)),
+                "archive" => drop(away.insert(name.clone())),
+                "restore" => drop(away.remove(&name)),
+                _ => {}
+            }
+            seen.insert(name);
+        }
+        let unread = told
+            .iter()
+            .filter(|name| !read.contains(*name) && !away.contains(*name));
+        let unseen = unread.clone().filter(|name| !seen.contains(*name));
+        let expected = (unseen.count() as u64, unread.count() as u64);
+        assert_eq!(counts(&answer), expected, "after {done}, step {step}");
+        assert_eq!(counts(&feed(&api, "").await), expected);
+    }
+    api.stop().await;
+}
+
+async fn what_is_no_mark_is_refused_and_changes_nothing(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    happen(&api, &["o1"]).await;
+    let cursor = feed(&api, "").await.body["cursor"].clone();
+    let many: Vec<String> = (0..1_001).map(|n| format!("20140422.{n}")).collect();
+    for (marks, what) in [
+        (json!({"mark": "opened", "to": cursor}), "opened"),
+        (json!({"mark": "read"}), "neither"),
+        (
+            json!({"mark": "read", "to": cursor, "ids": ["20140422.0"]}),
+            "both",
+        ),
+        (json!({"mark": "read", "ids": []}), "0"),
+        (json!({"mark": "read", "ids": many}), "1001"),
+        (json!({"mark": "read", "ids": ["first"]}), "first"),
+        (json!({"mark": "read", "to": "c1x"}), "c1x"),
+        (
+            json!({"mark": "read", "ids": ["20140422.0"], "type": "Loan"}),
+            "type",
+        ),
+        (json!({"mark": "read", "to": cursor, "until": 7}), "until"),
+        (json!(["read", cursor]), "object"),
+    ] {
+        let refused = mark(&api, marks.clone()).await;
+
+        let detail = refused.body["detail"].as_str().unwrap_or("").to_owned();
+        assert_eq!(
+            (refused.status, refused.code()),
+            (400, "invalid_body"),
+            "{marks}"
+        );
+        assert!(detail.contains(what), "{marks}: {detail}");
+    }
+    let refused = api.get("/v1/users/ada/feed?state=opened").await;
+    assert_eq!((refused.status, refused.code()), (400, "invalid_parameter"));
+    assert_eq!(counts(&feed(&api, "").await), (1, 1));
+    api.stop().await;
+}
+
+async fn a_mark_on_an_empty_feed_is_no_error(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    let by_cursor = mark(&api, json!({"mark": "read", "to": "c20140422.9"})).await;
+    let by_id = mark(&api, json!({"mark": "read", "ids": ["20140422.9"]})).await;
+
+    assert_eq!((counts(&by_cursor), counts(&by_id)), ((0, 0), (0, 0)));
+    api.stop().await;
+}

@@ -1,0 +1,129 @@
+//! Laws of what people have seen of their feeds: one record a person, put in the place of what was
+//! read and of nothing else.
+
+use std::collections::BTreeMap;
+
+use tidings::domain::inbox::{Entries, StackMarks};
+use tidings::domain::{Id, Inbox};
+use tidings::store::Forgettable;
+
+use crate::support::*;
+
+/// Whose marks on their first stack are these bits.
+fn marked(name: &str, bits: u8) -> Inbox {
+    let marks = |seen: u8, read: u8, archived: u8| StackMarks {
+        seen: Entries::stored(vec![0, seen]),
+        read: Entries::stored(vec![read]),
+        archived: Entries::stored(vec![archived]),
+    };
+    let named = |text: &str| text.parse().unwrap();
+    Inbox {
+        user: user(name),
+        revision: None,
+        changed: noon(),
+        stacks: BTreeMap::from([
+            (named("20140421"), marks(bits, 0b101, 0b1)),
+            (named("20140421o"), marks(0xff, 0, 0)),
+        ]),
+    }
+}
+
+async fn standing(store: &Fresh, name: &str) -> Option<Inbox> {
+    store.inboxes(&[user(name)]).await.unwrap().remove(0)
+}
+
+pub async fn an_inbox_comes_back_with_every_field(store: Fresh) {
+    let all = ["ada", "Ada", "a.$b\u{0}", "7"].map(|name| marked(name, 3));
+    for (inbox, n) in all.iter().zip(1..) {
+        assert!(store.put_inbox(inbox, id(n)).await.unwrap());
+    }
+
+    let asked = ["7", "nobody", "ada", "a.$b\u{0}", "Ada", "ada"].map(user);
+    let found = store.inboxes(&asked).await.unwrap();
+    let nothing = store.inboxes(&[]).await.unwrap();
+
+    let put = |n: usize| {
+        let revision = Some(id(n as u32 + 1));
+        Some(Inbox {
+            revision,
+            ..all[n].clone()
+        })
+    };
+    assert_eq!(found, [put(3), None, put(0), put(2), put(1), put(0)]);
+    assert_eq!(nothing, []);
+}
+
+pub async fn an_inbox_is_put_in_the_place_of_what_was_read_and_of_nothing_else(store: Fresh) {
+    let first = marked("ada", 1);
+    assert!(store.put_inbox(&first, id(1)).await.unwrap());
+    let again = store.put_inbox(&first, id(1)).await.unwrap();
+    let over_it = store.put_inbox(&marked("ada", 2), id(2)).await.unwrap();
+    let read = standing(&store, "ada").await.unwrap();
+    let second = Inbox {
+        revision: read.revision,
+        ..marked("ada", 2)
+    };
+    let onto_it = store.put_inbox(&second, id(3)).await.unwrap();
+    let late = store.put_inbox(&second, id(4)).await.unwrap();
+    let of_none = Inbox {
+        user: user("ben"),
+        ..second.clone()
+    };
+    let onto_none = store.put_inbox(&of_none, id(5)).await.unwrap();
+
+    let told = [again, over_it, onto_it, late, onto_none];
+    assert_eq!(told, [true, false, true, false, false]);
+    let revision = Some(id(3));
+    let expected = Inbox { revision, ..second };
+    assert_eq!(standing(&store, "ada").await, Some(expected));
+    assert_eq!(standing(&store, "ben").await, None);
+}
+
+pub async fn of_many_who_mark_at_once_nobodys_mark_is_lost(store: Fresh) {
+    let mark = |n: u32| {
+        let store = &store;
+        async move {
+            for round in 0.. {
+                let mut inbox = standing(store, "ada").await.unwrap_or(marked("ada", 0));
+                let stack = inbox.stacks.entry("20140422".parse().unwrap()).or_default();
+                let mut bytes = stack.seen.bytes().to_vec();
+                bytes.resize(2, 0);
+                bytes[n as usize / 8] |= 1 << (n % 8);
+                stack.seen = Entries::stored(bytes);
+                let revision: Id = id(100 * (n + 1) + round);
+                if store.put_inbox(&inbox, revision).await.unwrap() {
+                    return;
+                }
+            }
+        }
+    };
+
+    futures::future::join_all((0..12).map(mark)).await;
+
+    let inbox = standing(&store, "ada").await.unwrap();
+    let seen = &inbox.stacks[&"20140422".parse().unwrap()].seen;
+    assert!((0..12).all(|n| seen.has(n)), "{seen:?}");
+}
+
+pub async fn inboxes_that_nobody_marked_for_long_are_forgotten(store: Fresh) {
+    for (n, name) in ["ada", "ben", "cem"].iter().enumerate() {
+        let changed = noon() + minutes(n as i64);
+        let inbox = Inbox {
+            changed,
+            ..marked(name, 1)
+        };
+        assert!(store.put_inbox(&inbox, id(n as u32)).await.unwrap());
+    }
+
+    let before = noon() + minutes(2);
+    let forget = || store.forget(Forgettable::Inboxes, before, 1);
+    let forgotten = [
+        forget().await.unwrap(),
+        forget().await.unwrap(),
+        forget().await.unwrap(),
+    ];
+
+    assert_eq!(forgotten, [1, 1, 0]);
+    assert_eq!(standing(&store, "ben").await, None);
+    assert!(standing(&store, "cem").await.is_some());
+}
