@@ -33,6 +33,7 @@ use crate::services::notify::{Notify, Warnings};
 use crate::services::objects::ObjectService;
 use crate::services::owed::OwedDays;
 use crate::services::people::PeopleService;
+use crate::services::polls::Polls;
 use crate::services::status::StatusService;
 use crate::services::suppressions::SuppressionService;
 use crate::services::unknown::Known;
@@ -66,6 +67,7 @@ pub struct App {
     pages: Arc<Pages>,
     owner: String,
     pacer: Arc<Pacer>,
+    polls: Arc<Polls>,
 }
 
 /// What mails and pages are made by.
@@ -145,6 +147,7 @@ impl App {
         let server = &config.server;
         let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
         let links = Arc::new(Links::new(store.clone(), public_url, secret));
+        let polls = Arc::new(Polls::new(clock.clone(), config.feed.fresh));
         Self {
             config: Arc::new(config),
             store,
@@ -157,7 +160,18 @@ impl App {
             pages: look.pages,
             owner,
             pacer: Arc::new(Pacer::new(rate)),
+            polls,
         }
+    }
+
+    /// What is known of the answers to polls.
+    pub fn polls(&self) -> &Arc<Polls> {
+        &self.polls
+    }
+
+    /// Listens for what other processes change in feeds, until this turns true.
+    pub async fn listen(&self, stop: watch::Receiver<bool>) {
+        self.polls.listen(&*self.store, stop).await;
     }
 
     /// From now on nothing new is handed over once this turns true.
@@ -237,6 +251,7 @@ impl App {
             ids: self.ids.clone(),
             window_back: self.config.window_back,
             since: self.config.feed.since,
+            polls: self.polls.clone(),
         }
     }
 
@@ -380,6 +395,7 @@ impl App {
     pub fn objects(&self) -> ObjectService {
         ObjectService {
             objects: self.store.clone(),
+            polls: self.polls.clone(),
             mapped: self.config.models.keys().cloned().collect(),
         }
     }

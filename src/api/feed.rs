@@ -1,11 +1,14 @@
 //! A person's feed, made for polling, and what they did to its items.
 //!
-//! The rule: an unchanged page costs the reader an empty 304. The tag is the page's own digest, so
-//! that a withdrawn or renamed object is a change like any other.
+//! The rule: an unchanged page costs the reader an empty 304, and us, where it is known
+//! ([`crate::services::polls`]), no look at the store. The tag is the page's own digest, so that a
+//! withdrawn or renamed object is a change like any other.
+
+use std::time::Instant;
 
 use actix_web::http::header::{self, EntityTag, Header, IfNoneMatch};
 use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use sha2::{Digest, Sha256};
 
 use super::body;
@@ -14,36 +17,36 @@ use super::uri::{NoQuery, Query, refuse, segment};
 use crate::app::App;
 use crate::domain::{UserId, feed};
 use crate::services::Error;
-use crate::services::feed::{MarksInput, Request};
+use crate::services::feed::{Answer, MarksInput, Request};
+use crate::services::polls::Tag;
 
 /// Items on a page unless asked otherwise.
 const LIMIT: u32 = 20;
-/// How long readers are asked to wait between two polls, in seconds.
-const POLL_INTERVAL: u32 = 30;
 
 /// `GET /v1/users/{id}/feed`
 pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let user: UserId = segment(&req, "id")?;
     let query = Query::of(&req, &["after", "before", "limit", "type", "state", "days"])?;
-    let request = Request {
-        user: segment(&req, "id")?,
-        query: feed::Query {
-            after: query.get("after")?,
-            before: query.get("before")?,
-            kind: query.get("type")?,
-            state: query.get("state")?.unwrap_or_default(),
-        },
-        limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
-        days: query.number("days")?,
-    };
-    let page = app
-        .feeds()
-        .page(&request)
-        .await
-        .map_err(|error| match error {
+    polled(&req, &app, &user, async {
+        let request = Request {
+            user: user.clone(),
+            query: feed::Query {
+                after: query.get("after")?,
+                before: query.get("before")?,
+                kind: query.get("type")?,
+                state: query.get("state")?.unwrap_or_default(),
+            },
+            limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
+            days: query.number("days")?,
+        };
+        let page = app.feeds().page(&request).await;
+        let page = page.map(|page| page.map(|page| serde_json::to_vec(&page)));
+        page.map_err(|error| match error {
             Error::Invalid(invalid) => refuse(invalid.what, &invalid),
             other => other.into(),
-        })?;
-    polled(&req, serde_json::to_vec(&page))
+        })
+    })
+    .await
 }
 
 /// `GET /v1/users/{id}/feed/count`
@@ -53,8 +56,11 @@ pub(super) async fn count(
     app: Data<App>,
 ) -> Result<HttpResponse, Problem> {
     let user: UserId = segment(&req, "id")?;
-    let counts = app.feeds().counts(&user).await?;
-    polled(&req, serde_json::to_vec(&counts))
+    polled(&req, &app, &user, async {
+        let counts = app.feeds().counts(&user).await?;
+        Ok(counts.map(|counts| serde_json::to_vec(&counts)))
+    })
+    .await
 }
 
 /// `POST /v1/users/{id}/feed/marks`
@@ -71,37 +77,74 @@ pub(super) async fn mark(
     Ok(HttpResponse::Ok().json(counts))
 }
 
-/// What is asked for again and again: empty where it is what the reader has.
-fn polled(req: &HttpRequest, body: serde_json::Result<Vec<u8>>) -> Result<HttpResponse, Problem> {
-    let body = body.expect("what is on the wire is always JSON");
-    let tag = tag(&body);
-    let known = is_known(req, &tag);
-    let mut response = if known {
-        HttpResponse::NotModified()
-    } else {
-        HttpResponse::Ok()
-    };
+/// What is asked for again and again: empty where it is what the reader has, and not even made
+/// where that is known.
+async fn polled(
+    req: &HttpRequest,
+    app: &App,
+    user: &UserId,
+    make: impl Future<Output = Result<Answer<serde_json::Result<Vec<u8>>>, Problem>>,
+) -> Result<HttpResponse, Problem> {
+    let polls = app.polls();
+    let question = req
+        .uri()
+        .path_and_query()
+        .map_or("", |asked| asked.as_str());
+    let known = Known::of(req);
+    let unchanged = || polls.is_unchanged(user, question, |tag| known.has(tag));
+    if let Some(tag) = (!known.is_empty()).then(unchanged).flatten() {
+        return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
+    }
+    let (before, began) = (polls.glance(user), Instant::now());
+    let Answer { answer, about } = make.await?;
+    polls.took(began.elapsed());
+    let body = answer.expect("what is on the wire is always JSON");
+    let mut tag: Tag = [0; 16];
+    tag.copy_from_slice(&Sha256::digest(&body)[..16]);
+    polls.keep(user, question, tag, before, &about);
+    if known.has(&tag) {
+        return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
+    }
+    let mut response = answered(HttpResponse::Ok(), app, user, &tag);
+    Ok(response.content_type("application/json").body(body))
+}
+
+/// With what every answer says that is polled for.
+fn answered(
+    mut response: HttpResponseBuilder,
+    app: &App,
+    user: &UserId,
+    tag: &Tag,
+) -> HttpResponseBuilder {
     response
-        .insert_header(header::ETag(tag))
+        .insert_header(header::ETag(entity(tag)))
         .insert_header((header::CACHE_CONTROL, "private, no-cache"))
-        .insert_header(("X-Poll-Interval", POLL_INTERVAL));
-    Ok(if known {
-        response.finish()
-    } else {
-        response.content_type("application/json").body(body)
-    })
+        .insert_header(("X-Poll-Interval", app.polls().interval(user)));
+    response
 }
 
-fn tag(body: &[u8]) -> EntityTag {
-    EntityTag::new_strong(hex::encode(&Sha256::digest(body)[..16]))
+fn entity(tag: &Tag) -> EntityTag {
+    EntityTag::new_strong(hex::encode(tag))
 }
 
-/// Whether the reader has this page already (RFC 9110, 13.1.2). A header that cannot be read names
-/// no page.
-fn is_known(req: &HttpRequest, tag: &EntityTag) -> bool {
-    match IfNoneMatch::parse(req) {
-        Ok(IfNoneMatch::Any) => true,
-        Ok(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(tag)),
-        Err(_) => false,
+/// Which answers the reader has (RFC 9110, 13.1.2). A header that cannot be read names none.
+struct Known(Option<IfNoneMatch>);
+
+impl Known {
+    fn of(req: &HttpRequest) -> Self {
+        let is_there = req.headers().contains_key(header::IF_NONE_MATCH);
+        Self(is_there.then(|| IfNoneMatch::parse(req).ok()).flatten())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn has(&self, tag: &Tag) -> bool {
+        match &self.0 {
+            Some(IfNoneMatch::Any) => true,
+            Some(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(&entity(tag))),
+            None => false,
+        }
     }
 }

@@ -35,12 +35,14 @@ mod hooks;
 mod objects;
 pub mod problem;
 mod room;
+mod stream;
 mod suppressions;
 mod uri;
 mod users;
 
 use held::{Coming, Held};
 use problem::{Code, Problem};
+use stream::Streams;
 
 /// How long the head of a request may take to arrive.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
@@ -85,6 +87,7 @@ routes! {v1, V1_ROUTES under "/v1":
     "/users/{id}/follows/{key}" => {put: users::follow, delete: users::unfollow}
     "/users/{id}/feed" => {get: feed::page}
     "/users/{id}/feed/count" => {get: feed::count}
+    "/users/{id}/feed/stream" => {get: stream::stream}
     "/users/{id}/feed/marks" => {post: feed::mark}
     "/follows" => {post: users::follow_many}
     "/objects" => {post: objects::post}
@@ -172,12 +175,19 @@ impl Bound {
     /// finishes what is in hand, and returns.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let (app, key) = (Data::new(self.app), Data::new(self.key));
+        let streams = Streams::new(app.config.feed.streams, stop.clone());
+        let streams = Data::new(streams);
+        let listening = {
+            let (app, stop) = (app.clone(), stop.clone());
+            tokio::spawn(async move { app.listen(stop).await })
+        };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(MAX_THREADS);
         let server = HttpServer::new(move || {
             actix_web::App::new()
                 .app_data(app.clone())
                 .app_data(key.clone())
+                .app_data(streams.clone())
                 .wrap(from_fn(watch_over))
                 .service(
                     web::scope("/v1")
@@ -202,7 +212,9 @@ impl Bound {
         .listen(self.listener)
         .context("listening")?
         .run();
-        server.await.context("serving HTTP")
+        let served = server.await.context("serving HTTP");
+        listening.abort();
+        served
     }
 }
 

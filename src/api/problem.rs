@@ -78,6 +78,8 @@ codes! {
     LimitExceeded = "limit_exceeded", PAYLOAD_TOO_LARGE;
     /// An event is of a moment at which none can be accepted now.
     TimeOutOfRange = "time_out_of_range", UNPROCESSABLE_ENTITY;
+    /// As many streams are open as are served.
+    TooManyStreams = "too_many_streams", TOO_MANY_REQUESTS;
     /// The body is not said to be JSON.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
     /// A fault of ours; the log says which.
@@ -257,6 +259,9 @@ impl ResponseError for Problem {
             }
             Code::StoreUnavailable | Code::TimedOut => {
                 response.insert_header((header::RETRY_AFTER, "1"));
+            }
+            Code::TooManyStreams => {
+                response.insert_header((header::RETRY_AFTER, "30"));
             }
             _ => {}
         }

@@ -30,8 +30,8 @@ pub(super) struct Args {
     /// Only events of this type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<EventType>,
-    /// Only items of this state: unseen, unread, read, archived, or all; those that are not archived
-    /// if left out
+    /// Only items of this state: unseen, unread, read, archived, or all; those that are not
+    /// archived if left out
     #[arg(long, value_name = "STATE")]
     state: Option<StateFilter>,
     /// How many days to look back over, today included; the whole window if left out
@@ -55,7 +55,7 @@ impl Args {
             limit: self.limit,
             days: self.days,
         };
-        let page = app.feeds().page(&request).await?;
+        let page = app.feeds().page(&request).await?.answer;
         if self.json {
             screen.json(&page)?;
         } else if page.items.is_empty() {

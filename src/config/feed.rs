@@ -1,6 +1,6 @@
 //! What feeds show as new.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::reader::Reader;
 
@@ -9,6 +9,10 @@ use super::reader::Reader;
 pub struct Feed {
     /// What happened before is taken for seen.
     pub since: Option<DateTime<Utc>>,
+    /// For how long an unchanged poll is answered without asking the store, 0 to 5 minutes.
+    pub fresh: TimeDelta,
+    /// The most streams that a process serves at once, 0 to 100,000.
+    pub streams: usize,
 }
 
 pub(super) fn read(r: &mut Reader<'_>) -> Feed {
@@ -18,5 +22,7 @@ pub(super) fn read(r: &mut Reader<'_>) -> Feed {
             "a moment such as 2014-04-22T09:00:00Z",
             |text| text.parse().ok(),
         ),
+        fresh: r.duration("feed.fresh", TimeDelta::zero()..=TimeDelta::minutes(5)),
+        streams: r.number("feed.streams", 0..=100_000) as usize,
     }
 }

@@ -3,8 +3,8 @@
 //! The rule (P5): an outcome says what is known, never what is hoped. A mailer answers for every
 //! message it was given, in order, and never panics or waits for ever. Only here are addresses
 //! revealed. [`outbox`] is the mailer that always works; `content` is what mails say; `mime` is
-//! what it and [`smtp`] write; the [`providers`] stand on `http` and `letter`. How often any of them
-//! is called is not decided here.
+//! what it and [`smtp`] write; the [`providers`] stand on `http` and `letter`. How often any of
+//! them is called is not decided here.
 
 mod check;
 mod content;

@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::domain::content::Told;
-use crate::domain::{Details, Event, EventType, Id, Object, ObjectId, Policies, UnknownObjects};
+use crate::domain::{
+    Details, Event, EventType, Id, Object, ObjectId, ObjectKey, Policies, UnknownObjects,
+};
 use crate::store::{Journal, Objects, Result};
 
 /// What is remembered is forgotten when it has grown to this many objects.
@@ -131,6 +133,21 @@ impl Catalog {
     pub fn told(&self, event: &Event) -> Option<Told> {
         let (object, details) = (self.applies(event)?, self.details(event));
         Some(Told { object, details })
+    }
+
+    /// The keys of all that was looked up.
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        let of_type = |(t, objects): (&EventType, &HashMap<ObjectId, _>)| {
+            let (t, i) = (t.clone(), None);
+            let event = |o: &ObjectId| Event {
+                t: t.clone(),
+                o: o.clone(),
+                i,
+            };
+            let keys = objects.keys().map(|o| self.policies.object_of(&event(o)));
+            keys.collect::<Vec<_>>()
+        };
+        self.known.iter().flat_map(of_type).collect()
     }
 
     /// The event's object, if it still applies; the event must have been loaded.

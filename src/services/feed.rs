@@ -1,9 +1,9 @@
 //! A person's feed: the window, newest first, objects filled in, what no longer applies left out;
 //! and what they have seen and read of it.
 //!
-//! The rule: pages stay put while events arrive (see [`crate::domain::feed`]). Every answer says how
-//! many items are unseen and unread: counted each time, of what applies, and never kept. So a page
-//! costs one read of the window and one of what was marked, a look-up of the objects that are
+//! The rule: pages stay put while events arrive (see [`crate::domain::feed`]). Every answer says
+//! how many items are unseen and unread: counted each time, of what applies, and never kept. So a
+//! page costs one read of the window and one of what was marked, a look-up of the objects that are
 //! unread or may be shown, and one of what is said of the events it shows.
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,13 +13,15 @@ use chrono::{DateTime, Utc};
 
 use super::Result;
 use super::catalog::Catalog;
+use super::polls::Polls;
 use crate::clock::{Clock, Ids};
 use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
 use crate::domain::user::MAX_TYPES;
 use crate::domain::{
-    Day, Event, EventType, Inbox, Invalid, ObjectId, PersonStacks, Policies, UserId, Window,
+    Day, Event, EventType, Inbox, Invalid, ObjectId, ObjectKey, PersonStacks, Policies, UserId,
+    Window,
 };
 use crate::store::{Inboxes, Journal, Objects, People, Stacks};
 use crate::wire::feed::{Counts, Item, Page};
@@ -37,10 +39,27 @@ pub struct Feeds {
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<Ids>,
+    pub(crate) polls: Arc<Polls>,
     /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
     /// What happened before is taken for seen (`feed.since`).
     pub since: Option<DateTime<Utc>>,
+}
+
+/// What was asked for, and the objects that it is about.
+pub struct Answer<T> {
+    /// What was asked for.
+    pub answer: T,
+    /// If none of these changes, nor anything of the person's, it stays the same for the day.
+    pub about: Vec<ObjectKey>,
+}
+
+impl<T> Answer<T> {
+    /// The same in another form.
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Answer<U> {
+        let (answer, about) = (form(self.answer), self.about);
+        Answer { answer, about }
+    }
 }
 
 /// A person's feed as it stands.
@@ -86,7 +105,7 @@ impl Feeds {
     }
 
     /// One page; a `limit` or `days` out of its range is refused as invalid.
-    pub async fn page(&self, request: &Request) -> Result<Page> {
+    pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
         if !(1..=MAX_LIMIT).contains(&request.limit) {
             return Err(Invalid::new(
                 "limit",
@@ -147,21 +166,26 @@ impl Feeds {
         };
         let items: Vec<Item> = items.into_iter().map(with_details).collect();
         let next = items.last().filter(|_| more).map(|item| item.id);
-        Ok(Page {
+        let answer = Page {
             items,
             next,
             counts,
-        })
+        };
+        let about = catalog.keys();
+        Ok(Answer { answer, about })
     }
 
     /// How many items are unseen and unread.
-    pub async fn counts(&self, user: &UserId) -> Result<Counts> {
+    pub async fn counts(&self, user: &UserId) -> Result<Answer<Counts>> {
         let standing = self.standing(user).await?;
         self.counts_of(&standing).await
     }
 
-    async fn counts_of(&self, standing: &Standing) -> Result<Counts> {
-        counts(standing, &self.states(standing), &mut self.catalog()).await
+    async fn counts_of(&self, standing: &Standing) -> Result<Answer<Counts>> {
+        let mut catalog = self.catalog();
+        let answer = counts(standing, &self.states(standing), &mut catalog).await?;
+        let about = catalog.keys();
+        Ok(Answer { answer, about })
     }
 
     fn catalog(&self) -> Catalog {

@@ -28,6 +28,7 @@ pub mod notify;
 pub mod objects;
 pub mod owed;
 pub mod people;
+pub mod polls;
 pub mod rehearsal;
 pub mod simulate;
 pub mod status;

@@ -8,12 +8,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Result;
-use crate::domain::{Invalid, ModelName, Object, ObjectId, ObjectKey};
+use super::polls::Polls;
+use crate::domain::{Invalid, ModelName, Object, ObjectId, ObjectKey, Poke};
 use crate::store::Objects;
 
 /// Keeps records of objects, except of models that the application keeps itself.
 pub struct ObjectService {
     pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) polls: Arc<Polls>,
     /// Models that are read from the application's own collections.
     pub mapped: HashSet<ModelName>,
 }
@@ -38,7 +40,12 @@ impl ObjectService {
 
     /// Keeps records that were checked. Where one key occurs twice, the last counts.
     pub(super) async fn keep(&self, objects: Vec<Object>) -> Result<()> {
-        Ok(self.objects.put_objects(&last_of_each(objects)).await?)
+        let objects = last_of_each(objects);
+        self.objects.put_objects(&objects).await?;
+        // Whoever polls this process next sees it, before the store tells.
+        let names = objects.iter().map(|object| object.key.as_str());
+        self.polls.hear(&Poke::objects(names));
+        Ok(())
     }
 
     /// Whether a record can be put.

@@ -57,9 +57,9 @@ pub trait Batches: Send + Sync {
     /// These accumulators, in the order asked; each at most once.
     async fn accumulators(&self, ids: &[AccumulatorId]) -> Result<Vec<Option<Accumulator>>>;
 
-    /// Puts each accumulator in the place of what was read, known by its revision, or where
-    /// none stood; an empty one is removed. `revision` is what they are known by from now on: an id
-    /// that was never used. The answer says which were put, in the order asked; of an accumulator that
+    /// Puts each accumulator in the place of what was read, known by its revision, or where none
+    /// stood; an empty one is removed. `revision` is what they are known by from now on: an id that
+    /// was never used. The answer says which were put, in the order asked; of an accumulator that
     /// is named twice, one at most. Of two who read the same, one is told no, and has to read
     /// again. No may also be told where it was put and an earlier answer was lost. Durable.
     async fn put_accumulators(
@@ -71,8 +71,8 @@ pub trait Batches: Send + Sync {
     /// Adds to the open batches of these accumulators where all that the addition wants holds of
     /// the accumulator ([`Addition::fits`]), each in one step. Says whether it was done on all of
     /// them; where not, or where nobody can tell, reading the accumulators does. A store may leave
-    /// it undone. Harmless again, as a fan-out that has joined keeps it from being done. `revision` is
-    /// an id that was never used. Durable.
+    /// it undone. Harmless again, as a fan-out that has joined keeps it from being done. `revision`
+    /// is an id that was never used. Durable.
     async fn add_to_open(
         &self,
         accumulators: &[(AccumulatorId, usize)],

@@ -23,6 +23,7 @@ mod extjson;
 mod feedback;
 mod inboxes;
 pub mod mongo;
+mod pokes;
 mod record;
 mod retention;
 pub mod sqlite;
@@ -34,6 +35,7 @@ pub use deliveries::{Claim, Deliveries, DeliveryFilter, Waits};
 pub use error::{Error, Result};
 pub use feedback::{Feedbacks, SeenReports, Suppressions};
 pub use inboxes::Inboxes;
+pub use pokes::Pokes;
 pub use retention::{Forgettable, Retention};
 
 /// Everything that is kept, by meaning. One backend implements all of it.
@@ -43,6 +45,7 @@ pub trait Store:
     + Directory
     + Objects
     + Inboxes
+    + Pokes
     + Journal
     + Batches
     + Deliveries
@@ -61,6 +64,7 @@ impl<T> Store for T where
         + Directory
         + Objects
         + Inboxes
+        + Pokes
         + Journal
         + Batches
         + Deliveries
@@ -236,12 +240,12 @@ pub enum PeopleFilter<'a> {
 /// People and what they follow.
 #[async_trait]
 pub trait Directory: Send + Sync {
-    /// Replaces each record if what stands is what was read (its revision), and creates it if it was
-    /// not read and none stands. The answer says which were put, in the order asked; each person at
-    /// most once. Of two who read the same record and put different ones, one is told no, and has
-    /// to read again: so nobody's change is lost. No may also be told where it was put and an
-    /// earlier answer was lost. A record that another program wrote has no revision and counts as not
-    /// read.
+    /// Replaces each record if what stands is what was read (its revision), and creates it if it
+    /// was not read and none stands. The answer says which were put, in the order asked; each
+    /// person at most once. Of two who read the same record and put different ones, one is told no,
+    /// and has to read again: so nobody's change is lost. No may also be told where it was put and
+    /// an earlier answer was lost. A record that another program wrote has no revision and counts
+    /// as not read.
     async fn put_users(&self, users: &[User]) -> Result<Vec<bool>>;
 
     /// The records of these people, in the order asked. Ids that stand next to each other are as
@@ -349,8 +353,8 @@ pub trait Journal: Send + Sync {
     /// The fan-out of this id; `None` where the journal has none.
     async fn fanout(&self, id: Id) -> Result<Option<Fanout>>;
 
-    /// What is said of the events of these fan-outs, in the order asked; `None` where nothing is, or
-    /// it cannot be read.
+    /// What is said of the events of these fan-outs, in the order asked; `None` where nothing is,
+    /// or it cannot be read.
     async fn details(&self, ids: &[Id]) -> Result<Vec<Option<Details>>>;
 
     /// What the newest entries say happened, at most so many, newest first: the events of each that

@@ -1,15 +1,15 @@
 //! What people do to the items of their feeds: seen, read, put away.
 //!
-//! The rule: a mark holds for what its reader was shown, told by a cursor or by ids, and for nothing
-//! that arrived since. It is computed on the record that stands, again and again until nobody came
-//! between. Every mark answers how the feed stands then, so that no client counts.
+//! The rule: a mark holds for what its reader was shown, told by a cursor or by ids, and for
+//! nothing that arrived since. It is computed on the record that stands, again and again until
+//! nobody came between. Every mark answers how the feed stands then, so that no client counts.
 
 use serde::Deserialize;
 
 use super::Feeds;
 use crate::domain::feed::Cursor;
 use crate::domain::inbox::{Mark, Marked};
-use crate::domain::{EventType, Invalid, Position, UserId};
+use crate::domain::{EventType, Invalid, Poke, Position, UserId};
 use crate::services::{Result, fields};
 use crate::store;
 use crate::wire::feed::Counts;
@@ -70,7 +70,9 @@ impl Feeds {
             if !inbox.mark(&standing.person, window, &marked, mark, now)
                 || self.inboxes.put_inbox(inbox, self.ids.next(now)).await?
             {
-                return self.counts_of(&standing).await;
+                // Whoever polls this process next sees it, before the store tells.
+                self.polls.hear(&Poke::people([user.as_str()]));
+                return Ok(self.counts_of(&standing).await?.answer);
             }
             standing.inbox = self.inbox(user).await?;
         }

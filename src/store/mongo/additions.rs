@@ -1,5 +1,5 @@
-//! Events that join open batches where these stand, unread: what is asked of an accumulator, and what
-//! is done to it. [`super::batches`] has the verbs.
+//! Events that join open batches where these stand, unread: what is asked of an accumulator, and
+//! what is done to it. [`super::batches`] has the verbs.
 
 use bson::{Bson, Document, doc};
 

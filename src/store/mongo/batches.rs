@@ -1,8 +1,8 @@
 //! Accumulators and batches: reading and putting them many at a time.
 //!
 //! The rule: an accumulator is replaced only where its revision is the one that was read, and gets
-//! a new one; the same statement may be sent again, as it knows its own revision. So nobody's change
-//! is lost and nothing happens twice.
+//! a new one; the same statement may be sent again, as it knows its own revision. So nobody's
+//! change is lost and nothing happens twice.
 
 use std::collections::{HashMap, HashSet};
 

@@ -15,7 +15,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use mongodb::action::{CountDocuments, Find};
 use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
-use mongodb::{ClientSession, Collection};
+use mongodb::{ClientSession, Collection, SessionCursor};
 use serde::de::DeserializeOwned;
 
 use super::bulk::Write;
@@ -155,6 +155,22 @@ impl Mongo {
             Ok(batch.map(|batch| (batch, (cursor, session))))
         };
         Ok(stream::try_unfold((cursor, session), next).boxed())
+    }
+
+    /// What is found, and what is written from then on. What it tells of is older than that: reads
+    /// after it show it.
+    pub(super) async fn followed<T: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        find: Find<'_, T>,
+    ) -> std::result::Result<BoxStream<'static, mongodb::error::Result<T>>, Failure> {
+        let mut session = self.session().await?;
+        let cursor = find.session(&mut session).await?;
+        let next = |(mut cursor, mut session, store): (SessionCursor<T>, ClientSession, Self)| async move {
+            let found = cursor.stream(&mut session).next().await.transpose()?;
+            store.met(&session);
+            Ok(found.map(|found| (found, (cursor, session, store))))
+        };
+        Ok(stream::try_unfold((cursor, session, self.clone()), next).boxed())
     }
 
     /// The collections whose names are these, as the primary knows them.

@@ -12,7 +12,7 @@ use mongodb::options::FindOptions;
 use super::bulk::{Verb, Write};
 use super::values::oid;
 use super::{INBOXES, Mongo, document};
-use crate::domain::{Id, Inbox, UserId};
+use crate::domain::{Id, Inbox, Poke, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
 use crate::store::record::read_bson;
@@ -75,6 +75,10 @@ impl Inboxes for Mongo {
         };
         let outcome = self.write(doing, Verb::Update, INBOXES, [put]).await?;
         let n = outcome.n;
-        Ok(outcome.duplicates(doing)?.is_empty() && n == 1)
+        let is_put = outcome.duplicates(doing)?.is_empty() && n == 1;
+        if is_put {
+            self.poke(Poke::people([inbox.user.as_str()])).await;
+        }
+        Ok(is_put)
     }
 }

@@ -44,6 +44,7 @@ mod mapped;
 mod notes;
 mod objects;
 mod patience;
+mod pokes;
 mod push;
 mod retention;
 mod scan;
@@ -380,6 +381,7 @@ impl std::fmt::Debug for Mongo {
 const USERS: &str = "users";
 const FOLLOWS: &str = "follows";
 const OBJECTS: &str = "objects";
+const POKES: &str = "pokes";
 const FANOUTS: &str = "fanouts";
 const AUDIENCES: &str = "audiences";
 const ACCUMULATORS: &str = "seats";

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::bulk::Write;
 use super::values::{date, put};
 use super::{Mongo, OBJECTS};
-use crate::domain::{ModelName, Object, ObjectKey};
+use crate::domain::{ModelName, Object, ObjectKey, Poke};
 use crate::store::record::fields::place;
 use crate::store::{Error, Objects, Result};
 
@@ -29,7 +29,10 @@ impl Objects for Mongo {
             upsert: true,
         };
         let statements = objects.iter().map(put);
-        self.upsert("putting objects", OBJECTS, statements).await
+        self.upsert("putting objects", OBJECTS, statements).await?;
+        let names = objects.iter().map(|object| object.key.as_str());
+        self.poke(Poke::objects(names)).await;
+        Ok(())
     }
 
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {

@@ -13,7 +13,7 @@ use super::patience::Failure;
 use super::push::Push;
 use super::{Known, Layout, Mongo};
 use crate::domain::{
-    BadStack, Day, Defect, Form, Id, Mailed, PersonStacks, StackId, UserId, Window,
+    BadStack, Day, Defect, Form, Id, Mailed, PersonStacks, Poke, StackId, UserId, Window,
 };
 use crate::store::{Error, Mark, People, Pushed, Pushes, Result, Stacks};
 
@@ -27,7 +27,10 @@ impl Stacks for Mongo {
         if pushes.people.is_empty() {
             return Ok(Pushed::default());
         }
-        Push::new(self, day, cap, pushes).await?.run().await
+        let pushed = Push::new(self, day, cap, pushes).await?.run().await?;
+        let people = pushes.people.iter().map(|(user, _)| user.as_str());
+        self.poke(Poke::people(people)).await;
+        Ok(pushed)
     }
 
     fn scan(

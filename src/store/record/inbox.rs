@@ -1,8 +1,8 @@
 //! What a person has seen, read and put away of their feed.
 //!
 //! The rule: stack by stack, under the names that cursors know stacks by; sets of entries are bits,
-//! as bytes in BSON and in hexadecimal digits elsewhere. A stack whose name says nothing is nobody's
-//! and is left out.
+//! as bytes in BSON and in hexadecimal digits elsewhere. A stack whose name says nothing is
+//! nobody's and is left out.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,8 @@ use rusqlite::{OptionalExtension, Transaction};
 use super::Sqlite;
 use super::columns::{Met, Table, fields};
 use super::connections::Answer;
-use crate::domain::{Id, Inbox, UserId};
+use super::pokes::poke;
+use crate::domain::{Id, Inbox, Poke, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
 use crate::store::{Inboxes, Result};
@@ -61,7 +62,8 @@ fn put(transaction: &Transaction<'_>, inbox: Inbox, revision: Id) -> Answer<bool
     if standing != inbox.revision {
         return Ok(standing == Some(revision));
     }
-    let revision = Some(revision);
+    let (user, revision) = (inbox.user.clone(), Some(revision));
     let fields = fields(&InboxRecord::keep(&Inbox { revision, ..inbox }))?;
+    poke(transaction, &Poke::people([user.as_str()]))?;
     Ok(INBOXES.insert(transaction, Met::Replaced, &fields)? == 1)
 }

@@ -24,6 +24,7 @@ mod near;
 mod notes;
 mod objects;
 mod odd_rows;
+mod pokes;
 mod retention;
 mod schema;
 mod sightings;
@@ -34,6 +35,7 @@ mod tests;
 mod upgrade;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use connections::{Answer, Connections};
 use rusqlite::Transaction;
@@ -44,9 +46,9 @@ use super::{Result, Schema};
 pub const SCHEMA: u32 = schema::VERSION.unsigned_abs();
 
 /// A store in one file (and two beside it while it is open: the write-ahead log and its index).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Sqlite {
-    connections: Connections,
+    connections: Arc<Connections>,
 }
 
 impl Sqlite {
@@ -54,7 +56,9 @@ impl Sqlite {
     /// newer tidings, is refused and left as it is.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         let connections = Connections::open(path.as_ref().to_owned()).await?;
-        Ok(Self { connections })
+        Ok(Self {
+            connections: Arc::new(connections),
+        })
     }
 
     /// Which schema a file has, without opening it for anything else, which would bring it up to

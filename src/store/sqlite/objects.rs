@@ -8,15 +8,25 @@ use serde_json::Value;
 use super::Sqlite;
 use super::codec::{Record, millis, to_json};
 use super::connections::Answer;
-use crate::domain::{Object, ObjectKey};
+use super::pokes::poke;
+use crate::domain::{Object, ObjectKey, Poke};
 use crate::store::{Objects, Result};
 
 #[async_trait]
 impl Objects for Sqlite {
     async fn put_objects(&self, objects: &[Object]) -> Result<()> {
-        self.change_each("putting objects", objects, put)
-            .await
-            .map(drop)
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let objects = objects.to_vec();
+        let put = move |transaction: &Transaction<'_>| {
+            objects
+                .iter()
+                .try_for_each(|object| put(transaction, object))?;
+            let names = objects.iter().map(|object| object.key.as_str());
+            poke(transaction, &Poke::objects(names))
+        };
+        self.connections.write("putting objects", put).await
     }
 
     async fn objects(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {

@@ -109,6 +109,13 @@ CREATE TABLE IF NOT EXISTS inboxes (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS inboxes_by_changed ON inboxes (changed);
 
+-- News of what may have changed in feeds; the newest are kept.
+CREATE TABLE IF NOT EXISTS pokes (
+    id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    about TEXT NOT NULL,
+    keys  BLOB NOT NULL
+);
+
 CREATE TABLE IF NOT EXISTS seats (
     user     TEXT NOT NULL,
     key      TEXT NOT NULL,

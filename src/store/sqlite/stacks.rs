@@ -16,9 +16,11 @@ use rusqlite::{CachedStatement, Transaction};
 use super::codec::RowId;
 use super::connections::Answer;
 use super::merge::{self, Range};
+use super::pokes::poke;
 use super::{Sqlite, days, entries};
 use crate::domain::{
-    BadStack, Day, Entry, Event, Form, Id, Marker, PersonStacks, Stack, StackId, UserId, Window,
+    BadStack, Day, Entry, Event, Form, Id, Marker, PersonStacks, Poke, Stack, StackId, UserId,
+    Window,
 };
 use crate::store::{Mark, People, Pushed, Pushes, Result, Stacks};
 
@@ -271,6 +273,8 @@ fn push(
             capped.push((place, list.places_of(&over)));
         }
     }
+    let names = people.iter().map(|(user, _)| user.as_str());
+    poke(transaction, &Poke::people(names))?;
     Ok(capped)
 }
 

@@ -49,7 +49,7 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
         },
     ),
     (
-        "adds the tables of what is said of events, and of what people have seen of their feeds",
+        "adds the tables of what is said of events, and of what people have seen of their feeds, and of pokes",
         |_| Ok(()),
     ),
 ];

@@ -124,21 +124,11 @@ async fn an_unchanged_page_is_a_304(fresh: Fresh) {
             (unchanged.status, &unchanged.body),
             (304, &serde_json::Value::Null)
         );
-        assert_eq!(
-            (
-                unchanged.header("ETag"),
-                unchanged.header("X-Poll-Interval")
-            ),
-            (&*tag, "30")
-        );
+        assert_eq!(unchanged.header("ETag"), tag);
+        let seconds: u32 = unchanged.header("X-Poll-Interval").parse().unwrap();
+        assert!((27..=297).contains(&seconds), "{seconds}");
     }
-    assert_eq!(
-        (
-            first.header("X-Poll-Interval"),
-            first.header("Cache-Control")
-        ),
-        ("30", "private, no-cache")
-    );
+    assert_eq!(first.header("Cache-Control"), "private, no-cache");
     assert_eq!(asked("garbled".into()).await.status, 200);
 
     api.put(

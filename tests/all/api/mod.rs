@@ -11,6 +11,8 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use tidings::api;
+use tidings::app::App;
+use tidings::mail::Certainty;
 use tidings::services::Silent;
 use tidings::store::Store;
 use tokio::sync::watch;
@@ -50,6 +52,7 @@ mod logs;
 mod marks;
 mod objects;
 mod pages;
+mod polls;
 mod stop;
 mod strict;
 mod suppressions;
@@ -99,7 +102,18 @@ impl Api {
 
     /// The same through another view of its store.
     fn with_store(town: Town, store: &Arc<dyn Store>) -> Self {
-        let bound = api::bind(town.process_on(store), KEY).unwrap();
+        let app = town.process_on(store);
+        Self::serving(town, app)
+    }
+
+    /// Another process that serves the same town.
+    fn beside(&self, fresh: &Fresh, config: &str) -> Self {
+        let town = Town::on(fresh.handle(), Certainty::Never, config);
+        Self::serving(town, self.town.process())
+    }
+
+    fn serving(town: Town, app: App) -> Self {
+        let bound = api::bind(app, KEY).unwrap();
         let addr = bound.addr;
         let (stop, stopped) = watch::channel(false);
         Self {

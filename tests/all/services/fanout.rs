@@ -114,7 +114,8 @@ async fn objects_of(town: &Town, person: &UserId) -> Vec<String> {
         days: None,
     };
     let page = town.process().feeds().page(&query).await.unwrap();
-    page.items
+    page.answer
+        .items
         .into_iter()
         .rev()
         .map(|item| item.object.to_string())

@@ -63,7 +63,8 @@ async fn feed(town: &Town, person: &str) -> Vec<(String, String)> {
         days: None,
     };
     let page = town.process().feeds().page(&request).await.unwrap();
-    page.items
+    page.answer
+        .items
         .iter()
         .map(|item| (item.id.to_string(), item.object.to_string()))
         .collect()

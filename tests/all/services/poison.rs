@@ -65,7 +65,7 @@ async fn feed(town: &Town, person: &str) -> usize {
         days: None,
     };
     let page = town.process().feeds().page(&request).await.unwrap();
-    page.items.len()
+    page.answer.items.len()
 }
 
 async fn a_stack_that_cannot_take_a_marker_stops_nobody_elses_digest(fresh: Fresh) {

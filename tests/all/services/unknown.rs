@@ -42,7 +42,7 @@ async fn an_object_that_nobody_put_is_in_no_mail_and_in_the_feed(fresh: Fresh) {
         days: None,
     };
     let feed = town.process().feeds().page(&request).await.unwrap();
-    assert_eq!(feed.items.len(), 1);
+    assert_eq!(feed.answer.items.len(), 1);
 }
 
 async fn what_is_put_after_the_digest_is_not_said_to_have_been_shown_in_it(fresh: Fresh) {

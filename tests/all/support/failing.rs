@@ -19,14 +19,14 @@ use tidings::domain::batch::{Accumulator, AccumulatorId, Addition};
 use tidings::domain::delivery::{Corrected, Correction, PeriodCount, Transition};
 use tidings::domain::{
     Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Details, Event, Fanout,
-    Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Progress, ReportCounts,
-    Suppression, User, UserId, Window,
+    Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress,
+    ReportCounts, Suppression, User, UserId, Window,
 };
 use tidings::store::{
     Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
     Deliveries, DeliveryFilter, Diagnostics, Directory, Error, Feedbacks, FollowChange,
     Forgettable, Inboxes, Journal, Leases, Mark, Meeting, Notes, Objects, People, PeopleFilter,
-    Pushed, Pushes, RawStack, Result, Retention, Schema, SeenReports, Server, Stacks, Store,
+    Pokes, Pushed, Pushes, RawStack, Result, Retention, Schema, SeenReports, Server, Stacks, Store,
     Suppressions, Waits,
 };
 
@@ -311,6 +311,14 @@ hand_on! { Objects:
 hand_on! { Inboxes:
     inboxes(users: &[UserId]) -> Vec<Option<Inbox>>;
     put_inbox(inbox: &Inbox, revision: Id) -> bool;
+}
+
+/// Listening is no call: whoever serves listens at a time of its own.
+#[async_trait]
+impl Pokes for FailingStore {
+    async fn pokes(&self) -> Result<BoxStream<'static, Result<Poke>>> {
+        self.inner.pokes().await
+    }
 }
 
 hand_on! { Batches:

@@ -430,9 +430,11 @@ impl Town {
 /// time so that answers come in order.
 fn with_defaults(config: &str) -> String {
     let defaults = [
-        ("fanout.page", 100),
-        ("delivery.chunk", 2),
-        ("delivery.in_flight", 1),
+        ("fanout.page", "100"),
+        ("delivery.chunk", "2"),
+        ("delivery.in_flight", "1"),
+        // What other processes change is seen at once.
+        ("feed.fresh", "\"0s\""),
     ];
     let unsaid = defaults
         .iter()

@@ -73,7 +73,7 @@ async fn reads_as_before(town: &Town, story: &Story) {
         days: None,
     };
     let page = app.feeds().page(&request).await.unwrap();
-    let items = page.items.iter();
+    let items = page.answer.items.iter();
     let shown: Vec<&str> = items.map(|item| item.object.as_str()).collect();
     let expected = match (story.batch, story.pushed) {
         (true, true) => vec!["a4", "a5", "a3", "a2", "a1"],

@@ -1,0 +1,195 @@
+//! A person's feed as a stream: how it stands, as soon as that changes (server-sent events).
+//!
+//! The rule: an event says only how the feed stands now, under its cursor as id, so that nobody
+//! needs a log to go on after a break; of several changes the last one is told. A stream looks when
+//! its person is poked, and now and then in any case. There are as many as configured, a few of
+//! each person, and a few looks at once, however many are poked together.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use actix_web::http::header;
+use actix_web::web::{Bytes, Data};
+use actix_web::{HttpRequest, HttpResponse};
+use futures::stream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+use super::problem::{Code, Problem};
+use super::uri::{NoQuery, segment};
+use crate::app::App;
+use crate::domain::UserId;
+use crate::services::polls::Waiting;
+
+/// Streams of one person at once, on one process.
+const OF_ONE: usize = 5;
+/// Looks at once.
+const LOOKS: usize = 16;
+/// So long after something was said, something is said again.
+const BEAT: Duration = Duration::from_secs(25);
+/// What comes together is looked at once.
+const TOGETHER: Duration = Duration::from_millis(50);
+/// A feed is looked at again after this at the latest, poked or not.
+const LATEST: Duration = Duration::from_secs(30);
+
+/// All streams of a process.
+pub(super) struct Streams {
+    places: Arc<Semaphore>,
+    looks: Arc<Semaphore>,
+    of: Mutex<HashMap<UserId, usize>>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Streams {
+    pub(super) fn new(most: usize, stop: watch::Receiver<bool>) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(most)),
+            looks: Arc::new(Semaphore::new(LOOKS)),
+            of: Mutex::default(),
+            stop,
+        }
+    }
+
+    fn of(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of one stream.
+struct Place {
+    streams: Data<Streams>,
+    user: UserId,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Place {
+    fn take(streams: Data<Streams>, user: UserId) -> Result<Self, Problem> {
+        let full = |what: String| {
+            let detail = format!("{what}; poll the feed, and try again later");
+            Problem::new(Code::TooManyStreams, detail)
+        };
+        let place = Arc::clone(&streams.places).try_acquire_owned();
+        let place =
+            place.map_err(|_| full("this server has as many streams as it serves".into()))?;
+        {
+            let mut of = streams.of();
+            let count = of.entry(user.clone()).or_default();
+            if *count >= OF_ONE {
+                return Err(full(format!("this person has {OF_ONE} streams already")));
+            }
+            *count += 1;
+        }
+        Ok(Self {
+            streams,
+            user,
+            _place: place,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut of = self.streams.of();
+        if let Some(count) = of.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                of.remove(&self.user);
+            }
+        }
+    }
+}
+
+/// A stream that is served.
+struct Live {
+    app: Data<App>,
+    place: Place,
+    news: Waiting,
+    stop: watch::Receiver<bool>,
+    /// What was told last.
+    told: Vec<u8>,
+    /// When something is said again, and when the feed is looked at again.
+    beat: Instant,
+    look: Instant,
+}
+
+/// `GET /v1/users/{id}/feed/stream`
+pub(super) async fn stream(
+    _: NoQuery,
+    req: HttpRequest,
+    app: Data<App>,
+    streams: Data<Streams>,
+) -> Result<HttpResponse, Problem> {
+    let user: UserId = segment(&req, "id")?;
+    let now = Instant::now();
+    let live = Live {
+        news: app.polls().wait_for(&user),
+        stop: streams.stop.clone(),
+        place: Place::take(streams, user)?,
+        app,
+        told: Vec::new(),
+        beat: now + BEAT,
+        look: now,
+    };
+    let said = stream::unfold(live, |mut live| async move {
+        let said = live.next().await?;
+        Some((Ok::<_, actix_web::Error>(said), live))
+    });
+    Ok(HttpResponse::Ok()
+        .content_type("text/event-stream")
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        // Whoever stands between hands on what comes as it comes.
+        .insert_header(("X-Accel-Buffering", "no"))
+        .streaming(Box::pin(said)))
+}
+
+impl Live {
+    /// What is said next; nothing where the server stops.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.look <= Instant::now() {
+                self.look = Instant::now() + LATEST;
+                if let Some(event) = self.event().await {
+                    self.beat = Instant::now() + BEAT;
+                    return Some(event);
+                }
+            }
+            tokio::select! {
+                _ = self.stop.wait_for(|stop| *stop) => return None,
+                () = self.news.news() => {
+                    tokio::time::sleep(TOGETHER).await;
+                    self.look = Instant::now();
+                }
+                () = tokio::time::sleep_until(self.look) => {}
+                () = tokio::time::sleep_until(self.beat) => {
+                    self.beat = Instant::now() + BEAT;
+                    return Some(Bytes::from_static(b":\n\n"));
+                }
+            }
+        }
+    }
+
+    /// How the feed stands, if that was not told yet.
+    async fn event(&mut self) -> Option<Bytes> {
+        let looks = Arc::clone(&self.place.streams.looks);
+        let look = looks.acquire().await.expect("nobody closes this semaphore");
+        let counts = self.app.feeds().counts(&self.place.user).await;
+        drop(look);
+        let counts = match counts {
+            Ok(counts) => counts.answer,
+            Err(error) => {
+                tracing::warn!(%error, "a stream cannot tell how a feed stands, and looks later");
+                return None;
+            }
+        };
+        let data = serde_json::to_vec(&counts).expect("what is on the wire is always JSON");
+        if data == self.told {
+            return None;
+        }
+        let mut event = format!("id: {}\ndata: ", counts.cursor).into_bytes();
+        event.extend(&data);
+        event.extend(b"\n\n");
+        self.told = data;
+        Some(event.into())
+    }
+}

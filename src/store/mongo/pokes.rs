@@ -1,0 +1,130 @@
+//! News of what may have changed in feeds: documents of a capped collection that every process
+//! follows.
+//!
+//! The rule: a poke is written after what it tells of is acknowledged, and must not cost more than
+//! a moment: it waits for no majority, and one that cannot be written is let go of. Following it
+//! costs the server a fraction of what a change stream does, which pays for the whole oplog.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::oid::ObjectId;
+use bson::spec::BinarySubtype;
+use bson::{Bson, RawDocument, RawDocumentBuf, doc};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use mongodb::options::{Acknowledgment, CollectionOptions, CursorType, ReadConcern, WriteConcern};
+
+use super::patience::Failure;
+use super::{Mongo, POKES};
+use crate::domain::Poke;
+use crate::store::{Error, Pokes, Result};
+
+/// How much is remembered, in bytes: some thousand pages of fan-outs.
+const BYTES: u64 = 64 << 20;
+/// The server's code where a collection exists already.
+const NAMESPACE_EXISTS: i32 = 48;
+/// How long a server waits for news before it answers that there is none.
+const AWAIT: Duration = Duration::from_secs(1);
+/// What was written so many seconds ago is not listened to again; clocks differ by less.
+const PAST: i64 = 600;
+/// How long writing a poke may take.
+const MOMENT: Duration = Duration::from_secs(2);
+
+impl Mongo {
+    /// Creates the collection, with a first document: one without any cannot be followed. Where
+    /// somebody else made it otherwise, it is made capped.
+    pub(super) async fn create_pokes(&self) -> Result<()> {
+        self.patiently("creating the collection of pokes", || {
+            let db = self.database().clone();
+            async move {
+                let created = db.create_collection(POKES).capped(true).size(BYTES).await;
+                match created.map_err(Failure::from) {
+                    Err(failure) if failure.code == Some(NAMESPACE_EXISTS) => {
+                        let listed = self.listed(doc! {"name": POKES}).await?;
+                        let options = listed
+                            .first()
+                            .and_then(|of| of.get_document("options").ok());
+                        if options
+                            .is_some_and(|options| options.get_bool("capped").unwrap_or_default())
+                        {
+                            return Ok(());
+                        }
+                        let capped = doc! {"convertToCapped": POKES, "size": BYTES as i64};
+                        db.run_command(capped).await?;
+                    }
+                    created => created?,
+                }
+                let first = doc! {"k": "first", "u": bytes(Vec::new())};
+                db.collection(POKES).insert_one(first).await?;
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// Tells everybody who listens.
+    pub(super) async fn poke(&self, poke: Poke) {
+        let Some((about, keys)) = poke.kept() else {
+            return;
+        };
+        let at_once = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
+        let pokes = self.collection(POKES);
+        let insert = pokes
+            .insert_one(doc! {"k": about, "u": bytes(keys)})
+            .write_concern(at_once);
+        let told = tokio::time::timeout(MOMENT, insert.into_future()).await;
+        let error = match told {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {MOMENT:?}"),
+        };
+        tracing::warn!(
+            error,
+            "other processes were not told that feeds changed, and notice later"
+        );
+    }
+}
+
+#[async_trait]
+impl Pokes for Mongo {
+    async fn pokes(&self) -> Result<BoxStream<'static, Result<Poke>>> {
+        let doing = "listening for what changes in feeds";
+        let latest = CollectionOptions::builder()
+            .read_concern(ReadConcern::local())
+            .build();
+        let pokes = self
+            .database()
+            .collection_with_options::<RawDocumentBuf>(POKES, latest);
+        // How an id begins: with its second.
+        let now = ObjectId::new().timestamp().timestamp_millis() / 1_000;
+        let second = u32::try_from(now - PAST).unwrap_or_default();
+        let [a, b, c, d] = second.to_be_bytes();
+        let since = ObjectId::from_bytes([a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let cursor = pokes
+            .find(doc! {"_id": {"$gte": since}})
+            .cursor_type(CursorType::TailableAwait)
+            .max_await_time(AWAIT);
+        let failed =
+            move |error: mongodb::error::Error| Error::database(doing, Failure::from(error));
+        let followed = self.followed(cursor).await;
+        let followed = followed.map_err(|failure| Error::database(doing, failure))?;
+        let told = followed.map(move |poke| poke.map(|poke| read(&poke)).map_err(failed));
+        Ok(stream::once(async { Ok(Poke::All) }).chain(told).boxed())
+    }
+}
+
+fn read(poke: &RawDocument) -> Poke {
+    match (poke.get_str("k"), poke.get_binary("u")) {
+        (Ok("first"), _) => Poke::People(Vec::new()),
+        (Ok(about), Ok(keys)) => Poke::stored(about, keys.bytes),
+        _ => Poke::All,
+    }
+}
+
+fn bytes(bytes: Vec<u8>) -> Bson {
+    Bson::Binary(bson::Binary {
+        subtype: BinarySubtype::Generic,
+        bytes,
+    })
+}

@@ -1,0 +1,235 @@
+//! Polls of what did not change ask no store, and what any process changes is seen; streams tell
+//! how a feed stands as soon as that changes.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use futures::StreamExt;
+use reqwest::Response;
+use serde_json::{Value, json};
+
+use super::{Answer, Api, KEY, answer};
+use crate::support::town::{Town, on_both_stores};
+use crate::support::{FailingStore, Fresh};
+
+on_both_stores! {
+    a_poll_of_what_did_not_change_asks_no_store
+    what_another_process_changes_ends_what_was_known
+    a_stream_tells_what_another_process_changes
+    what_is_known_ends_with_time_and_with_its_day
+}
+
+on_sqlite! {
+    streams_are_bounded_and_end_with_the_server
+}
+
+const FRESH: &str = "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"30s\"\nfeed.streams = 7";
+const FEED: &str = "/v1/users/ada/feed";
+/// How long a change may take to be seen; it is milliseconds unless the machine is busy.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn loan(object: &str) -> Value {
+    json!({"type": "Loan", "objects": object, "to": "ada"})
+}
+
+async fn happen(api: &Api, object: &str) {
+    assert_eq!(api.post("/v1/events", loan(object)).await.status, 202);
+    api.fan_out().await;
+}
+
+async fn ask(api: &Api, path: &str, tag: &str) -> Answer {
+    answer(api.ask("GET", path).header("If-None-Match", tag)).await
+}
+
+/// Asks until a poll is answered without any call of the store; its tag.
+async fn known(api: &Api, store: &FailingStore, path: &str) -> String {
+    let asking = async {
+        loop {
+            let tag = api.get(path).await.header("ETag").to_owned();
+            let before = store.calls();
+            let poll = ask(api, path, &tag).await;
+            if poll.status == 304 && store.calls() == before {
+                return tag;
+            }
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, asking).await;
+    found.expect("no poll was ever answered from memory")
+}
+
+async fn until_changed(api: &Api, path: &str, tag: &str) -> Answer {
+    let asking = async {
+        loop {
+            let poll = ask(api, path, tag).await;
+            if poll.status != 304 {
+                return poll;
+            }
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, asking).await;
+    found.expect("the change was never seen")
+}
+
+/// A server whose store counts its calls.
+async fn counted(fresh: &Fresh) -> (Api, std::sync::Arc<FailingStore>) {
+    let town = Town::found(fresh, true, FRESH).await;
+    let store = FailingStore::counting(town.store.clone());
+    (Api::with_store(town, &(store.clone() as _)), store)
+}
+
+async fn a_poll_of_what_did_not_change_asks_no_store(fresh: Fresh) {
+    let (api, store) = counted(&fresh).await;
+    happen(&api, "Artwork:a1").await;
+
+    let tag = known(&api, &store, FEED).await;
+    let count = known(&api, &store, "/v1/users/ada/feed/count").await;
+
+    let before = store.calls();
+    assert_eq!(ask(&api, FEED, &format!("W/{tag}")).await.status, 304);
+    assert_eq!(ask(&api, FEED, "*").await.status, 304);
+    assert_eq!(store.calls(), before);
+    for (path, tags) in [
+        (FEED, count.as_str()),
+        ("/v1/users/ada/feed?state=read", &tag),
+        ("/v1/users/ben/feed", &tag),
+    ] {
+        assert_eq!(ask(&api, path, tags).await.status, 200, "{path}");
+    }
+    api.stop().await;
+}
+
+async fn what_another_process_changes_ends_what_was_known(fresh: Fresh) {
+    let (api, store) = counted(&fresh).await;
+    let other = api.beside(&fresh, FRESH);
+    other
+        .put("/v1/objects/Artwork/b1", json!({"title": "Old"}))
+        .await;
+    happen(&api, "Artwork:b1").await;
+    let by_id = json!({"mark": "read", "ids": ["20140419.0"]});
+
+    let tag = known(&api, &store, FEED).await;
+    assert_eq!(other.post("/v1/events", loan("o2")).await.status, 202);
+    api.fan_out().await;
+    let pushed = until_changed(&api, FEED, &tag).await;
+    let tag = known(&api, &store, FEED).await;
+    let marked = other.post("/v1/users/ada/feed/marks", by_id).await;
+    let read = until_changed(&api, FEED, &tag).await;
+    let tag = known(&api, &store, FEED).await;
+    other
+        .put("/v1/objects/Artwork/b1", json!({"title": "New"}))
+        .await;
+    let renamed = until_changed(&api, FEED, &tag).await;
+
+    let unread = |answer: &Answer| answer.body["unread"].clone();
+    assert_eq!(
+        (unread(&pushed), unread(&marked), unread(&read)),
+        (json!(2), json!(1), json!(1))
+    );
+    assert_eq!(renamed.body["items"][1]["object"]["title"], "New");
+    other.stop().await;
+    api.stop().await;
+}
+
+async fn what_is_known_ends_with_time_and_with_its_day(fresh: Fresh) {
+    let (api, store) = counted(&fresh).await;
+    happen(&api, "o1").await;
+    for later in [TimeDelta::seconds(30), TimeDelta::days(1)] {
+        let tag = known(&api, &store, FEED).await;
+        let before = store.calls();
+        api.town.clock.advance(later);
+
+        ask(&api, FEED, &tag).await;
+
+        assert!(store.calls() > before, "{later}");
+    }
+    api.stop().await;
+}
+
+/// A stream that is read event by event.
+struct Events {
+    response: Response,
+    read: String,
+}
+
+impl Events {
+    async fn of(api: &Api, person: &str) -> Self {
+        let path = format!("/v1/users/{person}/feed/stream");
+        let response = api.ask("GET", &path).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let kind = response.headers()["content-type"].to_str().unwrap();
+        assert_eq!(kind, "text/event-stream");
+        let read = String::new();
+        Self { response, read }
+    }
+
+    /// The next event's id and data; nothing at the end.
+    async fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            if let Some((event, rest)) = self.read.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.read = rest;
+                let Some((id, data)) = event.split_once("\ndata: ") else {
+                    continue;
+                };
+                let id = id.strip_prefix("id: ").unwrap().to_owned();
+                return Some((id, serde_json::from_str(data).unwrap()));
+            }
+            let chunk = tokio::time::timeout(PATIENCE, self.response.chunk());
+            let chunk = chunk.await.expect("nothing came").unwrap()?;
+            self.read += std::str::from_utf8(&chunk).unwrap();
+        }
+    }
+}
+
+async fn a_stream_tells_what_another_process_changes(fresh: Fresh) {
+    let api = Api::of(Town::found(&fresh, true, FRESH).await);
+    let other = api.beside(&fresh, FRESH);
+    happen(&api, "o1").await;
+    let mut events = Events::of(&api, "ada").await;
+    let at_first = events.next().await.unwrap();
+
+    assert_eq!(other.post("/v1/events", loan("o2")).await.status, 202);
+    api.fan_out().await;
+    let pushed = events.next().await.unwrap();
+    let to = json!({"mark": "seen", "to": pushed.0});
+    other.post("/v1/users/ada/feed/marks", to).await;
+    let seen = events.next().await.unwrap();
+
+    let page = api.get(FEED).await;
+    let cursor = page.body["cursor"].as_str().unwrap();
+    let stands = |unseen: u64, unread: u64, cursor: &str| json!({"unseen": unseen, "unread": unread, "cursor": cursor});
+    assert_eq!(
+        at_first,
+        ("c20140419.1".into(), stands(1, 1, "c20140419.1"))
+    );
+    assert_eq!(pushed, (cursor.into(), stands(2, 2, cursor)));
+    assert_eq!(seen, (cursor.into(), stands(0, 2, cursor)));
+    // It ends first: the next change is told nobody.
+    api.stop().await;
+    assert_eq!(events.next().await, None);
+    other.stop().await;
+}
+
+async fn streams_are_bounded_and_end_with_the_server(fresh: Fresh) {
+    let api = Api::of(Town::found(&fresh, true, FRESH).await);
+    let of_ada: Vec<Events> = futures::stream::iter(0..5)
+        .then(|_| Events::of(&api, "ada"))
+        .collect()
+        .await;
+    let sixth = api.get("/v1/users/ada/feed/stream").await;
+    let (ben, mut cem) = (Events::of(&api, "ben").await, Events::of(&api, "cem").await);
+    let beyond = api.get("/v1/users/dee/feed/stream").await;
+
+    for refused in [sixth, beyond] {
+        assert_eq!((refused.status, refused.code()), (429, "too_many_streams"));
+        assert_eq!(refused.header("Retry-After"), "30");
+    }
+    assert!(cem.next().await.is_some());
+    let wrong = api
+        .anonymous("GET", "/v1/users/ada/feed/stream")
+        .bearer_auth(format!("{KEY}x"));
+    assert_eq!(answer(wrong).await.status, 401);
+    drop((of_ada, ben));
+    api.stop().await;
+    assert!(cem.next().await.is_none());
+}
