@@ -27,6 +27,7 @@ use crate::services::feedback::FeedbackService;
 use crate::services::flush::Flush;
 use crate::services::health::Health;
 use crate::services::import::Import;
+use crate::services::keys::{KeyRing, ServerKeys};
 use crate::services::links::Links;
 use crate::services::mailing::Pacer;
 use crate::services::notify::{Notify, Warnings};
@@ -35,6 +36,7 @@ use crate::services::owed::OwedDays;
 use crate::services::people::PeopleService;
 use crate::services::status::StatusService;
 use crate::services::suppressions::SuppressionService;
+use crate::services::tokens::Tokens;
 use crate::services::unknown::Known;
 use crate::services::worker::Worker;
 use crate::store::Store;
@@ -355,6 +357,25 @@ impl App {
             suppressions: self.store.clone(),
             clock: self.clock.clone(),
         }
+    }
+
+    /// Creates, lists and revokes server keys.
+    pub fn keys(&self) -> ServerKeys {
+        ServerKeys {
+            notes: self.store.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Recognizes the configured server key and those that were created.
+    pub fn key_ring(&self, configured: &str) -> KeyRing {
+        KeyRing::new(configured, self.store.clone(), self.clock.clone())
+    }
+
+    /// Verifies user tokens.
+    pub fn tokens(&self) -> Tokens {
+        let tokens = &self.config.tokens;
+        Tokens::new(&tokens.audience, tokens.keys.clone())
     }
 
     /// Takes what providers report.
