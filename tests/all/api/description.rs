@@ -23,9 +23,10 @@ fn described() -> Value {
 
 fn routes() -> BTreeSet<(String, String)> {
     let routes = api::V1_ROUTES.iter().chain(api::OPEN_ROUTES);
-    let routes = routes.chain(web::ROUTES);
+    let routes = routes.map(|route| (route.method, route.path));
+    let routes = routes.chain(web::ROUTES.iter().copied());
     routes
-        .map(|(method, path)| ((*method).to_owned(), (*path).to_owned()))
+        .map(|(method, path)| (method.to_owned(), path.to_owned()))
         .collect()
 }
 
