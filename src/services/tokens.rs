@@ -208,3 +208,6 @@ fn check_times(claims: &Claims, now: DateTime<Utc>) -> Result<(), Refused> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,6 +78,8 @@ const SERIALIZING: &[&str] = &[
     "src/services/archive/file.rs",
     // Notes that all processes read.
     "src/services/mailing/gate/shared.rs",
+    // Claims, as an application would sign them.
+    "src/services/tokens",
 ];
 
 /// Where an address may be shown in full.

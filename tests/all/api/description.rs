@@ -62,6 +62,30 @@ fn every_route_is_described_and_every_description_has_a_route() {
 }
 
 #[test]
+fn every_route_is_described_with_who_may_ask_it() {
+    let description = described();
+
+    for api::Route {
+        method,
+        path,
+        guard,
+    } in api::V1_ROUTES
+    {
+        let operation = &description["paths"][path][method];
+        let key = json!({"serverKey": [guard.scope.unwrap().as_str()]});
+        let security = match guard.own {
+            true => json!([key, {"userToken": []}]),
+            false => json!([key]),
+        };
+        assert_eq!(operation["security"], security, "{method} {path}");
+        for status in ["401", "403", "429"] {
+            let response = &operation["responses"][status];
+            assert!(response.is_object(), "{method} {path} has no {status}");
+        }
+    }
+}
+
+#[test]
 fn every_name_in_a_path_is_described() {
     let description = described();
 
