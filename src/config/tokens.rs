@@ -153,3 +153,134 @@ pub(super) fn redact(table: &mut Table) {
     }
     keys(table).for_each(hide);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, Sources};
+    use super::*;
+
+    const SECRET: &str = "a-secret-that-only-these-tests-have";
+
+    /// The example of RFC 8410, 10.1.
+    const PEM: &str = "-----BEGIN PUBLIC KEY-----\n\
+        MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n\
+        -----END PUBLIC KEY-----\n";
+
+    #[test]
+    fn keys_are_read_with_their_algorithms_and_no_secret_is_printed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tidings.toml");
+        std::fs::write(folder.path().join("new.pem"), PEM).unwrap();
+        std::fs::write(folder.path().join("alone"), format!("{SECRET}-alone\n")).unwrap();
+        let text = format!(
+            "[tokens]\nsecret_file = \"alone\"\n[[tokens.keys]]\nid = \"old\"\nalgorithm = \"HS256\"\nsecret = \"{SECRET}\"\n\
+             [[tokens.keys]]\nid = \"new\"\nalgorithm = \"EdDSA\"\npublic_key_file = \"new.pem\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+
+        let config = Config::load(&Sources {
+            file: Some(file.clone()),
+            ..Sources::default()
+        })
+        .unwrap();
+
+        let keys = &config.tokens.keys;
+        let ids: Vec<&str> = keys.iter().map(|key| key.id.as_str()).collect();
+        assert_eq!(ids, ["default", "old", "new"]);
+        let hs256 = |secret: &str| Material::Hs256(Secret::new(secret));
+        assert_eq!(keys[0].material, hs256(&format!("{SECRET}-alone")));
+        assert_eq!(keys[1].material, hs256(SECRET));
+        assert!(matches!(
+            keys[2].material,
+            Material::EdDsa([0x19, 0xbf, ..])
+        ));
+        let printed = format!("{config:?}{}", config.redacted());
+        assert!(
+            printed.contains("\"old\"") && !printed.contains(SECRET),
+            "{printed}"
+        );
+        assert_eq!(config.secret_files, [folder.path().join("alone"), file]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_key_is_told_by_its_place() {
+        let problems = |keys: &str| Config::parse(keys).unwrap_err().to_string();
+        let key = |options: &str| format!("[[tokens.keys]]\nid = \"a\"\n{options}\n");
+        let sound = format!("algorithm = \"HS256\"\nsecret = \"{SECRET}\"");
+
+        for (text, expected) in [
+            (
+                key("secret = \"x\""),
+                "tokens.keys.1.algorithm: must not be empty",
+            ),
+            (
+                key("algorithm = \"none\""),
+                "tokens.keys.1.algorithm: \"none\" is not HS256 or EdDSA",
+            ),
+            (
+                key("algorithm = \"HS256\""),
+                "tokens.keys.1.secret: is missing",
+            ),
+            (
+                key("algorithm = \"HS256\"\nsecret = \"short\""),
+                "tokens.keys.1.secret: is shorter than 32",
+            ),
+            (
+                key("algorithm = \"EdDSA\""),
+                "tokens.keys.1.public_key_file: is missing",
+            ),
+            (
+                key(&format!("{sound}\npublic_key_file = \"x\"")),
+                "tokens.keys.1.public_key_file: is of EdDSA",
+            ),
+            (
+                key("algorithm = \"EdDSA\"\npublic_key_file = \"/none\""),
+                "tokens.keys.1.public_key_file: /none cannot be read",
+            ),
+            (
+                key(&format!("{sound}\ncolor = \"red\"")),
+                "tokens.keys.1.color: is not an option",
+            ),
+            (
+                key(&sound).repeat(2),
+                "tokens.keys: has two keys of the id \"a\"",
+            ),
+            (
+                "[tokens]\nkeys = [1]".into(),
+                "tokens.keys: is of type array and no list of tables",
+            ),
+            (
+                "[tokens]\nsecret = \"short\"".into(),
+                "tokens.secret: is shorter than 32",
+            ),
+            (
+                "[tokens]\naudience = \"\"".into(),
+                "tokens.audience: must not be empty",
+            ),
+            (
+                "[server]\ncors_origins = [\"app.example\"]".into(),
+                "server.cors_origins: \"app.example\" is no origin",
+            ),
+            (
+                "[server]\ncors_origins = [\"*\", \"https://a.example\"]".into(),
+                "server.cors_origins: holds \"*\" beside others",
+            ),
+            (
+                "[server]\nrate_limit_key = -1".into(),
+                "server.rate_limit_key: -1 is not a whole number",
+            ),
+        ] {
+            let told = problems(&text);
+            assert!(told.contains(expected), "{expected} in {told}");
+        }
+    }
+
+    #[test]
+    fn a_pem_of_another_kind_of_key_is_none() {
+        assert!(ed25519(PEM).is_some());
+        assert!(ed25519(&PEM.replace("PUBLIC", "PRIVATE")).is_none());
+        assert!(ed25519(&PEM.replace("MCow", "MCox")).is_none());
+        assert!(ed25519(&PEM.replace("ZuE=", "Zg==")).is_none());
+        assert!(ed25519("").is_none());
+    }
+}

@@ -112,7 +112,11 @@ impl KeyRing {
                 Ok(known)
             }
             (Err(error), Some(known)) => {
-                tracing::warn!(%error, "server keys cannot be read; those of the last look stand");
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(
+                    error,
+                    "server keys cannot be read; those of the last look stand"
+                );
                 Ok(known.clone())
             }
             (Err(error), None) => Err(error),
