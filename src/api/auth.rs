@@ -1,4 +1,4 @@
-//! Who is asking: whoever holds a server key, or a person by a user token.
+//! Who is asking: an application by its server key, or a person by a user token.
 //!
 //! The rule (P8): nothing under `/v1` is read or changed without one of the two; what they open is
 //! for [`super::guard`] to say. Neither a key nor a token, nor what came in its place, is logged or
@@ -74,7 +74,7 @@ impl Door {
                     .map_err(|why| refused(why.to_string()))
             }
             _ => Err(refused(
-                "this is not a server key, or one that was revoked".into(),
+                "this server key is not known here: it is mistyped, or was revoked".into(),
             )),
         }
     }

@@ -1,9 +1,9 @@
-//! How often somebody may ask.
+//! How often anyone may ask.
 //!
 //! The rule: each server key, and each person whatever their tokens, has a measure of its own, so
 //! that nobody's haste is at another's cost. What is left is told with every answer, in the fields
 //! of [draft-ietf-httpapi-ratelimit-headers][draft]. Each process counts for itself, and forgets
-//! whoever did not ask lately.
+//! those who did not ask lately.
 //!
 //! [draft]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
 
@@ -106,7 +106,7 @@ impl<K: Hash + Eq + Clone> Limit<K> {
             quota,
             window: self.quota.burst_size_replenished_in(),
             left,
-            full_in: self.quota.replenish_interval() * (quota - left),
+            full_in: self.quota.replenish_interval() * quota.saturating_sub(left),
             wait,
         }
     }

@@ -1,7 +1,7 @@
 //! What user tokens are verified by.
 //!
 //! The rule (P8): each key says its algorithm, so that no token can choose one, and a secret that
-//! could be guessed is refused: whoever has it is everybody.
+//! could be guessed is refused: anyone who has it can be anyone.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,7 @@
 //! The server keys that were created: made, listed, revoked, and recognized.
 //!
 //! The rule (P8): a key is shown once, when it is made; the store keeps its hash, in a note. A key
-//! is `tdg_<scope>_<43 characters>_<8 digits>`: 256 random bits need no slow hash, the beginning is
+//! is `tdg_<scope>_<43 characters>_<8 digits>`: 256 random bits need no slow hash, the prefix is
 //! for programs that look for leaked secrets, and the digits are a checksum, so that what was
 //! mistyped never reaches the store. Recognizing one is [`KeyRing`]'s.
 
@@ -21,9 +21,9 @@ mod ring;
 
 pub use ring::{Entry, KeyRing};
 
-/// What the names of the notes begin with.
+/// What the names of the notes start with.
 const NOTES: &str = "key:";
-/// What every key begins with.
+/// What every key starts with.
 const PREFIX: &str = "tdg_";
 /// Characters that stand for 32 random bytes.
 const RANDOM: usize = 43;
