@@ -1,7 +1,7 @@
 //! What browsers may do for pages of other origins (CORS).
 //!
-//! The rule: only origins that are configured, and never with cookies; a page brings a key or a token
-//! all the same. Pages may read every header that clients need.
+//! The rule: only origins that are configured, and never with cookies; a page brings a key or a
+//! token all the same. Pages may read every header that clients need.
 
 use actix_cors::Cors;
 use actix_web::http::header;
