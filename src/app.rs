@@ -22,7 +22,6 @@ use crate::services::deliveries::DeliveryService;
 use crate::services::due::NextDigest;
 use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
-use crate::services::feed::Feeds;
 use crate::services::feedback::FeedbackService;
 use crate::services::flush::Flush;
 use crate::services::health::Health;
@@ -43,6 +42,7 @@ use crate::store::mongo::Mapping;
 
 mod access;
 mod doctor;
+mod feeds;
 mod mailer;
 mod mailing;
 
@@ -164,16 +164,6 @@ impl App {
         }
     }
 
-    /// What is known of the answers to polls.
-    pub fn polls(&self) -> &Arc<Polls> {
-        &self.polls
-    }
-
-    /// Listens for what other processes change in feeds, until this turns true.
-    pub async fn listen(&self, stop: watch::Receiver<bool>) {
-        self.polls.listen(&*self.store, stop).await;
-    }
-
     /// From now on nothing new is handed over once this turns true.
     pub fn end_with(&self, stop: watch::Receiver<bool>) {
         self.pacer.end_with(stop);
@@ -236,22 +226,6 @@ impl App {
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
-        }
-    }
-
-    /// Reads feeds, and notes what people did to their items.
-    pub fn feeds(&self) -> Feeds {
-        Feeds {
-            stacks: self.store.clone(),
-            inboxes: self.store.clone(),
-            objects: self.store.clone(),
-            journal: self.store.clone(),
-            policies: self.policies.clone(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
-            window_back: self.config.window_back,
-            since: self.config.feed.since,
-            polls: self.polls.clone(),
         }
     }
 

@@ -24,6 +24,7 @@ mod mail;
 mod paths;
 mod public;
 mod reader;
+mod tokens;
 mod types;
 
 pub use batch::{Candidate, Candidates};
@@ -33,6 +34,7 @@ pub use hooks::Hooks;
 pub use mail::{Api, Login, Mail, SmtpServer, SmtpTls, Transport};
 pub use public::{Server, Site};
 use reader::Reader;
+pub use tokens::Tokens;
 
 /// The options, documented, as they are when nobody sets any.
 pub const DEFAULTS: &str = include_str!("config.default.toml");
@@ -46,6 +48,8 @@ pub struct Config {
     pub site: Site,
     /// The HTTP face.
     pub server: Server,
+    /// What user tokens are verified by.
+    pub tokens: Tokens,
     /// How mails leave.
     pub mail: Mail,
     /// Days before today that feeds and digests reach back to, 0 to 60.
@@ -250,6 +254,7 @@ impl Config {
             ),
             site: Site::read(&mut r),
             server: Server::read(&mut r),
+            tokens: tokens::read(&mut r),
             mail: Mail::read(&mut r, delivery.lease),
             window_back: r.number("window.days_back", 0..=60) as u32,
             fanout: Fanout {
@@ -301,14 +306,10 @@ impl Config {
     pub fn redacted(&self) -> String {
         let mut table = self.merged.0.clone();
         set(&mut table, "store", &format!("{:?}", self.store));
-        if self.server.key.is_some() {
-            set(&mut table, "server.key", "(hidden)");
-        }
-        if self.server.link_secret.is_some() {
-            set(&mut table, "server.link_secret", "(hidden)");
-        }
+        self.server.redact(&mut table);
         self.mail.redact(&mut table);
         hooks::redact(&mut table);
+        tokens::redact(&mut table);
         table.to_string()
     }
 }

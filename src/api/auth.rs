@@ -1,47 +1,113 @@
-//! Who may ask: whoever holds the server key.
+//! Who is asking: an application by its server key, or a person by a user token.
 //!
-//! The rule (P8): nothing under `/v1` is read or changed without it, and comparing tells nothing of
-//! it, not even its length. Neither the key nor what came in its place is logged.
+//! The rule (P8): nothing under `/v1` is read or changed without one of the two; what they open is
+//! for [`super::guard`] to say. Neither a key nor a token, nor what came in its place, is logged or
+//! repeated in an answer.
 
-use actix_web::body::MessageBody;
+use std::sync::Arc;
+
+use actix_web::body::{BoxBody, EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header;
 use actix_web::middleware::Next;
-use actix_web::{Error, web};
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
+use actix_web::{Error, HttpMessage, web};
+use chrono::{DateTime, Utc};
 
+use super::limits::Limits;
 use super::problem::{Code, Problem};
+use crate::app::App;
+use crate::clock::Clock;
+use crate::domain::{KeyName, Scope, UserId};
+use crate::services::keys::KeyRing;
+use crate::services::tokens::{Opened, Tokens};
 
-/// The server key, as what it is compared by.
-#[derive(Clone)]
-pub(super) struct Key([u8; 32]);
+/// Who is asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// An application.
+    Key {
+        /// Its key's name; `None` is the configured key.
+        name: Option<KeyName>,
+        /// What the key may do.
+        scope: Scope,
+    },
+    /// A person, by a token that their application signed.
+    Person {
+        /// Who it is.
+        user: UserId,
+        /// When the token ends.
+        until: DateTime<Utc>,
+    },
+}
 
-impl Key {
-    pub(super) fn new(key: &str) -> Self {
-        Self(Sha256::digest(key).into())
+/// What says who is asking, and who asks too often.
+pub(super) struct Door {
+    ring: KeyRing,
+    tokens: Tokens,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+}
+
+impl Door {
+    /// The door of this program's API, with this configured key.
+    pub(super) fn of(app: &App, key: &str) -> Self {
+        let server = &app.config.server;
+        Self {
+            ring: app.key_ring(key),
+            tokens: app.tokens(),
+            limits: Limits::new(server.rate_limit_key, server.rate_limit_token),
+            clock: app.clock.clone(),
+        }
     }
 
-    fn is(&self, given: &[u8]) -> bool {
-        let given: [u8; 32] = Sha256::digest(given).into();
-        self.0.ct_eq(&given).into()
+    async fn caller(&self, req: &ServiceRequest) -> Result<Caller, Problem> {
+        let refused =
+            |why: String| Problem::new(Code::Unauthorized, why).at("header Authorization");
+        let given = bearer(req).ok_or_else(|| {
+            refused("the server key is missing; send it, or a user token, as \"Authorization: Bearer KEY\"".into())
+        })?;
+        if let Some(entry) = self.ring.entry(given).await? {
+            return Ok(Caller::Key {
+                name: entry.name,
+                scope: entry.scope,
+            });
+        }
+        match std::str::from_utf8(given) {
+            Ok(text) if Tokens::is_like_one(text) => {
+                let opened = self.tokens.open(text, self.clock.now());
+                opened
+                    .map(|Opened { user, until }| Caller::Person { user, until })
+                    .map_err(|why| refused(why.to_string()))
+            }
+            _ => Err(refused(
+                "this server key is not known here: it is mistyped, or was revoked".into(),
+            )),
+        }
     }
 }
 
-/// Lets requests pass that bring the key.
-pub(super) async fn require(
-    key: web::Data<Key>,
+/// Lets requests pass of which it is known who asks, and who does not ask too often.
+pub(super) async fn require<B: MessageBody>(
+    door: web::Data<Door>,
     req: ServiceRequest,
-    next: Next<impl MessageBody>,
-) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let why = match bearer(&req) {
-        Some(given) if key.is(given) => return next.call(req).await,
-        Some(_) => "this is not the server key",
-        None => "the server key is missing; send it as \"Authorization: Bearer KEY\"",
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B, BoxBody>>, Error> {
+    let caller = match door.caller(&req).await {
+        Ok(caller) => caller,
+        Err(problem) => return Ok(req.error_response(problem).map_into_right_body()),
     };
-    Err(Problem::new(Code::Unauthorized, why)
-        .at("header Authorization")
-        .into())
+    let standing = door.limits.ask(&caller);
+    let mut response = match standing.as_ref().and_then(|standing| standing.problem()) {
+        Some(problem) => req.error_response(problem).map_into_right_body(),
+        None => {
+            req.extensions_mut().insert(caller);
+            next.call(req).await?.map_into_left_body()
+        }
+    };
+    if let Some(standing) = standing {
+        standing.tell(response.headers_mut());
+    }
+    Ok(response)
 }
 
 fn bearer(req: &ServiceRequest) -> Option<&[u8]> {

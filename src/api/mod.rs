@@ -11,10 +11,9 @@ use std::time::Duration;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::error::InternalError;
-use actix_web::guard::{self, Guard};
 use actix_web::http::Method;
 use actix_web::http::header::{self, HeaderMap, HeaderValue};
-use actix_web::middleware::{Next, from_fn};
+use actix_web::middleware::{Condition, Next, from_fn};
 use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{Error, HttpRequest, HttpResponse, HttpServer};
 use anyhow::Context;
@@ -27,11 +26,14 @@ use crate::wire::{OPENAPI, Taken};
 mod auth;
 mod batches;
 mod body;
+mod cors;
 mod events;
 mod feed;
+mod guard;
 mod health;
 mod held;
 mod hooks;
+mod limits;
 mod objects;
 pub mod problem;
 mod room;
@@ -40,6 +42,7 @@ mod suppressions;
 mod uri;
 mod users;
 
+pub use guard::{Guard, Route};
 use held::{Coming, Held};
 use problem::{Code, Problem};
 use stream::Streams;
@@ -59,17 +62,28 @@ const BACKLOG: u32 = 1_024;
 /// More threads than this do not help: the work is the store's.
 const MAX_THREADS: usize = 16;
 
-/// Paths with their methods: how they are registered, and what there is.
+/// Paths with their methods: how they are registered, and what there is. Each method says who may
+/// ask it ([`Guard`]): the scope that a server key needs, and `own` where a user token opens it to
+/// the person in the path; or `open` to all.
 macro_rules! routes {
     ($register:ident, $list:ident under $prefix:literal:
-     $($path:literal => {$($method:ident: $handler:path),*})*) => {
-        /// Method and path of these routes.
-        pub const $list: &[(&str, &str)] = &[$($((stringify!($method), concat!($prefix, $path)),)*)*];
+     $($path:literal => {$($method:ident $scope:ident $($own:ident)?: $handler:path),*})*) => {
+        /// These routes, and who may ask them.
+        pub const $list: &[Route] = &[$($(Route {
+            method: stringify!($method),
+            path: concat!($prefix, $path),
+            guard: guard::words::$scope()$(.$own())?,
+        },)*)*];
 
         fn $register(config: &mut ServiceConfig) {
             $(config.service(
                 web::resource($path)
-                    $(.route(web::route().guard(methods::$method()).to($handler)))*
+                    $(.route({
+                        const GUARD: Guard = guard::words::$scope()$(.$own())?;
+                        let admit = |req: ServiceRequest, next: Next<_>| GUARD.admit(req, next);
+                        let route = web::route().guard(methods::$method()).to($handler);
+                        route.wrap(from_fn(admit))
+                    }))*
                     .default_service(web::to(|req: HttpRequest| async move {
                         wrong_method(&req, &[$(stringify!($method)),*])
                     })),
@@ -79,38 +93,40 @@ macro_rules! routes {
 }
 
 routes! {v1, V1_ROUTES under "/v1":
-    "/events" => {post: events::post, delete: batches::take_out}
-    "/events/{id}" => {get: events::get}
-    "/users" => {post: users::post}
-    "/users/{id}" => {put: users::put, get: users::get, delete: users::delete}
-    "/users/{id}/preferences" => {put: users::prefer, get: users::preferences}
-    "/users/{id}/follows/{key}" => {put: users::follow, delete: users::unfollow}
-    "/users/{id}/feed" => {get: feed::page}
-    "/users/{id}/feed/count" => {get: feed::count}
-    "/users/{id}/feed/stream" => {get: stream::stream}
-    "/users/{id}/feed/marks" => {post: feed::mark}
-    "/follows" => {post: users::follow_many}
-    "/objects" => {post: objects::post}
-    "/objects/{model}/{id}" => {put: objects::put, get: objects::get, delete: objects::delete}
-    "/batches" => {get: batches::page}
-    "/batches/{id}" => {get: batches::get}
-    "/batches/{id}/close" => {post: batches::close}
-    "/batches/{id}/cancel" => {post: batches::cancel}
-    "/suppressions" => {get: suppressions::page, post: suppressions::post}
-    "/suppressions/{address}" => {get: suppressions::get, delete: suppressions::delete}
+    "/events" => {post write: events::post, delete write: batches::take_out}
+    "/events/{id}" => {get read: events::get}
+    "/users" => {post write: users::post}
+    "/users/{id}" => {put write: users::put, get read: users::get, delete write: users::delete}
+    "/users/{id}/preferences" => {put write own: users::prefer, get read own: users::preferences}
+    "/users/{id}/follows/{key}" => {put write: users::follow, delete write: users::unfollow}
+    "/users/{id}/feed" => {get read own: feed::page}
+    "/users/{id}/feed/count" => {get read own: feed::count}
+    "/users/{id}/feed/stream" => {get read own: stream::stream}
+    "/users/{id}/feed/marks" => {post write own: feed::mark}
+    "/follows" => {post write: users::follow_many}
+    "/objects" => {post write: objects::post}
+    "/objects/{model}/{id}" => {
+        put write: objects::put, get read: objects::get, delete write: objects::delete
+    }
+    "/batches" => {get read: batches::page}
+    "/batches/{id}" => {get read: batches::get}
+    "/batches/{id}/close" => {post write: batches::close}
+    "/batches/{id}/cancel" => {post write: batches::cancel}
+    "/suppressions" => {get read: suppressions::page, post admin: suppressions::post}
+    "/suppressions/{address}" => {get read: suppressions::get, delete admin: suppressions::delete}
 }
 
 routes! {open, OPEN_ROUTES under "":
-    "/healthz" => {get: health::alive}
-    "/readyz" => {get: health::ready}
-    "/openapi.json" => {get: openapi}
-    "/hooks/{provider}" => {post: hooks::post}
+    "/healthz" => {get open: health::alive}
+    "/readyz" => {get open: health::ready}
+    "/openapi.json" => {get open: openapi}
+    "/hooks/{provider}" => {post open: hooks::post}
 }
 
 mod methods {
     //! Which requests a method's name in the table of routes stands for.
 
-    use super::{Guard, guard};
+    use actix_web::guard::{self, Guard};
 
     /// Whoever can get can ask for the head alone (RFC 9110, 9.3.2).
     pub(super) fn get() -> impl Guard {
@@ -136,7 +152,7 @@ pub struct Bound {
     pub addr: SocketAddr,
     listener: TcpListener,
     app: App,
-    key: auth::Key,
+    door: auth::Door,
 }
 
 /// Takes the configured address. From then on connections wait until [`Bound::run`]. Needs a Tokio
@@ -154,8 +170,8 @@ pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
             .local_addr()
             .context("asking for the own address")?,
         listener,
+        door: auth::Door::of(&app, key),
         app,
-        key: auth::Key::new(key),
     })
 }
 
@@ -174,7 +190,7 @@ impl Bound {
     /// Serves until `stop` turns true (or nobody is left who could turn it); then accepts no more,
     /// finishes what is in hand, and returns.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let (app, key) = (Data::new(self.app), Data::new(self.key));
+        let (app, door) = (Data::new(self.app), Data::new(self.door));
         let streams = Streams::new(app.config.feed.streams, stop.clone());
         let streams = Data::new(streams);
         let listening = {
@@ -184,14 +200,17 @@ impl Bound {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(MAX_THREADS);
         let server = HttpServer::new(move || {
+            let origins = &app.config.server.cors_origins;
             actix_web::App::new()
                 .app_data(app.clone())
-                .app_data(key.clone())
+                .app_data(door.clone())
                 .app_data(streams.clone())
                 .wrap(from_fn(watch_over))
                 .service(
                     web::scope("/v1")
                         .wrap(from_fn(auth::require))
+                        // Outermost, so that a page can read why it was refused.
+                        .wrap(Condition::new(!origins.is_empty(), cors::of(origins)))
                         .configure(v1)
                         .default_service(web::to(not_found)),
                 )

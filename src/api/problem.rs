@@ -42,10 +42,12 @@ codes! {
     InvalidBody = "invalid_body", BAD_REQUEST;
     /// A query parameter, a part of the path or a header is not known or not what is asked for.
     InvalidParameter = "invalid_parameter", BAD_REQUEST;
-    /// The key is missing or wrong.
+    /// The key or token is missing, wrong or over.
     Unauthorized = "unauthorized", UNAUTHORIZED;
     /// A report is not the provider's, or too old.
     Unverified = "unverified", UNAUTHORIZED;
+    /// The key's scope, or the token, does not open this.
+    Forbidden = "forbidden", FORBIDDEN;
     /// There is no such path.
     NotFound = "not_found", NOT_FOUND;
     /// No event has this id.
@@ -82,6 +84,8 @@ codes! {
     TooManyStreams = "too_many_streams", TOO_MANY_REQUESTS;
     /// The body is not said to be JSON.
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE;
+    /// The key, or the person's tokens, made too many requests.
+    TooManyRequests = "too_many_requests", TOO_MANY_REQUESTS;
     /// A fault of ours; the log says which.
     Internal = "internal", INTERNAL_SERVER_ERROR;
     /// The database does not answer; asking again later helps.
@@ -107,6 +111,8 @@ pub struct Problem {
     location: Option<String>,
     /// What the path can be asked with, for a wrong method.
     allow: Option<String>,
+    /// In how many seconds it may be asked again.
+    retry_after: Option<u64>,
     /// What went wrong inside, for the log alone.
     pub cause: Option<String>,
 }
@@ -119,6 +125,7 @@ impl Problem {
             detail: detail.into(),
             location: None,
             allow: None,
+            retry_after: None,
             cause: None,
         }
     }
@@ -152,6 +159,14 @@ impl Problem {
         Self {
             allow: Some(allow),
             ..Self::new(Code::MethodNotAllowed, detail)
+        }
+    }
+
+    /// More requests than may be made; in so many seconds another may.
+    pub fn too_many(detail: impl Into<String>, retry_after: u64) -> Self {
+        Self {
+            retry_after: Some(retry_after),
+            ..Self::new(Code::TooManyRequests, detail)
         }
     }
 
@@ -249,6 +264,9 @@ impl ResponseError for Problem {
         response.content_type("application/problem+json");
         if let Some(allow) = &self.allow {
             response.insert_header((header::ALLOW, allow.as_str()));
+        }
+        if let Some(seconds) = self.retry_after {
+            response.insert_header((header::RETRY_AFTER, seconds));
         }
         match self.code {
             Code::Unauthorized => {

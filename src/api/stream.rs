@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use actix_web::http::header;
+use actix_web::http::{Method, header};
 use actix_web::web::{Bytes, Data};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpMessage, HttpRequest, HttpResponse};
 use futures::stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
+use super::auth::Caller;
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use crate::app::App;
@@ -106,6 +107,8 @@ struct Live {
     place: Place,
     news: Waiting,
     stop: watch::Receiver<bool>,
+    /// When the token ends that opened it.
+    end: Option<Instant>,
     /// What was told last.
     told: Vec<u8>,
     /// When something is said again, and when the feed is looked at again.
@@ -121,10 +124,20 @@ pub(super) async fn stream(
     streams: Data<Streams>,
 ) -> Result<HttpResponse, Problem> {
     let user: UserId = segment(&req, "id")?;
+    let mut response = HttpResponse::Ok();
+    response
+        .content_type("text/event-stream")
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        // Whoever stands between hands on what comes as it comes.
+        .insert_header(("X-Accel-Buffering", "no"));
+    if req.method() == Method::HEAD {
+        return Ok(response.finish());
+    }
     let now = Instant::now();
     let live = Live {
         news: app.polls().wait_for(&user),
         stop: streams.stop.clone(),
+        end: ends(&req, &app).map(|left| now + left),
         place: Place::take(streams, user)?,
         app,
         told: Vec::new(),
@@ -135,16 +148,21 @@ pub(super) async fn stream(
         let said = live.next().await?;
         Some((Ok::<_, actix_web::Error>(said), live))
     });
-    Ok(HttpResponse::Ok()
-        .content_type("text/event-stream")
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        // Whoever stands between hands on what comes as it comes.
-        .insert_header(("X-Accel-Buffering", "no"))
-        .streaming(Box::pin(said)))
+    Ok(response.streaming(Box::pin(said)))
+}
+
+/// How long the token lasts that opens it; nothing for a server key.
+fn ends(req: &HttpRequest, app: &App) -> Option<Duration> {
+    match req.extensions().get::<Caller>()? {
+        Caller::Person { until, .. } => {
+            Some((*until - app.clock.now()).to_std().unwrap_or_default())
+        }
+        Caller::Key { .. } => None,
+    }
 }
 
 impl Live {
-    /// What is said next; nothing where the server stops.
+    /// What is said next; nothing where the server stops, or the token has ended.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.look <= Instant::now() {
@@ -156,6 +174,7 @@ impl Live {
             }
             tokio::select! {
                 _ = self.stop.wait_for(|stop| *stop) => return None,
+                () = tokio::time::sleep_until(self.end.unwrap_or(self.beat)), if self.end.is_some() => return None,
                 () = self.news.news() => {
                     tokio::time::sleep(TOGETHER).await;
                     self.look = Instant::now();

@@ -31,6 +31,7 @@ mod global;
 mod harmless;
 mod import;
 mod ink;
+mod keys;
 mod log;
 mod notify;
 mod page_file;
@@ -45,6 +46,7 @@ mod stop;
 mod suppressions;
 mod table;
 mod time;
+mod token;
 mod waits;
 mod words;
 mod worker;
@@ -94,6 +96,8 @@ enum Command {
     Doctor(doctor::Args),
     Simulate(simulate::Args),
     Suppressions(suppressions::Args),
+    Keys(keys::Args),
+    Token(token::Args),
     Config(config::Args),
 }
 
@@ -117,9 +121,14 @@ impl Command {
             Self::Batches(args) => args.access(),
             Self::Deliveries(args) => args.access(),
             Self::Suppressions(args) => args.access(),
+            Self::Keys(args) => args.access(),
             Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Look,
             // They open none here.
-            Self::Demo(_) | Self::Config(_) | Self::Doctor(_) | Self::Simulate(_) => Access::Look,
+            Self::Demo(_)
+            | Self::Config(_)
+            | Self::Doctor(_)
+            | Self::Simulate(_)
+            | Self::Token(_) => Access::Look,
         }
     }
 
@@ -135,6 +144,8 @@ impl Command {
             | Self::Archive(_)
             | Self::Batches(_)
             | Self::Suppressions(_)
+            | Self::Keys(_)
+            | Self::Token(_)
             | Self::Feed(_)
             | Self::Explain(_)
             | Self::Status(_)
@@ -198,6 +209,9 @@ impl Cli {
         if let Command::Config(args) = &self.command {
             return args.run(&self.global, screen);
         }
+        if let Command::Token(args) = &self.command {
+            return args.run(&self.global, screen);
+        }
         if let Command::Doctor(args) = &self.command {
             return args.run(&self.global, screen).await;
         }
@@ -258,9 +272,12 @@ impl Command {
             Self::Import(args) => args.run(app, screen).await,
             Self::Status(args) => args.run(app, screen).await,
             Self::Suppressions(args) => args.run(app, screen).await,
-            Self::Demo(_) | Self::Config(_) | Self::Doctor(_) | Self::Simulate(_) => {
-                unreachable!("they open no store here, and were done before")
-            }
+            Self::Keys(args) => args.run(app, screen).await,
+            Self::Demo(_)
+            | Self::Config(_)
+            | Self::Doctor(_)
+            | Self::Simulate(_)
+            | Self::Token(_) => unreachable!("they open no store here, and were done before"),
         }
     }
 }

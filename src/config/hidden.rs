@@ -63,19 +63,28 @@ pub(super) fn is_secret(option: &str) -> bool {
         return false;
     };
     let names = ["key", "secret", "password", "user"];
-    ["server", "mail", "hooks"].contains(&section) && names.iter().any(|end| name.ends_with(end))
+    ["server", "mail", "hooks", "tokens"].contains(&section)
+        && names.iter().any(|end| name.ends_with(end))
 }
 
 /// Whether a file with these options must be kept from others.
 pub(super) fn holds_secrets(file: &Table) -> bool {
     let store = file.get("store").and_then(Value::as_str);
     store.is_some_and(|text| address(text) != text)
-        || file.iter().any(|(section, options)| {
-            let options = options.as_table().into_iter().flatten();
-            options.into_iter().any(|(name, value)| {
-                is_secret(&format!("{section}.{name}")) && value.as_str() != Some("")
-            })
-        })
+        || file
+            .iter()
+            .any(|(section, options)| holds_secret(section, options))
+}
+
+/// Whether there is a secret in this option, or in what it holds.
+fn holds_secret(option: &str, value: &Value) -> bool {
+    match value {
+        Value::Table(options) => options
+            .iter()
+            .any(|(name, value)| holds_secret(&format!("{option}.{name}"), value)),
+        Value::Array(values) => values.iter().any(|value| holds_secret(option, value)),
+        value => is_secret(option) && value.as_str() != Some(""),
+    }
 }
 
 /// An address without its secrets: `mongodb://(hidden)@db.example/tidings?replicaSet=rs0`. What is
@@ -217,6 +226,7 @@ mod tests {
             "server.link_secret",
             "mail.smtp_user",
             "hooks.sendgrid_public_key",
+            "tokens.keys.1.secret",
         ] {
             assert_eq!(shown(option, "hunter2"), "(hidden)", "{option}");
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{StoreUrl, hooks};
+use super::{StoreUrl, hooks, tokens};
 
 /// Lets the relative paths of this table begin at this folder.
 pub(super) fn begin_at(table: &mut Table, folder: &Path) {
@@ -19,19 +19,31 @@ pub(super) fn begin_at(table: &mut Table, folder: &Path) {
         "mail.smtp_password_file",
         "server.key_file",
         "server.link_secret_file",
+        "tokens.secret_file",
     ];
     for option in paths.map(str::to_owned).into_iter().chain(hooks::files()) {
         if let Some((section, key)) = option.split_once('.')
             && let Some(section) = table.get_mut(section)
-            && let Some(Value::String(path)) = section.get_mut(key)
-            && !path.is_empty()
         {
-            *path = folder.join(&*path).display().to_string();
+            path_begins_at(section.get_mut(key), folder);
+        }
+    }
+    for key in tokens::keys(table) {
+        for option in tokens::FILES {
+            path_begins_at(key.get_mut(option), folder);
         }
     }
     if let Some(Value::String(store)) = table.get_mut("store")
         && let Some(StoreUrl::Sqlite(path)) = StoreUrl::parse(store)
     {
         *store = format!("sqlite:{}", folder.join(path).display());
+    }
+}
+
+fn path_begins_at(path: Option<&mut Value>, folder: &Path) {
+    if let Some(Value::String(path)) = path
+        && !path.is_empty()
+    {
+        *path = folder.join(&*path).display().to_string();
     }
 }

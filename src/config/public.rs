@@ -6,8 +6,13 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 
+use toml::Table;
+
+use super::hidden::HIDDEN;
 use super::reader::Reader;
+use super::set;
 
 /// What mails and pages call the service, and how they look.
 #[derive(Debug, Clone)]
@@ -35,12 +40,23 @@ pub struct Server {
     pub public_url: Option<String>,
     /// What links in mails are signed with; `None` for one that is kept in the store.
     pub link_secret: Option<String>,
+    /// Whose pages in browsers may read answers: origins, or `*` alone for all.
+    pub cors_origins: Vec<String>,
+    /// Requests a second that a server key may make; `None` for no limit.
+    pub rate_limit_key: Option<NonZeroU32>,
+    /// Requests a second that the tokens of one person may make; `None` for no limit.
+    pub rate_limit_token: Option<NonZeroU32>,
 }
 
 /// Mails keep room for links of this address and a token.
 const MAX_URL: usize = 500;
 /// A shorter secret could be guessed.
 const MIN_SECRET: usize = 16;
+/// A shorter key could be guessed: 32 hexadecimal digits are 128 random bits, as many as NIST asks
+/// for (SP 800-131A).
+const MIN_KEY: usize = 32;
+/// More requests a second than this are no limit.
+const MAX_RATE: i64 = 1_000_000;
 
 impl Site {
     /// Takes the section `[site]`; what is wrong in it becomes a problem of the reader's.
@@ -76,8 +92,60 @@ impl Server {
                 url,
             ),
             link_secret: link_secret(r),
+            cors_origins: origins(r),
+            rate_limit_key: rate(r, "server.rate_limit_key"),
+            rate_limit_token: rate(r, "server.rate_limit_token"),
         }
     }
+
+    /// Masks what is secret, where it is set.
+    pub(super) fn redact(&self, table: &mut Table) {
+        for (option, secret) in [("key", &self.key), ("link_secret", &self.link_secret)] {
+            if secret.is_some() {
+                set(table, &format!("server.{option}"), HIDDEN);
+            }
+        }
+    }
+}
+
+/// So many a second; none for 0.
+fn rate(r: &mut Reader<'_>, option: &str) -> Option<NonZeroU32> {
+    NonZeroU32::new(r.number(option, 0..=MAX_RATE) as u32)
+}
+
+/// Origins as browsers write them, or `*` alone.
+fn origins(r: &mut Reader<'_>) -> Vec<String> {
+    const OPTION: &str = "server.cors_origins";
+    let origins = r.list(OPTION);
+    for origin in origins.iter().filter(|origin| !is_origin(origin)) {
+        let what = format!(
+            "{origin:?} is no origin: write the scheme, the host in lower case and, if it is not the usual one, the port, such as \"https://app.example\""
+        );
+        r.problem(OPTION, what);
+    }
+    if origins.len() > 1 && origins.iter().any(|origin| origin == "*") {
+        r.problem(
+            OPTION,
+            "holds \"*\" beside others; leave one of the two out",
+        );
+    }
+    origins
+}
+
+fn is_origin(text: &str) -> bool {
+    let usual = |(scheme, port)| text.starts_with(scheme) && text.ends_with(port);
+    let named = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-:[]".contains(c);
+    let place = text.strip_prefix("https://");
+    let place = place.or_else(|| text.strip_prefix("http://"));
+    let sound = place.is_some_and(|place| {
+        let host = place.split(':').next().unwrap_or_default();
+        !host.is_empty() && place.chars().all(named)
+    });
+    // Browsers leave the usual port out.
+    let spare = [("https://", ":443"), ("http://", ":80")]
+        .into_iter()
+        .any(usual);
+    text == "*" || (sound && !spare)
 }
 
 impl fmt::Debug for Server {
@@ -88,6 +156,9 @@ impl fmt::Debug for Server {
             .field("key", &hidden(&self.key))
             .field("public_url", &self.public_url)
             .field("link_secret", &hidden(&self.link_secret))
+            .field("cors_origins", &self.cors_origins)
+            .field("rate_limit_key", &self.rate_limit_key)
+            .field("rate_limit_token", &self.rate_limit_token)
             .finish()
     }
 }
@@ -144,9 +215,9 @@ fn feedback_id(text: &str) -> Option<String> {
 /// type.
 fn key(r: &mut Reader<'_>, listen: SocketAddr) -> Option<String> {
     let key = r.secret("server.key", "server.key_file")?;
-    if key.len() < MIN_SECRET && !listen.ip().is_loopback() {
+    if key.len() < MIN_KEY && !listen.ip().is_loopback() {
         let what = format!(
-            "is shorter than {MIN_SECRET} characters, and could be guessed by anybody who reaches {listen}; make one with: openssl rand -hex 24"
+            "is shorter than {MIN_KEY} characters, and could be guessed by anybody who reaches {listen}; make one with: openssl rand -hex 24"
         );
         r.problem("server.key", what);
     }
@@ -200,6 +271,33 @@ mod tests {
             "ftp://example.org",
         ] {
             assert_eq!(url(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_written_as_browsers_write_it() {
+        for text in [
+            "*",
+            "https://app.example",
+            "https://app.example:8443",
+            "http://localhost:5173",
+            "http://[::1]:3000",
+        ] {
+            assert!(is_origin(text), "{text}");
+        }
+        for text in [
+            "app.example",
+            "https://",
+            "https://:8443",
+            "https://app.example/",
+            "https://App.example",
+            "https://app.example:443",
+            "http://app.example:80",
+            "https://*.example",
+            "https://a.example,https://b.example",
+            "null",
+        ] {
+            assert!(!is_origin(text), "{text}");
         }
     }
 

@@ -96,8 +96,10 @@ impl<'a> Reader<'a> {
     fn look(&self, option: &str) -> Option<&'a Value> {
         let mut parts = option.split('.');
         let first = self.table.get(parts.next()?)?;
-        parts.try_fold(first, |value, part| {
-            value.as_table()?.get(&part.replace(DOT, "."))
+        parts.try_fold(first, |value, part| match value {
+            // Counted from 1, as people do.
+            Value::Array(values) => values.get(part.parse::<usize>().ok()?.checked_sub(1)?),
+            value => value.as_table()?.get(&part.replace(DOT, ".")),
         })
     }
 
@@ -340,6 +342,27 @@ impl<'a> Reader<'a> {
         out
     }
 
+    /// The tables of a list, in the order of the file; `read` gets each one's path, such as
+    /// `tokens.keys.1`.
+    pub fn each_of_list<T>(
+        &mut self,
+        option: &str,
+        mut read: impl FnMut(&mut Self, &str) -> Option<T>,
+    ) -> Vec<T> {
+        let tables = match self.look(option) {
+            None => return Vec::new(),
+            Some(Value::Array(values)) if values.iter().all(Value::is_table) => values.len(),
+            Some(other) => {
+                self.taken.insert(option.to_owned());
+                let what = format!("is of type {} and no list of tables", other.type_str());
+                self.problem(option, format!("{what}; write [[{option}]] above each"));
+                return Vec::new();
+            }
+        };
+        let paths = (1..=tables).map(|number| format!("{option}.{number}"));
+        paths.filter_map(|path| read(self, &path)).collect()
+    }
+
     /// A name that is the key of a table.
     pub fn name<T: std::str::FromStr<Err = Invalid>>(
         &mut self,
@@ -359,6 +382,14 @@ fn collect(table: &Table, prefix: &str, taken: &BTreeSet<String>, left: &mut Vec
         match value {
             _ if taken.contains(&path) => {}
             Value::Table(inner) => collect(inner, &format!("{path}."), taken, left),
+            Value::Array(values) if values.iter().any(Value::is_table) => {
+                for (number, value) in (1..).zip(values) {
+                    let inner = value.as_table().into_iter();
+                    inner.for_each(|inner| {
+                        collect(inner, &format!("{path}.{number}."), taken, left)
+                    });
+                }
+            }
             _ => left.push(path.replace(DOT, ".")),
         }
     }

@@ -160,6 +160,8 @@ names! {
     ModelName: "model";
     /// What people follow, such as `artist:558`.
     FollowKey: "follow key";
+    /// What operators call a server key, such as `web-app`.
+    KeyName: "key name";
 }
 
 impl UserId {

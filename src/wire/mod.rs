@@ -19,6 +19,7 @@ pub mod explanation;
 pub mod feed;
 pub mod feedback;
 pub mod import;
+pub mod key;
 pub mod object;
 pub mod problem;
 pub mod round;

@@ -50,11 +50,13 @@ const FLOORS: &[(&str, &[&str])] = &[
 
 /// Libraries that only one part may know, so that another can take their place there.
 const LIBRARIES: &[(&str, &[&str])] = &[
+    ("actix_cors", &["api/cors"]),
     ("actix_web", &["api", "web"]),
     ("clap", &["cli"]),
-    ("governor", &["services/mailing/gate"]),
+    ("governor", &["services/mailing/gate", "api/limits"]),
     ("hickory_resolver", &["probe"]),
     ("indicatif", &["cli"]),
+    ("jsonwebtoken", &["services/tokens"]),
     ("lettre", &["mail"]),
     ("minijinja", &["render"]),
     ("mongodb", &["store/mongo"]),
@@ -76,6 +78,8 @@ const SERIALIZING: &[&str] = &[
     "src/services/archive/file.rs",
     // Notes that all processes read.
     "src/services/mailing/gate/shared.rs",
+    // Claims, as an application would sign them.
+    "src/services/tokens",
 ];
 
 /// Where an address may be shown in full.

@@ -23,9 +23,10 @@ fn described() -> Value {
 
 fn routes() -> BTreeSet<(String, String)> {
     let routes = api::V1_ROUTES.iter().chain(api::OPEN_ROUTES);
-    let routes = routes.chain(web::ROUTES);
+    let routes = routes.map(|route| (route.method, route.path));
+    let routes = routes.chain(web::ROUTES.iter().copied());
     routes
-        .map(|(method, path)| ((*method).to_owned(), (*path).to_owned()))
+        .map(|(method, path)| (method.to_owned(), path.to_owned()))
         .collect()
 }
 
@@ -58,6 +59,30 @@ fn every_route_is_described_and_every_description_has_a_route() {
         .collect();
 
     assert_eq!(described, routes());
+}
+
+#[test]
+fn every_route_is_described_with_who_may_ask_it() {
+    let description = described();
+
+    for api::Route {
+        method,
+        path,
+        guard,
+    } in api::V1_ROUTES
+    {
+        let operation = &description["paths"][path][method];
+        let key = json!({"serverKey": [guard.scope.unwrap().as_str()]});
+        let security = match guard.own {
+            true => json!([key, {"userToken": []}]),
+            false => json!([key]),
+        };
+        assert_eq!(operation["security"], security, "{method} {path}");
+        for status in ["401", "403", "429"] {
+            let response = &operation["responses"][status];
+            assert!(response.is_object(), "{method} {path} has no {status}");
+        }
+    }
 }
 
 #[test]

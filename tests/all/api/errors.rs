@@ -202,7 +202,7 @@ async fn bad_input_gets_a_clear_error_and_reaches_no_store(fresh: Fresh) {
 async fn no_route_takes_parameters_it_does_not_know(fresh: Fresh) {
     let (api, counting) = counted(&fresh).await;
 
-    for (method, path) in api::V1_ROUTES {
+    for api::Route { method, path, .. } in api::V1_ROUTES {
         let path = path.replace("{id}", "ada").replace("{key}", "artist:9");
         let path = format!("{}?limit[$ne]=1", path.replace("{model}", "Artwork"));
         let refused = answer(api.ask(method, &path)).await;

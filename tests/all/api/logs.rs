@@ -84,6 +84,12 @@ async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
         )
         .await
         .status,
+        answer(
+            api.anonymous("GET", &user)
+                .bearer_auth(format!("{PERSON}.{PERSON}.x")),
+        )
+        .await
+        .status,
         api.get(&format!("/{PERSON}")).await.status,
         api.get(&feed).await.status,
         api.get(&feed).await.status,
@@ -99,7 +105,7 @@ async fn a_log_tells_how_requests_end_and_names_nobody(fresh: Fresh) {
     assert_eq!(
         statuses,
         [
-            204, 400, 400, 401, 404, 200, 503, 503, 401, 503, 503, 404, 503, 503
+            204, 400, 400, 401, 401, 404, 200, 503, 503, 401, 503, 503, 404, 503, 503
         ]
     );
     let told = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();

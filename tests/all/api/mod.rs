@@ -35,7 +35,9 @@ macro_rules! on_sqlite {
     };
 }
 
+mod access;
 mod batches;
+mod browsers;
 mod choices;
 mod described;
 mod description;

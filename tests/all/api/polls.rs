@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::StreamExt;
-use reqwest::Response;
+use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 
-use super::{Answer, Api, KEY, answer};
+use super::{Answer, Api, KEY, access, answer};
 use crate::support::town::{Town, on_both_stores};
 use crate::support::{FailingStore, Fresh};
 
@@ -20,6 +20,7 @@ on_both_stores! {
 }
 
 on_sqlite! {
+    a_stream_ends_with_its_token
     streams_are_bounded_and_end_with_the_server
 }
 
@@ -154,7 +155,11 @@ struct Events {
 impl Events {
     async fn of(api: &Api, person: &str) -> Self {
         let path = format!("/v1/users/{person}/feed/stream");
-        let response = api.ask("GET", &path).send().await.unwrap();
+        Self::by(api.ask("GET", &path)).await
+    }
+
+    async fn by(request: RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
         let kind = response.headers()["content-type"].to_str().unwrap();
         assert_eq!(kind, "text/event-stream");
@@ -208,6 +213,23 @@ async fn a_stream_tells_what_another_process_changes(fresh: Fresh) {
     api.stop().await;
     assert_eq!(events.next().await, None);
     other.stop().await;
+}
+
+async fn a_stream_ends_with_its_token(fresh: Fresh) {
+    let api = Api::of(access::town(&fresh, "feed.streams = 7").await);
+    let token = access::token(&api, "ada");
+    // An hour by the clock that tokens are judged by, a moment by the one that waits.
+    api.town
+        .clock
+        .advance(TimeDelta::hours(1) - TimeDelta::milliseconds(300));
+    let request = api.anonymous("GET", "/v1/users/ada/feed/stream");
+    let mut events = Events::by(request.bearer_auth(token)).await;
+
+    let (first, end) = (events.next().await, events.next().await);
+
+    assert!(first.is_some());
+    assert_eq!(end, None);
+    api.stop().await;
 }
 
 async fn streams_are_bounded_and_end_with_the_server(fresh: Fresh) {

@@ -20,4 +20,4 @@ macro_rules! helps {
     )*};
 }
 
-helps!(serve demo notify feed explain flush digest worker batches deliveries archive restore import status doctor simulate suppressions config);
+helps!(serve demo notify feed explain flush digest worker batches deliveries archive restore import status doctor simulate suppressions keys token config);

@@ -17,6 +17,7 @@ mod folders;
 mod help;
 mod hostile;
 mod imports;
+mod keys;
 #[cfg(unix)]
 mod private;
 mod readme;

@@ -35,6 +35,11 @@ fn configurations() -> Vec<String> {
         "[server]\nlink_secret = \"hunter2-pa55\"\n",
         "[server]\nlink_secret = 'hunter2-pa55'x\n",
         "[server]\npublic_url = \"ftp://app:hunter2-pa55@news.example\"\n",
+        "[tokens]\nsecret = \"hunter2-pa55\"\n",
+        "[[tokens.keys]]\nid = \"a\"\nalgorithm = \"HS256\"\nsecret = \"hunter2-pa55\"\n",
+        "[[tokens.keys]]\nid = \"a\"\nalgorithm = \"EdDSA\"\nsecret = [\"hunter2-pa55\"]\n",
+        "[tokens]\nkeys = \"hunter2-pa55\"\n",
+        "[tokens]\nkeys = [\"hunter2-pa55\"]\n",
         "[hooks]\nmailgun_key = [\"hunter2-pa55\"]\nresend_secret = \"hunter2-pa55\"\npostmark_password = \"hunter2-pa55\"\nsendgrid_public_key = \"hunter2-pa55\"\n",
     ] {
         all.push(text.to_owned());
@@ -97,7 +102,8 @@ fn a_server_key_that_can_be_guessed_is_refused_where_others_can_reach_it() {
         ("192.0.2.1:8080", "pa55", 2),
         ("127.0.0.1:8080", "short", 0),
         ("[::1]:8080", "short", 0),
-        ("0.0.0.0:8080", "twenty-letters-long-k", 0),
+        ("0.0.0.0:8080", "thirty-one-letters-are-too-few!", 2),
+        ("0.0.0.0:8080", "thirty-two-letters-are-many-eno!", 0),
         ("0.0.0.0:8080", "", 0),
     ] {
         desk.write(

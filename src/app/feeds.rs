@@ -1,0 +1,59 @@
+//! Puts together what serves feeds: who reads and marks them, what is known of polls, and who may
+//! ask.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::App;
+use crate::services::feed::Feeds;
+use crate::services::keys::{KeyRing, ServerKeys};
+use crate::services::polls::Polls;
+use crate::services::tokens::Tokens;
+
+impl App {
+    /// Reads feeds, and notes what people did to their items.
+    pub fn feeds(&self) -> Feeds {
+        Feeds {
+            stacks: self.store.clone(),
+            inboxes: self.store.clone(),
+            objects: self.store.clone(),
+            journal: self.store.clone(),
+            policies: self.policies.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            window_back: self.config.window_back,
+            since: self.config.feed.since,
+            polls: self.polls.clone(),
+        }
+    }
+
+    /// What is known of the answers to polls.
+    pub fn polls(&self) -> &Arc<Polls> {
+        &self.polls
+    }
+
+    /// Listens for what other processes change in feeds, until this turns true.
+    pub async fn listen(&self, stop: watch::Receiver<bool>) {
+        self.polls.listen(&*self.store, stop).await;
+    }
+
+    /// Creates, lists and revokes server keys.
+    pub fn keys(&self) -> ServerKeys {
+        ServerKeys {
+            notes: self.store.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Recognizes the configured server key and those that were created.
+    pub fn key_ring(&self, configured: &str) -> KeyRing {
+        KeyRing::new(configured, self.store.clone(), self.clock.clone())
+    }
+
+    /// Verifies user tokens.
+    pub fn tokens(&self) -> Tokens {
+        let tokens = &self.config.tokens;
+        Tokens::new(&tokens.audience, tokens.keys.clone())
+    }
+}

@@ -1,0 +1,266 @@
+//! What opens, and what does not: tokens as an application makes them, and as somebody would who
+//! has none.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::hmac;
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use serde_json::json;
+
+use super::*;
+
+const SECRET: &str = "a-secret-that-only-these-tests-have";
+
+fn now() -> DateTime<Utc> {
+    "2014-04-19T10:00:00Z".parse().unwrap()
+}
+
+fn at(seconds: i64) -> i64 {
+    now().timestamp() + seconds
+}
+
+fn hs256(id: &str, secret: &str) -> TokenKey {
+    TokenKey {
+        id: id.into(),
+        material: Material::Hs256(Secret::new(secret)),
+    }
+}
+
+fn pair() -> Ed25519KeyPair {
+    let der = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap()
+}
+
+fn eddsa(id: &str, pair: &Ed25519KeyPair) -> TokenKey {
+    let public = pair.public_key().as_ref().try_into().unwrap();
+    TokenKey {
+        id: id.into(),
+        material: Material::EdDsa(public),
+    }
+}
+
+fn claims() -> Value {
+    json!({"sub": "ada", "aud": "tidings", "exp": at(3_600)})
+}
+
+/// The claims with one changed; `null` leaves it out.
+fn with(claim: &str, value: Value) -> Value {
+    let mut claims = claims();
+    let fields = claims.as_object_mut().unwrap();
+    match value {
+        Value::Null => fields.remove(claim),
+        value => fields.insert(claim.into(), value),
+    };
+    claims
+}
+
+fn unsigned(header: &Value, claims: &Value) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    format!("{}.{}", part(header), part(claims))
+}
+
+/// A token with an HMAC under this key, whatever its header says.
+fn sealed(header: &Value, claims: &Value, key: &[u8]) -> String {
+    let message = unsigned(header, claims);
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message.as_bytes());
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(tag))
+}
+
+fn signed(header: &Value, claims: &Value, pair: &Ed25519KeyPair) -> String {
+    let message = unsigned(header, claims);
+    let signature = pair.sign(message.as_bytes());
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+fn opened(keys: &[TokenKey], token: &str) -> Result<String, Refused> {
+    let opened = Tokens::new("tidings", keys.to_vec()).open(token, now());
+    if let Err(refused) = &opened {
+        let told = refused.to_string();
+        for part in token.split('.').filter(|part| part.len() > 8) {
+            assert!(!told.contains(part), "{told}");
+        }
+    }
+    opened.map(|opened| opened.user.to_string())
+}
+
+#[test]
+fn a_token_opens_to_whom_it_names_under_either_algorithm() {
+    let pair = pair();
+    let keys = [hs256("old", SECRET), eddsa("new", &pair)];
+    let several = with("aud", json!(["others", "tidings"]));
+
+    for token in [
+        sealed(
+            &json!({"alg": "HS256", "kid": "old"}),
+            &claims(),
+            SECRET.as_bytes(),
+        ),
+        signed(
+            &json!({"alg": "EdDSA", "kid": "new", "typ": "JWT"}),
+            &claims(),
+            &pair,
+        ),
+        signed(&json!({"alg": "EdDSA", "kid": "new"}), &several, &pair),
+    ] {
+        assert_eq!(opened(&keys, &token).unwrap(), "ada");
+    }
+    // One key alone needs no name.
+    let nameless = sealed(&json!({"alg": "HS256"}), &claims(), SECRET.as_bytes());
+    assert_eq!(opened(&keys[..1], &nameless).unwrap(), "ada");
+    assert_eq!(opened(&keys, &nameless), Err(Refused::WithoutKey));
+}
+
+#[test]
+fn what_the_program_makes_it_opens() {
+    let tokens = Tokens::new("tidings", vec![eddsa("a", &pair()), hs256("b", SECRET)]);
+    let user = UserId::new("mara/1").unwrap();
+
+    let token = tokens.make(&user, now(), LONGEST).unwrap().unwrap();
+
+    assert_eq!(
+        tokens.open(token.expose(), now()),
+        Ok(Opened {
+            user: user.clone(),
+            until: now() + LONGEST
+        })
+    );
+    let later = now() + LONGEST + LEEWAY;
+    assert_eq!(tokens.open(token.expose(), later), Err(Refused::Expired));
+    assert!(tokens.make(&user, now(), TimeDelta::hours(25)).is_err());
+    assert!(tokens.make(&user, now(), TimeDelta::zero()).is_err());
+    let unsigned = Tokens::new("tidings", vec![eddsa("a", &pair())]);
+    assert_eq!(unsigned.make(&user, now(), LONGEST), Ok(None));
+}
+
+/// Who knows the public key could make tokens if the token chose how it is verified.
+#[test]
+fn a_token_cannot_choose_its_algorithm() {
+    let pair = pair();
+    let keys = [eddsa("pub", &pair), hs256("sec", SECRET)];
+    let public = pair.public_key().as_ref();
+    let kid = |alg: &str, kid: &str| json!({"alg": alg, "kid": kid});
+    let none = |alg: &str, kid: &str| {
+        let kid = json!({"alg": alg, "kid": kid});
+        format!("{}.", unsigned(&kid, &claims()))
+    };
+
+    let as_secret = opened(&keys, &sealed(&kid("HS256", "pub"), &claims(), public));
+    assert_eq!(as_secret, Err(Refused::Algorithm("EdDSA")));
+    let labeled = opened(&keys, &sealed(&kid("EdDSA", "pub"), &claims(), public));
+    assert_eq!(labeled, Err(Refused::Signature));
+    let of_other = opened(&keys, &signed(&kid("EdDSA", "sec"), &claims(), &pair));
+    assert_eq!(of_other, Err(Refused::Algorithm("HS256")));
+    let longer = opened(
+        &keys,
+        &sealed(&kid("HS512", "sec"), &claims(), SECRET.as_bytes()),
+    );
+    assert_eq!(longer, Err(Refused::Algorithm("HS256")));
+    for alg in ["none", "None", "NONE", ""] {
+        for kid in ["pub", "sec"] {
+            assert_eq!(opened(&keys, &none(alg, kid)), Err(Refused::Unreadable));
+        }
+    }
+    for alg in ["HS256", "EdDSA"] {
+        for kid in ["pub", "sec"] {
+            assert!(opened(&keys, &none(alg, kid)).is_err(), "{alg} {kid}");
+        }
+    }
+}
+
+#[test]
+fn a_signature_that_is_not_its_keys_opens_nothing() {
+    let pair = pair();
+    let keys = [
+        hs256("one", SECRET),
+        hs256("two", "another-secret-of-these-tests-alone"),
+        eddsa("three", &pair),
+    ];
+    let kid = |kid: &str| json!({"alg": "HS256", "kid": kid});
+    let good = sealed(&kid("one"), &claims(), SECRET.as_bytes());
+    let (_, signature) = good.rsplit_once('.').unwrap();
+    let other = format!(
+        "{}.{signature}",
+        unsigned(&kid("one"), &with("sub", json!("ben")))
+    );
+    let foreign = signed(
+        &json!({"alg": "EdDSA", "kid": "three"}),
+        &claims(),
+        &self::pair(),
+    );
+
+    assert_eq!(opened(&keys, &other), Err(Refused::Signature));
+    assert_eq!(opened(&keys, &foreign), Err(Refused::Signature));
+    let crossed = sealed(&kid("two"), &claims(), SECRET.as_bytes());
+    assert_eq!(opened(&keys, &crossed), Err(Refused::Signature));
+    let unknown = sealed(&kid("four"), &claims(), SECRET.as_bytes());
+    assert_eq!(opened(&keys, &unknown), Err(Refused::UnknownKey));
+    // A name that is not the key's is refused even where there is one key.
+    assert_eq!(opened(&keys[..1], &unknown), Err(Refused::UnknownKey));
+    assert_eq!(opened(&[], &good), Err(Refused::Unconfigured));
+    let critical = json!({"alg": "HS256", "kid": "one", "crit": ["b64"], "b64": false});
+    let critical = sealed(&critical, &claims(), SECRET.as_bytes());
+    assert_eq!(opened(&keys, &critical), Err(Refused::Unreadable));
+    for garbled in ["..", "a.b.c", "ey.ey.ey", "é.é.é"] {
+        assert_eq!(
+            opened(&keys, garbled),
+            Err(Refused::Unreadable),
+            "{garbled}"
+        );
+    }
+}
+
+#[test]
+fn a_claim_that_is_missing_wrong_or_out_of_time_opens_nothing() {
+    let keys = [hs256("one", SECRET)];
+    let open = |claims: &Value| {
+        opened(
+            &keys,
+            &sealed(&json!({"alg": "HS256"}), claims, SECRET.as_bytes()),
+        )
+    };
+    let day = LONGEST.num_seconds();
+    let audience = Refused::Audience("tidings".into());
+
+    for (claim, value, refused) in [
+        ("exp", at(-30).into(), Refused::Expired),
+        ("exp", at(-86_400).into(), Refused::Expired),
+        ("exp", 0.into(), Refused::Expired),
+        ("exp", at(day + 31).into(), Refused::TooLong),
+        ("exp", json!(1e18), Refused::TooLong),
+        ("exp", Value::Null, Refused::Lacks("exp".into())),
+        ("exp", json!(at(3_600).to_string()), Refused::Unreadable),
+        ("exp", json!(-1), Refused::Lacks("exp".into())),
+        ("nbf", at(31).into(), Refused::Early),
+        ("nbf", json!("soon"), Refused::Unreadable),
+        ("iat", at(31).into(), Refused::Early),
+        ("iat", at(3_599 - day).into(), Refused::TooLong),
+        ("sub", Value::Null, Refused::Lacks("sub".into())),
+        ("sub", json!(7), Refused::Unreadable),
+        ("sub", json!(""), Refused::Subject("is empty".into())),
+        (
+            "sub",
+            json!(" ada"),
+            Refused::Subject("begins or ends with white space".into()),
+        ),
+        ("aud", Value::Null, Refused::Lacks("aud".into())),
+        ("aud", json!("tidings "), audience.clone()),
+        ("aud", json!("other"), audience.clone()),
+        ("aud", json!([]), audience.clone()),
+        ("aud", json!(["other"]), audience),
+    ] {
+        let given = with(claim, value);
+        assert_eq!(open(&given), Err(refused), "{given}");
+    }
+    for (claim, value) in [
+        ("exp", at(-29).into()),
+        ("exp", at(day).into()),
+        ("exp", json!(at(10) as f64 + 0.5)),
+        ("nbf", at(30).into()),
+        ("iat", at(3_600 - day).into()),
+        ("other", json!({"any": "thing"})),
+    ] {
+        let given = with(claim, value);
+        assert_eq!(open(&given).unwrap(), "ada", "{given}");
+    }
+}

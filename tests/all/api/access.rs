@@ -1,0 +1,307 @@
+//! P8: who may ask what. Every route opens to whom the table of routes says, and to nobody else.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::TimeDelta;
+use serde_json::json;
+use tidings::api;
+use tidings::clock::Clock;
+use tidings::domain::user_token::Material;
+use tidings::domain::{Scope, Secret, TokenKey};
+use tidings::services::tokens::Tokens;
+
+use super::{Answer, Api, answer};
+use crate::support::town::{Town, on_both_stores};
+use crate::support::{FailingStore, Fault, Fresh, Then, user};
+
+on_both_stores! {
+    every_route_opens_to_whom_the_table_says_and_to_nobody_else
+    a_key_counts_soon_after_it_is_created_and_no_more_soon_after_it_is_revoked
+    while_the_store_is_away_the_last_known_keys_open
+}
+
+on_sqlite! {
+    a_person_is_who_the_path_says_once_it_is_decoded
+    without_configured_keys_no_token_opens_anything
+}
+
+/// Of these tests alone.
+const SECRET: &str = "a-secret-that-only-these-tests-have";
+
+/// A server of a town with a key for tokens; `more` is added to its configuration.
+pub(super) async fn town(fresh: &Fresh, more: &str) -> Town {
+    let config = format!(
+        "server.listen = \"127.0.0.1:0\"\n{more}\n[[tokens.keys]]\nid = \"one\"\nalgorithm = \"HS256\"\nsecret = \"{SECRET}\"\n"
+    );
+    Town::found(fresh, true, &config).await
+}
+
+/// A token of this person, an hour long from so many hours ahead.
+fn token_of(api: &Api, id: &str, ahead: i64) -> String {
+    let now = api.town.clock.now() + TimeDelta::hours(ahead);
+    let tokens = api.town.process().tokens();
+    let token = tokens.make(&user(id), now, TimeDelta::hours(1)).unwrap();
+    token.unwrap().expose().to_owned()
+}
+
+pub(super) fn token(api: &Api, id: &str) -> String {
+    token_of(api, id, 0)
+}
+
+pub(super) async fn key(api: &Api, name: &str, scope: Scope) -> String {
+    let keys = api.town.process().keys();
+    let key = keys.create(&name.parse().unwrap(), scope).await.unwrap();
+    key.expose().to_owned()
+}
+
+async fn ask(api: &Api, method: &str, path: &str, bearer: &str) -> Answer {
+    let request = api.anonymous(method, path).bearer_auth(bearer);
+    let request = match method {
+        "get" | "head" => request,
+        _ => request.json(&json!({})),
+    };
+    let answer = match method == "get" && path.ends_with("/stream") {
+        true => head_of(request).await,
+        false => answer(request).await,
+    };
+    let told = format!("{} {:?}", answer.body, answer.headers);
+    assert!(!told.contains(bearer), "{method} {path} repeats {bearer}");
+    answer
+}
+
+/// An answer that may have no end, and what it says of what is wrong.
+async fn head_of(request: reqwest::RequestBuilder) -> Answer {
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let body = match status {
+        200 => json!(null),
+        _ => response.json().await.unwrap(),
+    };
+    Answer {
+        status,
+        headers,
+        body,
+    }
+}
+
+fn filled(path: &str) -> String {
+    let path = path.replace("{id}", "ada").replace("{key}", "artist:9");
+    let path = path.replace("{model}", "Artwork");
+    path.replace("{address}", "ada@example.org")
+}
+
+/// Tokens that look like one of ada's, and open nothing.
+fn bad_tokens(api: &Api) -> Vec<(&'static str, String)> {
+    let now = api.town.clock.now();
+    let other = |audience: &str, id: &str, secret: &str| {
+        let key = TokenKey {
+            id: id.into(),
+            material: Material::Hs256(Secret::new(secret)),
+        };
+        let tokens = Tokens::new(audience, vec![key]);
+        let token = tokens.make(&user("ada"), now, TimeDelta::hours(1)).unwrap();
+        token.unwrap().expose().to_owned()
+    };
+    let good = token(api, "ada");
+    let parts: Vec<&str> = good.split('.').collect();
+    let none = URL_SAFE_NO_PAD.encode(json!({"alg": "none", "kid": "one"}).to_string());
+    let ben = token(api, "ben");
+    let bens_claims = ben.split('.').nth(1).unwrap();
+    vec![
+        ("expired", token_of(api, "ada", -2)),
+        ("of the future", token_of(api, "ada", 2)),
+        ("of another audience", other("others", "one", SECRET)),
+        ("of another key", other("tidings", "two", SECRET)),
+        (
+            "of another secret",
+            other("tidings", "one", "another-secret-of-these-tests-alone"),
+        ),
+        ("of no algorithm", format!("{none}.{}.", parts[1])),
+        (
+            "of no algorithm, signed",
+            format!("{none}.{}.{}", parts[1], parts[2]),
+        ),
+        ("without a signature", format!("{}.{}.", parts[0], parts[1])),
+        (
+            "with other claims",
+            format!("{}.{bens_claims}.{}", parts[0], parts[2]),
+        ),
+    ]
+}
+
+async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fresh) {
+    let town = town(&fresh, "").await;
+    let counting = FailingStore::counting(town.store.clone());
+    let api = Api::with_store(town, &(counting.clone() as _));
+    let mut keys = Vec::new();
+    for scope in Scope::ALL {
+        keys.push((scope, key(&api, scope.as_str(), scope).await));
+    }
+    let (ada, ben, bad) = (token(&api, "ada"), token(&api, "ben"), bad_tokens(&api));
+    // The keys are read once, and not again before the clock is turned.
+    assert_eq!(
+        ask(&api, "get", "/v1/nothing", &keys[0].1).await.status,
+        404
+    );
+    assert_eq!(counting.calls(), 1);
+    let with_head = |route: &api::Route| match route.method {
+        "get" => vec!["get", "head"],
+        method => vec![method],
+    };
+
+    for route in api::V1_ROUTES {
+        let path = filled(route.path);
+        let needed = route.guard.scope.expect("nothing under /v1 is open");
+        for method in with_head(route) {
+            let told = |who: &str| format!("{method} {path} by {who}");
+            let nobody = answer(api.anonymous(method, &path)).await;
+            assert_eq!(nobody.status, 401, "{}", told("nobody"));
+            for (what, bad) in &bad {
+                let refused = ask(&api, method, &path, bad).await;
+                assert_eq!(refused.status, 401, "{}", told(what));
+            }
+            for (scope, key) in keys.iter().filter(|(scope, _)| *scope < needed) {
+                let refused = ask(&api, method, &path, key).await;
+                assert_eq!(refused.status, 403, "{}", told(scope.as_str()));
+                if method != "head" {
+                    assert_eq!(refused.code(), "forbidden");
+                }
+            }
+            let another = ask(&api, method, &path, &ben).await;
+            assert_eq!(another.status, 403, "{}", told("another person"));
+            if !route.guard.own {
+                let own = ask(&api, method, &path, &ada).await;
+                assert_eq!(own.status, 403, "{}", told("the person"));
+            }
+        }
+    }
+    assert_eq!(
+        counting.calls(),
+        1,
+        "the store was asked for who may not ask"
+    );
+
+    for route in api::V1_ROUTES {
+        let path = filled(route.path);
+        let needed = route.guard.scope.unwrap();
+        if route.guard.own {
+            assert!(
+                route.path.starts_with("/v1/users/{id}/"),
+                "whose is {}?",
+                route.path
+            );
+        }
+        for method in with_head(route) {
+            let fitting = keys.iter().filter(|(scope, _)| *scope >= needed);
+            let mut fitting: Vec<&String> = fitting.map(|(_, key)| key).collect();
+            fitting.extend(route.guard.own.then_some(&ada));
+            for bearer in fitting {
+                let status = ask(&api, method, &path, bearer).await.status;
+                assert!(![401, 403].contains(&status), "{method} {path}: {status}");
+            }
+        }
+    }
+    api.stop().await;
+}
+
+async fn a_person_is_who_the_path_says_once_it_is_decoded(fresh: Fresh) {
+    let api = Api::of(town(&fresh, "").await);
+    let (ada, slash) = (token(&api, "ada"), token(&api, "a/b"));
+
+    for (path, bearer, status) in [
+        ("/v1/users/ada/feed", &ada, 200),
+        ("/v1/users/%61da/feed", &ada, 200),
+        ("/v1/users/a%2Fb/feed", &slash, 200),
+        ("/v1/users/Ada/feed", &ada, 403),
+        ("/v1/users/ada%00/feed", &ada, 400),
+        ("/v1/users/ben/feed?id=ada", &ada, 403),
+        ("/v1/users/ada%2F..%2Fben/feed", &ada, 403),
+        ("/v1/users/ben%2Fada/feed", &ada, 403),
+        ("/v1/users/a%252Fb/feed", &slash, 403),
+        ("/v1/users/ada", &ada, 403),
+        ("/v1/users/ada/feed/", &ada, 404),
+        ("/v1//users/ada/feed", &ada, 404),
+        ("/v1/nothing", &ada, 404),
+    ] {
+        let asked = ask(&api, "get", path, bearer).await;
+        assert_eq!(asked.status, status, "{path}: {}", asked.body);
+    }
+    let chosen = api.anonymous("PUT", "/v1/users/ada/preferences");
+    let chosen = chosen.bearer_auth(&ada);
+    let chosen = answer(chosen.json(&json!({"digest": {"cadence": "daily"}}))).await;
+    assert_eq!(
+        (chosen.status, &chosen.body["digest"]["cadence"]),
+        (200, &json!("daily"))
+    );
+    api.stop().await;
+}
+
+async fn without_configured_keys_no_token_opens_anything(fresh: Fresh) {
+    let with = Api::of(town(&fresh, "").await);
+    let api = Api::on(&fresh).await;
+
+    let refused = ask(&api, "get", "/v1/users/ada/feed", &token(&with, "ada")).await;
+
+    assert_eq!((refused.status, refused.code()), (401, "unauthorized"));
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(detail.contains("tokens.keys"), "{detail}");
+    with.stop().await;
+    api.stop().await;
+}
+
+async fn a_key_counts_soon_after_it_is_created_and_no_more_soon_after_it_is_revoked(fresh: Fresh) {
+    let api = Api::of(town(&fresh, "").await);
+    let early = key(&api, "early", Scope::Read).await;
+    let asked = async |bearer: &str| ask(&api, "get", "/v1/users/ada", bearer).await.status;
+    assert_eq!(asked(&early).await, 200);
+    let late = key(&api, "late", Scope::Read).await;
+
+    let at_once = asked(&late).await;
+    api.town.clock.advance(TimeDelta::seconds(5));
+    let soon = asked(&late).await;
+    let keys = api.town.process().keys();
+    assert!(keys.revoke(&"early".parse().unwrap()).await.unwrap());
+    assert!(!keys.revoke(&"early".parse().unwrap()).await.unwrap());
+    api.town.clock.advance(TimeDelta::seconds(5));
+    let (revoked, other) = (asked(&early).await, asked(&late).await);
+
+    assert_eq!((at_once, soon, revoked, other), (401, 200, 401, 200));
+    let taken = keys.create(&"late".parse().unwrap(), Scope::Admin).await;
+    assert!(taken.unwrap_err().to_string().contains("\"late\" is taken"));
+    let listed: Vec<_> = keys.list().await.unwrap();
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|key| (key.name.as_str(), key.scope))
+        .collect();
+    assert_eq!(listed, [("late", Scope::Read)]);
+    api.stop().await;
+}
+
+async fn while_the_store_is_away_the_last_known_keys_open(fresh: Fresh) {
+    let town = town(&fresh, "").await;
+    let keys = town.process().keys();
+    let key = keys
+        .create(&"app".parse().unwrap(), Scope::Read)
+        .await
+        .unwrap();
+    let key = key.expose();
+    // The first look succeeds, and nothing after it.
+    let down = FailingStore::new(town.store.clone(), 1, Fault::Refused, Then::StaysDown);
+    let api = Api::with_store(town, &(down as _));
+    assert_eq!(ask(&api, "get", "/v1/nothing", key).await.status, 404);
+
+    api.town.clock.advance(TimeDelta::minutes(1));
+    let known = ask(&api, "get", "/v1/nothing", key).await.status;
+    let down = FailingStore::new(api.town.store.clone(), 0, Fault::Refused, Then::StaysDown);
+    let other = api::bind(api.town.process_on(&(down as _)), super::KEY).unwrap();
+    let (addr, (stop, stopped)) = (other.addr, tokio::sync::watch::channel(false));
+    let running = tokio::spawn(other.run(stopped));
+    let never = api.client.get(format!("http://{addr}/v1/nothing"));
+    let never = answer(never.bearer_auth(key)).await;
+
+    assert_eq!(known, 404);
+    assert_eq!((never.status, never.code()), (503, "store_unavailable"));
+    stop.send(true).unwrap();
+    running.await.unwrap().unwrap();
+    api.stop().await;
+}

@@ -1,0 +1,82 @@
+//! `keys` and `token`: a key is shown once, a token opens what it says, and what is wrong is told.
+
+use super::Desk;
+
+#[test]
+fn a_key_is_shown_once_listed_by_name_and_revoked() {
+    let desk = Desk::with_people();
+
+    let made = desk.run(&["keys", "create", "web app", "--scope", "write"]);
+    let json = desk.run(&["keys", "create", "dash", "--scope", "read", "--json"]);
+    let taken = desk.run(&["keys", "create", "dash", "--scope", "admin"]);
+    let listed = desk.run(&["keys"]).done();
+    let lines = desk.run(&["keys", "list", "--json"]).done();
+    let revoked = desk.run(&["keys", "revoke", "web app"]).done();
+    let again = desk.run(&["keys", "revoke", "web app"]);
+
+    let key = made.out.trim();
+    assert!(
+        made.code == 0 && key.starts_with("tdg_write_") && key.len() == 62,
+        "{key}"
+    );
+    assert!(made.err.contains("not shown again"), "{}", made.err);
+    let json = json.json();
+    assert_eq!(
+        (&json["name"], &json["scope"]),
+        (&"dash".into(), &"read".into())
+    );
+    assert!(json["key"].as_str().unwrap().starts_with("tdg_read_"));
+    assert_eq!(taken.code, 2);
+    assert!(
+        taken.err.contains("key name \"dash\" is taken"),
+        "{}",
+        taken.err
+    );
+    assert!(
+        listed.contains("web app") && listed.contains("write"),
+        "{listed}"
+    );
+    assert_eq!(lines.lines().count(), 2);
+    for told in [&listed, &lines] {
+        assert!(!told.contains("tdg_") && !told.contains("hash"), "{told}");
+    }
+    assert!(revoked.contains("\"web app\" is revoked"), "{revoked}");
+    assert_eq!(again.code, 2);
+    assert!(
+        again.err.contains("tidings keys, which lists them"),
+        "{}",
+        again.err
+    );
+    let wrong = desk.run(&["keys", "create", "x", "--scope", "root"]);
+    assert!(
+        wrong.code == 2 && wrong.err.contains("is not read, write or admin"),
+        "{}",
+        wrong.err
+    );
+}
+
+#[test]
+fn a_token_needs_a_secret_to_sign_it_with() {
+    let desk = Desk::new();
+
+    let without = desk.run(&["token", "ada"]);
+    desk.write("secret", "a-secret-that-only-these-tests-have\n");
+    desk.write("tidings.toml", "[tokens]\nsecret_file = \"secret\"\n");
+    let token = desk.run(&["token", "ada", "--hours", "2"]);
+    let long = desk.run(&["token", "ada", "--hours", "25"]);
+    let shown = desk.run(&["config"]).done();
+
+    assert!(
+        without.code == 2 && without.err.contains("tokens.secret"),
+        "{}",
+        without.err
+    );
+    assert_eq!((token.code, token.out.trim().split('.').count()), (0, 3));
+    assert!(token.err.contains("\"ada\""), "{}", token.err);
+    assert!(
+        long.code == 2 && long.err.contains("hours \"25\" is not from 1 to 24"),
+        "{}",
+        long.err
+    );
+    assert!(!shown.contains("that-only-these-tests"), "{shown}");
+}
