@@ -1,7 +1,7 @@
 //! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
 //!
 //! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`,
-//! `digest`, `cache-large`, `cache-small`, `archive`, `batches`, and `joins`, the first part of it.
+//! `digest`, `cache-large`, `cache-small`, `archive`, `feeds`, `batches`, and `joins`, the first part of it.
 
 // Nothing of a program is used from outside.
 #![allow(unreachable_pub)]
@@ -10,6 +10,7 @@ mod archive;
 mod batches;
 mod digest;
 mod fanout;
+mod feeds;
 mod measure;
 mod rivals;
 mod standing;
@@ -41,6 +42,7 @@ async fn main() {
                 batches::burst().await;
             }
             "joins" => batches::joins().await,
+            "feeds" => feeds::feeds().await,
             "archive" => archive::archive().await,
             other => panic!("there is no part {other:?}"),
         }

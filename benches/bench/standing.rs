@@ -110,7 +110,7 @@ async fn fill(world: &World, day: Day, ids: &[String], stand: usize) {
 }
 
 /// How many milliseconds the server has worked since it was started.
-async fn processor(world: &World) -> f64 {
+pub async fn processor(world: &World) -> f64 {
     let status = world.db.run_command(doc! {"serverStatus": 1}).await;
     let status = status.expect("the server's status");
     let extra = status.get_document("extra_info").expect("more of it");

@@ -95,9 +95,13 @@ macro_rules! routes {
 routes! {v1, V1_ROUTES under "/v1":
     "/events" => {post write: events::post, delete write: batches::take_out}
     "/events/{id}" => {get read: events::get}
-    "/users" => {post write: users::post}
-    "/users/{id}" => {put write: users::put, get read: users::get, delete write: users::delete}
+    "/users" => {post write: users::post, get read: users::page}
+    "/users/{id}" => {
+        put write: users::put, patch write: users::patch, get read: users::get,
+        delete write: users::delete
+    }
     "/users/{id}/preferences" => {put write own: users::prefer, get read own: users::preferences}
+    "/users/{id}/follows" => {get read: users::follows}
     "/users/{id}/follows/{key}" => {put write: users::follow, delete write: users::unfollow}
     "/users/{id}/feed" => {get read own: feed::page}
     "/users/{id}/feed/count" => {get read own: feed::count}
@@ -135,6 +139,10 @@ mod methods {
 
     pub(super) fn put() -> impl Guard {
         guard::Put()
+    }
+
+    pub(super) fn patch() -> impl Guard {
+        guard::Patch()
     }
 
     pub(super) fn post() -> impl Guard {

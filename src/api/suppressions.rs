@@ -6,17 +6,13 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::problem::{Code, Problem};
-use super::uri::{NoQuery, Query, refuse, segment};
+use super::uri::{NoQuery, Query, segment};
 use super::{body, taken};
 use crate::app::App;
+use crate::domain::Address;
 use crate::domain::address::Cursor;
-use crate::domain::{Address, Invalid};
 use crate::services::suppressions::SuppressionInput;
 use crate::wire::suppression::{SuppressionPage, SuppressionView};
-
-/// Addresses on a page unless asked otherwise, and at most.
-const LIMIT: u32 = 100;
-const MAX_LIMIT: u32 = 1_000;
 
 fn not_suppressed(address: &Address) -> Problem {
     Problem::new(Code::NotSuppressed, format!("{address} is not suppressed"))
@@ -26,15 +22,11 @@ fn not_suppressed(address: &Address) -> Problem {
 pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
     let query = Query::of(&req, &["after", "limit"])?;
     let after: Option<Cursor> = query.get("after")?;
-    let limit = query.number("limit")?.unwrap_or(LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        let why = format!("is not from 1 to {MAX_LIMIT}");
-        return Err(refuse("limit", &Invalid::new("limit", limit, why)));
-    }
+    let limit = query.page_limit()?;
     let after = after.map(|Cursor(address)| address);
     let book = app.suppressions();
-    let page = book.page(after.as_ref(), limit as usize).await?;
-    let full = page.len() == limit as usize;
+    let page = book.page(after.as_ref(), limit).await?;
+    let full = page.len() == limit;
     let next = page.last().filter(|_| full);
     let next = next.map(|last| Cursor(last.address.clone()).to_string());
     let suppressions = page.into_iter().map(SuppressionView::from).collect();

@@ -113,6 +113,17 @@ impl Query {
         self.text(name).map(read).transpose()
     }
 
+    /// How many records a page has, by the parameter `limit`: 100 unless asked otherwise, at most
+    /// 1,000.
+    pub(super) fn page_limit(&self) -> Result<usize, Problem> {
+        let limit = self.number("limit")?.unwrap_or(100);
+        if !(1..=1_000).contains(&limit) {
+            let why = "is not from 1 to 1000";
+            return Err(refuse("limit", &Invalid::new("limit", limit, why)));
+        }
+        Ok(limit as usize)
+    }
+
     fn text(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())

@@ -9,11 +9,11 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::body;
 use super::problem::{Code, Problem};
 use super::taken;
-use super::uri::{NoQuery, segment};
+use super::uri::{NoQuery, Query, segment};
 use crate::app::App;
-use crate::domain::{EventType, UserId, duration};
-use crate::services::people::{FollowInput, PreferencesInput, UserInput};
-use crate::wire::user::{ChoiceView, PreferencesView, UserView};
+use crate::domain::{EventType, FollowKey, UserId, duration};
+use crate::services::people::{FollowInput, PreferencesInput, UserInput, UserPatch};
+use crate::wire::user::{ChoiceView, FollowPage, PreferencesView, UserPage, UserView};
 
 fn unknown(id: &UserId) -> Problem {
     Problem::new(
@@ -70,6 +70,40 @@ pub(super) async fn get(
     let user = app.people().get(&id).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
     Ok(HttpResponse::Ok().json(UserView::from(user)))
+}
+
+/// `PATCH /v1/users/{id}`
+pub(super) async fn patch(
+    _: NoQuery,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let id: UserId = segment(&req, "id")?;
+    let body = body::read(&req, payload, body::LIMIT).await?;
+    let patch: UserPatch = body::aside(body, body::one).await?;
+    let user = app.people().patch(&id, patch).await?;
+    let user = user.ok_or_else(|| unknown(&id))?;
+    Ok(HttpResponse::Ok().json(UserView::from(user)))
+}
+
+/// `GET /v1/users`
+pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let query = Query::of(&req, &["after", "limit"])?;
+    let (after, limit) = (query.get::<UserId>("after")?, query.page_limit()?);
+    let (users, next) = app.people().page(after.as_ref(), limit).await?;
+    let users = users.into_iter().map(UserView::from).collect();
+    Ok(HttpResponse::Ok().json(UserPage { users, next }))
+}
+
+/// `GET /v1/users/{id}/follows`
+pub(super) async fn follows(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
+    let id: UserId = segment(&req, "id")?;
+    let query = Query::of(&req, &["after", "limit"])?;
+    let (after, limit) = (query.get::<FollowKey>("after")?, query.page_limit()?);
+    let follows = app.people().follows(&id, after.as_ref(), limit).await?;
+    let next = follows.last().filter(|_| follows.len() == limit).cloned();
+    Ok(HttpResponse::Ok().json(FollowPage { follows, next }))
 }
 
 /// `DELETE /v1/users/{id}`

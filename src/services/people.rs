@@ -12,14 +12,16 @@ use std::sync::Arc;
 use super::Result;
 use crate::clock::Clock;
 use crate::domain::user::check_choices;
-use crate::domain::{Policies, Schedule, User, UserId};
-use crate::store::{self, Directory, FollowChange};
+use crate::domain::{FollowKey, Policies, Schedule, User, UserId};
+use crate::store::{self, Directory, FollowChange, PeopleFilter};
 
 mod input;
+mod patch;
 
 pub use input::{
     Change, DigestChange, DigestInput, FollowInput, PreferencesInput, TypeInput, UserInput,
 };
+pub use patch::UserPatch;
 
 /// How often a record is read again that others change at the same moment. Each time at least one
 /// of them is done.
@@ -139,6 +141,48 @@ impl PeopleService {
         )
         .await?;
         self.get(id).await
+    }
+
+    /// Changes some fields of somebody's record; it as it is now, or nothing where there is none.
+    pub async fn patch(&self, id: &UserId, patch: UserPatch) -> Result<Option<User>> {
+        patch.check()?;
+        let now = self.clock.now();
+        self.change(
+            vec![id.clone()],
+            |_, before| {
+                let before = before?;
+                let mut user = before.clone();
+                patch.apply(&mut user, self, now);
+                Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
+            },
+            Bound::Choices,
+        )
+        .await?;
+        self.get(id).await
+    }
+
+    /// A page of all records, ascending by id, after this one; and after which the next page
+    /// begins, if there may be one.
+    pub async fn page(
+        &self,
+        after: Option<&UserId>,
+        limit: usize,
+    ) -> Result<(Vec<User>, Option<UserId>)> {
+        let all = PeopleFilter::All;
+        let mut ids = self.directory.find_people(&all, after, limit).await?;
+        let users = self.directory.users(&ids).await?;
+        let next = ids.pop().filter(|_| users.len() == limit);
+        Ok((users.into_iter().flatten().collect(), next))
+    }
+
+    /// What somebody follows, ascending, after this key.
+    pub async fn follows(
+        &self,
+        id: &UserId,
+        after: Option<&FollowKey>,
+        limit: usize,
+    ) -> Result<Vec<FollowKey>> {
+        Ok(self.directory.follows(id, after, limit).await?)
     }
 
     /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it

@@ -226,6 +226,8 @@ pub enum FollowChange {
 /// Which people.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PeopleFilter<'a> {
+    /// All who have a record.
+    All,
     /// Those who follow this key.
     Follow(&'a FollowKey),
     /// Those who live within `km` of the point.
@@ -271,6 +273,14 @@ pub trait Directory: Send + Sync {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>>;
+
+    /// What this person follows, ascending, after this key, at most `limit`.
+    async fn follows(
+        &self,
+        user: &UserId,
+        after: Option<&FollowKey>,
+        limit: usize,
+    ) -> Result<Vec<FollowKey>>;
 }
 
 /// What events are about.

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use chrono_tz::Tz;
 use serde::Serialize;
 
-use crate::domain::{Cadence, EventType, Point, Route, Schedule, User, UserId, duration};
+use crate::domain::{
+    Cadence, EventType, FollowKey, Point, Route, Schedule, User, UserId, duration,
+};
 
 /// A record as it is shown.
 #[derive(Debug, Serialize)]
@@ -68,6 +70,22 @@ impl From<User> for UserView {
             unsubscribed: user.unsubscribed.is_some(),
         }
     }
+}
+
+/// A page of records, by id.
+#[derive(Debug, Serialize)]
+pub(crate) struct UserPage {
+    pub(crate) users: Vec<UserView>,
+    /// Ask `after` this for the next page, if there may be one.
+    pub(crate) next: Option<UserId>,
+}
+
+/// A page of what somebody follows, by key.
+#[derive(Debug, Serialize)]
+pub(crate) struct FollowPage {
+    pub(crate) follows: Vec<FollowKey>,
+    /// Ask `after` this for the next page, if there may be one.
+    pub(crate) next: Option<FollowKey>,
 }
 
 /// What a user can choose, and what holds.

@@ -16,7 +16,7 @@ use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{Address, Cadence, EventType, FollowKey, Invalid, Point, Route, User, UserId};
 use crate::services::fields;
 
-type Result<T, E = Invalid> = std::result::Result<T, E>;
+pub(super) type Result<T, E = Invalid> = std::result::Result<T, E>;
 
 /// A person as the application hands them in. Ids may be numbers.
 #[derive(Debug, Clone, Deserialize)]
@@ -116,7 +116,7 @@ pub struct DigestChange {
 /// Left out, taken back, or chosen.
 pub type Change<T> = Option<Option<T>>;
 
-fn change<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn change<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Change<T>, D::Error> {
     Option::deserialize(deserializer).map(Some)
@@ -137,7 +137,7 @@ fn named<'de, D: Deserializer<'de>, T: FromStr>(
     name.map(parse).transpose()
 }
 
-fn zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Change<Tz>, D::Error> {
+pub(super) fn zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Change<Tz>, D::Error> {
     named(deserializer, "time zone", "a name such as Europe/Paris").map(Some)
 }
 
@@ -197,8 +197,7 @@ impl UserInput {
     /// What the types of its fields cannot say.
     pub fn check(&self) -> Result<&UserId> {
         check_hour(self.digest.as_ref().and_then(|digest| digest.hour))?;
-        check_length("name", self.name.as_deref(), user::MAX_NAME)?;
-        check_length("locale", self.locale.as_deref(), user::MAX_LOCALE)?;
+        check_texts(self.name.as_deref(), self.locale.as_deref())?;
         user::check_choices(self.types.as_ref().map_or(0, BTreeMap::len))?;
         self.id
             .as_ref()
@@ -294,6 +293,11 @@ impl PreferencesInput {
         };
         digest || self.types.keys().any(|kind| route(kind).is_mailed_alone())
     }
+}
+
+pub(super) fn check_texts(name: Option<&str>, locale: Option<&str>) -> Result<()> {
+    check_length("name", name, user::MAX_NAME)?;
+    check_length("locale", locale, user::MAX_LOCALE)
 }
 
 fn check_length(what: &'static str, text: Option<&str>, limit: usize) -> Result<()> {

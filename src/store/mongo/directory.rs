@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use bson::raw::cstr;
-use bson::{Document, RawDocumentBuf, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::bulk::{Delete, Verb, Write};
-use super::values::ids_in_order;
+use super::values::{ids_in_order, put};
 use super::{FOLLOWS, Mongo, USERS, records};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
@@ -112,9 +112,37 @@ impl Directory for Mongo {
         limit: usize,
     ) -> Result<Vec<UserId>> {
         match *filter {
+            PeopleFilter::All => {
+                let filter = after.map_or(doc! {}, |after| doc! {"_id": {"$gt": after.as_str()}});
+                let found = self.page("listing users", USERS, &filter, limit).await?;
+                Ok(found
+                    .iter()
+                    .filter_map(|user| user.get_str("_id").ok())
+                    .map(UserId::stored)
+                    .collect())
+            }
             PeopleFilter::Follow(key) => self.followers(key, after, limit).await,
             PeopleFilter::Near { point, km } => self.near(point, km, after, limit).await,
         }
+    }
+
+    async fn follows(
+        &self,
+        user: &UserId,
+        after: Option<&FollowKey>,
+        limit: usize,
+    ) -> Result<Vec<FollowKey>> {
+        let mut filter = doc! {"_id.u": user.as_str()};
+        put(
+            &mut filter,
+            "_id.k",
+            after.map(|after| doc! {"$gt": after.as_str()}),
+        );
+        let order = doc! {"_id.k": 1};
+        let doing = "reading follows";
+        let ids = self.find_ids(doing, FOLLOWS, &filter, order, limit).await?;
+        let key = |id: &Bson| Some(FollowKey::stored(id.as_document()?.get_str("k").ok()?));
+        Ok(ids.iter().filter_map(key).collect())
     }
 }
 

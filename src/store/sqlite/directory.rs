@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Transaction};
 
-use super::codec::Record;
 use super::columns::{Met, Table, fields};
 use super::connections::{Answer, readable};
 use super::{Sqlite, near};
@@ -72,12 +71,29 @@ impl Directory for Sqlite {
     ) -> Result<Vec<UserId>> {
         let after = after.cloned();
         match *filter {
+            PeopleFilter::All => {
+                let look = move |transaction: &Transaction<'_>| {
+                    let all = "SELECT id FROM users WHERE id";
+                    names(
+                        transaction,
+                        all,
+                        None,
+                        after.as_ref().map(UserId::as_str),
+                        limit,
+                    )
+                };
+                let found = self.connections.read("listing users", look).await?;
+                Ok(found.iter().map(UserId::stored).collect())
+            }
             PeopleFilter::Follow(key) => {
                 let key = key.as_str().to_owned();
                 let look = move |transaction: &Transaction<'_>| {
-                    followers(transaction, &key, after.as_ref(), limit)
+                    let followers = "SELECT u FROM follows WHERE k = ?3 AND u";
+                    let after = after.as_ref().map(UserId::as_str);
+                    names(transaction, followers, Some(&key), after, limit)
                 };
-                self.connections.read("reading followers", look).await
+                let found = self.connections.read("reading followers", look).await?;
+                Ok(found.iter().map(UserId::stored).collect())
             }
             PeopleFilter::Near { point, km } => {
                 let look = move |transaction: &Transaction<'_>| {
@@ -88,22 +104,44 @@ impl Directory for Sqlite {
             }
         }
     }
+
+    async fn follows(
+        &self,
+        user: &UserId,
+        after: Option<&FollowKey>,
+        limit: usize,
+    ) -> Result<Vec<FollowKey>> {
+        let (user, after) = (user.as_str().to_owned(), after.cloned());
+        let look = move |transaction: &Transaction<'_>| {
+            let keys = "SELECT k FROM follows WHERE u = ?3 AND k";
+            let after = after.as_ref().map(FollowKey::as_str);
+            names(transaction, keys, Some(&user), after, limit)
+        };
+        let found = self.connections.read("reading follows", look).await?;
+        Ok(found.iter().map(FollowKey::stored).collect())
+    }
 }
 
-fn followers(
+/// The first column of what is selected, ascending, after this one; `of` is the third value.
+fn names(
     transaction: &Transaction<'_>,
-    key: &str,
-    after: Option<&UserId>,
+    selected: &str,
+    of: Option<&str>,
+    after: Option<&str>,
     limit: usize,
-) -> Answer<Vec<UserId>> {
+) -> Answer<Vec<String>> {
     let bound = if after.is_some() { ">" } else { ">=" };
-    let sql = format!("SELECT u FROM follows WHERE k = ?1 AND u {bound} ?2 ORDER BY u LIMIT ?3");
+    let sql = format!("{selected} {bound} ?1 ORDER BY 1 LIMIT ?2");
     let mut statement = transaction.prepare_cached(&sql)?;
-    let from = after.map_or("", UserId::as_str);
-    let (mut rows, mut found) = (statement.query((key, from, limit as i64))?, Vec::new());
+    let (from, limit) = (after.unwrap_or_default(), limit as i64);
+    let mut rows = match of {
+        Some(of) => statement.query((from, limit, of))?,
+        None => statement.query((from, limit))?,
+    };
+    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let what = "follower";
-        found.push(UserId::stored(Record { what, row }.text("u")?));
+        let name: String = row.get(0)?;
+        found.push(name);
     }
     Ok(found)
 }

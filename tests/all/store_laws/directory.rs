@@ -2,7 +2,7 @@
 
 use tidings::domain::audience::MAX_KM;
 use tidings::domain::{FollowKey, Point, User, UserId};
-use tidings::store::FollowChange;
+use tidings::store::{FollowChange, PeopleFilter};
 
 use crate::support::*;
 
@@ -48,6 +48,61 @@ pub async fn followers_are_paged_in_ascending_order(store: Fresh) {
             .await
             .unwrap();
         assert!(page.len() <= 7 && found.len() <= everybody.len());
+        let Some(last) = page.last() else { break };
+        after = Some(last.clone());
+        found.extend(page);
+    }
+
+    assert_eq!(found, everybody);
+}
+
+pub async fn what_somebody_follows_is_paged_in_ascending_order(store: Fresh) {
+    let mut keys: Vec<FollowKey> = (0..25).map(|n| key(&format!("artist:{n:02}"))).collect();
+    keys.extend(["$ne", "a.b", "ü", "0"].map(key));
+    let of_ada = keys.iter().map(|key| (key.clone(), user("ada")));
+    let others = [
+        (key("artist:99"), user("ad")),
+        (key("artist:99"), user("adaa")),
+    ];
+    store
+        .follow(&of_ada.chain(others).collect::<Vec<_>>())
+        .await
+        .unwrap();
+    keys.sort_unstable();
+
+    let (mut found, mut after) = (Vec::new(), None);
+    while found.len() <= keys.len() {
+        let page = store
+            .follows(&user("ada"), after.as_ref(), 7)
+            .await
+            .unwrap();
+        assert!(page.len() <= 7);
+        let Some(last) = page.last() else { break };
+        after = Some(last.clone());
+        found.extend(page);
+    }
+
+    assert_eq!(found, keys);
+    assert_eq!(store.follows(&user("nobody"), None, 7).await.unwrap(), []);
+    assert_eq!(store.follows(&user("ada"), None, 0).await.unwrap(), []);
+}
+
+pub async fn everybody_with_a_record_is_paged_in_ascending_order(store: Fresh) {
+    let mut everybody = people(25);
+    everybody.extend(["0", "$ne", "ü", "a.b"].map(user));
+    let records: Vec<User> = everybody.iter().cloned().map(User::new).collect();
+    store.put_users(&records).await.unwrap();
+    store
+        .follow(&followers("artist:558", &[user("no-record")]))
+        .await
+        .unwrap();
+    everybody.sort_unstable();
+
+    let (mut found, mut after) = (Vec::new(), None);
+    while found.len() <= everybody.len() {
+        let all = PeopleFilter::All;
+        let page = store.find_people(&all, after.as_ref(), 7).await.unwrap();
+        assert!(page.len() <= 7);
         let Some(last) = page.last() else { break };
         after = Some(last.clone());
         found.extend(page);

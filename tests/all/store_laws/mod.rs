@@ -175,6 +175,8 @@ laws! {
         a_deleted_record_is_gone_and_stacks_stay;
     directory:
         followers_are_paged_in_ascending_order
+        what_somebody_follows_is_paged_in_ascending_order
+        everybody_with_a_record_is_paged_in_ascending_order
         following_twice_is_following_once
         many_follow_at_once
         who_unfollows_is_gone_and_unfollowing_again_is_no_error

@@ -1,0 +1,262 @@
+//! Feeds over HTTP: polls of what did not change, pages, and marks.
+//!
+//! The rule: all contestants are asked by the same client over as many connections that stay open,
+//! and take turns. The ceiling of a poll is a handler that only says that the process runs
+//! (`/healthz`), behind the same middleware but for the key. A page's rival is the way of the
+//! original scheme, one find a day; a mark's is a row an item, marked by an index.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bson::{Document, doc};
+use futures::TryStreamExt;
+use futures::future::join_all;
+use tidings::api;
+use tidings::domain::inbox::Mark;
+use tidings::domain::{Day, UserId, Window};
+use tidings::services::feed::{MarksInput, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread};
+use crate::standing::processor;
+use crate::world::{World, now, people};
+
+const KEY: &str = "the-key-of-the-benchmarks-and-of-nobody-else";
+const CONFIG: &str = "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"5m\"";
+/// People whose feeds are polled, with eight days of so many events.
+const PEOPLE: usize = 2_000;
+const EVENTS: usize = 5;
+
+pub async fn feeds() {
+    polls().await;
+    pages_and_marks().await;
+}
+
+async fn polls() {
+    let world = World::configured("bench_feeds", CONFIG).await;
+    let ids = people(scaled(PEOPLE));
+    world.fill(&ids, 8, EVENTS).await;
+    let (stop, stopped) = watch::channel(false);
+    let bound = api::bind(world.app.clone(), KEY).expect("an address");
+    let addr = bound.addr;
+    let server = tokio::spawn(bound.run(stopped));
+    let head = |path: &str, more: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {KEY}\r\n{more}\r\n")
+    };
+    let mut tagged = Vec::new();
+    for id in &ids {
+        let path = format!("/v1/users/{id}/feed");
+        let answer = Connection::to(addr).await.ask(&head(&path, "")).await;
+        let tag = answer
+            .split("etag: ")
+            .nth(1)
+            .and_then(|rest| rest.lines().next());
+        let tag = tag.expect("an entity tag").to_owned();
+        tagged.push(head(&path, &format!("If-None-Match: {tag}\r\n")));
+    }
+    let bare = vec![head("/healthz", "")];
+    let table = Table::begin(
+        "Polls of what did not change, a second",
+        &[
+            "connections",
+            "bare handler",
+            "polls",
+            "ratio",
+            "poll p99, ms",
+        ],
+    );
+    for connections in [64, 200] {
+        let (mut ceiling, mut ours, mut p99) = (Rounds::default(), Rounds::default(), Vec::new());
+        for _ in 0..rounds(5) {
+            ceiling.note(1, load(addr, connections, &bare, 200).await.0);
+            let (each, slow) = load(addr, connections, &tagged, 304).await;
+            ours.note(1, each);
+            p99.push(slow);
+        }
+        p99.sort();
+        table.row(&[
+            connections.to_string(),
+            spread(&ceiling),
+            spread(&ours),
+            against(ours.median() / ceiling.median(), 0.6),
+            number(p99[p99.len() / 2].as_secs_f64() * 1e3),
+        ]);
+    }
+    stop.send_replace(true);
+    server.await.expect("it ends").expect("it ends well");
+    world.end().await;
+}
+
+/// How long an answer takes, with so many connections that ask on end; and the slowest in a
+/// hundred.
+async fn load(
+    addr: SocketAddr,
+    connections: usize,
+    requests: &[String],
+    status: u16,
+) -> (Duration, Duration) {
+    let each = scaled(20_000) / connections;
+    let begin = Instant::now();
+    let asking = (0..connections).map(|first| {
+        let requests = requests.to_vec();
+        tokio::spawn(async move {
+            let mut connection = Connection::to(addr).await;
+            let mut took = Vec::with_capacity(each);
+            for n in 0..each {
+                let begin = Instant::now();
+                let request = &requests[(first + n * connections) % requests.len()];
+                let answer = connection.ask(request).await;
+                took.push(begin.elapsed());
+                let said = answer.split(' ').nth(1).expect("a status");
+                assert_eq!(said, status.to_string());
+            }
+            took
+        })
+    });
+    let all = join_all(asking).await.into_iter();
+    let mut took: Vec<Duration> = all.flat_map(|took| took.expect("answers")).collect();
+    let whole = begin.elapsed();
+    took.sort();
+    let count = took.len();
+    (whole / count as u32, took[count * 99 / 100])
+}
+
+/// A connection of the plainest client there is, which costs as little as it can.
+struct Connection {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Connection {
+    async fn to(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).await.expect("a connection");
+        stream.set_nodelay(true).expect("no delay");
+        let read = Vec::with_capacity(64 << 10);
+        Self { stream, read }
+    }
+
+    /// The head of the answer, once all of it came.
+    async fn ask(&mut self, request: &str) -> String {
+        self.stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("asked");
+        self.read.clear();
+        loop {
+            let n = self
+                .stream
+                .read_buf(&mut self.read)
+                .await
+                .expect("an answer");
+            assert!(n > 0, "the connection ended");
+            let Some(end) = self.read.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+                continue;
+            };
+            let head = String::from_utf8_lossy(&self.read[..end]).to_ascii_lowercase();
+            let length = head.split("content-length: ").nth(1);
+            let length = length.and_then(|rest| rest.lines().next()?.trim().parse().ok());
+            if self.read.len() >= end + 4 + length.unwrap_or(0_usize) {
+                return head;
+            }
+        }
+    }
+}
+
+async fn pages_and_marks() {
+    let table = Table::begin(
+        "Pages and marks, a second, one at a time",
+        &["what", "rival", "tidings", "ratio"],
+    );
+    let world = World::configured("bench_feeds", CONFIG).await;
+    let names = people(scaled(500));
+    world.fill(&names, 8, EVENTS).await;
+    let ids: Vec<UserId> = names.iter().map(UserId::stored).collect();
+    let rows = world.db.collection::<Document>("rows");
+    for id in &ids {
+        let row = |n: usize| doc! {"user": id.as_str(), "day": (n % 8) as i32, "o": n as i32, "read": false};
+        rows.insert_many((0..8 * EVENTS).map(row))
+            .await
+            .expect("rows");
+    }
+    let index = mongodb::IndexModel::builder()
+        .keys(doc! {"user": 1, "read": 1})
+        .build();
+    rows.create_index(index).await.expect("an index");
+    let feeds = world.app.feeds();
+    let request = |id: &UserId| Request {
+        user: id.clone(),
+        query: Default::default(),
+        limit: 20,
+        days: None,
+    };
+    let (mut finds, mut pages) = (Rounds::default(), Rounds::default());
+    let (mut updates, mut marks) = (Vec::new(), Vec::new());
+    for _ in 0..rounds(5) {
+        let begin = Instant::now();
+        for id in &ids {
+            for day in Window::ending(Day::of(now()), 7).days() {
+                let stack = world.db.collection::<Document>(&day.collection());
+                let found = stack.find(doc! {"_id": id.as_str()}).await.expect("a find");
+                let _all: Vec<Document> = found.try_collect().await.expect("the stack");
+            }
+        }
+        finds.note(ids.len() as u64, begin.elapsed());
+        let begin = Instant::now();
+        for id in &ids {
+            feeds.page(&request(id)).await.expect("a page");
+        }
+        pages.note(ids.len() as u64, begin.elapsed());
+
+        let before = processor(&world).await;
+        for id in &ids {
+            let (unread, read) = (
+                doc! {"user": id.as_str(), "read": false},
+                doc! {"$set": {"read": true}},
+            );
+            rows.update_many(unread, read).await.expect("marked");
+        }
+        updates.push(processor(&world).await - before);
+        let all = doc! {"$set": {"read": false}};
+        rows.update_many(doc! {}, all).await.expect("unmarked");
+        let cursors = join_all(ids.iter().map(|id| feeds.counts(id))).await;
+        let before = processor(&world).await;
+        for (id, counts) in ids.iter().zip(cursors) {
+            let to = Some(counts.expect("counts").answer.cursor);
+            let input = MarksInput {
+                mark: Mark::Read,
+                to,
+                kind: None,
+                ids: None,
+            };
+            feeds.mark(id, input).await.expect("marked");
+        }
+        marks.push(processor(&world).await - before);
+        world
+            .db
+            .collection::<Document>("inboxes")
+            .delete_many(doc! {})
+            .await
+            .expect("unmarked");
+    }
+    let ratio = pages.median() / finds.median();
+    table.row(&[
+        "pages, against eight finds".into(),
+        spread(&finds),
+        spread(&pages),
+        against(ratio, 3.0),
+    ]);
+    let each = |costs: &mut Vec<f64>| {
+        costs.sort_by(f64::total_cmp);
+        costs[costs.len() / 2] / ids.len() as f64
+    };
+    let (rival, ours) = (each(&mut updates), each(&mut marks));
+    table.row(&[
+        "all read, against a row an item: processor time of the server, ms".into(),
+        number(rival),
+        number(ours),
+        against(rival / ours, 10.0),
+    ]);
+    world.end().await;
+}

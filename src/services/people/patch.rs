@@ -1,0 +1,90 @@
+//! A change of some fields of a record (RFC 7396, JSON merge patch).
+//!
+//! The rule: what is left out stays, and `null` takes away. Choices change as the person's own
+//! changes of them do ([`PreferencesInput`]), field by field.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use serde::Deserialize;
+
+use super::PeopleService;
+use super::input::{self, Change, DigestChange, PreferencesInput, Result, TypeInput, change, zone};
+use crate::domain::{Address, EventType, Point, User};
+use crate::services::fields;
+
+/// What changes of a person's record.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+pub struct UserPatch {
+    /// With another address, whether it is confirmed has to be said again.
+    #[serde(default, deserialize_with = "change")]
+    pub email: Change<Address>,
+    /// At most 1,000 bytes; blank, there is none.
+    #[serde(default, deserialize_with = "change")]
+    pub name: Change<String>,
+    /// Whether the address is known to be theirs.
+    pub confirmed: Option<bool>,
+    /// Such as `Europe/Paris`.
+    #[serde(default, deserialize_with = "zone")]
+    pub tz: Change<Tz>,
+    /// At most 100 bytes.
+    #[serde(default, deserialize_with = "change")]
+    pub locale: Change<String>,
+    /// Where they live.
+    #[serde(default, deserialize_with = "change")]
+    pub loc: Change<Point>,
+    /// How often and when digests come.
+    #[serde(default, deserialize_with = "fields::named")]
+    pub digest: DigestChange,
+    /// By type; types that are not named stay.
+    #[serde(default, deserialize_with = "fields::each_if_any")]
+    pub types: BTreeMap<EventType, Option<TypeInput>>,
+    /// Suppresses them or lifts it.
+    pub suppressed: Option<bool>,
+    /// Unsubscribes them from everything, if it is true; only a choice brings anybody back.
+    pub unsubscribed: Option<bool>,
+}
+
+impl UserPatch {
+    /// What the types of its fields cannot say.
+    pub fn check(&self) -> Result<()> {
+        let text = |text: &Change<String>| text.clone().flatten();
+        input::check_texts(text(&self.name).as_deref(), text(&self.locale).as_deref())?;
+        self.choices().check()
+    }
+
+    fn choices(&self) -> PreferencesInput {
+        PreferencesInput {
+            digest: self.digest.clone(),
+            tz: self.tz,
+            types: self.types.clone(),
+        }
+    }
+
+    pub(super) fn apply(&self, user: &mut User, book: &PeopleService, now: DateTime<Utc>) {
+        if let Some(email) = &self.email {
+            // What was known of another address says nothing of this one.
+            user.confirmed &= user.email == *email;
+            user.email.clone_from(email);
+        }
+        if let Some(name) = &self.name {
+            user.name = name.clone().filter(|name| !name.trim().is_empty());
+        }
+        user.confirmed = self.confirmed.unwrap_or(user.confirmed);
+        if let Some(locale) = &self.locale {
+            user.locale.clone_from(locale);
+        }
+        user.loc = self.loc.unwrap_or(user.loc);
+        self.choices().apply(user, book);
+        match self.suppressed {
+            Some(true) => user.suppressed = user.suppressed.or(Some(now)),
+            Some(false) => user.suppressed = None,
+            None => {}
+        }
+        if self.unsubscribed == Some(true) {
+            user.unsubscribe(&book.policies, now);
+        }
+    }
+}
