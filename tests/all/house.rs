@@ -337,6 +337,30 @@ fn what_leaves_the_process_is_described_in_one_place() {
 }
 
 #[test]
+fn every_dependency_is_used() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let tables = manifest
+        .split("\n[")
+        .filter_map(|table| table.split_once("dependencies]\n"));
+    let named = tables.flat_map(|(_, lines)| lines.lines());
+    let named = named.filter_map(|line| line.split_once(" = "));
+    let names: BTreeSet<String> = named.map(|(name, _)| name.replace('-', "_")).collect();
+    assert!(names.len() > 40, "{names:?}");
+    let code: String = rust(&["src", "tests", "benches"])
+        .iter()
+        .map(File::code)
+        .collect();
+    let used: BTreeSet<&str> = code.split(|c: char| !is_word(c)).collect();
+
+    let unused: Vec<String> = names
+        .into_iter()
+        .filter(|name| !used.contains(name.as_str()))
+        .collect();
+
+    assert_none("dependencies that nothing names", &unused);
+}
+
+#[test]
 fn nothing_is_left_for_later() {
     // In halves, or this file would find itself.
     let words = [
