@@ -98,7 +98,7 @@ fn tag(body: &[u8]) -> EntityTag {
 
 /// Whether the reader has this page already (RFC 9110, 13.1.2). A header that cannot be read names
 /// no page.
-fn is_known(req: &HttpRequest, tag: &EntityTag) -> bool {
+pub(super) fn is_known(req: &HttpRequest, tag: &EntityTag) -> bool {
     match IfNoneMatch::parse(req) {
         Ok(IfNoneMatch::Any) => true,
         Ok(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(tag)),

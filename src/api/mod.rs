@@ -38,6 +38,7 @@ mod room;
 mod suppressions;
 mod uri;
 mod users;
+mod widget;
 
 use held::{Coming, Held};
 use problem::{Code, Problem};
@@ -101,6 +102,7 @@ routes! {open, OPEN_ROUTES under "":
     "/healthz" => {get: health::alive}
     "/readyz" => {get: health::ready}
     "/openapi.json" => {get: openapi}
+    "/widget.js" => {get: widget::get}
     "/hooks/{provider}" => {post: hooks::post}
 }
 

@@ -1,0 +1,522 @@
+// <tidings-inbox>: a bell, an exact badge, and a panel with somebody's feed. See docs/widget.md.
+//
+// The rule: numbers are the server's. A mark shows at once, and the answer's counts replace it; what
+// was asked before a mark is dropped. Texts are only ever text, and links only http or https.
+
+const HOME = import.meta.url.replace(/[^/]*$/, '');
+const TEXTS = {
+  bell: 'Notifications', new: '{n} new', unread: 'Unread:', 'read-all': 'Mark all as read', preferences: 'Preferences', close: 'Close',
+  more: 'Show more', archive: 'Archive', archived: 'Archived.', undo: 'Undo', empty: 'You are all caught up',
+  error: 'Notifications cannot be loaded right now.', expired: 'Please sign in again.', retry: 'Try again',
+};
+const ICONS = {
+  bell: 'M6 9a6 6 0 0 1 12 0c0 6 2.5 7.5 2.5 7.5h-17S6 15 6 9M10 20a2.2 2.2 0 0 0 4 0',
+  close: 'm6 6 12 12M18 6 6 18', 'read-all': 'm2 13 4.5 4.5L15 8M12 16l1.5 1.5L22 8',
+  archive: 'M3 4h18v5H3zM5 9v11h14V9M10 13h4', preferences: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4v6M8 14v6',
+};
+const CSS = `
+:host{--accent:var(--tidings-accent,light-dark(#2b57d6,#8fabff));--ink:var(--tidings-ink,light-dark(#1a1b20,#ededf1));
+--dim:var(--tidings-dim,light-dark(#5f616c,#a3a5b0));--line:var(--tidings-line,light-dark(#e7e7ec,#34353c));
+--paper:var(--tidings-paper,light-dark(#fff,#1d1e22));--hover:color-mix(in srgb,var(--ink) 5%,var(--paper));
+display:inline-block;font:14px/20px var(--tidings-font,system-ui,sans-serif);text-align:start}
+[hidden]{display:none!important}
+*{box-sizing:border-box;margin:0}
+button{font:inherit;color:inherit;background:none;border:0;border-radius:8px;cursor:pointer}
+:focus-visible{outline:2px solid var(--accent);outline-offset:-2px}
+svg{display:block;width:20px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round;stroke-linejoin:round}
+.sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+.bell{position:relative;padding:9px;border-radius:50%}
+.bell svg{width:22px}
+.bell:hover,.bell[aria-expanded=true]{background:color-mix(in srgb,currentColor 9%,transparent)}
+.badge{position:absolute;top:0;inset-inline-start:21px;min-width:19px;padding:0 5px;border-radius:10px;
+background:var(--tidings-badge,#cc2b43);color:#fff;font-size:11px;line-height:19px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
+.panel{position:fixed;inset:auto;padding:0;width:min(var(--tidings-width,400px),100vw - 16px);overflow:hidden;flex-direction:column;
+color:var(--ink);background:var(--paper);border:1px solid var(--line);border-radius:var(--tidings-radius,14px);
+box-shadow:0 1px 3px #0000001a,0 16px 40px -8px #00000038;outline:0}
+.panel:popover-open{display:flex}
+.header,.bar{display:flex;align-items:center;gap:2px;padding:8px;padding-inline-start:16px;border-bottom:1px solid var(--line)}
+.title,.note{flex:1}
+.title{font-size:16px}
+.icon{padding:6px;color:var(--dim);border-radius:8px}
+.icon:hover{color:var(--ink)}
+.icon:hover,.more:hover,.act:hover,.row:hover{background:var(--hover)}
+.body{overflow:auto;overscroll-behavior:contain;scrollbar-width:thin}
+[aria-busy=true]{height:220px;border-inline:16px solid var(--paper);
+background:repeating-linear-gradient(var(--paper) 0 16px,var(--hover) 0 60px,var(--paper) 0 70px)}
+.item{outline:0}
+[data-day]::before{content:attr(data-day);display:block;padding:12px 16px 4px;font-size:12px;font-weight:600;color:var(--dim)}
+.row{position:relative;display:flex;gap:12px;padding:12px 16px}
+.fresh .row{background:color-mix(in srgb,var(--accent) 7%,var(--paper))}
+.item:focus-visible .row{outline:2px solid var(--accent);outline-offset:-2px;border-radius:10px}
+.picture{flex:none;width:44px;height:44px;border-radius:10px;object-fit:cover;background:var(--hover);color:var(--dim);
+font-size:17px;line-height:44px;font-weight:600;text-align:center;text-transform:uppercase}
+.who{border-radius:50%}
+.main{flex:1;min-width:0;padding-inline-end:28px;overflow-wrap:anywhere}
+.what,.text{font-size:inherit;font-weight:400;display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:3;overflow:hidden}
+b{font-weight:600}
+.link{color:inherit;text-decoration:none}
+.link::after{content:"";position:absolute;inset:0}
+.text{margin-top:2px;padding-inline-start:10px;border-inline-start:2px solid var(--line)}
+.meta{margin-top:2px;font-size:12.5px}
+.meta,.bar,.read .what,.read .text,.empty svg{color:var(--dim)}
+.dot{position:absolute;inset-inline-end:19px;top:18px;border:4px solid var(--accent);border-radius:50%}
+.archive{position:absolute;inset-inline-end:8px;bottom:8px}
+.archive svg{width:18px}
+@media(hover:hover){.item:not(:hover,:focus-within) .archive{opacity:0}}
+.more,.act{padding:8px 12px;color:var(--accent);font-weight:600}
+.more{display:block;width:calc(100% - 16px);margin:8px}
+.empty{padding:44px 32px 52px;text-align:center}
+.empty svg{width:36px;margin:0 auto 12px;stroke-width:1.25}
+.bar{border:0;border-top:1px solid var(--line)}
+`;
+
+/** An element; the name after the tag is its class and its part. Functions are listeners. */
+const el = (name, attrs, ...kids) => {
+  const [tag, part] = name.split('.'), node = document.createElement(tag);
+  if (part) attrs = { class: part, part, ...attrs };
+  for (const key in attrs) {
+    const value = attrs[key];
+    if (value?.call) node.addEventListener(key, value);
+    else if (value != null) node.setAttribute(key, value);
+  }
+  node.append(...kids);
+  return node;
+};
+const icon = name => {
+  const [svg, path] = ['svg', 'path'].map(tag => document.createElementNS('http://www.w3.org/2000/svg', tag));
+  path.setAttribute('d', ICONS[name]);
+  svg.setAttribute('viewBox', '0 0 24 24');
+  svg.setAttribute('aria-hidden', true);
+  svg.append(path);
+  return svg;
+};
+/** The address, if a page may link to it or show it. */
+const safe = url => {
+  try {
+    const { protocol, href } = new URL(url || ':', document.baseURI);
+    if (/^https?:$/.test(protocol)) return href;
+  } catch { /* no address */ }
+};
+const bare = item => JSON.stringify({ ...item, state: 0 });
+let sheet;
+
+export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
+  static observedAttributes = ['server', 'user', 'token', 'stream', 'limit', 'open'];
+
+  #ui; #life; #token; #getToken; #renewal; #channel; #timer; #tick; #cut; #now; #page; #items; #next; #error; #gone;
+  #fresh = new Set(); #nodes = new WeakMap(); #marks = 0; #pending = 0; #late; #interval; #tries = 0; #loading;
+
+  get getToken() { return this.#getToken; }
+  set getToken(ask) {
+    this.#getToken = ask;
+    this.#start();
+  }
+
+  get #base() { return (this.getAttribute('server') ?? HOME).replace(/\/?$/, '/'); }
+  get #size() { return `feed?limit=${+this.getAttribute('limit') || 20}`; }
+  get #shown() { return this.#ui.panel.matches(':popover-open'); }
+  get #lang() {
+    try { return Intl.getCanonicalLocales(this.closest('[lang]').lang)[0]; } catch { /* the browser's */ }
+  }
+
+  #text(name, n) { return (this.getAttribute(`label-${name}`) ?? TEXTS[name]).replace('{n}', n?.toLocaleString(this.#lang)); }
+
+  connectedCallback() {
+    if (!this.#ui) this.#build();
+    const { getToken } = this; // which may have been set before the class was known
+    delete this.getToken;
+    this.getToken = getToken;
+    if (this.hasAttribute('open')) this.#ui.panel.showPopover();
+  }
+
+  disconnectedCallback() { this.#stop(); }
+
+  attributeChangedCallback(name, _, is) {
+    if (name === 'token') this.#token = is;
+    if (name === 'open') this.#ui?.panel.togglePopover(is !== null);
+    else if (name !== 'token' || this.#error) this.#start();
+  }
+
+  #build() {
+    sheet ??= new CSSStyleSheet();
+    sheet.replaceSync(CSS);
+    const root = this.attachShadow({ mode: 'open' }), text = name => this.#text(name), preferences = safe(this.getAttribute('preferences'));
+    root.adoptedStyleSheets = [sheet];
+    const bell = el('button.bell', { 'aria-haspopup': 'dialog', 'aria-expanded': false });
+    const title = el('h2.title', { id: 'title' }, text('bell'));
+    const ui = this.#ui = {
+      bell, name: el('span', { class: 'sr' }), badge: el('span.badge', { 'aria-hidden': true }), status: el('span', { class: 'sr', role: 'status' }),
+      all: this.#button('read-all', () => this.#page && this.#mark('read')),
+      feed: el('div.feed', { role: 'feed', 'aria-labelledby': 'title' }),
+      empty: el('div.empty', {}, icon('bell'), el('b', {}, text('empty'))),
+      more: el('button.more', { click: () => this.#more() }, text('more')),
+      bar: el('div.bar'),
+    };
+    const close = this.#button('close', () => ui.panel.hidePopover());
+    ui.panel = el('div.panel', {
+      popover: 'auto', role: 'dialog', 'aria-labelledby': 'title', tabindex: -1,
+      keydown: event => this.#key(event), toggle: event => this.#toggled(event.newState === 'open'),
+    }, el('div.header', {}, title, ui.all,
+      ...(preferences ? [el('a.icon', { href: preferences, 'aria-label': text('preferences'), title: text('preferences') }, icon('preferences'))] : []),
+      close), el('div.body', {}, ui.feed, ui.empty, ui.more), ui.bar);
+    bell.append(el('slot', { name: 'bell' }, icon('bell')), ui.name, ui.badge);
+    bell.popoverTargetElement = ui.panel;
+    root.append(bell, ui.status, ui.panel);
+  }
+
+  #button(name, click) {
+    const label = this.#text(name);
+    return el('button.icon', { class: `icon ${name}`, part: `icon ${name}`, 'aria-label': label, title: label, click }, icon(name));
+  }
+
+  #start() {
+    if (!this.#ui) return;
+    this.#stop();
+    this.#now = { unseen: 0, unread: 0 };
+    this.#items = this.#error = this.#gone = this.#page = null;
+    this.#render();
+    const user = this.getAttribute('user');
+    if (!user || !this.isConnected) return;
+    const { signal } = this.#life = new AbortController(), name = `tidings ${this.#base} ${user}`;
+    const on = (target, kind, listen) => target.addEventListener(kind, listen, { signal, capture: true, passive: true });
+    const wake = () => document.hidden || this.#poll(), place = () => this.#place();
+    on(document, 'visibilitychange', wake);
+    on(window, 'online', wake);
+    on(window, 'resize', place);
+    on(window, 'scroll', place);
+    this.#channel = new BroadcastChannel(name);
+    on(this.#channel, 'message', ({ data }) => {
+      this.#hear(data);
+      this.#wait(data.live);
+    });
+    this.#channel.onmessage = null; // starts it
+    this.#poll();
+    const hold = () => this.#stream(signal);
+    if (this.hasAttribute('stream')) (navigator.locks?.request(name, { signal }, hold) ?? hold()).catch(() => {});
+  }
+
+  #stop() {
+    this.#life?.abort();
+    this.#channel?.close();
+    this.#life = this.#channel = null;
+    this.#pending = 0;
+    clearTimeout(this.#timer);
+  }
+
+  async #ask(path, init, cut = AbortSignal.timeout(2e4)) {
+    const signal = AbortSignal.any([this.#life.signal, cut]), get = this.#getToken;
+    const url = `${this.#base}v1/users/${encodeURIComponent(this.getAttribute('user'))}/${path}`;
+    const renew = async () => {
+      this.#renewal ??= Promise.resolve(get()).finally(() => { this.#renewal = null; });
+      this.#token = await this.#renewal;
+    };
+    const go = () => fetch(url, { ...init, signal, headers: { ...init?.headers, ...this.#token && { authorization: `Bearer ${this.#token}` } } });
+    if (!this.#token && get) await renew();
+    const used = this.#token;
+    let answer = await go();
+    if (answer.status === 401 && get) {
+      if (used === this.#token) await renew();
+      answer = await go();
+    }
+    if (answer.ok) return answer;
+    throw Object.assign(new Error(`tidings answered ${answer.status}`), { status: answer.status, wait: +answer.headers.get('retry-after') });
+  }
+
+  /** Asks for the page where it is shown, else for the counts. The browser's cache knows the ETag. */
+  async #poll() {
+    const life = this.#life, marks = this.#marks;
+    try {
+      const answer = await this.#ask(this.#shown ? this.#size : 'feed/count', { cache: 'no-cache' }), data = await answer.json();
+      this.#interval = +answer.headers.get('x-poll-interval') || 30;
+      this.#tries = 0;
+      this.#error = null;
+      if (marks === this.#marks) this.#take(data);
+      else this.#late = true;
+    } catch (error) {
+      this.#fail(error, life);
+    }
+    if (life === this.#life) this.#wait();
+  }
+
+  /** The next poll, unless this tab or another hears something before. Hidden tabs wait to be seen. */
+  #wait(live) {
+    clearTimeout(this.#timer);
+    const { status, wait } = this.#error ?? {};
+    if (status === 401) return; // until there is another token
+    const seconds = status !== undefined || this.#error ? Math.max(wait || 0, Math.min(300, 2 ** this.#tries) * (0.5 + Math.random()))
+      : Math.max(live ? 60 : 0, this.#interval);
+    this.#timer = setTimeout(() => {
+      this.#cut?.abort(); // a stream that was silent for so long
+      if (!document.hidden) this.#poll();
+    }, seconds * 1e3);
+  }
+
+  /** Holds the stream for all tabs, until there is none to be had. */
+  async #stream(signal) {
+    for (let tries = 0; !signal.aborted; tries++) {
+      this.#cut = new AbortController();
+      try {
+        const answer = await this.#ask('feed/stream', { cache: 'no-store', headers: { 'last-event-id': this.#now.cursor ?? '' } }, this.#cut.signal);
+        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        for (let rest = '', read; !(read = await reader.read()).done;) {
+          const lines = (rest + read.value).split('\n');
+          rest = lines.pop();
+          for (const line of lines) if (line.startsWith('data:')) this.#hear(JSON.parse(line.slice(5)));
+          tries = 0;
+          this.#say(true);
+          this.#wait(true);
+        }
+      } catch (error) {
+        if (/401|40[45]|501/.test(error.status)) return; // polling goes on
+      }
+      await new Promise(done => setTimeout(done, Math.min(60, 2 ** tries) * 1e3 * Math.random()));
+    }
+  }
+
+  #say(live) { this.#channel?.postMessage({ ...this.#now, live }); }
+
+  /** Counts from the stream or another tab. */
+  #hear(counts) {
+    if (this.#pending) this.#late = true;
+    else if (this.#count(counts) && this.#shown) this.#poll();
+  }
+
+  /** An answer to this tab: a page, or counts. */
+  #take(data) {
+    const { items } = data;
+    if (items) {
+      const old = this.#items ?? [], end = items.at(-1)?.id, at = old.findIndex(item => item.id === end);
+      // Pages that were loaded below stay.
+      const below = data.next && at >= 0 ? old.slice(at + 1) : [];
+      if (!below.length) this.#next = data.next;
+      this.#items = [...items.map(item => {
+        if (item.state === 'unseen') this.#fresh.add(item.id);
+        const known = old.find(other => bare(other) === bare(item));
+        return known ? Object.assign(known, item) : item;
+      }), ...below];
+      this.#page = data.cursor;
+    }
+    if (this.#count(data)) this.#say();
+    if (items && this.#shown && !document.hidden && data.unseen) this.#mark('seen');
+  }
+
+  /** True if they are news. */
+  #count({ unseen, unread, cursor }) {
+    const now = this.#now, more = unseen - now.unseen, news = more || unread !== now.unread || cursor !== now.cursor;
+    if (more > 0 && cursor !== now.cursor) this.#ui.status.textContent = this.#text('new', more);
+    this.#now = { unseen, unread, cursor };
+    this.#render();
+    return news;
+  }
+
+  #fail(error, life) {
+    if (life !== this.#life) return;
+    this.#tries++;
+    this.#error = error;
+    this.#render();
+    this.#emit('error', error);
+    this.#wait();
+  }
+
+  #emit(name, detail) {
+    return this.dispatchEvent(new CustomEvent(`tidings-${name}`, { detail, bubbles: true, composed: true, cancelable: true }));
+  }
+
+  /** Marks an item, or all that the page had, and shows it before the server says so. */
+  async #mark(mark, item) {
+    const life = this.#life, was = this.#now, now = this.#now = { ...was };
+    const states = (item ? [item] : this.#items).map(item => [item, item.state]);
+    for (const [item, state] of states) {
+      if (mark === 'seen' ? state === 'unseen' : mark !== 'restore') item.state = { archive: 'archived' }[mark] ?? mark;
+    }
+    if (!item) now.unseen = 0;
+    else if (item.state !== 'unseen' && states[0][1] === 'unseen') now.unseen--;
+    if (item ? /seen/.test(states[0][1]) : mark === 'read') now.unread = item ? now.unread - 1 : 0;
+    this.#late = this.#pending++ > 0 || mark === 'restore';
+    this.#marks++;
+    this.#render();
+    try {
+      const answer = await this.#ask('feed/marks', {
+        method: 'POST', keepalive: true, // a click on a link leaves the page
+        headers: { 'content-type': 'application/json' }, body: JSON.stringify({ mark, ...item ? { ids: [item.id] } : { to: this.#page } }),
+      });
+      const counts = await answer.json();
+      this.#pending--;
+      this.#marks++;
+      if (this.#pending) return;
+      this.#count(counts);
+      this.#say();
+      if (this.#late) this.#poll();
+    } catch (error) {
+      if (life !== this.#life) return;
+      this.#pending--;
+      for (const [item, state] of states) item.state = state;
+      this.#now = was;
+      this.#fail(error, life);
+    }
+  }
+
+  #archive(item) {
+    this.#gone = item;
+    this.#mark('archive', item);
+  }
+
+  /** True if its link may be followed. */
+  #follow(item) {
+    if (item.state !== 'read') this.#mark('read', item);
+    return this.#emit('item', item);
+  }
+
+  async #more() {
+    if (!this.#next || this.#loading) return;
+    const life = this.#life, { length } = this.#items;
+    this.#loading = true;
+    try {
+      const { items, next } = await (await this.#ask(`${this.#size}&before=${this.#next}`)).json();
+      this.#items = [...this.#items, ...items];
+      this.#next = next;
+      this.#render();
+      this.#ui.feed.children[length]?.focus({ preventScroll: true });
+    } catch (error) {
+      this.#fail(error, life);
+    }
+    this.#loading = false;
+  }
+
+  #toggled(open) {
+    this.#ui.bell.setAttribute('aria-expanded', open);
+    this.toggleAttribute('open', open);
+    this.#fresh.clear();
+    this.#gone = null;
+    clearInterval(this.#tick);
+    if (!open) return;
+    this.#tick = setInterval(() => this.#render(), 6e4);
+    this.#place();
+    this.#render();
+    this.#ui.panel.focus({ preventScroll: true });
+    this.#emit('open');
+    if (this.#life) this.#poll();
+  }
+
+  #place() {
+    const { bell, panel } = this.#ui, { style } = panel, at = bell.getBoundingClientRect(), below = innerHeight - at.bottom;
+    const up = below < 300 && at.top > below, left = getComputedStyle(this).direction === 'rtl' ? at.left : at.right - panel.offsetWidth;
+    style.left = `${Math.max(8, Math.min(left, document.documentElement.clientWidth - panel.offsetWidth - 8))}px`;
+    style.top = up ? 'auto' : `${at.bottom + 8}px`;
+    style.bottom = up ? `${innerHeight - at.top + 8}px` : 'auto';
+    style.maxHeight = `${Math.min(640, (up ? at.top : below) - 16)}px`;
+  }
+
+  /** How long ago, and which day. */
+  #when(time) {
+    const lang = this.#lang, say = (value, unit) => new Intl.RelativeTimeFormat(lang, { numeric: 'auto' }).format(value, unit);
+    const minutes = Math.ceil((time - Date.now()) / 6e4), midnight = date => new Date(date).setHours(0, 0, 0, 0);
+    const days = Math.round((midnight(time) - midnight(Date.now())) / 864e5);
+    return [
+      minutes > -1 ? say(0, 'second') : minutes > -60 ? say(minutes, 'minute') : minutes > -1440 ? say(Math.ceil(minutes / 60), 'hour')
+        : time.toLocaleString(lang, { day: 'numeric', month: 'short', hour: 'numeric', minute: 'numeric' }),
+      days < -1 ? time.toLocaleDateString(lang, { weekday: 'long', day: 'numeric', month: 'long' }) : say(Math.min(days, 0), 'day'),
+    ];
+  }
+
+  #article(item) {
+    const { actor, object, text, id } = item, href = safe(object.url), image = safe(actor?.image || object.image);
+    const who = actor?.name || actor?.id || object.by || '', what = object.title || object.id;
+    const phrase = this.getAttribute(`phrase-${item.type}`);
+    const parts = (phrase ?? '{what}').split(/\{(who|what)\}/).map((part, at) => (at % 2 ? el('b', { dir: 'auto' }, part === 'who' ? who : what) : part));
+    const link = el(href ? 'a.link' : 'span', {
+      href, auxclick: () => this.#follow(item), click: event => {
+        event.stopPropagation();
+        if (this.#follow(item)) return;
+        event.preventDefault();
+        this.#ui.panel.hidePopover();
+      },
+    }, ...parts);
+    const tile = el('span.picture', { 'aria-hidden': true }, [...(who || what)][0]);
+    const picture = image ? el('img.picture', {
+      class: actor?.image ? 'picture who' : 'picture', alt: '', referrerpolicy: 'no-referrer', src: image, error: () => picture.replaceWith(tile),
+    }) : tile;
+    const unread = el('span', { class: 'sr' }, this.#text('unread'), ' '), dot = el('span.dot'), time = el('time', { datetime: item.at });
+    const main = el('div.main', {}, el('h3.what', { id: `t${id}` }, unread, link));
+    if (text) main.append(el('p.text', { dir: 'auto' }, text));
+    main.append(el('p.meta', { id: `m${id}` }, ...who && phrase === null ? [el('bdi', {}, who), ' · '] : [], time));
+    const archive = this.#button('archive', event => {
+      event.stopPropagation();
+      this.#archive(item);
+    });
+    const node = el('article.item', {
+      tabindex: 0, 'aria-labelledby': `t${id}`, 'aria-describedby': `m${id}`, 'aria-keyshortcuts': 'Delete',
+    }, el('div.row', { click: () => link.click() }, picture, main, dot, archive));
+    return Object.assign(node, { item, unread, dot, time, link });
+  }
+
+  #render() {
+    const { bell, name, badge, feed, empty, more, bar, all } = this.#ui, { unseen, unread } = this.#now, error = this.#error, gone = this.#gone;
+    const items = this.#items?.filter(item => item.state !== 'archived');
+    badge.hidden = !unseen;
+    badge.textContent = unseen.toLocaleString(this.#lang);
+    name.textContent = this.#text('bell') + (unseen ? `, ${this.#text('new', unseen)}` : '');
+    bell.part.toggle('new', unseen);
+    all.hidden = !unread;
+    if (items && this.#shown) this.#list(items);
+    feed.setAttribute('aria-busy', !items);
+    feed.hidden = items ? !items.length : error;
+    empty.hidden = items?.length !== 0;
+    more.hidden = !this.#next || !items?.length;
+    bar.hidden = !error && !gone;
+    const said = error ? error.status === 401 ? 'expired' : 'error' : 'archived';
+    if (bar.dataset.said === said) return;
+    bar.dataset.said = said;
+    bar.replaceChildren(el('span.note', {}, this.#text(said)), error ? el('button.act', { click: () => this.#poll() }, this.#text('retry'))
+      : el('button.act', {
+        click: () => {
+          const item = this.#gone;
+          this.#gone = null;
+          this.#ui.panel.focus();
+          this.#mark('restore', item);
+        },
+      }, this.#text('undo')));
+  }
+
+  #list(items) {
+    const { feed, panel } = this.#ui, root = this.shadowRoot, focused = [...feed.children].indexOf(root.activeElement?.closest('article'));
+    const nodes = items.map(item => {
+      if (!this.#nodes.has(item)) this.#nodes.set(item, this.#article(item));
+      return this.#nodes.get(item);
+    });
+    for (const node of [...feed.children]) if (!nodes.includes(node)) node.remove();
+    let before;
+    nodes.forEach((node, at) => {
+      const { item, dot, time } = node, date = new Date(item.at), [ago, day] = this.#when(date), read = item.state === 'read';
+      if (feed.children[at] !== node) feed.insertBefore(node, feed.children[at]);
+      node.classList.toggle('read', read);
+      node.classList.toggle('fresh', this.#fresh.has(item.id) && !read);
+      node.part.toggle('unread', !read);
+      node.unread.hidden = dot.hidden = read;
+      time.textContent = ago;
+      time.title = date.toLocaleString(this.#lang);
+      if (day === before) delete node.dataset.day;
+      else node.dataset.day = before = day;
+      node.setAttribute('aria-posinset', at + 1);
+      node.setAttribute('aria-setsize', this.#next ? -1 : nodes.length);
+    });
+    if (focused >= 0 && !root.activeElement) (feed.children[focused] ?? feed.lastChild ?? panel).focus();
+  }
+
+  #key(event) {
+    const { feed, more, panel } = this.#ui, { key, ctrlKey } = event, all = [...feed.children];
+    const active = this.shadowRoot.activeElement, at = all.indexOf(active.closest('article'));
+    let to = active;
+    if (key === 'PageDown') to = all[at + 1] ?? (this.#more(), active);
+    else if (key === 'PageUp') to = all[at - 1] ?? active;
+    else if (ctrlKey && key === 'Home') to = panel.querySelector('button:not([hidden])');
+    else if (ctrlKey && key === 'End') to = more.hidden ? all.at(-1) : more;
+    else if (at >= 0 && active === all[at] && key === 'Enter') active.link.click();
+    else if (at >= 0 && /^(Delete|Backspace)$/.test(key)) this.#archive(all[at].item);
+    else return;
+    event.preventDefault();
+    to?.focus();
+  }
+}
+
+globalThis.customElements?.get('tidings-inbox') ?? globalThis.customElements?.define('tidings-inbox', TidingsInbox);
