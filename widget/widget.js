@@ -1,13 +1,11 @@
-// <tidings-inbox>: a bell, an exact badge, and a panel with somebody's feed. See docs/widget.md.
-//
-// The rule: numbers are the server's. A mark shows at once, and the answer's counts replace it; what
-// was asked before a mark is dropped. Texts are only ever text, and links only http or https.
+// <tidings-inbox>: a bell, a badge, and a panel with somebody's feed. See docs/widget.md.
+// The rule: numbers are the server's; a mark shows at once, until its answer's counts replace it.
 
 const HOME = import.meta.url.replace(/[^/]*$/, '');
 const TEXTS = {
   bell: 'Notifications', new: '{n} new', unread: 'Unread:', 'read-all': 'Mark all as read', preferences: 'Preferences', close: 'Close',
   more: 'Show more', archive: 'Archive', archived: 'Archived.', undo: 'Undo', empty: 'You are all caught up',
-  error: 'Notifications cannot be loaded right now.', expired: 'Please sign in again.', retry: 'Try again',
+  error: 'This cannot be loaded right now.', expired: 'Please sign in again.', retry: 'Try again',
 };
 const ICONS = {
   bell: 'M6 9a6 6 0 0 1 12 0c0 6 2.5 7.5 2.5 7.5h-17S6 15 6 9M10 20a2.2 2.2 0 0 0 4 0',
@@ -30,17 +28,17 @@ svg{display:block;width:20px;fill:none;stroke:currentColor;stroke-width:1.75;str
 .bell:hover,.bell[aria-expanded=true]{background:color-mix(in srgb,currentColor 9%,transparent)}
 .badge{position:absolute;top:0;inset-inline-start:21px;min-width:19px;padding:0 5px;border-radius:10px;
 background:var(--tidings-badge,#cc2b43);color:#fff;font-size:11px;line-height:19px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
-.panel{position:fixed;inset:auto;padding:0;width:min(var(--tidings-width,400px),100vw - 16px);overflow:hidden;flex-direction:column;
+.panel{position:fixed;padding:0;width:min(var(--tidings-width,400px),100vw - 16px);overflow:hidden;flex-direction:column;
 color:var(--ink);background:var(--paper);border:1px solid var(--line);border-radius:var(--tidings-radius,14px);
 box-shadow:0 1px 3px #0000001a,0 16px 40px -8px #00000038;outline:0}
 .panel:popover-open{display:flex}
 .header,.bar{display:flex;align-items:center;gap:2px;padding:8px;padding-inline-start:16px;border-bottom:1px solid var(--line)}
 .title,.note{flex:1}
 .title{font-size:16px}
-.icon{padding:6px;color:var(--dim);border-radius:8px}
+.icon{padding:6px;color:var(--dim)}
 .icon:hover{color:var(--ink)}
 .icon:hover,.more:hover,.act:hover,.row:hover{background:var(--hover)}
-.body{overflow:auto;overscroll-behavior:contain;scrollbar-width:thin}
+.body{overflow:auto;overscroll-behavior:contain}
 [aria-busy=true]{height:220px;border-inline:16px solid var(--paper);
 background:repeating-linear-gradient(var(--paper) 0 16px,var(--hover) 0 60px,var(--paper) 0 70px)}
 .item{outline:0}
@@ -48,9 +46,10 @@ background:repeating-linear-gradient(var(--paper) 0 16px,var(--hover) 0 60px,var
 .row{position:relative;display:flex;gap:12px;padding:12px 16px}
 .fresh .row{background:color-mix(in srgb,var(--accent) 7%,var(--paper))}
 .item:focus-visible .row{outline:2px solid var(--accent);outline-offset:-2px;border-radius:10px}
-.picture{flex:none;width:44px;height:44px;border-radius:10px;object-fit:cover;background:var(--hover);color:var(--dim);
-font-size:17px;line-height:44px;font-weight:600;text-align:center;text-transform:uppercase}
+.picture{position:relative;flex:none;width:44px;height:44px;border-radius:10px;overflow:hidden;
+background:color-mix(in srgb,var(--ink) 8%,transparent);font-size:17px;line-height:44px;font-weight:600;text-align:center}
 .who{border-radius:50%}
+img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
 .main{flex:1;min-width:0;padding-inline-end:28px;overflow-wrap:anywhere}
 .what,.text{font-size:inherit;font-weight:400;display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:3;overflow:hidden}
 b{font-weight:600}
@@ -58,7 +57,8 @@ b{font-weight:600}
 .link::after{content:"";position:absolute;inset:0}
 .text{margin-top:2px;padding-inline-start:10px;border-inline-start:2px solid var(--line)}
 .meta{margin-top:2px;font-size:12.5px}
-.meta,.bar,.read .what,.read .text,.empty svg{color:var(--dim)}
+.picture,.meta,.bar,.read .what,.read .text,.empty svg{color:var(--dim)}
+.read .sr,.read .dot{display:none}
 .dot{position:absolute;inset-inline-end:19px;top:18px;border:4px solid var(--accent);border-radius:50%}
 .archive{position:absolute;inset-inline-end:8px;bottom:8px}
 .archive svg{width:18px}
@@ -67,15 +67,13 @@ b{font-weight:600}
 .more{display:block;width:calc(100% - 16px);margin:8px}
 .empty{padding:44px 32px 52px;text-align:center}
 .empty svg{width:36px;margin:0 auto 12px;stroke-width:1.25}
-.bar{border:0;border-top:1px solid var(--line)}
+.bar{border:0;border-top:1px solid var(--line);margin-top:-1px}
 `;
 
-/** An element; the name after the tag is its class and its part. Functions are listeners. */
+/** `tag.class`, which is its part too; functions listen. */
 const el = (name, attrs, ...kids) => {
   const [tag, part] = name.split('.'), node = document.createElement(tag);
-  if (part) attrs = { class: part, part, ...attrs };
-  for (const key in attrs) {
-    const value = attrs[key];
+  for (const [key, value] of Object.entries({ class: part, part, ...attrs })) {
     if (value?.call) node.addEventListener(key, value);
     else if (value != null) node.setAttribute(key, value);
   }
@@ -90,12 +88,11 @@ const icon = name => {
   svg.append(path);
   return svg;
 };
-/** The address, if a page may link to it or show it. */
 const safe = url => {
   try {
-    const { protocol, href } = new URL(url || ':', document.baseURI);
+    const { protocol, href } = new URL(url || 'x:', document.baseURI);
     if (/^https?:$/.test(protocol)) return href;
-  } catch { /* no address */ }
+  } catch {}
 };
 const bare = item => JSON.stringify({ ...item, state: 0 });
 let sheet;
@@ -116,14 +113,14 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   get #size() { return `feed?limit=${+this.getAttribute('limit') || 20}`; }
   get #shown() { return this.#ui.panel.matches(':popover-open'); }
   get #lang() {
-    try { return Intl.getCanonicalLocales(this.closest('[lang]').lang)[0]; } catch { /* the browser's */ }
+    try { return Intl.getCanonicalLocales(this.closest('[lang]').lang)[0]; } catch {}
   }
 
   #text(name, n) { return (this.getAttribute(`label-${name}`) ?? TEXTS[name]).replace('{n}', n?.toLocaleString(this.#lang)); }
 
   connectedCallback() {
     if (!this.#ui) this.#build();
-    const { getToken } = this; // which may have been set before the class was known
+    const { getToken } = this; // set before the class was known
     delete this.getToken;
     this.getToken = getToken;
     if (this.hasAttribute('open')) this.#ui.panel.showPopover();
@@ -140,7 +137,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   #build() {
     sheet ??= new CSSStyleSheet();
     sheet.replaceSync(CSS);
-    const root = this.attachShadow({ mode: 'open' }), text = name => this.#text(name), preferences = safe(this.getAttribute('preferences'));
+    const root = this.attachShadow({ mode: 'open' }), text = name => this.#text(name), href = safe(this.getAttribute('preferences'));
     root.adoptedStyleSheets = [sheet];
     const bell = el('button.bell', { 'aria-haspopup': 'dialog', 'aria-expanded': false });
     const title = el('h2.title', { id: 'title' }, text('bell'));
@@ -156,17 +153,15 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     ui.panel = el('div.panel', {
       popover: 'auto', role: 'dialog', 'aria-labelledby': 'title', tabindex: -1,
       keydown: event => this.#key(event), toggle: event => this.#toggled(event.newState === 'open'),
-    }, el('div.header', {}, title, ui.all,
-      ...(preferences ? [el('a.icon', { href: preferences, 'aria-label': text('preferences'), title: text('preferences') }, icon('preferences'))] : []),
-      close), el('div.body', {}, ui.feed, ui.empty, ui.more), ui.bar);
+    }, el('div.header', {}, title, ui.all, href ? this.#button('preferences', null, href) : '', close), el('div.body', {}, ui.feed, ui.empty, ui.more), ui.bar);
     bell.append(el('slot', { name: 'bell' }, icon('bell')), ui.name, ui.badge);
     bell.popoverTargetElement = ui.panel;
     root.append(bell, ui.status, ui.panel);
   }
 
-  #button(name, click) {
+  #button(name, click, href) {
     const label = this.#text(name);
-    return el('button.icon', { class: `icon ${name}`, part: `icon ${name}`, 'aria-label': label, title: label, click }, icon(name));
+    return el(`${click ? 'button' : 'a'}.icon ${name}`, { 'aria-label': label, title: label, click, href }, icon(name));
   }
 
   #start() {
@@ -178,7 +173,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const user = this.getAttribute('user');
     if (!user || !this.isConnected) return;
     const { signal } = this.#life = new AbortController(), name = `tidings ${this.#base} ${user}`;
-    const on = (target, kind, listen) => target.addEventListener(kind, listen, { signal, capture: true, passive: true });
+    const on = (target, kind, listen) => target.addEventListener(kind, listen, { signal, capture: true });
     const wake = () => document.hidden || this.#poll(), place = () => this.#place();
     on(document, 'visibilitychange', wake);
     on(window, 'online', wake);
@@ -189,7 +184,6 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       this.#hear(data);
       this.#wait(data.live);
     });
-    this.#channel.onmessage = null; // starts it
     this.#poll();
     const hold = () => this.#stream(signal);
     if (this.hasAttribute('stream')) (navigator.locks?.request(name, { signal }, hold) ?? hold()).catch(() => {});
@@ -206,23 +200,19 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   async #ask(path, init, cut = AbortSignal.timeout(2e4)) {
     const signal = AbortSignal.any([this.#life.signal, cut]), get = this.#getToken;
     const url = `${this.#base}v1/users/${encodeURIComponent(this.getAttribute('user'))}/${path}`;
-    const renew = async () => {
-      this.#renewal ??= Promise.resolve(get()).finally(() => { this.#renewal = null; });
-      this.#token = await this.#renewal;
+    let used;
+    const go = async () => {
+      if (get && this.#token == used) this.#token = await (this.#renewal ??= (async () => get())().finally(() => { this.#renewal = null; }));
+      used = this.#token;
+      return fetch(url, { ...init, signal, headers: { ...init?.headers, ...used && { authorization: `Bearer ${used}` } } });
     };
-    const go = () => fetch(url, { ...init, signal, headers: { ...init?.headers, ...this.#token && { authorization: `Bearer ${this.#token}` } } });
-    if (!this.#token && get) await renew();
-    const used = this.#token;
     let answer = await go();
-    if (answer.status === 401 && get) {
-      if (used === this.#token) await renew();
-      answer = await go();
-    }
+    if (answer.status === 401 && get) answer = await go();
     if (answer.ok) return answer;
     throw Object.assign(new Error(`tidings answered ${answer.status}`), { status: answer.status, wait: +answer.headers.get('retry-after') });
   }
 
-  /** Asks for the page where it is shown, else for the counts. The browser's cache knows the ETag. */
+  // The browser's cache knows the ETag.
   async #poll() {
     const life = this.#life, marks = this.#marks;
     try {
@@ -238,20 +228,19 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (life === this.#life) this.#wait();
   }
 
-  /** The next poll, unless this tab or another hears something before. Hidden tabs wait to be seen. */
   #wait(live) {
     clearTimeout(this.#timer);
-    const { status, wait } = this.#error ?? {};
-    if (status === 401) return; // until there is another token
-    const seconds = status !== undefined || this.#error ? Math.max(wait || 0, Math.min(300, 2 ** this.#tries) * (0.5 + Math.random()))
+    const error = this.#error;
+    if (error?.status === 401) return;
+    const seconds = error ? Math.max(error.wait || 0, Math.min(300, 2 ** this.#tries) * (0.5 + Math.random()))
       : Math.max(live ? 60 : 0, this.#interval);
     this.#timer = setTimeout(() => {
-      this.#cut?.abort(); // a stream that was silent for so long
+      this.#cut?.abort(); // it was silent for so long
       if (!document.hidden) this.#poll();
     }, seconds * 1e3);
   }
 
-  /** Holds the stream for all tabs, until there is none to be had. */
+  // One tab holds it for all.
   async #stream(signal) {
     for (let tries = 0; !signal.aborted; tries++) {
       this.#cut = new AbortController();
@@ -267,7 +256,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
           this.#wait(true);
         }
       } catch (error) {
-        if (/401|40[45]|501/.test(error.status)) return; // polling goes on
+        if (/401|40[45]|501/.test(error.status)) return;
       }
       await new Promise(done => setTimeout(done, Math.min(60, 2 ** tries) * 1e3 * Math.random()));
     }
@@ -275,18 +264,15 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   #say(live) { this.#channel?.postMessage({ ...this.#now, live }); }
 
-  /** Counts from the stream or another tab. */
   #hear(counts) {
     if (this.#pending) this.#late = true;
     else if (this.#count(counts) && this.#shown) this.#poll();
   }
 
-  /** An answer to this tab: a page, or counts. */
   #take(data) {
     const { items } = data;
     if (items) {
       const old = this.#items ?? [], end = items.at(-1)?.id, at = old.findIndex(item => item.id === end);
-      // Pages that were loaded below stay.
       const below = data.next && at >= 0 ? old.slice(at + 1) : [];
       if (!below.length) this.#next = data.next;
       this.#items = [...items.map(item => {
@@ -300,7 +286,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (items && this.#shown && !document.hidden && data.unseen) this.#mark('seen');
   }
 
-  /** True if they are news. */
+  // True if they are news.
   #count({ unseen, unread, cursor }) {
     const now = this.#now, more = unseen - now.unseen, news = more || unread !== now.unread || cursor !== now.cursor;
     if (more > 0 && cursor !== now.cursor) this.#ui.status.textContent = this.#text('new', more);
@@ -322,16 +308,13 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     return this.dispatchEvent(new CustomEvent(`tidings-${name}`, { detail, bubbles: true, composed: true, cancelable: true }));
   }
 
-  /** Marks an item, or all that the page had, and shows it before the server says so. */
+  // An item, or all that the page had.
   async #mark(mark, item) {
-    const life = this.#life, was = this.#now, now = this.#now = { ...was };
-    const states = (item ? [item] : this.#items).map(item => [item, item.state]);
-    for (const [item, state] of states) {
-      if (mark === 'seen' ? state === 'unseen' : mark !== 'restore') item.state = { archive: 'archived' }[mark] ?? mark;
-    }
-    if (!item) now.unseen = 0;
-    else if (item.state !== 'unseen' && states[0][1] === 'unseen') now.unseen--;
-    if (item ? /seen/.test(states[0][1]) : mark === 'read') now.unread = item ? now.unread - 1 : 0;
+    const life = this.#life, was = this.#now, { unseen, unread } = was, items = item ? [item] : this.#items;
+    const states = items.map(({ state }) => state), [state] = states;
+    for (const item of items) if (mark !== 'seen' || item.state === 'unseen') item.state = mark;
+    this.#now = { ...was, ...item ? { unseen: unseen - (state === 'unseen'), unread: unread - /seen/.test(state) }
+      : { unseen: 0, unread: mark === 'read' ? 0 : unread } };
     this.#late = this.#pending++ > 0 || mark === 'restore';
     this.#marks++;
     this.#render();
@@ -350,7 +333,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     } catch (error) {
       if (life !== this.#life) return;
       this.#pending--;
-      for (const [item, state] of states) item.state = state;
+      items.forEach((item, at) => { item.state = states[at]; });
       this.#now = was;
       this.#fail(error, life);
     }
@@ -361,7 +344,13 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#mark('archive', item);
   }
 
-  /** True if its link may be followed. */
+  #undo() {
+    const item = this.#gone;
+    this.#gone = null;
+    this.#ui.panel.focus();
+    this.#mark('restore', item);
+  }
+
   #follow(item) {
     if (item.state !== 'read') this.#mark('read', item);
     return this.#emit('item', item);
@@ -389,7 +378,10 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#fresh.clear();
     this.#gone = null;
     clearInterval(this.#tick);
-    if (!open) return;
+    if (!open) {
+      if ([this, document.body].includes(document.activeElement)) this.#ui.bell.focus({ preventScroll: true });
+      return;
+    }
     this.#tick = setInterval(() => this.#render(), 6e4);
     this.#place();
     this.#render();
@@ -407,15 +399,14 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     style.maxHeight = `${Math.min(640, (up ? at.top : below) - 16)}px`;
   }
 
-  /** How long ago, and which day. */
   #when(time) {
-    const lang = this.#lang, say = (value, unit) => new Intl.RelativeTimeFormat(lang, { numeric: 'auto' }).format(value, unit);
-    const minutes = Math.ceil((time - Date.now()) / 6e4), midnight = date => new Date(date).setHours(0, 0, 0, 0);
-    const days = Math.round((midnight(time) - midnight(Date.now())) / 864e5);
+    const lang = this.#lang, say = (value, unit) => new Intl.RelativeTimeFormat(lang, { numeric: 'auto' }).format(Math.min(value, 0), unit);
+    const now = Date.now(), minutes = Math.ceil((time - now) / 6e4), midnight = date => new Date(date).setHours(0, 0, 0, 0);
+    const days = Math.round((midnight(time) - midnight(now)) / 864e5);
+    const day = days < -1 ? time.toLocaleDateString(lang, { weekday: 'long', day: 'numeric', month: 'long' }) : say(days, 'day');
     return [
-      minutes > -1 ? say(0, 'second') : minutes > -60 ? say(minutes, 'minute') : minutes > -1440 ? say(Math.ceil(minutes / 60), 'hour')
-        : time.toLocaleString(lang, { day: 'numeric', month: 'short', hour: 'numeric', minute: 'numeric' }),
-      days < -1 ? time.toLocaleDateString(lang, { weekday: 'long', day: 'numeric', month: 'long' }) : say(Math.min(days, 0), 'day'),
+      minutes > -60 ? say(minutes, 'minute') : minutes > -1440 ? say(Math.ceil(minutes / 60), 'hour')
+        : time.toLocaleTimeString(lang, { timeStyle: 'short' }), day[0].toUpperCase() + day.slice(1),
     ];
   }
 
@@ -423,36 +414,29 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const { actor, object, text, id } = item, href = safe(object.url), image = safe(actor?.image || object.image);
     const who = actor?.name || actor?.id || object.by || '', what = object.title || object.id;
     const phrase = this.getAttribute(`phrase-${item.type}`);
-    const parts = (phrase ?? '{what}').split(/\{(who|what)\}/).map((part, at) => (at % 2 ? el('b', { dir: 'auto' }, part === 'who' ? who : what) : part));
-    const link = el(href ? 'a.link' : 'span', {
+    const parts = (phrase ?? '{what}').split(/\{(who|what)\}/).map((part, at) => (at % 2 ? el('b', {}, el('bdi', {}, part === 'who' ? who : what)) : part));
+    const link = el('a.link', {
       href, auxclick: () => this.#follow(item), click: event => {
-        event.stopPropagation();
         if (this.#follow(item)) return;
         event.preventDefault();
         this.#ui.panel.hidePopover();
       },
     }, ...parts);
-    const tile = el('span.picture', { 'aria-hidden': true }, [...(who || what)][0]);
-    const picture = image ? el('img.picture', {
-      class: actor?.image ? 'picture who' : 'picture', alt: '', referrerpolicy: 'no-referrer', src: image, error: () => picture.replaceWith(tile),
-    }) : tile;
-    const unread = el('span', { class: 'sr' }, this.#text('unread'), ' '), dot = el('span.dot'), time = el('time', { datetime: item.at });
-    const main = el('div.main', {}, el('h3.what', { id: `t${id}` }, unread, link));
-    if (text) main.append(el('p.text', { dir: 'auto' }, text));
+    const picture = el(actor?.image ? 'div.picture who' : 'div.picture', { 'aria-hidden': true }, [...(who || what).trim()][0] ?? '');
+    if (image) picture.append(el('img', { alt: '', referrerpolicy: 'no-referrer', src: image, error: event => event.target.remove() }));
+    const time = el('time', { datetime: item.at });
+    const main = el('div.main', {}, el('h3.what', { id: `t${id}` }, el('span.sr', {}, this.#text('unread'), ' '), link));
+    if (text) main.append(el('p.text', {}, el('bdi', {}, text)));
     main.append(el('p.meta', { id: `m${id}` }, ...who && phrase === null ? [el('bdi', {}, who), ' · '] : [], time));
-    const archive = this.#button('archive', event => {
-      event.stopPropagation();
-      this.#archive(item);
-    });
     const node = el('article.item', {
       tabindex: 0, 'aria-labelledby': `t${id}`, 'aria-describedby': `m${id}`, 'aria-keyshortcuts': 'Delete',
-    }, el('div.row', { click: () => link.click() }, picture, main, dot, archive));
-    return Object.assign(node, { item, unread, dot, time, link });
+    }, el('div.row', {}, picture, main, el('span.dot'), this.#button('archive', () => this.#archive(item))));
+    return Object.assign(node, { item, time, link });
   }
 
   #render() {
     const { bell, name, badge, feed, empty, more, bar, all } = this.#ui, { unseen, unread } = this.#now, error = this.#error, gone = this.#gone;
-    const items = this.#items?.filter(item => item.state !== 'archived');
+    const items = this.#items?.filter(item => item.state !== 'archive');
     badge.hidden = !unseen;
     badge.textContent = unseen.toLocaleString(this.#lang);
     name.textContent = this.#text('bell') + (unseen ? `, ${this.#text('new', unseen)}` : '');
@@ -463,19 +447,13 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     feed.hidden = items ? !items.length : error;
     empty.hidden = items?.length !== 0;
     more.hidden = !this.#next || !items?.length;
-    bar.hidden = !error && !gone;
-    const said = error ? error.status === 401 ? 'expired' : 'error' : 'archived';
-    if (bar.dataset.said === said) return;
+    const said = error ? error.status === 401 ? 'expired' : 'error' : gone && 'archived';
+    bar.hidden = !said;
+    if (!said || bar.dataset.said === said) return;
     bar.dataset.said = said;
-    bar.replaceChildren(el('span.note', {}, this.#text(said)), error ? el('button.act', { click: () => this.#poll() }, this.#text('retry'))
-      : el('button.act', {
-        click: () => {
-          const item = this.#gone;
-          this.#gone = null;
-          this.#ui.panel.focus();
-          this.#mark('restore', item);
-        },
-      }, this.#text('undo')));
+    bar.replaceChildren(el('span.note', {}, this.#text(said)), el('button.act', {
+      click: () => (error ? this.#poll() : this.#undo()),
+    }, this.#text(error ? 'retry' : 'undo')));
   }
 
   #list(items) {
@@ -487,12 +465,9 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     for (const node of [...feed.children]) if (!nodes.includes(node)) node.remove();
     let before;
     nodes.forEach((node, at) => {
-      const { item, dot, time } = node, date = new Date(item.at), [ago, day] = this.#when(date), read = item.state === 'read';
+      const { item, time } = node, date = new Date(item.at), [ago, day] = this.#when(date), read = item.state === 'read';
       if (feed.children[at] !== node) feed.insertBefore(node, feed.children[at]);
-      node.classList.toggle('read', read);
-      node.classList.toggle('fresh', this.#fresh.has(item.id) && !read);
-      node.part.toggle('unread', !read);
-      node.unread.hidden = dot.hidden = read;
+      node.className = node.part = `item ${read ? 'read' : this.#fresh.has(item.id) ? 'unread fresh' : 'unread'}`;
       time.textContent = ago;
       time.title = date.toLocaleString(this.#lang);
       if (day === before) delete node.dataset.day;

@@ -85,8 +85,11 @@ class Tidings:
     def ask(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers, method=method)) as answer:
-            return json.loads(answer.read() or b"{}") if "json" in answer.headers.get("Content-Type", "") else {}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers, method=method)) as answer:
+                return json.loads(answer.read() or b"{}") if "json" in answer.headers.get("Content-Type", "") else {}
+        except urllib.error.HTTPError as refused:
+            raise AssertionError(f"{method} {path}: {refused.read().decode()}") from None
 
     def counts(self, user):
         return self.ask("GET", f"/v1/users/{user}/feed/count")
