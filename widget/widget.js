@@ -1,58 +1,53 @@
-// <tidings-inbox>: a bell, a badge, and a panel with somebody's feed. See docs/widget.md.
-// The rule: numbers are the server's; a mark shows at once, until its answer's counts replace it.
+// <tidings-inbox>: a bell, a badge and a panel with somebody's feed (docs/widget.md).
+// The rule: numbers are the server's; a mark shows at once, until its answer replaces it.
 
-const HOME = import.meta.url.replace(/[^/]*$/, '');
 const TEXTS = {
   bell: 'Notifications', new: '{n} new', unread: 'Unread:', 'read-all': 'Mark all as read', preferences: 'Preferences', close: 'Close',
-  more: 'Show more', archive: 'Archive', archived: 'Archived.', undo: 'Undo', empty: 'You are all caught up',
-  error: 'This cannot be loaded right now.', expired: 'Please sign in again.', retry: 'Try again',
+  more: 'Show more', archive: 'Archive', archived: 'Archived.', undo: 'Undo', empty: 'All caught up',
+  error: 'Cannot be loaded right now.', expired: 'Please sign in again.', retry: 'Try again',
 };
 const ICONS = {
-  bell: 'M6 9a6 6 0 0 1 12 0c0 6 2.5 7.5 2.5 7.5h-17S6 15 6 9M10 20a2.2 2.2 0 0 0 4 0',
+  bell: 'M6 9a6 6 0 0 1 12 0c0 6 3 8 3 8H3s3-2 3-8M10 20h4',
   close: 'm6 6 12 12M18 6 6 18', 'read-all': 'm2 13 4.5 4.5L15 8M12 16l1.5 1.5L22 8',
   archive: 'M3 4h18v5H3zM5 9v11h14V9M10 13h4', preferences: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4v6M8 14v6',
 };
 const CSS = `
 :host{--accent:var(--tidings-accent,light-dark(#2b57d6,#8fabff));--ink:var(--tidings-ink,light-dark(#1a1b20,#ededf1));
 --dim:var(--tidings-dim,light-dark(#5f616c,#a3a5b0));--line:var(--tidings-line,light-dark(#e7e7ec,#34353c));
---paper:var(--tidings-paper,light-dark(#fff,#1d1e22));--hover:color-mix(in srgb,var(--ink) 5%,var(--paper));
+--paper:var(--tidings-paper,light-dark(#fff,#1d1e22));--hover:color-mix(in srgb,currentColor 7%,transparent);
 display:inline-block;font:14px/20px var(--tidings-font,system-ui,sans-serif);text-align:start}
 [hidden]{display:none!important}
 *{box-sizing:border-box;margin:0}
 button{font:inherit;color:inherit;background:none;border:0;border-radius:8px;cursor:pointer}
 :focus-visible{outline:2px solid var(--accent);outline-offset:-2px}
-svg{display:block;width:20px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round;stroke-linejoin:round}
-.sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round;stroke-linejoin:round}
+.sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .bell{position:relative;padding:9px;border-radius:50%}
-.bell svg{width:22px}
-.bell:hover,.bell[aria-expanded=true]{background:color-mix(in srgb,currentColor 9%,transparent)}
 .badge{position:absolute;top:0;inset-inline-start:21px;min-width:19px;padding:0 5px;border-radius:10px;
 background:var(--tidings-badge,#cc2b43);color:#fff;font-size:11px;line-height:19px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
-.panel{position:fixed;padding:0;width:min(var(--tidings-width,400px),100vw - 16px);overflow:hidden;flex-direction:column;
+.panel{inset:auto;padding:0;width:min(var(--tidings-width,400px),100vw - 16px);margin:8px 0;overflow:hidden;flex-direction:column;
 color:var(--ink);background:var(--paper);border:1px solid var(--line);border-radius:var(--tidings-radius,14px);
-box-shadow:0 1px 3px #0000001a,0 16px 40px -8px #00000038;outline:0}
+box-shadow:0 12px 40px -8px #0004;outline:0}
 .panel:popover-open{display:flex}
 .header,.bar{display:flex;align-items:center;gap:2px;padding:8px;padding-inline-start:16px;border-bottom:1px solid var(--line)}
 .title,.note{flex:1}
 .title{font-size:16px}
 .icon{padding:6px;color:var(--dim)}
 .icon:hover{color:var(--ink)}
-.icon:hover,.more:hover,.act:hover,.row:hover{background:var(--hover)}
+button:hover,a.icon:hover,.row:hover,:host([open]) .bell{background:var(--hover)}
 .body{overflow:auto;overscroll-behavior:contain}
-[aria-busy=true]{height:220px;border-inline:16px solid var(--paper);
-background:repeating-linear-gradient(var(--paper) 0 16px,var(--hover) 0 60px,var(--paper) 0 70px)}
+[aria-busy=true]{height:160px}
 .item{outline:0}
 [data-day]::before{content:attr(data-day);display:block;padding:12px 16px 4px;font-size:12px;font-weight:600;color:var(--dim)}
 .row{position:relative;display:flex;gap:12px;padding:12px 16px}
 .fresh .row{background:color-mix(in srgb,var(--accent) 7%,var(--paper))}
 .item:focus-visible .row{outline:2px solid var(--accent);outline-offset:-2px;border-radius:10px}
 .picture{position:relative;flex:none;width:44px;height:44px;border-radius:10px;overflow:hidden;
-background:color-mix(in srgb,var(--ink) 8%,transparent);font-size:17px;line-height:44px;font-weight:600;text-align:center}
+background:var(--hover);font-size:17px;line-height:44px;font-weight:600;text-align:center}
 .who{border-radius:50%}
 img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
 .main{flex:1;min-width:0;padding-inline-end:28px;overflow-wrap:anywhere}
 .what,.text{font-size:inherit;font-weight:400;display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:3;overflow:hidden}
-b{font-weight:600}
 .link{color:inherit;text-decoration:none}
 .link::after{content:"";position:absolute;inset:0}
 .text{margin-top:2px;padding-inline-start:10px;border-inline-start:2px solid var(--line)}
@@ -61,7 +56,6 @@ b{font-weight:600}
 .read .sr,.read .dot{display:none}
 .dot{position:absolute;inset-inline-end:19px;top:18px;border:4px solid var(--accent);border-radius:50%}
 .archive{position:absolute;inset-inline-end:8px;bottom:8px}
-.archive svg{width:18px}
 @media(hover:hover){.item:not(:hover,:focus-within) .archive{opacity:0}}
 .more,.act{padding:8px 12px;color:var(--accent);font-weight:600}
 .more{display:block;width:calc(100% - 16px);margin:8px}
@@ -84,7 +78,6 @@ const icon = name => {
   const [svg, path] = ['svg', 'path'].map(tag => document.createElementNS('http://www.w3.org/2000/svg', tag));
   path.setAttribute('d', ICONS[name]);
   svg.setAttribute('viewBox', '0 0 24 24');
-  svg.setAttribute('aria-hidden', true);
   svg.append(path);
   return svg;
 };
@@ -95,13 +88,13 @@ const safe = url => {
   } catch {}
 };
 const bare = item => JSON.stringify({ ...item, state: 0 });
-let sheet;
+const NODE = Symbol();
 
 export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
-  static observedAttributes = ['server', 'user', 'token', 'stream', 'limit', 'open'];
+  static observedAttributes = ['server', 'user', 'token', 'open'];
 
   #ui; #life; #token; #getToken; #renewal; #channel; #timer; #tick; #cut; #now; #page; #items; #next; #error; #gone;
-  #fresh = new Set(); #nodes = new WeakMap(); #marks = 0; #pending = 0; #late; #interval; #tries = 0; #loading;
+  #fresh = new Set(); #marks = 0; #pending = 0; #late; #interval = 30; #tries = 0; #loading;
 
   get getToken() { return this.#getToken; }
   set getToken(ask) {
@@ -109,7 +102,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#start();
   }
 
-  get #base() { return (this.getAttribute('server') ?? HOME).replace(/\/?$/, '/'); }
+  get #base() { return (this.getAttribute('server') ?? import.meta.url.replace(/[^/]*$/, '')).replace(/\/?$/, '/'); }
   get #size() { return `feed?limit=${+this.getAttribute('limit') || 20}`; }
   get #shown() { return this.#ui.panel.matches(':popover-open'); }
   get #lang() {
@@ -135,14 +128,14 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   #build() {
-    sheet ??= new CSSStyleSheet();
+    const sheet = new CSSStyleSheet();
     sheet.replaceSync(CSS);
     const root = this.attachShadow({ mode: 'open' }), text = name => this.#text(name), href = safe(this.getAttribute('preferences'));
     root.adoptedStyleSheets = [sheet];
     const bell = el('button.bell', { 'aria-haspopup': 'dialog', 'aria-expanded': false });
     const title = el('h2.title', { id: 'title' }, text('bell'));
     const ui = this.#ui = {
-      bell, name: el('span', { class: 'sr' }), badge: el('span.badge', { 'aria-hidden': true }), status: el('span', { class: 'sr', role: 'status' }),
+      bell, name: el('span.sr'), badge: el('span.badge', { 'aria-hidden': true }), status: el('span.sr', { role: 'status' }),
       all: this.#button('read-all', () => this.#page && this.#mark('read')),
       feed: el('div.feed', { role: 'feed', 'aria-labelledby': 'title' }),
       empty: el('div.empty', {}, icon('bell'), el('b', {}, text('empty'))),
@@ -151,7 +144,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     };
     const close = this.#button('close', () => ui.panel.hidePopover());
     ui.panel = el('div.panel', {
-      popover: 'auto', role: 'dialog', 'aria-labelledby': 'title', tabindex: -1,
+      popover: 'auto', role: 'dialog', 'aria-labelledby': 'title', tabindex: -1, autofocus: '',
       keydown: event => this.#key(event), toggle: event => this.#toggled(event.newState === 'open'),
     }, el('div.header', {}, title, ui.all, href ? this.#button('preferences', null, href) : '', close), el('div.body', {}, ui.feed, ui.empty, ui.more), ui.bar);
     bell.append(el('slot', { name: 'bell' }, icon('bell')), ui.name, ui.badge);
@@ -173,17 +166,14 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const user = this.getAttribute('user');
     if (!user || !this.isConnected) return;
     const { signal } = this.#life = new AbortController(), name = `tidings ${this.#base} ${user}`;
-    const on = (target, kind, listen) => target.addEventListener(kind, listen, { signal, capture: true });
-    const wake = () => document.hidden || this.#poll(), place = () => this.#place();
-    on(document, 'visibilitychange', wake);
-    on(window, 'online', wake);
-    on(window, 'resize', place);
-    on(window, 'scroll', place);
+    const on = (kinds, listen) => kinds.forEach(kind => addEventListener(kind, listen, { signal, capture: true }));
+    on(['visibilitychange', 'online'], () => document.hidden || this.#poll());
+    on(['resize', 'scroll'], () => this.#place());
     this.#channel = new BroadcastChannel(name);
-    on(this.#channel, 'message', ({ data }) => {
+    this.#channel.onmessage = ({ data }) => {
       this.#hear(data);
       this.#wait(data.live);
-    });
+    };
     this.#poll();
     const hold = () => this.#stream(signal);
     if (this.hasAttribute('stream')) (navigator.locks?.request(name, { signal }, hold) ?? hold()).catch(() => {});
@@ -209,7 +199,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     let answer = await go();
     if (answer.status === 401 && get) answer = await go();
     if (answer.ok) return answer;
-    throw Object.assign(new Error(`tidings answered ${answer.status}`), { status: answer.status, wait: +answer.headers.get('retry-after') });
+    throw answer;
   }
 
   // The browser's cache knows the ETag.
@@ -221,18 +211,19 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       this.#tries = 0;
       this.#error = null;
       if (marks === this.#marks) this.#take(data);
-      else this.#late = true;
+      else if (this.#pending) this.#late = true;
+      else return this.#poll();
+      this.#wait();
     } catch (error) {
       this.#fail(error, life);
     }
-    if (life === this.#life) this.#wait();
   }
 
   #wait(live) {
     clearTimeout(this.#timer);
     const error = this.#error;
     if (error?.status === 401) return;
-    const seconds = error ? Math.max(error.wait || 0, Math.min(300, 2 ** this.#tries) * (0.5 + Math.random()))
+    const seconds = error ? Math.min(300, 2 ** this.#tries) * (0.5 + Math.random())
       : Math.max(live ? 60 : 0, this.#interval);
     this.#timer = setTimeout(() => {
       this.#cut?.abort(); // it was silent for so long
@@ -245,7 +236,8 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     for (let tries = 0; !signal.aborted; tries++) {
       this.#cut = new AbortController();
       try {
-        const answer = await this.#ask('feed/stream', { cache: 'no-store', headers: { 'last-event-id': this.#now.cursor ?? '' } }, this.#cut.signal);
+        const { cursor } = this.#now, headers = cursor && { 'last-event-id': cursor };
+        const answer = await this.#ask('feed/stream', { cache: 'no-store', headers }, this.#cut.signal);
         const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
         for (let rest = '', read; !(read = await reader.read()).done;) {
           const lines = (rest + read.value).split('\n');
@@ -256,7 +248,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
           this.#wait(true);
         }
       } catch (error) {
-        if (/401|40[45]|501/.test(error.status)) return;
+        if (/40[145]|501/.test(error.status)) return;
       }
       await new Promise(done => setTimeout(done, Math.min(60, 2 ** tries) * 1e3 * Math.random()));
     }
@@ -277,8 +269,8 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       if (!below.length) this.#next = data.next;
       this.#items = [...items.map(item => {
         if (item.state === 'unseen') this.#fresh.add(item.id);
-        const known = old.find(other => bare(other) === bare(item));
-        return known ? Object.assign(known, item) : item;
+        const known = old.find(({ id }) => id === item.id);
+        return known && bare(known) === bare(item) ? Object.assign(known, item) : item;
       }), ...below];
       this.#page = data.cursor;
     }
@@ -317,6 +309,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       : { unseen: 0, unread: mark === 'read' ? 0 : unread } };
     this.#late = this.#pending++ > 0 || mark === 'restore';
     this.#marks++;
+    if (mark === 'archive') this.#gone = item;
     this.#render();
     try {
       const answer = await this.#ask('feed/marks', {
@@ -339,18 +332,6 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     }
   }
 
-  #archive(item) {
-    this.#gone = item;
-    this.#mark('archive', item);
-  }
-
-  #undo() {
-    const item = this.#gone;
-    this.#gone = null;
-    this.#ui.panel.focus();
-    this.#mark('restore', item);
-  }
-
   #follow(item) {
     if (item.state !== 'read') this.#mark('read', item);
     return this.#emit('item', item);
@@ -358,14 +339,14 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   async #more() {
     if (!this.#next || this.#loading) return;
-    const life = this.#life, { length } = this.#items;
+    const life = this.#life, { children } = this.#ui.feed, { length } = children;
     this.#loading = true;
     try {
-      const { items, next } = await (await this.#ask(`${this.#size}&before=${this.#next}`)).json();
+      const { items, next } = await (await this.#ask(`${this.#size}&before=${encodeURIComponent(this.#next)}`)).json();
       this.#items = [...this.#items, ...items];
       this.#next = next;
       this.#render();
-      this.#ui.feed.children[length]?.focus({ preventScroll: true });
+      children[length]?.focus({ preventScroll: true });
     } catch (error) {
       this.#fail(error, life);
     }
@@ -385,18 +366,15 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#tick = setInterval(() => this.#render(), 6e4);
     this.#place();
     this.#render();
-    this.#ui.panel.focus({ preventScroll: true });
     this.#emit('open');
     if (this.#life) this.#poll();
   }
 
   #place() {
-    const { bell, panel } = this.#ui, { style } = panel, at = bell.getBoundingClientRect(), below = innerHeight - at.bottom;
-    const up = below < 300 && at.top > below, left = getComputedStyle(this).direction === 'rtl' ? at.left : at.right - panel.offsetWidth;
-    style.left = `${Math.max(8, Math.min(left, document.documentElement.clientWidth - panel.offsetWidth - 8))}px`;
-    style.top = up ? 'auto' : `${at.bottom + 8}px`;
-    style.bottom = up ? `${innerHeight - at.top + 8}px` : 'auto';
-    style.maxHeight = `${Math.min(640, (up ? at.top : below) - 16)}px`;
+    const { bell, panel } = this.#ui, at = bell.getBoundingClientRect(), below = innerHeight - at.bottom, width = panel.offsetWidth;
+    const up = below < 300 && at.top > below, left = getComputedStyle(this).direction === 'rtl' ? at.left : at.right - width;
+    panel.style.cssText = `left:${Math.max(8, Math.min(left, document.documentElement.clientWidth - width - 8))}px;${
+      up ? `bottom:${innerHeight - at.top}` : `top:${at.bottom}`}px;max-height:${Math.min(640, (up ? at.top : below) - 16)}px`;
   }
 
   #when(time) {
@@ -430,17 +408,16 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     main.append(el('p.meta', { id: `m${id}` }, ...who && phrase === null ? [el('bdi', {}, who), ' · '] : [], time));
     const node = el('article.item', {
       tabindex: 0, 'aria-labelledby': `t${id}`, 'aria-describedby': `m${id}`, 'aria-keyshortcuts': 'Delete',
-    }, el('div.row', {}, picture, main, el('span.dot'), this.#button('archive', () => this.#archive(item))));
+    }, el('div.row', {}, picture, main, el('span.dot'), this.#button('archive', () => this.#mark('archive', item))));
     return Object.assign(node, { item, time, link });
   }
 
   #render() {
-    const { bell, name, badge, feed, empty, more, bar, all } = this.#ui, { unseen, unread } = this.#now, error = this.#error, gone = this.#gone;
+    const { name, badge, feed, empty, more, bar, all, panel } = this.#ui, { unseen, unread } = this.#now, error = this.#error, gone = this.#gone;
     const items = this.#items?.filter(item => item.state !== 'archive');
     badge.hidden = !unseen;
     badge.textContent = unseen.toLocaleString(this.#lang);
     name.textContent = this.#text('bell') + (unseen ? `, ${this.#text('new', unseen)}` : '');
-    bell.part.toggle('new', unseen);
     all.hidden = !unread;
     if (items && this.#shown) this.#list(items);
     feed.setAttribute('aria-busy', !items);
@@ -452,16 +429,18 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (!said || bar.dataset.said === said) return;
     bar.dataset.said = said;
     bar.replaceChildren(el('span.note', {}, this.#text(said)), el('button.act', {
-      click: () => (error ? this.#poll() : this.#undo()),
+      click: () => {
+        if (error) return this.#poll();
+        this.#gone = null;
+        panel.focus();
+        this.#mark('restore', gone);
+      },
     }, this.#text(error ? 'retry' : 'undo')));
   }
 
   #list(items) {
     const { feed, panel } = this.#ui, root = this.shadowRoot, focused = [...feed.children].indexOf(root.activeElement?.closest('article'));
-    const nodes = items.map(item => {
-      if (!this.#nodes.has(item)) this.#nodes.set(item, this.#article(item));
-      return this.#nodes.get(item);
-    });
+    const nodes = items.map(item => item[NODE] ??= this.#article(item));
     for (const node of [...feed.children]) if (!nodes.includes(node)) node.remove();
     let before;
     nodes.forEach((node, at) => {
@@ -487,7 +466,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     else if (ctrlKey && key === 'Home') to = panel.querySelector('button:not([hidden])');
     else if (ctrlKey && key === 'End') to = more.hidden ? all.at(-1) : more;
     else if (at >= 0 && active === all[at] && key === 'Enter') active.link.click();
-    else if (at >= 0 && /^(Delete|Backspace)$/.test(key)) this.#archive(all[at].item);
+    else if (at >= 0 && /^(Delete|Backspace)$/.test(key)) this.#mark('archive', all[at].item);
     else return;
     event.preventDefault();
     to?.focus();
