@@ -21,7 +21,7 @@ display:inline-block;font:14px/20px var(--tidings-font,system-ui,sans-serif);tex
 button{font:inherit;color:inherit;background:none;border:0;border-radius:8px;cursor:pointer}
 :focus-visible{outline:2px solid var(--accent);outline-offset:-2px}
 svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round;stroke-linejoin:round}
-.sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+.sr{position:absolute;width:1px;height:1px;clip-path:inset(50%)}
 .bell{position:relative;padding:9px;border-radius:50%}
 .badge{position:absolute;top:0;inset-inline-start:21px;min-width:19px;padding:0 5px;border-radius:10px;
 background:var(--tidings-badge,#cc2b43);color:#fff;font-size:11px;line-height:19px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
@@ -50,8 +50,8 @@ img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
 .what,.text{font-size:inherit;font-weight:400;display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:3;overflow:hidden}
 .link{color:inherit;text-decoration:none}
 .link::after{content:"";position:absolute;inset:0}
-.text{margin-top:2px;padding-inline-start:10px;border-inline-start:2px solid var(--line)}
-.meta{margin-top:2px;font-size:12.5px}
+.text{margin-top:4px;padding-inline-start:10px;border-inline-start:2px solid var(--line)}
+.meta{margin-top:4px;font-size:12.5px}
 .picture,.meta,.bar,.read .what,.read .text,.empty svg{color:var(--dim)}
 .read .sr,.read .dot{display:none}
 .dot{position:absolute;inset-inline-end:19px;top:18px;border:4px solid var(--accent);border-radius:50%}
@@ -60,11 +60,11 @@ img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
 .more,.act{padding:8px 12px;color:var(--accent);font-weight:600}
 .more{display:block;width:calc(100% - 16px);margin:8px}
 .empty{padding:44px 32px 52px;text-align:center}
-.empty svg{width:36px;margin:0 auto 12px;stroke-width:1.25}
+.empty svg{width:36px;margin:0 auto 12px;stroke-width:1.2}
 .bar{border:0;border-top:1px solid var(--line);margin-top:-1px}
 `;
 
-/** `tag.class`, which is its part too; functions listen. */
+// `tag.class`: a part, too
 const el = (name, attrs, ...kids) => {
   const [tag, part] = name.split('.'), node = document.createElement(tag);
   for (const [key, value] of Object.entries({ class: part, part, ...attrs })) {
@@ -226,7 +226,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const seconds = error ? Math.min(300, 2 ** this.#tries) * (0.5 + Math.random())
       : Math.max(live ? 60 : 0, this.#interval);
     this.#timer = setTimeout(() => {
-      this.#cut?.abort(); // it was silent for so long
+      this.#cut?.abort(); // silent
       if (!document.hidden) this.#poll();
     }, seconds * 1e3);
   }
@@ -278,7 +278,6 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (items && this.#shown && !document.hidden && data.unseen) this.#mark('seen');
   }
 
-  // True if they are news.
   #count({ unseen, unread, cursor }) {
     const now = this.#now, more = unseen - now.unseen, news = more || unread !== now.unread || cursor !== now.cursor;
     if (more > 0 && cursor !== now.cursor) this.#ui.status.textContent = this.#text('new', more);
@@ -373,7 +372,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   #place() {
     const { bell, panel } = this.#ui, at = bell.getBoundingClientRect(), below = innerHeight - at.bottom, width = panel.offsetWidth;
     const up = below < 300 && at.top > below, left = getComputedStyle(this).direction === 'rtl' ? at.left : at.right - width;
-    panel.style.cssText = `left:${Math.max(8, Math.min(left, document.documentElement.clientWidth - width - 8))}px;${
+    panel.style.cssText = `left:${Math.max(8, Math.min(left, innerWidth - width - 8))}px;${
       up ? `bottom:${innerHeight - at.top}` : `top:${at.bottom}`}px;max-height:${Math.min(640, (up ? at.top : below) - 16)}px`;
   }
 
@@ -390,7 +389,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   #article(item) {
     const { actor, object, text, id } = item, href = safe(object.url), image = safe(actor?.image || object.image);
-    const who = actor?.name || actor?.id || object.by || '', what = object.title || object.id;
+    const who = actor?.name || actor?.id || object.by || '', what = object.title?.trim() || object.id;
     const phrase = this.getAttribute(`phrase-${item.type}`);
     const parts = (phrase ?? '{what}').split(/\{(who|what)\}/).map((part, at) => (at % 2 ? el('b', {}, el('bdi', {}, part === 'who' ? who : what)) : part));
     const link = el('a.link', {
@@ -400,7 +399,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
         this.#ui.panel.hidePopover();
       },
     }, ...parts);
-    const picture = el(actor?.image ? 'div.picture who' : 'div.picture', { 'aria-hidden': true }, [...(who || what).trim()][0] ?? '');
+    const picture = el(actor?.image ? 'div.picture who' : 'div.picture', { 'aria-hidden': true }, [...who || what][0]);
     if (image) picture.append(el('img', { alt: '', referrerpolicy: 'no-referrer', src: image, error: event => event.target.remove() }));
     const time = el('time', { datetime: item.at });
     const main = el('div.main', {}, el('h3.what', { id: `t${id}` }, el('span.sr', {}, this.#text('unread'), ' '), link));
@@ -465,7 +464,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     else if (key === 'PageUp') to = all[at - 1] ?? active;
     else if (ctrlKey && key === 'Home') to = panel.querySelector('button:not([hidden])');
     else if (ctrlKey && key === 'End') to = more.hidden ? all.at(-1) : more;
-    else if (at >= 0 && active === all[at] && key === 'Enter') active.link.click();
+    else if (key === 'Enter' && active === all[at]) active.link.click();
     else if (at >= 0 && /^(Delete|Backspace)$/.test(key)) this.#mark('archive', all[at].item);
     else return;
     event.preventDefault();

@@ -54,6 +54,7 @@ mod stop;
 mod strict;
 mod suppressions;
 mod users;
+mod widget;
 
 /// The server key of all tests.
 const KEY: &str = "the-key-of-the-tests";
