@@ -1,7 +1,7 @@
 """The browser tests of the widget: `run.py TIDINGS CHROMIUM [NAME…]`, in a Python that has Playwright.
 
 The rule: a test is a function whose name is a sentence; it has a person of its own, a page that knows
-only the site, and fails where anything was said on the console. With TIDINGS_WEB_SHOTS=FOLDER they
+only the site, and fails where anything was said on the console. With TIDINGS_TEST_SHOTS=FOLDER they
 leave pictures of what they saw.
 """
 
@@ -93,7 +93,7 @@ def focused(page):
 
 
 def shoot(page, name):
-    folder = os.environ.get("TIDINGS_WEB_SHOTS")
+    folder = os.environ.get("TIDINGS_TEST_SHOTS")
     if folder:
         page.screenshot(path=Path(folder) / f"{name}.png")
 
