@@ -21,7 +21,7 @@ display:inline-block;font:14px/20px var(--tidings-font,system-ui,sans-serif);tex
 button{font:inherit;color:inherit;background:none;border:0;border-radius:8px;cursor:pointer}
 :focus-visible{outline:2px solid var(--accent);outline-offset:-2px}
 svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round;stroke-linejoin:round}
-.sr{position:absolute;width:1px;height:1px;clip-path:inset(50%)}
+.sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .bell{position:relative;padding:9px;border-radius:50%}
 .badge{position:absolute;top:0;inset-inline-start:21px;min-width:19px;padding:0 5px;border-radius:10px;
 background:var(--tidings-badge,#cc2b43);color:#fff;font-size:11px;line-height:19px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
@@ -136,7 +136,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const title = el('h2.title', { id: 'title' }, text('bell'));
     const ui = this.#ui = {
       bell, name: el('span.sr'), badge: el('span.badge', { 'aria-hidden': true }), status: el('span.sr', { role: 'status' }),
-      all: this.#button('read-all', () => this.#page && this.#mark('read')),
+      all: this.#button('read-all', () => this.#mark('read')),
       feed: el('div.feed', { role: 'feed', 'aria-labelledby': 'title' }),
       empty: el('div.empty', {}, icon('bell'), el('b', {}, text('empty'))),
       more: el('button.more', { click: () => this.#more() }, text('more')),
@@ -417,7 +417,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     badge.hidden = !unseen;
     badge.textContent = unseen.toLocaleString(this.#lang);
     name.textContent = this.#text('bell') + (unseen ? `, ${this.#text('new', unseen)}` : '');
-    all.hidden = !unread;
+    all.hidden = !unread || !items;
     if (items && this.#shown) this.#list(items);
     feed.setAttribute('aria-busy', !items);
     feed.hidden = items ? !items.length : error;
