@@ -23,7 +23,7 @@ button{font:inherit;color:inherit;background:none;border:0;border-radius:8px;cur
 svg{display:block;width:21px;fill:none;stroke:currentColor;stroke-width:1.75;stroke-linecap:round;stroke-linejoin:round}
 .sr{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .bell{position:relative;padding:9px;border-radius:50%}
-.badge{position:absolute;top:0;inset-inline-start:21px;min-width:19px;padding:0 5px;border-radius:10px;
+.badge{position:absolute;top:-2px;inset-inline-start:23px;min-width:19px;padding:0 5px;border-radius:10px;
 background:var(--tidings-badge,#cc2b43);color:#fff;font-size:11px;line-height:19px;font-weight:600;box-shadow:0 0 0 2px var(--tidings-ring,Canvas)}
 .panel{inset:auto;padding:0;width:min(var(--tidings-width,400px),100vw - 16px);margin:8px 0;overflow:hidden;flex-direction:column;
 color:var(--ink);background:var(--paper);border:1px solid var(--line);border-radius:var(--tidings-radius,14px);
