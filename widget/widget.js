@@ -331,11 +331,6 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     }
   }
 
-  #follow(item) {
-    if (item.state !== 'read') this.#mark('read', item);
-    return this.#emit('item', item);
-  }
-
   async #more() {
     if (!this.#next || this.#loading) return;
     const life = this.#life, { children } = this.#ui.feed, { length } = children;
@@ -392,9 +387,11 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const who = actor?.name || actor?.id || object.by || '', what = object.title?.trim() || object.id;
     const phrase = this.getAttribute(`phrase-${item.type}`);
     const parts = (phrase ?? '{what}').split(/\{(who|what)\}/).map((part, at) => (at % 2 ? el('b', {}, el('bdi', {}, part === 'who' ? who : what)) : part));
+    const read = () => item.state === 'read' || this.#mark('read', item);
     const link = el('a.link', {
-      href, auxclick: () => this.#follow(item), click: event => {
-        if (this.#follow(item)) return;
+      href, auxclick: event => event.button === 1 && read(), click: event => {
+        read();
+        if (event.ctrlKey || event.metaKey || this.#emit('item', item)) return;
         event.preventDefault();
         this.#ui.panel.hidePopover();
       },

@@ -188,6 +188,20 @@ def an_application_may_follow_the_link_itself(reader):
 
 
 @test
+def a_new_tab_for_an_item_marks_it_and_leaves_the_application_alone(reader):
+    reader.told(2)
+    page = reader.open(stay="")
+    bell(page).click()
+
+    articles(page).first.get_by_role("link").click(button="right")
+    with page.context.expect_page():
+        articles(page).first.get_by_role("link").click(modifiers=["Control"])
+
+    until(lambda: reader.counts() == (0, 1))
+    assert "item" not in page.evaluate("heard")
+
+
+@test
 def archiving_can_be_undone(reader):
     reader.told(3)
     page = reader.open()
