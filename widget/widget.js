@@ -113,7 +113,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   connectedCallback() {
     if (!this.#ui) this.#build();
-    const { getToken } = this; // set before the class was known
+    const { getToken } = this; // set too early
     delete this.getToken;
     this.getToken = getToken;
     if (this.hasAttribute('open')) this.#ui.panel.showPopover();
@@ -172,7 +172,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#channel = new BroadcastChannel(name);
     this.#channel.onmessage = ({ data }) => {
       this.#hear(data);
-      this.#wait(data.live);
+      this.#wait(data.live ? 60 : this.#interval * 1.3);
     };
     this.#poll();
     const hold = () => this.#stream(signal);
@@ -219,14 +219,14 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     }
   }
 
-  #wait(live) {
+  #wait(least = 0) {
     clearTimeout(this.#timer);
     const error = this.#error;
     if (error?.status === 401) return;
     const seconds = error ? Math.min(300, 2 ** this.#tries) * (0.5 + Math.random())
-      : Math.max(live ? 60 : 0, this.#interval);
+      : Math.max(least, this.#interval);
     this.#timer = setTimeout(() => {
-      this.#cut?.abort(); // silent
+      this.#cut?.abort();
       if (!document.hidden) this.#poll();
     }, seconds * 1e3);
   }
@@ -245,7 +245,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
           for (const line of lines) if (line.startsWith('data:')) this.#hear(JSON.parse(line.slice(5)));
           tries = 0;
           this.#say(true);
-          this.#wait(true);
+          this.#wait(60);
         }
       } catch (error) {
         if (/40[145]|501/.test(error.status)) return;
@@ -274,7 +274,8 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       }), ...below];
       this.#page = data.cursor;
     }
-    if (this.#count(data)) this.#say();
+    this.#count(data);
+    this.#say();
     if (items && this.#shown && !document.hidden && data.unseen) this.#mark('seen');
   }
 

@@ -299,6 +299,9 @@ def tabs_agree_and_one_of_them_polls_for_both(reader):
     two = reader.open(one.context)
     badge(one, "2")
     badge(two, "2")
+    polls = len(reader.site.asked("GET", "/feed/count"))
+    one.wait_for_timeout(5000)
+    assert len(reader.site.asked("GET", "/feed/count")) - polls <= 6, "both polled"
 
     bell(two).click()
     badge(two, None)
