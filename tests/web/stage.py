@@ -35,7 +35,7 @@ APP = """
 import '/widget.js';
 const query = new URLSearchParams(location.search);
 window.heard = [];
-for (const name of ['open', 'item', 'error', 'counts']) {
+for (const name of ['open', 'item', 'error']) {
   document.addEventListener('tidings-' + name, event => {
     window.heard.push(name);
     if (name === 'item' && query.has('stay')) event.preventDefault();
