@@ -12,7 +12,7 @@ const REMEMBERED: usize = 7_200;
 /// What pages of these origins may do; `*` is any.
 pub(super) fn of(origins: &[String]) -> Cors {
     let cors = Cors::default()
-        .allowed_methods(["GET", "HEAD", "POST", "PUT", "DELETE"])
+        .allowed_methods(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
         .allowed_headers([
             header::AUTHORIZATION.as_str(),
             header::CONTENT_TYPE.as_str(),

@@ -91,7 +91,7 @@ async fn polled(
         .path_and_query()
         .map_or("", |asked| asked.as_str());
     let known = Known::of(req);
-    let unchanged = || polls.is_unchanged(user, question, |tag| known.has(tag));
+    let unchanged = || polls.is_unchanged(user, question, |tag| known.has(&entity(tag)));
     if let Some(tag) = (!known.is_empty()).then(unchanged).flatten() {
         return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
     }
@@ -102,7 +102,7 @@ async fn polled(
     let mut tag: Tag = [0; 16];
     tag.copy_from_slice(&Sha256::digest(&body)[..16]);
     polls.keep(user, question, tag, before, &about);
-    if known.has(&tag) {
+    if known.has(&entity(&tag)) {
         return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
     }
     let mut response = answered(HttpResponse::Ok(), app, user, &tag);
@@ -128,10 +128,10 @@ fn entity(tag: &Tag) -> EntityTag {
 }
 
 /// Which answers the reader has (RFC 9110, 13.1.2). A header that cannot be read names none.
-struct Known(Option<IfNoneMatch>);
+pub(super) struct Known(Option<IfNoneMatch>);
 
 impl Known {
-    fn of(req: &HttpRequest) -> Self {
+    pub(super) fn of(req: &HttpRequest) -> Self {
         let is_there = req.headers().contains_key(header::IF_NONE_MATCH);
         Self(is_there.then(|| IfNoneMatch::parse(req).ok()).flatten())
     }
@@ -140,10 +140,10 @@ impl Known {
         self.0.is_none()
     }
 
-    fn has(&self, tag: &Tag) -> bool {
+    pub(super) fn has(&self, tag: &EntityTag) -> bool {
         match &self.0 {
             Some(IfNoneMatch::Any) => true,
-            Some(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(&entity(tag))),
+            Some(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(tag)),
             None => false,
         }
     }

@@ -41,6 +41,7 @@ mod stream;
 mod suppressions;
 mod uri;
 mod users;
+mod widget;
 
 pub use guard::{Guard, Route};
 use held::{Coming, Held};
@@ -123,6 +124,7 @@ routes! {v1, V1_ROUTES under "/v1":
 routes! {open, OPEN_ROUTES under "":
     "/healthz" => {get open: health::alive}
     "/readyz" => {get open: health::ready}
+    "/widget.js" => {get open: widget::get}
     "/openapi.json" => {get open: openapi}
     "/hooks/{provider}" => {post open: hooks::post}
 }

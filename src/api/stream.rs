@@ -5,7 +5,7 @@
 //! its person is poked, and now and then in any case. There are as many as configured, a few of
 //! each person, and a few looks at once, however many are poked together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use actix_web::http::{Method, header};
 use actix_web::web::{Bytes, Data};
 use actix_web::{HttpMessage, HttpRequest, HttpResponse};
 use futures::stream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::auth::Caller;
@@ -23,12 +23,14 @@ use crate::app::App;
 use crate::domain::UserId;
 use crate::services::polls::Waiting;
 
-/// Streams of one person at once, on one process.
+/// Streams of one person at once, on one process; of one more the oldest ends.
 const OF_ONE: usize = 5;
 /// Looks at once.
 const LOOKS: usize = 16;
 /// So long after something was said, something is said again.
 const BEAT: Duration = Duration::from_secs(25);
+/// How long a stream lasts that a server key opened.
+const OF_A_KEY: Duration = Duration::from_secs(600);
 /// What comes together is looked at once.
 const TOGETHER: Duration = Duration::from_millis(50);
 /// A feed is looked at again after this at the latest, poked or not.
@@ -38,7 +40,7 @@ const LATEST: Duration = Duration::from_secs(30);
 pub(super) struct Streams {
     places: Arc<Semaphore>,
     looks: Arc<Semaphore>,
-    of: Mutex<HashMap<UserId, usize>>,
+    of: Mutex<HashMap<UserId, VecDeque<Arc<Notify>>>>,
     stop: watch::Receiver<bool>,
 }
 
@@ -52,7 +54,7 @@ impl Streams {
         }
     }
 
-    fn of(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
+    fn of(&self) -> MutexGuard<'_, HashMap<UserId, VecDeque<Arc<Notify>>>> {
         self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,29 +63,36 @@ impl Streams {
 struct Place {
     streams: Data<Streams>,
     user: UserId,
+    /// Told when it is to end, as another one takes its place.
+    over: Arc<Notify>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Place {
     fn take(streams: Data<Streams>, user: UserId) -> Result<Self, Problem> {
-        let full = |what: String| {
-            let detail = format!("{what}; poll the feed, and try again later");
-            Problem::new(Code::TooManyStreams, detail)
-        };
         let place = Arc::clone(&streams.places).try_acquire_owned();
-        let place =
-            place.map_err(|_| full("this server has as many streams as it serves".into()))?;
+        let place = place.map_err(|_| {
+            let detail =
+                "this server has as many streams as it serves; poll the feed, and try again later";
+            Problem::new(Code::TooManyStreams, detail)
+        })?;
+        let over = Arc::new(Notify::new());
         {
             let mut of = streams.of();
-            let count = of.entry(user.clone()).or_default();
-            if *count >= OF_ONE {
-                return Err(full(format!("this person has {OF_ONE} streams already")));
+            let theirs = of.entry(user.clone()).or_default();
+            theirs.push_back(Arc::clone(&over));
+            // Most of a person's streams that are left are those of pages that were closed, which a
+            // server notices late.
+            if theirs.len() > OF_ONE
+                && let Some(oldest) = theirs.pop_front()
+            {
+                oldest.notify_one();
             }
-            *count += 1;
         }
         Ok(Self {
             streams,
             user,
+            over,
             _place: place,
         })
     }
@@ -92,9 +101,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut of = self.streams.of();
-        if let Some(count) = of.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(theirs) = of.get_mut(&self.user) {
+            theirs.retain(|over| !Arc::ptr_eq(over, &self.over));
+            if theirs.is_empty() {
                 of.remove(&self.user);
             }
         }
@@ -107,8 +116,8 @@ struct Live {
     place: Place,
     news: Waiting,
     stop: watch::Receiver<bool>,
-    /// When the token ends that opened it.
-    end: Option<Instant>,
+    /// When it has to be opened again.
+    end: Instant,
     /// What was told last.
     told: Vec<u8>,
     /// When something is said again, and when the feed is looked at again.
@@ -137,7 +146,7 @@ pub(super) async fn stream(
     let live = Live {
         news: app.polls().wait_for(&user),
         stop: streams.stop.clone(),
-        end: ends(&req, &app).map(|left| now + left),
+        end: now + lasts(&req, &app),
         place: Place::take(streams, user)?,
         app,
         told: Vec::new(),
@@ -151,18 +160,18 @@ pub(super) async fn stream(
     Ok(response.streaming(Box::pin(said)))
 }
 
-/// How long the token lasts that opens it; nothing for a server key.
-fn ends(req: &HttpRequest, app: &App) -> Option<Duration> {
-    match req.extensions().get::<Caller>()? {
-        Caller::Person { until, .. } => {
-            Some((*until - app.clock.now()).to_std().unwrap_or_default())
+/// For how long it may be served: as long as the token lasts that opens it. A key may be revoked.
+fn lasts(req: &HttpRequest, app: &App) -> Duration {
+    match req.extensions().get::<Caller>() {
+        Some(Caller::Person { until, .. }) => {
+            (*until - app.clock.now()).to_std().unwrap_or_default()
         }
-        Caller::Key { .. } => None,
+        Some(Caller::Key { .. }) | None => OF_A_KEY,
     }
 }
 
 impl Live {
-    /// What is said next; nothing where the server stops, or the token has ended.
+    /// What is said next; nothing where its time is over.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.look <= Instant::now() {
@@ -174,7 +183,8 @@ impl Live {
             }
             tokio::select! {
                 _ = self.stop.wait_for(|stop| *stop) => return None,
-                () = tokio::time::sleep_until(self.end.unwrap_or(self.beat)), if self.end.is_some() => return None,
+                () = tokio::time::sleep_until(self.end) => return None,
+                () = self.place.over.notified() => return None,
                 () = self.news.news() => {
                     tokio::time::sleep(TOGETHER).await;
                     self.look = Instant::now();

@@ -24,7 +24,7 @@ use crate::store::Pokes;
 const PEOPLE: usize = 1 << 16;
 const OBJECTS: usize = 1 << 12;
 /// An answer about more objects than this is looked at again whenever any object changes.
-const FEW: usize = 512;
+const FEW: usize = 128;
 /// Answers are kept in so many parts, each with a lock of its own.
 const PARTS: usize = 64;
 /// Answers a part keeps; one that is full is emptied.

@@ -99,12 +99,13 @@ impl KeyRing {
             let away = || Error::database(READING, "the store did not answer a moment ago");
             return Ok(look.known.clone().ok_or_else(away)?);
         }
-        look.asked = Some(now);
         let read = tokio::time::timeout(PATIENCE, read(&*self.notes)).await;
         let read = read.unwrap_or_else(|_| {
             let why = format!("no answer within {PATIENCE:?}");
             Err(Error::database(READING, why).into())
         });
+        // Only now: whoever went away while it waited has looked at nothing.
+        look.asked = Some(now);
         match (read, &look.known) {
             (Ok(read), _) => {
                 let known: Arc<[Known]> = read.into_iter().filter_map(known).collect();

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::PeopleService;
 use super::input::{self, Change, DigestChange, PreferencesInput, Result, TypeInput, change, zone};
-use crate::domain::{Address, EventType, Point, User};
+use crate::domain::{Address, EventType, Invalid, Point, User};
 use crate::services::fields;
 
 /// What changes of a person's record.
@@ -24,8 +24,9 @@ pub struct UserPatch {
     /// At most 1,000 bytes; blank, there is none.
     #[serde(default, deserialize_with = "change")]
     pub name: Change<String>,
-    /// Whether the address is known to be theirs.
-    pub confirmed: Option<bool>,
+    /// Whether the address is known to be theirs; `null` is `false`.
+    #[serde(default, deserialize_with = "change")]
+    pub confirmed: Change<bool>,
     /// Such as `Europe/Paris`.
     #[serde(default, deserialize_with = "zone")]
     pub tz: Change<Tz>,
@@ -41,10 +42,13 @@ pub struct UserPatch {
     /// By type; types that are not named stay.
     #[serde(default, deserialize_with = "fields::each_if_any")]
     pub types: BTreeMap<EventType, Option<TypeInput>>,
-    /// Suppresses them or lifts it.
-    pub suppressed: Option<bool>,
-    /// Unsubscribes them from everything, if it is true; only a choice brings anybody back.
-    pub unsubscribed: Option<bool>,
+    /// Suppresses them or lifts it; `null` is `false`.
+    #[serde(default, deserialize_with = "change")]
+    pub suppressed: Change<bool>,
+    /// Unsubscribes them from everything, if it is true; only a choice of their own brings anybody
+    /// back.
+    #[serde(default, deserialize_with = "change")]
+    pub unsubscribed: Change<bool>,
 }
 
 impl UserPatch {
@@ -52,6 +56,10 @@ impl UserPatch {
     pub fn check(&self) -> Result<()> {
         let text = |text: &Change<String>| text.clone().flatten();
         input::check_texts(text(&self.name).as_deref(), text(&self.locale).as_deref())?;
+        if self.unsubscribed == Some(None) {
+            let why = "takes nothing back; only a choice of their own does";
+            return Err(Invalid::new("unsubscribed", "null", why));
+        }
         self.choices().check()
     }
 
@@ -72,18 +80,22 @@ impl UserPatch {
         if let Some(name) = &self.name {
             user.name = name.clone().filter(|name| !name.trim().is_empty());
         }
-        user.confirmed = self.confirmed.unwrap_or(user.confirmed);
+        let is_told = |told: Change<bool>| told.map(Option::unwrap_or_default);
+        user.confirmed = is_told(self.confirmed).unwrap_or(user.confirmed);
         if let Some(locale) = &self.locale {
             user.locale.clone_from(locale);
         }
         user.loc = self.loc.unwrap_or(user.loc);
+        // The application's word for what they choose brings nobody back.
+        let unsubscribed = user.unsubscribed;
         self.choices().apply(user, book);
-        match self.suppressed {
+        user.unsubscribed = unsubscribed;
+        match is_told(self.suppressed) {
             Some(true) => user.suppressed = user.suppressed.or(Some(now)),
             Some(false) => user.suppressed = None,
             None => {}
         }
-        if self.unsubscribed == Some(true) {
+        if is_told(self.unsubscribed) == Some(true) {
             user.unsubscribe(&book.policies, now);
         }
     }

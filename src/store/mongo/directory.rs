@@ -113,7 +113,9 @@ impl Directory for Mongo {
     ) -> Result<Vec<UserId>> {
         match *filter {
             PeopleFilter::All => {
-                let filter = after.map_or(doc! {}, |after| doc! {"_id": {"$gt": after.as_str()}});
+                // Numbers, which others may have written, are no ids.
+                let from = after.map_or(doc! {"$gte": ""}, |after| doc! {"$gt": after.as_str()});
+                let filter = doc! {"_id": from};
                 let found = self.page("listing users", USERS, &filter, limit).await?;
                 Ok(found
                     .iter()

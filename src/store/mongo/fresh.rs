@@ -157,20 +157,19 @@ impl Mongo {
         Ok(stream::try_unfold((cursor, session), next).boxed())
     }
 
-    /// What is found, and what is written from then on. What it tells of is older than that: reads
-    /// after it show it.
+    /// What is found, and what is written from then on, for a find that asks for the latest there is.
+    /// How far the server has come says nothing of what a majority has.
     pub(super) async fn followed<T: DeserializeOwned + Send + Sync + 'static>(
         &self,
         find: Find<'_, T>,
     ) -> std::result::Result<BoxStream<'static, mongodb::error::Result<T>>, Failure> {
         let mut session = self.session().await?;
         let cursor = find.session(&mut session).await?;
-        let next = |(mut cursor, mut session, store): (SessionCursor<T>, ClientSession, Self)| async move {
+        let next = |(mut cursor, mut session): (SessionCursor<T>, ClientSession)| async move {
             let found = cursor.stream(&mut session).next().await.transpose()?;
-            store.met(&session);
-            Ok(found.map(|found| (found, (cursor, session, store))))
+            Ok(found.map(|found| (found, (cursor, session))))
         };
-        Ok(stream::try_unfold((cursor, session, self.clone()), next).boxed())
+        Ok(stream::try_unfold((cursor, session), next).boxed())
     }
 
     /// The collections whose names are these, as the primary knows them.

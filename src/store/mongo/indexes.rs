@@ -55,7 +55,7 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 8] {
     };
     [
         (USERS, vec![index(doc! {"loc": "2dsphere"}, plain())]),
-        (FOLLOWS, vec![index(doc! {"_id.u": 1}, plain())]),
+        (FOLLOWS, vec![index(doc! {"_id.u": 1, "_id.k": 1}, plain())]),
         (
             FANOUTS,
             vec![

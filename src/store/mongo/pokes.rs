@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
-use bson::{Bson, RawDocument, RawDocumentBuf, doc};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use mongodb::options::{Acknowledgment, CollectionOptions, CursorType, ReadConcern, WriteConcern};
@@ -32,35 +32,40 @@ const PAST: i64 = 600;
 const MOMENT: Duration = Duration::from_secs(2);
 
 impl Mongo {
-    /// Creates the collection, with a first document: one without any cannot be followed. Where
-    /// somebody else made it otherwise, it is made capped.
-    pub(super) async fn create_pokes(&self) -> Result<()> {
-        self.patiently("creating the collection of pokes", || {
+    /// Makes the collection ready to be followed: it is capped, and holds a document, without which
+    /// it cannot be. What stands is left alone. Nobody needs it to work: without it processes notice
+    /// later what others changed.
+    pub(super) async fn prepare_pokes(&self) {
+        let ready = self.patiently("creating the collection of pokes", || {
             let db = self.database().clone();
             async move {
-                let created = db.create_collection(POKES).capped(true).size(BYTES).await;
-                match created.map_err(Failure::from) {
-                    Err(failure) if failure.code == Some(NAMESPACE_EXISTS) => {
-                        let listed = self.listed(doc! {"name": POKES}).await?;
-                        let options = listed
-                            .first()
-                            .and_then(|of| of.get_document("options").ok());
-                        if options
-                            .is_some_and(|options| options.get_bool("capped").unwrap_or_default())
-                        {
-                            return Ok(());
-                        }
-                        let capped = doc! {"convertToCapped": POKES, "size": BYTES as i64};
-                        db.run_command(capped).await?;
+                let listed = self.listed(doc! {"name": POKES}).await?;
+                let options = listed
+                    .first()
+                    .and_then(|of| of.get_document("options").ok());
+                let capped = options.map(|options| options.get_bool("capped").unwrap_or_default());
+                if listed.is_empty() {
+                    let created = db.create_collection(POKES).capped(true).size(BYTES).await;
+                    match created.map_err(Failure::from) {
+                        Err(failure) if failure.code == Some(NAMESPACE_EXISTS) => {}
+                        created => created?,
                     }
-                    created => created?,
+                } else if capped != Some(true) {
+                    let made = doc! {"convertToCapped": POKES, "size": BYTES as i64};
+                    db.run_command(made).await?;
                 }
-                let first = doc! {"k": "first", "u": bytes(Vec::new())};
-                db.collection(POKES).insert_one(first).await?;
+                let pokes = db.collection::<Document>(POKES);
+                if pokes.find_one(doc! {}).await?.is_none() {
+                    let first = doc! {"k": "first", "u": bytes(Vec::new())};
+                    pokes.insert_one(first).await?;
+                }
                 Ok(())
             }
-        })
-        .await
+        });
+        if let Err(error) = ready.await {
+            let error = error.to_string();
+            tracing::warn!(error, "processes cannot tell each other that feeds changed");
+        }
     }
 
     /// Tells everybody who listens.
@@ -90,6 +95,7 @@ impl Mongo {
 impl Pokes for Mongo {
     async fn pokes(&self) -> Result<BoxStream<'static, Result<Poke>>> {
         let doing = "listening for what changes in feeds";
+        self.prepare_pokes().await;
         let latest = CollectionOptions::builder()
             .read_concern(ReadConcern::local())
             .build();

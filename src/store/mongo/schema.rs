@@ -85,7 +85,7 @@ impl Mongo {
     pub async fn prepare(&self) -> Result<()> {
         let standing = self.standing_schema().await?;
         self.create_indexes().await?;
-        self.create_pokes().await?;
+        self.prepare_pokes().await;
         if standing.is_some_and(|standing| standing.version >= VERSION) {
             return Ok(());
         }

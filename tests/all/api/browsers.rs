@@ -53,7 +53,7 @@ async fn a_page_of_a_configured_origin_can_ask_and_read_and_no_other(fresh: Fres
     assert_eq!(headers["access-control-max-age"], "7200");
     assert!(!headers.contains_key("access-control-allow-credentials"));
     let methods = names(&headers, "access-control-allow-methods");
-    assert_eq!(methods, ["delete", "get", "head", "post", "put"]);
+    assert_eq!(methods, ["delete", "get", "head", "patch", "post", "put"]);
     assert_eq!(other, 400);
     assert!(!none.contains_key("access-control-allow-origin"));
 

@@ -55,10 +55,12 @@ mod marks;
 mod objects;
 mod pages;
 mod polls;
+mod records;
 mod stop;
 mod strict;
 mod suppressions;
 mod users;
+mod widget;
 
 /// The server key of all tests.
 const KEY: &str = "the-key-of-the-tests";

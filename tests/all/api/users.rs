@@ -19,8 +19,6 @@ on_both_stores! {
     a_deleted_person_is_gone_with_what_they_follow
     names_of_any_characters_have_records_follows_and_feeds
     many_are_put_at_once
-    a_patch_changes_what_it_names_and_nothing_else
-    people_and_what_they_follow_are_listed_in_pages
 }
 
 on_sqlite! {
@@ -31,12 +29,12 @@ on_sqlite! {
     a_window_that_cannot_be_is_refused_with_what_to_write
 }
 
-async fn stored(api: &Api, id: &str) -> User {
+pub(super) async fn stored(api: &Api, id: &str) -> User {
     let found = api.town.store.users(&[user(id)]).await.unwrap();
     found.into_iter().next().unwrap().unwrap()
 }
 
-fn eve() -> Value {
+pub(super) fn eve() -> Value {
     json!({
         "email": "eve@example.org", "name": "Eve", "confirmed": true, "tz": "Europe/Paris", "locale": "fr", "loc": [2.35, 48.85],
         "digest": {"cadence": "daily", "hour": 7}, "types": {"Loan": {"route": "never"}},
@@ -278,97 +276,6 @@ async fn many_are_put_at_once(fresh: Fresh) {
         .await
         .unwrap();
     assert_eq!(followers.len(), 1_000);
-    api.stop().await;
-}
-
-async fn a_patch_changes_what_it_names_and_nothing_else(fresh: Fresh) {
-    let api = Api::on(&fresh).await;
-    let patch = |patch: Value| {
-        let request = api.ask("PATCH", "/v1/users/eve").json(&patch);
-        async { super::answer(request).await }
-    };
-    assert_eq!(patch(json!({"name": "Eve"})).await.code(), "unknown_user");
-    api.put("/v1/users/eve", eve()).await;
-    let before = stored(&api, "eve").await;
-
-    let nothing = patch(json!({})).await;
-    assert_eq!(
-        (nothing.status, stored(&api, "eve").await),
-        (200, before.clone())
-    );
-    let renamed =
-        patch(json!({"name": "Eva", "digest": {"hour": 9}, "types": {"Loan": null}})).await;
-    assert_eq!(renamed.body["name"], "Eva");
-    let after = stored(&api, "eve").await;
-    let mut expected = before.clone();
-    expected.name = Some("Eva".into());
-    expected.digest.hour = Some(9);
-    expected.types.remove(&kind("Loan"));
-    expected.digest.since = after.digest.since;
-    expected.revision = after.revision;
-    assert_eq!(after, expected);
-
-    patch(json!({"name": null, "loc": null, "email": "eva@example.org"})).await;
-    let moved = stored(&api, "eve").await;
-    assert_eq!(
-        (moved.name, moved.loc, moved.confirmed),
-        (None, None, false)
-    );
-    patch(json!({"confirmed": true, "unsubscribed": true, "suppressed": true})).await;
-    let ended = stored(&api, "eve").await;
-    assert!(ended.confirmed && ended.unsubscribed.is_some() && ended.suppressed.is_some());
-    for wrong in [
-        json!({"nme": "Eve"}),
-        json!({"digest": {"hour": 24}}),
-        json!({"id": "eve"}),
-        json!([]),
-    ] {
-        let refused = patch(wrong.clone()).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (400, "invalid_body"),
-            "{wrong}"
-        );
-    }
-    assert_eq!(stored(&api, "eve").await, ended);
-    api.stop().await;
-}
-
-async fn people_and_what_they_follow_are_listed_in_pages(fresh: Fresh) {
-    let api = Api::on(&fresh).await;
-    let listed = |path: &'static str, list: &'static str, name: fn(&Value) -> String| {
-        let api = &api;
-        async move {
-            let (mut found, mut query) = (Vec::new(), "?limit=2".to_owned());
-            loop {
-                let page = api.get(&format!("{path}{query}")).await;
-                assert_eq!(page.status, 200, "{}", page.body);
-                found.extend(page.body[list].as_array().unwrap().iter().map(name));
-                match page.body["next"].as_str() {
-                    Some(next) => query = format!("?limit=2&after={}", next.replace(':', "%3A")),
-                    None => return found,
-                }
-            }
-        }
-    };
-    let id = |user: &Value| user["id"].as_str().unwrap().to_owned();
-    let key = |key: &Value| key.as_str().unwrap().to_owned();
-
-    let users = listed("/v1/users", "users", id).await;
-    let follows = listed("/v1/users/ada/follows", "follows", key).await;
-
-    assert_eq!(users, ["ada", "ben", "cem", "dee"]);
-    assert_eq!(follows, ["artist:1", "artist:2"]);
-    let first = api.get("/v1/users?limit=1").await;
-    assert_eq!(first.body["users"][0]["email"], "a…@example.org");
-    assert_eq!(
-        api.get("/v1/users?limit=1001").await.code(),
-        "invalid_parameter"
-    );
-    assert_eq!(
-        api.get("/v1/users/nobody/follows").await.body,
-        json!({"follows": [], "next": null})
-    );
     api.stop().await;
 }
 

@@ -23,6 +23,7 @@ mod notes;
 mod objects;
 mod old_documents;
 mod people;
+mod pokes;
 mod reopening;
 mod repeats;
 mod scans;
@@ -112,6 +113,9 @@ laws! {
         an_inbox_is_put_in_the_place_of_what_was_read_and_of_nothing_else
         of_many_who_mark_at_once_nobodys_mark_is_lost
         inboxes_that_nobody_marked_for_long_are_forgotten;
+    pokes:
+        whoever_listens_hears_of_pushes_marks_and_objects
+        who_listens_late_hears_of_what_comes;
     batches:
         a_batch_is_filed_once_and_comes_back_with_every_field
         a_batch_that_was_filed_with_other_events_is_a_conflict

@@ -1,0 +1,62 @@
+//! `GET /widget.js`: the element that shows a feed on a page, as one ES module.
+//!
+//! The rule: it holds nobody's data, so whoever asks gets it, on any origin; and it is never stale,
+//! as it is asked for again by its tag. What it does is in `docs/widget.md`.
+
+use std::io::Write;
+use std::sync::LazyLock;
+
+use actix_web::http::header::{self, AcceptEncoding, ContentEncoding, EntityTag, Header};
+use actix_web::{HttpRequest, HttpResponse};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::{Digest, Sha256};
+
+use super::feed::Known;
+
+const WIDGET: &str = include_str!("../../widget/widget.js");
+
+static GZIPPED: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    let written = gzip.write_all(WIDGET.as_bytes());
+    let done = written.and_then(|()| gzip.finish());
+    done.expect("memory takes what is written")
+});
+
+/// Weak, as it stands for both encodings (RFC 9110, 8.8.3).
+static TAG: LazyLock<EntityTag> =
+    LazyLock::new(|| EntityTag::new_weak(hex::encode(&Sha256::digest(WIDGET)[..16])));
+
+/// `GET /widget.js`
+pub(super) async fn get(req: HttpRequest) -> HttpResponse {
+    let known = Known::of(&req).has(&TAG);
+    let mut response = if known {
+        HttpResponse::NotModified()
+    } else {
+        HttpResponse::Ok()
+    };
+    response
+        .insert_header(header::ETag(TAG.clone()))
+        .insert_header((header::CACHE_CONTROL, "no-cache"))
+        .insert_header((header::VARY, "Accept-Encoding"))
+        // Modules are fetched by the rules of CORS, from whatever page names them.
+        .insert_header((header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
+        .insert_header(("Cross-Origin-Resource-Policy", "cross-origin"));
+    if known {
+        return response.finish();
+    }
+    response.content_type("text/javascript; charset=utf-8");
+    if takes_gzip(&req) {
+        response.insert_header(ContentEncoding::Gzip);
+        response.body(GZIPPED.as_slice())
+    } else {
+        response.body(WIDGET)
+    }
+}
+
+fn takes_gzip(req: &HttpRequest) -> bool {
+    let offered = [header::Encoding::gzip(), header::Encoding::identity()];
+    let chosen = AcceptEncoding::parse(req).ok();
+    let chosen = chosen.and_then(|accepted| accepted.negotiate(offered.iter()));
+    chosen == Some(header::Encoding::gzip())
+}

@@ -1,0 +1,563 @@
+"""The browser tests of the widget: `run.py TIDINGS CHROMIUM [NAME…]`, in a Python that has Playwright.
+
+The rule: a test is a function whose name is a sentence; it has a person of its own, a page that knows
+only the site, and fails where anything was said on the console. With TIDINGS_TEST_SHOTS=FOLDER they
+leave pictures of what they saw.
+"""
+
+import gzip
+import json
+import os
+import sys
+import tempfile
+import traceback
+import urllib.request
+from pathlib import Path
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect, sync_playwright
+
+from stage import ROOT, Site, Tidings, stamp, until
+
+TESTS = []
+expect.set_options(timeout=15_000)
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+class Reader:
+    """A person with a browser. What they see is asked for by roles, as a screen reader would."""
+
+    def __init__(self, name, site, browser):
+        self.name, self.site, self.tidings, self.browser = name, site, site.tidings, browser
+        self.contexts, self.complaints, self.expected = [], [], []
+
+    def open(self, context=None, size=(1000, 760), dark=False, **attributes):
+        if context is None:
+            context = self.browser.new_context(
+                viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light",
+                locale="en-US", timezone_id="UTC", device_scale_factor=2,
+            )
+            self.contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: said.type in ("error", "warning") and self.complain(said.text))
+        page.on("pageerror", lambda error: self.complain(str(error)))
+        page.goto(self.site.page(self.name, **attributes))
+        return page
+
+    def complain(self, text):
+        if not any(part in text for part in self.expected):
+            self.complaints.append(text)
+
+    def counts(self):
+        counts = self.tidings.counts(self.name)
+        return counts["unseen"], counts["unread"]
+
+    def told(self, count=3):
+        """So many things, a minute apart; with and without pictures, an actor, a text, a link."""
+        url = self.site.url
+        things = [
+            {"title": "A Figure Bowing before a Seated Old Man", "by": "Robert Blake", "url": f"{url}/works/1", "image": f"{url}/pictures/20.svg",
+             "event": {"type": "ArtworkPublished"}},
+            {"title": "Budget for the spring exhibition", "url": f"{url}/works/2",
+             "event": {"actor": {"id": "ada", "name": "Ada Byron", "image": f"{url}/pictures/290.svg"}, "text": "Line 3 is too high. Can we talk?"}},
+            {"title": "View of the Werkhalle Nord at dusk, with cranes", "by": "Ines Tavoro", "event": {"type": "ArtworkPublished"}},
+            {"title": "Still life with oranges", "by": "Mara Oduya", "url": f"{url}/works/4", "image": f"{url}/pictures/140.svg", "event": {"type": "Loan"}},
+        ]
+        chosen = [dict(things[n % 4], title=things[n % 4]["title"] + (f" {n}" if n > 3 else "")) for n in range(count)]
+        ages = [1, 14, 180, 1500, 3000, 4500]
+        for n, thing in enumerate(chosen):
+            thing["event"] = {**thing["event"], "at": stamp(ages[n] if n < 6 else 4500 + n)}
+        self.tidings.tell(self.name, chosen)
+
+
+def bell(page):
+    return page.get_by_role("button", name="Notifications")
+
+
+def badge(page, text):
+    found = page.locator("tidings-inbox .badge")
+    expect(found).to_have_text(text) if text else expect(found).to_be_hidden()
+
+
+def articles(page):
+    return page.get_by_role("article")
+
+
+def focused(page):
+    """What has the focus inside of the widget: its classes."""
+    return page.evaluate("document.querySelector('tidings-inbox').shadowRoot.activeElement?.className ?? null")
+
+
+def shoot(page, name):
+    folder = os.environ.get("TIDINGS_TEST_SHOTS")
+    if folder:
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def accessible(page):
+    # As the tests' own pages are small, everything of axe is held against them.
+    found = Axe().run(page).response["violations"]
+    assert not found, json.dumps([[one["id"], one["help"], [node["html"] for node in one["nodes"]]] for one in found], indent=1)
+    wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert not wide, "the page scrolls sideways"
+
+
+@test
+def the_module_is_small_and_is_what_tidings_serves(reader):
+    module = (ROOT / "widget/widget.js").read_bytes()
+    size = len(gzip.compress(module, 9, mtime=0))
+    asked = urllib.request.Request(reader.tidings.url + "/widget.js", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(asked) as answer:
+        served, kind, coding = answer.read(), answer.headers["Content-Type"], answer.headers["Content-Encoding"]
+
+    assert size <= 8 * 1024, f"{size} bytes gzipped"
+    assert (kind.partition(";")[0], coding) == ("text/javascript", "gzip")
+    assert gzip.decompress(served) == module, "build tidings again"
+    assert len(served) <= 8 * 1024
+
+
+@test
+def the_badge_is_exact_and_opening_marks_what_was_shown_as_seen(reader):
+    reader.told(3)
+    page = reader.open()
+    badge(page, "3")
+    shoot(page, "closed")
+    accessible(page)
+
+    bell(page).click()
+
+    expect(articles(page)).to_have_count(3)
+    badge(page, None)
+    until(lambda: reader.counts() == (0, 3))
+    shoot(page, "open-light")
+    accessible(page)
+    marks = [json.loads(mark["body"]) for mark in reader.site.asked("POST", "/feed/marks")]
+    assert [list(mark) for mark in marks] == [["mark", "to"]], marks
+
+
+@test
+def what_arrives_meanwhile_is_shown_said_and_seen(reader):
+    reader.told(1)
+    page = reader.open()
+    bell(page).click()
+    until(lambda: reader.counts() == (0, 1))
+
+    reader.tidings.tell(reader.name, [{"title": "A late thing"}])
+
+    expect(articles(page).first).to_contain_text("A late thing")
+    expect(page.get_by_role("status")).to_have_text("1 new")
+    until(lambda: reader.counts() == (0, 2))
+
+
+@test
+def an_unchanged_poll_is_answered_with_304(reader):
+    reader.told(1)
+    page = reader.open()
+    badge(page, "1")
+
+    until(lambda: sum(entry["status"] == 304 for entry in reader.site.asked("GET", "/feed/count")) >= 2)
+
+
+@test
+def a_click_marks_as_read_and_follows_the_link(reader):
+    reader.told(2)
+    page = reader.open()
+    bell(page).click()
+
+    articles(page).first.get_by_role("link").click()
+
+    page.wait_for_url("**/works/1")
+    until(lambda: reader.counts() == (0, 1))
+
+
+@test
+def an_application_may_follow_the_link_itself(reader):
+    reader.told(2)
+    page = reader.open(stay="")
+    bell(page).click()
+
+    articles(page).first.get_by_role("link").click()
+
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    until(lambda: reader.counts() == (0, 1))
+    assert "item" in page.evaluate("heard") and "works" not in page.url
+
+
+@test
+def a_new_tab_for_an_item_marks_it_and_leaves_the_application_alone(reader):
+    reader.told(2)
+    page = reader.open(stay="")
+    bell(page).click()
+
+    articles(page).first.get_by_role("link").click(button="right")
+    with page.context.expect_page():
+        articles(page).first.get_by_role("link").click(modifiers=["Control"])
+
+    until(lambda: reader.counts() == (0, 1))
+    assert "item" not in page.evaluate("heard")
+
+
+@test
+def archiving_can_be_undone(reader):
+    reader.told(3)
+    page = reader.open()
+    bell(page).click()
+    until(lambda: reader.counts() == (0, 3))
+
+    articles(page).nth(1).hover()
+    articles(page).nth(1).get_by_role("button", name="Archive").click()
+    expect(articles(page)).to_have_count(2)
+    until(lambda: reader.counts() == (0, 2))
+    shoot(page, "archived")
+    page.get_by_role("button", name="Undo").click()
+
+    expect(articles(page)).to_have_count(3)
+    expect(articles(page).nth(1)).to_contain_text("Budget")
+    until(lambda: reader.counts() == (0, 3))
+
+
+@test
+def everything_can_be_marked_as_read(reader):
+    reader.told(3)
+    page = reader.open()
+    bell(page).click()
+
+    page.get_by_role("button", name="Mark all as read").click()
+
+    until(lambda: reader.counts() == (0, 0))
+    expect(page.locator("tidings-inbox .dot:visible")).to_have_count(0)
+    expect(page.get_by_role("button", name="Mark all as read")).to_be_hidden()
+
+
+@test
+def more_is_loaded_below_and_stays_there(reader):
+    reader.told(9)
+    page = reader.open(limit=4)
+    bell(page).click()
+    expect(articles(page)).to_have_count(4)
+
+    page.get_by_role("button", name="Show more").click()
+    expect(articles(page)).to_have_count(8)
+    reader.tidings.tell(reader.name, [{"title": "A late thing"}])
+
+    expect(articles(page).first).to_contain_text("A late thing")
+    expect(articles(page)).to_have_count(9)
+    page.get_by_role("button", name="Show more").click()
+    expect(articles(page)).to_have_count(10)
+    expect(page.get_by_role("button", name="Show more")).to_be_hidden()
+    titles = articles(page).all_inner_texts()
+    assert len(set(titles)) == 10, titles
+
+
+@test
+def everything_works_by_keyboard(reader):
+    reader.told(6)
+    page = reader.open(limit=4)
+    badge(page, "6")
+    keys = page.keyboard
+
+    keys.press("Tab")
+    keys.press("Enter")
+    expect(articles(page)).to_have_count(4)
+    assert "panel" in focused(page)
+    keys.press("PageDown")
+    keys.press("PageDown")
+    expect(articles(page).nth(1)).to_be_focused()
+    shoot(page, "keyboard")
+    keys.press("PageUp")
+    expect(articles(page).nth(0)).to_be_focused()
+    keys.press("Control+End")
+    assert "more" in focused(page)
+    keys.press("Enter")
+    expect(articles(page).nth(4)).to_be_focused()
+    keys.press("Control+Home")
+    assert "read-all" in focused(page)
+    keys.press("PageDown")
+    keys.press("Delete")
+    expect(articles(page)).to_have_count(5)
+    expect(articles(page).nth(0)).to_be_focused()
+    until(lambda: reader.counts() == (0, 5))
+    keys.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(bell(page)).to_be_focused()
+    keys.press("Enter")
+    keys.press("PageDown")
+    expect(articles(page).nth(0)).to_be_focused()
+    keys.press("Enter")
+    page.wait_for_url("**/works/2")
+    until(lambda: reader.counts() == (0, 4))
+
+
+@test
+def tabs_agree_and_one_of_them_polls_for_both(reader):
+    reader.told(2)
+    one = reader.open()
+    two = reader.open(one.context)
+    badge(one, "2")
+    badge(two, "2")
+    polls = len(reader.site.asked("GET", "/feed/count"))
+    one.wait_for_timeout(5000)
+    assert len(reader.site.asked("GET", "/feed/count")) - polls <= 6, "both polled"
+
+    bell(two).click()
+    badge(two, None)
+    badge(one, None)
+    bell(one).click()
+    expect(articles(one)).to_have_count(2)
+    articles(one).first.hover()
+    articles(one).first.get_by_role("button", name="Archive").click()
+
+    expect(articles(two)).to_have_count(1)
+
+
+@test
+def the_stream_is_held_by_one_tab_for_all(reader):
+    reader.told(1)
+    reader.site.streams = []
+    one = reader.open(stream="")
+    two = reader.open(one.context, stream="")
+    badge(one, "1")
+    badge(two, "1")
+    until(lambda: len(reader.site.streams) == 1)
+
+    reader.tidings.tell(reader.name, [{"title": "A streamed thing"}])
+    reader.site.stream(reader.tidings.counts(reader.name))
+    badge(one, "2")
+    badge(two, "2")
+    assert len(reader.site.asked("GET", "/feed/stream")) == 1
+    polls = len(reader.site.asked("GET", "/feed/count"))
+    one.wait_for_timeout(2500)
+    assert len(reader.site.asked("GET", "/feed/count")) == polls, "polled beside a stream"
+    one.close()
+
+    until(lambda: len(reader.site.asked("GET", "/feed/stream")) == 2)
+    reader.tidings.tell(reader.name, [{"title": "Another"}])
+    until(lambda: len(reader.site.streams) == 1)
+    reader.site.stream(reader.tidings.counts(reader.name))
+    badge(two, "3")
+
+
+@test
+def without_a_stream_it_polls(reader):
+    reader.expected = ["404", "405", "501"]
+    reader.told(1)
+    page = reader.open(stream="")
+    badge(page, "1")
+
+    reader.tidings.tell(reader.name, [{"title": "A polled thing"}])
+
+    badge(page, "2")
+
+
+@test
+def an_expired_token_is_renewed_once(reader):
+    reader.expected = ["401"]
+    reader.told(1)
+    page = reader.open(refresh="")
+    badge(page, "1")
+
+    reader.site.tokens, reader.site.next_token = {"newer"}, "newer"
+    bell(page).click()
+
+    expect(articles(page)).to_have_count(1)
+    until(lambda: reader.counts() == (0, 1))
+    assert len(reader.site.asked("GET", "/token")) == 1
+
+
+@test
+def a_refused_token_is_said_and_not_asked_with_again(reader):
+    reader.expected = ["401"]
+    reader.told(1)
+    page = reader.open(token="expired")
+    bell(page).click()
+    expect(page.get_by_text("Please sign in again")).to_be_visible()
+    shoot(page, "expired")
+    accessible(page)
+    asked = len(reader.site.seen)
+    page.wait_for_timeout(2500)
+    assert len(reader.site.seen) == asked
+
+    page.locator("tidings-inbox").evaluate("inbox => inbox.setAttribute('token', 'good')")
+
+    expect(articles(page)).to_have_count(1)
+    assert "error" in page.evaluate("heard")
+
+
+@test
+def the_server_may_go_away_and_come_back(reader):
+    reader.expected = ["ERR_"]
+    reader.told(2)
+    page = reader.open()
+    badge(page, "2")
+
+    reader.site.down = True
+    bell(page).click()
+    expect(page.get_by_text("Cannot be loaded right now")).to_be_visible()
+    badge(page, "2")
+    shoot(page, "error")
+    accessible(page)
+    reader.site.down = False
+
+    expect(articles(page)).to_have_count(2)
+    expect(page.get_by_text("Cannot be loaded right now")).to_be_hidden()
+    badge(page, None)
+
+
+@test
+def a_mark_that_fails_is_taken_back(reader):
+    reader.expected = ["ERR_"]
+    reader.told(2)
+    page = reader.open()
+    bell(page).click()
+    until(lambda: reader.counts() == (0, 2))
+
+    reader.site.down = True
+    articles(page).first.hover()
+    articles(page).first.get_by_role("button", name="Archive").click()
+    expect(page.get_by_text("Cannot be loaded right now")).to_be_visible()
+    expect(articles(page)).to_have_count(2)
+    reader.site.down = False
+
+    expect(page.get_by_text("Cannot be loaded right now")).to_be_hidden()
+    assert reader.counts() == (0, 2)
+
+
+@test
+def an_answer_from_before_a_mark_does_not_bring_the_badge_back(reader):
+    reader.told(2)
+    page = reader.open()
+    badge(page, "2")
+
+    reader.site.slow = True
+    bell(page).click()
+    page.evaluate("""() => {
+        window.badges = [];
+        const badge = document.querySelector('tidings-inbox').shadowRoot.querySelector('.badge');
+        new MutationObserver(() => badges.push(badge.hidden ? '' : badge.textContent)).observe(badge, { attributes: true, childList: true });
+    }""")
+    badge(page, None)
+    page.wait_for_timeout(3000)
+
+    seen = page.evaluate("badges")
+    assert set(seen[seen.index(""):]) == {""}, seen
+
+
+@test
+def hostile_texts_stay_texts(reader):
+    evil = "<img src=x onerror=alert(1)><script>alert(2)</script>{{7*7}}"
+    reader.expected = ["404"]
+    reader.tidings.tell(reader.name, [
+        {"title": evil, "by": evil, "event": {"text": evil, "actor": {"id": evil[:60], "name": evil[:60]}}},
+        {"title": "W" * 400, "image": f"{reader.site.url}/pictures/none.svg", "url": f"{reader.site.url}/works/1", "event": {"text": "x" * 400}},
+        {"title": "\u202eruoy si siht\u202d", "by": "\u05d0\u05d1\u05d2", "event": {"text": "\u0645\u0631\u062d\u0628\u0627 (1)"}},
+        {"title": " ", "event": {"type": "<b>", "text": "\u200b"}},
+    ])
+    page = reader.open()
+    bell(page).click()
+
+    expect(articles(page)).to_have_count(4)
+    expect(page.get_by_text("<img src=x").first).to_be_visible()
+    expect(page.locator("tidings-inbox img")).to_have_count(0)
+    assert page.locator("tidings-inbox script").count() == 0
+    shoot(page, "hostile")
+    accessible(page)
+
+
+@test
+def nothing_new_is_said_kindly(reader):
+    page = reader.open(size=(1000, 500))
+    bell(page).click()
+
+    expect(page.get_by_text("All caught up")).to_be_visible()
+    badge(page, None)
+    shoot(page, "empty")
+    accessible(page)
+
+
+@test
+def it_fits_a_phone(reader):
+    reader.told(6)
+    page = reader.open(size=(375, 720))
+    bell(page).click()
+
+    expect(articles(page)).to_have_count(6)
+    box = page.get_by_role("dialog").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 375 and box["y"] + box["height"] <= 720, box
+    shoot(page, "phone")
+    accessible(page)
+
+
+@test
+def it_is_dark_where_the_page_is(reader):
+    reader.told(6)
+    page = reader.open(dark=True, preferences="/works/preferences")
+    bell(page).click()
+
+    expect(articles(page)).to_have_count(6)
+    assert page.get_by_role("link", name="Preferences").get_attribute("href").endswith("/works/preferences")
+    shoot(page, "open-dark")
+    accessible(page)
+
+
+@test
+def it_runs_from_right_to_left_in_the_pages_language(reader):
+    reader.told(4)
+    labels = {"label-bell": "الإشعارات", "label-new": "{n} جديدة", "label-unread": "غير مقروء:", "phrase-comment": "{who} علّق على {what}"}
+    page = reader.open(dir="rtl", lang="ar", **labels)
+    page.get_by_role("button", name="الإشعارات").click()
+
+    expect(articles(page)).to_have_count(4)
+    expect(articles(page).nth(1)).to_contain_text("علّق على")
+    box = page.get_by_role("dialog").bounding_box()
+    assert box["x"] < 100, box
+    shoot(page, "rtl")
+    accessible(page)
+
+
+@test
+def it_can_start_open_and_phrases_say_what_happened(reader):
+    reader.told(4)
+    page = reader.open(open="", **{"phrase-comment": "{who} commented on {what}", "phrase-artworkpublished": "{who} published {what}"})
+
+    expect(articles(page).nth(1)).to_contain_text("Ada Byron commented on Budget")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    shoot(page, "phrases")
+    accessible(page)
+
+
+def main(binary, chromium, *names):
+    wanted = [one for one in TESTS if not names or any(name in one.__name__ for name in names)]
+    failed = []
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        tidings = Tidings(binary, Path(folder))
+        site = Site(tidings)
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        print(f"running {len(wanted)} tests, in Chromium {browser.version}", flush=True)
+        for number, one in enumerate(wanted):
+            site.reset()
+            reader = Reader(f"reader{number}", site, browser)
+            try:
+                one(reader)
+                assert not reader.complaints, reader.complaints
+                print(f"test {one.__name__} ... ok", flush=True)
+            except Exception:
+                failed.append(one.__name__)
+                print(f"test {one.__name__} ... FAILED\n{traceback.format_exc()}", flush=True)
+                for context in reader.contexts:
+                    for page in context.pages:
+                        shoot(page, f"failed-{one.__name__}")
+            for context in reader.contexts:
+                context.close()
+        browser.close()
+        tidings.stop()
+    word = "FAILED" if failed else "ok"
+    print(f"test result: {word}. {len(wanted) - len(failed)} passed; {len(failed)} failed; 0 ignored; 0 measured; 0 filtered out")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
