@@ -316,7 +316,7 @@ async fn every_path_says_what_it_can_be_asked_with(fresh: Fresh) {
 
     assert_eq!(
         (wrong.status, wrong.header("Allow")),
-        (405, "PUT, GET, DELETE")
+        (405, "PUT, PATCH, GET, DELETE")
     );
     assert_eq!((open.status, open.header("Allow")), (405, "GET"));
     let nothing = api.get("/v1/nothing").await;
