@@ -17,6 +17,7 @@ use crate::mail::Mailer;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
 use crate::services::batches::{BatchService, Closer, Joiner};
+use crate::services::catalog::CatalogSource;
 use crate::services::clean::Cleaner;
 use crate::services::deliveries::DeliveryService;
 use crate::services::due::NextDigest;
@@ -33,6 +34,8 @@ use crate::services::objects::ObjectService;
 use crate::services::owed::OwedDays;
 use crate::services::people::PeopleService;
 use crate::services::polls::Polls;
+use crate::services::retract::Retract;
+use crate::services::shelf::Shelf;
 use crate::services::status::StatusService;
 use crate::services::suppressions::SuppressionService;
 use crate::services::unknown::Known;
@@ -68,6 +71,7 @@ pub struct App {
     owner: String,
     pacer: Arc<Pacer>,
     polls: Arc<Polls>,
+    shelf: Arc<Shelf>,
 }
 
 /// What mails and pages are made by.
@@ -160,6 +164,7 @@ impl App {
             pages: look.pages,
             owner,
             pacer: Arc::new(Pacer::new(rate)),
+            shelf: Arc::new(Shelf::new(Arc::clone(&polls))),
             polls,
         }
     }
@@ -196,6 +201,7 @@ impl App {
             clock: self.clock.clone(),
             owner: self.owner.clone(),
             owed: self.owed(),
+            polls: self.polls.clone(),
             settings: fanout::Settings {
                 day_cap: config.day_cap,
                 page: config.page,
@@ -217,13 +223,34 @@ impl App {
         }
     }
 
+    /// Where it is looked up whether events still apply.
+    pub(crate) fn catalog(&self) -> CatalogSource {
+        CatalogSource {
+            objects: self.store.clone(),
+            retractions: self.store.clone(),
+            policies: self.policies.clone(),
+            shelf: Some(self.shelf.clone()),
+        }
+    }
+
+    /// Takes events back.
+    pub fn retract(&self) -> Retract {
+        Retract {
+            retractions: self.store.clone(),
+            batches: self.batches(),
+            policies: self.policies.clone(),
+            polls: self.polls.clone(),
+            ids: self.ids.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+
     /// Looks into batches, closes and cancels them.
     pub fn batches(&self) -> BatchService {
         BatchService {
             batches: self.store.clone(),
             deliveries: self.store.clone(),
-            objects: self.store.clone(),
-            policies: self.policies.clone(),
+            catalog: self.catalog(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
         }
@@ -236,7 +263,7 @@ impl App {
             stacks: self.store.clone(),
             notes: self.store.clone(),
             directory: self.store.clone(),
-            objects: self.store.clone(),
+            catalog: self.catalog(),
             suppressions: self.store.clone(),
             deliveries: self.store.clone(),
             policies: self.policies.clone(),
@@ -303,7 +330,7 @@ impl App {
         Explain {
             stacks: self.store.clone(),
             directory: self.store.clone(),
-            objects: self.store.clone(),
+            catalog: self.catalog(),
             deliveries: self.store.clone(),
             batches: self.batches(),
             suppressions: self.store.clone(),
@@ -377,7 +404,7 @@ impl App {
     /// What of events is known.
     pub fn known(&self) -> Known {
         Known {
-            objects: self.store.clone(),
+            catalog: self.catalog(),
             journal: self.store.clone(),
             policies: self.policies.clone(),
         }
@@ -428,6 +455,7 @@ impl App {
                 self.store.clone(),
                 self.clock.clone(),
                 self.config.delivery.keep,
+                self.config.digest.max_age,
             ),
             digests: self.digests(),
             journal: self.store.clone(),

@@ -8,9 +8,9 @@ use tidings::domain::content::Caps;
 use tidings::domain::digest::{assemble, wanted};
 use tidings::domain::{Address, Day, Id, PersonStacks, User, UserId, Window};
 use tidings::services::Silent;
-use tidings::services::catalog::Catalog;
+use tidings::services::catalog::{self, CatalogSource};
 use tidings::services::digest::{Effect, Request, Timing};
-use tidings::store::{Mark, Objects};
+use tidings::store::Mark;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
 use crate::rivals;
@@ -22,11 +22,14 @@ const EVENTS: usize = 5;
 /// Reads the window of everybody, slices, checks what applies and assembles: a digest run without
 /// rendering.
 async fn assemble_all(world: &World) -> (u64, usize) {
-    let (objects, policies): (Arc<dyn Objects>, _) = (
-        world.store.clone(),
-        Arc::new(world.app.config.policies.clone()),
-    );
-    let mut catalog = Catalog::new(objects, policies.clone());
+    let policies = Arc::new(world.app.config.policies.clone());
+    let source = CatalogSource {
+        objects: world.store.clone(),
+        retractions: world.store.clone(),
+        policies: policies.clone(),
+        shelf: None,
+    };
+    let mut catalog = source.of_mails();
     let person = User {
         email: Address::new("a@example.org").ok(),
         confirmed: true,
@@ -37,7 +40,9 @@ async fn assemble_all(world: &World) -> (u64, usize) {
         .scan(Window::ending(Day::of(now()), DAYS - 1), None, 1_000);
     let (mut read, mut told) = (0, 0);
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.expect("a chunk");
+        let mut chunk = chunk.expect("a chunk");
+        let taken_back = catalog.take_back(&mut chunk, catalog::uncovered);
+        taken_back.await.expect("retractions");
         let pending: Vec<_> = chunk.iter().map(PersonStacks::pending).collect();
         catalog
             .load(pending.iter().flatten().map(|pending| pending.event))

@@ -3,7 +3,8 @@
 //! The rule: all contestants are asked by the same client over as many connections that stay open,
 //! and take turns. The ceiling of a poll is a handler that only says that the process runs
 //! (`/healthz`), behind the same middleware but for the key. A page's rival is the way of the
-//! original scheme, one find a day; a mark's is a row an item, marked by an index.
+//! original scheme, one find a day; a mark's is a row an item, marked by an index. The objects of
+//! pages are known, as after the first page that shows them.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -29,9 +30,18 @@ const CONFIG: &str = "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"5m\"";
 const PEOPLE: usize = 2_000;
 const EVENTS: usize = 5;
 
+/// A day of somebody whose feed is busy.
+const BUSY: usize = 40;
+
 pub async fn feeds() {
     polls().await;
-    pages_and_marks().await;
+    let table = Table::begin(
+        "Pages and marks, a second, one at a time",
+        &["events a day", "what", "rival", "tidings", "ratio"],
+    );
+    for (events, people) in [(EVENTS, 500), (BUSY, 60)] {
+        pages_and_marks(&table, events, people).await;
+    }
 }
 
 async fn polls() {
@@ -164,19 +174,18 @@ impl Connection {
     }
 }
 
-async fn pages_and_marks() {
-    let table = Table::begin(
-        "Pages and marks, a second, one at a time",
-        &["what", "rival", "tidings", "ratio"],
-    );
+async fn pages_and_marks(table: &Table, events: usize, count: usize) {
     let world = World::configured("bench_feeds", CONFIG).await;
-    let names = people(scaled(500));
-    world.fill(&names, 8, EVENTS).await;
+    let names = people(scaled(count));
+    world.fill(&names, 8, events).await;
+    let (stop, stopped) = watch::channel(false);
+    let listener = world.app.clone();
+    let listening = tokio::spawn(async move { listener.listen(stopped).await });
     let ids: Vec<UserId> = names.iter().map(UserId::stored).collect();
     let rows = world.db.collection::<Document>("rows");
     for id in &ids {
         let row = |n: usize| doc! {"user": id.as_str(), "day": (n % 8) as i32, "o": n as i32, "read": false};
-        rows.insert_many((0..8 * EVENTS).map(row))
+        rows.insert_many((0..8 * events).map(row))
             .await
             .expect("rows");
     }
@@ -192,6 +201,7 @@ async fn pages_and_marks() {
         days: None,
     };
     let (mut finds, mut pages) = (Rounds::default(), Rounds::default());
+    let mut further = Rounds::default();
     let (mut updates, mut marks) = (Vec::new(), Vec::new());
     for _ in 0..rounds(5) {
         let begin = Instant::now();
@@ -208,6 +218,16 @@ async fn pages_and_marks() {
             feeds.page(&request(id)).await.expect("a page");
         }
         pages.note(ids.len() as u64, begin.elapsed());
+        let mut took = Duration::ZERO;
+        for id in &ids {
+            let page = feeds.page(&request(id)).await.expect("a page").answer;
+            let mut next = request(id);
+            next.query.before = page.next;
+            let begin = Instant::now();
+            feeds.page(&next).await.expect("a page");
+            took += begin.elapsed();
+        }
+        further.note(ids.len() as u64, took);
 
         let before = processor(&world).await;
         for id in &ids {
@@ -240,23 +260,28 @@ async fn pages_and_marks() {
             .await
             .expect("unmarked");
     }
-    let ratio = pages.median() / finds.median();
-    table.row(&[
-        "pages, against eight finds".into(),
-        spread(&finds),
-        spread(&pages),
-        against(ratio, 3.0),
-    ]);
+    for (what, pages) in [("first pages", &pages), ("the pages after them", &further)] {
+        table.row(&[
+            events.to_string(),
+            format!("{what}, against eight finds"),
+            spread(&finds),
+            spread(pages),
+            against(pages.median() / finds.median(), 3.0),
+        ]);
+    }
     let each = |costs: &mut Vec<f64>| {
         costs.sort_by(f64::total_cmp);
         costs[costs.len() / 2] / ids.len() as f64
     };
     let (rival, ours) = (each(&mut updates), each(&mut marks));
     table.row(&[
+        events.to_string(),
         "all read, against a row an item: processor time of the server, ms".into(),
         number(rival),
         number(ours),
         against(rival / ours, 10.0),
     ]);
+    stop.send_replace(true);
+    listening.await.expect("it ends");
     world.end().await;
 }

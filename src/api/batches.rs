@@ -1,5 +1,4 @@
-//! What gathers until it is mailed: to look at, to close now, to cancel; and events taken out of
-//! it.
+//! What gathers until it is mailed: to look at, to close now, to cancel.
 //!
 //! The rule: only an open batch can be changed. One that closes may be on its way already, and says
 //! so.
@@ -12,25 +11,14 @@ use super::body;
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, Query, refuse, segment};
 use crate::app::App;
-use crate::domain::{Batch, EventType, Id, Invalid, ObjectId};
+use crate::domain::{Batch, Id, Invalid};
 use crate::services::Error;
 use crate::services::batches::{BatchFilter, End};
-use crate::services::notify::ids;
 use crate::wire::batch::BatchPage;
 
 /// Batches on a page unless asked otherwise, and at most.
 const LIMIT: u32 = 20;
 const MAX_LIMIT: u32 = 200;
-
-/// What is taken out.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TakeOut {
-    #[serde(rename = "type")]
-    kind: EventType,
-    #[serde(alias = "object", deserialize_with = "ids")]
-    objects: Vec<ObjectId>,
-}
 
 /// The body of what needs none.
 #[derive(Deserialize)]
@@ -118,17 +106,4 @@ async fn end(
 
 async fn shown(app: &App, batch: Batch) -> Result<HttpResponse, Problem> {
     Ok(HttpResponse::Ok().json(app.batches().view(batch).await?))
-}
-
-/// `DELETE /v1/events`
-pub(super) async fn take_out(
-    _: NoQuery,
-    req: HttpRequest,
-    payload: Payload,
-    app: Data<App>,
-) -> Result<HttpResponse, Problem> {
-    let body = body::read(&req, payload, body::LIMIT).await?;
-    let TakeOut { kind, objects } = body::aside(body, body::one).await?;
-    let out = app.batches().take_out(&kind, &objects).await?;
-    Ok(HttpResponse::Ok().json(out))
 }

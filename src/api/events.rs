@@ -8,13 +8,14 @@ use std::time::Duration;
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use serde::Deserialize;
 
 use super::body;
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use crate::app::App;
-use crate::domain::{Event, Id};
-use crate::services::notify::{EventInput, Notify, Request};
+use crate::domain::{Event, EventType, Id, ObjectId};
+use crate::services::notify::{EventInput, Notify, Request, ids};
 use crate::wire::event::{Accepted, AllAccepted, Progress};
 
 const FIELD: &str = "events";
@@ -126,6 +127,29 @@ pub(super) async fn get(
         return Err(Problem::new(Code::UnknownEvent, detail));
     };
     Ok(HttpResponse::Ok().json(Progress::from(fanout)))
+}
+
+/// What is taken back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Retraction {
+    #[serde(rename = "type")]
+    kind: EventType,
+    #[serde(alias = "object", deserialize_with = "ids")]
+    objects: Vec<ObjectId>,
+}
+
+/// `DELETE /v1/events`
+pub(super) async fn retract(
+    _: NoQuery,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+) -> Result<HttpResponse, Problem> {
+    let body = body::read(&req, payload, body::LIMIT).await?;
+    let Retraction { kind, objects } = body::aside(body, body::one).await?;
+    let out = app.retract().events(&kind, &objects).await?;
+    Ok(HttpResponse::Ok().json(out))
 }
 
 const KEY_LOCATION: &str = "header Idempotency-Key";

@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::web as pages;
 use crate::wire::{OPENAPI, Taken};
 
+mod asked;
 mod auth;
 mod batches;
 mod body;
@@ -43,6 +44,7 @@ mod uri;
 mod users;
 mod widget;
 
+use asked::Asked;
 pub use guard::{Guard, Route};
 use held::{Coming, Held};
 use problem::{Code, Problem};
@@ -81,7 +83,10 @@ macro_rules! routes {
                 web::resource($path)
                     $(.route({
                         const GUARD: Guard = guard::words::$scope()$(.$own())?;
-                        let admit = |req: ServiceRequest, next: Next<_>| GUARD.admit(req, next);
+                        let admit = |req: ServiceRequest, next: Next<_>| {
+                            Asked::note(&req, concat!($prefix, $path));
+                            GUARD.admit(req, next)
+                        };
                         let route = web::route().guard(methods::$method()).to($handler);
                         route.wrap(from_fn(admit))
                     }))*
@@ -93,8 +98,13 @@ macro_rules! routes {
     };
 }
 
+// Routes are tried in this order: those that are asked most come first.
 routes! {v1, V1_ROUTES under "/v1":
-    "/events" => {post write: events::post, delete write: batches::take_out}
+    "/users/{id}/feed" => {get read own: feed::page}
+    "/users/{id}/feed/count" => {get read own: feed::count}
+    "/users/{id}/feed/stream" => {get read own: stream::stream}
+    "/users/{id}/feed/marks" => {post write own: feed::mark}
+    "/events" => {post write: events::post, delete write: events::retract}
     "/events/{id}" => {get read: events::get}
     "/users" => {post write: users::post, get read: users::page}
     "/users/{id}" => {
@@ -104,10 +114,6 @@ routes! {v1, V1_ROUTES under "/v1":
     "/users/{id}/preferences" => {put write own: users::prefer, get read own: users::preferences}
     "/users/{id}/follows" => {get read: users::follows}
     "/users/{id}/follows/{key}" => {put write: users::follow, delete write: users::unfollow}
-    "/users/{id}/feed" => {get read own: feed::page}
-    "/users/{id}/feed/count" => {get read own: feed::count}
-    "/users/{id}/feed/stream" => {get read own: stream::stream}
-    "/users/{id}/feed/marks" => {post write own: feed::mark}
     "/follows" => {post write: users::follow_many}
     "/objects" => {post write: objects::post}
     "/objects/{model}/{id}" => {
@@ -265,12 +271,12 @@ async fn watch_over(
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let coming = Coming::of(&mut req);
     let method = req.method().clone();
-    let route = req.match_pattern().unwrap_or_else(|| "(none)".into());
+    let asked = Asked::of(&req);
     let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req)).await;
     let answer = answer.unwrap_or_else(|_| {
         let problem = Problem::timed_out(REQUEST_PATIENCE);
         // Whether its events have keys is not known here.
-        let of_events = method == Method::POST && route == "/v1/events";
+        let of_events = method == Method::POST && asked.path() == Some("/v1/events");
         Err(match of_events {
             true => problem.without_keys().into(),
             false => problem.into(),
@@ -281,6 +287,11 @@ async fn watch_over(
         Err(error) => (error.as_response_error().status_code(), Some(error)),
     };
     let status = status.as_u16();
+    let found = || answer.as_ref().ok()?.request().match_pattern();
+    let route = || {
+        let asked = asked.path().map(str::to_owned);
+        asked.or_else(found).unwrap_or_else(|| "(none)".into())
+    };
     let problem = error.and_then(|error| error.as_error::<Problem>());
     let code = problem.map_or("", |problem| problem.code.as_str());
     if status >= 500 {
@@ -295,9 +306,9 @@ async fn watch_over(
         // What was told is all there is to say then.
         let told = problem.map_or(String::new(), ToString::to_string);
         let cause = cause.unwrap_or(told);
-        tracing::error!(%method, route, status, code, cause, "a request failed");
+        tracing::error!(%method, route = route(), status, code, cause, "a request failed");
     } else {
-        tracing::debug!(%method, route, status, code, "a request was answered");
+        tracing::debug!(%method, route = route(), status, code, "a request was answered");
     }
     match answer {
         Ok(answer) => Ok(answer.map_body(|head, body| {

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest};
 
+use super::asked::Asked;
 use super::problem::Problem;
 use crate::domain::Invalid;
 
@@ -29,9 +30,13 @@ pub(super) fn segment<T: FromStr<Err = Invalid>>(
 
 /// As it came, for the router's own decoding takes what is not UTF-8 for something else.
 fn raw_segment<'a>(req: &'a HttpRequest, name: &str) -> Option<&'a str> {
-    let pattern = req.match_pattern()?;
-    let wanted = format!("{{{name}}}");
-    let index = pattern.split('/').position(|part| part == wanted)?;
+    let pattern = Asked::path_of(req)?;
+    let is_it = |part: &str| {
+        part.strip_prefix('{')
+            .and_then(|part| part.strip_suffix('}'))
+            == Some(name)
+    };
+    let index = pattern.split('/').position(is_it)?;
     req.uri().path().split('/').nth(index)
 }
 

@@ -17,14 +17,14 @@ impl App {
         Feeds {
             stacks: self.store.clone(),
             inboxes: self.store.clone(),
-            objects: self.store.clone(),
+            catalog: self.catalog(),
             journal: self.store.clone(),
-            policies: self.policies.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             window_back: self.config.window_back,
             since: self.config.feed.since,
             polls: self.polls.clone(),
+            shelf: self.shelf.clone(),
         }
     }
 

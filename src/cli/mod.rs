@@ -38,6 +38,7 @@ mod page_file;
 mod passed_over;
 mod progress;
 mod restore;
+mod retract;
 mod screen;
 mod serve;
 mod simulate;
@@ -85,6 +86,7 @@ enum Command {
     Feed(feed::Args),
     Explain(explain::Args),
     Flush(flush::Args),
+    Retract(retract::Args),
     Digest(digest::Args),
     Worker(worker::Args),
     Batches(batches::Args),
@@ -115,7 +117,7 @@ impl Command {
     fn access(&self) -> Access {
         match self {
             Self::Serve(_) | Self::Notify(_) | Self::Import(_) | Self::Restore(_) => Access::Bring,
-            Self::Worker(_) | Self::Flush(_) => Access::Work,
+            Self::Worker(_) | Self::Flush(_) | Self::Retract(_) => Access::Work,
             Self::Digest(args) => args.access(),
             Self::Archive(args) => args.access(),
             Self::Batches(args) => args.access(),
@@ -141,6 +143,7 @@ impl Command {
             | Self::Import(_)
             | Self::Restore(_)
             | Self::Flush(_)
+            | Self::Retract(_)
             | Self::Archive(_)
             | Self::Batches(_)
             | Self::Suppressions(_)
@@ -263,6 +266,7 @@ impl Command {
             Self::Feed(args) => args.run(app, screen).await,
             Self::Explain(args) => args.run(app, screen).await,
             Self::Flush(args) => args.run(app, screen).await,
+            Self::Retract(args) => args.run(app, screen).await,
             Self::Digest(args) => args.run(app, screen, stop).await,
             Self::Worker(args) => args.run(app, screen, stop).await,
             Self::Batches(args) => args.run(app, screen).await,

@@ -27,6 +27,15 @@ impl Cursor {
         )
     }
 
+    /// Whether all that its reader had been shown stands on these stacks.
+    pub fn is_within(&self, person: &PersonStacks) -> bool {
+        let stands = |(id, n): &(StackId, u32)| {
+            let mut stacks = person.stacks.iter();
+            stacks.any(|stack| stack.id == *id && stack.entries.len() >= *n as usize)
+        };
+        self.0.iter().all(stands)
+    }
+
     /// Whether the reader had not seen this yet.
     pub fn is_before(&self, position: Position) -> bool {
         let seen = self

@@ -17,6 +17,9 @@ use super::name::Invalid;
 pub struct Id([u8; 12]);
 
 impl Id {
+    /// The last there is.
+    pub const LAST: Self = Self([0xff; 12]);
+
     /// An id of this moment (whole seconds, 1970 to 2106) with this tail.
     pub fn at(time: DateTime<Utc>, tail: [u8; 8]) -> Self {
         let seconds = time.timestamp().clamp(0, i64::from(u32::MAX)) as u32;
@@ -40,6 +43,14 @@ impl Id {
     pub fn time(self) -> DateTime<Utc> {
         let [a, b, c, d, ..] = self.0;
         DateTime::from_timestamp(i64::from(u32::from_be_bytes([a, b, c, d])), 0).unwrap_or_default()
+    }
+
+    /// Whether it was made no later than the other, as far as can be told: of one second, only the
+    /// ids of one process have an order, and those of two count as made at once.
+    pub fn is_no_later_than(self, other: Self) -> bool {
+        let (ours, theirs) = (self.0.split_at(4), other.0.split_at(4));
+        let of_one_process = ours.1[..5] == theirs.1[..5];
+        ours.0 < theirs.0 || (ours.0 == theirs.0 && (!of_one_process || ours.1 <= theirs.1))
     }
 
     /// The id that is hidden in 24 hexadecimal digits, if these are such.

@@ -313,6 +313,22 @@ impl PersonStacks {
         bad
     }
 
+    /// Whether something stands at this place.
+    pub fn holds(&self, place: Position) -> bool {
+        let mut stacks = self.stacks.iter();
+        stacks.any(|stack| stack.id == place.stack && (place.index as usize) < stack.entries.len())
+    }
+
+    /// Leaves out the events that are meant: their places stay, and hold nothing that anybody knows.
+    pub fn leave_out(&mut self, meant: impl Fn(&Event) -> bool) {
+        let entries = self.stacks.iter_mut().flat_map(|stack| &mut stack.entries);
+        for entry in entries {
+            if matches!(entry, Entry::Event(event) if meant(event)) {
+                *entry = Entry::Other;
+            }
+        }
+    }
+
     /// What no marker covers, each (type, object) once, at its oldest place; oldest first.
     pub fn pending(&self) -> Vec<Pending<'_>> {
         self.pending_that(|_, _| true)

@@ -1,18 +1,24 @@
-//! Do these objects still apply? One bulk look-up for many events, remembered across people.
+//! Do these events still apply? One bulk look-up of objects, and of what was taken back, for many
+//! events, remembered across people.
 //!
 //! The rule (P6): an object applies if its record is notifiable. One that nobody put a record of is
 //! mailed only where its type says so (`unknown_objects`); in feeds, whose readers may know it
-//! themselves, it is shown by its id, unless its type has a model. A mail about to leave asks with
-//! a fresh catalog, so that what was withdrawn a moment ago is not in it.
+//! themselves, it is shown by its id, unless its type has a model. What was taken back applies to
+//! nobody, and hides nothing that happened later to the same object ([`Catalog::take_back`]). A mail
+//! about to leave asks with a fresh catalog, so that what was withdrawn a moment ago is not in it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::polls::Stamp;
+use super::shelf::{Looked, Shelf};
 use crate::domain::content::Told;
+use crate::domain::retraction::reaches;
 use crate::domain::{
-    Details, Event, EventType, Id, Object, ObjectId, ObjectKey, Policies, UnknownObjects,
+    Details, Event, EventType, Id, Object, ObjectId, ObjectKey, PersonStacks, PokeKey, Policies,
+    Stack, UnknownObjects,
 };
-use crate::store::{Journal, Objects, Result};
+use crate::store::{Journal, Objects, Result, Retractions};
 
 /// What is remembered is forgotten when it has grown to this many objects.
 const REMEMBERED: usize = 200_000;
@@ -26,82 +32,208 @@ enum Purpose {
     Feed,
 }
 
+/// Something of each object, by what happened to it.
+type ByObject<T> = HashMap<EventType, HashMap<ObjectId, T>>;
+
+/// Where objects and retractions are looked up, and what types say of them.
+#[derive(Clone)]
+pub struct CatalogSource {
+    /// Records of objects.
+    pub objects: Arc<dyn Objects>,
+    /// What was taken back.
+    pub retractions: Arc<dyn Retractions>,
+    /// Which model a type's objects are of, and whether unknown ones are told.
+    pub policies: Arc<Policies>,
+    /// What feeds have read lately; mails do not ask it.
+    pub shelf: Option<Arc<Shelf>>,
+}
+
+impl CatalogSource {
+    /// A catalog of what may be mailed.
+    pub fn of_mails(&self) -> Catalog {
+        let shelf = None;
+        Catalog::of(
+            Purpose::Mail,
+            Self {
+                shelf,
+                ..self.clone()
+            },
+        )
+    }
+
+    /// A catalog of what feeds show.
+    pub fn of_feeds(&self) -> Catalog {
+        Catalog::of(Purpose::Feed, self.clone())
+    }
+
+    async fn look_up(&self, events: &[Event]) -> Result<Vec<Option<Object>>> {
+        let mut found = Vec::with_capacity(events.len());
+        for events in events.chunks(AT_ONCE) {
+            let keys = events.iter().map(|event| self.policies.object_of(event));
+            let keys: Vec<ObjectKey> = keys.collect();
+            found.extend(self.objects.objects(&keys).await?);
+        }
+        Ok(found)
+    }
+
+    async fn taken_back(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {
+        let mut found = Vec::with_capacity(events.len());
+        for events in events.chunks(AT_ONCE) {
+            found.extend(self.retractions.retractions(events).await?);
+        }
+        Ok(found)
+    }
+}
+
 /// The records of objects that were looked up, found or not.
 pub struct Catalog {
     purpose: Purpose,
-    objects: Arc<dyn Objects>,
-    policies: Arc<Policies>,
+    source: CatalogSource,
     /// Records as they were found, notifiable or not.
-    known: HashMap<EventType, HashMap<ObjectId, Option<Arc<Object>>>>,
+    known: ByObject<Option<Arc<Object>>>,
+    /// Up to when events were taken back, where that was looked up.
+    retracted: ByObject<Option<Id>>,
     /// What is said of events, by their fan-outs.
     details: HashMap<Id, Option<Arc<Details>>>,
     size: usize,
 }
 
 impl Catalog {
-    /// A catalog of what may be mailed.
-    pub fn new(objects: Arc<dyn Objects>, policies: Arc<Policies>) -> Self {
-        Self::of(Purpose::Mail, objects, policies)
-    }
-
-    /// A catalog of what feeds show.
-    pub fn of_feeds(objects: Arc<dyn Objects>, policies: Arc<Policies>) -> Self {
-        Self::of(Purpose::Feed, objects, policies)
-    }
-
-    fn of(purpose: Purpose, objects: Arc<dyn Objects>, policies: Arc<Policies>) -> Self {
+    fn of(purpose: Purpose, source: CatalogSource) -> Self {
         Self {
             purpose,
-            objects,
-            policies,
+            source,
             known: HashMap::new(),
+            retracted: HashMap::new(),
             details: HashMap::new(),
             size: 0,
         }
     }
 
-    /// Looks up the objects of these events that are not known yet.
+    /// Looks up the objects of these events, and what was taken back of them, where that is not
+    /// known yet.
     pub async fn load<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<()> {
+        self.bound();
+        let events: Vec<&Event> = events.collect();
+        self.recall(&events);
+        let objects = missing(&mut self.known, events.iter().copied(), None);
+        let retracted = missing(&mut self.retracted, events.iter().copied(), None);
+        self.size += objects.len() + retracted.len();
+        let stamps = self.stamps(&objects);
+        let (found, taken_back) = futures::try_join!(
+            self.source.look_up(&objects),
+            self.source.taken_back(&retracted)
+        )?;
+        for ((event, key), record) in objects.iter().zip(self.keys(&objects)).zip(found) {
+            let object = record.or_else(|| self.shows_unknown(&event.t).then(|| Object::bare(key)));
+            note(&mut self.known, event, object.map(Arc::new));
+        }
+        for (event, at) in retracted.iter().zip(taken_back) {
+            note(&mut self.retracted, event, at);
+        }
+        self.shelve(&objects, stamps);
+        Ok(())
+    }
+
+    fn keys(&self, events: &[Event]) -> Vec<ObjectKey> {
+        let policies = &self.source.policies;
+        events
+            .iter()
+            .map(|event| policies.object_of(event))
+            .collect()
+    }
+
+    /// Takes from the shelf what is not known yet.
+    fn recall(&mut self, events: &[&Event]) {
+        let Some(shelf) = self.source.shelf.clone() else {
+            return;
+        };
+        let now = shelf.now();
+        for event in events {
+            let of_type = self.known.get(&event.t);
+            if of_type.is_some_and(|of_type| of_type.contains_key(&event.o)) {
+                continue;
+            }
+            if let Some(Looked { object, retracted }) = shelf.object(event, now) {
+                note(&mut self.known, event, object);
+                note(&mut self.retracted, event, retracted);
+            }
+        }
+    }
+
+    /// How the objects of these events stand before they are looked up.
+    fn stamps(&self, events: &[Event]) -> Vec<(PokeKey, Option<Stamp>)> {
+        let Some(shelf) = &self.source.shelf else {
+            return Vec::new();
+        };
+        let now = shelf.now();
+        let stamp = |key: ObjectKey| {
+            let key = PokeKey::of(key.as_str());
+            (key, shelf.stamp(key, now))
+        };
+        self.keys(events).into_iter().map(stamp).collect()
+    }
+
+    /// Puts on the shelf what was found of the objects of these events, which stood so before.
+    fn shelve(&self, events: &[Event], stamps: Vec<(PokeKey, Option<Stamp>)>) {
+        let Some(shelf) = &self.source.shelf else {
+            return;
+        };
+        for (event, (key, stamp)) in events.iter().zip(stamps) {
+            let Some(stamp) = stamp else { continue };
+            let looked = Looked {
+                object: self.record(event),
+                retracted: self.retracted_at(event),
+            };
+            shelf.keep_object(event, key, looked, stamp);
+        }
+    }
+
+    /// Forgets what it remembers once that has grown too long.
+    fn bound(&mut self) {
         if self.size > REMEMBERED {
             self.known.clear();
+            self.retracted.clear();
             self.details.clear();
             self.size = 0;
         }
-        let mut asked: Vec<&Event> = Vec::new();
-        for event in events {
-            let missing = self
-                .known
-                .get(&event.t)
-                .is_none_or(|of_type| !of_type.contains_key(&event.o));
-            if missing {
-                self.known
-                    .entry(event.t.clone())
-                    .or_default()
-                    .insert(event.o.clone(), None);
-                asked.push(event);
-            }
-        }
+    }
+
+    /// Leaves out of these stacks, of the events that are meant, those that were taken back: their
+    /// places stay, and nobody is told of them.
+    pub async fn take_back<'p>(
+        &mut self,
+        people: impl IntoIterator<Item = &'p mut PersonStacks>,
+        meant: fn(&Stack) -> Vec<&Event>,
+    ) -> Result<()> {
+        self.bound();
+        let people: Vec<&mut PersonStacks> = people.into_iter().collect();
+        let stacks = people.iter().flat_map(|person| &person.stacks);
+        let events = stacks.flat_map(meant);
+        let asked = missing(&mut self.retracted, events, None);
         self.size += asked.len();
-        for events in asked.chunks(AT_ONCE) {
-            let keys: Vec<_> = events
-                .iter()
-                .map(|event| self.policies.object_of(event))
-                .collect();
-            let found = self.objects.objects(&keys).await?;
-            for ((event, key), record) in events.iter().zip(keys).zip(found) {
-                let object =
-                    record.or_else(|| self.shows_unknown(&event.t).then(|| Object::bare(key)));
-                self.known
-                    .entry(event.t.clone())
-                    .or_default()
-                    .insert(event.o.clone(), object.map(Arc::new));
-            }
+        let taken_back = self.source.taken_back(&asked).await?;
+        for (event, at) in asked.iter().zip(taken_back) {
+            note(&mut self.retracted, event, at);
+        }
+        for person in people {
+            person.leave_out(|event| self.is_retracted(event));
         }
         Ok(())
     }
 
+    /// Whether the event was taken back, as far as that was looked up.
+    pub fn is_retracted(&self, event: &Event) -> bool {
+        self.retracted_at(event)
+            .is_some_and(|at| reaches(at, event))
+    }
+
+    fn retracted_at(&self, event: &Event) -> Option<Id> {
+        *self.retracted.get(&event.t)?.get(&event.o)?
+    }
+
     fn shows_unknown(&self, kind: &EventType) -> bool {
-        let policy = self.policies.of(kind);
+        let policy = self.source.policies.of(kind);
         policy.unknown_objects == UnknownObjects::Mail
             || (self.purpose == Purpose::Feed && policy.model.is_none())
     }
@@ -112,14 +244,27 @@ impl Catalog {
         journal: &dyn Journal,
         events: impl Iterator<Item = &'a Event>,
     ) -> Result<()> {
-        let missing = events.filter_map(|event| event.i);
-        let missing = missing.filter(|id| !self.details.contains_key(id));
-        let asked: Vec<Id> = missing.collect::<HashSet<_>>().into_iter().collect();
+        let shelf = self.source.shelf.as_ref();
+        let mut asked: Vec<Id> = Vec::new();
+        for id in events.filter_map(|event| event.i).collect::<HashSet<_>>() {
+            if self.details.contains_key(&id) {
+                continue;
+            }
+            match shelf.and_then(|shelf| shelf.details(id)) {
+                Some(details) => drop(self.details.insert(id, details)),
+                None => asked.push(id),
+            }
+        }
         self.size += asked.len();
         for ids in asked.chunks(AT_ONCE) {
-            let found = journal.details(ids).await?.into_iter();
-            let found = found.map(|details| details.map(Arc::new));
-            self.details.extend(ids.iter().copied().zip(found));
+            let found = journal.details(ids).await?;
+            for (id, details) in ids.iter().zip(found) {
+                let details = details.map(Arc::new);
+                if let Some(shelf) = shelf {
+                    shelf.keep_details(*id, details.clone());
+                }
+                self.details.insert(*id, details);
+            }
         }
         Ok(())
     }
@@ -135,28 +280,55 @@ impl Catalog {
         Some(Told { object, details })
     }
 
-    /// The keys of all that was looked up.
-    pub fn keys(&self) -> Vec<ObjectKey> {
-        let of_type = |(t, objects): (&EventType, &HashMap<ObjectId, _>)| {
-            let (t, i) = (t.clone(), None);
-            let event = |o: &ObjectId| Event {
-                t: t.clone(),
-                o: o.clone(),
-                i,
-            };
-            let keys = objects.keys().map(|o| self.policies.object_of(&event(o)));
-            keys.collect::<Vec<_>>()
-        };
-        self.known.iter().flat_map(of_type).collect()
+    /// Under which key the event's object has its record.
+    pub fn key(&self, event: &Event) -> ObjectKey {
+        self.source.policies.object_of(event)
     }
 
     /// The event's object, if it still applies; the event must have been loaded.
     pub fn applies(&self, event: &Event) -> Option<Arc<Object>> {
-        self.record(event).filter(|object| object.notifiable)
+        let object = self.record(event).filter(|object| object.notifiable);
+        object.filter(|_| !self.is_retracted(event))
     }
 
     /// What is known of the event's object, withdrawn or not; the event must have been loaded.
     pub fn record(&self, event: &Event) -> Option<Arc<Object>> {
         self.known.get(&event.t)?.get(&event.o)?.clone()
     }
+}
+
+/// All events of a stack.
+pub fn all(stack: &Stack) -> Vec<&Event> {
+    stack.events().map(|(_, event)| event).collect()
+}
+
+/// Those that may be mailed still.
+pub fn uncovered(stack: &Stack) -> Vec<&Event> {
+    stack.uncovered().map(|(_, event)| event).collect()
+}
+
+/// Those of these events of whose objects nothing is known, each object once. From now on something
+/// is known of all.
+fn missing<'a, T: Clone>(
+    known: &mut ByObject<T>,
+    events: impl Iterator<Item = &'a Event>,
+    nothing: T,
+) -> Vec<Event> {
+    let mut asked = Vec::new();
+    for event in events {
+        let of_type = known.get(&event.t);
+        if of_type.is_none_or(|of_type| !of_type.contains_key(&event.o)) {
+            note(known, event, nothing.clone());
+            asked.push(event.clone());
+        }
+    }
+    asked
+}
+
+fn note<T>(known: &mut ByObject<T>, event: &Event, what: T) {
+    let of_type = match known.get_mut(&event.t) {
+        Some(of_type) => of_type,
+        None => known.entry(event.t.clone()).or_default(),
+    };
+    of_type.insert(event.o.clone(), what);
 }

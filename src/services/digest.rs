@@ -12,7 +12,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 
-use super::catalog::Catalog;
+use super::catalog::{self, Catalog, CatalogSource};
 use super::mailing::{GateState, Sender, Spread, Step};
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
@@ -26,7 +26,7 @@ use crate::domain::{
     Cadence, Content, DeliveryId, Due, Lease, Period, PersonStacks, Policies, Schedule, User,
     UserId,
 };
-use crate::store::{Deliveries, Directory, Objects, People, Stacks, Suppressions};
+use crate::store::{Deliveries, Directory, People, Stacks, Suppressions};
 use crate::wire::digest::{Ended, Report};
 
 mod older;
@@ -68,7 +68,7 @@ pub struct Digests {
     pub sender: Sender,
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) catalog: CatalogSource,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) policies: Arc<Policies>,
@@ -150,7 +150,6 @@ impl Digests {
 impl<'a> Run<'a> {
     fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Watcher) -> Self {
         let at = request.at.unwrap_or_else(|| digests.clock.now());
-        let (objects, policies) = (&digests.objects, &digests.policies);
         Self {
             digests,
             request,
@@ -158,7 +157,7 @@ impl<'a> Run<'a> {
             at,
             sender: digests.sender.anew(),
             report: Report::default(),
-            catalog: Catalog::new(Arc::clone(objects), Arc::clone(policies)),
+            catalog: digests.catalog.of_mails(),
             older: Older::new(&digests.owed.days_read(at)),
         }
     }
@@ -199,6 +198,9 @@ impl<'a> Run<'a> {
                 .collect();
             self.older.pass_over(&bad);
             self.sender.ledger.tally.passed_over(bad);
+            self.catalog
+                .take_back(&mut people, catalog::uncovered)
+                .await?;
             if self.sends() {
                 // Who is passed over here is passed over until the next run.
                 digests.stacks.catch_up().await?;

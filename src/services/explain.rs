@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::Result;
 use super::batches::{BatchFilter, BatchService};
-use super::catalog::Catalog;
+use super::catalog::CatalogSource;
 use super::due;
 use super::owed::OwedDays;
 use super::suppressions::Suppressed;
@@ -17,7 +17,7 @@ use crate::domain::digest::wanted;
 use crate::domain::{
     Cadence, Delivery, DeliveryId, Event, Id, Policies, Position, Schedule, UserId,
 };
-use crate::store::{Deliveries, DeliveryFilter, Directory, Objects, People, Stacks, Suppressions};
+use crate::store::{Deliveries, DeliveryFilter, Directory, People, Stacks, Suppressions};
 use crate::wire::explanation::{DigestView, Explanation, Fate, InBatch, Why};
 
 mod covered;
@@ -30,7 +30,7 @@ use gathered::Batches;
 pub struct Explain {
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) catalog: CatalogSource,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     /// Shows the batches that events are in.
     pub batches: BatchService,
@@ -82,7 +82,7 @@ impl Explain {
             ..BatchFilter::default()
         };
         let batches = Batches::of(&self.batches, &theirs).await?;
-        let mut catalog = Catalog::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let mut catalog = self.catalog.of_mails();
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
         let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
         let gets_digests = record.as_ref().is_some_and(|user| {
@@ -99,15 +99,17 @@ impl Explain {
                         .map(|(_, event)| event),
                 )
                 .await?;
+            let mut standing = person.clone();
+            standing.leave_out(|event| catalog.is_retracted(event));
             let pending = match &record {
-                Some(user) => wanted(person, user, &self.policies),
-                None => person.pending(),
+                Some(user) => wanted(&standing, user, &self.policies),
+                None => standing.pending(),
             };
             let pending: Vec<Position> = pending.iter().map(|pending| pending.position).collect();
             let applies = |event: &Event| catalog.applies(event);
             let mails = Mails::of(
                 &deliveries,
-                person,
+                &standing,
                 record.as_ref(),
                 &self.policies,
                 self.caps,
@@ -131,9 +133,12 @@ impl Explain {
                     let is_mailed = event.i.is_some_and(|i| mailed.contains(&i));
                     let holding = batches.holding(event);
                     let in_batch = batches.why(event, holding, is_mailed, alone && applies);
-                    let why = if let Some(in_batch) = in_batch {
+                    let is_covered = (position.index as usize) < covered;
+                    let why = if catalog.is_retracted(event) && !is_mailed && !is_covered {
+                        Why::Retracted
+                    } else if let Some(in_batch) = in_batch {
                         in_batch
-                    } else if (position.index as usize) < covered {
+                    } else if is_covered {
                         Why::Covered
                     } else if catalog.record(event).is_none() {
                         Why::UnknownObject

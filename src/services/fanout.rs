@@ -14,9 +14,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::batches::{Join, Joiner};
 use super::crash;
 use super::owed::OwedDays;
+use super::polls::Polls;
 use crate::clock::Clock;
 use crate::domain::batch::{AccumulatorId, Item};
-use crate::domain::{BatchPolicy, Day, Fanout, Id, Policies, Progress, Route, User, UserId};
+use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Policies, Progress, Route, User, UserId};
 use crate::store::{Claimed, Directory, Journal, Result, Stacks};
 use crate::wire::round::FannedOut;
 
@@ -50,6 +51,7 @@ pub struct Fanouts {
     pub owner: String,
     /// Told when a day that has left the window is written to.
     pub owed: OwedDays,
+    pub(crate) polls: Arc<Polls>,
     /// The sizes of pages and groups, and how long leases last.
     pub settings: Settings,
 }
@@ -160,6 +162,9 @@ impl Fanouts {
             self.fill(walks, limit)
         )?;
         crash::point("after-push");
+        // Whoever polls this process next sees it, before the store tells.
+        self.polls
+            .hear(&Poke::people(people.iter().map(UserId::as_str)));
         // Of a day that has left the window it may be noted that nobody is owed anything.
         let now = self.clock.now();
         if *day < self.owed.days_read(now).window.first() {

@@ -3,8 +3,10 @@
 //!
 //! The rule: pages stay put while events arrive (see [`crate::domain::feed`]). Every answer says
 //! how many items are unseen and unread: counted each time, of what applies, and never kept. So a
-//! page costs one read of the window and one of what was marked, a look-up of the objects that are
-//! unread or may be shown, and one of what is said of the events it shows.
+//! page costs one read of the window and one of what was marked; objects, and what is said of
+//! events, are looked up where that was not done lately ([`super::shelf`]). What names things that
+//! its reader was shown, a mark or a further page, is answered from a window that was read lately,
+//! if that holds them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,18 +14,19 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::Result;
-use super::catalog::Catalog;
+use super::catalog::{Catalog, CatalogSource};
 use super::polls::Polls;
+use super::shelf::{Reading, Shelf};
 use crate::clock::{Clock, Ids};
 use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
 use crate::domain::user::MAX_TYPES;
 use crate::domain::{
-    Day, Event, EventType, Inbox, Invalid, ObjectId, ObjectKey, PersonStacks, Policies, UserId,
-    Window,
+    Day, Event, EventType, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks, Stack,
+    UserId, Window,
 };
-use crate::store::{Inboxes, Journal, Objects, People, Stacks};
+use crate::store::{Inboxes, Journal, People, Stacks};
 use crate::wire::feed::{Counts, Item, Page};
 
 mod marks;
@@ -34,12 +37,12 @@ pub use marks::{MAX_IDS, MarksInput};
 pub struct Feeds {
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) inboxes: Arc<dyn Inboxes>,
-    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<Ids>,
     pub(crate) polls: Arc<Polls>,
+    pub(crate) shelf: Arc<Shelf>,
     /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
     /// What happened before is taken for seen (`feed.since`).
@@ -62,11 +65,12 @@ impl<T> Answer<T> {
     }
 }
 
-/// A person's feed as it stands.
+/// A person's feed as it stands, without what was taken back, and all that is known of its events.
 struct Standing {
     window: Window,
     person: PersonStacks,
     inbox: Inbox,
+    catalog: Catalog,
 }
 
 /// The state of each item, by what it is.
@@ -125,79 +129,66 @@ impl Feeds {
                 return Err(Invalid::new("days", days, why).into());
             }
         };
-        let standing = self.standing(&request.user).await?;
+        let before = request.query.before;
+        // Whoever goes on reading was shown the item from which they do.
+        let shown = |person: &PersonStacks| before.is_some_and(|place| person.holds(place));
+        let mut standing = self.standing_where(&request.user, shown).await?;
+        let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
         let states = self.states(&standing);
-        let mut catalog = self.catalog();
-        let counts = counts(&standing, &states, &mut catalog).await?;
-        let asked = standing.person.within(&self.window_back_to(back));
+        let (counts, mut about) = counts(&standing, &states, &catalog);
+        let days = Window::ending(standing.window.last(), back);
+        let asked = standing.person.within(&days);
         let mut selected = select(&asked, &request.query);
         selected.retain(|pending| request.query.state.admits(state_of(&states, pending.event)));
-        let mut items = Vec::new();
-        let mut rest = selected.as_slice();
-        // Looked up a page at a time: of most feeds only the first is ever read.
-        while items.len() <= request.limit && !rest.is_empty() {
-            let (now, later) = rest.split_at(rest.len().min(request.limit + 1));
-            catalog
-                .load(now.iter().map(|pending| pending.event))
-                .await?;
-            items.extend(now.iter().filter_map(|pending| {
-                let about = catalog.applies(pending.event)?;
-                let (kind, object) = (pending.event.t.clone(), pending.event.o.clone());
-                let item = Item {
-                    id: pending.position,
-                    kind,
-                    object,
-                    at: pending.at,
-                    state: state_of(&states, pending.event),
-                    about,
-                    details: None,
-                };
-                Some((item, pending.event))
-            }));
-            rest = later;
+        let mut shown = Vec::new();
+        for pending in &selected {
+            if shown.len() > request.limit {
+                break;
+            }
+            about.push(catalog.key(pending.event));
+            shown.extend(
+                catalog
+                    .applies(pending.event)
+                    .map(|object| (pending, object)),
+            );
         }
-        let more = items.len() > request.limit;
-        items.truncate(request.limit);
-        let shown = items.iter().map(|(_, event)| *event);
-        catalog.load_details(&*self.journal, shown).await?;
-        let with_details = |(item, event): (Item, &Event)| Item {
-            details: catalog.details(event),
-            ..item
+        let more = shown.len() > request.limit;
+        shown.truncate(request.limit);
+        let events = shown.iter().map(|(pending, _)| pending.event);
+        catalog.load_details(&*self.journal, events).await?;
+        let item = |(pending, about): (&Pending<'_>, Arc<Object>)| Item {
+            id: pending.position,
+            kind: pending.event.t.clone(),
+            object: pending.event.o.clone(),
+            at: pending.at,
+            state: state_of(&states, pending.event),
+            about,
+            details: catalog.details(pending.event),
         };
-        let items: Vec<Item> = items.into_iter().map(with_details).collect();
+        let items: Vec<Item> = shown.into_iter().map(item).collect();
         let next = items.last().filter(|_| more).map(|item| item.id);
         let answer = Page {
             items,
             next,
             counts,
         };
-        let about = catalog.keys();
         Ok(Answer { answer, about })
     }
 
     /// How many items are unseen and unread.
     pub async fn counts(&self, user: &UserId) -> Result<Answer<Counts>> {
         let standing = self.standing(user).await?;
-        self.counts_of(&standing).await
+        Ok(self.counts_of(&standing))
     }
 
-    async fn counts_of(&self, standing: &Standing) -> Result<Answer<Counts>> {
-        let mut catalog = self.catalog();
-        let answer = counts(standing, &self.states(standing), &mut catalog).await?;
-        let about = catalog.keys();
-        Ok(Answer { answer, about })
-    }
-
-    fn catalog(&self) -> Catalog {
-        Catalog::of_feeds(Arc::clone(&self.objects), Arc::clone(&self.policies))
+    fn counts_of(&self, standing: &Standing) -> Answer<Counts> {
+        let states = self.states(standing);
+        let (answer, about) = counts(standing, &states, &standing.catalog);
+        Answer { answer, about }
     }
 
     fn window(&self) -> Window {
-        self.window_back_to(self.window_back)
-    }
-
-    fn window_back_to(&self, back: u32) -> Window {
-        Window::ending(Day::of(self.clock.now()), back)
+        Window::ending(Day::of(self.clock.now()), self.window_back)
     }
 
     async fn window_of(&self, user: &UserId, window: &Window) -> Result<PersonStacks> {
@@ -216,13 +207,51 @@ impl Feeds {
     }
 
     async fn standing(&self, user: &UserId) -> Result<Standing> {
+        self.standing_where(user, |_| false).await
+    }
+
+    /// How the feed stands, as it was read lately if that will do.
+    async fn standing_where(
+        &self,
+        user: &UserId,
+        will_do: impl FnOnce(&PersonStacks) -> bool,
+    ) -> Result<Standing> {
         let window = self.window();
-        let (person, inbox) = futures::try_join!(self.window_of(user, &window), self.inbox(user))?;
+        let lately = self.shelf.reading(user, &window);
+        let reading = match lately.filter(|reading| will_do(&reading.person)) {
+            Some(reading) => reading,
+            None => self.read(user, window).await?,
+        };
+        let Reading {
+            window,
+            mut person,
+            inbox,
+        } = Arc::unwrap_or_clone(reading);
+        let mut catalog = self.catalog.of_feeds();
+        let events = person.stacks.iter().flat_map(Stack::events);
+        catalog.load(events.map(|(_, event)| event)).await?;
+        person.leave_out(|event| catalog.is_retracted(event));
         Ok(Standing {
             window,
             person,
             inbox,
+            catalog,
         })
+    }
+
+    async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
+        let stamp = self.shelf.stamp_of(user);
+        let stacks = self.window_of(user, &window);
+        let (person, inbox) = futures::try_join!(stacks, self.inbox(user))?;
+        let reading = Arc::new(Reading {
+            window,
+            person,
+            inbox,
+        });
+        if let Some(stamp) = stamp {
+            self.shelf.keep_reading(Arc::clone(&reading), stamp);
+        }
+        Ok(reading)
     }
 
     /// An item is as its oldest place says, however few days are asked for.
@@ -247,19 +276,24 @@ fn state_of(states: &States<'_>, event: &Event) -> ItemState {
     state.unwrap_or(ItemState::Unseen)
 }
 
-async fn counts(standing: &Standing, states: &States<'_>, catalog: &mut Catalog) -> Result<Counts> {
-    let events = standing.person.events().into_iter();
-    let states = events.map(|pending| (pending.event, state_of(states, pending.event)));
-    let unread: Vec<(&Event, ItemState)> = states.filter(|(_, state)| state.is_unread()).collect();
-    catalog.load(unread.iter().map(|(event, _)| *event)).await?;
-    let applies = |(event, _): &&(&Event, ItemState)| catalog.applies(event).is_some();
-    let unread: Vec<_> = unread.iter().filter(applies).collect();
-    let unseen = unread
-        .iter()
-        .filter(|(_, state)| *state == ItemState::Unseen);
-    Ok(Counts {
-        unseen: unseen.count() as u64,
-        unread: unread.len() as u64,
+/// How many items are unseen and unread, and the objects that this rests on.
+fn counts(standing: &Standing, states: &States<'_>, catalog: &Catalog) -> (Counts, Vec<ObjectKey>) {
+    let (mut unseen, mut unread, mut about) = (0, 0, Vec::new());
+    for pending in standing.person.events() {
+        let state = state_of(states, pending.event);
+        if !state.is_unread() {
+            continue;
+        }
+        about.push(catalog.key(pending.event));
+        if catalog.applies(pending.event).is_some() {
+            unread += 1;
+            unseen += u64::from(state == ItemState::Unseen);
+        }
+    }
+    let counts = Counts {
+        unseen,
+        unread,
         cursor: Cursor::at_end_of(&standing.person),
-    })
+    };
+    (counts, about)
 }

@@ -31,6 +31,8 @@ pub mod owed;
 pub mod people;
 pub mod polls;
 pub mod rehearsal;
+pub mod retract;
+pub mod shelf;
 pub mod simulate;
 pub mod status;
 pub mod suppressions;

@@ -12,7 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 
 use super::Result;
-use super::catalog::Catalog;
+use super::catalog::{self, Catalog, CatalogSource};
 use super::suppressions::Suppressed;
 use crate::clock::Ids;
 use crate::domain::digest::wanted;
@@ -22,7 +22,7 @@ use crate::domain::{
     User, UserId, Window,
 };
 use crate::store::{
-    self, Days, Deliveries, DeliveryFilter, Directory, Notes, Objects, Stacks, Suppressions,
+    self, Days, Deliveries, DeliveryFilter, Directory, Notes, Stacks, Suppressions,
 };
 use crate::wire::status::OlderDays;
 
@@ -33,7 +33,7 @@ pub struct OwedDays {
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) notes: Arc<dyn Notes>,
     pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) catalog: CatalogSource,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) policies: Arc<Policies>,
@@ -191,11 +191,12 @@ impl OwedDays {
 
     /// How many people are owed how many events of one day, as things stand.
     pub async fn count(&self, day: Day) -> Result<Count> {
-        let mut catalog = Catalog::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
+        let mut catalog = self.catalog.of_mails();
         let mut count = Count::default();
         let mut chunks = self.stacks.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
-            let chunk = chunk?;
+            let mut chunk = chunk?;
+            catalog.take_back(&mut chunk, catalog::uncovered).await?;
             let people: Vec<&PersonStacks> = chunk
                 .iter()
                 .filter(|person| !person.covers().is_empty())

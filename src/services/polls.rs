@@ -75,6 +75,23 @@ pub struct Glance {
     any_object: u64,
 }
 
+/// Whom a poke may be about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whom {
+    /// A person.
+    Person(PokeKey),
+    /// An object.
+    Object(PokeKey),
+}
+
+/// How a person, or an object, stood at a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamp {
+    at: DateTime<Utc>,
+    all: u64,
+    count: u32,
+}
+
 /// Somebody who waits for news of one person's feed.
 pub struct Waiting {
     polls: Arc<Polls>,
@@ -171,6 +188,36 @@ impl Polls {
             person: self.people[person].load(Ordering::Acquire),
             any_object: self.any_object.load(Ordering::Acquire),
         }
+    }
+
+    /// The time.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// How they stand now; to be asked before they are read. Nothing while pokes are not heard.
+    pub fn stamp(&self, whom: Whom, now: DateTime<Utc>) -> Option<Stamp> {
+        self.hears.load(Ordering::Acquire).then(|| Stamp {
+            at: now,
+            all: self.all.load(Ordering::Acquire),
+            count: self.count(whom),
+        })
+    }
+
+    /// Whether they stand as they did, as far as is known.
+    pub fn holds(&self, stamp: &Stamp, whom: Whom, now: DateTime<Utc>) -> bool {
+        self.hears.load(Ordering::Acquire)
+            && stamp.all == self.all.load(Ordering::Acquire)
+            && stamp.count == self.count(whom)
+            && (TimeDelta::zero()..self.fresh).contains(&(now - stamp.at))
+    }
+
+    fn count(&self, whom: Whom) -> u32 {
+        let counter = match whom {
+            Whom::Person(key) => &self.people[place(key, PEOPLE)],
+            Whom::Object(key) => &self.objects[place(key, OBJECTS)],
+        };
+        counter.load(Ordering::Acquire)
     }
 
     /// Keeps that this question, asked by this person, has the answer of this tag, which is about

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use super::Result;
-use super::catalog::Catalog;
+use super::catalog::{Catalog, CatalogSource};
 use crate::domain::{Event, Policies};
-use crate::store::{Journal, Objects};
+use crate::store::Journal;
 use crate::wire::unknown::{NAMED, Unknown};
 
 /// Of so many objects of one call it is asked whether they are known.
@@ -34,7 +34,7 @@ impl Unknown {
 
 /// Looks up what is known.
 pub struct Known {
-    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) policies: Arc<Policies>,
 }
@@ -43,7 +43,7 @@ impl Known {
     /// What is not known of each of these lists, in their order: of the first thousand objects they
     /// name.
     pub async fn of(&self, events: &[Vec<Event>]) -> Result<Vec<Unknown>> {
-        let mut catalog = self.catalog();
+        let mut catalog = self.catalog.of_mails();
         catalog.load(events.iter().flatten().take(ASKED)).await?;
         let mut left = ASKED;
         let unknown = |events: &Vec<Event>| {
@@ -66,16 +66,12 @@ impl Known {
             .into_iter()
             .flatten()
             .collect();
-        let mut catalog = self.catalog();
+        let mut catalog = self.catalog.of_mails();
         catalog.load(events.iter()).await?;
         let mut unknown = Unknown::default();
         for event in &events {
             unknown.note(event, &catalog, &self.policies);
         }
         Ok(unknown)
-    }
-
-    fn catalog(&self) -> Catalog {
-        Catalog::new(Arc::clone(&self.objects), Arc::clone(&self.policies))
     }
 }

@@ -26,6 +26,7 @@ pub mod mongo;
 mod pokes;
 mod record;
 mod retention;
+mod retractions;
 pub mod sqlite;
 
 pub use batches::{AccumulatorFilter, BatchFilter, Batches};
@@ -37,6 +38,7 @@ pub use feedback::{Feedbacks, SeenReports, Suppressions};
 pub use inboxes::Inboxes;
 pub use pokes::Pokes;
 pub use retention::{Forgettable, Retention};
+pub use retractions::Retractions;
 
 /// Everything that is kept, by meaning. One backend implements all of it.
 pub trait Store:
@@ -56,6 +58,7 @@ pub trait Store:
     + SeenReports
     + Diagnostics
     + Retention
+    + Retractions
 {
 }
 impl<T> Store for T where
@@ -75,6 +78,7 @@ impl<T> Store for T where
         + SeenReports
         + Diagnostics
         + Retention
+        + Retractions
 {
 }
 

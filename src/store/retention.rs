@@ -21,6 +21,11 @@ pub enum Forgettable {
     Unaccepted,
     /// What people have seen of their feeds, by when they marked anything last.
     Inboxes,
+    /// Journaled events that are fanned out, by when they happened, with what is said of them and
+    /// whom they were for. Their keys are free again.
+    Events,
+    /// What was taken back, by up to when.
+    Retractions,
 }
 
 /// What is removed once nobody needs it any more.

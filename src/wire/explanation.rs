@@ -110,6 +110,8 @@ pub enum Why {
     Covered,
     /// The same event stands at an older place.
     Repeated,
+    /// It was taken back.
+    Retracted,
     /// Its object is withdrawn or gone.
     Withdrawn,
     /// Nobody put a record of its object, and its type is not mailed without one.
@@ -136,6 +138,7 @@ impl Why {
             Self::NoBatch => "is for a batch, and in none that is known",
             Self::Covered => "was dealt with",
             Self::Repeated => "is told once already",
+            Self::Retracted => "was taken back",
             Self::Withdrawn => "no longer applies",
             Self::UnknownObject => "is about an object that is not known, so it is not mailed",
             Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",

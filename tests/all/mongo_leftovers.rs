@@ -24,7 +24,8 @@ async fn a_cleaner_goes_on_while_there_is_more_of_audiences_that_were_never_acce
         });
         store.write_all("audiences", parts.collect()).await;
         let keep = TimeDelta::days(14);
-        let cleaner = Cleaner::new(store.handle(), Arc::new(ManualClock::at(noon())), keep);
+        let clock = Arc::new(ManualClock::at(noon()));
+        let cleaner = Cleaner::new(store.handle(), clock, keep, keep);
 
         for _ in 0..2 {
             cleaner.step().await.unwrap();

@@ -8,12 +8,10 @@ use std::sync::Arc;
 use crate::clock::{Clock, Ids};
 use crate::domain::batch::{Accumulator, AccumulatorId, TakenOut};
 use crate::domain::fanout::MAX_OBJECTS;
-use crate::domain::{
-    Batch, BatchState, DeliveryId, Event, EventType, Id, Invalid, ObjectId, Policies,
-};
-use crate::services::catalog::Catalog;
+use crate::domain::{Batch, BatchState, DeliveryId, Event, EventType, Id, Invalid, ObjectId};
+use crate::services::catalog::CatalogSource;
 use crate::services::{Error, Result};
-use crate::store::{AccumulatorFilter, BatchFilter, Batches, Deliveries, Objects};
+use crate::store::{AccumulatorFilter, BatchFilter, Batches, Deliveries};
 use crate::wire::batch::BatchView;
 
 /// Accumulators changed at once.
@@ -25,10 +23,8 @@ pub struct BatchService {
     pub batches: Arc<dyn Batches>,
     /// The ledger.
     pub deliveries: Arc<dyn Deliveries>,
-    /// Where records of objects are kept.
-    pub objects: Arc<dyn Objects>,
-    /// How each type is routed and told.
-    pub policies: Arc<Policies>,
+    /// Where titles are looked up.
+    pub catalog: CatalogSource,
     /// The time; tests turn it.
     pub clock: Arc<dyn Clock>,
     /// Makes new ids.
@@ -68,8 +64,7 @@ impl BatchService {
 
     /// The same as people are shown them: with titles, and with what became of their mails.
     pub async fn views(&self, batches: Vec<Batch>) -> Result<Vec<BatchView>> {
-        let (objects, policies) = (Arc::clone(&self.objects), Arc::clone(&self.policies));
-        let mut catalog = Catalog::new(objects, policies);
+        let mut catalog = self.catalog.of_mails();
         let kept = batches.iter().flat_map(Batch::kept).cloned();
         let kept: Vec<Event> = kept.map(Event::from).collect();
         catalog.load(kept.iter()).await?;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::Feeds;
 use crate::domain::feed::Cursor;
 use crate::domain::inbox::{Mark, Marked};
-use crate::domain::{EventType, Invalid, Poke, Position, UserId};
+use crate::domain::{EventType, Invalid, PersonStacks, Poke, Position, UserId};
 use crate::services::{Result, fields};
 use crate::store;
 use crate::wire::feed::Counts;
@@ -63,7 +63,12 @@ impl Feeds {
     /// Marks items of somebody's feed; how it stands then.
     pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<Counts> {
         let (mark, marked) = input.marked()?;
-        let mut standing = self.standing(user).await?;
+        // What they were shown, whichever process it was shown by.
+        let shown = |person: &PersonStacks| match &marked {
+            Marked::To(cursor, _) => cursor.is_within(person),
+            Marked::Items(places) => places.iter().all(|place| person.holds(*place)),
+        };
+        let mut standing = self.standing_where(user, shown).await?;
         for _ in 0..ROUNDS {
             let now = self.clock.now();
             let (inbox, window) = (&mut standing.inbox, &standing.window);
@@ -72,7 +77,7 @@ impl Feeds {
             {
                 // Whoever polls this process next sees it, before the store tells.
                 self.polls.hear(&Poke::people([user.as_str()]));
-                return Ok(self.counts_of(&standing).await?.answer);
+                return Ok(self.counts_of(&standing).answer);
             }
             standing.inbox = self.inbox(user).await?;
         }

@@ -24,10 +24,10 @@ use crate::domain::{
 use crate::mail::{self, Marks, Message, Place};
 use crate::render::{self, Renderer};
 use crate::services::Result;
-use crate::services::catalog::Catalog;
+use crate::services::catalog::{self, Catalog, CatalogSource};
 use crate::services::links::{Links, Maker};
 use crate::services::suppressions::Suppressed;
-use crate::store::{Batches, Directory, Journal, Objects, People, Stacks, Suppressions};
+use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
 
 mod gathered;
 mod preview;
@@ -40,7 +40,7 @@ pub struct Compose {
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) batches: Arc<dyn Batches>,
     pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) objects: Arc<dyn Objects>,
+    pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) policies: Arc<Policies>,
@@ -140,7 +140,8 @@ impl Compose {
         room: Room,
     ) -> Result<Built> {
         let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
-        let stacks = self.read(rows, spread).await?;
+        let mut catalog = self.catalog.of_mails();
+        let stacks = self.read(rows, spread, &mut catalog).await?;
         let people = self.directory.users(&users).await?;
         let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
         let wanted: Vec<_> = rows
@@ -152,7 +153,6 @@ impl Compose {
                 person.as_ref().map_or(Vec::new(), wanted)
             })
             .collect();
-        let mut catalog = Catalog::new(Arc::clone(&self.objects), Arc::clone(&self.policies));
         catalog
             .load(wanted.iter().flatten().map(|pending| pending.event))
             .await?;
@@ -213,9 +213,14 @@ impl Compose {
         Ok(built)
     }
 
-    /// What stands on the stacks of each row's person, in the order of the rows; nothing where the
-    /// row covers nothing.
-    async fn read(&self, rows: &[Delivery], spread: Spread) -> Result<Vec<PersonStacks>> {
+    /// What stands on the stacks of each row's person, without what was taken back, in the order of
+    /// the rows; nothing where the row covers nothing.
+    async fn read(
+        &self,
+        rows: &[Delivery],
+        spread: Spread,
+        catalog: &mut Catalog,
+    ) -> Result<Vec<PersonStacks>> {
         let of_stacks = || rows.iter().filter(|row| !row.watermarks.is_empty());
         let covered = of_stacks().flat_map(|row| &row.watermarks);
         let window = Window::of(covered.map(|(stack, _)| stack.day));
@@ -243,7 +248,9 @@ impl Compose {
             };
             read.unwrap_or_else(|| none(row))
         });
-        Ok(stacks.collect())
+        let mut stacks: Vec<PersonStacks> = stacks.collect();
+        catalog.take_back(&mut stacks, catalog::all).await?;
+        Ok(stacks)
     }
 
     /// What a row's mail tells; `None` if nothing is left that applies.

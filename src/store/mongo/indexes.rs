@@ -12,8 +12,8 @@ use mongodb::options::IndexOptions;
 
 use super::patience::{self, Failure};
 use super::{
-    ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS, SIGHTINGS,
-    SUPPRESSIONS, USERS,
+    ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, FOLLOWS, INBOXES, Mongo, OBJECTS, RETRACTIONS,
+    SIGHTINGS, SUPPRESSIONS, USERS,
 };
 use crate::domain::Day;
 use crate::store::Result;
@@ -26,7 +26,7 @@ const INDEX_NOT_FOUND: i32 = 27;
 const BUILDING: Duration = Duration::from_secs(3_600);
 
 /// The indexes of each collection that has any.
-fn wanted() -> [(&'static str, Vec<IndexModel>); 8] {
+fn wanted() -> [(&'static str, Vec<IndexModel>); 9] {
     let index = |keys: Document, options: IndexOptions| {
         IndexModel::builder().keys(keys).options(options).build()
     };
@@ -107,6 +107,7 @@ fn wanted() -> [(&'static str, Vec<IndexModel>); 8] {
         ),
         (SIGHTINGS, vec![index(doc! {"until": 1}, plain())]),
         (INBOXES, vec![index(doc! {"changed": 1}, plain())]),
+        (RETRACTIONS, vec![index(doc! {"at": 1}, plain())]),
     ]
 }
 

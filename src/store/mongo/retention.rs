@@ -6,16 +6,26 @@ use async_trait::async_trait;
 use bson::{Document, doc};
 use chrono::{DateTime, Utc};
 
-use super::values::date;
-use super::{BATCHES, DELIVERIES, INBOXES, Mongo};
-use crate::domain::DeliveryState;
+use super::journal::DONE;
+use super::values::{date, oid};
+use super::{BATCHES, DELIVERIES, FANOUTS, INBOXES, Mongo, RETRACTIONS};
+use crate::domain::{DeliveryState, Id};
 use crate::store::{Forgettable, Result, Retention};
 
 #[async_trait]
 impl Retention for Mongo {
     async fn forget(&self, what: Forgettable, before: DateTime<Utc>, limit: usize) -> Result<u64> {
+        let before_id = || doc! {"$lt": oid(Id::at(before, [0; 8]))};
         let (collection, time) = match what {
             Forgettable::Unaccepted => return self.forget_audiences(before, limit).await,
+            Forgettable::Events => {
+                let old = doc! {"state": DONE, "_id": before_id()};
+                return self.forget_oldest(FANOUTS, "_id", &old, limit).await;
+            }
+            Forgettable::Retractions => {
+                let old = doc! {"at": before_id()};
+                return self.forget_oldest(RETRACTIONS, "at", &old, limit).await;
+            }
             Forgettable::Batches => (BATCHES, "settled"),
             Forgettable::Deliveries => (DELIVERIES, "settled"),
             Forgettable::Inboxes => (INBOXES, "changed"),
@@ -46,8 +56,7 @@ impl Mongo {
             .await?;
         if !ids.is_empty() {
             self.patiently(&doing, || {
-                let mut these = doc! {"_id": {"$in": &ids}};
-                these.extend(old.clone());
+                let these = doc! {"$and": [{"_id": {"$in": &ids}}, old.clone()]};
                 let records = self.collection(collection);
                 async move { Ok(records.delete_many(these).await.map(drop)?) }
             })

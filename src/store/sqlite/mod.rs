@@ -26,6 +26,7 @@ mod objects;
 mod odd_rows;
 mod pokes;
 mod retention;
+mod retractions;
 mod schema;
 mod sightings;
 mod stacks;

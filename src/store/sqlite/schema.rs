@@ -18,7 +18,7 @@ use crate::store::{Error, Schema};
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = 8;
+pub(super) const VERSION: i32 = 9;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter
 /// of that, and costs three to five times as much from then on: here that is a day of 88 events,
@@ -108,6 +108,15 @@ CREATE TABLE IF NOT EXISTS inboxes (
     days    TEXT NOT NULL           -- {stack: {seen, read, archived}}, bits in hexadecimal digits
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS inboxes_by_changed ON inboxes (changed);
+
+-- What was taken back.
+CREATE TABLE IF NOT EXISTS retractions (
+    type   TEXT NOT NULL,
+    object TEXT NOT NULL,
+    at     TEXT NOT NULL,           -- an id: what happened up to then is reached
+    PRIMARY KEY (type, object)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS retractions_by_at ON retractions (at);
 
 -- News of what may have changed in feeds; the newest are kept.
 CREATE TABLE IF NOT EXISTS pokes (

@@ -52,6 +52,10 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
         "adds the tables of what is said of events, and of what people have seen of their feeds, and of pokes",
         |_| Ok(()),
     ),
+    (
+        "adds the table retractions (events that were taken back)",
+        |_| Ok(()),
+    ),
 ];
 
 fn left(from: i32) -> impl Iterator<Item = &'static Step> {

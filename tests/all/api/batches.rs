@@ -1,4 +1,4 @@
-//! What gathers can be looked at, closed now and canceled; and events are taken out of it.
+//! What gathers can be looked at, closed now and canceled; and events are taken back from it.
 
 use serde_json::{Value, json};
 use tidings::services::Silent;
@@ -11,7 +11,7 @@ on_both_stores! {
     a_batch_shows_what_it_has_gathered_and_what_became_of_it
     batches_are_found_by_person_key_and_state_and_paged
     an_open_batch_is_closed_now_or_canceled_and_one_that_has_ended_is_a_conflict
-    events_are_taken_out_of_open_batches_and_stay_in_feeds
+    events_are_taken_back_from_open_batches_and_feeds
     a_lead_is_shown_apart_from_what_is_gathered_after_it
     a_batch_that_is_closed_before_its_lead_has_left_mails_both
 }
@@ -226,13 +226,13 @@ async fn an_open_batch_is_closed_now_or_canceled_and_one_that_has_ended_is_a_con
     api.stop().await;
 }
 
-async fn events_are_taken_out_of_open_batches_and_stay_in_feeds(fresh: Fresh) {
+async fn events_are_taken_back_from_open_batches_and_feeds(fresh: Fresh) {
     let api = gathering(&fresh, "").await;
     happens(&api, "a1", &["ada", "ben"], None).await;
     happens(&api, "a2", &["ada"], None).await;
     happens(&api, "a3", &["ada"], None).await;
     happens(&api, "a3", &["cem"], Some("acme")).await;
-    let take_out = async |objects: Value| {
+    let take_back = async |objects: Value| {
         let body = json!({"type": "ArtworkPublished", "objects": objects});
         super::answer(api.ask("DELETE", "/v1/events").json(&body)).await
     };
@@ -240,8 +240,8 @@ async fn events_are_taken_out_of_open_batches_and_stay_in_feeds(fresh: Fresh) {
     let other_type = json!({"type": "Comment", "objects": ["a1", "a3"]});
     let other_type = super::answer(api.ask("DELETE", "/v1/events").json(&other_type)).await;
     // Of ada's batch, a1 is counted and no longer kept.
-    let out = take_out(json!(["a1", "a3", "x"])).await;
-    let again = take_out(json!("a3")).await;
+    let out = take_back(json!(["a1", "a3", "x"])).await;
+    let again = take_back(json!("a3")).await;
 
     assert_eq!(other_type.body, json!({"taken": 0, "not_kept": 0}));
     assert_eq!(
@@ -267,7 +267,10 @@ async fn events_are_taken_out_of_open_batches_and_stay_in_feeds(fresh: Fresh) {
         batches,
         expected.map(|(user, state, count)| (json!(user), json!(state), json!(count)))
     );
-    assert_eq!(api.feed("/v1/users/cem/feed").await, ["a3"]);
+    assert_eq!(api.feed("/v1/users/cem/feed").await, [""; 0]);
+    assert_eq!(api.feed("/v1/users/ada/feed").await, ["a2"]);
+    let count = api.get("/v1/users/ada/feed/count").await.body;
+    assert_eq!((&count["unseen"], &count["unread"]), (&json!(1), &json!(1)));
     api.stop().await;
 }
 

@@ -6,8 +6,8 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use super::{Answer, Api, objects};
-use crate::support::Fresh;
 use crate::support::town::{Town, on_both_stores, saturday};
+use crate::support::{FailingStore, Fresh};
 
 on_both_stores! {
     counts_fall_as_items_are_seen_read_and_put_away
@@ -17,12 +17,17 @@ on_both_stores! {
     marks_made_at_once_are_all_kept
     what_happened_before_feeds_were_shown_is_seen
     counts_are_those_of_a_model_of_sets
+    a_mark_of_what_was_just_shown_reads_nothing_again
+    a_mark_of_what_another_process_showed_is_made
 }
 
 on_sqlite! {
     what_is_no_mark_is_refused_and_changes_nothing
     a_mark_on_an_empty_feed_is_no_error
 }
+
+/// What was read lately is believed.
+const FRESH: &str = "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"30s\"";
 
 async fn happen(api: &Api, names: &[&str]) {
     let event = json!({"type": "Loan", "objects": names, "to": "ada"});
@@ -283,5 +288,56 @@ async fn a_mark_on_an_empty_feed_is_no_error(fresh: Fresh) {
     let by_id = mark(&api, json!({"mark": "read", "ids": ["20140422.9"]})).await;
 
     assert_eq!((counts(&by_cursor), counts(&by_id)), ((0, 0), (0, 0)));
+    api.stop().await;
+}
+
+async fn a_mark_of_what_was_just_shown_reads_nothing_again(fresh: Fresh) {
+    let town = Town::found(&fresh, true, FRESH).await;
+    let store = FailingStore::counting(town.store.clone());
+    let api = Api::with_store(town, &(store.clone() as _));
+    happen(&api, &["o1", "o2"]).await;
+
+    // Until pokes are heard everything is read; and the poke of a mark may come between.
+    let asking = async {
+        for mark_ in ["read", "unread"].iter().cycle() {
+            let page = feed(&api, "").await;
+            let before = store.calls();
+            let marked = mark(&api, json!({"mark": mark_, "to": page.body["cursor"]})).await;
+            let unread = if *mark_ == "read" { 0 } else { 2 };
+            assert_eq!(counts(&marked), (0, unread));
+            if store.calls() == before + 1 {
+                return;
+            }
+        }
+    };
+    let found = tokio::time::timeout(std::time::Duration::from_secs(20), asking).await;
+
+    found.expect("every mark read something again");
+    api.stop().await;
+}
+
+async fn a_mark_of_what_another_process_showed_is_made(fresh: Fresh) {
+    let api = Api::of(Town::found(&fresh, true, FRESH).await);
+    let other = api.beside(&fresh, FRESH);
+    for n in 0..10 {
+        let (one, two) = (format!("o{n}"), format!("n{n}"));
+        happen(&api, &[&one]).await;
+        assert_eq!(counts(&feed(&api, "").await).0, 1);
+        let event = json!({"type": "Loan", "objects": two, "to": "ada"});
+        assert_eq!(other.post("/v1/events", event).await.status, 202);
+        other.fan_out().await;
+        let shown = feed(&other, "").await;
+
+        let marked = match n % 2 {
+            0 => mark(&api, json!({"mark": "read", "to": shown.body["cursor"]})).await,
+            _ => {
+                let id = ids(&shown);
+                mark(&api, json!({"mark": "read", "ids": [id[&one], id[&two]]})).await
+            }
+        };
+
+        assert_eq!(counts(&marked), (0, 0), "{n}");
+    }
+    other.stop().await;
     api.stop().await;
 }

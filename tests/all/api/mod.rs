@@ -68,6 +68,7 @@ const KEY: &str = "the-key-of-the-tests";
 /// A server on a port of its own, and the town it serves.
 struct Api {
     town: Town,
+    app: App,
     addr: SocketAddr,
     client: reqwest::Client,
     stop: watch::Sender<bool>,
@@ -117,11 +118,12 @@ impl Api {
     }
 
     fn serving(town: Town, app: App) -> Self {
-        let bound = api::bind(app, KEY).unwrap();
+        let bound = api::bind(app.clone(), KEY).unwrap();
         let addr = bound.addr;
         let (stop, stopped) = watch::channel(false);
         Self {
             town,
+            app,
             addr,
             client: crate::support::client(),
             stop,
@@ -156,8 +158,13 @@ impl Api {
         answer(self.ask("POST", path).json(&body)).await
     }
 
-    /// Fans out everything that was accepted.
+    /// Fans out everything that was accepted, beside serving it.
     async fn fan_out(&self) {
+        self.app.fanouts().drain(&Silent).await.unwrap();
+    }
+
+    /// The same by another process.
+    async fn fan_out_elsewhere(&self) {
         self.town.process().fanouts().drain(&Silent).await.unwrap();
     }
 

@@ -35,7 +35,7 @@ fn loan(object: &str) -> Value {
 
 async fn happen(api: &Api, object: &str) {
     assert_eq!(api.post("/v1/events", loan(object)).await.status, 202);
-    api.fan_out().await;
+    api.fan_out_elsewhere().await;
 }
 
 async fn ask(api: &Api, path: &str, tag: &str) -> Answer {
@@ -56,6 +56,21 @@ async fn known(api: &Api, store: &FailingStore, path: &str) -> String {
     };
     let found = tokio::time::timeout(PATIENCE, asking).await;
     found.expect("no poll was ever answered from memory")
+}
+
+/// Polls with this tag until it is answered without any call of the store: what another process wrote
+/// may be news for a moment longer.
+async fn from_memory(api: &Api, store: &FailingStore, path: &str, tag: &str) {
+    let asking = async {
+        loop {
+            let before = store.calls();
+            if ask(api, path, tag).await.status == 304 && store.calls() == before {
+                return;
+            }
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, asking).await;
+    found.expect("no poll was answered from memory");
 }
 
 async fn until_changed(api: &Api, path: &str, tag: &str) -> Answer {
@@ -85,10 +100,8 @@ async fn a_poll_of_what_did_not_change_asks_no_store(fresh: Fresh) {
     let tag = known(&api, &store, FEED).await;
     let count = known(&api, &store, "/v1/users/ada/feed/count").await;
 
-    let before = store.calls();
-    assert_eq!(ask(&api, FEED, &format!("W/{tag}")).await.status, 304);
-    assert_eq!(ask(&api, FEED, "*").await.status, 304);
-    assert_eq!(store.calls(), before);
+    from_memory(&api, &store, FEED, &format!("W/{tag}")).await;
+    from_memory(&api, &store, FEED, "*").await;
     for (path, tags) in [
         (FEED, count.as_str()),
         ("/v1/users/ada/feed?state=read", &tag),
@@ -110,7 +123,7 @@ async fn what_another_process_changes_ends_what_was_known(fresh: Fresh) {
 
     let tag = known(&api, &store, FEED).await;
     assert_eq!(other.post("/v1/events", loan("o2")).await.status, 202);
-    api.fan_out().await;
+    api.fan_out_elsewhere().await;
     let pushed = until_changed(&api, FEED, &tag).await;
     let tag = known(&api, &store, FEED).await;
     let marked = other.post("/v1/users/ada/feed/marks", by_id).await;
@@ -192,7 +205,7 @@ async fn a_stream_tells_what_another_process_changes(fresh: Fresh) {
     let at_first = events.next().await.unwrap();
 
     assert_eq!(other.post("/v1/events", loan("o2")).await.status, 202);
-    api.fan_out().await;
+    api.fan_out_elsewhere().await;
     let pushed = events.next().await.unwrap();
     let to = json!({"mark": "seen", "to": pushed.0});
     other.post("/v1/users/ada/feed/marks", to).await;

@@ -18,6 +18,7 @@ use tidings::domain::{
 };
 use tidings::services::Silent;
 use tidings::services::batches::{BatchService, Closer, End, Join, Joiner};
+use tidings::services::catalog::CatalogSource;
 use tidings::store::{BatchFilter, Store};
 
 use crate::support::town::on_both_stores;
@@ -307,8 +308,12 @@ impl<'a> Machine<'a> {
         BatchService {
             batches: self.fresh.second().handle(),
             deliveries: self.fresh.second().handle(),
-            objects: self.fresh.second().handle(),
-            policies: Arc::default(),
+            catalog: CatalogSource {
+                objects: self.fresh.second().handle(),
+                retractions: self.fresh.second().handle(),
+                policies: Arc::default(),
+                shelf: None,
+            },
             clock: self.clock.clone(),
             ids: self.ids[2].clone(),
         }

@@ -21,6 +21,7 @@ mod pausing;
 mod people;
 mod poison;
 mod rehearsal;
+mod retracting;
 mod said;
 mod sending;
 mod simulation;

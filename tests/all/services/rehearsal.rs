@@ -114,6 +114,7 @@ async fn a_rehearsal_only_reads(fresh: Fresh) {
         "suppressed",
         "deliveries",
         "objects",
+        "retractions",
         "note",
         "notes",
         "days",

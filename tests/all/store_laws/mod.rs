@@ -26,6 +26,7 @@ mod people;
 mod pokes;
 mod reopening;
 mod repeats;
+mod retractions;
 mod scans;
 mod settling;
 mod sightings;
@@ -202,6 +203,13 @@ laws! {
         many_records_are_put_and_read_at_once;
     details:
         what_is_said_of_an_event_comes_back_as_it_was;
+    retractions:
+        what_is_taken_back_comes_back_in_the_order_asked
+        the_latest_retraction_stands_whatever_comes_first
+        of_many_who_take_one_thing_back_at_once_the_latest_stands
+        whoever_listens_hears_what_was_taken_back
+        old_retractions_are_forgotten_in_small_steps
+        events_of_long_ago_are_forgotten_once_they_are_fanned_out;
     journal:
         what_is_accepted_is_in_the_journal_with_every_field
         batch_keys_come_back_as_they_are_and_none_as_none

@@ -20,14 +20,14 @@ use tidings::domain::delivery::{Corrected, Correction, PeriodCount, Transition};
 use tidings::domain::{
     Address, BadStack, Batch, BatchState, Day, Delivery, DeliveryId, Details, Event, Fanout,
     Feedback, FollowKey, Id, Inbox, Lease, Object, ObjectKey, PersonStacks, Poke, Progress,
-    ReportCounts, Suppression, User, UserId, Window,
+    ReportCounts, Retraction, Suppression, User, UserId, Window,
 };
 use tidings::store::{
     Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
     Deliveries, DeliveryFilter, Diagnostics, Directory, Error, Feedbacks, FollowChange,
     Forgettable, Inboxes, Journal, Leases, Mark, Meeting, Notes, Objects, People, PeopleFilter,
-    Pokes, Pushed, Pushes, RawStack, Result, Retention, Schema, SeenReports, Server, Stacks, Store,
-    Suppressions, Waits,
+    Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema, SeenReports, Server,
+    Stacks, Store, Suppressions, Waits,
 };
 
 /// How the nth call fails.
@@ -385,6 +385,11 @@ hand_on! { Diagnostics:
     schema() -> Schema;
     count(what: &[Counted]) -> Vec<u64>;
     missing_indexes() -> Vec<String>;
+}
+
+hand_on! { Retractions:
+    retract(retractions: &[Retraction], about: &Poke) -> ();
+    retractions(events: &[Event]) -> Vec<Option<Id>>;
 }
 
 hand_on! { Retention:

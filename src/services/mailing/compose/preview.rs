@@ -10,7 +10,6 @@ use crate::domain::digest::wanted_by;
 use crate::domain::{Delivery, DeliveryState, EventType, Occasion, User};
 use crate::mail::Place;
 use crate::services::Result;
-use crate::services::catalog::Catalog;
 use crate::services::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
@@ -53,12 +52,12 @@ impl Compose {
             return none("the person's record is gone");
         };
         let rows = std::slice::from_ref(row);
-        let stacks = self.read(rows, Spread::Sparse).await?;
+        let mut catalog = self.catalog.of_mails();
+        let stacks = self.read(rows, Spread::Sparse, &mut catalog).await?;
         let wanted: Vec<_> = stacks
             .iter()
             .flat_map(|stacks| wanted_by(row, stacks, user, &self.policies))
             .collect();
-        let mut catalog = Catalog::new(self.objects.clone(), self.policies.clone());
         catalog
             .load(wanted.iter().map(|pending| pending.event))
             .await?;

@@ -1,0 +1,52 @@
+//! `tidings retract`: takes events back from everybody who was told of them.
+
+use clap::Args as Arguments;
+
+use super::exit::Exit;
+use super::screen::Screen;
+use super::words;
+use crate::app::App;
+use crate::domain::{EventType, ObjectId};
+
+/// Take events back: nobody is shown or mailed them any more
+///
+/// Reaches feeds and their counts, digests, batches, mails that have not left, and what is accepted
+/// and not fanned out yet, of whatever happened up to now. What happens to the same objects later is
+/// told as usual.
+#[derive(Debug, Arguments)]
+#[command(after_help = "\
+Examples:
+  tidings retract Comment c17 c18")]
+pub(super) struct Args {
+    #[arg(value_name = "TYPE")]
+    kind: EventType,
+    #[arg(required = true, value_name = "OBJECT")]
+    objects: Vec<ObjectId>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let out = app.retract().events(&self.kind, &self.objects).await?;
+        if self.json {
+            screen.json(&out)?;
+            return Ok(Exit::Done);
+        }
+        let (kind, objects) = (&self.kind, self.objects.len() as u64);
+        let objects = words::count(objects, "object", "objects");
+        screen.line(format!("{kind} of {objects} is taken back"))?;
+        if out.taken > 0 {
+            let events = words::count(out.taken, "event", "events");
+            screen.line(format!("{events} left open batches"))?;
+        }
+        if out.not_kept > 0 {
+            let not_kept = words::number(out.not_kept);
+            screen.note(format!(
+                "the same batches count {not_kept} that they no longer keep; which they are is not known, and they stay counted"
+            ))?;
+        }
+        Ok(Exit::Done)
+    }
+}

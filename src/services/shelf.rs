@@ -1,0 +1,155 @@
+//! What feeds have read lately, kept in memory: objects, what is said of events, and people's
+//! windows.
+//!
+//! The rule: what is on the shelf is believed for as long as nobody was poked whom it is about, and
+//! never for longer than `feed.fresh`, as [`super::polls`] believes answers; while pokes are not
+//! heard, nothing is. Only feeds ask here: mails ask the store. A window is only taken from here by
+//! who can tell that it holds what they were shown ([`super::feed`]). So much is kept and no more:
+//! a part that is full is emptied.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chrono::{DateTime, Utc};
+
+use super::polls::{Polls, Stamp, Whom};
+use crate::domain::{Details, Event, Id, Inbox, Object, PersonStacks, PokeKey, UserId, Window};
+
+/// Everything is kept in so many parts, each with a lock of its own.
+const PARTS: usize = 64;
+/// Objects a part keeps; as many events of which it is known what is said.
+const OBJECTS: usize = 512;
+/// Entries of all windows that a part keeps.
+const ENTRIES: usize = 4_096;
+
+/// What was found of an event's object.
+#[derive(Debug, Clone)]
+pub(super) struct Looked {
+    pub object: Option<Arc<Object>>,
+    /// Up to when events of this type about it are taken back.
+    pub retracted: Option<Id>,
+}
+
+/// A person's window, and what they did to it, as they were read.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    pub window: Window,
+    pub person: PersonStacks,
+    pub inbox: Inbox,
+}
+
+/// What feeds have read lately.
+pub struct Shelf {
+    polls: Arc<Polls>,
+    hasher: RandomState,
+    objects: Parts<(Event, PokeKey, Looked)>,
+    details: Vec<Mutex<HashMap<Id, Option<Arc<Details>>>>>,
+    people: Parts<Arc<Reading>>,
+}
+
+type Parts<T> = Vec<Mutex<HashMap<u64, (T, Stamp)>>>;
+
+fn parts<T: Default>() -> Vec<Mutex<T>> {
+    (0..PARTS).map(|_| Mutex::default()).collect()
+}
+
+fn open<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shelf {
+    /// An empty one, which believes what these pokes let it.
+    pub fn new(polls: Arc<Polls>) -> Self {
+        Self {
+            polls,
+            hasher: RandomState::new(),
+            objects: parts(),
+            details: parts(),
+            people: parts(),
+        }
+    }
+
+    pub(super) fn now(&self) -> DateTime<Utc> {
+        self.polls.now()
+    }
+
+    /// How an object stands; to be asked before it is read. Nothing while nothing may be kept.
+    pub(super) fn stamp(&self, key: PokeKey, now: DateTime<Utc>) -> Option<Stamp> {
+        self.polls.stamp(Whom::Object(key), now)
+    }
+
+    fn name(&self, event: &Event) -> u64 {
+        self.hasher.hash_one((event.t.as_str(), event.o.as_str()))
+    }
+
+    /// What is known of the event's object.
+    pub(super) fn object(&self, event: &Event, now: DateTime<Utc>) -> Option<Looked> {
+        let name = self.name(event);
+        let part = open(&self.objects[name as usize % PARTS]);
+        let ((of, key, looked), stamp) = part.get(&name)?;
+        let is_it = of.t == event.t && of.o == event.o;
+        (is_it && self.polls.holds(stamp, Whom::Object(*key), now)).then(|| looked.clone())
+    }
+
+    /// Keeps what was found of the event's object, which stood so before it was looked up.
+    pub(super) fn keep_object(&self, event: &Event, key: PokeKey, looked: Looked, stamp: Stamp) {
+        let name = self.name(event);
+        let mut part = open(&self.objects[name as usize % PARTS]);
+        if part.len() >= OBJECTS {
+            part.clear();
+        }
+        part.insert(name, ((event.clone(), key, looked), stamp));
+    }
+
+    /// What is said of an event, where that is known: it never changes.
+    pub(super) fn details(&self, id: Id) -> Option<Option<Arc<Details>>> {
+        open(&self.details[self.part_of(id)]).get(&id).cloned()
+    }
+
+    pub(super) fn keep_details(&self, id: Id, details: Option<Arc<Details>>) {
+        let mut part = open(&self.details[self.part_of(id)]);
+        if part.len() >= OBJECTS {
+            part.clear();
+        }
+        part.insert(id, details);
+    }
+
+    fn part_of(&self, id: Id) -> usize {
+        self.hasher.hash_one(id) as usize % PARTS
+    }
+
+    /// How a person stands; to be asked before their window is read.
+    pub(super) fn stamp_of(&self, user: &UserId) -> Option<Stamp> {
+        let key = PokeKey::of(user.as_str());
+        self.polls.stamp(Whom::Person(key), self.now())
+    }
+
+    /// Their window, as it was read last and stands still as far as is known.
+    pub(super) fn reading(&self, user: &UserId, window: &Window) -> Option<Arc<Reading>> {
+        let name = self.hasher.hash_one(user.as_str());
+        let part = open(&self.people[name as usize % PARTS]);
+        let (reading, stamp) = part.get(&name)?;
+        let is_it = reading.person.user == *user && reading.window == *window;
+        let whom = Whom::Person(PokeKey::of(user.as_str()));
+        (is_it && self.polls.holds(stamp, whom, self.now())).then(|| Arc::clone(reading))
+    }
+
+    /// Keeps a window that was read, and stood so before.
+    pub(super) fn keep_reading(&self, reading: Arc<Reading>, stamp: Stamp) {
+        let name = self.hasher.hash_one(reading.person.user.as_str());
+        let mut part = open(&self.people[name as usize % PARTS]);
+        part.insert(name, (reading, stamp));
+        let entries = |reading: &Reading| -> usize {
+            let stacks = reading.person.stacks.iter();
+            8 + stacks.map(|stack| stack.entries.len()).sum::<usize>()
+        };
+        if part.values().map(|(kept, _)| entries(kept)).sum::<usize>() > ENTRIES {
+            part.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "shelf_tests.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+//! What is on the shelf, and when it is not believed any more.
+
+use chrono::TimeDelta;
+
+use super::*;
+use crate::clock::{Clock, ManualClock};
+use crate::domain::{Day, Entry, EventType, ObjectId, ObjectKey, Poke, Stack, StackId};
+
+struct Case {
+    clock: Arc<ManualClock>,
+    polls: Arc<Polls>,
+    shelf: Shelf,
+}
+
+fn event(o: &str) -> Event {
+    Event {
+        t: EventType::stored("Loan"),
+        o: ObjectId::stored(o),
+        i: None,
+    }
+}
+
+fn key(o: &str) -> PokeKey {
+    PokeKey::of(&format!("Artwork:{o}"))
+}
+
+impl Case {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at("2014-04-22T12:00:00Z".parse().unwrap()));
+        let polls = Arc::new(Polls::new(clock.clone(), TimeDelta::seconds(30)));
+        polls.hear(&Poke::All);
+        let shelf = Shelf::new(polls.clone());
+        Self {
+            clock,
+            polls,
+            shelf,
+        }
+    }
+
+    fn keep(&self, o: &str) {
+        let stamp = self.shelf.stamp(key(o), self.clock.now()).unwrap();
+        let object = Object::bare(ObjectKey::stored(format!("Artwork:{o}")));
+        let looked = Looked {
+            object: Some(Arc::new(object)),
+            retracted: None,
+        };
+        self.shelf.keep_object(&event(o), key(o), looked, stamp);
+    }
+
+    fn knows(&self, o: &str) -> bool {
+        self.shelf.object(&event(o), self.clock.now()).is_some()
+    }
+
+    fn window(&self) -> Window {
+        Window::ending(Day::of(self.clock.now()), 7)
+    }
+
+    fn keep_person(&self, name: &str, entries: usize) {
+        let (user, day) = (UserId::stored(name), Day::of(self.clock.now()));
+        let stamp = self.shelf.stamp_of(&user).unwrap();
+        let stack = Stack::new(StackId::of(day), vec![Entry::Other; entries]);
+        let reading = Reading {
+            window: self.window(),
+            inbox: Inbox::empty(user.clone()),
+            person: PersonStacks {
+                user,
+                stacks: vec![stack],
+            },
+        };
+        self.shelf.keep_reading(Arc::new(reading), stamp);
+    }
+
+    fn knows_person(&self, name: &str) -> bool {
+        let user = UserId::stored(name);
+        self.shelf.reading(&user, &self.window()).is_some()
+    }
+}
+
+#[test]
+fn whoever_is_poked_is_not_believed_any_more() {
+    let pokes = [
+        (Poke::objects(["Artwork:1"]), (false, true)),
+        (Poke::objects(["Artwork:2"]), (true, true)),
+        (Poke::people(["ada"]), (true, false)),
+        (Poke::people(["ben"]), (true, true)),
+        (Poke::All, (false, false)),
+    ];
+    for (poke, known) in pokes {
+        let case = Case::new();
+        case.keep("1");
+        case.keep_person("ada", 3);
+
+        case.polls.hear(&poke);
+
+        assert_eq!(
+            (case.knows("1"), case.knows_person("ada")),
+            known,
+            "{poke:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_poked_while_it_is_read_is_not_believed() {
+    let case = Case::new();
+    let stamp = case.shelf.stamp(key("1"), case.clock.now()).unwrap();
+    case.polls.hear(&Poke::objects(["Artwork:1"]));
+    let looked = Looked {
+        object: None,
+        retracted: None,
+    };
+
+    case.shelf.keep_object(&event("1"), key("1"), looked, stamp);
+
+    assert!(!case.knows("1"));
+}
+
+#[test]
+fn nothing_is_believed_for_longer_than_it_is_fresh_nor_from_a_clock_ahead() {
+    for (passes, known) in [(0, true), (29, true), (30, false), (-1, false)] {
+        let case = Case::new();
+        case.keep("1");
+        case.keep_person("ada", 3);
+
+        case.clock.advance(TimeDelta::seconds(passes));
+
+        let now = (case.knows("1"), case.knows_person("ada"));
+        assert_eq!(now, (known, known), "{passes}");
+    }
+}
+
+#[test]
+fn a_window_is_not_taken_for_that_of_another_day_or_person() {
+    let case = Case::new();
+    case.keep_person("ada", 3);
+    let ada = UserId::stored("ada");
+    let next = Day::of(case.clock.now() + TimeDelta::days(1));
+
+    assert!(!case.knows_person("ben"));
+    assert!(case.shelf.reading(&ada, &Window::ending(next, 7)).is_none());
+    assert!(case.knows_person("ada"));
+}
+
+#[test]
+fn while_pokes_are_not_heard_nothing_is_kept() {
+    let clock = Arc::new(ManualClock::at("2014-04-22T12:00:00Z".parse().unwrap()));
+    let polls = Arc::new(Polls::new(clock.clone(), TimeDelta::seconds(30)));
+    let shelf = Shelf::new(polls);
+
+    assert!(shelf.stamp(key("1"), clock.now()).is_none());
+    assert!(shelf.stamp_of(&UserId::stored("ada")).is_none());
+}
+
+#[test]
+fn only_so_much_is_kept() {
+    let case = Case::new();
+    for n in 0..PARTS * OBJECTS * 2 {
+        case.keep(&n.to_string());
+    }
+    for n in 0..1_000 {
+        case.keep_person(&format!("p{n}"), 1_000);
+    }
+
+    let kept = |part: &Mutex<HashMap<u64, _>>| open(part).len();
+    let objects: usize = case.shelf.objects.iter().map(kept).sum();
+    assert!(objects <= PARTS * OBJECTS, "{objects}");
+    let people: usize = case.shelf.people.iter().map(|part| open(part).len()).sum();
+    assert!(people * 1_000 <= PARTS * ENTRIES, "{people}");
+}

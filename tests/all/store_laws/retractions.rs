@@ -1,0 +1,158 @@
+//! What was taken back: the latest word of each (type, object) stands.
+
+use chrono::TimeDelta;
+use futures::StreamExt;
+use tidings::domain::{Audience, Event, Fanout, Id, ObjectId, Poke, Progress, Retraction};
+use tidings::store::Forgettable;
+
+use crate::support::{Fresh, fanout, id, kind, lease, minutes, noon, user};
+
+fn event(t: &str, o: &str) -> Event {
+    Event {
+        t: kind(t),
+        o: ObjectId::stored(o),
+        i: None,
+    }
+}
+
+fn retraction(t: &str, o: &str, at: Id) -> Retraction {
+    let Event { t, o, .. } = event(t, o);
+    Retraction { t, o, at }
+}
+
+fn nobody() -> Poke {
+    Poke::objects([])
+}
+
+pub async fn what_is_taken_back_comes_back_in_the_order_asked(store: Fresh) {
+    let odd = "o 1\u{1}$x.y";
+    let all = [
+        retraction("Loan", "o1", id(1)),
+        retraction("Loan", odd, id(2)),
+        retraction("Gift", "o1", id(3)),
+    ];
+    store.retract(&all, &nobody()).await.unwrap();
+    store.retract(&[], &nobody()).await.unwrap();
+
+    let asked = [
+        event("Gift", "o1"),
+        event("Gift", odd),
+        event("Loan", "o1"),
+        event("Loan", odd),
+        event("Gift", "o1"),
+    ];
+    let found = store.retractions(&asked).await.unwrap();
+    let nothing = store.retractions(&[]).await.unwrap();
+
+    let expected = [Some(id(3)), None, Some(id(1)), Some(id(2)), Some(id(3))];
+    assert_eq!(found, expected);
+    assert_eq!(nothing, []);
+}
+
+pub async fn the_latest_retraction_stands_whatever_comes_first(store: Fresh) {
+    for at in [id(2), id(5), id(3)] {
+        let one = retraction("Loan", "o1", at);
+        store.retract(&[one], &nobody()).await.unwrap();
+    }
+
+    let found = store.retractions(&[event("Loan", "o1")]).await.unwrap();
+
+    assert_eq!(found, [Some(id(5))]);
+}
+
+pub async fn of_many_who_take_one_thing_back_at_once_the_latest_stands(store: Fresh) {
+    let retract = |n: u32| {
+        let store = &store;
+        async move {
+            let one = retraction("Loan", "o1", id(n));
+            store.retract(&[one], &nobody()).await.unwrap();
+        }
+    };
+
+    futures::future::join_all([7, 3, 11, 1, 9, 5].map(retract)).await;
+
+    let found = store.retractions(&[event("Loan", "o1")]).await.unwrap();
+    assert_eq!(found, [Some(id(11))]);
+}
+
+pub async fn whoever_listens_hears_what_was_taken_back(store: Fresh) {
+    let mut heard = store.pokes().await.unwrap();
+    assert_eq!(heard.next().await.unwrap().unwrap(), Poke::All);
+    let about = Poke::objects(["Artwork:1"]);
+
+    let one = retraction("Loan", "1", id(1));
+    store.retract(&[one], &about).await.unwrap();
+
+    loop {
+        let poke = heard.next().await.unwrap().unwrap();
+        if poke == about {
+            break;
+        }
+    }
+}
+
+pub async fn old_retractions_are_forgotten_in_small_steps(store: Fresh) {
+    let at = |minute: i64| Id::at(noon() + minutes(minute), [1; 8]);
+    let all = [
+        retraction("Loan", "o1", at(0)),
+        retraction("Loan", "o2", at(1)),
+        retraction("Loan", "o3", at(2)),
+    ];
+    store.retract(&all, &nobody()).await.unwrap();
+
+    let before = noon() + minutes(2);
+    let forget = || store.forget(Forgettable::Retractions, before, 1);
+    let forgotten = [
+        forget().await.unwrap(),
+        forget().await.unwrap(),
+        forget().await.unwrap(),
+    ];
+
+    assert_eq!(forgotten, [1, 1, 0]);
+    let asked = ["o1", "o2", "o3"].map(|o| event("Loan", o));
+    let left = store.retractions(&asked).await.unwrap();
+    assert_eq!(left, [None, None, Some(at(2))]);
+}
+
+pub async fn events_of_long_ago_are_forgotten_once_they_are_fanned_out(store: Fresh) {
+    let long_ago = |n: u32| Fanout {
+        id: Id::at(
+            noon() - TimeDelta::days(100) + minutes(n.into()),
+            [n as u8; 8],
+        ),
+        audience: Audience::users([user("ada")]).unwrap(),
+        ..fanout(n)
+    };
+    let (done, pending, later) = ([long_ago(1), long_ago(2)], long_ago(3), fanout(4));
+    store.accept(&done).await.unwrap();
+    let held = lease("w1", noon() + minutes(5));
+    let claimed = store.claim_fanouts(&held.owner, noon(), held.until, 10);
+    assert_eq!(claimed.await.unwrap().fanouts.len(), 2);
+    let progress = Progress {
+        done: true,
+        ..Progress::default()
+    };
+    let saved = done.each_ref().map(|one| (one.id, progress.clone()));
+    store.save_fanouts("w1", held.until, &saved).await.unwrap();
+    store
+        .accept(&[pending.clone(), later.clone()])
+        .await
+        .unwrap();
+
+    let before = noon() - TimeDelta::days(60);
+    let forget = || store.forget(Forgettable::Events, before, 1);
+    let forgotten = [
+        forget().await.unwrap(),
+        forget().await.unwrap(),
+        forget().await.unwrap(),
+    ];
+
+    assert_eq!(forgotten, [1, 1, 0]);
+    for one in &done {
+        assert_eq!(store.fanout(one.id).await.unwrap(), None);
+    }
+    let ids = done.each_ref().map(|one| one.id);
+    assert_eq!(store.details(&ids).await.unwrap(), [None, None]);
+    assert!(store.fanout(pending.id).await.unwrap().is_some());
+    assert!(store.fanout(later.id).await.unwrap().is_some());
+}
