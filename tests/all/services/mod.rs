@@ -13,6 +13,7 @@ mod doubt;
 mod explain;
 mod fanout;
 mod import;
+mod inbox_states;
 mod lateness;
 mod links;
 mod old_writers;
