@@ -109,6 +109,9 @@ class Settings:
             # Small journal files, because three preallocated ones of 100 MB a node are a lot for a minute.
             *("--wiredTigerEngineConfigString", "log=(file_max=16MB)"),
             *("--setParameter", "diagnosticDataCollectionEnabled=false"),
+            # A dropped collection's files stay open for as long as old snapshots may be read: five minutes.
+            # Tests drop thousands, more than a process may hold open files.
+            *("--setParameter", "minSnapshotHistoryWindowInSeconds=0", "--syncdelay", "10"),
             # Fail points (`configureFailPoint`), so that tests can make a write fail after it was applied.
             *("--setParameter", "enableTestCommands=1"),
         ]
