@@ -270,6 +270,7 @@ impl App {
             ids: self.ids.clone(),
             schedule: self.config.digest.schedule,
             window_back: self.config.window_back,
+            skip_seen: self.skip_seen(),
             max_age: self.config.digest.max_age,
         }
     }
@@ -337,6 +338,7 @@ impl App {
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             schedule: self.config.digest.schedule,
+            skip_seen: self.skip_seen(),
             owed: self.owed(),
             day_cap: self.config.fanout.day_cap,
             caps: self.config.digest.caps,

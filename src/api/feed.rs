@@ -6,12 +6,13 @@
 
 use std::time::Instant;
 
-use actix_web::http::header::{self, EntityTag, Header, IfNoneMatch};
+use actix_web::http::header::{self, ContentEncoding, EntityTag, Header, IfNoneMatch};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use sha2::{Digest, Sha256};
 
 use super::body;
+use super::gzip;
 use super::problem::Problem;
 use super::uri::{NoQuery, Query, refuse, segment};
 use crate::app::App;
@@ -106,7 +107,12 @@ async fn polled(
         return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
     }
     let mut response = answered(HttpResponse::Ok(), app, user, &tag);
-    Ok(response.content_type("application/json").body(body))
+    response.content_type("application/json");
+    if body.len() < gzip::WORTHWHILE || !gzip::is_taken(req) {
+        return Ok(response.body(body));
+    }
+    let body = gzip::gzipped(&body, gzip::Compression::fast());
+    Ok(response.insert_header(ContentEncoding::Gzip).body(body))
 }
 
 /// With what every answer says that is polled for.
@@ -119,12 +125,14 @@ fn answered(
     response
         .insert_header(header::ETag(entity(tag)))
         .insert_header((header::CACHE_CONTROL, "private, no-cache"))
+        .append_header((header::VARY, "Accept-Encoding"))
         .insert_header(("X-Poll-Interval", app.polls().interval(user)));
     response
 }
 
+/// Weak, as it stands for both encodings (RFC 9110, 8.8.3).
 fn entity(tag: &Tag) -> EntityTag {
-    EntityTag::new_strong(hex::encode(tag))
+    EntityTag::new_weak(hex::encode(tag))
 }
 
 /// Which answers the reader has (RFC 9110, 13.1.2). A header that cannot be read names none.

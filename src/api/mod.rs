@@ -31,6 +31,7 @@ mod cors;
 mod events;
 mod feed;
 mod guard;
+mod gzip;
 mod health;
 mod held;
 mod hooks;

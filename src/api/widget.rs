@@ -3,25 +3,19 @@
 //! The rule: it holds nobody's data, so whoever asks gets it, on any origin; and it is never stale,
 //! as it is asked for again by its tag. What it does is in `docs/widget.md`.
 
-use std::io::Write;
 use std::sync::LazyLock;
 
-use actix_web::http::header::{self, AcceptEncoding, ContentEncoding, EntityTag, Header};
+use actix_web::http::header::{self, ContentEncoding, EntityTag};
 use actix_web::{HttpRequest, HttpResponse};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
 use super::feed::Known;
+use super::gzip::{Compression, gzipped, is_taken};
 
 const WIDGET: &str = include_str!("../../widget/widget.js");
 
-static GZIPPED: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-    let written = gzip.write_all(WIDGET.as_bytes());
-    let done = written.and_then(|()| gzip.finish());
-    done.expect("memory takes what is written")
-});
+static GZIPPED: LazyLock<Vec<u8>> =
+    LazyLock::new(|| gzipped(WIDGET.as_bytes(), Compression::best()));
 
 /// Weak, as it stands for both encodings (RFC 9110, 8.8.3).
 static TAG: LazyLock<EntityTag> =
@@ -46,17 +40,10 @@ pub(super) async fn get(req: HttpRequest) -> HttpResponse {
         return response.finish();
     }
     response.content_type("text/javascript; charset=utf-8");
-    if takes_gzip(&req) {
+    if is_taken(&req) {
         response.insert_header(ContentEncoding::Gzip);
         response.body(GZIPPED.as_slice())
     } else {
         response.body(WIDGET)
     }
-}
-
-fn takes_gzip(req: &HttpRequest) -> bool {
-    let offered = [header::Encoding::gzip(), header::Encoding::identity()];
-    let chosen = AcceptEncoding::parse(req).ok();
-    let chosen = chosen.and_then(|accepted| accepted.negotiate(offered.iter()));
-    chosen == Some(header::Encoding::gzip())
 }

@@ -4,6 +4,7 @@ use super::App;
 use crate::services::digest::Digests;
 use crate::services::mailing::{self, Compose, Gate, Ledger, Retry, Sender};
 use crate::services::rehearsal::{self, Rehearsal};
+use crate::services::skip_seen::SkipSeen;
 
 impl App {
     /// Makes mails of rows, and only reads.
@@ -15,6 +16,7 @@ impl App {
             journal: self.store.clone(),
             catalog: self.catalog(),
             suppressions: self.store.clone(),
+            skip_seen: self.skip_seen(),
             policies: self.policies.clone(),
             renderer: self.renderer.clone(),
             links: self.links.clone(),
@@ -23,6 +25,11 @@ impl App {
             caps: self.config.digest.caps,
             schedule: self.config.digest.schedule,
         }
+    }
+
+    /// Knows what digests leave out as it was seen in the feed.
+    pub(super) fn skip_seen(&self) -> SkipSeen {
+        SkipSeen::new(self.config.digest.skip_seen, self.store.clone())
     }
 
     /// Takes rows of the ledger to their end; all of one process share its pacer.
@@ -68,6 +75,7 @@ impl App {
             policies: self.policies.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
+            skip_seen: self.skip_seen(),
             owed: self.owed(),
             schedule: self.config.digest.schedule,
             caps: self.config.digest.caps,

@@ -15,6 +15,8 @@ pub struct Digest {
     pub caps: Caps,
     /// What is older is given up.
     pub max_age: TimeDelta,
+    /// Whether what was seen in the feed is left out.
+    pub skip_seen: bool,
 }
 
 /// The least that `digest.max_age` may be: a digest may be as late as a whole period.
@@ -46,5 +48,6 @@ pub(super) fn read(r: &mut Reader<'_>) -> Digest {
             "digest.max_age",
             TWICE_THE_LONGEST_PERIOD..=TimeDelta::days(365),
         ),
+        skip_seen: r.flag("digest.skip_seen"),
     }
 }

@@ -320,11 +320,17 @@ impl PersonStacks {
     }
 
     /// Leaves out the events that are meant: their places stay, and hold nothing that anybody knows.
-    pub fn leave_out(&mut self, meant: impl Fn(&Event) -> bool) {
-        let entries = self.stacks.iter_mut().flat_map(|stack| &mut stack.entries);
-        for entry in entries {
-            if matches!(entry, Entry::Event(event) if meant(event)) {
-                *entry = Entry::Other;
+    pub fn leave_out(&mut self, meant: impl Fn(Position, &Event) -> bool) {
+        for stack in &mut self.stacks {
+            let stack_id = stack.id;
+            for (index, entry) in stack.entries.iter_mut().enumerate() {
+                let place = Position {
+                    stack: stack_id,
+                    index: index as u32,
+                };
+                if matches!(entry, Entry::Event(event) if meant(place, event)) {
+                    *entry = Entry::Other;
+                }
             }
         }
     }

@@ -217,7 +217,7 @@ impl Catalog {
             note(&mut self.retracted, event, at);
         }
         for person in people {
-            person.leave_out(|event| self.is_retracted(event));
+            person.leave_out(|_, event| self.is_retracted(event));
         }
         Ok(())
     }

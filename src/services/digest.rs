@@ -15,6 +15,7 @@ use futures::StreamExt;
 use super::catalog::{self, Catalog, CatalogSource};
 use super::mailing::{GateState, Sender, Spread, Step};
 use super::owed::OwedDays;
+use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
 use super::{Result, Watcher, crash};
 use crate::clock::{Clock, Ids};
@@ -74,6 +75,8 @@ pub struct Digests {
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<Ids>,
+    /// Leaves out what was seen in the feed, where that is wanted.
+    pub skip_seen: SkipSeen,
     /// Says which days before the window are read, and notes what is owed of them.
     pub owed: OwedDays,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
@@ -201,6 +204,7 @@ impl<'a> Run<'a> {
             self.catalog
                 .take_back(&mut people, catalog::uncovered)
                 .await?;
+            digests.skip_seen.leave_out(&mut people).await?;
             if self.sends() {
                 // Who is passed over here is passed over until the next run.
                 digests.stacks.catch_up().await?;

@@ -10,6 +10,7 @@ use super::batches::{BatchFilter, BatchService};
 use super::catalog::CatalogSource;
 use super::due;
 use super::owed::OwedDays;
+use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
 use crate::clock::Clock;
 use crate::domain::content::Caps;
@@ -39,6 +40,8 @@ pub struct Explain {
     pub(crate) clock: Arc<dyn Clock>,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
+    /// Says what digests leave out as it was seen in the feed.
+    pub skip_seen: SkipSeen,
     /// Says which days before the window are still read.
     pub owed: OwedDays,
     /// The most entries of a person's day (`fanout.day_cap`); a stack with as many is full.
@@ -83,6 +86,7 @@ impl Explain {
         };
         let batches = Batches::of(&self.batches, &theirs).await?;
         let mut catalog = self.catalog.of_mails();
+        let is_seen = self.skip_seen.of(user).await?;
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
         let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
         let gets_digests = record.as_ref().is_some_and(|user| {
@@ -100,7 +104,7 @@ impl Explain {
                 )
                 .await?;
             let mut standing = person.clone();
-            standing.leave_out(|event| catalog.is_retracted(event));
+            standing.leave_out(|place, event| catalog.is_retracted(event) || is_seen(place));
             let pending = match &record {
                 Some(user) => wanted(&standing, user, &self.policies),
                 None => standing.pending(),
@@ -148,6 +152,8 @@ impl Explain {
                         Why::NoBatch
                     } else if !wanted {
                         Why::NotForDigest
+                    } else if is_seen(position) {
+                        Why::Seen
                     } else if !pending.contains(&position) {
                         // Only what a digest would tell is told once.
                         Why::Repeated

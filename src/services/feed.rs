@@ -230,7 +230,7 @@ impl Feeds {
         let mut catalog = self.catalog.of_feeds();
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
-        person.leave_out(|event| catalog.is_retracted(event));
+        person.leave_out(|_, event| catalog.is_retracted(event));
         Ok(Standing {
             window,
             person,

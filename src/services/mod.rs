@@ -34,6 +34,7 @@ pub mod rehearsal;
 pub mod retract;
 pub mod shelf;
 pub mod simulate;
+pub mod skip_seen;
 pub mod status;
 pub mod suppressions;
 pub mod tokens;

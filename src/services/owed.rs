@@ -13,6 +13,7 @@ use futures::StreamExt;
 
 use super::Result;
 use super::catalog::{self, Catalog, CatalogSource};
+use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
 use crate::clock::Ids;
 use crate::domain::digest::wanted;
@@ -38,6 +39,8 @@ pub struct OwedDays {
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) ids: Arc<Ids>,
+    /// Knows what was seen, so that nobody is owed it.
+    pub skip_seen: SkipSeen,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
     /// How many days before today the window reaches back (`window.days_back`).
@@ -197,6 +200,7 @@ impl OwedDays {
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
             catalog.take_back(&mut chunk, catalog::uncovered).await?;
+            self.skip_seen.leave_out(&mut chunk).await?;
             let people: Vec<&PersonStacks> = chunk
                 .iter()
                 .filter(|person| !person.covers().is_empty())

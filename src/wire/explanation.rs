@@ -114,6 +114,8 @@ pub enum Why {
     Retracted,
     /// Its object is withdrawn or gone.
     Withdrawn,
+    /// It was seen in the feed, and digests leave out what was (`digest.skip_seen`).
+    Seen,
     /// Nobody put a record of its object, and its type is not mailed without one.
     UnknownObject,
     /// The person's or the type's route is not the digest, or was chosen after it happened.
@@ -140,6 +142,7 @@ impl Why {
             Self::Repeated => "is told once already",
             Self::Retracted => "was taken back",
             Self::Withdrawn => "no longer applies",
+            Self::Seen => "was seen in the feed, so no digest tells it",
             Self::UnknownObject => "is about an object that is not known, so it is not mailed",
             Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
             Self::NoDigest => "waits: no digest goes to them",

@@ -26,6 +26,7 @@ use crate::render::{self, Renderer};
 use crate::services::Result;
 use crate::services::catalog::{self, Catalog, CatalogSource};
 use crate::services::links::{Links, Maker};
+use crate::services::skip_seen::SkipSeen;
 use crate::services::suppressions::Suppressed;
 use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
 
@@ -43,6 +44,8 @@ pub struct Compose {
     pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) suppressions: Arc<dyn Suppressions>,
+    /// Leaves out of digests what was seen in the feed, where that is wanted.
+    pub skip_seen: SkipSeen,
     pub(crate) policies: Arc<Policies>,
     pub(crate) renderer: Arc<Renderer>,
     pub(crate) links: Arc<Links>,
@@ -213,8 +216,8 @@ impl Compose {
         Ok(built)
     }
 
-    /// What stands on the stacks of each row's person, without what was taken back, in the order of
-    /// the rows; nothing where the row covers nothing.
+    /// What stands on the stacks of each row's person, without what was taken back or need not be
+    /// told, in the order of the rows; nothing where the row covers nothing.
     async fn read(
         &self,
         rows: &[Delivery],
@@ -250,6 +253,7 @@ impl Compose {
         });
         let mut stacks: Vec<PersonStacks> = stacks.collect();
         catalog.take_back(&mut stacks, catalog::all).await?;
+        self.skip_seen.leave_out(&mut stacks).await?;
         Ok(stacks)
     }
 

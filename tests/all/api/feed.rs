@@ -1,9 +1,13 @@
 //! A feed's pages: they stay put, cost nothing when unchanged, and no parameter is more than a
 //! value.
 
+use std::io::Read;
+
 use chrono::TimeDelta;
+use flate2::read::GzDecoder;
 use serde_json::json;
 
+use super::access::town;
 use super::{Answer, Api, answer, objects};
 use crate::support::Fresh;
 use crate::support::town::on_both_stores;
@@ -19,6 +23,7 @@ on_both_stores! {
 
 on_sqlite! {
     somebody_without_a_record_has_an_empty_feed
+    a_long_page_is_sent_small_to_those_who_take_it
     whoever_can_get_can_ask_for_the_head_alone
     what_is_not_a_feeds_parameter_is_refused_by_its_name
 }
@@ -115,7 +120,7 @@ async fn an_unchanged_page_is_a_304(fresh: Fresh) {
 
     for tags in [
         tag.clone(),
-        format!("W/{tag}"),
+        tag.replace("W/", ""),
         format!("\"other\", {tag}"),
         "*".into(),
     ] {
@@ -211,6 +216,54 @@ async fn somebody_without_a_record_has_an_empty_feed(fresh: Fresh) {
         json!({"items": [], "next": null, "unseen": 0, "unread": 0, "cursor": "c"})
     );
     assert_eq!(api.feed("/v1/users/nobody/feed?after=c").await, [""; 0]);
+    api.stop().await;
+}
+
+async fn a_long_page_is_sent_small_to_those_who_take_it(fresh: Fresh) {
+    let config = "server.cors_origins = [\"https://app.example\"]";
+    let api = Api::of(town(&fresh, config).await);
+    happen(&api, "Loan", &works(0..20)).await;
+    let asked = async |path: &str, takes: &str| {
+        let request = api.ask("GET", path).header("Origin", "https://app.example");
+        let answer = request.header("Accept-Encoding", takes).send();
+        let answer = answer.await.unwrap();
+        let header = |name: &str| {
+            let values = answer.headers().get_all(name).iter();
+            let values: Vec<&str> = values.map(|value| value.to_str().unwrap()).collect();
+            values.join(", ")
+        };
+        let headers = ["Content-Encoding", "ETag", "Vary"].map(header);
+        (headers, answer.bytes().await.unwrap())
+    };
+    let page = "/v1/users/ada/feed";
+
+    let ([encoding, tag, vary], plain) = asked(page, "identity").await;
+    let ([small_encoding, small_tag, small_vary], small) = asked(page, "br;q=1, gzip;q=0.5").await;
+    let ([short_encoding, ..], _) = asked("/v1/users/ada/feed/count", "gzip").await;
+
+    assert_eq!(
+        [encoding.as_str(), &small_encoding, &short_encoding],
+        ["", "gzip", ""]
+    );
+    assert!(
+        small.len() * 3 < plain.len(),
+        "{} of {}",
+        small.len(),
+        plain.len()
+    );
+    let mut read = Vec::new();
+    GzDecoder::new(&small[..]).read_to_end(&mut read).unwrap();
+    assert_eq!(read, plain);
+    // One tag stands for both, so it must be weak.
+    assert_eq!(small_tag, tag);
+    assert!(tag.starts_with("W/"), "{tag}");
+    for vary in [vary, small_vary] {
+        let vary = vary.to_lowercase();
+        assert!(
+            vary.contains("accept-encoding") && vary.contains("origin"),
+            "{vary}"
+        );
+    }
     api.stop().await;
 }
 

@@ -26,6 +26,7 @@ mod retracting;
 mod said;
 mod sending;
 mod simulation;
+mod skip_seen;
 mod stolen_links;
 mod suppressed;
 mod unknown;

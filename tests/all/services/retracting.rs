@@ -36,7 +36,7 @@ async fn retract(app: &App, objects: &[&str]) -> TakenOut {
     app.retract().events(&kind, &objects).await.unwrap()
 }
 
-async fn feed(town: &Town, person: &str) -> Page {
+pub(super) async fn feed(town: &Town, person: &str) -> Page {
     let request = Request {
         user: user(person),
         query: Default::default(),
@@ -46,7 +46,7 @@ async fn feed(town: &Town, person: &str) -> Page {
     town.process().feeds().page(&request).await.unwrap().answer
 }
 
-fn shown(page: &Page) -> Vec<&str> {
+pub(super) fn shown(page: &Page) -> Vec<&str> {
     page.items.iter().map(|item| item.object.as_str()).collect()
 }
 

@@ -1,0 +1,60 @@
+//! What was seen in the feed is left out of digests, where the operator wants that
+//! (`digest.skip_seen`).
+//!
+//! The rule: each telling counts by itself. One that came after the last look at the feed is mailed,
+//! whatever was seen of its object before. What is older than `feed.since` was seen by nobody.
+
+use std::sync::Arc;
+
+use crate::domain::inbox::ItemState;
+use crate::domain::{Inbox, PersonStacks, Position, UserId};
+use crate::store::{Inboxes, Result};
+
+/// Knows what was seen, where that matters.
+#[derive(Clone)]
+pub struct SkipSeen {
+    inboxes: Option<Arc<dyn Inboxes>>,
+}
+
+impl SkipSeen {
+    /// Nothing is asked of these unless it `is_on`.
+    pub fn new(is_on: bool, inboxes: Arc<dyn Inboxes>) -> Self {
+        Self {
+            inboxes: is_on.then_some(inboxes),
+        }
+    }
+
+    /// Leaves what these people have seen out of their stacks: the places stay, and whoever mails
+    /// from these stacks tells nothing of it.
+    pub async fn leave_out(&self, people: &mut [PersonStacks]) -> Result<()> {
+        let Some(inboxes) = &self.inboxes else {
+            return Ok(());
+        };
+        let mut people: Vec<&mut PersonStacks> = people
+            .iter_mut()
+            .filter(|person| !person.covers().is_empty())
+            .collect();
+        let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
+        let found = inboxes.inboxes(&ids).await?;
+        for (person, inbox) in people.iter_mut().zip(found) {
+            if let Some(inbox) = inbox {
+                person.leave_out(|place, _| is_seen(&inbox, place));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of one person, as a question.
+    pub async fn of(&self, user: &UserId) -> Result<impl Fn(Position) -> bool + use<>> {
+        let inbox = match &self.inboxes {
+            Some(inboxes) => inboxes.inboxes(std::slice::from_ref(user)).await?,
+            None => Vec::new(),
+        };
+        let inbox = inbox.into_iter().next().flatten();
+        Ok(move |place| inbox.as_ref().is_some_and(|inbox| is_seen(inbox, place)))
+    }
+}
+
+fn is_seen(inbox: &Inbox, place: Position) -> bool {
+    inbox.state(place) > ItemState::Unseen
+}

@@ -1,0 +1,171 @@
+//! What was seen in the feed is left out of digests where the operator wants that, and only there.
+
+use chrono::TimeDelta;
+use tidings::clock::Clock;
+use tidings::domain::inbox::Mark;
+use tidings::domain::{Day, DeliveryState, Position};
+use tidings::services::feed::MarksInput;
+use tidings::wire::explanation::Why;
+
+use super::retracting::{feed, shown};
+use crate::support::town::{Town, busy, monday, on_both_stores, to};
+use crate::support::{Fresh, user};
+
+on_both_stores! {
+    a_digest_tells_what_was_not_seen
+    unless_it_is_wanted_what_was_seen_is_told
+    what_is_marked_as_unread_was_seen_all_the_same
+    what_happens_again_after_a_look_is_told
+    what_is_seen_while_its_mail_waits_is_not_told
+    a_batch_tells_what_was_seen
+    what_was_seen_is_owed_to_nobody
+    explain_says_that_it_was_seen
+}
+
+const SKIP: &str = "digest.skip_seen = true\n";
+
+async fn mark(town: &Town, person: &str, mark: Mark, ids: Vec<Position>) {
+    let marks = MarksInput {
+        mark,
+        to: None,
+        kind: None,
+        ids: Some(ids),
+    };
+    let feeds = town.process().feeds();
+    feeds.mark(&user(person), marks).await.unwrap();
+}
+
+/// Opens the feed on all that stands there.
+async fn look(town: &Town, person: &str) {
+    let page = feed(town, person).await;
+    let ids = page.items.iter().map(|item| item.id).collect();
+    mark(town, person, Mark::Seen, ids).await;
+}
+
+async fn a_digest_tells_what_was_not_seen(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben", "cem"]))
+        .await;
+    look(&town, "ada").await;
+    look(&town, "cem").await;
+    town.happens(&["a3"], to(&["ada"])).await;
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!((report.due, report.mails.sent), (2, 2));
+    assert_eq!(town.told_to("ada"), ["a3"]);
+    assert_eq!(town.told_to("ben"), ["a1", "a2"]);
+    assert_eq!(town.told_to("cem"), [""; 0]);
+    // What it covers is dealt with, seen or not.
+    let stacks = fresh.stacks_of(&user("ada")).await;
+    assert!(
+        stacks
+            .iter()
+            .all(|stack| stack.uncovered().next().is_none())
+    );
+    assert_eq!(shown(&feed(&town, "ada").await).len(), 3);
+}
+
+async fn unless_it_is_wanted_what_was_seen_is_told(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    look(&town, "ada").await;
+
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(town.told_to("ada"), ["a1"]);
+}
+
+async fn what_is_marked_as_unread_was_seen_all_the_same(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    let items = feed(&town, "ada").await.items;
+    let a1 = items.iter().find(|item| item.object.as_str() == "a1");
+    let a1 = a1.unwrap().id;
+    for done in [Mark::Read, Mark::Archive, Mark::Unread] {
+        mark(&town, "ada", done, vec![a1]).await;
+    }
+
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(town.told_to("ada"), ["a2"]);
+}
+
+async fn what_happens_again_after_a_look_is_told(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    look(&town, "ada").await;
+    town.clock.advance(TimeDelta::hours(1));
+    town.happens(&["a1"], to(&["ada"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(town.told_to("ada"), ["a1"]);
+}
+
+async fn what_is_seen_while_its_mail_waits_is_not_told(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.happens(&["a2", "a3"], to(&["ben"])).await;
+    town.answer([busy(), busy()]);
+    assert_eq!(town.digests_at(monday(0)).await.mails.deferred, 2);
+
+    look(&town, "ada").await;
+    let items = feed(&town, "ben").await.items;
+    mark(&town, "ben", Mark::Read, vec![items[0].id]).await;
+    town.clock.advance(TimeDelta::minutes(10));
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!((report.mails.canceled, report.mails.sent), (1, 1));
+    let row = town.deliveries_of("ada").await.remove(0);
+    assert_eq!(row.state, DeliveryState::Canceled);
+    let unread = items[1].object.as_str();
+    assert_eq!(town.told_to("ben"), [unread]);
+    assert_eq!(town.told_to("ada"), [""; 0]);
+}
+
+async fn a_batch_tells_what_was_seen(fresh: Fresh) {
+    let config = format!("{SKIP}types.ArtworkPublished.route = \"batch\"\n");
+    let town = Town::found(&fresh, true, &config).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    look(&town, "ada").await;
+
+    town.clock.advance(TimeDelta::days(1));
+    let app = town.process();
+    app.closer()
+        .drain(&tidings::services::Silent)
+        .await
+        .unwrap();
+    app.sender().drain().await.unwrap();
+
+    let mails = town.mails();
+    assert_eq!(mails.len(), 1);
+    assert!(mails[0].filled().text.contains("Work a1"));
+}
+
+async fn what_was_seen_is_owed_to_nobody(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    look(&town, "ada").await;
+
+    let day = Day::of(town.clock.now());
+    let owed = town.process().owed().count(day).await.unwrap().owed;
+
+    assert_eq!((owed.people, owed.events), (1, 1));
+}
+
+async fn explain_says_that_it_was_seen(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    look(&town, "ada").await;
+    town.happens(&["a2"], to(&["ada"])).await;
+
+    let told = town.process().explain().user(&user("ada"), None).await;
+
+    let fates = told.unwrap().events;
+    let why: Vec<_> = fates
+        .iter()
+        .map(|fate| (fate.object.as_str(), fate.why))
+        .collect();
+    assert_eq!(why, [("a2", Why::NextDigest), ("a1", Why::Seen)]);
+}
