@@ -4,6 +4,7 @@
 //! ([`crate::services::polls`]), no look at the store. The tag is the page's own digest, so that a
 //! withdrawn or renamed object is a change like any other.
 
+use std::str::FromStr;
 use std::time::Instant;
 
 use actix_web::http::header::{self, ContentEncoding, EntityTag, Header, IfNoneMatch};
@@ -16,9 +17,9 @@ use super::gzip;
 use super::problem::Problem;
 use super::uri::{NoQuery, Query, refuse, segment};
 use crate::app::App;
-use crate::domain::{UserId, feed};
+use crate::domain::{Invalid, UserId, feed};
 use crate::services::Error;
-use crate::services::feed::{Answer, MarksInput, Request};
+use crate::services::feed::{Answer, GroupsRequest, MarksInput, Request};
 use crate::services::polls::Tag;
 
 /// Items on a page unless asked otherwise.
@@ -27,27 +28,82 @@ const LIMIT: u32 = 20;
 /// `GET /v1/users/{id}/feed`
 pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
     let user: UserId = segment(&req, "id")?;
-    let query = Query::of(&req, &["after", "before", "limit", "type", "state", "days"])?;
+    let query = Query::of(&req, &PARAMETERS)?;
     polled(&req, &app, &user, async {
-        let request = Request {
-            user: user.clone(),
-            query: feed::Query {
-                after: query.get("after")?,
-                before: query.get("before")?,
-                kind: query.get("type")?,
-                state: query.get("state")?.unwrap_or_default(),
-            },
-            limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
-            days: query.number("days")?,
+        let page = match query.get::<GroupBy>("group")? {
+            None => items(&user, &query, &app).await?,
+            Some(GroupBy::About) => groups(&user, &query, &app).await?,
         };
-        let page = app.feeds().page(&request).await;
-        let page = page.map(|page| page.map(|page| serde_json::to_vec(&page)));
         page.map_err(|error| match error {
             Error::Invalid(invalid) => refuse(invalid.what, &invalid),
             other => other.into(),
         })
     })
     .await
+}
+
+const PARAMETERS: [&str; 9] = [
+    "after", "before", "limit", "type", "state", "days", "day", "about", "group",
+];
+
+type Made = Result<Answer<serde_json::Result<Vec<u8>>>, Error>;
+
+async fn items(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem> {
+    let request = Request {
+        user: user.clone(),
+        query: feed::Query {
+            after: query.get("after")?,
+            before: query.get("before")?,
+            kind: query.get("type")?,
+            day: query.get("day")?,
+            about: query.text("about").map(str::to_owned),
+            state: query.get("state")?.unwrap_or_default(),
+        },
+        limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
+        days: query.number("days")?,
+    };
+    let page = app.feeds().page(&request).await;
+    Ok(page.map(|page| page.map(|page| serde_json::to_vec(&page))))
+}
+
+async fn groups(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem> {
+    for name in ["after", "about"] {
+        if let Some(text) = query.text(name) {
+            let why = "is not known beside group; ask for items with it";
+            return Err(refuse(name, &Invalid::new(name, text, why)));
+        }
+    }
+    let request = GroupsRequest {
+        user: user.clone(),
+        kind: query.get("type")?,
+        day: query.get("day")?,
+        state: query.get("state")?.unwrap_or_default(),
+        before: query.get("before")?,
+        limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
+        days: query.number("days")?,
+    };
+    let page = app.feeds().groups(&request).await;
+    Ok(page.map(|page| page.map(|page| serde_json::to_vec(&page))))
+}
+
+/// By what items are grouped.
+enum GroupBy {
+    About,
+}
+
+impl FromStr for GroupBy {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "about" => Ok(Self::About),
+            _ => Err(Invalid::new(
+                "group",
+                text,
+                "is not about, which is all there is",
+            )),
+        }
+    }
 }
 
 /// `GET /v1/users/{id}/feed/count`

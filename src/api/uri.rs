@@ -129,7 +129,8 @@ impl Query {
         Ok(limit as usize)
     }
 
-    fn text(&self, name: &str) -> Option<&str> {
+    /// A parameter's value as it is, if it was given.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }

@@ -51,6 +51,7 @@ impl Args {
                 before: self.before,
                 kind: self.kind.clone(),
                 state: self.state.unwrap_or_default(),
+                ..Query::default()
             },
             limit: self.limit,
             days: self.days,

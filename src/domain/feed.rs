@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::day::Day;
 use super::inbox::StateFilter;
 use super::name::{EventType, Invalid};
 use super::stack::{Pending, PersonStacks, Position, StackId};
@@ -34,6 +35,15 @@ impl Cursor {
             stacks.any(|stack| stack.id == *id && stack.entries.len() >= *n as usize)
         };
         self.0.iter().all(stands)
+    }
+
+    /// Leaves on these stacks what stood when the cursor was given.
+    pub fn cut(&self, person: &mut PersonStacks) {
+        for stack in &mut person.stacks {
+            let stood = self.0.iter().find(|(id, _)| *id == stack.id);
+            let stood = stood.map_or(0, |(_, n)| *n as usize);
+            stack.entries.truncate(stood);
+        }
     }
 
     /// Whether the reader had not seen this yet.
@@ -99,12 +109,16 @@ pub struct Query {
     pub before: Option<Position>,
     /// Only events of this type; `None` for all.
     pub kind: Option<EventType>,
+    /// Only items that stand on this day.
+    pub day: Option<Day>,
+    /// Only items whose objects are about this ([`super::group::about`]).
+    pub about: Option<String>,
     /// Only items of these states.
     pub state: StateFilter,
 }
 
-/// The events asked for, newest first; whether their objects still apply, and of which state they
-/// are, is the caller's to ask.
+/// The events asked for, newest first; whether their objects still apply, what these are about, and
+/// of which state they are, is the caller's to ask.
 pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<Pending<'a>> {
     let mut events = person.events();
     events.retain(|item| {
@@ -114,6 +128,7 @@ pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<Pending<'a>> {
             .is_none_or(|cursor| cursor.is_before(item.position))
             && query.before.is_none_or(|before| item.position < before)
             && query.kind.as_ref().is_none_or(|kind| item.event.t == *kind)
+            && query.day.is_none_or(|day| item.position.stack.day == day)
     });
     events.sort_by_key(|item| std::cmp::Reverse(item.position));
     events

@@ -67,6 +67,18 @@ pub enum StateFilter {
 }
 
 impl StateFilter {
+    /// Its name, as in a query.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Unseen => "unseen",
+            Self::Unread => "unread",
+            Self::Read => "read",
+            Self::Archived => "archived",
+            Self::All => "all",
+        }
+    }
+
     /// Whether such an item is asked for.
     pub fn admits(self, state: ItemState) -> bool {
         match self {

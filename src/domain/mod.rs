@@ -20,6 +20,7 @@ pub mod event;
 pub mod fanout;
 pub mod feed;
 pub mod feedback;
+pub mod group;
 pub mod id;
 pub mod inbox;
 pub mod lease;

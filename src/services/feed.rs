@@ -19,6 +19,7 @@ use super::polls::Polls;
 use super::shelf::{Reading, Shelf};
 use crate::clock::{Clock, Ids};
 use crate::domain::feed::{Cursor, Query, select};
+use crate::domain::group;
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
 use crate::domain::user::MAX_TYPES;
@@ -29,8 +30,10 @@ use crate::domain::{
 use crate::store::{Inboxes, Journal, People, Stacks};
 use crate::wire::feed::{Counts, Item, Page};
 
+mod groups;
 mod marks;
 
+pub use groups::GroupsRequest;
 pub use marks::{MAX_IDS, MarksInput};
 
 /// Reads feeds, and notes what people did to their items.
@@ -81,7 +84,7 @@ type States<'a> = HashMap<(&'a EventType, &'a ObjectId), ItemState>;
 pub struct Request {
     /// Whose feed it is; there need not be a record of them.
     pub user: UserId,
-    /// Which part of the feed: after a cursor, before an item, of one type.
+    /// Which part of the feed: after a cursor, before an item, of one type or day.
     pub query: Query,
     /// Items on the page, 1 to 200.
     pub limit: usize,
@@ -110,25 +113,7 @@ impl Feeds {
 
     /// One page; a `limit` or `days` out of its range is refused as invalid.
     pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
-        if !(1..=MAX_LIMIT).contains(&request.limit) {
-            return Err(Invalid::new(
-                "limit",
-                request.limit,
-                format!("is not a number from 1 to {MAX_LIMIT}"),
-            )
-            .into());
-        }
-        let back = match request.days {
-            None => self.window_back,
-            Some(days) if (1..=self.window_back + 1).contains(&days) => days - 1,
-            Some(days) => {
-                let why = format!(
-                    "is not a number from 1 to {}, the days in the window",
-                    self.window_back + 1
-                );
-                return Err(Invalid::new("days", days, why).into());
-            }
-        };
+        let back = self.days_back(request.limit, request.days)?;
         let before = request.query.before;
         // Whoever goes on reading was shown the item from which they do.
         let shown = |person: &PersonStacks| before.is_some_and(|place| person.holds(place));
@@ -146,25 +131,15 @@ impl Feeds {
                 break;
             }
             about.push(catalog.key(pending.event));
-            shown.extend(
-                catalog
-                    .applies(pending.event)
-                    .map(|object| (pending, object)),
-            );
+            let object = catalog.applies(pending.event);
+            let object = object.filter(|object| request.is_about(object));
+            shown.extend(object.map(|object| (pending, object)));
         }
         let more = shown.len() > request.limit;
         shown.truncate(request.limit);
         let events = shown.iter().map(|(pending, _)| pending.event);
         catalog.load_details(&*self.journal, events).await?;
-        let item = |(pending, about): (&Pending<'_>, Arc<Object>)| Item {
-            id: pending.position,
-            kind: pending.event.t.clone(),
-            object: pending.event.o.clone(),
-            at: pending.at,
-            state: state_of(&states, pending.event),
-            about,
-            details: catalog.details(pending.event),
-        };
+        let item = |(pending, object)| item(pending, object, &states, &catalog);
         let items: Vec<Item> = shown.into_iter().map(item).collect();
         let next = items.last().filter(|_| more).map(|item| item.id);
         let answer = Page {
@@ -173,6 +148,23 @@ impl Feeds {
             counts,
         };
         Ok(Answer { answer, about })
+    }
+
+    /// How many days before today are asked for, if that many items or groups may be.
+    fn days_back(&self, limit: usize, days: Option<u32>) -> Result<u32> {
+        if !(1..=MAX_LIMIT).contains(&limit) {
+            let why = format!("is not a number from 1 to {MAX_LIMIT}");
+            return Err(Invalid::new("limit", limit, why).into());
+        }
+        match days {
+            None => Ok(self.window_back),
+            Some(days) if (1..=self.window_back + 1).contains(&days) => Ok(days - 1),
+            Some(days) => {
+                let most = self.window_back + 1;
+                let why = format!("is not a number from 1 to {most}, the days in the window");
+                Err(Invalid::new("days", days, why).into())
+            }
+        }
     }
 
     /// How many items are unseen and unread.
@@ -267,6 +259,30 @@ impl Feeds {
             ((&pending.event.t, &pending.event.o), state)
         };
         standing.person.events().into_iter().map(state).collect()
+    }
+}
+
+impl Request {
+    fn is_about(&self, object: &Object) -> bool {
+        let asked = self.query.about.as_deref();
+        asked.is_none_or(|asked| group::about(object) == asked)
+    }
+}
+
+fn item(
+    pending: &Pending<'_>,
+    object: Arc<Object>,
+    states: &States<'_>,
+    catalog: &Catalog,
+) -> Item {
+    Item {
+        id: pending.position,
+        kind: pending.event.t.clone(),
+        object: pending.event.o.clone(),
+        at: pending.at,
+        state: state_of(states, pending.event),
+        about: object,
+        details: catalog.details(pending.event),
     }
 }
 

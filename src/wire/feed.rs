@@ -7,8 +7,9 @@ use serde::{Serialize, Serializer};
 
 use super::object::shown;
 use crate::domain::feed::Cursor;
-use crate::domain::inbox::ItemState;
-use crate::domain::{Details, EventType, Object, ObjectId, Position};
+use crate::domain::group::{GroupKey, GroupsEnd};
+use crate::domain::inbox::{ItemState, StateFilter};
+use crate::domain::{Day, Details, EventType, Object, ObjectId, Position, UserId};
 
 /// A page.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,6 +21,70 @@ pub struct Page {
     /// How the feed as a whole stands; its fields are the page's in JSON.
     #[serde(flatten)]
     pub counts: Counts,
+}
+
+/// A page of groups: of a day, of one type, about one thing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupPage {
+    /// Those with the newest items first.
+    pub groups: Vec<Group>,
+    /// Ask `before` this for the next page; `None` on the last one.
+    pub next: Option<GroupsEnd>,
+    /// How the feed as a whole stands; its fields are the page's in JSON.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// Items that are shown as one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// Where its newest item stands.
+    pub id: Position,
+    /// The day on which its items stand.
+    pub day: Day,
+    /// Their events' type; `type` in JSON.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// What their objects are about: see [`crate::domain::group::about`].
+    pub about: String,
+    /// How many items it has.
+    pub count: u64,
+    /// How many of these were not shown yet.
+    pub unseen: u64,
+    /// How many of these are to be opened still.
+    pub unread: u64,
+    /// When the newest of them happened.
+    pub at: DateTime<Utc>,
+    /// The newest of them, at most three.
+    pub items: Vec<Item>,
+    /// Where all of them are listed.
+    pub items_url: String,
+}
+
+impl Group {
+    /// Where the items of this group are listed, asked for in the same way.
+    pub fn items_url(
+        user: &UserId,
+        key: &GroupKey,
+        state: StateFilter,
+        days: Option<u32>,
+    ) -> String {
+        let user: String = form_urlencoded::byte_serialize(user.as_str().as_bytes()).collect();
+        // A plus is a space in a query alone.
+        let path = format!("/v1/users/{}/feed?", user.replace('+', "%20"));
+        let from = path.len();
+        let mut url = form_urlencoded::Serializer::for_suffix(path, from);
+        url.append_pair("day", &key.day.to_string());
+        url.append_pair("type", key.kind.as_str());
+        url.append_pair("about", &key.about);
+        if state != StateFilter::default() {
+            url.append_pair("state", state.as_str());
+        }
+        if let Some(days) = days {
+            url.append_pair("days", &days.to_string());
+        }
+        url.finish()
+    }
 }
 
 /// How a feed stands, whatever part of it was asked for.

@@ -46,6 +46,7 @@ mod dripping;
 mod errors;
 mod events;
 mod feed;
+mod groups;
 mod health;
 mod hooks;
 mod key;

@@ -100,7 +100,7 @@ async fn a_poll_of_what_did_not_change_asks_no_store(fresh: Fresh) {
     let tag = known(&api, &store, FEED).await;
     let count = known(&api, &store, "/v1/users/ada/feed/count").await;
 
-    from_memory(&api, &store, FEED, &format!("W/{tag}")).await;
+    from_memory(&api, &store, FEED, &tag.replace("W/", "")).await;
     from_memory(&api, &store, FEED, "*").await;
     for (path, tags) in [
         (FEED, count.as_str()),

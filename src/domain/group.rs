@@ -1,0 +1,126 @@
+//! Items of a feed that are shown as one: of a day, of a type, about one thing.
+//!
+//! The rule: a group stands at the place of its newest item, and holds items of its day alone, so
+//! those of past days stand still. Pages of groups are cut from what stood when the first of them
+//! was asked for: a group that grows meanwhile does not move from one page to another.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use super::day::Day;
+use super::feed::Cursor;
+use super::name::{EventType, Invalid};
+use super::object::Object;
+use super::stack::Position;
+
+/// Which group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GroupKey {
+    /// The day on which its items stand.
+    pub day: Day,
+    /// What happened.
+    pub kind: EventType,
+    /// What their objects are about ([`about`]).
+    pub about: String,
+}
+
+/// What an object is about, where that is said (`data.about`, a text); else who it is by; else
+/// itself, by its key.
+pub fn about(object: &Object) -> &str {
+    let said = object.data.get("about").and_then(|about| about.as_str());
+    let said = said.or(object.by.as_deref());
+    said.filter(|about| !about.is_empty())
+        .unwrap_or(object.key.as_str())
+}
+
+/// Where a page of groups ended: `20140422.17~c20140421.3-20140422.18`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupsEnd {
+    /// The newest item of the last group.
+    pub place: Position,
+    /// What stood when the first page was asked for.
+    pub cursor: Cursor,
+}
+
+impl fmt::Display for GroupsEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}~{}", self.place, self.cursor)
+    }
+}
+
+impl FromStr for GroupsEnd {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let why = "is no `next` that a page of groups gave";
+        let refuse = || Invalid::new("before", text, why);
+        let (place, cursor) = text.split_once('~').ok_or_else(refuse)?;
+        Ok(Self {
+            place: place.parse().map_err(|_| refuse())?,
+            cursor: cursor.parse().map_err(|_| refuse())?,
+        })
+    }
+}
+
+impl serde::Serialize for GroupsEnd {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Sorts into groups, by these keys, what comes newest first: groups, newest first, and what is in
+/// each.
+pub fn grouped<T>(items: impl IntoIterator<Item = (GroupKey, T)>) -> Vec<(GroupKey, Vec<T>)> {
+    let mut places: HashMap<GroupKey, usize> = HashMap::new();
+    let mut groups: Vec<(GroupKey, Vec<T>)> = Vec::new();
+    for (key, item) in items {
+        match places.get(&key) {
+            Some(&place) => groups[place].1.push(item),
+            None => {
+                places.insert(key.clone(), groups.len());
+                groups.push((key, vec![item]));
+            }
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ObjectKey;
+
+    #[test]
+    fn an_object_is_about_what_it_says_or_its_maker_or_itself() {
+        let mut object = Object::bare(ObjectKey::stored("Comment:c1"));
+        let mut told = vec![about(&object).to_owned()];
+        object.by = Some("Ada".into());
+        told.push(about(&object).into());
+        object.data = serde_json::json!({"about": 7});
+        told.push(about(&object).into());
+        object.data = serde_json::json!({"about": "thread:9"});
+        told.push(about(&object).into());
+        object.data = serde_json::json!({"about": ""});
+        told.push(about(&object).into());
+
+        assert_eq!(told, ["Comment:c1", "Ada", "Ada", "thread:9", "Comment:c1"]);
+    }
+
+    #[test]
+    fn where_a_page_ended_is_read_as_it_was_written() {
+        let text = "20140422.17~c20140421.3-20140422.18";
+
+        assert_eq!(text.parse::<GroupsEnd>().unwrap().to_string(), text);
+        for garbled in [
+            "",
+            "20140422.17",
+            "20140422.17~",
+            "~c",
+            "x~c",
+            "20140422.17~c~c",
+        ] {
+            assert!(garbled.parse::<GroupsEnd>().is_err(), "{garbled}");
+        }
+    }
+}

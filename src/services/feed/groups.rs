@@ -1,0 +1,118 @@
+//! A feed in groups: what happened on a day, of one type, about one thing, is shown as one.
+//!
+//! The rule: a later page is cut from what stood when the first one was asked for, and counts are
+//! those of the feed as it stands, of items.
+
+use std::sync::Arc;
+
+use super::{Answer, Feeds, counts, item, state_of};
+use crate::domain::feed::{Query, select};
+use crate::domain::group::{GroupKey, GroupsEnd, about, grouped};
+use crate::domain::inbox::{ItemState, StateFilter};
+use crate::domain::stack::Pending;
+use crate::domain::{Day, EventType, Object, PersonStacks, UserId, Window};
+use crate::services::Result;
+use crate::wire::feed::{Group, GroupPage};
+
+/// How many of its items a group shows.
+const SHOWN: usize = 3;
+
+/// Which page of whose groups.
+#[derive(Debug, Clone)]
+pub struct GroupsRequest {
+    /// Whose feed it is.
+    pub user: UserId,
+    /// Only events of this type.
+    pub kind: Option<EventType>,
+    /// Only items that stand on this day.
+    pub day: Option<Day>,
+    /// Only items of these states.
+    pub state: StateFilter,
+    /// Where the page before ended.
+    pub before: Option<GroupsEnd>,
+    /// Groups on the page, 1 to 200.
+    pub limit: usize,
+    /// How many days to look back over, 1 to the window; all of the window if left out.
+    pub days: Option<u32>,
+}
+
+impl Feeds {
+    /// One page of groups; a `limit` or `days` out of its range is refused as invalid.
+    pub async fn groups(&self, request: &GroupsRequest) -> Result<Answer<GroupPage>> {
+        let back = self.days_back(request.limit, request.days)?;
+        let end = request.before.as_ref();
+        // Whoever goes on reading was shown what stands up to there.
+        let shown = |person: &PersonStacks| end.is_some_and(|end| end.cursor.is_within(person));
+        let mut standing = self.standing_where(&request.user, shown).await?;
+        let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
+        let states = self.states(&standing);
+        let (counts, mut rests_on) = counts(&standing, &states, &catalog);
+        let days = Window::ending(standing.window.last(), back);
+        let mut stood = standing.person.within(&days);
+        let cursor = match end {
+            Some(end) => {
+                end.cursor.cut(&mut stood);
+                end.cursor.clone()
+            }
+            None => counts.cursor.clone(),
+        };
+        let query = Query {
+            kind: request.kind.clone(),
+            day: request.day,
+            ..Query::default()
+        };
+        let mut selected = select(&stood, &query);
+        selected.retain(|pending| request.state.admits(state_of(&states, pending.event)));
+        rests_on.extend(selected.iter().map(|pending| catalog.key(pending.event)));
+        let applying = selected.iter().filter_map(|pending| {
+            let object = catalog.applies(pending.event)?;
+            let key = GroupKey {
+                day: pending.position.stack.day,
+                kind: pending.event.t.clone(),
+                about: about(&object).to_owned(),
+            };
+            Some((key, (pending, object)))
+        });
+        let mut groups = grouped(applying);
+        groups.retain(|(_, items)| end.is_none_or(|end| items[0].0.position < end.place));
+        let more = groups.len() > request.limit;
+        groups.truncate(request.limit);
+        let shown = groups
+            .iter()
+            .flat_map(|(_, items)| items.iter().take(SHOWN));
+        let events = shown.map(|(pending, _)| pending.event);
+        catalog.load_details(&*self.journal, events).await?;
+        let group = |(key, items): (GroupKey, Vec<(&Pending<'_>, Arc<Object>)>)| {
+            let states_of = || items.iter().map(|of| state_of(&states, of.0.event));
+            let unseen = states_of().filter(|state| *state == ItemState::Unseen);
+            let unread = states_of().filter(|state| state.is_unread());
+            Group {
+                id: items[0].0.position,
+                at: items[0].0.at,
+                count: items.len() as u64,
+                unseen: unseen.count() as u64,
+                unread: unread.count() as u64,
+                items_url: Group::items_url(&request.user, &key, request.state, request.days),
+                day: key.day,
+                kind: key.kind,
+                about: key.about,
+                items: items
+                    .into_iter()
+                    .take(SHOWN)
+                    .map(|(pending, object)| item(pending, object, &states, &catalog))
+                    .collect(),
+            }
+        };
+        let groups: Vec<Group> = groups.into_iter().map(group).collect();
+        let last = groups.last().filter(|_| more).map(|group| group.id);
+        let answer = GroupPage {
+            next: last.map(|place| GroupsEnd { place, cursor }),
+            groups,
+            counts,
+        };
+        Ok(Answer {
+            answer,
+            about: rests_on,
+        })
+    }
+}

@@ -1,0 +1,230 @@
+//! A feed in groups: each counts its items and can be opened, and pages of groups do not shift.
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+
+use super::{Answer, Api};
+use crate::support::Fresh;
+use crate::support::town::on_both_stores;
+
+on_both_stores! {
+    a_group_is_of_a_day_a_type_and_about_one_thing
+    pages_of_groups_do_not_shift_while_events_arrive
+    a_group_is_opened_by_its_url_whatever_is_in_its_names
+    groups_of_a_state_are_of_its_items
+}
+
+on_sqlite! {
+    what_groups_do_not_know_is_refused
+}
+
+/// Comments on threads, each `id` on a thread, one event each.
+async fn said(api: &Api, person: &str, comments: &[(&str, &str)]) {
+    for (id, thread) in comments {
+        let object = json!({"title": format!("Comment {id}"), "data": {"about": thread}});
+        let put = api.put(&format!("/v1/objects/Comment/{id}"), object).await;
+        assert!([200, 204].contains(&put.status), "{}", put.status);
+        let key = format!("Comment:{id}");
+        let event =
+            json!({"type": "Comment", "objects": key, "to": person, "text": format!("word {id}")});
+        assert_eq!(api.post("/v1/events", event).await.status, 202);
+        api.fan_out().await;
+    }
+}
+
+async fn groups(api: &Api, query: &str) -> Answer {
+    let page = api
+        .get(&format!("/v1/users/ada/feed?group=about{query}"))
+        .await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    page
+}
+
+/// `about × count` of each group, in their order.
+fn told(page: &Answer) -> Vec<String> {
+    let groups = page.body["groups"].as_array().unwrap().iter();
+    let told =
+        groups.map(|group| format!("{} × {}", group["about"].as_str().unwrap(), group["count"]));
+    told.collect()
+}
+
+fn ids(items: &Value) -> Vec<&str> {
+    let items = items.as_array().unwrap().iter();
+    items
+        .map(|item| item["object"]["id"].as_str().unwrap())
+        .collect()
+}
+
+async fn a_group_is_of_a_day_a_type_and_about_one_thing(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    said(&api, "ada", &[("c1", "thread:9"), ("c2", "thread:7")]).await;
+    api.town.clock.advance(TimeDelta::days(1));
+    said(
+        &api,
+        "ada",
+        &[
+            ("c3", "thread:9"),
+            ("c4", "thread:9"),
+            ("c5", "thread:7"),
+            ("c6", "thread:9"),
+            ("c7", "thread:9"),
+        ],
+    )
+    .await;
+    let loan = json!({"type": "Loan", "objects": "Comment:c1", "to": "ada"});
+    api.post("/v1/events", loan).await;
+    api.fan_out().await;
+
+    let page = groups(&api, "").await;
+
+    assert_eq!(
+        told(&page),
+        [
+            "thread:9 × 1",
+            "thread:9 × 4",
+            "thread:7 × 1",
+            "thread:7 × 1",
+            "thread:9 × 1"
+        ]
+    );
+    let group = &page.body["groups"][1];
+    assert_eq!(
+        ids(&group["items"]),
+        ["Comment:c7", "Comment:c6", "Comment:c4"]
+    );
+    assert_eq!(group["items"][0]["text"], "word c7");
+    assert_eq!(
+        (&group["id"], &group["at"]),
+        (&group["items"][0]["id"], &group["items"][0]["at"])
+    );
+    assert_eq!((&group["unseen"], &group["unread"]), (&json!(4), &json!(4)));
+    // They are counted as items all the same.
+    assert_eq!(
+        (&page.body["unseen"], &page.body["unread"]),
+        (&json!(8), &json!(8))
+    );
+    let all = api.get(group["items_url"].as_str().unwrap()).await;
+    assert_eq!(
+        ids(&all.body["items"]),
+        ["Comment:c7", "Comment:c6", "Comment:c4", "Comment:c3"]
+    );
+    api.delete("/v1/objects/Comment/c6").await;
+    assert_eq!(
+        told(&groups(&api, "&type=Comment&days=1").await),
+        ["thread:9 × 3", "thread:7 × 1"]
+    );
+    api.stop().await;
+}
+
+async fn pages_of_groups_do_not_shift_while_events_arrive(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    for thread in ["t1", "t2", "t3", "t4", "t5"] {
+        let comments = [format!("{thread}a"), format!("{thread}b")];
+        said(
+            &api,
+            "ada",
+            &[(&comments[0], thread), (&comments[1], thread)],
+        )
+        .await;
+    }
+    let first = groups(&api, "&limit=2").await;
+    assert_eq!(told(&first), ["t5 × 2", "t4 × 2"]);
+
+    said(&api, "ada", &[("t3c", "t3"), ("t1c", "t1"), ("new", "t6")]).await;
+
+    let next = first.body["next"].as_str().unwrap();
+    let second = groups(&api, &format!("&limit=2&before={next}")).await;
+    let next = second.body["next"].as_str().unwrap();
+    let third = groups(&api, &format!("&limit=2&before={next}")).await;
+    assert_eq!(told(&second), ["t3 × 2", "t2 × 2"]);
+    assert_eq!(told(&third), ["t1 × 2"]);
+    assert_eq!(third.body["next"], Value::Null);
+    // How the feed stands is told as it is now.
+    assert_eq!(third.body["unread"], 13);
+    assert_eq!(
+        told(&groups(&api, "&limit=3").await),
+        ["t6 × 1", "t1 × 3", "t3 × 3"]
+    );
+    api.stop().await;
+}
+
+async fn a_group_is_opened_by_its_url_whatever_is_in_its_names(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let person = "a b/c+d?&%é";
+    said(
+        &api,
+        person,
+        &[
+            ("x", "what & why+? 100% é"),
+            ("y", "what & why+? 100% é"),
+            ("z", "else"),
+        ],
+    )
+    .await;
+
+    let page = api
+        .get("/v1/users/a%20b%2Fc+d%3F&%25%C3%A9/feed?group=about&state=all&days=2")
+        .await;
+
+    let url = page.body["groups"][1]["items_url"].as_str().unwrap();
+    assert!(url.ends_with("&state=all&days=2"), "{url}");
+    assert_eq!(
+        ids(&api.get(url).await.body["items"]),
+        ["Comment:y", "Comment:x"]
+    );
+    api.stop().await;
+}
+
+async fn groups_of_a_state_are_of_its_items(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    said(
+        &api,
+        "ada",
+        &[("c1", "t"), ("c2", "t"), ("c3", "t"), ("c4", "u")],
+    )
+    .await;
+    let page = groups(&api, "").await;
+    let id = |n: usize| page.body["groups"][1]["items"][n]["id"].clone();
+    let marks = "/v1/users/ada/feed/marks";
+    api.post(marks, json!({"mark": "read", "ids": [id(0)]}))
+        .await;
+    api.post(marks, json!({"mark": "archive", "ids": [id(1)]}))
+        .await;
+
+    let current = groups(&api, "").await;
+    let unread = groups(&api, "&state=unread").await;
+    let all = groups(&api, "&state=all").await;
+
+    assert_eq!(told(&current), ["u × 1", "t × 2"]);
+    let group = &current.body["groups"][1];
+    assert_eq!((&group["unseen"], &group["unread"]), (&json!(1), &json!(1)));
+    assert_eq!(told(&unread), ["u × 1", "t × 1"]);
+    assert_eq!(told(&all), ["u × 1", "t × 3"]);
+    api.stop().await;
+}
+
+async fn what_groups_do_not_know_is_refused(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+
+    for (query, named, why) in [
+        ("group=by", "group", "is not about, which is all there is"),
+        ("group=about&after=c", "after", "is not known beside group"),
+        ("group=about&about=t", "about", "is not known beside group"),
+        ("group=about&before=20140422.1", "before", "page of groups"),
+        (
+            "group=about&limit=0",
+            "limit",
+            "is not a number from 1 to 200",
+        ),
+        ("day=yesterday", "day", "YYYYMMDD"),
+    ] {
+        let answer = api.get(&format!("/v1/users/ada/feed?{query}")).await;
+        assert_eq!(answer.status, 400, "{query}");
+        let told = answer.body.to_string();
+        assert!(
+            told.contains(&format!("query parameter {named}")) && told.contains(why),
+            "{told}"
+        );
+    }
+    api.stop().await;
+}
