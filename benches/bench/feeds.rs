@@ -63,7 +63,8 @@ async fn polls() {
             .split("etag: ")
             .nth(1)
             .and_then(|rest| rest.lines().next());
-        let tag = tag.expect("an entity tag").to_owned();
+        // The head came in small letters.
+        let tag = tag.expect("an entity tag").replace("w/", "W/");
         tagged.push(head(&path, &format!("If-None-Match: {tag}\r\n")));
     }
     let bare = vec![head("/healthz", "")];
