@@ -23,7 +23,7 @@ use tidings::services::{Silent, archive};
 use tidings::store::mongo::{Mongo, MongoOptions};
 use tidings::store::{Mark, Stacks, Store};
 
-use crate::support::replica_set::{ReplicaSet, primary, wait_for_three};
+use crate::support::replica_set::{ReplicaSet, kill_primary, wait_for_three};
 use crate::support::town::{Town, monday, request, saturday, to};
 use crate::support::{FailingStore, Fresh, Shorthand, id, kind, noon, people};
 
@@ -329,12 +329,4 @@ async fn a_primary_killed_again_and_again_loses_doubles_and_cancels_no_mail() {
         let _ = node.kill();
         let _ = node.wait();
     }
-}
-
-/// Kills the primary; gives the command line to start it again.
-async fn kill_primary(client: &Client) -> Vec<String> {
-    let (pid, line) = primary(client).await;
-    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
-    assert!(killed.unwrap().success());
-    line
 }

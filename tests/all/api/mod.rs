@@ -45,6 +45,7 @@ mod description;
 mod dripping;
 mod errors;
 mod events;
+mod failovers;
 mod feed;
 mod groups;
 mod health;

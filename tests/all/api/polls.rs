@@ -24,7 +24,8 @@ on_sqlite! {
     streams_are_bounded_and_end_with_the_server
 }
 
-const FRESH: &str = "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"30s\"\nfeed.streams = 7";
+pub(super) const FRESH: &str =
+    "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"30s\"\nfeed.streams = 7";
 const FEED: &str = "/v1/users/ada/feed";
 /// How long a change may take to be seen; it is milliseconds unless the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -158,13 +159,13 @@ async fn what_is_known_ends_with_time(fresh: Fresh) {
 }
 
 /// A stream that is read event by event.
-struct Events {
+pub(super) struct Events {
     response: Response,
     read: String,
 }
 
 impl Events {
-    async fn of(api: &Api, person: &str) -> Self {
+    pub(super) async fn of(api: &Api, person: &str) -> Self {
         let path = format!("/v1/users/{person}/feed/stream");
         Self::by(api.ask("GET", &path)).await
     }
@@ -179,7 +180,7 @@ impl Events {
     }
 
     /// The next event's id and data; nothing at the end.
-    async fn next(&mut self) -> Option<(String, Value)> {
+    pub(super) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
             if let Some((event, rest)) = self.read.split_once("\n\n") {
                 let (event, rest) = (event.to_owned(), rest.to_owned());

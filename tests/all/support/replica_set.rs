@@ -171,3 +171,11 @@ pub async fn wait_for_three(client: &Client) {
         tokio::task::yield_now().await;
     }
 }
+
+/// Kills the primary; gives the command line to start it again.
+pub async fn kill_primary(client: &Client) -> Vec<String> {
+    let (pid, line) = primary(client).await;
+    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.unwrap().success());
+    line
+}

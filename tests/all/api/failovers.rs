@@ -1,0 +1,79 @@
+//! Two processes on three nodes: what one accepts while the primary is killed is in the streams and
+//! polls of the other.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use serde_json::json;
+use tidings::app::App;
+use tidings::mail::Certainty;
+use tidings::services::Silent;
+use tidings::store::mongo::{Mongo, MongoOptions};
+
+use super::Api;
+use super::polls::{Events, FRESH};
+use crate::support::Fresh;
+use crate::support::replica_set::{ReplicaSet, kill_primary};
+use crate::support::town::Town;
+
+/// Events in all; before the middle one the primary is killed.
+const EVENTS: u64 = 20;
+
+async fn connected(set: &ReplicaSet) -> Arc<Mongo> {
+    let url = set.url("streams");
+    let store = Mongo::connect(&url, MongoOptions::default());
+    let store = store.await.unwrap();
+    store.prepare().await.unwrap();
+    Arc::new(store)
+}
+
+/// Accepts an event and brings it to its reader, however often that has to be tried.
+async fn happens(api: &Api, worker: &App, n: u64) {
+    let key = format!("event-{n}");
+    let event = json!({"type": "Loan", "objects": format!("o{n}"), "to": "ada", "key": key});
+    while api.post("/v1/events", event.clone()).await.status != 202 {}
+    while worker.fanouts().drain(&Silent).await.is_err() {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_process_accepts_while_the_primary_dies_is_in_the_streams_of_the_other() {
+    let set = ReplicaSet::start();
+    let client = set.client().await;
+    let (first, second) = (connected(&set).await, connected(&set).await);
+    let clear = Arc::new(|| async { unreachable!("nobody empties it") }.boxed());
+    let fresh = Fresh::new(first, second, clear, set.url("streams"));
+    let api = Api::of(Town::found(&fresh, true, FRESH).await);
+    let other = Api::of(Town::on(fresh.second().handle(), Certainty::Never, FRESH));
+    let page = "/v1/users/ada/feed";
+    let tag = other.get(page).await.header("ETag").to_owned();
+    let mut events = Events::of(&other, "ada").await;
+
+    let worker = api.town.process();
+    let mut killed = None;
+    for n in 0..EVENTS {
+        if n == EVENTS / 2 {
+            let client = client.clone();
+            killed = Some(tokio::spawn(async move { kill_primary(&client).await }));
+        }
+        happens(&api, &worker, n).await;
+    }
+    killed.unwrap().await.unwrap();
+
+    // A stream that ended is opened anew, as browsers do.
+    let mut told = Vec::new();
+    while told.last() != Some(&EVENTS) {
+        match events.next().await {
+            Some((_, stands)) => told.push(stands["unseen"].as_u64().unwrap()),
+            None => events = Events::of(&other, "ada").await,
+        }
+    }
+    assert!(told.is_sorted(), "{told:?}");
+    let poll = other.ask("GET", page).header("If-None-Match", tag);
+    let poll = super::answer(poll).await;
+    assert_eq!(
+        (poll.status, poll.body["unseen"].as_u64()),
+        (200, Some(EVENTS))
+    );
+    other.stop().await;
+    api.stop().await;
+}
