@@ -17,6 +17,7 @@ use super::gzip;
 use super::problem::Problem;
 use super::uri::{NoQuery, Query, refuse, segment};
 use crate::app::App;
+use crate::domain::group::PageEnd;
 use crate::domain::{Invalid, UserId, feed};
 use crate::services::Error;
 use crate::services::feed::{Answer, GroupsRequest, MarksInput, Request};
@@ -49,15 +50,12 @@ const PARAMETERS: [&str; 9] = [
 type Made = Result<Answer<serde_json::Result<Vec<u8>>>, Error>;
 
 async fn items(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem> {
+    let before: Option<PageEnd> = query.get("before")?;
     let request = Request {
         user: user.clone(),
         query: feed::Query {
-            after: query.get("after")?,
-            before: query.get("before")?,
-            kind: query.get("type")?,
-            day: query.get("day")?,
-            about: query.text("about").map(str::to_owned),
-            state: query.get("state")?.unwrap_or_default(),
+            before: before.map(|end| end.place),
+            ..which(query)?
         },
         limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
         days: query.number("days")?,
@@ -67,23 +65,27 @@ async fn items(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem>
 }
 
 async fn groups(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem> {
-    for name in ["after", "about"] {
-        if let Some(text) = query.text(name) {
-            let why = "is not known beside group; ask for items with it";
-            return Err(refuse(name, &Invalid::new(name, text, why)));
-        }
-    }
     let request = GroupsRequest {
         user: user.clone(),
-        kind: query.get("type")?,
-        day: query.get("day")?,
-        state: query.get("state")?.unwrap_or_default(),
+        query: which(query)?,
         before: query.get("before")?,
         limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
         days: query.number("days")?,
     };
     let page = app.feeds().groups(&request).await;
     Ok(page.map(|page| page.map(|page| serde_json::to_vec(&page))))
+}
+
+/// Which items are asked for, but for where the page begins.
+fn which(query: &Query) -> Result<feed::Query, Problem> {
+    Ok(feed::Query {
+        after: query.get("after")?,
+        before: None,
+        kind: query.get("type")?,
+        day: query.get("day")?,
+        about: query.text("about").map(str::to_owned),
+        state: query.get("state")?.unwrap_or_default(),
+    })
 }
 
 /// By what items are grouped.

@@ -78,7 +78,6 @@ impl Address {
         let local: String = lower.local().nfc().collect();
         let composed: String = lower.domain().nfc().collect();
         let domain = idna::domain_to_ascii(&composed).unwrap_or(composed);
-        // A few letters grow, as domains do.
         Self::within(local, &domain).unwrap_or(lower)
     }
 
@@ -134,9 +133,9 @@ impl Address {
         }
     }
 
+    /// If that is an address: a domain's letters may stand for dots or other signs, or grow.
     fn within(local: String, domain: &str) -> Option<Self> {
-        let whole = local + "@" + domain;
-        (whole.len() <= Self::MAX_BYTES).then_some(Self(whole))
+        Self::stored(local + "@" + domain).ok()
     }
 
     fn local(&self) -> &str {
@@ -220,6 +219,24 @@ impl<'de> serde::Deserialize<'de> for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_addresses_are_compared_by_can_be_read_again() {
+        for text in [
+            "ada@。example.org",
+            "ada@example.org。",
+            "ada@example。。org",
+            "ada@ｅxample.org",
+            "ada@⑴.example",
+        ] {
+            let address = Address::new(text).unwrap();
+            let all = address.spellings().into_iter().chain([address.folded()]);
+            for form in all {
+                let read = Address::stored(form.reveal());
+                assert!(read.is_ok(), "{text}: {}", form.reveal());
+            }
+        }
+    }
 
     #[test]
     fn an_address_prints_masked() {

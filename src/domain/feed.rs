@@ -8,8 +8,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::day::Day;
+use super::group::about;
 use super::inbox::StateFilter;
 use super::name::{EventType, Invalid};
+use super::object::Object;
 use super::stack::{Pending, PersonStacks, Position, StackId};
 
 /// How much of every stack a reader has seen: `c20140421.3-20140422.18`.
@@ -115,6 +117,14 @@ pub struct Query {
     pub about: Option<String>,
     /// Only items of these states.
     pub state: StateFilter,
+}
+
+impl Query {
+    /// Whether what happened to this object is asked for.
+    pub fn is_about(&self, object: &Object) -> bool {
+        let asked = self.about.as_deref();
+        asked.is_none_or(|asked| about(object) == asked)
+    }
 }
 
 /// The events asked for, newest first; whether their objects still apply, what these are about, and

@@ -34,36 +34,42 @@ pub fn about(object: &Object) -> &str {
         .unwrap_or(object.key.as_str())
 }
 
-/// Where a page of groups ended: `20140422.17~c20140421.3-20140422.18`.
+/// Where a page ended: `20140422.17`, or of groups `20140422.17~c20140421.3-20140422.18`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupsEnd {
-    /// The newest item of the last group.
+pub struct PageEnd {
+    /// The last item, or the newest of the last group.
     pub place: Position,
-    /// What stood when the first page was asked for.
-    pub cursor: Cursor,
+    /// Of groups: what stood when the first page was asked for.
+    pub cursor: Option<Cursor>,
 }
 
-impl fmt::Display for GroupsEnd {
+impl fmt::Display for PageEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}~{}", self.place, self.cursor)
+        write!(f, "{}", self.place)?;
+        match &self.cursor {
+            Some(cursor) => write!(f, "~{cursor}"),
+            None => Ok(()),
+        }
     }
 }
 
-impl FromStr for GroupsEnd {
+impl FromStr for PageEnd {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let why = "is no `next` that a page of groups gave";
-        let refuse = || Invalid::new("before", text, why);
-        let (place, cursor) = text.split_once('~').ok_or_else(refuse)?;
+        let Some((place, cursor)) = text.split_once('~') else {
+            let (place, cursor) = (text.parse()?, None);
+            return Ok(Self { place, cursor });
+        };
+        let refuse = || Invalid::new("before", text, "is no `next` that a page gave");
         Ok(Self {
             place: place.parse().map_err(|_| refuse())?,
-            cursor: cursor.parse().map_err(|_| refuse())?,
+            cursor: Some(cursor.parse().map_err(|_| refuse())?),
         })
     }
 }
 
-impl serde::Serialize for GroupsEnd {
+impl serde::Serialize for PageEnd {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -109,18 +115,11 @@ mod tests {
 
     #[test]
     fn where_a_page_ended_is_read_as_it_was_written() {
-        let text = "20140422.17~c20140421.3-20140422.18";
-
-        assert_eq!(text.parse::<GroupsEnd>().unwrap().to_string(), text);
-        for garbled in [
-            "",
-            "20140422.17",
-            "20140422.17~",
-            "~c",
-            "x~c",
-            "20140422.17~c~c",
-        ] {
-            assert!(garbled.parse::<GroupsEnd>().is_err(), "{garbled}");
+        for text in ["20140422.17~c20140421.3-20140422.18", "20140422.17"] {
+            assert_eq!(text.parse::<PageEnd>().unwrap().to_string(), text);
+        }
+        for garbled in ["", "20140422.17~", "~c", "x~c", "20140422.17~c~c"] {
+            assert!(garbled.parse::<PageEnd>().is_err(), "{garbled}");
         }
     }
 }

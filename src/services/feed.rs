@@ -19,7 +19,6 @@ use super::polls::Polls;
 use super::shelf::{Reading, Shelf};
 use crate::clock::{Clock, Ids};
 use crate::domain::feed::{Cursor, Query, select};
-use crate::domain::group;
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
 use crate::domain::user::MAX_TYPES;
@@ -132,7 +131,7 @@ impl Feeds {
             }
             about.push(catalog.key(pending.event));
             let object = catalog.applies(pending.event);
-            let object = object.filter(|object| request.is_about(object));
+            let object = object.filter(|object| request.query.is_about(object));
             shown.extend(object.map(|object| (pending, object)));
         }
         let more = shown.len() > request.limit;
@@ -259,13 +258,6 @@ impl Feeds {
             ((&pending.event.t, &pending.event.o), state)
         };
         standing.person.events().into_iter().map(state).collect()
-    }
-}
-
-impl Request {
-    fn is_about(&self, object: &Object) -> bool {
-        let asked = self.query.about.as_deref();
-        asked.is_none_or(|asked| group::about(object) == asked)
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::object::shown;
 use crate::domain::feed::Cursor;
-use crate::domain::group::{GroupKey, GroupsEnd};
+use crate::domain::group::{GroupKey, PageEnd};
 use crate::domain::inbox::{ItemState, StateFilter};
 use crate::domain::{Day, Details, EventType, Object, ObjectId, Position, UserId};
 
@@ -29,7 +29,7 @@ pub struct GroupPage {
     /// Those with the newest items first.
     pub groups: Vec<Group>,
     /// Ask `before` this for the next page; `None` on the last one.
-    pub next: Option<GroupsEnd>,
+    pub next: Option<PageEnd>,
     /// How the feed as a whole stands; its fields are the page's in JSON.
     #[serde(flatten)]
     pub counts: Counts,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::{Answer, Feeds, counts, item, state_of};
 use crate::domain::feed::{Query, select};
-use crate::domain::group::{GroupKey, GroupsEnd, about, grouped};
-use crate::domain::inbox::{ItemState, StateFilter};
+use crate::domain::group::{GroupKey, PageEnd, about, grouped};
+use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
-use crate::domain::{Day, EventType, Object, PersonStacks, UserId, Window};
+use crate::domain::{Object, PersonStacks, UserId, Window};
 use crate::services::Result;
 use crate::wire::feed::{Group, GroupPage};
 
@@ -22,14 +22,10 @@ const SHOWN: usize = 3;
 pub struct GroupsRequest {
     /// Whose feed it is.
     pub user: UserId,
-    /// Only events of this type.
-    pub kind: Option<EventType>,
-    /// Only items that stand on this day.
-    pub day: Option<Day>,
-    /// Only items of these states.
-    pub state: StateFilter,
+    /// Which items: after a cursor, of one type or day or about one thing.
+    pub query: Query,
     /// Where the page before ended.
-    pub before: Option<GroupsEnd>,
+    pub before: Option<PageEnd>,
     /// Groups on the page, 1 to 200.
     pub limit: usize,
     /// How many days to look back over, 1 to the window; all of the window if left out.
@@ -42,30 +38,25 @@ impl Feeds {
         let back = self.days_back(request.limit, request.days)?;
         let end = request.before.as_ref();
         // Whoever goes on reading was shown what stands up to there.
-        let shown = |person: &PersonStacks| end.is_some_and(|end| end.cursor.is_within(person));
+        let stood = end.and_then(|end| end.cursor.as_ref());
+        let shown = |person: &PersonStacks| stood.is_some_and(|cursor| cursor.is_within(person));
         let mut standing = self.standing_where(&request.user, shown).await?;
         let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
         let states = self.states(&standing);
         let (counts, mut rests_on) = counts(&standing, &states, &catalog);
         let days = Window::ending(standing.window.last(), back);
-        let mut stood = standing.person.within(&days);
-        let cursor = match end {
-            Some(end) => {
-                end.cursor.cut(&mut stood);
-                end.cursor.clone()
-            }
-            None => counts.cursor.clone(),
-        };
-        let query = Query {
-            kind: request.kind.clone(),
-            day: request.day,
-            ..Query::default()
-        };
-        let mut selected = select(&stood, &query);
-        selected.retain(|pending| request.state.admits(state_of(&states, pending.event)));
+        let cursor = stood.unwrap_or(&counts.cursor).clone();
+        let mut asked = standing.person.within(&days);
+        cursor.cut(&mut asked);
+        let query = &request.query;
+        let mut selected = select(&asked, query);
+        selected.retain(|pending| query.state.admits(state_of(&states, pending.event)));
         rests_on.extend(selected.iter().map(|pending| catalog.key(pending.event)));
         let applying = selected.iter().filter_map(|pending| {
             let object = catalog.applies(pending.event)?;
+            if !query.is_about(&object) {
+                return None;
+            }
             let key = GroupKey {
                 day: pending.position.stack.day,
                 kind: pending.event.t.clone(),
@@ -92,7 +83,7 @@ impl Feeds {
                 count: items.len() as u64,
                 unseen: unseen.count() as u64,
                 unread: unread.count() as u64,
-                items_url: Group::items_url(&request.user, &key, request.state, request.days),
+                items_url: Group::items_url(&request.user, &key, query.state, request.days),
                 day: key.day,
                 kind: key.kind,
                 about: key.about,
@@ -106,7 +97,10 @@ impl Feeds {
         let groups: Vec<Group> = groups.into_iter().map(group).collect();
         let last = groups.last().filter(|_| more).map(|group| group.id);
         let answer = GroupPage {
-            next: last.map(|place| GroupsEnd { place, cursor }),
+            next: last.map(|place| PageEnd {
+                place,
+                cursor: Some(cursor),
+            }),
             groups,
             counts,
         };

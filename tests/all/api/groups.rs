@@ -208,9 +208,12 @@ async fn what_groups_do_not_know_is_refused(fresh: Fresh) {
 
     for (query, named, why) in [
         ("group=by", "group", "is not about, which is all there is"),
-        ("group=about&after=c", "after", "is not known beside group"),
-        ("group=about&about=t", "about", "is not known beside group"),
-        ("group=about&before=20140422.1", "before", "page of groups"),
+        (
+            "group=about&before=20140422.1~x",
+            "before",
+            "is no `next` that a page gave",
+        ),
+        ("before=20140422", "before", "YYYYMMDD.INDEX"),
         (
             "group=about&limit=0",
             "limit",
