@@ -15,6 +15,7 @@ use super::body;
 use super::problem::Problem;
 use super::uri::{NoQuery, Query, refuse, segment};
 use crate::app::App;
+use crate::domain::feed::Kinds;
 use crate::domain::{UserId, feed};
 use crate::services::Error;
 use crate::services::feed::{Answer, MarksInput, Request};
@@ -26,14 +27,19 @@ const LIMIT: u32 = 20;
 /// `GET /v1/users/{id}/feed`
 pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpResponse, Problem> {
     let user: UserId = segment(&req, "id")?;
-    let query = Query::of(&req, &["after", "before", "limit", "type", "state", "days"])?;
+    let known = [
+        "after", "before", "limit", "type", "category", "state", "days",
+    ];
+    let query = Query::of(&req, &known)?;
     polled(&req, &app, &user, async {
+        let category = query.get("category")?;
+        let kinds = Kinds::of(query.get("type")?, category.as_ref(), &app.config.policies);
         let request = Request {
             user: user.clone(),
             query: feed::Query {
                 after: query.get("after")?,
                 before: query.get("before")?,
-                kind: query.get("type")?,
+                kinds,
                 state: query.get("state")?.unwrap_or_default(),
             },
             limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
