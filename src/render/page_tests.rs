@@ -75,7 +75,11 @@ fn told(html: &str) -> String {
 #[test]
 fn the_page_that_asks_names_the_address_no_more_than_needed() {
     let user = &mara();
-    let page = Page::Unsubscribe { user, token: TOKEN };
+    let page = Page::Unsubscribe {
+        user,
+        token: TOKEN,
+        policies: &policies(),
+    };
 
     insta::assert_snapshot!("page_unsubscribe", pages().render(&page).unwrap());
 }
@@ -86,7 +90,11 @@ fn the_page_that_says_it_is_done_leads_back() {
         unsubscribed: Some(at()),
         ..mara()
     };
-    let page = Page::Unsubscribed { user, token: TOKEN };
+    let page = Page::Unsubscribed {
+        user,
+        token: TOKEN,
+        policies: &policies(),
+    };
 
     insta::assert_snapshot!("page_unsubscribed", told(&pages().render(&page).unwrap()));
 }

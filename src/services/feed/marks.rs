@@ -9,9 +9,7 @@ use serde::Deserialize;
 use super::Feeds;
 use crate::domain::feed::{Cursor, Kinds};
 use crate::domain::inbox::{Mark, Marked};
-use crate::domain::{
-    Category, EventType, Invalid, PersonStacks, Poke, Policies, Position, UserId,
-};
+use crate::domain::{Category, EventType, Invalid, PersonStacks, Poke, Policies, Position, UserId};
 use crate::services::{Result, fields};
 use crate::store;
 use crate::wire::feed::Counts;

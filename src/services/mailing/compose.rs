@@ -20,8 +20,8 @@ use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::Pending;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Content, Delivery, DeliveryState, Event, EventType, Id, Occasion, PersonStacks,
-    Policies, Schedule, Stack, User, UserId, Window,
+    Content, Delivery, DeliveryState, Event, EventType, Id, Occasion, PersonStacks, Policies,
+    Schedule, Stack, User, UserId, Window,
 };
 use crate::mail::{self, Marks, Message, Place};
 use crate::render::{self, Renderer};
@@ -167,9 +167,7 @@ impl Compose {
             .load(wanted.iter().flatten().map(|pending| pending.event))
             .await?;
 
-        let gathered = self
-            .gathered(rows, &people, &extents, &mut catalog)
-            .await?;
+        let gathered = self.gathered(rows, &people, &extents, &mut catalog).await?;
         let applies = |event: &Event| catalog.applies(event).is_some();
         let digests = wanted.iter();
         let digests: Vec<&Event> = digests

@@ -49,6 +49,7 @@ mod feed;
 mod health;
 mod hooks;
 mod key;
+mod kinds;
 mod limits;
 mod logs;
 mod marks;

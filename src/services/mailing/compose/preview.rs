@@ -78,9 +78,7 @@ impl Compose {
             .load(wanted.iter().map(|pending| pending.event))
             .await?;
         let at = row.tried.unwrap_or_else(|| self.clock.now());
-        let gathered = self
-            .gathered(rows, users, &[extent], &mut catalog)
-            .await?;
+        let gathered = self.gathered(rows, users, &[extent], &mut catalog).await?;
         let told = self.told(row, &wanted, &gathered, &catalog);
         let is_more = |told: &Content| told.total > u64::from(row.items);
         if extent == Extent::All && row.state.settled() && told.as_ref().is_some_and(is_more) {
