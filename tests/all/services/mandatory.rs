@@ -287,7 +287,10 @@ async fn a_batch_tells_what_is_mandatory_of_it_to_who_unsubscribed(fresh: Fresh)
     both_happen(&town, "a3", "a4").await;
     mailed_after(&town, 15).await;
 
-    let offers = |mail: &Message| !mail.headers().is_empty();
+    let offers = |mail: &Message| {
+        let mut names = mail.headers().into_iter().map(|(name, _)| name);
+        names.any(|name| name == "List-Unsubscribe")
+    };
     let mut all: Vec<_> = town
         .mails()
         .iter()
