@@ -108,6 +108,7 @@ async fn who_wants_no_digest_gets_one_of_what_is_mandatory_alone(fresh: Fresh) {
     let again = town.digests_at(monday(0)).await;
 
     assert_eq!((first.due, first.mails.sent, again.mails.sent), (3, 3, 0));
+    assert_eq!((first.events, first.mails.events), (4, 4));
     let each = [
         (masked("ada"), vec!["a2"]),
         (masked("ben"), vec!["a2"]),
@@ -196,20 +197,24 @@ async fn only_a_wish_is_passed_over_and_no_bounce(fresh: Fresh) {
     for one in all {
         fresh.suppress(&[one]).await.unwrap();
     }
-    town.change("dee", |dee| {
-        dee.confirmed = true;
-        dee.suppressed = Some(noon());
-        dee.unsubscribed = Some(noon());
+    // Both left, and cannot be written to besides: Dee never confirmed her address.
+    unsubscribe(&town, "cem").await;
+    unsubscribe(&town, "dee").await;
+    town.crowd(1).await;
+    town.change("p0", |somebody| {
+        somebody.suppressed = Some(noon());
+        somebody.unsubscribed = Some(noon());
     })
     .await;
     both_happen(&town, "a1", "a2").await;
+    happens(&town, "Notice", &["a2"], to(&["p0"])).await;
 
     let report = town.digests_at(monday(0)).await;
 
     assert_eq!(all_told(&town), [(masked("ada"), vec!["a2"])]);
     assert_eq!(report.unmailable["suppressed by an operator"], 1);
-    assert_eq!(report.unmailable["suppressed after a hard bounce"], 1);
     assert_eq!(report.unmailable["suppressed"], 1);
+    assert_eq!(report.unsubscribed, 2);
 }
 
 async fn a_row_that_was_opened_for_more_tells_what_is_mandatory(fresh: Fresh) {
@@ -277,11 +282,16 @@ async fn mailed_after(town: &Town, minutes: i64) {
 
 async fn a_batch_tells_what_is_mandatory_of_it_to_who_unsubscribed(fresh: Fresh) {
     let town = Town::found(&fresh, true, BATCH).await;
+    town.change("dee", |dee| dee.confirmed = true).await;
     both_happen(&town, "a1", "a2").await;
     happens(&town, "ArtworkPublished", &["a3"], to(&["ada"])).await;
     // They joined before she left.
     unsubscribe(&town, "ada").await;
     unsubscribe(&town, "ben").await;
+    // Dee said so at the provider, and of her routes nothing changed.
+    let dee = Address::new("dee@example.org").unwrap();
+    let news = Suppression::new(&dee, Reason::Unsubscribe, noon(), "esp");
+    fresh.suppress(&[news]).await.unwrap();
 
     mailed_after(&town, 5).await;
     both_happen(&town, "a3", "a4").await;
@@ -307,6 +317,8 @@ async fn a_batch_tells_what_is_mandatory_of_it_to_who_unsubscribed(fresh: Fresh)
             of("ben", ["a4"]),
             ((masked("cem"), vec!["a1", "a2"]), true),
             ((masked("cem"), vec!["a3", "a4"]), true),
+            of("dee", ["a2"]),
+            of("dee", ["a4"]),
         ]
     );
 }
