@@ -249,6 +249,7 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
                 mark: Mark::Read,
                 to,
                 kind: None,
+                category: None,
                 ids: None,
             };
             feeds.mark(id, input).await.expect("marked");

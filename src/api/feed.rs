@@ -17,6 +17,7 @@ use super::gzip;
 use super::problem::Problem;
 use super::uri::{NoQuery, Query, refuse, segment};
 use crate::app::App;
+use crate::domain::feed::Kinds;
 use crate::domain::group::PageEnd;
 use crate::domain::{Invalid, UserId, feed};
 use crate::services::Error;
@@ -43,8 +44,8 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
     .await
 }
 
-const PARAMETERS: [&str; 9] = [
-    "after", "before", "limit", "type", "state", "days", "day", "about", "group",
+const PARAMETERS: [&str; 10] = [
+    "after", "before", "limit", "type", "category", "state", "days", "day", "about", "group",
 ];
 
 type Made = Result<Answer<serde_json::Result<Vec<u8>>>, Error>;
@@ -55,7 +56,7 @@ async fn items(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem>
         user: user.clone(),
         query: feed::Query {
             before: before.map(|end| end.place),
-            ..which(query)?
+            ..which(query, app)?
         },
         limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
         days: query.number("days")?,
@@ -67,7 +68,7 @@ async fn items(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem>
 async fn groups(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem> {
     let request = GroupsRequest {
         user: user.clone(),
-        query: which(query)?,
+        query: which(query, app)?,
         before: query.get("before")?,
         limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
         days: query.number("days")?,
@@ -77,11 +78,12 @@ async fn groups(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem
 }
 
 /// Which items are asked for, but for where the page begins.
-fn which(query: &Query) -> Result<feed::Query, Problem> {
+fn which(query: &Query, app: &App) -> Result<feed::Query, Problem> {
+    let category = query.get("category")?;
     Ok(feed::Query {
         after: query.get("after")?,
         before: None,
-        kind: query.get("type")?,
+        kinds: Kinds::of(query.get("type")?, category.as_ref(), &app.config.policies),
         day: query.get("day")?,
         about: query.text("about").map(str::to_owned),
         state: query.get("state")?.unwrap_or_default(),

@@ -13,7 +13,9 @@ use super::uri::{NoQuery, Query, segment};
 use crate::app::App;
 use crate::domain::{EventType, FollowKey, UserId, duration};
 use crate::services::people::{FollowInput, PreferencesInput, UserInput, UserPatch};
-use crate::wire::user::{ChoiceView, FollowPage, PreferencesView, UserPage, UserView};
+use crate::wire::user::{
+    CategoryView, ChoiceView, FollowPage, PreferencesView, UserPage, UserView,
+};
 
 fn unknown(id: &UserId) -> Problem {
     Problem::new(
@@ -146,24 +148,32 @@ pub(super) async fn preferences(
     let seen = app.feeds().types(&id).await?;
     let policies = &app.config.policies;
     let schedule = user.schedule(&app.config.digest.schedule);
-    let choice = |kind: &EventType| {
-        let chosen = user.types.get(kind);
+    let choice = |kind: &&EventType| {
+        let policy = policies.of(kind);
+        let chosen = user.types.get(*kind);
+        let chosen = chosen.filter(|_| policy.mandatory.is_none());
         let view = ChoiceView {
             heading: policies.heading(kind).to_owned(),
-            route: chosen.map_or(policies.of(kind).route, |chosen| chosen.route),
+            category: policy.category.clone(),
+            route: chosen.map_or(policy.route, |chosen| chosen.route),
             window: chosen.and_then(|chosen| chosen.window).map(duration::show),
             chosen: chosen.is_some(),
+            mandatory: policy.mandatory.clone(),
+            feed: policy.feed,
         };
-        (kind.clone(), view)
+        ((*kind).clone(), view)
     };
+    let offered = policies.offered(user.types.keys(), &seen);
+    let categories = policies.by_category(&offered).into_iter();
+    let categories = categories.map(|(name, kinds)| CategoryView {
+        name: name.cloned(),
+        types: kinds.into_iter().cloned().collect(),
+    });
     Ok(HttpResponse::Ok().json(PreferencesView {
         tz: schedule.tz,
         digest: schedule.into(),
-        types: policies
-            .offered(user.types.keys(), &seen)
-            .into_iter()
-            .map(choice)
-            .collect(),
+        types: offered.iter().map(choice).collect(),
+        categories: categories.collect(),
     }))
 }
 

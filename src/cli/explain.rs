@@ -180,6 +180,18 @@ fn dealt_with(by: &By) -> String {
     }
 }
 
+/// `will be in the next digest; mandatory, so their choices do not count; not in the feed`.
+fn told(fate: &Fate) -> String {
+    let mut told = becomes(fate);
+    if fate.mandatory {
+        told.push_str("; mandatory, so their choices do not count");
+    }
+    if !fate.in_feed {
+        told.push_str("; not in the feed");
+    }
+    told
+}
+
 /// `is in the open batch 5352…, which closes 2014-04-19 10:05`.
 fn becomes(fate: &Fate) -> String {
     if let Some(by) = &fate.covered {
@@ -220,7 +232,7 @@ fn events(explained: &Explanation) -> Table {
                 .clone()
                 .unwrap_or_else(|| fate.object.to_string()),
             fate.kind.clone(),
-            becomes(fate),
+            told(fate),
             fate.position.to_string(),
         ]);
     }

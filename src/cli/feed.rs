@@ -8,9 +8,9 @@ use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
-use crate::domain::feed::{Cursor, Query};
+use crate::domain::feed::{Cursor, Kinds, Query};
 use crate::domain::inbox::StateFilter;
-use crate::domain::{EventType, Position, UserId};
+use crate::domain::{Category, EventType, Position, UserId};
 use crate::services::feed::Request;
 use crate::wire::feed::Page;
 
@@ -30,6 +30,9 @@ pub(super) struct Args {
     /// Only events of this type
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<EventType>,
+    /// Only events of types of this category
+    #[arg(long, value_name = "NAME")]
+    category: Option<Category>,
     /// Only items of this state: unseen, unread, read, archived, or all; those that are not
     /// archived if left out
     #[arg(long, value_name = "STATE")]
@@ -49,7 +52,11 @@ impl Args {
             query: Query {
                 after: self.after.clone(),
                 before: self.before,
-                kind: self.kind.clone(),
+                kinds: Kinds::of(
+                    self.kind.clone(),
+                    self.category.as_ref(),
+                    &app.config.policies,
+                ),
                 state: self.state.unwrap_or_default(),
                 ..Query::default()
             },
@@ -75,7 +82,8 @@ impl Args {
     }
 
     fn nothing(&self, window_back: u32) -> String {
-        let narrowed = self.after.is_some() || self.before.is_some() || self.kind.is_some();
+        let of_types = self.kind.is_some() || self.category.is_some();
+        let narrowed = self.after.is_some() || self.before.is_some() || of_types;
         let user = &self.user;
         match narrowed {
             true => format!("nothing of that kind in {user}'s feed"),

@@ -177,6 +177,14 @@ impl<'a> Reader<'a> {
         there
     }
 
+    /// Whether [`Self::flag`] can read what stands there.
+    pub fn is_flag(&self, option: &str) -> bool {
+        match self.look(option) {
+            Some(Value::String(text)) => matches!(text.as_str(), "true" | "false"),
+            value => value.is_some_and(Value::is_bool),
+        }
+    }
+
     /// `true` or `false`; as text where the environment gives it.
     pub fn flag(&mut self, option: &str) -> bool {
         match self.take(option) {

@@ -257,3 +257,57 @@ fn an_option_that_is_nearly_one_is_told_which() {
         assert!(problems.contains(meant), "{text}: {problems}");
     }
 }
+
+#[test]
+fn types_have_categories_and_can_be_mandatory_and_out_of_feeds() {
+    let text = r#"
+        [types.Plain]
+        [types.Notice]
+        category = " Account "
+        mandatory = "We have to tell you"
+        [types.Alarm]
+        mandatory = true
+        [types.Quiet]
+        mandatory = false
+        feed = false
+        category = ""
+    "#;
+    let config = Config::parse(text).unwrap();
+    let of = |name: &str| {
+        let policy = config.policies.of(&EventType::stored(name));
+        let reason = policy.mandatory.as_ref().map(|mandate| mandate.as_str());
+        let category = policy.category.as_ref().map(|category| category.as_str());
+        (category, reason, policy.feed)
+    };
+
+    assert_eq!(of("Plain"), (None, None, true));
+    let notice = (Some("Account"), Some("We have to tell you"), true);
+    assert_eq!(of("Notice"), notice);
+    assert_eq!(of("Alarm"), (None, Some("This cannot be turned off"), true));
+    assert_eq!(of("Quiet"), (None, None, false));
+
+    let long = "x".repeat(121);
+    let text = format!(
+        "[types.A]\ncategory = \"{}\"\nmandatory = \"{long}\"\nfeed = \"no\"\n[types.B]\nmandatory = 3",
+        &long[..61]
+    );
+    let problems = Config::parse(&text).unwrap_err().to_string();
+    for expected in [
+        "types.A.category: \"xxx",
+        "is not a name such as \"Community\": one line of 1 to 60 characters",
+        "types.A.mandatory: \"xxx",
+        "is not true, false, or the reason that people read: one line of 1 to 120 characters",
+        "types.A.feed: \"no\" is not true or false",
+        "types.B.mandatory: 3 is not",
+    ] {
+        assert!(problems.contains(expected), "{expected} in {problems}");
+    }
+}
+
+#[test]
+fn a_type_that_shows_nowhere_is_warned_of() {
+    let quiet = "[types.Quiet]\nroute = \"never\"\nfeed = false";
+    let warnings = Config::parse(quiet).unwrap().warnings;
+    let told: Vec<_> = warnings.iter().map(|one| one.option.as_str()).collect();
+    assert!(told.contains(&"types.Quiet.feed"), "{told:?}");
+}

@@ -2,7 +2,7 @@
 
 use super::batch;
 use super::reader::Reader;
-use crate::domain::{BatchPolicy, EventType, ModelName, Policies, Policy, Route};
+use crate::domain::{BatchPolicy, EventType, Mandate, ModelName, Policies, Policy, Route};
 
 /// The tables `types.NAME`.
 pub(super) fn read(r: &mut Reader<'_>, standard: &BatchPolicy) -> Policies {
@@ -53,7 +53,21 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
         ),
         batch: batch::read(r, path, batch),
         key: batch::key(r, path),
+        category: r.optional_parse(
+            &format!("{path}.category"),
+            "a name such as \"Community\": one line of 1 to 60 characters",
+            |text| text.parse().ok(),
+        ),
+        mandatory: mandate(r, &format!("{path}.mandatory")),
+        feed: !r.is_set(&format!("{path}.feed")) || r.flag(&format!("{path}.feed")),
     };
+    if policy.route == Route::Never && !policy.feed {
+        r.warn(
+            &format!("{path}.feed"),
+            "is false, and the route is never: nobody is told of its events",
+            "set another route, or feed = true",
+        );
+    }
     if policy.route == Route::Batch && policy.batch.is_immediate() {
         r.warn(
             &format!("{path}.route"),
@@ -62,4 +76,16 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
         );
     }
     policy
+}
+
+/// The reason, as text; `true` for one that always fits. `false` is none.
+fn mandate(r: &mut Reader<'_>, option: &str) -> Option<Mandate> {
+    if r.is_flag(option) {
+        return r.flag(option).then(Mandate::default);
+    }
+    r.optional_parse(
+        option,
+        "true, false, or the reason that people read: one line of 1 to 120 characters",
+        |text| text.parse().ok(),
+    )
 }

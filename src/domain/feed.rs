@@ -12,6 +12,7 @@ use super::group::about;
 use super::inbox::StateFilter;
 use super::name::{EventType, Invalid};
 use super::object::Object;
+use super::policy::{Category, Policies};
 use super::stack::{Pending, PersonStacks, Position, StackId};
 
 /// How much of every stack a reader has seen: `c20140421.3-20140422.18`.
@@ -109,14 +110,38 @@ pub struct Query {
     pub after: Option<Cursor>,
     /// Only what is older than this item.
     pub before: Option<Position>,
-    /// Only events of this type; `None` for all.
-    pub kind: Option<EventType>,
+    /// Only events of these types.
+    pub kinds: Kinds,
     /// Only items that stand on this day.
     pub day: Option<Day>,
     /// Only items whose objects are about this ([`super::group::about`]).
     pub about: Option<String>,
     /// Only items of these states.
     pub state: StateFilter,
+}
+
+/// Which types are meant: all, unless some were asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Kinds(Option<Vec<EventType>>);
+
+impl Kinds {
+    /// This type, of this category; what is left out is not asked for. Only types that are
+    /// configured have a category.
+    pub fn of(only: Option<EventType>, category: Option<&Category>, policies: &Policies) -> Self {
+        let Some(category) = category else {
+            return Self(only.map(|kind| vec![kind]));
+        };
+        let is_asked = |kind: &&EventType| {
+            only.as_ref().is_none_or(|only| only == *kind)
+                && policies.of(kind).category.as_ref() == Some(category)
+        };
+        Self(Some(policies.kinds().filter(is_asked).cloned().collect()))
+    }
+
+    /// Whether this type is meant.
+    pub fn admit(&self, kind: &EventType) -> bool {
+        self.0.as_ref().is_none_or(|kinds| kinds.contains(kind))
+    }
 }
 
 impl Query {
@@ -137,7 +162,7 @@ pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<Pending<'a>> {
             .as_ref()
             .is_none_or(|cursor| cursor.is_before(item.position))
             && query.before.is_none_or(|before| item.position < before)
-            && query.kind.as_ref().is_none_or(|kind| item.event.t == *kind)
+            && query.kinds.admit(&item.event.t)
             && query.day.is_none_or(|day| item.position.stack.day == day)
     });
     events.sort_by_key(|item| std::cmp::Reverse(item.position));

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use chrono::{DateTime, Utc};
 
 use super::day::Window;
-use super::feed::Cursor;
+use super::feed::{Cursor, Kinds};
 use super::id::Id;
 use super::name::{EventType, Invalid, ObjectId, UserId};
 use super::stack::{PersonStacks, Position, Stack, StackId};
@@ -130,8 +130,8 @@ pub enum Mark {
 /// Which items are marked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Marked {
-    /// All that a reader was shown who was given this cursor; of one type if it is named.
-    To(Cursor, Option<EventType>),
+    /// All that a reader was shown who was given this cursor, of these types.
+    To(Cursor, Kinds),
     /// These, each by any place at which it stands.
     Items(Vec<Position>),
 }
@@ -235,9 +235,7 @@ impl Inbox {
         };
         for ((kind, _), places) in items {
             let is_meant = match which {
-                Marked::To(cursor, wanted) => {
-                    !cursor.is_before(places[0]) && wanted.as_ref().is_none_or(|is| is == kind)
-                }
+                Marked::To(cursor, kinds) => !cursor.is_before(places[0]) && kinds.admit(kind),
                 Marked::Items(_) => places.iter().any(|place| named.contains(place)),
             };
             let mut done = self.done(places[0]);

@@ -88,7 +88,7 @@ fn a_cursor_marks_nothing_that_was_not_shown() {
     inbox.mark(
         &later,
         &window(),
-        &Marked::To(cursor, None),
+        &Marked::To(cursor, Kinds::default()),
         Mark::Read,
         now(),
     );
@@ -108,7 +108,7 @@ fn a_cursor_that_reaches_further_than_what_stands_marks_no_future() {
     inbox.mark(
         &person(&[vec![Some(1)]]),
         &window(),
-        &Marked::To(cursor, None),
+        &Marked::To(cursor, Kinds::default()),
         Mark::Seen,
         now(),
     );
@@ -125,7 +125,7 @@ fn what_is_told_again_is_as_it_was_and_stays_so_when_its_first_day_leaves() {
     inbox.mark(&before, &window(), &items([(0, 0)]), Mark::Read, now());
 
     let again = person(&[vec![Some(1)], vec![Some(2), Some(1)]]);
-    let opened = Marked::To(Cursor::at_end_of(&again), None);
+    let opened = Marked::To(Cursor::at_end_of(&again), Kinds::default());
     inbox.mark(&again, &window(), &opened, Mark::Seen, now());
 
     assert_eq!(inbox.state(place(1, 1)), ItemState::Read);
@@ -136,7 +136,7 @@ fn what_is_told_again_is_as_it_was_and_stays_so_when_its_first_day_leaves() {
 fn a_mark_that_changes_nothing_says_so() {
     let person = person(&[vec![Some(1)]]);
     let (mut inbox, later) = (inbox(), now() + chrono::TimeDelta::hours(1));
-    let all = Marked::To(Cursor::at_end_of(&person), None);
+    let all = Marked::To(Cursor::at_end_of(&person), Kinds::default());
 
     let first = inbox.mark(&person, &window(), &all, Mark::Seen, now());
     let again = inbox.mark(&person, &window(), &all, Mark::Seen, later);
@@ -212,7 +212,7 @@ proptest! {
                 let cursor = format!("c{}.{index}", StackId::of(day(day_of)));
                 let is_shown = |what: &u8| first(*what).0 == day_of && first(*what).1 < index;
                 let shown = all.iter().map(|(_, what)| *what).filter(is_shown);
-                (Marked::To(cursor.parse().unwrap(), None), shown.collect())
+                (Marked::To(cursor.parse().unwrap(), Kinds::default()), shown.collect())
             };
             inbox.mark(&person, &window(), &which, mark, now());
             for one in meant {

@@ -63,7 +63,7 @@ pub use object::{Object, ObjectKey};
 pub use owed::{DayNote, DaysRead, LastLook, Owed};
 pub use pause::Pause;
 pub use poke::{Poke, PokeKey};
-pub use policy::{Phrase, Policies, Policy, Route, UnknownObjects};
+pub use policy::{Category, Mandate, Phrase, Policies, Policy, Route, UnknownObjects};
 pub use retraction::Retraction;
 pub use secret::Secret;
 pub use sending::Sending;

@@ -1,7 +1,8 @@
 //! What the configuration says of each event type: its route, its model, its heading and its order.
 //!
 //! The rule: a type nobody configured works all the same: it goes to the digest. What is mailed are
-//! objects that are known; a type can say otherwise.
+//! objects that are known; a type can say otherwise. A mandatory type goes where its route says,
+//! whatever people choose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -14,7 +15,7 @@ use super::name::{EventType, Invalid, ModelName};
 use super::nearest::nearest;
 use super::object::ObjectKey;
 
-/// How an event of a type is mailed. In the feed it appears in any case.
+/// How an event of a type is mailed. Whether it appears in the feed is [`Policy::feed`]'s to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Route {
@@ -76,17 +77,74 @@ impl FromStr for Phrase {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let refuse = |why: String| Err(Invalid::new("phrase", text.escape_debug(), why));
-        let trimmed = text.trim_matches(' ');
-        if trimmed.is_empty() {
-            refuse("says nothing".to_owned())
-        } else if trimmed.chars().any(char::is_control) {
-            refuse("holds a line break or another control character".to_owned())
-        } else if trimmed.chars().count() > Self::MAX_CHARS {
-            refuse(format!("is longer than {} characters", Self::MAX_CHARS))
-        } else {
-            Ok(Self(trimmed.to_owned()))
-        }
+        one_line("phrase", text, Self::MAX_CHARS).map(Self)
+    }
+}
+
+/// What types belong together under on the preferences page, and what feeds can be asked for:
+/// `Community`. One line of 1 to 60 characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Category(String);
+
+impl Category {
+    /// The longest, in characters, without the spaces around it.
+    pub const MAX_CHARS: usize = 60;
+
+    /// Without spaces around it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Category {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        one_line("category", text, Self::MAX_CHARS).map(Self)
+    }
+}
+
+/// Why nobody can turn a type off, as people read it: `Security notices cannot be turned off`. One
+/// line of 1 to 120 characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mandate(String);
+
+impl Mandate {
+    /// The longest, in characters, without the spaces around it.
+    pub const MAX_CHARS: usize = 120;
+
+    /// Without spaces around it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Mandate {
+    fn default() -> Self {
+        Self("This cannot be turned off".to_owned())
+    }
+}
+
+impl FromStr for Mandate {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        one_line("reason", text, Self::MAX_CHARS).map(Self)
+    }
+}
+
+/// A line that says something, without the spaces around it.
+fn one_line(what: &'static str, text: &str, max_chars: usize) -> Result<String, Invalid> {
+    let refuse = |why: String| Err(Invalid::new(what, text.escape_debug(), why));
+    let trimmed = text.trim_matches(' ');
+    if trimmed.is_empty() {
+        refuse("says nothing".to_owned())
+    } else if trimmed.chars().any(char::is_control) {
+        refuse("holds a line break or another control character".to_owned())
+    } else if trimmed.chars().count() > max_chars {
+        refuse(format!("is longer than {max_chars} characters"))
+    } else {
+        Ok(trimmed.to_owned())
     }
 }
 
@@ -128,6 +186,12 @@ pub struct Policy {
     pub batch: BatchPolicy,
     /// The key its events share where the request brings none.
     pub key: Option<ChosenKey>,
+    /// What it belongs to, with other types.
+    pub category: Option<Category>,
+    /// Why nobody can turn it off; `None` where everybody can.
+    pub mandatory: Option<Mandate>,
+    /// Whether feeds show its events.
+    pub feed: bool,
 }
 
 impl Default for Policy {
@@ -140,6 +204,9 @@ impl Default for Policy {
             phrase: None,
             batch: BatchPolicy::IMMEDIATE,
             key: None,
+            category: None,
+            mandatory: None,
+            feed: true,
         }
     }
 }
@@ -172,6 +239,35 @@ impl Policies {
     /// What is configured of this type, or the default: the digest, and only known objects.
     pub fn of(&self, name: &EventType) -> &Policy {
         self.types.get(name).unwrap_or(&self.default)
+    }
+
+    /// Whether people get this type whatever they choose.
+    pub fn is_mandatory(&self, name: &EventType) -> bool {
+        self.of(name).mandatory.is_some()
+    }
+
+    /// The types that people are mailed whatever they choose, in the order of their sections.
+    pub fn always_mailed(&self) -> impl Iterator<Item = &EventType> {
+        let mailed = |policy: &Policy| policy.mandatory.is_some() && policy.route != Route::Never;
+        self.kinds().filter(move |kind| mailed(self.of(kind)))
+    }
+
+    /// These types by category: first those of none, then each category where its first type
+    /// stands; in each the types keep their order. Nothing is empty.
+    pub fn by_category<'a>(
+        &'a self,
+        kinds: &[&'a EventType],
+    ) -> Vec<(Option<&'a Category>, Vec<&'a EventType>)> {
+        let mut groups: Vec<(Option<&Category>, Vec<&EventType>)> = vec![(None, Vec::new())];
+        for kind in kinds {
+            let category = self.of(kind).category.as_ref();
+            match groups.iter_mut().find(|(of, _)| *of == category) {
+                Some((_, group)) => group.push(kind),
+                None => groups.push((category, vec![kind])),
+            }
+        }
+        groups.retain(|(_, group)| !group.is_empty());
+        groups
     }
 
     /// Whether any type is configured, and not this one: then its name may be mistyped.
@@ -247,5 +343,56 @@ mod tests {
         }
         let error = phrase(&"é".repeat(61)).unwrap_err().to_string();
         assert!(error.contains("longer than 60 characters"), "{error}");
+    }
+
+    #[test]
+    fn a_category_and_a_reason_are_one_line_too() {
+        assert_eq!(" Community ".parse(), Ok(Category("Community".into())));
+        let error = "é".repeat(61).parse::<Category>().unwrap_err().to_string();
+        assert!(error.contains("longer than 60 characters"), "{error}");
+        assert!("Commu\nnity".parse::<Category>().is_err());
+        assert!("é".repeat(120).parse::<Mandate>().is_ok());
+        let error = "é".repeat(121).parse::<Mandate>().unwrap_err().to_string();
+        assert!(error.contains("longer than 120 characters"), "{error}");
+    }
+
+    #[test]
+    fn types_stand_by_category_in_the_order_of_the_configuration() {
+        let of = |name: &str, category: Option<&str>| {
+            let category = category.map(|name| name.parse().unwrap());
+            let policy = Policy {
+                category,
+                ..Policy::default()
+            };
+            (EventType::stored(name), policy)
+        };
+        let policies = Policies::new([
+            of("Works", Some("Gallery")),
+            of("Alarm", None),
+            of("Reply", Some("Community")),
+            of("Shows", Some("Gallery")),
+        ]);
+        let other = EventType::stored("Other");
+        let kinds: Vec<&EventType> = policies.kinds().chain([&other]).collect();
+
+        let groups = policies.by_category(&kinds);
+
+        let told: Vec<String> = groups
+            .iter()
+            .map(|(category, kinds)| {
+                let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+                let category = category.map_or("none", |category| category.as_str());
+                format!("{category}: {}", kinds.join(" "))
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "none: Alarm Other",
+                "Gallery: Works Shows",
+                "Community: Reply"
+            ]
+        );
+        assert_eq!(policies.by_category(&kinds[..1]).len(), 1);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The rule (P7): an address is suppressed until somebody lifts it. Of two pieces of news about one
 //! address the graver stands, and of two alike the earlier, so that the order in which they come
-//! does not matter. Addresses are compared folded ([`Address::folded`]).
+//! does not matter. What the reader says stops all but what is mandatory, so what an operator says
+//! outweighs it. Addresses are compared folded ([`Address::folded`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,10 +21,10 @@ use super::name::Invalid;
 pub enum Reason {
     /// Mail after mail was put off.
     SoftBounces,
-    /// An operator says so.
-    Manual,
     /// Whoever reads it told the provider that they want no more.
     Unsubscribe,
+    /// An operator says so.
+    Manual,
     /// There is no such mailbox, or it takes nothing for good.
     HardBounce,
     /// Whoever reads it called a mail spam.
@@ -34,8 +35,8 @@ impl Reason {
     /// From the least grave to the gravest, as they are ordered.
     pub const ALL: [Self; 5] = [
         Self::SoftBounces,
-        Self::Manual,
         Self::Unsubscribe,
+        Self::Manual,
         Self::HardBounce,
         Self::Complaint,
     ];

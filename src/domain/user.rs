@@ -2,7 +2,7 @@
 //!
 //! The rule (P7): whoever is unconfirmed, suppressed, unsubscribed or has turned something off gets
 //! no mail of it, and turning something on again mails nothing older: every change of a route or
-//! cadence sets a `since`.
+//! cadence sets a `since`. What is mandatory goes its way whatever they choose: see [`Extent`].
 
 use std::collections::BTreeMap;
 
@@ -16,6 +16,7 @@ use super::cadence::{Cadence, Schedule};
 use super::duration;
 use super::name::{EventType, Invalid, UserId};
 use super::policy::{Policies, Route};
+use super::stack::Pending;
 use super::suppression::Reason;
 
 /// What a person chose for one event type.
@@ -135,7 +136,37 @@ pub enum Unmailable {
     Address(Reason),
 }
 
+/// How much of what happens to a person is mailed to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// What is mandatory: they want no more.
+    Mandatory,
+    /// All that they get by their choices.
+    All,
+}
+
+impl Extent {
+    /// Whether events of this type are part of it.
+    pub fn admits(self, kind: &EventType, policies: &Policies) -> bool {
+        self == Self::All || policies.is_mandatory(kind)
+    }
+
+    /// Of what is wanted, what is part of it.
+    pub fn narrow<'a>(self, mut wanted: Vec<Pending<'a>>, policies: &Policies) -> Vec<Pending<'a>> {
+        wanted.retain(|pending| self.admits(&pending.event.t, policies));
+        wanted
+    }
+}
+
 impl Unmailable {
+    /// Whether it is the person's own wish: what is mandatory is mailed all the same.
+    pub fn is_own_wish(self) -> bool {
+        matches!(
+            self,
+            Self::Unsubscribed | Self::Address(Reason::Unsubscribe)
+        )
+    }
+
     /// The reason as a word or a few, for reports: `unconfirmed`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -176,6 +207,14 @@ impl User {
         if self.unsubscribed.is_some() {
             return Err(Unmailable::Unsubscribed);
         }
+        self.reachable()
+    }
+
+    /// The same, whether or not they want to be written to.
+    pub fn reachable(&self) -> Result<&Address, Unmailable> {
+        if self.suppressed.is_some() {
+            return Err(Unmailable::Suppressed);
+        }
         let address = self.email.as_ref().ok_or(Unmailable::NoAddress)?;
         if self.confirmed {
             Ok(address)
@@ -194,10 +233,29 @@ impl User {
         }
     }
 
+    /// When digests fall due for them, and how much these tell. Whoever wants none gets what is
+    /// mandatory as often as is configured for all.
+    pub fn digests(&self, default: &Schedule) -> (Schedule, Extent) {
+        let mut schedule = self.schedule(default);
+        if self.gets_digests(default) {
+            return (schedule, Extent::All);
+        }
+        if schedule.cadence == Cadence::Never {
+            schedule.cadence = default.cadence;
+        }
+        (schedule, Extent::Mandatory)
+    }
+
+    /// What they chose of this type, where they can choose.
+    fn chosen(&self, kind: &EventType, policies: &Policies) -> Option<&TypePreference> {
+        let chosen = self.types.get(kind)?;
+        (!policies.is_mandatory(kind)).then_some(chosen)
+    }
+
     /// By which route an event of this type and time is mailed to them: by none if it is older than
     /// their choice.
     pub fn route(&self, kind: &EventType, at: DateTime<Utc>, policies: &Policies) -> Route {
-        match self.types.get(kind) {
+        match self.chosen(kind, policies) {
             Some(chosen) if at < chosen.since => Route::Never,
             Some(chosen) => chosen.route,
             None => policies.of(kind).route,
@@ -207,7 +265,8 @@ impl User {
     /// How batches of this type gather and close for them: as is configured, with a window of their
     /// own if they chose one.
     pub fn batch_policy(&self, kind: &EventType, policies: &Policies) -> BatchPolicy {
-        let window = self.types.get(kind).and_then(|chosen| chosen.window);
+        let chosen = self.chosen(kind, policies);
+        let window = chosen.and_then(|chosen| chosen.window);
         policies.of(kind).batch.for_window(window)
     }
 
@@ -218,12 +277,13 @@ impl User {
         at: DateTime<Utc>,
         policies: &Policies,
     ) -> bool {
-        self.digest.since.is_none_or(|since| at >= since)
-            && self.route(kind, at, policies) == Route::Digest
+        let since = self.digest.since;
+        let since = since.filter(|_| !policies.is_mandatory(kind));
+        since.is_none_or(|since| at >= since) && self.route(kind, at, policies) == Route::Digest
     }
 
     /// Turns everything off that is mailed, and notes when. Whoever did so before keeps their
-    /// moment.
+    /// moment. What is mandatory comes all the same, for as long as it is.
     pub fn unsubscribe(&mut self, policies: &Policies, now: DateTime<Utc>) {
         self.digest.cadence = Some(Cadence::Never);
         for chosen in self.mailed_alone(policies, now) {

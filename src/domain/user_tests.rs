@@ -220,3 +220,114 @@ fn what_they_left_open_is_the_configurations() {
         }
     );
 }
+
+mod mandatory {
+    //! What nobody can turn off goes its way whatever a person chose.
+
+    use chrono::TimeDelta;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::Mandate;
+
+    const NAME: &str = "Notice";
+
+    fn mandatory(route: Route) -> Policies {
+        let policy = Policy {
+            route,
+            mandatory: Some(Mandate::default()),
+            ..Policy::default()
+        };
+        Policies::new([
+            (EventType::stored(NAME), policy),
+            (kind(), Policy::default()),
+        ])
+    }
+
+    fn routes() -> impl Strategy<Value = Route> {
+        prop::sample::select(Route::ALL.to_vec())
+    }
+
+    fn choosers() -> impl Strategy<Value = User> {
+        let cadences = [Cadence::Never, Cadence::Daily, Cadence::Weekly];
+        let cadence = prop::option::of(prop::sample::select(cadences.to_vec()));
+        let choice = prop::option::of((routes(), 0i64..100, prop::option::of(1i64..1_000)));
+        let since = prop::option::of(0i64..100);
+        (cadence, since, choice, any::<bool>()).prop_map(|(cadence, since, choice, leaves)| {
+            let mut user = ada();
+            user.digest.cadence = cadence;
+            user.digest.since = since.map(at);
+            if let Some((route, since, window)) = choice {
+                let chosen = TypePreference {
+                    route,
+                    since: at(since),
+                    window: window.map(TimeDelta::minutes),
+                };
+                user.types.insert(EventType::stored(NAME), chosen);
+            }
+            if leaves {
+                user.unsubscribe(&mandatory(Route::Batch), at(50));
+            }
+            user
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_choice_changes_its_route(user in choosers(), route in routes(), hours in 0i64..100) {
+            let (policies, notice) = (mandatory(route), EventType::stored(NAME));
+
+            prop_assert_eq!(user.route(&notice, at(hours), &policies), route);
+            prop_assert_eq!(
+                user.wants_in_digest(&notice, at(hours), &policies),
+                route == Route::Digest
+            );
+            prop_assert_eq!(
+                user.batch_policy(&notice, &policies),
+                policies.of(&notice).batch
+            );
+        }
+
+        #[test]
+        fn digests_tell_all_that_was_chosen_or_what_is_mandatory(user in choosers()) {
+            let default = schedule();
+            let (by, extent) = user.digests(&default);
+            let policies = mandatory(Route::Digest);
+            let wants = user.unsubscribed.is_none()
+                && user.schedule(&default).cadence != Cadence::Never;
+
+            prop_assert_ne!(by.cadence, Cadence::Never);
+            prop_assert_eq!(extent.admits(&kind(), &policies), wants);
+            prop_assert!(extent.admits(&EventType::stored(NAME), &policies));
+        }
+    }
+
+    #[test]
+    fn where_nobody_is_to_get_digests_what_is_mandatory_comes_in_none() {
+        let none = Schedule {
+            cadence: Cadence::Never,
+            ..schedule()
+        };
+        let (by, extent) = ada().digests(&none);
+
+        assert_eq!((by.cadence, extent), (Cadence::Never, Extent::Mandatory));
+        let (by, extent) = with_cadence(Cadence::Daily).digests(&none);
+        assert_eq!((by.cadence, extent), (Cadence::Daily, Extent::All));
+    }
+
+    #[test]
+    fn only_a_persons_own_wish_is_passed_over() {
+        let mut user = ada();
+        user.unsubscribe(&mandatory(Route::Digest), at(0));
+        assert_eq!(user.mailable(), Err(Unmailable::Unsubscribed));
+        assert!(user.reachable().is_ok());
+        user.confirmed = false;
+        assert_eq!(user.reachable(), Err(Unmailable::Unconfirmed));
+
+        let wishes = Reason::ALL.map(|reason| Unmailable::Address(reason).is_own_wish());
+        assert_eq!(wishes.iter().filter(|is| **is).count(), 1);
+        assert!(Unmailable::Address(Reason::Unsubscribe).is_own_wish());
+        assert!(Unmailable::Unsubscribed.is_own_wish());
+        assert!(!Unmailable::Suppressed.is_own_wish());
+    }
+}

@@ -64,7 +64,7 @@ pub(crate) fn mail(person: &str, subject: &str) -> Message {
         }),
         personal: Some(Personal {
             preferences: format!("{base}/preferences"),
-            unsubscribe: base,
+            unsubscribe: Some(base),
         }),
         further: vec![("Feedback-ID".into(), "weekly:tidings".into())],
         at: DateTime::UNIX_EPOCH,

@@ -163,7 +163,7 @@ impl<'a> Common<'a> {
         Self {
             content: &message.content,
             further: &message.further,
-            one_click: links.map(|links| links.unsubscribe.starts_with("https://")),
+            one_click: links.map(|links| links.one_click().is_some()),
         }
     }
 }

@@ -49,7 +49,7 @@ fn other_headers_are_another_call() {
     mails[1].further.clear();
     mails[2].personal = None;
     if let Some(links) = &mut mails[3].personal {
-        links.unsubscribe = "http://127.0.0.1/u/d".into();
+        links.unsubscribe = Some("http://127.0.0.1/u/d".into());
     }
 
     assert_eq!(share(&mails, 1000), [vec![0], vec![1], vec![2], vec![3]]);

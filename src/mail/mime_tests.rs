@@ -29,7 +29,7 @@ fn message() -> Message {
             text: "Sculpture with Colour é\n.\nFrom here on\n".into(),
         }),
         personal: Some(Personal {
-            unsubscribe: "https://tate.example/u/token".into(),
+            unsubscribe: Some("https://tate.example/u/token".into()),
             preferences: "https://tate.example/u/token/preferences".into(),
         }),
         further: vec![("Feedback-ID".into(), "digest:weekly:tate:tidings".into())],

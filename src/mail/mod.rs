@@ -41,17 +41,23 @@ pub use smtp::{Relay, Security, Smtp};
 /// HTML.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Personal {
-    /// One click ends the mails (RFC 8058).
-    pub unsubscribe: String,
+    /// One click ends the mails (RFC 8058). `None` where it would not end what this mail tells.
+    pub unsubscribe: Option<String>,
     /// The page on which people choose what they get.
     pub preferences: String,
 }
 
 impl Personal {
-    /// The link that goes into this place.
+    /// Where one click ends the mails, if that can stand in a header: it is an HTTPS link.
+    pub fn one_click(&self) -> Option<&str> {
+        let link = self.unsubscribe.as_deref();
+        link.filter(|link| link.starts_with("https://"))
+    }
+
+    /// The link that goes into this place, empty where there is none.
     pub fn link(&self, place: Place) -> &str {
         match place {
-            Place::Unsubscribe => &self.unsubscribe,
+            Place::Unsubscribe => self.unsubscribe.as_deref().unwrap_or_default(),
             Place::Preferences => &self.preferences,
         }
     }
@@ -89,13 +95,8 @@ impl Message {
     /// RFC 8058, section 3.1, which asks for an HTTPS link.
     pub fn headers(&self) -> Vec<(String, String)> {
         let mut headers = self.further.clone();
-        if let Some(personal) = &self.personal
-            && personal.unsubscribe.starts_with("https://")
-        {
-            headers.push((
-                "List-Unsubscribe".into(),
-                format!("<{}>", personal.unsubscribe),
-            ));
+        if let Some(link) = self.personal.as_ref().and_then(Personal::one_click) {
+            headers.push(("List-Unsubscribe".into(), format!("<{link}>")));
             headers.push((
                 "List-Unsubscribe-Post".into(),
                 "List-Unsubscribe=One-Click".into(),
@@ -296,7 +297,7 @@ mod tests {
 
     fn personal() -> Personal {
         Personal {
-            unsubscribe: "https://x.example/u/token".into(),
+            unsubscribe: Some("https://x.example/u/token".into()),
             preferences: "https://x.example/u/token/preferences".into(),
         }
     }
@@ -378,7 +379,7 @@ mod tests {
                 text: Text::default(),
             }),
             personal: Some(Personal {
-                unsubscribe: "http://127.0.0.1:8080/u/token".into(),
+                unsubscribe: Some("http://127.0.0.1:8080/u/token".into()),
                 preferences: "http://127.0.0.1:8080/u/token".into(),
             }),
             further: Vec::new(),

@@ -75,7 +75,11 @@ fn told(html: &str) -> String {
 #[test]
 fn the_page_that_asks_names_the_address_no_more_than_needed() {
     let user = &mara();
-    let page = Page::Unsubscribe { user, token: TOKEN };
+    let page = Page::Unsubscribe {
+        user,
+        token: TOKEN,
+        policies: &policies(),
+    };
 
     insta::assert_snapshot!("page_unsubscribe", pages().render(&page).unwrap());
 }
@@ -86,7 +90,11 @@ fn the_page_that_says_it_is_done_leads_back() {
         unsubscribed: Some(at()),
         ..mara()
     };
-    let page = Page::Unsubscribed { user, token: TOKEN };
+    let page = Page::Unsubscribed {
+        user,
+        token: TOKEN,
+        policies: &policies(),
+    };
 
     insta::assert_snapshot!("page_unsubscribed", told(&pages().render(&page).unwrap()));
 }
@@ -188,4 +196,74 @@ fn the_preferences_say_when_the_next_digest_comes_by_the_persons_clock() {
     let told = "Your next digest comes on Monday 28 April 2014, 09:00";
     assert!(to_mara.contains(told), "{to_mara}");
     assert!(!to_one_who_left.contains("next digest"));
+}
+
+/// Of everything, with a category, something mandatory and something of neither.
+fn sorted() -> Policies {
+    let of = |name: &str, policy: Policy| (EventType::stored(name), policy);
+    let category = |name: &str| name.parse().ok();
+    Policies::new([
+        of(
+            "Reply",
+            Policy {
+                heading: Some("Replies to you".into()),
+                category: category("Community"),
+                ..Policy::default()
+            },
+        ),
+        of("Plain", Policy::default()),
+        of(
+            "Notice",
+            Policy {
+                route: Route::Immediate,
+                heading: Some("Security notices".into()),
+                category: category("Account & <safety>"),
+                mandatory: "We have to tell you <this>".parse().ok(),
+                ..Policy::default()
+            },
+        ),
+    ])
+}
+
+#[test]
+fn types_stand_by_category_and_what_is_mandatory_is_locked_with_the_reason() {
+    let mut user = mara();
+    let notice = EventType::stored("Notice");
+    let (route, since) = (Route::Never, at());
+    user.types.insert(notice, TypePreference::new(route, since));
+    let page = Page::Preferences {
+        user: &user,
+        token: TOKEN,
+        default: &default(),
+        policies: &sorted(),
+        seen: &[],
+        saved: false,
+        next: None,
+    };
+
+    let html = pages().render(&page).unwrap();
+
+    let (_, types) = html.split_once("</optgroup>\n</select></div>").unwrap();
+    insta::assert_snapshot!("page_preferences_locked", types);
+}
+
+#[test]
+fn the_pages_of_unsubscribing_say_what_comes_all_the_same() {
+    let (user, token, policies) = (&mara(), TOKEN, &sorted());
+    let asks = Page::Unsubscribe {
+        user,
+        token,
+        policies,
+    };
+    let done = Page::Unsubscribed {
+        user,
+        token,
+        policies,
+    };
+
+    for page in [asks, done] {
+        let html = pages().render(&page).unwrap();
+        let but = "no more mails from Tate but those that cannot be turned off: Security notices.";
+        assert!(html.contains(but), "{html}");
+    }
 }

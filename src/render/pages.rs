@@ -16,7 +16,9 @@ use super::naming::{day_in_full, heading_of};
 use super::parts::{Template, template};
 use super::templates::Templates;
 use super::{Error, Site};
-use crate::domain::{Cadence, EventType, Policies, Route, Schedule, User, UserId};
+use crate::domain::{
+    Cadence, Category, EventType, Mandate, Policies, Policy, Route, Schedule, User, UserId,
+};
 
 const LAYOUT: Template = template!("pages/layout.html");
 const UNSUBSCRIBE: Template = template!("pages/unsubscribe.html");
@@ -38,6 +40,8 @@ pub enum Page<'a> {
         user: &'a User,
         /// The signed token of the link, of which relative links are made.
         token: &'a str,
+        /// What types there are: some may be mailed all the same.
+        policies: &'a Policies,
     },
     /// Says that it is done.
     Unsubscribed {
@@ -45,6 +49,8 @@ pub enum Page<'a> {
         user: &'a User,
         /// The signed token of the link, of which relative links are made.
         token: &'a str,
+        /// What types there are: some are mailed all the same.
+        policies: &'a Policies,
     },
     /// Everything that can be chosen; stands one step below the token.
     Preferences {
@@ -110,11 +116,27 @@ impl Pages {
             text: "This is a sample.",
         };
         self.render(&notice)?;
+        let mandatory = Policy {
+            category: "Sample".parse().ok(),
+            mandatory: Some(Mandate::default()),
+            ..Policy::default()
+        };
+        let policies = &Policies::new([
+            (EventType::stored("Sample"), Policy::default()),
+            (EventType::stored("Mandatory"), mandatory),
+        ]);
         for user in [&nobody, &unsubscribed] {
-            self.render(&Page::Unsubscribe { user, token })?;
-            self.render(&Page::Unsubscribed { user, token })?;
+            self.render(&Page::Unsubscribe {
+                user,
+                token,
+                policies,
+            })?;
+            self.render(&Page::Unsubscribed {
+                user,
+                token,
+                policies,
+            })?;
             for saved in [false, true] {
-                let policies = &Policies::new([(EventType::stored("Sample"), Default::default())]);
                 let default = &Schedule {
                     cadence: Cadence::Weekly,
                     weekday: Weekday::Mon,
@@ -143,6 +165,8 @@ struct PersonView {
     address: Option<String>,
     /// The day on which they unsubscribed.
     unsubscribed: Option<String>,
+    /// The headings of what is mailed to them all the same.
+    kept: Vec<String>,
     links: LinksView,
     #[serde(flatten)]
     choices: Option<ChoicesView>,
@@ -166,7 +190,7 @@ struct ChoicesView {
     weekdays: Vec<OptionView>,
     hours: Vec<OptionView>,
     zones: Vec<RegionView>,
-    types: Vec<TypeView>,
+    groups: Vec<GroupView>,
 }
 
 #[derive(Serialize)]
@@ -202,12 +226,29 @@ struct RegionView {
     options: Vec<OptionView>,
 }
 
+/// The types of a category.
+#[derive(Serialize)]
+struct GroupView {
+    /// `None` for types of no category.
+    category: Option<String>,
+    types: Vec<TypeView>,
+}
+
 #[derive(Serialize)]
 struct TypeView {
     /// The name of the form field.
     field: String,
     heading: String,
+    /// Where there is a choice.
     options: Vec<OptionView>,
+    /// Where there is none.
+    locked: Option<LockView>,
+}
+
+#[derive(Serialize)]
+struct LockView {
+    route: &'static str,
+    reason: String,
 }
 
 #[derive(Serialize)]
@@ -220,12 +261,21 @@ impl Page<'_> {
     fn view(&self) -> Value {
         match *self {
             Self::Notice { heading, text } => Value::from(Serde(NoticeView { heading, text })),
-            Self::Unsubscribe { user, token } | Self::Unsubscribed { user, token } => {
+            Self::Unsubscribe {
+                user,
+                token,
+                policies,
+            }
+            | Self::Unsubscribed {
+                user,
+                token,
+                policies,
+            } => {
                 let links = LinksView {
                     unsubscribe: token.to_owned(),
                     preferences: format!("{token}/preferences"),
                 };
-                Value::from(Serde(person(user, links, None)))
+                Value::from(Serde(person(user, links, policies, None)))
             }
             Self::Preferences {
                 user,
@@ -249,17 +299,26 @@ impl Page<'_> {
                 let kinds = policies.offered(user.types.keys(), seen);
                 let mut choices = choices(user, &schedule, policies, &kinds, saved);
                 choices.schedule.next = next;
-                Value::from(Serde(person(user, links, Some(choices))))
+                Value::from(Serde(person(user, links, policies, Some(choices))))
             }
         }
     }
 }
 
-fn person(user: &User, links: LinksView, choices: Option<ChoicesView>) -> PersonView {
+fn person(
+    user: &User,
+    links: LinksView,
+    policies: &Policies,
+    choices: Option<ChoicesView>,
+) -> PersonView {
+    let kept = policies.always_mailed();
     let day = |at: DateTime<Utc>| day_in_full(at, user.tz.unwrap_or(chrono_tz::UTC));
     PersonView {
         address: user.email.as_ref().map(ToString::to_string),
         unsubscribed: user.unsubscribed.map(day),
+        kept: kept
+            .map(|kind| heading_of(policies.heading(kind), kind))
+            .collect(),
         links,
         choices,
     }
@@ -298,7 +357,7 @@ fn choices(
             })
             .collect(),
         zones: zones(schedule.tz),
-        types: types(user, policies, kinds),
+        groups: groups(user, policies, kinds),
     }
 }
 
@@ -336,23 +395,41 @@ fn zones(chosen: chrono_tz::Tz) -> Vec<RegionView> {
     regions.into_iter().map(region).collect()
 }
 
-/// Each can go where it goes by default, where it goes now, into the digest, or nowhere.
-fn types(user: &User, policies: &Policies, kinds: &[&EventType]) -> Vec<TypeView> {
-    let view = |kind: &&EventType| {
-        let default = policies.of(kind).route;
-        let route = user.types.get(kind).map_or(default, |chosen| chosen.route);
-        let offered = [Route::Immediate, Route::Batch, Route::Digest, Route::Never];
-        let possible = [default, route, Route::Digest, Route::Never];
-        let offered = offered.iter().filter(|one| possible.contains(one));
-        TypeView {
-            field: format!("{TYPE_FIELD}{kind}"),
-            heading: heading_of(policies.heading(kind), kind),
-            options: offered
-                .map(|one| OptionView::plain(one.as_str(), *one == route))
-                .collect(),
-        }
+fn groups(user: &User, policies: &Policies, kinds: &[&EventType]) -> Vec<GroupView> {
+    let groups = policies.by_category(kinds).into_iter();
+    let group = |(category, kinds): (Option<&Category>, Vec<&EventType>)| GroupView {
+        category: category.map(|category| category.as_str().to_owned()),
+        types: kinds
+            .into_iter()
+            .map(|kind| shown(user, policies, kind))
+            .collect(),
     };
-    kinds.iter().map(view).collect()
+    groups.map(group).collect()
+}
+
+/// It can go where it goes by default, where it goes now, into the digest, or nowhere; unless it is
+/// mandatory.
+fn shown(user: &User, policies: &Policies, kind: &EventType) -> TypeView {
+    let policy = policies.of(kind);
+    let default = policy.route;
+    let route = user.types.get(kind).map_or(default, |chosen| chosen.route);
+    let possible = [default, route, Route::Digest, Route::Never];
+    let offered = [Route::Immediate, Route::Batch, Route::Digest, Route::Never];
+    let offered = offered.iter().filter(|one| possible.contains(one));
+    let options = offered.map(|one| OptionView::plain(one.as_str(), *one == route));
+    let locked = policy.mandatory.as_ref().map(|mandate| LockView {
+        route: default.as_str(),
+        reason: mandate.as_str().to_owned(),
+    });
+    TypeView {
+        field: format!("{TYPE_FIELD}{kind}"),
+        heading: heading_of(policies.heading(kind), kind),
+        options: match locked {
+            Some(_) => Vec::new(),
+            None => options.collect(),
+        },
+        locked,
+    }
 }
 
 #[cfg(test)]

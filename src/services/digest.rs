@@ -22,10 +22,10 @@ use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted};
 use crate::domain::stack::{BadStack, Pending};
-use crate::domain::user::Unmailable;
+use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
-    Cadence, Content, DeliveryId, Due, Lease, Period, PersonStacks, Policies, Schedule, User,
-    UserId,
+    Cadence, Content, DeliveryId, Due, EventType, Lease, Period, PersonStacks, Policies, Schedule,
+    User, UserId,
 };
 use crate::store::{Deliveries, Directory, People, Stacks, Suppressions};
 use crate::wire::digest::{Ended, Report};
@@ -335,14 +335,26 @@ impl<'a> Run<'a> {
                 .or_default() += 1;
             return None;
         };
-        let schedule = user.schedule(&digests.schedule);
-        let never = schedule.cadence == Cadence::Never;
-        if !never && request.cadence.is_some_and(|only| only != schedule.cadence) {
+        let own = user.schedule(&digests.schedule).cadence;
+        let other = |cadence| request.cadence.is_some_and(|only| only != cadence);
+        if own != Cadence::Never && other(own) {
             return None;
         }
-        let wanted = wanted(stacks, &user, &digests.policies);
+        let mut wanted = wanted(stacks, &user, &digests.policies);
+        let (schedule, extent) = user.digests(&digests.schedule);
+        let allowed = suppressed.extent(&user).map(|by| by.min(extent));
+        let is_mandatory = |kind: &EventType| digests.policies.is_mandatory(kind);
+        let is_obliged = allowed == Ok(Extent::Mandatory)
+            && schedule.cadence != Cadence::Never
+            && wanted.iter().any(|pending| is_mandatory(&pending.event.t));
+        if is_obliged {
+            if other(schedule.cadence) {
+                return None;
+            }
+            wanted = Extent::Mandatory.narrow(wanted, &digests.policies);
+        }
         let oldest = wanted.iter().map(|pending| pending.at).min()?;
-        if never {
+        if own == Cadence::Never && !is_obliged {
             let count = match user.unsubscribed {
                 Some(_) => &mut report.unsubscribed,
                 None => &mut report.turned_off,
@@ -351,7 +363,9 @@ impl<'a> Run<'a> {
             return None;
         }
         report.pending += 1;
-        if let Err(why) = suppressed.mailable(&user) {
+        if let Err(why) = suppressed.mailable(&user)
+            && !is_obliged
+        {
             *report.unmailable.entry(why.as_str()).or_default() += 1;
             return None;
         }

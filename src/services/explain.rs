@@ -15,8 +15,9 @@ use super::suppressions::Suppressed;
 use crate::clock::Clock;
 use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
+use crate::domain::user::Extent;
 use crate::domain::{
-    Cadence, Delivery, DeliveryId, Event, Id, Policies, Position, Schedule, UserId,
+    Cadence, Delivery, DeliveryId, Event, EventType, Id, Policies, Position, Schedule, UserId,
 };
 use crate::store::{Deliveries, DeliveryFilter, Directory, People, Stacks, Suppressions};
 use crate::wire::explanation::{DigestView, Explanation, Fate, InBatch, Why};
@@ -50,6 +51,8 @@ pub struct Explain {
     pub caps: Caps,
 }
 
+/// What follows "no mail leaves: they are unsubscribed" where that is not the whole truth.
+const BUT_MANDATORY: &str = ", so none but of mandatory types";
 /// A person has no more mails than this of which anybody asks.
 const A_PERSONS: usize = 10_000;
 /// How many of a person's mails are shown.
@@ -89,10 +92,16 @@ impl Explain {
         let is_seen = self.skip_seen.of(user).await?;
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
         let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
-        let gets_digests = record.as_ref().is_some_and(|user| {
-            suppressed.mailable(user).is_ok()
-                && user.schedule(&self.schedule).cadence != Cadence::Never
+        let digests = record.as_ref().and_then(|user| {
+            let (schedule, extent) = user.digests(&self.schedule);
+            let allowed = suppressed.extent(user).ok()?.min(extent);
+            (schedule.cadence != Cadence::Never).then_some((schedule, allowed))
         });
+        let gets_in_digests = |kind: &EventType| {
+            digests
+                .as_ref()
+                .is_some_and(|(_, extent)| extent.admits(kind, &self.policies))
+        };
         for person in &found {
             catalog
                 .load(
@@ -157,7 +166,7 @@ impl Explain {
                     } else if !pending.contains(&position) {
                         // Only what a digest would tell is told once.
                         Why::Repeated
-                    } else if !gets_digests {
+                    } else if !gets_in_digests(&event.t) {
                         Why::NoDigest
                     } else {
                         Why::NextDigest
@@ -176,6 +185,8 @@ impl Explain {
                         title,
                         at,
                         why,
+                        mandatory: self.policies.is_mandatory(&event.t),
+                        in_feed: self.policies.of(&event.t).feed,
                         batch: holding.map(|batch| InBatch {
                             id: batch.id,
                             closes_at: batch.closes_at,
@@ -196,10 +207,13 @@ impl Explain {
         events.reverse();
         let unmailable = match &record {
             None => Some("there is no record of them".to_owned()),
-            Some(user) => suppressed
-                .mailable(user)
-                .err()
-                .map(|why| format!("they are {}", why.as_str())),
+            Some(user) => {
+                let obliged = suppressed.extent(user) == Ok(Extent::Mandatory)
+                    && self.policies.always_mailed().next().is_some();
+                let but = if obliged { BUT_MANDATORY } else { "" };
+                let why = suppressed.mailable(user).err();
+                why.map(|why| format!("they are {}{but}", why.as_str()))
+            }
         };
         let digest = match &record {
             None => None,
@@ -207,7 +221,11 @@ impl Explain {
                 let schedule = record.schedule(&self.schedule);
                 let waiting = events.iter().filter(|fate| fate.why == Why::NextDigest);
                 let oldest = waiting.map(|fate| fate.at).min();
-                let next = due::next(&*self.deliveries, user, &schedule, oldest, now);
+                let by = match (oldest, &digests) {
+                    (Some(_), Some((schedule, _))) => schedule,
+                    _ => &schedule,
+                };
+                let next = due::next(&*self.deliveries, user, by, oldest, now);
                 Some(DigestView {
                     tz: schedule.tz,
                     next_due: next.await?,

@@ -67,7 +67,8 @@ impl<T> Answer<T> {
     }
 }
 
-/// A person's feed as it stands, without what was taken back, and all that is known of its events.
+/// A person's feed as it stands, without what was taken back and types that feeds do not show, and
+/// all that is known of its events.
 struct Standing {
     window: Window,
     person: PersonStacks,
@@ -219,6 +220,7 @@ impl Feeds {
             inbox,
         } = Arc::unwrap_or_clone(reading);
         let mut catalog = self.catalog.of_feeds();
+        person.leave_out(|_, event| !self.catalog.policies.of(&event.t).feed);
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         person.leave_out(|_, event| catalog.is_retracted(event));

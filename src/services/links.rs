@@ -76,10 +76,11 @@ impl Links {
         let Some(maker) = self.maker().await? else {
             return Ok(None);
         };
-        let genuine = maker.personal(&UserId::stored(NOBODY), now).unsubscribe;
+        let nobody = UserId::stored(NOBODY);
+        let genuine = page(maker.public_url, &maker.keys.seal(&nobody, now));
         // Of another secret: it looks alike, and its first proof fails.
-        let other = Keys::new(&made_up()?).seal(&UserId::stored(NOBODY), now);
-        let forged = format!("{}/u/{other}", maker.public_url);
+        let other = Keys::new(&made_up()?).seal(&nobody, now);
+        let forged = page(maker.public_url, &other);
         Ok(Some(Probe { genuine, forged }))
     }
 
@@ -122,11 +123,15 @@ impl Maker<'_> {
     }
 }
 
+fn page(public_url: &str, token: &str) -> String {
+    format!("{public_url}/u/{token}")
+}
+
 fn personal(public_url: &str, token: &str) -> Personal {
-    let unsubscribe = format!("{public_url}/u/{token}");
+    let unsubscribe = page(public_url, token);
     Personal {
         preferences: format!("{unsubscribe}/preferences"),
-        unsubscribe,
+        unsubscribe: Some(unsubscribe),
     }
 }
 

@@ -18,6 +18,7 @@ use super::suppressions::Suppressed;
 use crate::clock::Ids;
 use crate::domain::digest::wanted;
 use crate::domain::stack::Pending;
+use crate::domain::user::Extent;
 use crate::domain::{
     Cadence, Day, DayNote, DaysRead, Delivery, LastLook, Owed, PersonStacks, Policies, Schedule,
     User, UserId, Window,
@@ -239,14 +240,15 @@ impl OwedDays {
     ) -> Result<Vec<(&'a UserId, Vec<Pending<'a>>)>> {
         let mut owed: Vec<(&UserId, Vec<Pending<'_>>)> = Vec::new();
         for (person, user) in people.iter().zip(users) {
-            let mailed = |user: &&User| self.may_be_mailed(user, suppressed);
-            let (true, Some(user)) = (
-                person.stacks.iter().any(|stack| of(stack.id.day)),
-                user.as_ref().filter(mailed),
-            ) else {
+            let is_of = person.stacks.iter().any(|stack| of(stack.id.day));
+            let Some(user) = user.as_ref().filter(|_| is_of) else {
                 continue;
             };
-            let mut events = wanted(person, user, &self.policies);
+            let Some(extent) = self.may_be_mailed(user, suppressed) else {
+                continue;
+            };
+            let events = wanted(person, user, &self.policies);
+            let mut events = extent.narrow(events, &self.policies);
             events.retain(|pending| of(pending.position.stack.day));
             owed.push((&person.user, events));
         }
@@ -259,9 +261,11 @@ impl OwedDays {
         Ok(owed)
     }
 
-    /// Whether digests go to this person, as things stand.
-    fn may_be_mailed(&self, user: &User, suppressed: &Suppressed) -> bool {
-        suppressed.mailable(user).is_ok() && user.schedule(&self.schedule).cadence != Cadence::Never
+    /// How much digests tell this person, if any go to them, as things stand.
+    fn may_be_mailed(&self, user: &User, suppressed: &Suppressed) -> Option<Extent> {
+        let (schedule, extent) = user.digests(&self.schedule);
+        let allowed = suppressed.extent(user).ok()?;
+        (schedule.cadence != Cadence::Never).then_some(allowed.min(extent))
     }
 
     async fn swap(

@@ -3,8 +3,9 @@
 //! The rule (P7): a record replaces the one before, except for what people choose themselves
 //! (digest, types, time zone) and for what stops mails (suppressed, unsubscribed): these stay
 //! unless the record names them. What a change of route or cadence means for the past is worked out
-//! here: turning something on again mails nothing older. Nobody's change is lost to another one at
-//! the same moment: a record is put in the place of what was read, or read again.
+//! here: turning something on again mails nothing older. Of mandatory types nobody can choose
+//! anything; what records say of them is kept and does not count. Nobody's change is lost to another
+//! one at the same moment: a record is put in the place of what was read, or read again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -128,6 +129,7 @@ impl PeopleService {
     /// Changes what somebody chose; their record as it is now, or nothing where there is none.
     pub async fn prefer(&self, id: &UserId, change: PreferencesInput) -> Result<Option<User>> {
         change.check()?;
+        change.check_optional(&self.policies)?;
         let now = self.clock.now();
         self.change(
             vec![id.clone()],

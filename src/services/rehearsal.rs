@@ -206,6 +206,7 @@ impl<'a> Stage<'a> {
     /// Renders a mail as it would be sent, and notes what became of it.
     fn try_on(&mut self, mail: &Found<'_>, drawn: u64) {
         let stand_in = self.compose.links.stand_in(&mail.user.id);
+        let stand_in = stand_in.map(|links| self.compose.links_of(mail.content, links));
         let occasion = Occasion::Digest {
             cadence: mail.cadence,
             period: mail.period.to_string(),
@@ -213,7 +214,7 @@ impl<'a> Stage<'a> {
         let rendered = self
             .compose
             .rendered(mail.user, mail.content, &occasion, self.at);
-        let (rendered, to) = match (rendered, mail.user.mailable()) {
+        let (rendered, to) = match (rendered, mail.user.reachable()) {
             (Ok(rendered), Ok(to)) => (rendered, to),
             (Ok(_), Err(_)) => return,
             (Err(error), _) => {

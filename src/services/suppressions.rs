@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::Result;
 use crate::clock::Clock;
 use crate::domain::suppression::OPERATOR;
-use crate::domain::user::Unmailable;
+use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{Address, Reason, Suppression, User, moment};
 use crate::store::Suppressions;
 
@@ -56,6 +56,22 @@ impl Suppressed {
         match self.of(user) {
             Some(suppression) => Err(Unmailable::Address(suppression.reason)),
             None => Ok(address),
+        }
+    }
+
+    /// How much may be mailed to this person, if anything: where nothing but their own wish is
+    /// against it, what is mandatory.
+    pub fn extent(&self, user: &User) -> std::result::Result<Extent, Unmailable> {
+        let Err(why) = self.mailable(user) else {
+            return Ok(Extent::All);
+        };
+        let only_wish = user.reachable().is_ok()
+            && self
+                .of(user)
+                .is_none_or(|suppression| suppression.reason == Reason::Unsubscribe);
+        match why.is_own_wish() && only_wish {
+            true => Ok(Extent::Mandatory),
+            false => Err(why),
         }
     }
 }

@@ -31,10 +31,18 @@ pub(super) async fn ask(token: Path<String>, app: Data<App>) -> HttpResponse {
     let token = token.as_str();
     match asked.await {
         Ok(user) => {
-            let user = &user;
+            let (user, policies) = (&user, &app.config.policies);
             let shown = match user.unsubscribed {
-                Some(_) => Page::Unsubscribed { user, token },
-                None => Page::Unsubscribe { user, token },
+                Some(_) => Page::Unsubscribed {
+                    user,
+                    token,
+                    policies,
+                },
+                None => Page::Unsubscribe {
+                    user,
+                    token,
+                    policies,
+                },
             };
             page(&app, StatusCode::OK, &shown)
         }
@@ -61,8 +69,12 @@ pub(super) async fn act(
     let token = token.as_str();
     match done.await {
         Ok(Some(user)) => {
-            let user = &user;
-            page(&app, StatusCode::OK, &Page::Unsubscribed { user, token })
+            let done = Page::Unsubscribed {
+                user: &user,
+                token,
+                policies: &app.config.policies,
+            };
+            page(&app, StatusCode::OK, &done)
         }
         // Whoever is unknown gets no mails: the wish is granted.
         Ok(None) => {

@@ -68,6 +68,10 @@ pub struct Fate {
     pub at: DateTime<Utc>,
     /// What decides about it, as things stand.
     pub why: Why,
+    /// Whether its type is mandatory: what the person chose does not count.
+    pub mandatory: bool,
+    /// Whether feeds show its type.
+    pub in_feed: bool,
     /// The batch it is in, if one is known.
     pub batch: Option<InBatch>,
     /// Who dealt with it, where a marker covers it.

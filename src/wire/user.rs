@@ -8,7 +8,8 @@ use chrono_tz::Tz;
 use serde::Serialize;
 
 use crate::domain::{
-    Cadence, EventType, FollowKey, Point, Route, Schedule, User, UserId, duration,
+    Cadence, Category, EventType, FollowKey, Mandate, Point, Route, Schedule, User, UserId,
+    duration,
 };
 
 /// A record as it is shown.
@@ -94,6 +95,16 @@ pub(crate) struct PreferencesView {
     pub(crate) digest: ScheduleView,
     pub(crate) tz: Tz,
     pub(crate) types: BTreeMap<EventType, ChoiceView>,
+    /// The same types in the order in which they are shown.
+    pub(crate) categories: Vec<CategoryView>,
+}
+
+/// Types that are shown together.
+#[derive(Debug, Serialize)]
+pub(crate) struct CategoryView {
+    /// Without one, the types are of no category.
+    pub(crate) name: Option<Category>,
+    pub(crate) types: Vec<EventType>,
 }
 
 /// When digests fall due, whoever chose it.
@@ -122,9 +133,14 @@ impl From<Schedule> for ScheduleView {
 pub(crate) struct ChoiceView {
     /// How it is called on the page.
     pub(crate) heading: String,
+    pub(crate) category: Option<Category>,
     pub(crate) route: Route,
     /// Of their own.
     pub(crate) window: Option<String>,
     /// Whether they chose it, or it is what the configuration says.
     pub(crate) chosen: bool,
+    /// Why it cannot be chosen, if so.
+    pub(crate) mandatory: Option<Mandate>,
+    /// Whether the feed shows it.
+    pub(crate) feed: bool,
 }

@@ -233,7 +233,7 @@ fn variable(place: Place) -> &'static str {
 fn variables(letter: &Letter<'_>) -> Value {
     let mut variables = json!({ "delivery": letter.tag });
     if let Some(links) = &letter.message.personal {
-        variables["unsubscribe"] = links.unsubscribe.as_str().into();
+        variables["unsubscribe"] = links.link(Place::Unsubscribe).into();
         variables["preferences"] = links.preferences.as_str().into();
     }
     variables

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted_by};
+use crate::domain::user::Extent;
 use crate::domain::{
     Content, Delivery, Event, Id, Marker, Object, Occasion, PersonStacks, Policies, Position,
     Stack, User,
@@ -34,10 +35,19 @@ impl<'a> Mails<'a> {
                 return HashMap::new();
             };
             let pending = person.pending_within(&row.watermarks, row.marker, |_, _| true);
-            let wanted = wanted_by(row, person, user, policies);
-            let digest = assemble(&wanted, policies, caps, applies);
+            let mut wanted = wanted_by(row, person, user, policies);
+            let mut digest = assemble(&wanted, policies, caps, applies);
             let told = u64::from(row.items);
-            let now = digest.as_ref().map_or(0, |digest| digest.total);
+            let total = |digest: &Option<Content>| digest.as_ref().map_or(0, |of| of.total);
+            let mut now = total(&digest);
+            if now > told && told > 0 {
+                // Perhaps they wanted nothing then but what is mandatory.
+                let obliged = Extent::Mandatory.narrow(wanted.clone(), policies);
+                let alone = assemble(&obliged, policies, caps, applies);
+                if total(&alone) == told {
+                    (wanted, digest, now) = (obliged, alone, told);
+                }
+            }
             if now > told {
                 // Something applies that did not then, and nobody can tell what.
                 return HashMap::new();

@@ -7,9 +7,9 @@
 use serde::Deserialize;
 
 use super::Feeds;
-use crate::domain::feed::Cursor;
+use crate::domain::feed::{Cursor, Kinds};
 use crate::domain::inbox::{Mark, Marked};
-use crate::domain::{EventType, Invalid, PersonStacks, Poke, Position, UserId};
+use crate::domain::{Category, EventType, Invalid, PersonStacks, Poke, Policies, Position, UserId};
 use crate::services::{Result, fields};
 use crate::store;
 use crate::wire::feed::Counts;
@@ -31,25 +31,34 @@ pub struct MarksInput {
     /// Only items of this type; only beside `to`.
     #[serde(rename = "type", default)]
     pub kind: Option<EventType>,
+    /// Only items of types of this category; only beside `to`.
+    #[serde(default, deserialize_with = "fields::parsed_if_any")]
+    pub category: Option<Category>,
     /// Items by their ids; those that stand nowhere any more are passed over. 1 to 1,000.
     #[serde(default, deserialize_with = "fields::all_parsed_if_any")]
     pub ids: Option<Vec<Position>>,
 }
 
 impl MarksInput {
-    fn marked(self) -> std::result::Result<(Mark, Marked), Invalid> {
-        let marked = match (self.to, self.ids, self.kind) {
-            (Some(to), None, kind) => Marked::To(to, kind),
-            (None, Some(ids), None) if (1..=MAX_IDS).contains(&ids.len()) => Marked::Items(ids),
-            (None, Some(ids), None) => {
+    fn marked(self, policies: &Policies) -> std::result::Result<(Mark, Marked), Invalid> {
+        let (kind, category) = (self.kind, self.category);
+        if self.to.is_none() {
+            let why = "is only known beside to; with ids, leave it out";
+            if let Some(kind) = kind {
+                return Err(Invalid::new("type", kind, why));
+            }
+            if let Some(category) = category {
+                return Err(Invalid::new("category", category.as_str(), why));
+            }
+        }
+        let marked = match (self.to, self.ids) {
+            (Some(to), None) => Marked::To(to, Kinds::of(kind, category.as_ref(), policies)),
+            (None, Some(ids)) if (1..=MAX_IDS).contains(&ids.len()) => Marked::Items(ids),
+            (None, Some(ids)) => {
                 let why = format!("is not a number of items from 1 to {MAX_IDS}");
                 return Err(Invalid::new("ids", ids.len(), why));
             }
-            (None, _, Some(kind)) => {
-                let why = "is only known beside to; with ids, leave it out";
-                return Err(Invalid::new("type", kind, why));
-            }
-            (to, _, _) => {
+            (to, _) => {
                 let given = if to.is_some() { "both" } else { "neither" };
                 let why = "is given of to and ids; give the cursor of what was shown, or items";
                 return Err(Invalid::new("mark", given, why));
@@ -62,7 +71,7 @@ impl MarksInput {
 impl Feeds {
     /// Marks items of somebody's feed; how it stands then.
     pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<Counts> {
-        let (mark, marked) = input.marked()?;
+        let (mark, marked) = input.marked(&self.catalog.policies)?;
         // What they were shown, whichever process it was shown by.
         let shown = |person: &PersonStacks| match &marked {
             Marked::To(cursor, _) => cursor.is_within(person),

@@ -3,8 +3,9 @@
 //!
 //! The rule (P3, P6, P7): it only reads. Told is only what the row covers and no earlier mail told,
 //! and of that only what still applies, to people who may still be mailed; all of that is asked
-//! just before the mail leaves. A call that is made again is built as of its first time, so that it
-//! says the same.
+//! just before the mail leaves. Whoever wants no mail is told what is mandatory, and a mail of that
+//! alone cannot be unsubscribed from ([`allowed`]). A call that is made again is built as of its
+//! first time, so that it says the same.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,9 +18,10 @@ use crate::domain::content::{Caps, gather};
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::Pending;
+use crate::domain::user::Extent;
 use crate::domain::{
-    Cadence, Content, Delivery, DeliveryState, Event, EventType, Id, Occasion, PersonStacks,
-    Policies, Schedule, Stack, User, UserId, Window,
+    Content, Delivery, DeliveryState, Event, EventType, Id, Occasion, PersonStacks, Policies,
+    Schedule, Stack, User, UserId, Window,
 };
 use crate::mail::{self, Marks, Message, Place};
 use crate::render::{self, Renderer};
@@ -30,9 +32,11 @@ use crate::services::skip_seen::SkipSeen;
 use crate::services::suppressions::Suppressed;
 use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
 
+mod allowed;
 mod gathered;
 mod preview;
 
+use allowed::Allowed;
 pub(super) use gathered::stacks_of;
 
 /// Makes mails of rows.
@@ -147,12 +151,18 @@ impl Compose {
         let stacks = self.read(rows, spread, &mut catalog).await?;
         let people = self.directory.users(&users).await?;
         let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
+        let allowed: Vec<_> = rows
+            .iter()
+            .zip(&people)
+            .map(|(row, person)| self.allowed(row, person.as_ref(), &suppressed))
+            .collect();
+        let extents: Vec<Extent> = allowed.iter().map(allowed::extent).collect();
         let wanted: Vec<_> = rows
             .iter()
             .zip(&people)
-            .zip(&stacks)
-            .map(|((row, person), stacks)| {
-                let wanted = |user| wanted_by(row, stacks, user, &self.policies);
+            .zip(stacks.iter().zip(&extents))
+            .map(|((row, person), (stacks, extent))| {
+                let wanted = |user| self.wanted(row, stacks, user, *extent);
                 person.as_ref().map_or(Vec::new(), wanted)
             })
             .collect();
@@ -160,7 +170,7 @@ impl Compose {
             .load(wanted.iter().flatten().map(|pending| pending.event))
             .await?;
 
-        let gathered = self.gathered(rows, &people, &mut catalog).await?;
+        let gathered = self.gathered(rows, &people, &extents, &mut catalog).await?;
         let applies = |event: &Event| catalog.applies(event).is_some();
         let digests = wanted.iter();
         let digests: Vec<&Event> = digests
@@ -174,15 +184,15 @@ impl Compose {
         catalog.load_details(&*self.journal, batches.iter()).await?;
         let maker = self.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
-        for (((row, person), stacks), wanted) in rows.iter().zip(&people).zip(&stacks).zip(&wanted)
+        for (((row, allowed), stacks), wanted) in rows.iter().zip(allowed).zip(&stacks).zip(&wanted)
         {
             if room == Room::Bounded && contents.is_full() {
                 break;
             }
             built.rows += 1;
-            let allowed = self.allowed(row, person.as_ref(), &suppressed);
-            let user = match allowed.and_then(|user| markable(row, stacks).map(|()| user)) {
-                Ok(user) => user,
+            let marks = |allowed| markable(row, stacks).map(|()| allowed);
+            let Allowed { user, barred } = match allowed.and_then(marks) {
+                Ok(allowed) => allowed,
                 Err(reason) => {
                     let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(&reason));
                     built.settlements.push(canceled);
@@ -194,8 +204,8 @@ impl Compose {
                 Occasion::Batch { batch, .. } => gathered.get(batch).is_some_and(|of| of.marked),
             };
             let Some(told) = self.told(row, wanted, &gathered, &catalog) else {
-                let why = Some("nothing is left that applies");
-                let canceled = Settlement::of(row, DeliveryState::Canceled, 0, why);
+                let why = barred.as_deref().unwrap_or("nothing is left that applies");
+                let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(why));
                 built.settlements.push(canceled);
                 continue;
             };
@@ -275,27 +285,16 @@ impl Compose {
         }
     }
 
-    /// Whether this person may still be mailed this (P7).
-    fn allowed<'a>(
+    /// What a digest's row may tell of these stacks.
+    fn wanted<'a>(
         &self,
         row: &Delivery,
-        person: Option<&'a User>,
-        suppressed: &Suppressed,
-    ) -> std::result::Result<&'a User, String> {
-        let user = person.ok_or("the person's record is gone")?;
-        suppressed
-            .mailable(user)
-            .map_err(|why| format!("the person is {}", why.as_str()))?;
-        if matches!(row.occasion, Occasion::Batch { .. }) {
-            return Ok(user);
-        }
-        match user.schedule(&self.schedule).cadence {
-            Cadence::Never => Err("the person wants no digest any more".into()),
-            Cadence::Daily | Cadence::Weekly if row.watermarks.is_empty() => {
-                Err("the row covers nothing".into())
-            }
-            Cadence::Daily | Cadence::Weekly => Ok(user),
-        }
+        stacks: &'a PersonStacks,
+        user: &User,
+        extent: Extent,
+    ) -> Vec<Pending<'a>> {
+        let wanted = wanted_by(row, stacks, user, &self.policies);
+        extent.narrow(wanted, &self.policies)
     }
 
     /// The mail in words, with the places of links where mails carry any: one content for all who
@@ -312,6 +311,7 @@ impl Compose {
             let has_pages = self.links.public_url.is_some();
             has_pages.then(|| marks.of(place).to_owned())
         };
+        let unsubscribe = mark(Place::Unsubscribe);
         let rendered = self.renderer.render(&render::Mail {
             user,
             content,
@@ -319,7 +319,7 @@ impl Compose {
             at,
             tz: user.schedule(&self.schedule).tz,
             links: render::Links {
-                unsubscribe: mark(Place::Unsubscribe),
+                unsubscribe: unsubscribe.filter(|_| !self.is_mandatory(content)),
                 preferences: mark(Place::Preferences),
             },
         });
@@ -344,7 +344,7 @@ impl Compose {
         contents: &mut Contents,
     ) -> std::result::Result<Message, String> {
         let to = user
-            .mailable()
+            .reachable()
             .map_err(|why| why.as_str().to_owned())?
             .clone();
         let written = self.rendered(user, told, &row.occasion, at);
@@ -355,7 +355,8 @@ impl Compose {
             to_name: user.name.clone(),
             content: contents.share(written.content),
             // Of the row's moment, so that the links are the same however often it is built.
-            personal: maker.map(|maker| maker.personal(&row.user, row.created)),
+            personal: maker
+                .map(|maker| self.links_of(told, maker.personal(&row.user, row.created))),
             further: self.feedback_id(row, told).into_iter().collect(),
             at,
         })

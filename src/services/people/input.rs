@@ -13,7 +13,9 @@ use serde::{Deserialize, Deserializer};
 
 use super::PeopleService;
 use crate::domain::user::{self, DigestPreference, TypePreference};
-use crate::domain::{Address, Cadence, EventType, FollowKey, Invalid, Point, Route, User, UserId};
+use crate::domain::{
+    Address, Cadence, EventType, FollowKey, Invalid, Point, Policies, Route, User, UserId,
+};
 use crate::services::fields;
 
 pub(super) type Result<T, E = Invalid> = std::result::Result<T, E>;
@@ -260,6 +262,20 @@ impl PreferencesInput {
         user::check_choices(self.types.len())
     }
 
+    /// That nothing is chosen of types that are mandatory. To take back what was chosen once
+    /// changes nothing.
+    pub(super) fn check_optional(&self, policies: &Policies) -> Result<()> {
+        let chosen = self.types.iter().filter(|(_, input)| input.is_some());
+        for (kind, _) in chosen {
+            if let Some(mandate) = &policies.of(kind).mandatory {
+                let reason = mandate.as_str();
+                let why = format!("is mandatory ({reason}), so there is no choice; leave it out");
+                return Err(Invalid::new("type", kind, why));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn apply(&self, user: &mut User, book: &PeopleService) {
         let digest = &mut user.digest;
         digest.cadence = self.digest.cadence.unwrap_or(digest.cadence);
@@ -291,7 +307,11 @@ impl PreferencesInput {
             Some(chosen) => chosen.route,
             None => book.policies.of(kind).route,
         };
-        digest || self.types.keys().any(|kind| route(kind).is_mailed_alone())
+        let mut optional = self
+            .types
+            .keys()
+            .filter(|kind| !book.policies.is_mandatory(kind));
+        digest || optional.any(|kind| route(kind).is_mailed_alone())
     }
 }
 

@@ -52,7 +52,7 @@ async fn a_type_that_nobody_configured_can_be_turned_off_on_the_page_and_over_th
 
     assert_eq!((unseen, posted.status, saved), (200, 202, 200));
     assert!(page.contains("name=\"type.Loan\""), "{}", page);
-    let holds = |chosen: bool, route: &str| serde_json::json!({"heading": "Loan", "route": route, "window": null, "chosen": chosen});
+    let holds = |chosen: bool, route: &str| serde_json::json!({"heading": "Loan", "category": null, "route": route, "window": null, "chosen": chosen, "mandatory": null, "feed": true});
     assert_eq!(before["types"]["Loan"], holds(false, "digest"));
     assert_eq!(after["types"]["Loan"], holds(true, "never"));
     assert_eq!(before["types"]["ArtworkPublished"]["heading"], "New works");

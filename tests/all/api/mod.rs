@@ -51,6 +51,7 @@ mod groups;
 mod health;
 mod hooks;
 mod key;
+mod kinds;
 mod limits;
 mod logs;
 mod marks;

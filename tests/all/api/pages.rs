@@ -66,7 +66,7 @@ pub async fn path(api: &Api, id: &str, begun: DateTime<Utc>) -> String {
         Some(SECRET.into()),
     );
     let maker = links.maker().await.unwrap().unwrap();
-    let link = maker.personal(&user(id), begun).unsubscribe;
+    let link = maker.personal(&user(id), begun).unsubscribe.unwrap();
     link.strip_prefix(PUBLIC).unwrap().to_owned()
 }
 

@@ -166,3 +166,38 @@ fn a_delivery_is_shown_with_its_story_and_its_mail() {
     assert_eq!((none.code, none.out.as_str()), (2, ""));
     assert_eq!(mails(&desk), 1, "looking sends nothing");
 }
+
+#[test]
+fn what_is_mandatory_and_what_is_in_no_feed_is_named() {
+    let desk = Desk::new();
+    desk.write(
+        "tidings.toml",
+        "[types.Alarm]\nmandatory = true\nfeed = false\n[types.Reply]\ncategory = \"Community\"\n",
+    );
+    desk.fill();
+    desk.write(
+        "left",
+        r#"{"id": "ada", "email": "ada@example.org", "confirmed": true, "unsubscribed": true}"#,
+    );
+    desk.run(&["import", "users", "left"]).done();
+    for (kind, object) in [("Alarm", "a1"), ("Reply", "a2"), ("Other", "a3")] {
+        desk.run(&["notify", kind, object, "--to", "ada"]);
+    }
+
+    let explained = desk.run(&["explain", "ada"]).done();
+    let feed = desk.run(&["feed", "ada"]).done();
+    let community = desk.run(&["feed", "ada", "--category", "Community"]).done();
+
+    for expected in [
+        "no mail leaves: they are unsubscribed, so none but of mandatory types",
+        "will be in the next digest; mandatory, so their choices do not count; not in the feed",
+        "waits: no digest goes to them\n",
+    ] {
+        let lines: Vec<_> = explained.lines().map(str::trim_end).collect();
+        let text = lines.join("\n") + "\n";
+        assert!(text.contains(expected.trim_end()), "{expected} in {text}");
+    }
+    let shows = |text: &str| ["a1", "a2", "a3"].map(|object| text.contains(object));
+    assert_eq!(shows(&feed), [false, true, true], "{feed}");
+    assert_eq!(shows(&community), [false, true, false], "{community}");
+}

@@ -74,7 +74,7 @@ fn mail(person: &str) -> Message {
         }),
         personal: Some(Personal {
             preferences: format!("{unsubscribe}/preferences"),
-            unsubscribe,
+            unsubscribe: Some(unsubscribe),
         }),
         further: vec![],
         at: DateTime::UNIX_EPOCH,

@@ -95,6 +95,7 @@ async fn mark(app: &App, mark: Mark, to: Option<Cursor>, ids: Option<Vec<Positio
         mark,
         to,
         kind: None,
+        category: None,
         ids,
     };
     app.feeds().mark(&user(MARA), input).await.unwrap();

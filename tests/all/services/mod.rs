@@ -16,6 +16,7 @@ mod import;
 mod inbox_states;
 mod lateness;
 mod links;
+mod mandatory;
 mod old_writers;
 mod pacing;
 mod pausing;

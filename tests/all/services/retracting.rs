@@ -88,6 +88,7 @@ async fn what_happens_again_later_is_told_and_new(fresh: Fresh) {
         mark: Mark::Read,
         to: Some(page.counts.cursor.clone()),
         kind: None,
+        category: None,
         ids: None,
     };
     town.process()

@@ -29,6 +29,7 @@ async fn mark(town: &Town, person: &str, mark: Mark, ids: Vec<Position>) {
         mark,
         to: None,
         kind: None,
+        category: None,
         ids: Some(ids),
     };
     let feeds = town.process().feeds();

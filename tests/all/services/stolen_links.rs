@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use tidings::domain::Object;
-use tidings::mail::{Leave, Mailer, Message, Relay, Security, Smtp};
+use tidings::mail::{Leave, Mailer, Message, Place, Relay, Security, Smtp};
 use tidings::services::Silent;
 
 use crate::mail::provider::Provider;
@@ -147,7 +147,7 @@ fn smtp(server: &Server) -> Smtp {
 fn judge(whose: &str, all: Vec<Received>, mails: &[Message]) {
     let tokens: Vec<&str> = mails
         .iter()
-        .map(|mail| mail.personal.as_ref().unwrap().unsubscribe.as_str())
+        .map(|mail| mail.personal.as_ref().unwrap().link(Place::Unsubscribe))
         .map(|link| link.strip_prefix("https://news.example.org/u/").unwrap())
         .collect();
     let whom: BTreeSet<_> = all.iter().map(|mail| mail.to.clone()).collect();

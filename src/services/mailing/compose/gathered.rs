@@ -8,6 +8,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::domain::batch::Item;
+use crate::domain::user::Extent;
 use crate::domain::{
     Batch, BatchKey, BatchState, Day, Delivery, Event, Id, Occasion, PersonStacks, Policies, User,
     UserId, Window,
@@ -37,13 +38,14 @@ impl Compose {
         &self,
         rows: &[Delivery],
         people: &[Option<User>],
+        extents: &[Extent],
         catalog: &mut Catalog,
     ) -> Result<HashMap<Id, Gathered>> {
-        let mut whose: HashMap<Id, &User> = HashMap::new();
+        let mut whose: HashMap<Id, (&User, Extent)> = HashMap::new();
         let mut markers: HashMap<Id, Id> = HashMap::new();
-        for (row, person) in rows.iter().zip(people) {
+        for ((row, person), extent) in rows.iter().zip(people).zip(extents) {
             if let (Occasion::Batch { batch, .. }, Some(user)) = (&row.occasion, person) {
-                whose.insert(*batch, user);
+                whose.insert(*batch, (user, *extent));
                 markers.insert(*batch, row.marker);
             }
         }
@@ -166,8 +168,9 @@ impl Gathered {
     }
 }
 
-/// Whether this person gets this event on its own, as they chose before it happened.
-fn wants(user: &User, item: &Item, policies: &Policies) -> bool {
+/// Whether this person gets this event on its own, as they chose before it happened, and as much as
+/// they may be mailed.
+fn wants((user, extent): (&User, Extent), item: &Item, policies: &Policies) -> bool {
     let route = user.route(&item.t, item.i.time(), policies);
-    route.is_mailed_alone()
+    route.is_mailed_alone() && extent.admits(&item.t, policies)
 }

@@ -2,12 +2,14 @@
 //!
 //! The rule: nothing is written, not even the secret that links are made with: links to stop mails
 //! are places without an address. What the mail tells is read as [`Compose::build`] reads it: what
-//! its markers cover is told, and objects as they are now.
+//! its markers cover is told, and objects as they are now. Whoever wants no mail is shown what is
+//! mandatory; where nothing is, what they would get otherwise, with why they do not. What was
+//! mailed was all of it, unless what is mandatory is as much as the row says it told.
 
-use super::{Compose, Spread};
+use super::{Allowed, Compose, Spread};
 use crate::domain::content::Item;
-use crate::domain::digest::wanted_by;
-use crate::domain::{Delivery, DeliveryState, EventType, Occasion, User};
+use crate::domain::user::Extent;
+use crate::domain::{Content, Delivery, DeliveryState, EventType, Occasion, User};
 use crate::mail::Place;
 use crate::services::Result;
 use crate::services::suppressions::Suppressed;
@@ -21,10 +23,23 @@ impl Compose {
             .users(std::slice::from_ref(&row.user))
             .await?;
         let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
-        let mail = self.preview(&row, &users).await?;
-        let barred = match (users.first(), row.state.settled()) {
-            (Some(user), false) => self.allowed(&row, user.as_ref(), &suppressed).err(),
+        let allowed = match (users.first(), row.state.settled()) {
+            (Some(user), false) => Some(self.allowed(&row, user.as_ref(), &suppressed)),
             _ => None,
+        };
+        let (by_wish, barred) = match allowed {
+            Some(Ok(Allowed { barred, .. })) => (barred.is_some(), barred),
+            Some(Err(why)) => (false, Some(why)),
+            None => (false, None),
+        };
+        let obliged = match by_wish {
+            true => self.preview(&row, &users, Extent::Mandatory).await?.ok(),
+            false => None,
+        };
+        let barred = barred.filter(|_| obliged.is_none());
+        let mail = match obliged {
+            Some(mail) => Ok(mail),
+            None => self.preview(&row, &users, Extent::All).await?,
         };
         let address = users.iter().flatten().find_map(|user| user.email.as_ref());
         Ok(Story {
@@ -43,6 +58,7 @@ impl Compose {
         &self,
         row: &Delivery,
         users: &[Option<User>],
+        extent: Extent,
     ) -> Result<std::result::Result<Preview, String>> {
         let none = |why: &str| Ok(Err(why.to_owned()));
         if row.state == DeliveryState::Canceled {
@@ -56,14 +72,25 @@ impl Compose {
         let stacks = self.read(rows, Spread::Sparse, &mut catalog).await?;
         let wanted: Vec<_> = stacks
             .iter()
-            .flat_map(|stacks| wanted_by(row, stacks, user, &self.policies))
+            .flat_map(|stacks| self.wanted(row, stacks, user, extent))
             .collect();
         catalog
             .load(wanted.iter().map(|pending| pending.event))
             .await?;
         let at = row.tried.unwrap_or_else(|| self.clock.now());
-        let gathered = self.gathered(rows, users, &mut catalog).await?;
-        let Some(content) = self.told(row, &wanted, &gathered, &catalog) else {
+        let gathered = self.gathered(rows, users, &[extent], &mut catalog).await?;
+        let told = self.told(row, &wanted, &gathered, &catalog);
+        let is_more = |told: &Content| told.total > u64::from(row.items);
+        if extent == Extent::All && row.state.settled() && told.as_ref().is_some_and(is_more) {
+            let obliged = Box::pin(self.preview(row, users, Extent::Mandatory)).await?;
+            let told = |mail: &Preview| mail.items.len() as u64 + mail.more;
+            if let Ok(mail) = obliged
+                && told(&mail) == u64::from(row.items)
+            {
+                return Ok(Ok(mail));
+            }
+        }
+        let Some(content) = told else {
             return none(match row.occasion {
                 Occasion::Digest { .. } => "nothing of it is on their stacks any more, or applies",
                 Occasion::Batch { .. } => "nothing is left of its batch that applies",

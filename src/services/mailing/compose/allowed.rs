@@ -1,0 +1,72 @@
+//! Whether a person may be mailed what a row would tell, and how much of it.
+//!
+//! The rule (P7): somebody who unsubscribed, wants no digest, or said so at the provider is told
+//! what is mandatory and nothing else. A mail of that alone offers no unsubscribing, which would
+//! not stop the next one; its reader can still look at the preferences page, which says why.
+
+use super::Compose;
+use crate::domain::user::Extent;
+use crate::domain::{Cadence, Content, Delivery, Occasion, User};
+use crate::mail::Personal;
+use crate::services::suppressions::Suppressed;
+
+/// Whom a row's mail may go to.
+pub(super) struct Allowed<'a> {
+    pub user: &'a User,
+    /// Why they are told what is mandatory alone, if so.
+    pub barred: Option<String>,
+}
+
+/// How much a row may tell; of one that may tell nothing, what it would.
+pub(super) fn extent(allowed: &Result<Allowed<'_>, String>) -> Extent {
+    match allowed {
+        Ok(Allowed {
+            barred: Some(_), ..
+        }) => Extent::Mandatory,
+        _ => Extent::All,
+    }
+}
+
+impl Compose {
+    /// Whether this person may still be mailed this.
+    pub(super) fn allowed<'a>(
+        &self,
+        row: &Delivery,
+        person: Option<&'a User>,
+        suppressed: &Suppressed,
+    ) -> Result<Allowed<'a>, String> {
+        let user = person.ok_or("the person's record is gone")?;
+        let barred = suppressed.mailable(user).err();
+        let mut barred = barred.map(|why| format!("the person is {}", why.as_str()));
+        if let (Err(_), Some(why)) = (suppressed.extent(user), &barred) {
+            return Err(why.clone());
+        }
+        if matches!(row.occasion, Occasion::Digest { .. }) {
+            let (schedule, extent) = user.digests(&self.schedule);
+            if extent == Extent::Mandatory {
+                barred.get_or_insert_with(|| "the person wants no digest any more".into());
+            }
+            match (schedule.cadence, &barred) {
+                (Cadence::Never, Some(why)) => return Err(why.clone()),
+                _ if row.watermarks.is_empty() => return Err("the row covers nothing".into()),
+                _ => {}
+            }
+        }
+        Ok(Allowed { user, barred })
+    }
+
+    /// Whether all of it comes whatever its reader chooses.
+    pub(super) fn is_mandatory(&self, content: &Content) -> bool {
+        let mut kinds = content.sections.iter().map(|section| &section.kind);
+        kinds.all(|kind| self.policies.is_mandatory(kind))
+    }
+
+    /// These links, as far as a mail of this content carries them.
+    pub(in crate::services) fn links_of(&self, content: &Content, links: Personal) -> Personal {
+        let unsubscribe = links.unsubscribe.filter(|_| !self.is_mandatory(content));
+        Personal {
+            unsubscribe,
+            ..links
+        }
+    }
+}
