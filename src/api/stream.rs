@@ -2,10 +2,13 @@
 //!
 //! The rule: an event says only how the feed stands now, under its cursor as id, so that nobody
 //! needs a log to go on after a break; of several changes the last one is told. A stream looks when
-//! its person is poked, and now and then in any case. There are as many as configured, a few of
-//! each person, and a few looks at once, however many are poked together.
+//! its person is poked, and now and then in any case: each at a moment of its own, as streams that
+//! were opened together would else ask all at once, for ever. There are as many as configured, a
+//! few of each person, and a few looks at once, however many are poked together; what nothing called
+//! for waits in a line of its own.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,26 +23,32 @@ use super::auth::Caller;
 use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use crate::app::App;
-use crate::domain::UserId;
+use crate::domain::{PokeKey, UserId};
 use crate::services::polls::Waiting;
 
 /// Streams of one person at once, on one process; of one more the oldest ends.
 const OF_ONE: usize = 5;
-/// Looks at once.
+/// Looks at once at feeds that may have changed, and at those that nothing was heard of.
 const LOOKS: usize = 16;
+const ROUNDS: usize = 4;
 /// So long after something was said, something is said again.
 const BEAT: Duration = Duration::from_secs(25);
 /// How long a stream lasts that a server key opened.
 const OF_A_KEY: Duration = Duration::from_secs(600);
 /// What comes together is looked at once.
 const TOGETHER: Duration = Duration::from_millis(50);
-/// A feed is looked at again after this at the latest, poked or not.
+/// A feed is looked at again after this at the latest, poked or not; or, where the store did not
+/// answer, after this.
 const LATEST: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// All streams of a process.
 pub(super) struct Streams {
     places: Arc<Semaphore>,
     looks: Arc<Semaphore>,
+    rounds: Arc<Semaphore>,
+    /// Whether the last look failed.
+    fails: AtomicBool,
     of: Mutex<HashMap<UserId, VecDeque<Arc<Notify>>>>,
     stop: watch::Receiver<bool>,
 }
@@ -49,6 +58,8 @@ impl Streams {
         Self {
             places: Arc::new(Semaphore::new(most)),
             looks: Arc::new(Semaphore::new(LOOKS)),
+            rounds: Arc::new(Semaphore::new(ROUNDS)),
+            fails: AtomicBool::new(false),
             of: Mutex::default(),
             stop,
         }
@@ -123,6 +134,10 @@ struct Live {
     /// When something is said again, and when the feed is looked at again.
     beat: Instant,
     look: Instant,
+    /// Whether something called for the next look.
+    called: bool,
+    /// When it is looked at if nothing calls, after that look.
+    next: Duration,
 }
 
 /// `GET /v1/users/{id}/feed/stream`
@@ -144,6 +159,8 @@ pub(super) async fn stream(
     }
     let now = Instant::now();
     let live = Live {
+        called: true,
+        next: moment(&user),
         news: app.polls().wait_for(&user),
         stop: streams.stop.clone(),
         end: now + lasts(&req, &app),
@@ -158,6 +175,12 @@ pub(super) async fn stream(
         Some((Ok::<_, actix_web::Error>(said), live))
     });
     Ok(response.streaming(Box::pin(said)))
+}
+
+/// When, within [`LATEST`], nothing calls for a look at this person's feed and one is taken.
+fn moment(user: &UserId) -> Duration {
+    let among = LATEST.as_millis() as u32;
+    Duration::from_millis(u64::from(PokeKey::of(user.as_str()).0 % among))
 }
 
 /// For how long it may be served: as long as the token lasts that opens it. A key may be revoked.
@@ -175,7 +198,7 @@ impl Live {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.look <= Instant::now() {
-                self.look = Instant::now() + LATEST;
+                self.look = Instant::now() + std::mem::replace(&mut self.next, LATEST);
                 if let Some(event) = self.event().await {
                     self.beat = Instant::now() + BEAT;
                     return Some(event);
@@ -187,7 +210,7 @@ impl Live {
                 () = self.place.over.notified() => return None,
                 () = self.news.news() => {
                     tokio::time::sleep(TOGETHER).await;
-                    self.look = Instant::now();
+                    (self.look, self.called) = (Instant::now(), true);
                 }
                 () = tokio::time::sleep_until(self.look) => {}
                 () = tokio::time::sleep_until(self.beat) => {
@@ -200,14 +223,25 @@ impl Live {
 
     /// How the feed stands, if that was not told yet.
     async fn event(&mut self) -> Option<Bytes> {
-        let looks = Arc::clone(&self.place.streams.looks);
-        let look = looks.acquire().await.expect("nobody closes this semaphore");
+        let streams = &self.place.streams;
+        let line = match std::mem::take(&mut self.called) {
+            true => Arc::clone(&streams.looks),
+            false => Arc::clone(&streams.rounds),
+        };
+        let look = line.acquire().await.expect("nobody closes this semaphore");
         let counts = self.app.feeds().counts(&self.place.user).await;
         drop(look);
         let counts = match counts {
-            Ok(counts) => counts.answer,
+            Ok(counts) => {
+                streams.fails.store(false, Ordering::Relaxed);
+                counts.answer
+            }
             Err(error) => {
-                tracing::warn!(%error, "a stream cannot tell how a feed stands, and looks later");
+                // Told once, however many streams there are.
+                if !streams.fails.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "streams cannot tell how feeds stand, and look again");
+                }
+                (self.look, self.called) = (Instant::now() + AGAIN, true);
                 return None;
             }
         };
@@ -220,5 +254,25 @@ impl Live {
         event.extend(b"\n\n");
         self.told = data;
         Some(event.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn feeds_that_nothing_was_heard_of_are_looked_at_evenly() {
+        let mut in_each_second = [0; 30];
+        for n in 0..30_000 {
+            let moment = moment(&UserId::stored(format!("user-{n}")));
+            in_each_second[moment.as_secs() as usize] += 1;
+        }
+
+        let evenly = 850..1_150;
+        assert!(
+            in_each_second.iter().all(|n| evenly.contains(n)),
+            "{in_each_second:?}"
+        );
     }
 }
