@@ -15,7 +15,7 @@ use tidings::wire::archive::Fate;
 use tidings::wire::explanation::{By, Place, Why};
 
 use crate::support::town::{Town, busy, monday, on_both_stores, request, saturday, to};
-use crate::support::{Fresh, Shorthand, kind, noon, user};
+use crate::support::{Fresh, kind, noon, user};
 
 on_both_stores! {
     who_wants_no_digest_gets_one_of_what_is_mandatory_alone
