@@ -1,7 +1,7 @@
 //! The page of `serve --demo`, and what it asks: who there is, what is published, which mails left.
 //!
 //! The rule: it is for who sits at this machine. Every request names it by a loopback name, so that
-//! no page of the world can reach it through a name of its own ([`local`]), and what changes
+//! no page of the world can reach it through a name of its own ([`mod@local`]), and what changes
 //! anything is asked by this page alone ([`Home`]). Nothing of it is registered without `--demo`.
 //! What is done is [`Gallery`]'s.
 

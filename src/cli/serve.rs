@@ -1,4 +1,4 @@
-//! `tidings serve`: the HTTP face, and the worker beside it; with `--demo`, a page to see both work.
+//! `tidings serve`: the HTTP face, and the worker beside it; with `--demo`, a page to try both on.
 
 use std::path::{Path, PathBuf};
 

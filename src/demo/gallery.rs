@@ -303,7 +303,8 @@ fn event(kind: &str, object: &str, audience: Audience) -> Result<Request> {
     })
 }
 
-/// Fans out these, and waits for what of them the worker has in hand.
+/// Fans out these, and waits for what of them the worker has in hand; the request's own limit of
+/// time ends the wait.
 async fn fanned_out(app: &App, ids: &[Id]) -> Result<()> {
     let notify = app.notify();
     for id in ids {

@@ -181,9 +181,9 @@ mod tests {
         assert_ne!(of("W01"), of("W02"));
         assert_ne!(of("ada"), of("mara"));
         assert!(!of("<script>").contains("script"));
-        let empty: Vec<_> = (0..99).map(|n| of(&format!("N{n}"))).collect();
+        let drawn: Vec<String> = (0..99).map(|n| of(&format!("N{n}"))).collect();
         assert!(
-            empty
+            drawn
                 .iter()
                 .all(|drawn| drawn.starts_with("<svg ") && drawn.len() < 4_000)
         );
