@@ -1,9 +1,9 @@
 //! The HTTP face.
 //!
 //! The rule: handlers parse (`uri`, `body`), call one service, and show what it answers, in the
-//! types of [`crate::wire`]; whatever is wrong ends as a [`problem`]. The table of routes below is
-//! all there is; [`OPENAPI`] describes each of them, and a test compares the two. Begin with
-//! `events` and `feed`.
+//! types of [`crate::wire`]; whatever is wrong ends as a [`problem`]. The tables of routes below are
+//! all there is; [`OPENAPI`] describes each route but those of the demo, and a test compares the
+//! two. Begin with `events` and `feed`.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use anyhow::Context;
 use tokio::sync::watch;
 
 use crate::app::App;
+use crate::demo::Gallery;
 use crate::web as pages;
 use crate::wire::{OPENAPI, Taken};
 
@@ -28,6 +29,7 @@ mod auth;
 mod batches;
 mod body;
 mod cors;
+mod demo;
 mod events;
 mod feed;
 mod guard;
@@ -136,6 +138,21 @@ routes! {open, OPEN_ROUTES under "":
     "/hooks/{provider}" => {post open: hooks::post}
 }
 
+// Only where a demo is served.
+routes! {demo_routes, DEMO_ROUTES under "":
+    "/demo" => {get open: demo::page}
+    "/demo/page.js" => {get open: demo::script}
+    "/demo/page.css" => {get open: demo::style}
+    "/demo/scene" => {get open: demo::scene}
+    "/demo/people/{id}" => {post open: demo::play}
+    "/demo/works" => {post open: demo::publish}
+    "/demo/comments" => {post open: demo::comment}
+    "/demo/digests" => {post open: demo::send_digests}
+    "/demo/mails" => {get open: demo::mails}
+    "/demo/mails/{number}" => {get open: demo::mail}
+    "/demo/pictures/{name}" => {get open: demo::picture}
+}
+
 mod methods {
     //! Which requests a method's name in the table of routes stands for.
 
@@ -163,6 +180,13 @@ mod methods {
     }
 }
 
+/// An address that is taken; connections wait until somebody serves there.
+pub struct Listening {
+    /// With the port that was chosen, where port 0 was asked for.
+    pub addr: SocketAddr,
+    listener: TcpListener,
+}
+
 /// A server that has its address and does not serve yet.
 pub struct Bound {
     /// Where it will be found; with the port that was chosen, where port 0 was asked for.
@@ -170,29 +194,36 @@ pub struct Bound {
     listener: TcpListener,
     app: App,
     door: auth::Door,
+    demo: Option<Gallery>,
 }
 
 /// Takes the configured address. From then on connections wait until [`Bound::run`]. Needs a Tokio
 /// runtime.
 pub fn bind(app: App, key: impl AsRef<str>) -> anyhow::Result<Bound> {
-    let key = key.as_ref().trim();
+    let key = checked(key.as_ref())?;
+    Ok(listen(app.config.server.listen)?.bound(app, key))
+}
+
+/// Takes an address. Needs a Tokio runtime.
+pub fn listen(wanted: SocketAddr) -> anyhow::Result<Listening> {
+    let listener = socket(wanted).with_context(|| format!("listening on {wanted}"))?;
+    let addr = listener.local_addr();
+    Ok(Listening {
+        addr: addr.context("asking for the own address")?,
+        listener,
+    })
+}
+
+fn checked(key: &str) -> anyhow::Result<&str> {
+    let key = key.trim();
     anyhow::ensure!(
         !key.is_empty(),
         "the server key is empty, and would let everybody in"
     );
-    let wanted = app.config.server.listen;
-    let listener = listen(wanted).with_context(|| format!("listening on {wanted}"))?;
-    Ok(Bound {
-        addr: listener
-            .local_addr()
-            .context("asking for the own address")?,
-        listener,
-        door: auth::Door::of(&app, key),
-        app,
-    })
+    Ok(key)
 }
 
-fn listen(wanted: SocketAddr) -> std::io::Result<TcpListener> {
+fn socket(wanted: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = match wanted {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
@@ -203,6 +234,32 @@ fn listen(wanted: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
+impl Listening {
+    /// The server that will be found here.
+    fn bound(self, app: App, key: &str) -> Bound {
+        Bound {
+            addr: self.addr,
+            listener: self.listener,
+            door: auth::Door::of(&app, key),
+            app,
+            demo: None,
+        }
+    }
+
+    /// The same with the pages of a demo, for this machine alone.
+    pub fn demo(self, app: App, key: impl AsRef<str>, gallery: Gallery) -> anyhow::Result<Bound> {
+        anyhow::ensure!(
+            self.addr.ip().is_loopback(),
+            "a demo is for this machine alone, and {} is not a loopback address",
+            self.addr
+        );
+        Ok(Bound {
+            demo: Some(gallery),
+            ..self.bound(app, checked(key.as_ref())?)
+        })
+    }
+}
+
 impl Bound {
     /// Serves until `stop` turns true (or nobody is left who could turn it); then accepts no more,
     /// finishes what is in hand, and returns.
@@ -210,6 +267,7 @@ impl Bound {
         let (app, door) = (Data::new(self.app), Data::new(self.door));
         let streams = Streams::new(app.config.feed.streams, stop.clone());
         let streams = Data::new(streams);
+        let demo = self.demo.map(Data::new);
         let listening = {
             let (app, stop) = (app.clone(), stop.clone());
             tokio::spawn(async move { app.listen(stop).await })
@@ -218,10 +276,17 @@ impl Bound {
         let threads = threads.min(MAX_THREADS);
         let server = HttpServer::new(move || {
             let origins = &app.config.server.cors_origins;
+            let shown = |config: &mut ServiceConfig| {
+                if let Some(gallery) = &demo {
+                    config.app_data(gallery.clone());
+                    demo_routes(config);
+                }
+            };
             actix_web::App::new()
                 .app_data(app.clone())
                 .app_data(door.clone())
                 .app_data(streams.clone())
+                .wrap(Condition::new(demo.is_some(), from_fn(demo::local)))
                 .wrap(from_fn(watch_over))
                 .service(
                     web::scope("/v1")
@@ -232,6 +297,7 @@ impl Bound {
                         .default_service(web::to(not_found)),
                 )
                 .configure(open)
+                .configure(shown)
                 .configure(pages::configure)
                 .default_service(web::to(not_found))
         })

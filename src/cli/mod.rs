@@ -226,6 +226,12 @@ impl Cli {
             self.global.refuse_store("a demo has a store of its own")?;
             return args.run(screen).await;
         }
+        if let Command::Serve(args) = &self.command
+            && args.is_demo()
+        {
+            self.global.refuse_store("a demo has a store of its own")?;
+            return args.run_demo(screen).await;
+        }
         let config = self.global.load(self.command.options())?;
         if matches!(self.command, Command::Serve(_) | Command::Worker(_)) {
             for warning in &config.warnings {

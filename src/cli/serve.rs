@@ -1,16 +1,21 @@
-//! `tidings serve`: the HTTP face, and the worker beside it.
+//! `tidings serve`: the HTTP face, and the worker beside it; with `--demo`, a page to try both on.
+
+use std::path::{Path, PathBuf};
 
 use clap::Args as Arguments;
 use tokio::sync::watch;
 
-use super::exit::Exit;
+use super::exit::{Exit, Usage};
 use super::ink::Ink;
 use super::screen::Screen;
 use super::stop::Stop;
 use super::table::{Column, Table};
-use super::worker;
-use crate::api;
+use super::{demo, stop, worker};
+use crate::api::{self, Bound};
 use crate::app::App;
+use crate::config::{Config, Sources};
+use crate::demo::Gallery;
+use crate::demo::folder::Served;
 
 /// Serve the HTTP API, and fan out events and mail digests beside it
 ///
@@ -23,6 +28,15 @@ pub(super) struct Args {
     /// Only serve; `tidings worker` does the rest, here or on other machines
     #[arg(long)]
     no_worker: bool,
+    /// Show tidings in a browser: the art world of `tidings demo`, at /demo; needs no configuration
+    #[arg(long, conflicts_with = "no_worker")]
+    demo: bool,
+    /// With --demo: the folder to make; an earlier demo there is replaced [default: tidings-demo]
+    #[arg(long, value_name = "DIR", requires = "demo")]
+    dir: Option<PathBuf>,
+    /// With --demo: keep an earlier demo, and refuse instead
+    #[arg(long, requires = "demo")]
+    keep: bool,
 }
 
 impl Args {
@@ -32,6 +46,11 @@ impl Args {
             .map(|listen| ("server.listen".to_owned(), listen))
             .into_iter()
             .collect()
+    }
+
+    /// Whether it shows a demo, which has a store and a configuration of its own.
+    pub(super) fn is_demo(&self) -> bool {
+        self.demo
     }
 
     pub(super) async fn run(
@@ -46,7 +65,41 @@ impl Args {
         };
         let bound = api::bind(app.clone(), &key)?;
         self.greet(app, screen, &format!("http://{}", bound.addr), &key)?;
+        self.serve(app, bound, stop).await
+    }
 
+    /// Serves a demo whose story is told by then, so that there is something to look at.
+    pub(super) async fn run_demo(&self, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let wanted = Config::load(&Sources {
+            flags: self.options(),
+            ..Sources::default()
+        })?;
+        let wanted = wanted.server.listen;
+        if !wanted.ip().is_loopback() {
+            let why = format!(
+                "--demo is for this machine alone: it gives anyone who asks a token of its people, and {wanted} is open to others"
+            );
+            let next = format!("--listen 127.0.0.1:{}, or leaving it out", wanted.port());
+            return Err(Usage::new(why).instead(next).into());
+        }
+        // Before an earlier demo is replaced: another may be served here, out of that folder.
+        let listening = api::listen(wanted)?;
+        let served = Served {
+            addr: listening.addr,
+            key: made_up()?,
+            secret: made_up()?,
+        };
+        let dir = self.dir.as_deref().unwrap_or(Path::new(demo::DIR));
+        let (app, book) = demo::told(dir, self.keep, &served).await?;
+        let stop = stop::on_signal()?;
+        app.end_with(stop.clone());
+        let gallery = Gallery::new(served.url(), book);
+        let bound = listening.demo(app.clone(), &served.key, gallery)?;
+        greet_demo(screen, &served, dir)?;
+        self.serve(&app, bound, &stop).await
+    }
+
+    async fn serve(&self, app: &App, bound: Bound, stop: &Stop) -> anyhow::Result<Exit> {
         // Whichever of the two ends first, and for whatever reason, the other ends as well.
         let (halt, halted) = watch::channel(false);
         let serving = async {
@@ -113,6 +166,32 @@ impl Args {
         screen.line(format!("  try     {}", screen.ink(Ink::Accent, line)))?;
         Ok(())
     }
+}
+
+/// Where to look, and what was made.
+fn greet_demo(screen: &mut Screen, served: &Served, dir: &Path) -> anyhow::Result<()> {
+    let (url, key) = (served.url(), &served.key);
+    let page = screen.ink(Ink::Strong, format!("{url}/demo"));
+    screen.line(format!(
+        "tidings {} shows {page}",
+        env!("CARGO_PKG_VERSION")
+    ))?;
+    let mut facts = Table::new([Column::new("").ink(Ink::Faint), Column::new("")]);
+    let dir = dir.display();
+    for (what, where_to) in [
+        ("  folder", format!("{dir}, made anew each time")),
+        (
+            "  mails",
+            format!("are written to {dir}/outbox; nobody is sent any"),
+        ),
+        ("  key", format!("{key}, made up for this run")),
+    ] {
+        facts.row([what.to_owned(), where_to]);
+    }
+    screen.table(&facts)?;
+    let line = format!("curl -H \"Authorization: Bearer {key}\" {url}/v1/users/mara/feed");
+    screen.line(format!("  try     {}", screen.ink(Ink::Accent, line)))?;
+    Ok(())
 }
 
 /// A key nobody can guess: 24 bytes of the operating system's randomness.

@@ -12,6 +12,7 @@ use crate::domain::UserId;
 pub mod archive;
 pub mod batch;
 pub mod delivery;
+pub(crate) mod demo;
 pub mod digest;
 pub mod doctor;
 pub mod event;

@@ -33,15 +33,22 @@ const FLOORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("web", &["domain", "clock", "render", "services", "app"]),
+    // An application and its visitors: it knows no face.
+    (
+        "demo",
+        &[
+            "domain", "clock", "private", "config", "mail", "wire", "services", "app",
+        ],
+    ),
     (
         "api",
-        &["domain", "clock", "wire", "services", "app", "web"],
+        &["domain", "clock", "wire", "services", "app", "web", "demo"],
     ),
     (
         "cli",
         &[
             "domain", "clock", "private", "config", "store", "mail", "render", "wire", "services",
-            "app", "api",
+            "app", "demo", "api",
         ],
     ),
     ("main", &["cli"]),

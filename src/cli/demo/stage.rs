@@ -7,23 +7,24 @@ use anyhow::ensure;
 use chrono::{DateTime, Datelike, Days, TimeDelta, Utc};
 use clap::Parser;
 
-use super::post::{Book, Post, Posted};
 use crate::app::{self, App};
 use crate::cli::ink::Ink;
 use crate::cli::screen::Screen;
 use crate::cli::{Cli, Exit, stop};
 use crate::clock::{Clock, Ids, ManualClock};
 use crate::config::{Config, Sources};
+use crate::demo::{Book, PEOPLE, Post, Posted, folder};
 use crate::domain::Schedule;
 use crate::services::Silent;
 use crate::services::digest::Request;
+use crate::store::Store;
 use crate::wire::digest::Report;
 
 pub(super) struct Stage<'a> {
     pub screen: &'a mut Screen,
     app: App,
     clock: Arc<ManualClock>,
-    book: Arc<Book>,
+    post: Arc<Post>,
     /// Midnight of the Monday on which the story's third week begins: the latest that lies before
     /// today.
     monday: DateTime<Utc>,
@@ -38,7 +39,7 @@ impl<'a> Stage<'a> {
     pub(super) async fn open(screen: &'a mut Screen, now: DateTime<Utc>) -> anyhow::Result<Self> {
         // The demo is its own folder's: what the environment says is for the reader's own tidings.
         let config = Config::load(&Sources {
-            file: Some(super::CONFIG.into()),
+            file: Some(folder::CONFIG.into()),
             ..Sources::default()
         })?;
         let today = now.date_naive();
@@ -53,22 +54,26 @@ impl<'a> Stage<'a> {
             .and_utc();
         screen.without_bars();
         let clock = Arc::new(ManualClock::at(monday - TimeDelta::days(13)));
-        let book = Arc::new(Book::default());
-        let post = Post {
+        let post = Arc::new(Post {
             outbox: app::outbox(&config),
-            book: book.clone(),
-        };
+            book: Arc::new(Book::default()),
+        });
         let store = app::open_store(&config, app::Access::Bring).await?;
         let ids = Arc::new(Ids::counting(1));
-        let app = App::assemble(config, store, Arc::new(post), clock.clone(), ids)?;
+        let app = App::assemble(config, store, post.clone(), clock.clone(), ids)?;
         Ok(Self {
             screen,
             app,
             clock,
-            book,
+            post,
             monday,
             now,
         })
+    }
+
+    /// What goes on once the story is told.
+    pub(super) fn leave(self) -> (Config, Arc<dyn Store>, Arc<Post>) {
+        (Config::clone(&self.app.config), self.app.store, self.post)
     }
 
     /// A chapter begins.
@@ -176,12 +181,12 @@ impl<'a> Stage<'a> {
 
     /// The mails that have left so far.
     pub(super) fn mails(&self) -> Vec<Posted> {
-        self.book.all()
+        self.post.book.all()
     }
 
     /// The mail that this person got last.
     pub(super) fn latest(&self, user: &str) -> Option<Posted> {
-        let mut mails = self.book.all().into_iter().rev();
+        let mut mails = self.post.book.all().into_iter().rev();
         mails.find(|mail| mail.user == user)
     }
 }
@@ -192,27 +197,7 @@ pub(super) struct Moment {
     pub place: String,
 }
 
-/// Everybody in `people.ndjson`; a test compares.
-const PEOPLE: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia", "otto", "uma"];
-
 /// A command line's words; quotes hold words together.
 fn words(command: &str) -> Vec<String> {
     command.split_whitespace().map(str::to_owned).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_is_turned_for_everybody() {
-        let known: Vec<String> = include_str!("data/people.ndjson")
-            .lines()
-            .map(|line| {
-                let person: serde_json::Value = serde_json::from_str(line).unwrap();
-                person["id"].as_str().unwrap().to_owned()
-            })
-            .collect();
-        assert_eq!(known, PEOPLE);
-    }
 }

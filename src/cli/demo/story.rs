@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::post::Posted;
 use super::stage::Stage;
 use crate::cli::ink::Ink;
 use crate::cli::table::{Column, Table};
 use crate::cli::words;
+use crate::demo::{Posted, SHOWS, WORKS};
 
 /// The work that is withdrawn.
 const WITHDRAWN: &str = "Low Water, Blue Hour";
@@ -341,8 +341,8 @@ fn check(mails: &[Posted]) -> String {
 }
 
 fn titles() -> Vec<String> {
-    let works = include_str!("data/works.ndjson").lines();
-    let shows = include_str!("data/shows.ndjson").lines();
+    let works = WORKS.lines();
+    let shows = SHOWS.lines();
     works
         .chain(shows)
         .filter_map(|line| {

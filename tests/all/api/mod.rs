@@ -39,6 +39,7 @@ mod access;
 mod batches;
 mod browsers;
 mod choices;
+mod demo;
 mod described;
 mod description;
 #[cfg(unix)]

@@ -22,6 +22,8 @@ mod keys;
 mod private;
 mod readme;
 mod secrets;
+#[cfg(unix)]
+mod serve_demo;
 mod serving;
 mod simulate;
 mod stories;

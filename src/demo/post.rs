@@ -1,4 +1,6 @@
-//! Who takes the demo's mails: the outbox, and a book of what left that the story is told from.
+//! Who takes the demo's mails: the outbox, and a book of what left.
+//!
+//! The rule: only what the outbox took is noted, in its order, with the links of whom it went to.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,27 +10,40 @@ use chrono::{DateTime, Utc};
 
 use crate::mail::{Certainty, Checked, Leave, Mailer, Message, Outbox, Outcome};
 
-/// A mail that left, as the story tells of it.
+/// A mail that left.
 #[derive(Debug, Clone)]
-pub(super) struct Posted {
+pub(crate) struct Posted {
     pub user: String,
     pub at: DateTime<Utc>,
     pub subject: String,
     pub text: String,
-    /// The page a browser opens.
+    /// The same for a browser.
+    pub html: String,
+    /// The file that holds that.
     pub page: PathBuf,
 }
 
 /// The mails that left so far, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Book(Mutex<Vec<Posted>>);
+pub(crate) struct Book(Mutex<Vec<Posted>>);
 
 impl Book {
-    pub(super) fn all(&self) -> Vec<Posted> {
+    pub(crate) fn all(&self) -> Vec<Posted> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The one of this number; they are counted from 0.
+    pub(crate) fn get(&self, number: usize) -> Option<Posted> {
+        let mails = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        mails.get(number).cloned()
     }
 
     fn note(&self, posted: Posted) {
@@ -39,7 +54,7 @@ impl Book {
     }
 }
 
-pub(super) struct Post {
+pub(crate) struct Post {
     pub outbox: Outbox,
     pub book: Arc<Book>,
 }
@@ -88,6 +103,7 @@ impl Post {
             at: message.at,
             subject: content.subject,
             text: content.text,
+            html: content.html,
             page: shown(&self.outbox.page(&message.delivery)),
         });
     }

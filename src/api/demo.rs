@@ -1,0 +1,207 @@
+//! The page of `serve --demo`, and what it asks: who there is, what is published, which mails left.
+//!
+//! The rule: it is for who sits at this machine. Every request names it by a loopback name, so that
+//! no page of the world can reach it through a name of its own ([`mod@local`]), and what changes
+//! anything is asked by this page alone ([`Home`]). Nothing of it is registered without `--demo`.
+//! What is done is [`Gallery`]'s.
+
+use actix_web::http::header;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use chrono::TimeDelta;
+use serde::Deserialize;
+
+use super::body;
+use super::problem::{Code, Problem};
+use super::uri::{NoQuery, segment};
+use crate::app::App;
+use crate::demo::{self, Gallery};
+use crate::domain::{ObjectId, UserId};
+use crate::wire::demo::Visit;
+
+mod local;
+
+pub(super) use local::{Home, local};
+
+const PAGE: &str = include_str!("demo/page.html");
+const SCRIPT: &str = include_str!("demo/page.js");
+const STYLE: &str = include_str!("demo/page.css");
+
+/// How long a person's token lasts: the page asks for another before that is over.
+const TOKEN: TimeDelta = TimeDelta::minutes(10);
+/// More of a body than any of the page's forms holds.
+const LIMIT: usize = 16 << 10;
+
+/// Mails are shown as mail programs show them: pictures and links, and nothing that runs.
+const OF_MAIL: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src http: https: data:; \
+                       sandbox allow-popups allow-popups-to-escape-sandbox; frame-ancestors 'self'";
+const OF_PICTURE: &str = "default-src 'none'; sandbox";
+
+/// Only what is of this server, and nothing written into the page.
+fn policy(gallery: &Gallery) -> String {
+    format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' {}; connect-src 'self'; \
+         frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+         require-trusted-types-for 'script'; trusted-types 'none'",
+        gallery.url()
+    )
+}
+
+fn shown(kind: &str, policy: &str, body: impl Into<String>) -> HttpResponse {
+    HttpResponse::Ok()
+        .content_type(kind)
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .insert_header((header::REFERRER_POLICY, "same-origin"))
+        .insert_header((header::CONTENT_SECURITY_POLICY, policy))
+        .body(body.into())
+}
+
+/// `GET /demo`
+pub(super) async fn page(_: NoQuery, gallery: Data<Gallery>) -> HttpResponse {
+    shown("text/html; charset=utf-8", &policy(&gallery), PAGE)
+}
+
+/// `GET /demo/page.js`
+pub(super) async fn script(_: NoQuery, gallery: Data<Gallery>) -> HttpResponse {
+    shown("text/javascript; charset=utf-8", &policy(&gallery), SCRIPT)
+}
+
+/// `GET /demo/page.css`
+pub(super) async fn style(_: NoQuery, gallery: Data<Gallery>) -> HttpResponse {
+    shown("text/css; charset=utf-8", &policy(&gallery), STYLE)
+}
+
+/// `GET /demo/scene`
+pub(super) async fn scene(
+    _: NoQuery,
+    app: Data<App>,
+    gallery: Data<Gallery>,
+) -> Result<HttpResponse, Problem> {
+    Ok(fresh().json(gallery.scene(&app).await?))
+}
+
+/// `POST /demo/people/{id}`: a token of theirs, and their links. An application would know who is
+/// signed in.
+pub(super) async fn play(
+    _: NoQuery,
+    _: Home,
+    req: HttpRequest,
+    app: Data<App>,
+    gallery: Data<Gallery>,
+) -> Result<HttpResponse, Problem> {
+    let id: UserId = segment(&req, "id")?;
+    let nobody = || {
+        let detail = format!("{id:?} is nobody of the demo; /demo/scene lists them");
+        Problem::new(Code::UnknownUser, detail)
+    };
+    let id = gallery.person(id.as_str()).ok_or_else(nobody)?;
+    let now = app.clock.now();
+    let token = app.tokens().make(&id, now, TOKEN)?;
+    let maker = app.links().maker().await?;
+    // A demo's configuration has both.
+    let (Some(token), Some(maker)) = (token, maker) else {
+        let detail = "the demo's tidings.toml has lost its address or its secret; start it again";
+        return Err(Problem::new(Code::Internal, detail));
+    };
+    let links = maker.personal(&id, now);
+    Ok(fresh().json(Visit {
+        token: token.expose(),
+        preferences: &links.preferences,
+        unsubscribe: links.unsubscribe.as_deref(),
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewWork {
+    artist: String,
+    title: String,
+}
+
+/// `POST /demo/works`
+pub(super) async fn publish(
+    _: NoQuery,
+    _: Home,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+    gallery: Data<Gallery>,
+) -> Result<HttpResponse, Problem> {
+    let NewWork { artist, title } = body::one(&body::read(&req, payload, LIMIT).await?)?;
+    Ok(fresh().json(gallery.publish(&app, &artist, &title).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewComment {
+    who: String,
+    work: String,
+    text: String,
+}
+
+/// `POST /demo/comments`
+pub(super) async fn comment(
+    _: NoQuery,
+    _: Home,
+    req: HttpRequest,
+    payload: Payload,
+    app: Data<App>,
+    gallery: Data<Gallery>,
+) -> Result<HttpResponse, Problem> {
+    let NewComment { who, work, text } = body::one(&body::read(&req, payload, LIMIT).await?)?;
+    let published = gallery.comment(&app, &who, &work, &text).await?;
+    Ok(fresh().json(published))
+}
+
+/// `POST /demo/digests`
+pub(super) async fn send_digests(
+    _: NoQuery,
+    _: Home,
+    app: Data<App>,
+    gallery: Data<Gallery>,
+) -> Result<HttpResponse, Problem> {
+    let sent = gallery.send_digests(&app).await?;
+    Ok(fresh().json(gallery.mails(Some(sent))))
+}
+
+/// `GET /demo/mails`
+pub(super) async fn mails(_: NoQuery, gallery: Data<Gallery>) -> HttpResponse {
+    fresh().json(gallery.mails(None))
+}
+
+/// `GET /demo/mails/{number}`
+pub(super) async fn mail(
+    _: NoQuery,
+    req: HttpRequest,
+    gallery: Data<Gallery>,
+) -> Result<HttpResponse, Problem> {
+    let number: ObjectId = segment(&req, "number")?;
+    let found = number.as_str().parse().ok();
+    let Some(html) = found.and_then(|number| gallery.mail(number)) else {
+        let detail = format!("there is no mail {number:?}; /demo/mails lists them");
+        return Err(Problem::new(Code::NotFound, detail));
+    };
+    Ok(shown("text/html; charset=utf-8", OF_MAIL, html))
+}
+
+/// `GET /demo/pictures/{name}`
+pub(super) async fn picture(
+    _: NoQuery,
+    req: HttpRequest,
+    gallery: Data<Gallery>,
+) -> Result<HttpResponse, Problem> {
+    let name: ObjectId = segment(&req, "name")?;
+    if !gallery.has_picture(name.as_str()) {
+        let detail = format!("there is no picture of {name:?}");
+        return Err(Problem::new(Code::NotFound, detail));
+    }
+    let drawn = demo::picture(name.as_str());
+    Ok(shown("image/svg+xml", OF_PICTURE, drawn))
+}
+
+/// An answer that is of this moment.
+fn fresh() -> actix_web::HttpResponseBuilder {
+    let mut response = HttpResponse::Ok();
+    response.insert_header((header::CACHE_CONTROL, "no-store"));
+    response
+}

@@ -1,0 +1,224 @@
+// The demo's page: plays a person, publishes, sends the digests, shows the mails.
+// The rule: whatever is shown was asked of the server; texts are texts, and nothing is parsed as HTML.
+import '/widget.js';
+
+const TITLES = ['A Window Left Open', 'Two Kilometers of Rain', 'The Second Harbour', 'Letters to a Lighthouse', 'Plain Bread, Blue Cloth', 'What the River Kept'];
+const COMMENTS = ['I could look at this for an hour.', 'Is it hung higher than the others on purpose?', 'The blue in the corner!', 'Seen it twice now.'];
+const WORKS_SHOWN = 12, MAILS_SHOWN = 8;
+
+const $ = id => document.getElementById(id);
+const form = $('publish');
+let scene, me, told = [], published = 0, all = false, mails;
+
+const el = (name, attrs, ...kids) => {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attrs ?? {})) {
+    if (typeof value === 'function') node.addEventListener(key, value);
+    else if (value !== undefined) node.setAttribute(key, value);
+  }
+  node.append(...kids);
+  return node;
+};
+// In the place of what was there; where the focus was, it is again.
+const renew = (node, kids) => {
+  const at = [...node.children].findIndex(kid => kid.contains(document.activeElement));
+  node.replaceChildren(...kids);
+  const kid = node.children[at];
+  (kid?.querySelector('button') ?? kid)?.focus();
+};
+const picture = (src, size) => el('img', { src, alt: '', width: size, height: size });
+const person = id => scene.people.find(one => one.id === id);
+const list = names => new Intl.ListFormat('en').format(names);
+
+async function ask(path, body) {
+  const init = body && { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
+  const answer = await fetch(`/demo/${path}`, init);
+  const said = await answer.json();
+  if (answer.ok) return said;
+  throw new Error(said.detail);
+}
+
+// What a button does, once at a time; how it went is said below it.
+async function act(button, note, doing) {
+  if (button.ariaDisabled === 'true') return;
+  button.ariaDisabled = 'true';
+  try {
+    const said = await doing();
+    note.classList.remove('wrong');
+    note.replaceChildren(...said);
+  } catch (error) {
+    note.classList.add('wrong');
+    note.replaceChildren(error instanceof TypeError ? 'The server does not answer. Is it still running?' : error.message);
+  } finally {
+    button.ariaDisabled = 'false';
+  }
+}
+
+// Somebody's bell. The token comes from here whenever the widget needs one.
+async function play(id) {
+  me = id;
+  const { name, picture: portrait } = person(id);
+  $('as').replaceChildren(picture(portrait, 30), el('span', {}, el('b', {}, name)));
+  const inbox = el('tidings-inbox', { user: id, stream: '' });
+  inbox.getToken = async () => (await ask(`people/${id}`, {})).token;
+  people();
+  const { preferences, unsubscribe } = await ask(`people/${id}`, {});
+  if (me !== id) return;
+  inbox.setAttribute('preferences', preferences);
+  $('bell').replaceChildren(inbox);
+  const link = (href, ...kids) => el('a', { href, target: '_blank', rel: 'noopener' }, ...kids);
+  $('links').replaceChildren(
+    `${name} can `, link(preferences, 'choose what comes when'), ', or ', link(unsubscribe, 'unsubscribe'), ' with one click.',
+  );
+}
+
+function people() {
+  renew($('people'), scene.people.map(({ id, name, picture: portrait, digest }) => el(
+    'button', { type: 'button', 'aria-pressed': id === me, class: told.includes(id) ? 'told' : undefined, click: () => play(id) },
+    picture(portrait, 36), el('span', {}, name, el('small', {}, digest)),
+  )));
+}
+
+// Who is told of what the form holds.
+function audience() {
+  const { what, artist, work, who } = form.elements;
+  const comment = what.value === 'comments';
+  const by = comment ? scene.works.find(one => one.id === work.value)?.artist : artist.value;
+  const key = scene.artists.find(one => one.name === by)?.key;
+  const ids = scene.people.filter(one => one.follows.includes(key) && !(comment && one.id === who.value)).map(one => one.id);
+  return { by, ids, names: ids.map(id => person(id).name) };
+}
+
+function hint() {
+  const { by, names } = audience();
+  $('audience').textContent = names.length ? `${by} is followed by ${list(names)}.` : `Nobody else follows ${by}.`;
+}
+
+function fill() {
+  const { artist, work, who } = form.elements;
+  const keep = [artist, work, who].map(select => select.value);
+  artist.replaceChildren(...scene.artists.map(({ name }) => el('option', {}, name)));
+  work.replaceChildren(...scene.works.map(({ id, title, artist }) => el('option', { value: id }, `${title}, ${artist}`)));
+  who.replaceChildren(...scene.people.map(({ id, name }) => el('option', { value: id }, name)));
+  [artist, work, who].forEach((select, at) => { if (keep[at]) select.value = keep[at]; });
+  hint();
+}
+
+function gallery() {
+  renew($('works'), scene.works.slice(0, WORKS_SHOWN).map(work => el('li', {}, el(
+    'button', { type: 'button', class: /^N/.test(work.id) ? 'fresh' : undefined, click: () => { location.hash = work.id; } },
+    el('img', { src: work.picture, alt: '', width: 320, height: 240 }), el('b', {}, work.title), el('span', {}, work.artist),
+  ))));
+}
+
+function outbox() {
+  const shown = all ? mails.mails : mails.mails.slice(0, Math.max(MAILS_SHOWN, mails.new));
+  $('mails-count').textContent = mails.mails.length;
+  renew($('mails'), shown.map((mail, at) => {
+    const { name, picture: portrait } = person(mail.user) ?? { name: mail.user, picture: '' };
+    const time = new Date(mail.at);
+    const tag = at < mails.new ? [el('span', { class: 'tag' }, 'new')] : [];
+    return el('li', { class: tag.length ? 'new' : undefined }, el(
+      'button', { type: 'button', click: () => open(mail, name) }, picture(portrait, 32), el('b', {}, name),
+      el('span', { class: 'subject' }, ...tag, mail.subject),
+      el('time', { datetime: mail.at }, time.toLocaleDateString('en', { weekday: 'short', day: 'numeric', month: 'short' })),
+    ));
+  }));
+  if (!shown.length) $('mails').replaceChildren(el('li', { class: 'none' }, 'None was sent yet.'));
+  $('more').hidden = shown.length === mails.mails.length;
+}
+
+function open(mail, name) {
+  $('mail-subject').textContent = mail.subject;
+  $('mail-to').textContent = `to ${name}, ${new Date(mail.at).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' })}`;
+  $('mail-text').src = `/demo/mails/${mail.number}`;
+  $('mail').showModal();
+}
+
+// Links in feeds and mails lead to the page with the work's id behind it.
+function show() {
+  const work = scene.works.find(one => one.id === decodeURIComponent(location.hash.slice(1)));
+  if (!work) return $('shown').close();
+  $('shown-title').textContent = work.title;
+  $('shown-by').textContent = `${work.artist}, ${work.made}`;
+  $('shown-picture').src = work.picture;
+  if (!$('shown').open) $('shown').showModal();
+}
+
+async function look() {
+  scene = await ask('scene');
+  fill();
+  people();
+  gallery();
+}
+
+form.addEventListener('change', ({ target }) => {
+  if (target.name === 'what') {
+    for (const fields of form.querySelectorAll('[data-of]')) {
+      fields.hidden = fields.dataset.of !== target.value;
+      for (const input of fields.querySelectorAll('input')) input.disabled = fields.hidden;
+    }
+  }
+  hint();
+});
+
+form.addEventListener('submit', event => {
+  event.preventDefault();
+  act(form.querySelector('.act'), $('published'), async () => {
+    const { what, artist, title, who, work, text } = form.elements;
+    const kind = what.value, { ids } = audience();
+    const body = kind === 'works' ? { artist: artist.value, title: title.value } : { who: who.value, work: work.value, text: text.value };
+    const { people: count } = await ask(kind, body);
+    told = ids;
+    published++;
+    title.value = TITLES[published % TITLES.length];
+    text.value = COMMENTS[published % COMMENTS.length];
+    await look();
+    const others = ids.length && !ids.includes(me) ? ' Look at the bell of one of them.' : '';
+    return [el('b', {}, `Told ${count} ${count === 1 ? 'person' : 'people'}.`), others];
+  });
+});
+
+$('send').addEventListener('click', () => act($('send'), $('sent'), async () => {
+  mails = await ask('digests', {});
+  outbox();
+  await look();
+  const count = mails.new;
+  if (!count) return ['Nothing is new to anybody since the last mails. Publish something first.'];
+  return [el('b', {}, `Wrote ${count} ${count === 1 ? 'mail' : 'mails'}.`), ' They are listed below; open one.'];
+}));
+
+$('more').addEventListener('click', () => {
+  all = true;
+  outbox();
+});
+
+for (const dialog of document.querySelectorAll('dialog')) {
+  dialog.querySelector('.close').addEventListener('click', () => dialog.close());
+  dialog.addEventListener('click', event => { if (event.target === dialog) dialog.close(); });
+}
+$('mail').addEventListener('close', () => { $('mail-text').src = 'about:blank'; });
+$('shown').addEventListener('close', () => { if (location.hash) history.replaceState(null, '', location.pathname); });
+addEventListener('hashchange', show);
+document.addEventListener('tidings-item', event => {
+  const url = new URL(event.detail.object.url);
+  if (!scene.works.some(work => `#${work.id}` === url.hash)) return;
+  event.preventDefault();
+  location.hash = url.hash;
+});
+// The preferences and the unsubscribe page open beside this one.
+addEventListener('focus', () => look().catch(() => {}));
+
+scene = await ask('scene');
+mails = await ask('mails');
+fill();
+form.elements.artist.value = 'Ines Tavoro';
+form.elements.who.value = 'ada';
+form.elements.title.value = TITLES[0];
+form.elements.text.value = COMMENTS[0];
+hint();
+gallery();
+outbox();
+await play('mara');
+if (location.hash) show();
+document.documentElement.dataset.ready = '';

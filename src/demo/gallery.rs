@@ -1,0 +1,364 @@
+//! The gallery that visitors of `serve --demo` play in: what they publish, whom they play, and the
+//! digests they send.
+//!
+//! The rule: everything goes through the services, as it does over HTTP. Digests are sent as if it
+//! were the moment at which everybody's next one has fallen due, so that they can be sent again and
+//! again; of an event, nobody is mailed twice all the same.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::sync;
+
+use super::post::Book;
+use super::records::{self, address, artists, key, works};
+use super::{PEOPLE, Posted};
+use crate::app::App;
+use crate::domain::details::Actor;
+use crate::domain::{
+    Audience, Cadence, Details, FanoutState, Id, Invalid, Object, ObjectKey, User, UserId,
+};
+use crate::services::notify::Request;
+use crate::services::{Result, Silent, digest};
+use crate::wire::demo::{Artist, Mail, Mails, Person, Published, Scene, Work};
+
+/// The gallery, its visitors' works, and the mails that left.
+pub struct Gallery {
+    /// Where a browser finds it, without a slash at its end.
+    url: String,
+    book: Arc<Book>,
+    /// The latest first.
+    works: Mutex<Vec<Work>>,
+    comments: AtomicUsize,
+    last: sync::Mutex<Last>,
+}
+
+/// When digests were last sent.
+struct Last {
+    /// As if it were that moment; nothing where none were.
+    at: Option<DateTime<Utc>>,
+    /// How many mails there were by then.
+    mails: usize,
+}
+
+/// Digests that were sent.
+pub(crate) struct Sent {
+    /// As if it were this moment.
+    pub at: DateTime<Utc>,
+    /// How many mails left since the last time, with those whose hour came meanwhile.
+    pub mails: usize,
+}
+
+/// The longest title of a work, in characters.
+const MAX_TITLE: usize = 80;
+/// The longest comment, in characters.
+const MAX_COMMENT: usize = 280;
+/// How long mails are waited for that wait.
+const PATIENCE: TimeDelta = TimeDelta::seconds(20);
+/// How long it takes until it is looked again whether everything is fanned out.
+const REST: TimeDelta = TimeDelta::milliseconds(20);
+/// More than anybody of the demo follows.
+const MANY: usize = 100;
+
+impl Gallery {
+    /// A gallery at this address, whose mails are noted in this book.
+    pub(crate) fn new(url: String, book: Arc<Book>) -> Self {
+        let mut works = works();
+        works.reverse();
+        let last = Last {
+            at: None,
+            mails: book.len(),
+        };
+        Self {
+            url,
+            book,
+            works: Mutex::new(works),
+            comments: AtomicUsize::new(0),
+            last: sync::Mutex::new(last),
+        }
+    }
+
+    /// Where a browser finds it, without a slash at its end.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn works(&self) -> MutexGuard<'_, Vec<Work>> {
+        self.works.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who there is, what there is, and who follows what.
+    pub(crate) async fn scene(&self, app: &App) -> Result<Scene> {
+        let mut people = Vec::with_capacity(PEOPLE.len());
+        for id in PEOPLE {
+            let service = app.people();
+            let id = UserId::stored(id);
+            let Some(user) = service.get(&id).await? else {
+                continue;
+            };
+            people.push(Person {
+                name: name(&user),
+                picture: address(id.as_str()),
+                digest: when_mailed(app, &user),
+                follows: service.follows(&id, None, MANY).await?,
+                id,
+            });
+        }
+        let works = self.works().clone();
+        let artist = |name: &str| {
+            Ok(Artist {
+                name: name.to_owned(),
+                key: key(name)?,
+            })
+        };
+        let artists: Result<_> = artists(&works).into_iter().map(artist).collect();
+        Ok(Scene {
+            people,
+            artists: artists?,
+            works,
+        })
+    }
+
+    /// Somebody who can be played; nothing where there is nobody of that name.
+    pub(crate) fn person(&self, id: &str) -> Option<UserId> {
+        PEOPLE.contains(&id).then(|| UserId::stored(id))
+    }
+
+    /// An artist has a new work: their followers are told, and this answers once they were.
+    pub(crate) async fn publish(&self, app: &App, artist: &str, title: &str) -> Result<Published> {
+        let title = text("title", title, MAX_TITLE)?;
+        let (id, key) = {
+            let mut works = self.works();
+            if !works.iter().any(|work| work.artist == artist) {
+                return Err(Invalid::new("artist", artist, "has no work in the gallery").into());
+            }
+            let id = format!("N{}", works.len());
+            works.insert(
+                0,
+                Work {
+                    picture: address(&id),
+                    id: id.clone(),
+                    title: title.to_owned(),
+                    artist: artist.to_owned(),
+                    made: "new in the gallery".to_owned(),
+                },
+            );
+            (id, key(artist)?)
+        };
+        let object = Object {
+            title: Some(title.to_owned()),
+            url: Some(self.page_of(&id)),
+            image: Some(format!("{}{}", self.url, address(&id))),
+            by: Some(artist.to_owned()),
+            ..Object::bare(ObjectKey::stored(format!("Artwork:{id}")))
+        };
+        app.objects().put(vec![object]).await?;
+        let event = event("ArtworkPublished", &id, Audience::followers_of([key])?)?;
+        self.tell(app, event, id).await
+    }
+
+    /// Somebody comments on a work: the other followers of its artist are told, and this answers
+    /// once they were.
+    pub(crate) async fn comment(
+        &self,
+        app: &App,
+        who: &str,
+        work: &str,
+        said: &str,
+    ) -> Result<Published> {
+        let said = text("comment", said, MAX_COMMENT)?;
+        let nobody = || Invalid::new("person", who, "is nobody of the demo");
+        let id = self.person(who).ok_or_else(nobody)?;
+        let name = app.people().get(&id).await?.as_ref().map(name);
+        let name = name.ok_or_else(nobody)?;
+        let found = self.works().iter().find(|known| known.id == work).cloned();
+        let work = found.ok_or_else(|| Invalid::new("work", work, "is not in the gallery"))?;
+        let number = self.comments.fetch_add(1, Ordering::Relaxed) + 1;
+        let comment = format!("C{number}");
+        let actor = Actor {
+            name: Some(name.clone()),
+            image: Some(format!("{}{}", self.url, address(who))),
+            ..Actor::bare(id.clone())
+        };
+        let url = self.page_of(&work.id);
+        // What batches call it, where somebody chooses to get comments so.
+        let about = [("title", &work.title), ("url", &url)].map(|(name, value)| {
+            let value = serde_json::Value::from(value.as_str());
+            (name.to_owned(), value)
+        });
+        let about = serde_json::Value::Object(about.into_iter().collect());
+        let object = Object {
+            title: Some(format!("Comment on {}", work.title)),
+            url: Some(url),
+            by: Some(name),
+            data: serde_json::Value::Object([("about".to_owned(), about)].into_iter().collect()),
+            ..Object::bare(ObjectKey::stored(format!("Comment:{comment}")))
+        };
+        app.objects().put(vec![object]).await?;
+        let audience = Audience::followers_of([key(&work.artist)?])?.except([id]);
+        let event = Request {
+            details: Details {
+                actor: Some(actor),
+                text: Some(said.to_owned()),
+                ..Details::default()
+            },
+            ..event("Comment", &comment, audience)?
+        };
+        self.tell(app, event, comment).await
+    }
+
+    fn page_of(&self, work: &str) -> String {
+        format!("{}/demo#{work}", self.url)
+    }
+
+    async fn tell(&self, app: &App, event: Request, object: String) -> Result<Published> {
+        let notify = app.notify();
+        let receipts = notify.accept(vec![event]).await?;
+        fanned_out(app, &receipts.iter().map(|one| one.id).collect::<Vec<_>>()).await?;
+        let mut people = 0;
+        for receipt in receipts {
+            let told = notify.find(receipt.id).await?;
+            people += told.map_or(0, |fanout| fanout.progress.counts.people);
+        }
+        let id = object;
+        Ok(Published { id, people })
+    }
+
+    /// Sends what everybody's next digest tells of what was accepted up to now, as if that digest's
+    /// moment had come.
+    pub(crate) async fn send_digests(&self, app: &App) -> Result<Sent> {
+        let mut last = self.last.lock().await;
+        everything_fanned_out(app).await?;
+        let now = app.clock.now();
+        let from = last.at.map_or(now, |at| at.max(now));
+        let (mut at, mut people) = (from, Vec::with_capacity(PEOPLE.len()));
+        for id in PEOPLE.map(UserId::stored) {
+            let user = app.people().get(&id).await?;
+            let schedule = user.map(|user| user.schedule(&app.config.digest.schedule));
+            let due = schedule.and_then(|schedule| schedule.next_due(from));
+            at = due.map_or(at, |due| at.max(due.at));
+            people.push(id);
+        }
+        // Who is named is all there are: a run that looks at everybody notes what is owed of days
+        // that have left the window, and by this moment today may have.
+        let request = digest::Request {
+            at: Some(at),
+            users: Some(people),
+            patience: Some(PATIENCE),
+            ..digest::Request::default()
+        };
+        let report = app.digests().run(&request, &Silent).await?;
+        if report.due > 0 {
+            last.at = Some(at);
+        }
+        let before = std::mem::replace(&mut last.mails, self.book.len());
+        let mails = last.mails - before;
+        Ok(Sent { at, mails })
+    }
+
+    /// All mails that left, of which so many are called new.
+    pub(crate) fn mails(&self, sent: Option<Sent>) -> Mails {
+        let mails = self.book.all().into_iter().enumerate().rev();
+        let mail = |(number, mail): (usize, Posted)| Mail {
+            number,
+            user: mail.user,
+            subject: mail.subject,
+            at: mail.at,
+        };
+        Mails {
+            new: sent.as_ref().map_or(0, |sent| sent.mails),
+            at: sent.map(|sent| sent.at),
+            mails: mails.map(mail).collect(),
+        }
+    }
+
+    /// What a browser shows of a mail; its links open beside it.
+    pub(crate) fn mail(&self, number: usize) -> Option<String> {
+        let head = "<head>";
+        let beside = "<head><base target=\"_blank\">";
+        Some(self.book.get(number)?.html.replacen(head, beside, 1))
+    }
+
+    /// Whether there is a picture of this: a work or a person.
+    pub(crate) fn has_picture(&self, id: &str) -> bool {
+        let is_show = super::SHOWS.contains(&format!("\"id\": \"{id}\""));
+        let known = |work: &Work| work.id == id;
+        self.person(id).is_some()
+            || id == records::WITHDRAWN
+            || is_show
+            || self.works().iter().any(known)
+    }
+}
+
+fn event(kind: &str, object: &str, audience: Audience) -> Result<Request> {
+    Ok(Request {
+        kind: kind.parse()?,
+        objects: vec![object.parse()?],
+        audience,
+        key: None,
+        batch_key: None,
+        details: Details::default(),
+        at: None,
+    })
+}
+
+/// Fans out these, and waits for what of them the worker has in hand; the request's own limit of
+/// time ends the wait.
+async fn fanned_out(app: &App, ids: &[Id]) -> Result<()> {
+    let notify = app.notify();
+    for id in ids {
+        loop {
+            app.fanouts().drain(&Silent).await?;
+            let found = notify.find(*id).await?;
+            if found.is_none_or(|fanout| fanout.state == FanoutState::Done) {
+                break;
+            }
+            app.clock.sleep(REST).await;
+        }
+    }
+    Ok(())
+}
+
+/// The same with all that was accepted, whoever handed it in.
+async fn everything_fanned_out(app: &App) -> Result<()> {
+    loop {
+        app.fanouts().drain(&Silent).await?;
+        if app.store.busy_days().await?.is_empty() {
+            return Ok(());
+        }
+        app.clock.sleep(REST).await;
+    }
+}
+
+/// A text of so many characters at most, without white space around it.
+fn text<'a>(what: &'static str, text: &'a str, most: usize) -> Result<&'a str> {
+    let text = text.trim();
+    let why = match text.chars().count() {
+        0 => "is empty".to_owned(),
+        count if count > most => format!("is longer than {most} characters"),
+        _ if text.contains(char::is_control) => "holds control characters".to_owned(),
+        _ => return Ok(text),
+    };
+    Err(Invalid::new(what, text, why).into())
+}
+
+fn name(user: &User) -> String {
+    let id = || user.id.to_string();
+    user.name.clone().unwrap_or_else(id)
+}
+
+/// When they get a digest, in words.
+fn when_mailed(app: &App, user: &User) -> String {
+    let schedule = user.schedule(&app.config.digest.schedule);
+    let place = schedule.tz.name().rsplit('/').next().unwrap_or_default();
+    let place = place.replace('_', " ");
+    let (hour, day) = (schedule.hour, schedule.weekday);
+    match schedule.cadence {
+        _ if user.unsubscribed.is_some() => "unsubscribed".to_owned(),
+        _ if !user.confirmed => "address not confirmed".to_owned(),
+        Cadence::Never => "feed only".to_owned(),
+        Cadence::Daily => format!("daily {hour}:00, {place}"),
+        Cadence::Weekly => format!("{day} {hour}:00, {place}"),
+    }
+}

@@ -1,0 +1,36 @@
+//! A small invented art world to try tidings with: 12 artists, 60 works, and 8 people who follow
+//! some of them.
+//!
+//! The rule: it is what an application would be, and knows no other way in: what is published goes
+//! through the same services as over HTTP, and mails are what left. `tidings demo` tells a story in
+//! it; `serve --demo` lets visitors play ([`Gallery`]). Both begin with the same [`folder`].
+
+pub(crate) mod folder;
+mod gallery;
+mod picture;
+mod post;
+mod records;
+
+pub use gallery::Gallery;
+pub(crate) use picture::of as picture;
+pub(crate) use post::{Book, Post, Posted};
+
+/// Everybody in `people.ndjson`; a test compares.
+pub(crate) const PEOPLE: [&str; 8] = ["ada", "bo", "kenji", "lev", "mara", "nia", "otto", "uma"];
+pub(crate) const WORKS: &str = include_str!("data/works.ndjson");
+pub(crate) const SHOWS: &str = include_str!("data/shows.ndjson");
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn everybody_is_known_by_name() {
+        let known: Vec<String> = include_str!("data/people.ndjson")
+            .lines()
+            .map(|line| {
+                let person: serde_json::Value = serde_json::from_str(line).unwrap();
+                person["id"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(known, super::PEOPLE);
+    }
+}

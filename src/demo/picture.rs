@@ -1,0 +1,191 @@
+//! Pictures of works and portraits of people, drawn from their names alone.
+//!
+//! The rule: the same name is the same picture, and nothing of the name is in it.
+
+use std::fmt::Write;
+
+use super::PEOPLE;
+
+/// Ground, three colors on it, and a dark one.
+const PALETTES: [[&str; 5]; 8] = [
+    ["#f3e3cf", "#d9622b", "#2f5d62", "#e8b04b", "#23303a"],
+    ["#e6ecef", "#3d6b8c", "#e07a5f", "#f2cc8f", "#1f2d3d"],
+    ["#f6efe4", "#8a3b12", "#c98b5a", "#5f6f52", "#2b211b"],
+    ["#e9e4f0", "#6b4e9b", "#d1677f", "#e9b872", "#2a2140"],
+    ["#e3efe6", "#2d7a5f", "#9cc5a1", "#e2a03f", "#16352b"],
+    ["#fbe9e3", "#c8553d", "#588b8b", "#ffd5c2", "#2d2a32"],
+    ["#e8eef7", "#27476e", "#7aa6c2", "#f0a868", "#14213d"],
+    ["#f4ecd8", "#a44a3f", "#6a8d73", "#d9ae61", "#33261d"],
+];
+/// Width and height of a work as it is drawn; it is shown twice as large where there is room.
+const SIZE: (u32, u32) = (320, 240);
+
+/// Numbers drawn from a name, one after the other (FNV-1a, and xorshift after it).
+struct Dice(u64);
+
+impl Dice {
+    fn of(name: &str) -> Self {
+        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self(name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) | 1)
+    }
+
+    /// From `from` up to, and without, `to`.
+    fn roll(&mut self, from: u32, to: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let span = u64::from(to.saturating_sub(from).max(1));
+        from + ((self.0 >> 20) % span) as u32
+    }
+}
+
+/// The picture of this name, as SVG.
+pub(crate) fn of(name: &str) -> String {
+    let mut dice = Dice::of(name);
+    let palette = PALETTES[dice.roll(0, PALETTES.len() as u32) as usize];
+    let drawn = match PEOPLE.contains(&name) {
+        true => return portrait(&mut dice, palette),
+        false => match dice.roll(0, 4) {
+            0 => hills(&mut dice, palette),
+            1 => discs(&mut dice, palette),
+            2 => weave(&mut dice, palette),
+            _ => table(&mut dice, palette),
+        },
+    };
+    framed(SIZE, palette[0], &drawn)
+}
+
+fn framed((width, height): (u32, u32), ground: &str, drawn: &str) -> String {
+    let (wide, high) = (width * 2, height * 2);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide}\" height=\"{high}\" viewBox=\"0 0 {width} {height}\">\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"{ground}\"/>{drawn}</svg>"
+    )
+}
+
+/// Adds a shape; text can always be written.
+macro_rules! draw {
+    ($to:ident, $($shape:tt)*) => {
+        let _ = write!($to, $($shape)*);
+    };
+}
+
+/// Land behind land, and a sun.
+fn hills(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
+    let mut drawn = String::new();
+    let (x, y, r) = (dice.roll(60, 260), dice.roll(46, 96), dice.roll(22, 44));
+    draw!(
+        drawn,
+        "<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\" fill=\"{c}\"/>"
+    );
+    for (depth, color) in [b, a, dark].into_iter().enumerate() {
+        let base = 110 + 38 * depth as u32;
+        let [p, q, s] = [0; 3].map(|_| base + dice.roll(0, 46));
+        draw!(
+            drawn,
+            "<path d=\"M0 {p}C80 {} 130 {q} 180 {s}S270 {} 320 {q}V240H0Z\" fill=\"{color}\"/>",
+            p.saturating_sub(40),
+            s.saturating_sub(26)
+        );
+    }
+    drawn
+}
+
+/// Discs that overlap.
+fn discs(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
+    let mut drawn = String::new();
+    for color in [a, c, b, dark, a] {
+        let (x, y, r) = (dice.roll(40, 280), dice.roll(30, 210), dice.roll(18, 78));
+        draw!(
+            drawn,
+            "<circle cx=\"{x}\" cy=\"{y}\" r=\"{r}\" fill=\"{color}\" fill-opacity=\".86\"/>"
+        );
+    }
+    let y = dice.roll(60, 180);
+    draw!(
+        drawn,
+        "<path d=\"M0 {y}H320\" stroke=\"{dark}\" stroke-width=\"3\"/>"
+    );
+    drawn
+}
+
+/// Bands across bands.
+fn weave(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
+    let mut drawn = String::new();
+    let mut x = 0;
+    while x < SIZE.0 {
+        let width = dice.roll(14, 54);
+        let color = [a, b, c, dark][dice.roll(0, 4) as usize];
+        let (top, height) = (dice.roll(0, 90), dice.roll(90, 200));
+        draw!(
+            drawn,
+            "<rect x=\"{x}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" fill=\"{color}\" fill-opacity=\".9\"/>"
+        );
+        x += width + dice.roll(2, 14);
+    }
+    let y = dice.roll(70, 170);
+    draw!(
+        drawn,
+        "<rect y=\"{y}\" width=\"320\" height=\"16\" fill=\"{c}\"/>"
+    );
+    drawn
+}
+
+/// Vessels on a table.
+fn table(dice: &mut Dice, [_, a, b, c, dark]: [&str; 5]) -> String {
+    let mut drawn = String::new();
+    let y = dice.roll(150, 180);
+    draw!(
+        drawn,
+        "<rect y=\"{y}\" width=\"320\" height=\"90\" fill=\"{b}\"/>"
+    );
+    for (n, color) in [a, dark, c].into_iter().enumerate() {
+        let x = 30 + 92 * n as u32 + dice.roll(0, 34);
+        let (width, height) = (dice.roll(38, 70), dice.roll(50, 120));
+        let (top, neck) = (y + 14 - height, width / 3);
+        draw!(
+            drawn,
+            "<rect x=\"{x}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" rx=\"{}\" fill=\"{color}\"/>\
+             <rect x=\"{}\" y=\"{}\" width=\"{neck}\" height=\"26\" fill=\"{color}\"/>",
+            width / 3,
+            x + neck,
+            top.saturating_sub(18)
+        );
+    }
+    drawn
+}
+
+/// A head, hair and shoulders.
+fn portrait(dice: &mut Dice, [ground, a, _, c, dark]: [&str; 5]) -> String {
+    let skins = ["#f1c9a5", "#d99f74", "#b97a50", "#8d5a3b", "#6a4028"];
+    let skin = skins[dice.roll(0, skins.len() as u32) as usize];
+    let hair = [dark, a, "#4a3427", "#1d1a1a"][dice.roll(0, 4) as usize];
+    let (fringe, long) = (dice.roll(34, 46), dice.roll(58, 104));
+    let drawn = format!(
+        "<path d=\"M26 62a34 36 0 0 1 68 0V{long}H26Z\" fill=\"{hair}\"/>\
+         <rect x=\"51\" y=\"72\" width=\"18\" height=\"26\" fill=\"{skin}\"/>\
+         <path d=\"M14 120a46 32 0 0 1 92 0Z\" fill=\"{c}\"/>\
+         <circle cx=\"60\" cy=\"60\" r=\"26\" fill=\"{skin}\"/>\
+         <path d=\"M33 58a27 29 0 0 1 54 0Q74 {fringe} 60 {fringe}T33 58Z\" fill=\"{hair}\"/>"
+    );
+    framed((120, 120), ground, &drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_its_own_picture_and_is_not_in_it() {
+        assert_eq!(of("W01"), of("W01"));
+        assert_ne!(of("W01"), of("W02"));
+        assert_ne!(of("ada"), of("mara"));
+        assert!(!of("<script>").contains("script"));
+        let drawn: Vec<String> = (0..99).map(|n| of(&format!("N{n}"))).collect();
+        assert!(
+            drawn
+                .iter()
+                .all(|drawn| drawn.starts_with("<svg ") && drawn.len() < 4_000)
+        );
+    }
+}
