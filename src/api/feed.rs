@@ -157,12 +157,16 @@ async fn polled(
         return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
     }
     let (before, began) = (polls.glance(user), Instant::now());
-    let Answer { answer, about } = make.await?;
+    let Answer {
+        answer,
+        about,
+        as_of,
+    } = make.await?;
     polls.took(began.elapsed());
     let body = answer.expect("what is on the wire is always JSON");
     let mut tag: Tag = [0; 16];
     tag.copy_from_slice(&Sha256::digest(&body)[..16]);
-    polls.keep(user, question, tag, before, &about);
+    polls.keep(user, question, tag, before.as_of(as_of), &about);
     if known.has(&entity(&tag)) {
         return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
     }

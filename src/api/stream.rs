@@ -197,26 +197,38 @@ impl Live {
     /// What is said next; nothing where its time is over.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if self.look <= Instant::now() {
-                self.look = Instant::now() + std::mem::replace(&mut self.next, LATEST);
-                if let Some(event) = self.event().await {
-                    self.beat = Instant::now() + BEAT;
-                    return Some(event);
-                }
-            }
-            tokio::select! {
+            let is_due = self.look <= Instant::now();
+            let streams = &self.place.streams;
+            let line = match self.called {
+                true => Arc::clone(&streams.looks),
+                false => Arc::clone(&streams.rounds),
+            };
+            let turn = tokio::select! {
                 _ = self.stop.wait_for(|stop| *stop) => return None,
                 () = tokio::time::sleep_until(self.end) => return None,
                 () = self.place.over.notified() => return None,
-                () = self.news.news() => {
+                // Whoever waits for a turn already is called at most once.
+                () = self.news.news(), if !(is_due && self.called) => {
                     tokio::time::sleep(TOGETHER).await;
                     (self.look, self.called) = (Instant::now(), true);
+                    continue;
                 }
-                () = tokio::time::sleep_until(self.look) => {}
+                () = tokio::time::sleep_until(self.look), if !is_due => continue,
+                turn = line.acquire_owned(), if is_due => {
+                    turn.expect("nobody closes this semaphore")
+                }
                 () = tokio::time::sleep_until(self.beat) => {
                     self.beat = Instant::now() + BEAT;
                     return Some(Bytes::from_static(b":\n\n"));
                 }
+            };
+            self.called = false;
+            self.look = Instant::now() + std::mem::replace(&mut self.next, LATEST);
+            let event = self.event().await;
+            drop(turn);
+            if let Some(event) = event {
+                self.beat = Instant::now() + BEAT;
+                return Some(event);
             }
         }
     }
@@ -224,13 +236,7 @@ impl Live {
     /// How the feed stands, if that was not told yet.
     async fn event(&mut self) -> Option<Bytes> {
         let streams = &self.place.streams;
-        let line = match std::mem::take(&mut self.called) {
-            true => Arc::clone(&streams.looks),
-            false => Arc::clone(&streams.rounds),
-        };
-        let look = line.acquire().await.expect("nobody closes this semaphore");
         let counts = self.app.feeds().counts(&self.place.user).await;
-        drop(look);
         let counts = match counts {
             Ok(counts) => {
                 streams.fails.store(false, Ordering::Relaxed);

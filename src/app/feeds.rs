@@ -22,10 +22,19 @@ impl App {
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             window_back: self.config.window_back,
+            remembered_back: self.remembered_back(),
             since: self.config.feed.since,
             polls: self.polls.clone(),
             shelf: self.shelf.clone(),
         }
+    }
+
+    /// Digests that leave out what was seen ask for as long as they tell of a day.
+    fn remembered_back(&self) -> u32 {
+        let digest = &self.config.digest;
+        let asked = digest.skip_seen.then(|| digest.max_age.num_days() + 1);
+        let asked = asked.and_then(|days| u32::try_from(days).ok());
+        asked.unwrap_or(0).max(self.config.window_back)
     }
 
     /// What is known of the answers to polls.

@@ -258,7 +258,10 @@ impl Which {
 
 impl TakeOut {
     async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let out = app.batches().take_out(&self.kind, &self.objects).await?;
+        let out = app
+            .batches()
+            .take_out(&self.kind, &self.objects, None)
+            .await?;
         if self.json {
             screen.json(&out)?;
             return Ok(Exit::Done);

@@ -76,10 +76,13 @@ impl Contents {
         }
     }
 
-    fn take_out(&mut self, kind: &EventType, objects: &[ObjectId]) -> Vec<Item> {
-        let (taken, left): (Vec<Item>, Vec<Item>) = std::mem::take(&mut self.items)
-            .into_iter()
-            .partition(|item| item.t == *kind && objects.contains(&item.o));
+    fn take_out(&mut self, kind: &EventType, objects: &[ObjectId], up_to: Option<Id>) -> Vec<Item> {
+        let is_meant = |item: &Item| {
+            let is_reached = up_to.is_none_or(|at| item.i.is_no_later_than(at));
+            item.t == *kind && objects.contains(&item.o) && is_reached
+        };
+        let items = std::mem::take(&mut self.items);
+        let (taken, left): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_meant);
         self.items = left;
         self.count -= taken.len() as u64;
         taken
@@ -306,14 +309,19 @@ impl Batch {
     /// shrinks by exactly them; those that are counted and no longer kept stay counted, as nobody
     /// knows what they are about. The room they leave is taken by what comes next. If nothing is
     /// left, and nothing was mailed of it, it is canceled.
-    pub fn take_out(&mut self, kind: &EventType, objects: &[ObjectId]) -> TakenOut {
+    pub fn take_out(
+        &mut self,
+        kind: &EventType,
+        objects: &[ObjectId],
+        up_to: Option<Id>,
+    ) -> TakenOut {
         if !matches!(self.state, BatchState::Open | BatchState::Closing) {
             return TakenOut::default();
         }
-        let mut taken = self.contents.take_out(kind, objects);
+        let mut taken = self.contents.take_out(kind, objects, up_to);
         let mut not_kept = self.contents.more();
         if let Lead::Waiting { contents, .. } = &mut self.lead {
-            taken.extend(contents.take_out(kind, objects));
+            taken.extend(contents.take_out(kind, objects, up_to));
             not_kept += contents.more();
             if contents.is_empty() {
                 self.lead = Lead::None;

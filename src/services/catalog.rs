@@ -10,6 +10,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+
 use super::polls::Stamp;
 use super::shelf::{Looked, Shelf};
 use crate::domain::content::Told;
@@ -96,6 +98,8 @@ pub struct Catalog {
     /// What is said of events, by their fan-outs.
     details: HashMap<Id, Option<Arc<Details>>>,
     size: usize,
+    /// When the oldest of what came from the shelf was read, if anything did.
+    as_of: Option<DateTime<Utc>>,
 }
 
 impl Catalog {
@@ -107,7 +111,13 @@ impl Catalog {
             retracted: HashMap::new(),
             details: HashMap::new(),
             size: 0,
+            as_of: None,
         }
+    }
+
+    /// When the oldest of what was taken from the shelf was read.
+    pub fn as_of(&self) -> Option<DateTime<Utc>> {
+        self.as_of
     }
 
     /// Looks up the objects of these events, and what was taken back of them, where that is not
@@ -118,7 +128,7 @@ impl Catalog {
         self.recall(&events);
         let objects = missing(&mut self.known, events.iter().copied(), None);
         let retracted = missing(&mut self.retracted, events.iter().copied(), None);
-        self.size += objects.len() + retracted.len();
+        self.size += objects.len().max(retracted.len());
         let stamps = self.stamps(&objects);
         let (found, taken_back) = futures::try_join!(
             self.source.look_up(&objects),
@@ -154,7 +164,8 @@ impl Catalog {
             if of_type.is_some_and(|of_type| of_type.contains_key(&event.o)) {
                 continue;
             }
-            if let Some(Looked { object, retracted }) = shelf.object(event, now) {
+            if let Some((Looked { object, retracted }, read)) = shelf.object(event, now) {
+                self.as_of = self.as_of.min(Some(read)).or(Some(read));
                 note(&mut self.known, event, object);
                 note(&mut self.retracted, event, retracted);
             }

@@ -76,9 +76,9 @@ impl Cleaner {
         };
         let before = before.min(now - LONGEST_WINDOW);
         let unaccepted = forget(Forgettable::Unaccepted, before).await?;
-        let inboxes = forget(Forgettable::Inboxes, before).await?;
         // Nobody is told any more of what happened before then.
         let before = before.min(now - self.max_age - TimeDelta::days(1));
+        let inboxes = forget(Forgettable::Inboxes, before).await?;
         let events = forget(Forgettable::Events, before).await?;
         let retractions = forget(Forgettable::Retractions, before).await?;
         let most = forgotten.deliveries.max(forgotten.batches);

@@ -47,6 +47,8 @@ pub struct Feeds {
     pub(crate) shelf: Arc<Shelf>,
     /// How many days before today the window reaches back (`window.days_back`).
     pub window_back: u32,
+    /// How many days before today it is remembered what was seen: at least those of the window.
+    pub remembered_back: u32,
     /// What happened before is taken for seen (`feed.since`).
     pub since: Option<DateTime<Utc>>,
 }
@@ -57,13 +59,18 @@ pub struct Answer<T> {
     pub answer: T,
     /// If none of these changes, nor anything of the person's, it stays the same for the day.
     pub about: Vec<ObjectKey>,
+    /// When the oldest of what it rests on was read, where that was not just now.
+    pub as_of: Option<DateTime<Utc>>,
 }
 
 impl<T> Answer<T> {
     /// The same in another form.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Answer<U> {
-        let (answer, about) = (form(self.answer), self.about);
-        Answer { answer, about }
+        Answer {
+            answer: form(self.answer),
+            about: self.about,
+            as_of: self.as_of,
+        }
     }
 }
 
@@ -74,6 +81,8 @@ struct Standing {
     person: PersonStacks,
     inbox: Inbox,
     catalog: Catalog,
+    /// When the oldest part was read, where any was not just now.
+    as_of: Option<DateTime<Utc>>,
 }
 
 /// The state of each item, by what it is.
@@ -147,7 +156,12 @@ impl Feeds {
             next,
             counts,
         };
-        Ok(Answer { answer, about })
+        let as_of = standing.as_of;
+        Ok(Answer {
+            answer,
+            about,
+            as_of,
+        })
     }
 
     /// How many days before today are asked for, if that many items or groups may be.
@@ -176,7 +190,12 @@ impl Feeds {
     fn counts_of(&self, standing: &Standing) -> Answer<Counts> {
         let states = self.states(standing);
         let (answer, about) = counts(standing, &states, &standing.catalog);
-        Answer { answer, about }
+        let as_of = standing.as_of;
+        Answer {
+            answer,
+            about,
+            as_of,
+        }
     }
 
     fn window(&self) -> Window {
@@ -210,9 +229,10 @@ impl Feeds {
     ) -> Result<Standing> {
         let window = self.window();
         let lately = self.shelf.reading(user, &window);
-        let reading = match lately.filter(|reading| will_do(&reading.person)) {
-            Some(reading) => reading,
-            None => self.read(user, window).await?,
+        let lately = lately.filter(|(reading, _)| will_do(&reading.person));
+        let (reading, read) = match lately {
+            Some((reading, read)) => (reading, Some(read)),
+            None => (self.read(user, window).await?, None),
         };
         let Reading {
             window,
@@ -224,11 +244,13 @@ impl Feeds {
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         person.leave_out(|_, event| catalog.is_retracted(event));
+        let as_of = [read, catalog.as_of()].into_iter().flatten().min();
         Ok(Standing {
             window,
             person,
             inbox,
             catalog,
+            as_of,
         })
     }
 

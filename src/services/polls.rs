@@ -99,6 +99,21 @@ pub struct Waiting {
     news: Arc<Notify>,
 }
 
+impl Glance {
+    /// The same, but for an answer that rests on what was read as long ago as then.
+    pub fn as_of(self, read: Option<DateTime<Utc>>) -> Self {
+        let at = read.map_or(self.at, |read| read.min(self.at));
+        Self { at, ..self }
+    }
+}
+
+impl Stamp {
+    /// When that was.
+    pub fn at(&self) -> DateTime<Utc> {
+        self.at
+    }
+}
+
 impl Polls {
     /// Knows nothing yet.
     pub fn new(clock: Arc<dyn Clock>, fresh: TimeDelta) -> Self {

@@ -51,6 +51,7 @@ impl Retract {
         self.retractions.retract(&retractions, &about).await?;
         // Whoever polls this process next sees it, before the store tells.
         self.polls.hear(&about);
-        self.batches.take_out(kind, objects).await
+        // What joins meanwhile happened later.
+        self.batches.take_out(kind, objects, Some(at)).await
     }
 }

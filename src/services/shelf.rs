@@ -20,6 +20,8 @@ use crate::domain::{Details, Event, Id, Inbox, Object, PersonStacks, PokeKey, Us
 const PARTS: usize = 64;
 /// Objects a part keeps; as many events of which it is known what is said.
 const OBJECTS: usize = 512;
+/// What is longer than this, in bytes of JSON, is looked up each time.
+const LARGE: usize = 2_048;
 /// Entries of all windows that a part keeps.
 const ENTRIES: usize = 4_096;
 
@@ -58,6 +60,10 @@ fn open<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn is_large(json: serde_json::Result<Vec<u8>>) -> bool {
+    json.map_or(true, |json| json.len() > LARGE)
+}
+
 impl Shelf {
     /// An empty one, which believes what these pokes let it.
     pub fn new(polls: Arc<Polls>) -> Self {
@@ -83,17 +89,29 @@ impl Shelf {
         self.hasher.hash_one((event.t.as_str(), event.o.as_str()))
     }
 
-    /// What is known of the event's object.
-    pub(super) fn object(&self, event: &Event, now: DateTime<Utc>) -> Option<Looked> {
+    /// What is known of the event's object, and since when.
+    pub(super) fn object(
+        &self,
+        event: &Event,
+        now: DateTime<Utc>,
+    ) -> Option<(Looked, DateTime<Utc>)> {
         let name = self.name(event);
         let part = open(&self.objects[name as usize % PARTS]);
         let ((of, key, looked), stamp) = part.get(&name)?;
         let is_it = of.t == event.t && of.o == event.o;
-        (is_it && self.polls.holds(stamp, Whom::Object(*key), now)).then(|| looked.clone())
+        let holds = is_it && self.polls.holds(stamp, Whom::Object(*key), now);
+        holds.then(|| (looked.clone(), stamp.at()))
     }
 
     /// Keeps what was found of the event's object, which stood so before it was looked up.
     pub(super) fn keep_object(&self, event: &Event, key: PokeKey, looked: Looked, stamp: Stamp) {
+        if looked
+            .object
+            .as_deref()
+            .is_some_and(|object| is_large(serde_json::to_vec(object)))
+        {
+            return;
+        }
         let name = self.name(event);
         let mut part = open(&self.objects[name as usize % PARTS]);
         if part.len() >= OBJECTS {
@@ -108,6 +126,12 @@ impl Shelf {
     }
 
     pub(super) fn keep_details(&self, id: Id, details: Option<Arc<Details>>) {
+        if details
+            .as_deref()
+            .is_some_and(|details| is_large(serde_json::to_vec(details)))
+        {
+            return;
+        }
         let mut part = open(&self.details[self.part_of(id)]);
         if part.len() >= OBJECTS {
             part.clear();
@@ -125,14 +149,19 @@ impl Shelf {
         self.polls.stamp(Whom::Person(key), self.now())
     }
 
-    /// Their window, as it was read last and stands still as far as is known.
-    pub(super) fn reading(&self, user: &UserId, window: &Window) -> Option<Arc<Reading>> {
+    /// Their window, as it was read last and stands still as far as is known; and when that was.
+    pub(super) fn reading(
+        &self,
+        user: &UserId,
+        window: &Window,
+    ) -> Option<(Arc<Reading>, DateTime<Utc>)> {
         let name = self.hasher.hash_one(user.as_str());
         let part = open(&self.people[name as usize % PARTS]);
         let (reading, stamp) = part.get(&name)?;
         let is_it = reading.person.user == *user && reading.window == *window;
         let whom = Whom::Person(PokeKey::of(user.as_str()));
-        (is_it && self.polls.holds(stamp, whom, self.now())).then(|| Arc::clone(reading))
+        let holds = is_it && self.polls.holds(stamp, whom, self.now());
+        holds.then(|| (Arc::clone(reading), stamp.at()))
     }
 
     /// Keeps a window that was read, and stood so before.

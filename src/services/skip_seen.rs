@@ -1,8 +1,9 @@
 //! What was seen in the feed is left out of digests, where the operator wants that
 //! (`digest.skip_seen`).
 //!
-//! The rule: each telling counts by itself. One that came after the last look at the feed is mailed,
-//! whatever was seen of its object before. What is older than `feed.since` was seen by nobody.
+//! The rule: what was told again after its reader marked anything last is mailed, whatever was seen
+//! of its object before; a mark holds for what stood then. What is older than `feed.since` was seen
+//! by nobody. What was seen is remembered for as long as a digest may tell of it.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
 use super::object::shown;
-use crate::domain::feed::Cursor;
+use crate::domain::feed::{Cursor, Query};
 use crate::domain::group::{GroupKey, PageEnd};
 use crate::domain::inbox::{ItemState, StateFilter};
 use crate::domain::{Day, Details, EventType, Object, ObjectId, Position, UserId};
@@ -63,12 +63,7 @@ pub struct Group {
 
 impl Group {
     /// Where the items of this group are listed, asked for in the same way.
-    pub fn items_url(
-        user: &UserId,
-        key: &GroupKey,
-        state: StateFilter,
-        days: Option<u32>,
-    ) -> String {
+    pub fn items_url(user: &UserId, key: &GroupKey, asked: &Query, days: Option<u32>) -> String {
         let user: String = form_urlencoded::byte_serialize(user.as_str().as_bytes()).collect();
         // A plus is a space in a query alone.
         let path = format!("/v1/users/{}/feed?", user.replace('+', "%20"));
@@ -77,8 +72,11 @@ impl Group {
         url.append_pair("day", &key.day.to_string());
         url.append_pair("type", key.kind.as_str());
         url.append_pair("about", &key.about);
-        if state != StateFilter::default() {
-            url.append_pair("state", state.as_str());
+        if asked.state != StateFilter::default() {
+            url.append_pair("state", asked.state.as_str());
+        }
+        if let Some(after) = &asked.after {
+            url.append_pair("after", &after.to_string());
         }
         if let Some(days) = days {
             url.append_pair("days", &days.to_string());

@@ -250,14 +250,17 @@ impl Accumulator {
         self.open.is_none() && self.ended.is_empty() && self.memories.is_empty()
     }
 
-    /// Takes events out of the open batch that are withdrawn.
+    /// Takes events out of the open batch that are withdrawn; those that happened up to a moment,
+    /// if one is given.
     pub fn take_out(
         &mut self,
         kind: &EventType,
         objects: &[ObjectId],
         at: DateTime<Utc>,
+        up_to: Option<Id>,
     ) -> TakenOut {
-        let out = self.open.as_mut().map(|open| open.take_out(kind, objects));
+        let open = self.open.as_mut();
+        let out = open.map(|open| open.take_out(kind, objects, up_to));
         self.put_away(at);
         out.unwrap_or_default()
     }

@@ -168,7 +168,7 @@ fn a_lead_leaves_at_once_with_what_brought_it_and_an_empty_rest_is_canceled() {
     );
 
     let objects = [ObjectId::stored("b")];
-    accumulator.take_out(&EventType::stored("T"), &objects, at(4));
+    accumulator.take_out(&EventType::stored("T"), &objects, at(4), None);
     accumulator.advance(at(300), &mut ids);
     let rest = accumulator.ended.last().unwrap();
     assert_eq!(
@@ -235,7 +235,12 @@ fn a_batch_whose_every_event_is_withdrawn_ends_canceled() {
     let (mut accumulator, mut ids) = (accumulator(), ids());
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
 
-    let out = accumulator.take_out(&EventType::stored("T"), &[ObjectId::stored("a")], at(9));
+    let out = accumulator.take_out(
+        &EventType::stored("T"),
+        &[ObjectId::stored("a")],
+        at(9),
+        None,
+    );
 
     assert_eq!((out.taken, accumulator.open.is_none()), (1, true));
     assert_eq!(accumulator.ended[0].state, BatchState::Canceled);
@@ -370,7 +375,7 @@ proptest! {
                 }
                 Step::Withdraw(object) => {
                     let objects = [ObjectId::stored(object.to_string())];
-                    taken += accumulator.take_out(&EventType::stored("T"), &objects, at(now)).taken;
+                    taken += accumulator.take_out(&EventType::stored("T"), &objects, at(now), None).taken;
                 }
                 Step::Close | Step::Cancel => {
                     let Some(open) = accumulator.open.as_ref().map(|open| open.id) else { continue };

@@ -107,7 +107,11 @@ fn a_fixed_window_closes_early_at_three_and_one_item_is_removed_before() {
     let mut batch = opened(&[comment(1, "a")], clock(0, 0), &policy);
     batch.join(&[comment(2, "b")], clock(1, 0), &policy);
 
-    batch.take_out(&EventType::stored("Comment"), &[ObjectId::stored("b")]);
+    batch.take_out(
+        &EventType::stored("Comment"),
+        &[ObjectId::stored("b")],
+        None,
+    );
     batch.join(&[comment(3, "c")], clock(2, 0), &policy);
     assert_eq!(
         (batch.state, batch.closes_at),
@@ -135,7 +139,11 @@ fn a_full_batch_from_which_one_is_removed_is_mailed_without_it() {
     let mut batch = opened(&[comment(1, "a"), comment(1, "b")], clock(0, 0), &policy);
     assert_eq!(batch.state, BatchState::Closing);
 
-    batch.take_out(&EventType::stored("Comment"), &[ObjectId::stored("a")]);
+    batch.take_out(
+        &EventType::stored("Comment"),
+        &[ObjectId::stored("a")],
+        None,
+    );
 
     assert_eq!(
         (batch.state, objects(&batch.contents)),

@@ -116,8 +116,8 @@ fn what_is_withdrawn_is_taken_from_the_kept_and_the_total_and_the_unseen_stay_co
     }
 
     let b = [ObjectId::stored("b")];
-    let other = batch.take_out(&EventType::stored("Like"), &b);
-    let out = batch.take_out(&EventType::stored("Comment"), &b);
+    let other = batch.take_out(&EventType::stored("Like"), &b, None);
+    let out = batch.take_out(&EventType::stored("Comment"), &b, None);
 
     assert_eq!((other.taken, out.taken, out.not_kept), (0, 1, 2));
     assert_eq!(
@@ -130,7 +130,11 @@ fn what_is_withdrawn_is_taken_from_the_kept_and_the_total_and_the_unseen_stay_co
 fn a_batch_whose_items_are_all_withdrawn_is_canceled() {
     let mut batch = opened(&[comment(1, "a")], at(0), &five_minutes());
 
-    batch.take_out(&EventType::stored("Comment"), &[ObjectId::stored("a")]);
+    batch.take_out(
+        &EventType::stored("Comment"),
+        &[ObjectId::stored("a")],
+        None,
+    );
 
     assert_eq!(batch.state, BatchState::Canceled);
     assert!(!batch.is_due(at(9_999)));
@@ -169,12 +173,12 @@ fn a_lead_can_be_withdrawn_until_it_is_mailed() {
     let fresh = opened(&[comment(1, "a")], at(0), &policy);
 
     let mut alone = fresh.clone();
-    assert_eq!(alone.take_out(&kind, &a).taken, 1);
+    assert_eq!(alone.take_out(&kind, &a, None).taken, 1);
     assert_eq!(alone.state, BatchState::Canceled);
 
     let mut followed = fresh.clone();
     followed.join(&[comment(2, "b")], at(1), &policy);
-    followed.take_out(&kind, &a);
+    followed.take_out(&kind, &a, None);
     assert_eq!(
         (followed.state, followed.contents.count),
         (BatchState::Open, 1)
@@ -183,7 +187,7 @@ fn a_lead_can_be_withdrawn_until_it_is_mailed() {
 
     let mut mailed = fresh;
     mailed.take_lead();
-    assert_eq!(mailed.take_out(&kind, &a), TakenOut::default());
+    assert_eq!(mailed.take_out(&kind, &a, None), TakenOut::default());
     assert_eq!(mailed.state, BatchState::Open);
 }
 
@@ -299,7 +303,7 @@ proptest! {
                 },
                 Act::TakeOut { object } => {
                     let kind = EventType::stored("Comment");
-                    taken += batch.take_out(&kind, &[ObjectId::stored(object.to_string())]).taken;
+                    taken += batch.take_out(&kind, &[ObjectId::stored(object.to_string())], None).taken;
                     prop_assert_eq!(batch.closes_at, before.closes_at);
                 }
             }

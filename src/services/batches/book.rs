@@ -125,8 +125,13 @@ impl BatchService {
     }
 
     /// Takes events of this type about these objects out of all open batches; as many objects as an
-    /// event can have.
-    pub async fn take_out(&self, kind: &EventType, objects: &[ObjectId]) -> Result<TakenOut> {
+    /// event can have. Where a moment is given, those that happened up to then.
+    pub async fn take_out(
+        &self,
+        kind: &EventType,
+        objects: &[ObjectId],
+        up_to: Option<Id>,
+    ) -> Result<TakenOut> {
         if objects.is_empty() || objects.len() > MAX_OBJECTS {
             let why = format!("is not 1 to {MAX_OBJECTS} object ids");
             return Err(Invalid::new("objects", objects.len(), why).into());
@@ -143,7 +148,7 @@ impl BatchService {
                 return Ok(all);
             };
             after = Some(last.id.clone());
-            let out = self.take_out_of(found, kind, objects).await?;
+            let out = self.take_out_of(found, kind, objects, up_to).await?;
             all.taken += out.taken;
             all.not_kept += out.not_kept;
         }
@@ -154,13 +159,14 @@ impl BatchService {
         mut accumulators: Vec<Accumulator>,
         kind: &EventType,
         objects: &[ObjectId],
+        up_to: Option<Id>,
     ) -> Result<TakenOut> {
         let mut all = TakenOut::default();
         loop {
             let now = self.clock.now();
             let (mut outs, mut changed) = (Vec::new(), Vec::new());
             for mut accumulator in accumulators {
-                let out = accumulator.take_out(kind, objects, now);
+                let out = accumulator.take_out(kind, objects, now, up_to);
                 if out.taken > 0 {
                     outs.push(out);
                     changed.push(accumulator);

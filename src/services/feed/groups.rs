@@ -83,7 +83,7 @@ impl Feeds {
                 count: items.len() as u64,
                 unseen: unseen.count() as u64,
                 unread: unread.count() as u64,
-                items_url: Group::items_url(&request.user, &key, query.state, request.days),
+                items_url: Group::items_url(&request.user, &key, query, request.days),
                 day: key.day,
                 kind: key.kind,
                 about: key.about,
@@ -107,6 +107,7 @@ impl Feeds {
         Ok(Answer {
             answer,
             about: rests_on,
+            as_of: standing.as_of,
         })
     }
 }

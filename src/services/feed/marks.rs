@@ -9,7 +9,9 @@ use serde::Deserialize;
 use super::Feeds;
 use crate::domain::feed::{Cursor, Kinds};
 use crate::domain::inbox::{Mark, Marked};
-use crate::domain::{Category, EventType, Invalid, PersonStacks, Poke, Policies, Position, UserId};
+use crate::domain::{
+    Category, EventType, Invalid, PersonStacks, Poke, Policies, Position, UserId, Window,
+};
 use crate::services::{Result, fields};
 use crate::store;
 use crate::wire::feed::Counts;
@@ -78,12 +80,17 @@ impl Feeds {
             Marked::Items(places) => places.iter().all(|place| person.holds(*place)),
         };
         let mut standing = self.standing_where(user, shown).await?;
-        for _ in 0..ROUNDS {
+        let kept = Window::ending(standing.window.last(), self.remembered_back);
+        for round in 0..ROUNDS {
             let now = self.clock.now();
-            let (inbox, window) = (&mut standing.inbox, &standing.window);
-            if !inbox.mark(&standing.person, window, &marked, mark, now)
-                || self.inboxes.put_inbox(inbox, self.ids.next(now)).await?
-            {
+            let inbox = &mut standing.inbox;
+            let done = if inbox.mark(&standing.person, &kept, &marked, mark, now) {
+                self.inboxes.put_inbox(inbox, self.ids.next(now)).await?
+            } else {
+                // That nothing is to be done is believed only of what was read just now.
+                round > 0
+            };
+            if done {
                 // Whoever polls this process next sees it, before the store tells.
                 self.polls.hear(&Poke::people([user.as_str()]));
                 return Ok(self.counts_of(&standing).answer);

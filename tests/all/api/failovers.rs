@@ -2,6 +2,7 @@
 //! polls of the other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use serde_json::json;
@@ -27,6 +28,9 @@ async fn connected(set: &ReplicaSet) -> Arc<Mongo> {
     Arc::new(store)
 }
 
+/// How long all of it may take; an election takes seconds.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Accepts an event and brings it to its reader, however often that has to be tried.
 async fn happens(api: &Api, worker: &App, n: u64) {
     let key = format!("event-{n}");
@@ -37,6 +41,12 @@ async fn happens(api: &Api, worker: &App, n: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_process_accepts_while_the_primary_dies_is_in_the_streams_of_the_other() {
+    let told = tokio::time::timeout(PATIENCE, told_while_the_primary_dies());
+    told.await
+        .expect("something that was accepted is never told");
+}
+
+async fn told_while_the_primary_dies() {
     let set = ReplicaSet::start();
     let client = set.client().await;
     let (first, second) = (connected(&set).await, connected(&set).await);
@@ -63,7 +73,11 @@ async fn what_one_process_accepts_while_the_primary_dies_is_in_the_streams_of_th
     let mut told = Vec::new();
     while told.last() != Some(&EVENTS) {
         match events.next().await {
-            Some((_, stands)) => told.push(stands["unseen"].as_u64().unwrap()),
+            Some((_, stands)) => {
+                let unseen = stands["unseen"].as_u64().unwrap();
+                assert!(unseen <= EVENTS, "an event was told twice: {stands}");
+                told.push(unseen);
+            }
             None => events = Events::of(&other, "ada").await,
         }
     }

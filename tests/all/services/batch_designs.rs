@@ -95,7 +95,10 @@ async fn a_fixed_window_that_closes_early_at_three_mails_its_total_beside_what_i
         if work == "a2" {
             let withdrawn = [ObjectId::stored("a2")];
             let kind = kind("ArtworkPublished");
-            app.batches().take_out(&kind, &withdrawn).await.unwrap();
+            app.batches()
+                .take_out(&kind, &withdrawn, None)
+                .await
+                .unwrap();
         }
         mailed_at.push(town.mails().len());
     }

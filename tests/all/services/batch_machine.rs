@@ -195,7 +195,7 @@ impl<'a> Machine<'a> {
             Action::CloserDies(nth, fault) => self.closer_dies(*nth, *fault).await,
             Action::Withdraw(object) => {
                 let about = [ObjectId::stored(object.to_string())];
-                let out = self.book().take_out(&kind("Happened"), &about).await;
+                let out = self.book().take_out(&kind("Happened"), &about, None).await;
                 let taken = self.model.withdraw(*object, self.now);
                 assert_eq!(out.unwrap().taken, taken);
             }

@@ -269,7 +269,7 @@ async fn what_is_no_longer_kept_is_told_where_all_that_is_kept_was_withdrawn(fre
     let taken = town
         .process()
         .batches()
-        .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a5")])
+        .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a5")], None)
         .await
         .unwrap();
     assert_eq!((taken.taken, taken.not_kept), (1, 3));
@@ -406,7 +406,7 @@ async fn events_are_taken_out_of_open_batches(fresh: Fresh) {
     let book = town.process().batches();
     let works = [ObjectId::stored("a1"), ObjectId::stored("x")];
     let out = book
-        .take_out(&kind("ArtworkPublished"), &works)
+        .take_out(&kind("ArtworkPublished"), &works, None)
         .await
         .unwrap();
 
@@ -416,7 +416,7 @@ async fn events_are_taken_out_of_open_batches(fresh: Fresh) {
     let ben = ("ben".to_owned(), BatchState::Canceled, 0);
     assert_eq!(states(&town).await[1], ben);
     let again = book
-        .take_out(&kind("ArtworkPublished"), &works)
+        .take_out(&kind("ArtworkPublished"), &works, None)
         .await
         .unwrap();
     assert_eq!(again.taken, 0);

@@ -83,7 +83,7 @@ async fn what_gathers_is_said_to_and_then_to_be_mailed(fresh: Fresh) {
     town.happens(&["a2"], to(&["ada"])).await;
     town.process()
         .batches()
-        .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a2")])
+        .take_out(&kind("ArtworkPublished"), &[ObjectId::stored("a2")], None)
         .await
         .unwrap();
     let why = |fates: [Why; 3]| {

@@ -1,12 +1,14 @@
 //! What was taken back is told to nobody, wherever it stands, and hides nothing that comes later.
 
 use chrono::TimeDelta;
+use futures::FutureExt;
 use tidings::app::App;
 use tidings::domain::batch::TakenOut;
 use tidings::domain::inbox::{ItemState, Mark};
-use tidings::domain::{DeliveryState, ObjectId};
+use tidings::domain::{BatchState, DeliveryState, ObjectId};
 use tidings::services::Silent;
 use tidings::services::feed::{MarksInput, Request};
+use tidings::store::BatchFilter;
 use tidings::wire::explanation::Why;
 use tidings::wire::feed::Page;
 
@@ -23,6 +25,7 @@ on_both_stores! {
     explain_says_what_was_taken_back
     what_only_what_was_taken_back_waits_for_is_owed_to_nobody
     whatever_fails_while_something_is_taken_back_it_can_be_repeated
+    what_happens_again_while_batches_are_tidied_up_is_mailed
 }
 
 const BATCHED: &str = r#"
@@ -236,6 +239,35 @@ async fn whatever_fails_while_something_is_taken_back_it_can_be_repeated(fresh: 
             assert!(first.is_err(), "{nth} {fault:?}");
             app.retract().events(&kind, &object).await.unwrap();
             assert_eq!(shown(&feed(&town, "ada").await), [""; 0], "{nth} {fault:?}");
+            let open = BatchFilter {
+                state: Some(BatchState::Open),
+                ..BatchFilter::default()
+            };
+            let open = town.store.find_batches(&open, None, 10).await.unwrap();
+            assert_eq!(open, [], "{nth} {fault:?}");
         }
     }
+}
+
+async fn what_happens_again_while_batches_are_tidied_up_is_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    let (clock, other) = (town.clock.clone(), town.process());
+    let again = async move {
+        clock.advance(TimeDelta::seconds(1));
+        let again = vec![request(&["a1"], to(&["ada"]), None)];
+        other.notify().accept(again).await.unwrap();
+        other.fanouts().drain(&Silent).await.unwrap();
+    };
+    let store: std::sync::Arc<dyn tidings::store::Store> =
+        FailingStore::before(town.store.clone(), "find_accumulators", again.boxed());
+
+    let out = retract(&town.process_on(&store), &["a1"]).await;
+
+    assert_eq!((out.taken, out.not_kept), (2, 0));
+    town.clock.advance(TimeDelta::minutes(5));
+    let app = town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    app.sender().drain().await.unwrap();
+    assert_eq!(of_batches(&town), ["ada@example.org: a1"]);
 }

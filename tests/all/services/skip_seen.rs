@@ -19,6 +19,7 @@ on_both_stores! {
     what_is_seen_while_its_mail_waits_is_not_told
     a_batch_tells_what_was_seen
     what_was_seen_is_owed_to_nobody
+    what_was_seen_stays_seen_when_its_day_has_left_the_window
     explain_says_that_it_was_seen
 }
 
@@ -169,4 +170,22 @@ async fn explain_says_that_it_was_seen(fresh: Fresh) {
         .map(|fate| (fate.object.as_str(), fate.why))
         .collect();
     assert_eq!(why, [("a2", Why::NextDigest), ("a1", Why::Seen)]);
+}
+
+async fn what_was_seen_stays_seen_when_its_day_has_left_the_window(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    let day = Day::of(town.clock.now());
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    look(&town, "ada").await;
+    town.clock.advance(TimeDelta::days(9));
+    town.happens(&["a2", "a3"], to(&["ada"])).await;
+    let items = feed(&town, "ada").await.items;
+    mark(&town, "ada", Mark::Read, vec![items[0].id]).await;
+
+    let owed = town.process().owed().count(day).await.unwrap().owed;
+    town.digests_at(monday(2)).await;
+
+    assert_eq!((owed.people, owed.events), (1, 1));
+    assert_eq!(town.told_to("ada"), [items[1].object.as_str()]);
+    assert_eq!(town.told_to("ben"), ["a1"]);
 }

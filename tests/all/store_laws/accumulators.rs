@@ -454,7 +454,7 @@ pub async fn accumulators_are_found_by_what_their_batches_keep(store: Fresh) {
     assert_eq!(holding(vec![ObjectId::stored("x")], None, 10).await, []);
     // What is no longer kept is not found.
     let mut emptied = read(&store, &all[0]).await.unwrap();
-    emptied.take_out(&published, &objects[..1], noon());
+    emptied.take_out(&published, &objects[..1], noon(), None);
     assert!(put(&store, &emptied, 51).await);
     assert_eq!(holding(objects.to_vec(), None, 10).await, all[1..]);
 }
