@@ -3,6 +3,7 @@
 //! The rule: the route says it itself. Finding the route's path again by the request's costs more
 //! than answering a poll does.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -34,8 +35,9 @@ impl Asked {
     }
 
     /// The same, by the request; its route is looked for where it is not of the table.
-    pub(super) fn path_of(req: &HttpRequest) -> Option<String> {
+    pub(super) fn path_of(req: &HttpRequest) -> Option<Cow<'static, str>> {
         let noted = req.extensions().get::<Self>().and_then(Self::path);
-        noted.map(str::to_owned).or_else(|| req.match_pattern())
+        let found = || req.match_pattern().map(Cow::Owned);
+        noted.map(Cow::Borrowed).or_else(found)
     }
 }

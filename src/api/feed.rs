@@ -21,7 +21,7 @@ use crate::domain::feed::Kinds;
 use crate::domain::group::PageEnd;
 use crate::domain::{Invalid, UserId, feed};
 use crate::services::Error;
-use crate::services::feed::{Answer, GroupsRequest, MarksInput, Request};
+use crate::services::feed::{Answer, MarksInput, Request};
 use crate::services::polls::Tag;
 
 /// Items on a page unless asked otherwise.
@@ -32,9 +32,17 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
     let user: UserId = segment(&req, "id")?;
     let query = Query::of(&req, &PARAMETERS)?;
     polled(&req, &app, &user, async {
-        let page = match query.get::<GroupBy>("group")? {
-            None => items(&user, &query, &app).await?,
-            Some(GroupBy::About) => groups(&user, &query, &app).await?,
+        let (grouped, request) = (query.get("group")?, asked(&user, &query, &app)?);
+        let feeds = app.feeds();
+        let page = match grouped {
+            None => feeds
+                .page(&request)
+                .await
+                .map(|page| page.map(|page| serde_json::to_vec(&page))),
+            Some(GroupBy::About) => feeds
+                .groups(&request)
+                .await
+                .map(|page| page.map(|page| serde_json::to_vec(&page))),
         };
         page.map_err(|error| match error {
             Error::Invalid(invalid) => refuse(invalid.what, &invalid),
@@ -48,45 +56,22 @@ const PARAMETERS: [&str; 10] = [
     "after", "before", "limit", "type", "category", "state", "days", "day", "about", "group",
 ];
 
-type Made = Result<Answer<serde_json::Result<Vec<u8>>>, Error>;
-
-async fn items(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem> {
-    let before: Option<PageEnd> = query.get("before")?;
-    let request = Request {
+fn asked(user: &UserId, query: &Query, app: &App) -> Result<Request, Problem> {
+    let end: Option<PageEnd> = query.get("before")?;
+    let category = query.get("category")?;
+    Ok(Request {
         user: user.clone(),
         query: feed::Query {
-            before: before.map(|end| end.place),
-            ..which(query, app)?
+            after: query.get("after")?,
+            before: end.as_ref().map(|end| end.place),
+            stood: end.and_then(|end| end.cursor),
+            kinds: Kinds::of(query.get("type")?, category.as_ref(), &app.config.policies),
+            day: query.get("day")?,
+            about: query.text("about").map(str::to_owned),
+            state: query.get("state")?.unwrap_or_default(),
         },
         limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
         days: query.number("days")?,
-    };
-    let page = app.feeds().page(&request).await;
-    Ok(page.map(|page| page.map(|page| serde_json::to_vec(&page))))
-}
-
-async fn groups(user: &UserId, query: &Query, app: &App) -> Result<Made, Problem> {
-    let request = GroupsRequest {
-        user: user.clone(),
-        query: which(query, app)?,
-        before: query.get("before")?,
-        limit: query.number("limit")?.unwrap_or(LIMIT) as usize,
-        days: query.number("days")?,
-    };
-    let page = app.feeds().groups(&request).await;
-    Ok(page.map(|page| page.map(|page| serde_json::to_vec(&page))))
-}
-
-/// Which items are asked for, but for where the page begins.
-fn which(query: &Query, app: &App) -> Result<feed::Query, Problem> {
-    let category = query.get("category")?;
-    Ok(feed::Query {
-        after: query.get("after")?,
-        before: None,
-        kinds: Kinds::of(query.get("type")?, category.as_ref(), &app.config.policies),
-        day: query.get("day")?,
-        about: query.text("about").map(str::to_owned),
-        state: query.get("state")?.unwrap_or_default(),
     })
 }
 

@@ -8,6 +8,7 @@ use super::screen::Screen;
 use super::table::{Column, Table};
 use super::words;
 use crate::app::{Access, App};
+use crate::domain::batch::TakenOut;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
 use crate::services::Error;
 use crate::services::batches::{BatchFilter, End};
@@ -268,14 +269,20 @@ impl TakeOut {
         }
         let events = words::count(out.taken, "event", "events");
         screen.line(format!("take-out: {events} taken out of open batches"))?;
-        if out.not_kept > 0 {
-            let not_kept = words::number(out.not_kept);
-            screen.note(format!(
-                "the same batches count {not_kept} that they no longer keep; which they are is not known, and they stay counted"
-            ))?;
-        }
+        note_not_kept(screen, out)?;
         Ok(Exit::Done)
     }
+}
+
+/// Says so where batches count more than they can lose.
+pub(super) fn note_not_kept(screen: &mut Screen, out: TakenOut) -> anyhow::Result<()> {
+    if out.not_kept > 0 {
+        let not_kept = words::number(out.not_kept);
+        screen.note(format!(
+            "the same batches count {not_kept} that they no longer keep; which they are is not known, and they stay counted"
+        ))?;
+    }
+    Ok(())
 }
 
 /// Batches, and what became of them.

@@ -2,6 +2,7 @@
 
 use clap::Args as Arguments;
 
+use super::batches::note_not_kept;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::words;
@@ -41,12 +42,7 @@ impl Args {
             let events = words::count(out.taken, "event", "events");
             screen.line(format!("{events} left open batches"))?;
         }
-        if out.not_kept > 0 {
-            let not_kept = words::number(out.not_kept);
-            screen.note(format!(
-                "the same batches count {not_kept} that they no longer keep; which they are is not known, and they stay counted"
-            ))?;
-        }
+        note_not_kept(screen, out)?;
         Ok(Exit::Done)
     }
 }

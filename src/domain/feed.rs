@@ -108,8 +108,10 @@ impl FromStr for Cursor {
 pub struct Query {
     /// Only what was pushed since this cursor was given.
     pub after: Option<Cursor>,
-    /// Only what is older than this item.
+    /// Only what is older than this item, or groups that are older than their newest.
     pub before: Option<Position>,
+    /// Only what stood when this cursor was given.
+    pub stood: Option<Cursor>,
     /// Only events of these types.
     pub kinds: Kinds,
     /// Only items that stand on this day.

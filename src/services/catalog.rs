@@ -239,6 +239,13 @@ impl Catalog {
             .is_some_and(|at| reaches(at, event))
     }
 
+    /// Whether that was so at this moment.
+    pub fn was_retracted(&self, event: &Event, at: DateTime<Utc>) -> bool {
+        let by_then = |retracted: &Id| retracted.time() <= at;
+        let retracted = self.retracted_at(event).filter(by_then);
+        retracted.is_some_and(|retracted| reaches(retracted, event))
+    }
+
     fn retracted_at(&self, event: &Event) -> Option<Id> {
         *self.retracted.get(&event.t)?.get(&event.o)?
     }

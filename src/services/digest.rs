@@ -341,11 +341,10 @@ impl<'a> Run<'a> {
             return None;
         }
         let mut wanted = wanted(stacks, &user, &digests.policies);
-        let (schedule, extent) = user.digests(&digests.schedule);
-        let allowed = suppressed.extent(&user).map(|by| by.min(extent));
+        let (schedule, _) = user.digests(&digests.schedule);
+        let allowed = suppressed.digests(&user, &digests.schedule);
         let is_mandatory = |kind: &EventType| digests.policies.is_mandatory(kind);
-        let is_obliged = allowed == Ok(Extent::Mandatory)
-            && schedule.cadence != Cadence::Never
+        let is_obliged = matches!(allowed, Some((_, Extent::Mandatory)))
             && wanted.iter().any(|pending| is_mandatory(&pending.event.t));
         if is_obliged {
             if other(schedule.cadence) {

@@ -16,9 +16,7 @@ use crate::clock::Clock;
 use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
 use crate::domain::user::Extent;
-use crate::domain::{
-    Cadence, Delivery, DeliveryId, Event, EventType, Id, Policies, Position, Schedule, UserId,
-};
+use crate::domain::{Delivery, DeliveryId, EventType, Id, Policies, Position, Schedule, UserId};
 use crate::store::{Deliveries, DeliveryFilter, Directory, People, Stacks, Suppressions};
 use crate::wire::explanation::{DigestView, Explanation, Fate, InBatch, Why};
 
@@ -92,11 +90,8 @@ impl Explain {
         let is_seen = self.skip_seen.of(user).await?;
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
         let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
-        let digests = record.as_ref().and_then(|user| {
-            let (schedule, extent) = user.digests(&self.schedule);
-            let allowed = suppressed.extent(user).ok()?.min(extent);
-            (schedule.cadence != Cadence::Never).then_some((schedule, allowed))
-        });
+        let digests = record.as_ref();
+        let digests = digests.and_then(|user| suppressed.digests(user, &self.schedule));
         let gets_in_digests = |kind: &EventType| {
             digests
                 .as_ref()
@@ -119,14 +114,14 @@ impl Explain {
                 None => standing.pending(),
             };
             let pending: Vec<Position> = pending.iter().map(|pending| pending.position).collect();
-            let applies = |event: &Event| catalog.applies(event);
             let mails = Mails::of(
                 &deliveries,
-                &standing,
+                person,
                 record.as_ref(),
                 &self.policies,
                 self.caps,
-                applies,
+                &catalog,
+                &is_seen,
             );
             for stack in &person.stacks {
                 let (covered, mailed) = (stack.covered(), stack.mailed());

@@ -32,7 +32,6 @@ use crate::wire::feed::{Counts, Item, Page};
 mod groups;
 mod marks;
 
-pub use groups::GroupsRequest;
 pub use marks::{MAX_IDS, MarksInput};
 
 /// Reads feeds, and notes what people did to their items.
@@ -88,14 +87,14 @@ struct Standing {
 /// The state of each item, by what it is.
 type States<'a> = HashMap<(&'a EventType, &'a ObjectId), ItemState>;
 
-/// Which page of whose feed.
+/// Which page of whose feed, of items or of groups.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Whose feed it is; there need not be a record of them.
     pub user: UserId,
     /// Which part of the feed: after a cursor, before an item, of one type or day.
     pub query: Query,
-    /// Items on the page, 1 to 200.
+    /// Items or groups on the page, 1 to 200.
     pub limit: usize,
     /// How many days to look back over, 1 to the window; all of the window if left out.
     pub days: Option<u32>,
@@ -123,15 +122,24 @@ impl Feeds {
     /// One page; a `limit` or `days` out of its range is refused as invalid.
     pub async fn page(&self, request: &Request) -> Result<Answer<Page>> {
         let back = self.days_back(request.limit, request.days)?;
-        let before = request.query.before;
+        let Query { before, stood, .. } = &request.query;
+        let stands = |person: &PersonStacks| {
+            let cursor = stood.as_ref();
+            cursor.is_none_or(|cursor| cursor.is_within(person))
+        };
         // Whoever goes on reading was shown the item from which they do.
-        let shown = |person: &PersonStacks| before.is_some_and(|place| person.holds(place));
+        let shown = |person: &PersonStacks| {
+            before.is_some_and(|place| person.holds(place)) && stands(person)
+        };
         let mut standing = self.standing_where(&request.user, shown).await?;
         let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
         let states = self.states(&standing);
         let (counts, mut about) = counts(&standing, &states, &catalog);
         let days = Window::ending(standing.window.last(), back);
-        let asked = standing.person.within(&days);
+        let mut asked = standing.person.within(&days);
+        if let Some(stood) = stood {
+            stood.cut(&mut asked);
+        }
         let mut selected = select(&asked, &request.query);
         selected.retain(|pending| request.query.state.admits(state_of(&states, pending.event)));
         let mut shown = Vec::new();

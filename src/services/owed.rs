@@ -18,10 +18,9 @@ use super::suppressions::Suppressed;
 use crate::clock::Ids;
 use crate::domain::digest::wanted;
 use crate::domain::stack::Pending;
-use crate::domain::user::Extent;
 use crate::domain::{
-    Cadence, Day, DayNote, DaysRead, Delivery, LastLook, Owed, PersonStacks, Policies, Schedule,
-    User, UserId, Window,
+    Day, DayNote, DaysRead, Delivery, LastLook, Owed, PersonStacks, Policies, Schedule, User,
+    UserId, Window,
 };
 use crate::store::{
     self, Days, Deliveries, DeliveryFilter, Directory, Notes, Stacks, Suppressions,
@@ -244,7 +243,7 @@ impl OwedDays {
             let Some(user) = user.as_ref().filter(|_| is_of) else {
                 continue;
             };
-            let Some(extent) = self.may_be_mailed(user, suppressed) else {
+            let Some((_, extent)) = suppressed.digests(user, &self.schedule) else {
                 continue;
             };
             let events = wanted(person, user, &self.policies);
@@ -259,13 +258,6 @@ impl OwedDays {
             !events.is_empty()
         });
         Ok(owed)
-    }
-
-    /// How much digests tell this person, if any go to them, as things stand.
-    fn may_be_mailed(&self, user: &User, suppressed: &Suppressed) -> Option<Extent> {
-        let (schedule, extent) = user.digests(&self.schedule);
-        let allowed = suppressed.extent(user).ok()?;
-        (schedule.cadence != Cadence::Never).then_some(allowed.min(extent))
     }
 
     async fn swap(

@@ -25,8 +25,8 @@ impl SkipSeen {
         }
     }
 
-    /// Leaves what these people have seen out of their stacks: the places stay, and whoever mails
-    /// from these stacks tells nothing of it.
+    /// Leaves what these people have seen out of their stacks where anything is pending: the places
+    /// stay, and whoever mails from these stacks tells nothing of it.
     pub async fn leave_out(&self, people: &mut [PersonStacks]) -> Result<()> {
         let Some(inboxes) = &self.inboxes else {
             return Ok(());

@@ -14,7 +14,7 @@ use super::Result;
 use crate::clock::Clock;
 use crate::domain::suppression::OPERATOR;
 use crate::domain::user::{Extent, Unmailable};
-use crate::domain::{Address, Reason, Suppression, User, moment};
+use crate::domain::{Address, Cadence, Reason, Schedule, Suppression, User, moment};
 use crate::store::Suppressions;
 
 /// What is known of the addresses of some people.
@@ -57,6 +57,13 @@ impl Suppressed {
             Some(suppression) => Err(Unmailable::Address(suppression.reason)),
             None => Ok(address),
         }
+    }
+
+    /// When digests fall due for this person, and how much they tell, if any may be mailed to them.
+    pub fn digests(&self, user: &User, default: &Schedule) -> Option<(Schedule, Extent)> {
+        let (schedule, wanted) = user.digests(default);
+        let allowed = self.extent(user).ok()?;
+        (schedule.cadence != Cadence::Never).then_some((schedule, allowed.min(wanted)))
     }
 
     /// How much may be mailed to this person, if anything: where nothing but their own wish is

@@ -3,24 +3,17 @@
 The rule: as in `run.py`, and each test has a demo of its own: digests are everybody's.
 """
 
-import json
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
-TESTS = []
-expect.set_options(timeout=15_000)
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+import harness
+from harness import accessible, bell, launch, test
 
 
 class Demo:
@@ -52,15 +45,9 @@ class Demo:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def stop(self):
-        for context in self.contexts:
-            context.close()
         self.process.terminate()
         self.process.wait(30)
         self.process.stdout.close()
-
-
-def bell(page):
-    return page.get_by_role("button", name="Notifications")
 
 
 def badge(page):
@@ -95,16 +82,7 @@ def look_as(page, name):
 
 
 def shoot(page, name, whole=True):
-    folder = os.environ.get("TIDINGS_TEST_SHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / f"demo-{name}.png", full_page=whole)
-
-
-def accessible(page):
-    found = Axe().run(page).response["violations"]
-    assert not found, json.dumps([[one["id"], one["help"], [node["html"] for node in one["nodes"]]] for one in found], indent=1)
-    wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-    assert not wide, "the page scrolls sideways"
+    harness.shoot(page, f"demo-{name}", whole)
 
 
 @test
@@ -225,31 +203,22 @@ def every_button_works_by_keyboard_and_dark_is_readable(demo):
 
 
 def main(binary, chromium, *names):
-    wanted = [one for one in TESTS if not names or any(name in one.__name__ for name in names)]
-    failed = []
     binary = Path(binary).resolve()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        print(f"running {len(wanted)} tests of the demo, in Chromium {browser.version}", flush=True)
-        for one in wanted:
+        browser = launch(playwright, chromium)
+
+        @contextlib.contextmanager
+        def visit(_number):
             with tempfile.TemporaryDirectory() as folder:
                 demo = Demo(binary, browser, folder)
                 try:
-                    one(demo)
-                    assert not demo.complaints, demo.complaints
-                    print(f"test {one.__name__} ... ok", flush=True)
-                except Exception:
-                    failed.append(one.__name__)
-                    print(f"test {one.__name__} ... FAILED\n{traceback.format_exc()}", flush=True)
-                    for context in demo.contexts:
-                        for page in context.pages:
-                            shoot(page, f"failed-{one.__name__}")
+                    yield demo
                 finally:
                     demo.stop()
+
+        failed = harness.run(browser, "tests of the demo", names, visit, shots="demo-")
         browser.close()
-    word = "FAILED" if failed else "ok"
-    print(f"test result: {word}. {len(wanted) - len(failed)} passed; {len(failed)} failed; 0 ignored; 0 measured; 0 filtered out")
-    return bool(failed)
+    return failed
 
 
 if __name__ == "__main__":

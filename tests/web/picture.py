@@ -9,7 +9,8 @@ from pathlib import Path
 
 from playwright.sync_api import expect, sync_playwright
 
-from demo import Demo, bell, publish
+from demo import Demo, publish
+from harness import bell, launch
 
 MOST = 150_000
 
@@ -17,7 +18,7 @@ MOST = 150_000
 def main(binary, chromium, file):
     file = Path(file).resolve()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = launch(playwright, chromium)
         demo = Demo(Path(binary).resolve(), browser, folder)
         try:
             page = demo.open(size=(1200, 726))

@@ -5,27 +5,19 @@ only the site, and fails where anything was said on the console. With TIDINGS_TE
 leave pictures of what they saw.
 """
 
+import contextlib
 import gzip
 import json
-import os
 import sys
 import tempfile
-import traceback
 import urllib.request
 from pathlib import Path
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
+import harness
+from harness import accessible, bell, launch, shoot, test
 from stage import ROOT, Site, Tidings, stamp, until
-
-TESTS = []
-expect.set_options(timeout=15_000)
-
-
-def test(function):
-    TESTS.append(function)
-    return function
 
 
 class Reader:
@@ -74,10 +66,6 @@ class Reader:
         self.tidings.tell(self.name, chosen)
 
 
-def bell(page):
-    return page.get_by_role("button", name="Notifications")
-
-
 def badge(page, text):
     found = page.locator("tidings-inbox .badge")
     expect(found).to_have_text(text) if text else expect(found).to_be_hidden()
@@ -90,20 +78,6 @@ def articles(page):
 def focused(page):
     """What has the focus inside of the widget: its classes."""
     return page.evaluate("document.querySelector('tidings-inbox').shadowRoot.activeElement?.className ?? null")
-
-
-def shoot(page, name):
-    folder = os.environ.get("TIDINGS_TEST_SHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / f"{name}.png")
-
-
-def accessible(page):
-    # As the tests' own pages are small, everything of axe is held against them.
-    found = Axe().run(page).response["violations"]
-    assert not found, json.dumps([[one["id"], one["help"], [node["html"] for node in one["nodes"]]] for one in found], indent=1)
-    wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-    assert not wide, "the page scrolls sideways"
 
 
 @test
@@ -530,33 +504,20 @@ def it_can_start_open_and_phrases_say_what_happened(reader):
 
 
 def main(binary, chromium, *names):
-    wanted = [one for one in TESTS if not names or any(name in one.__name__ for name in names)]
-    failed = []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         tidings = Tidings(binary, Path(folder))
         site = Site(tidings)
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        print(f"running {len(wanted)} tests, in Chromium {browser.version}", flush=True)
-        for number, one in enumerate(wanted):
+        browser = launch(playwright, chromium)
+
+        @contextlib.contextmanager
+        def visit(number):
             site.reset()
-            reader = Reader(f"reader{number}", site, browser)
-            try:
-                one(reader)
-                assert not reader.complaints, reader.complaints
-                print(f"test {one.__name__} ... ok", flush=True)
-            except Exception:
-                failed.append(one.__name__)
-                print(f"test {one.__name__} ... FAILED\n{traceback.format_exc()}", flush=True)
-                for context in reader.contexts:
-                    for page in context.pages:
-                        shoot(page, f"failed-{one.__name__}")
-            for context in reader.contexts:
-                context.close()
+            yield Reader(f"reader{number}", site, browser)
+
+        failed = harness.run(browser, "tests", names, visit)
         browser.close()
         tidings.stop()
-    word = "FAILED" if failed else "ok"
-    print(f"test result: {word}. {len(wanted) - len(failed)} passed; {len(failed)} failed; 0 ignored; 0 measured; 0 filtered out")
-    return bool(failed)
+    return failed
 
 
 if __name__ == "__main__":

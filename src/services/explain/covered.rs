@@ -2,7 +2,8 @@
 //!
 //! The rule: the marker that was written first over an event's place says it. Its id is that of a
 //! delivery, or else of a flush, as the ledger remembers longer than the window is; a marker
-//! without `n` is an older writer's.
+//! without `n` is an older writer's. What became known after a mail had left is not held against it:
+//! it may tell what was taken back or seen since.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,9 +11,9 @@ use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted_by};
 use crate::domain::user::Extent;
 use crate::domain::{
-    Content, Delivery, Event, Id, Marker, Object, Occasion, PersonStacks, Policies, Position,
-    Stack, User,
+    Content, Delivery, Event, Id, Marker, Occasion, PersonStacks, Policies, Position, Stack, User,
 };
+use crate::services::catalog::Catalog;
 use crate::wire::explanation::{By, Place};
 
 /// A person's mails by their markers.
@@ -28,24 +29,34 @@ impl<'a> Mails<'a> {
         user: Option<&User>,
         policies: &Policies,
         caps: Caps,
-        applies: impl Fn(&Event) -> Option<std::sync::Arc<Object>> + Copy,
+        catalog: &Catalog,
+        is_seen: impl Fn(Position) -> bool,
     ) -> Self {
+        let applies = |event: &Event| catalog.applies(event);
         let places = |row: &Delivery| {
             let Some(user) = user else {
                 return HashMap::new();
             };
+            let built = row.tried.unwrap_or(row.created);
+            let mut person = person.clone();
+            person.leave_out(|_, event| catalog.was_retracted(event, built));
             let pending = person.pending_within(&row.watermarks, row.marker, |_, _| true);
-            let mut wanted = wanted_by(row, person, user, policies);
+            let mut wanted = wanted_by(row, &person, user, policies);
             let mut digest = assemble(&wanted, policies, caps, applies);
             let told = u64::from(row.items);
             let total = |digest: &Option<Content>| digest.as_ref().map_or(0, |of| of.total);
             let mut now = total(&digest);
             if now > told && told > 0 {
-                // Perhaps they wanted nothing then but what is mandatory.
+                // Perhaps the rest was seen by then, or they wanted nothing but what is mandatory.
+                let mut unseen = wanted.clone();
+                unseen.retain(|pending| !is_seen(pending.position));
                 let obliged = Extent::Mandatory.narrow(wanted.clone(), policies);
-                let alone = assemble(&obliged, policies, caps, applies);
-                if total(&alone) == told {
-                    (wanted, digest, now) = (obliged, alone, told);
+                for part in [unseen, obliged] {
+                    let alone = assemble(&part, policies, caps, applies);
+                    if total(&alone) == told {
+                        (wanted, digest, now) = (part, alone, told);
+                        break;
+                    }
                 }
             }
             if now > told {

@@ -5,40 +5,26 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Feeds, counts, item, state_of};
+use super::{Answer, Feeds, Request, counts, item, state_of};
 use crate::domain::feed::{Query, select};
 use crate::domain::group::{GroupKey, PageEnd, about, grouped};
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
-use crate::domain::{Object, PersonStacks, UserId, Window};
+use crate::domain::{Object, PersonStacks, Window};
 use crate::services::Result;
 use crate::wire::feed::{Group, GroupPage};
 
 /// How many of its items a group shows.
 const SHOWN: usize = 3;
 
-/// Which page of whose groups.
-#[derive(Debug, Clone)]
-pub struct GroupsRequest {
-    /// Whose feed it is.
-    pub user: UserId,
-    /// Which items: after a cursor, of one type or day or about one thing.
-    pub query: Query,
-    /// Where the page before ended.
-    pub before: Option<PageEnd>,
-    /// Groups on the page, 1 to 200.
-    pub limit: usize,
-    /// How many days to look back over, 1 to the window; all of the window if left out.
-    pub days: Option<u32>,
-}
-
 impl Feeds {
-    /// One page of groups; a `limit` or `days` out of its range is refused as invalid.
-    pub async fn groups(&self, request: &GroupsRequest) -> Result<Answer<GroupPage>> {
+    /// One page of groups, as many as items are asked for; a `limit` or `days` out of its range is
+    /// refused as invalid.
+    pub async fn groups(&self, request: &Request) -> Result<Answer<GroupPage>> {
         let back = self.days_back(request.limit, request.days)?;
-        let end = request.before.as_ref();
+        let query = &request.query;
         // Whoever goes on reading was shown what stands up to there.
-        let stood = end.and_then(|end| end.cursor.as_ref());
+        let stood = query.stood.as_ref();
         let shown = |person: &PersonStacks| stood.is_some_and(|cursor| cursor.is_within(person));
         let mut standing = self.standing_where(&request.user, shown).await?;
         let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
@@ -48,8 +34,12 @@ impl Feeds {
         let cursor = stood.unwrap_or(&counts.cursor).clone();
         let mut asked = standing.person.within(&days);
         cursor.cut(&mut asked);
-        let query = &request.query;
-        let mut selected = select(&asked, query);
+        // Which groups are older is known when they are made.
+        let items = Query {
+            before: None,
+            ..query.clone()
+        };
+        let mut selected = select(&asked, &items);
         selected.retain(|pending| query.state.admits(state_of(&states, pending.event)));
         rests_on.extend(selected.iter().map(|pending| catalog.key(pending.event)));
         let applying = selected.iter().filter_map(|pending| {
@@ -65,7 +55,7 @@ impl Feeds {
             Some((key, (pending, object)))
         });
         let mut groups = grouped(applying);
-        groups.retain(|(_, items)| end.is_none_or(|end| items[0].0.position < end.place));
+        groups.retain(|(_, items)| query.before.is_none_or(|end| items[0].0.position < end));
         let more = groups.len() > request.limit;
         groups.truncate(request.limit);
         let shown = groups

@@ -148,7 +148,8 @@ impl Compose {
     ) -> Result<Built> {
         let users: Vec<UserId> = rows.iter().map(|row| row.user.clone()).collect();
         let mut catalog = self.catalog.of_mails();
-        let stacks = self.read(rows, spread, &mut catalog).await?;
+        let mut stacks = self.read(rows, spread, &mut catalog).await?;
+        self.skip_seen.leave_out(&mut stacks).await?;
         let people = self.directory.users(&users).await?;
         let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
         let allowed: Vec<_> = rows
@@ -226,8 +227,8 @@ impl Compose {
         Ok(built)
     }
 
-    /// What stands on the stacks of each row's person, without what was taken back or need not be
-    /// told, in the order of the rows; nothing where the row covers nothing.
+    /// What stands on the stacks of each row's person, without what was taken back, in the order of
+    /// the rows; nothing where the row covers nothing.
     async fn read(
         &self,
         rows: &[Delivery],
@@ -263,7 +264,6 @@ impl Compose {
         });
         let mut stacks: Vec<PersonStacks> = stacks.collect();
         catalog.take_back(&mut stacks, catalog::all).await?;
-        self.skip_seen.leave_out(&mut stacks).await?;
         Ok(stacks)
     }
 

@@ -6,8 +6,9 @@ use tidings::clock::Clock;
 use tidings::domain::{Cadence, Route};
 use tidings::wire::explanation::Why;
 
+use super::marks::{counts, feed, mark};
 use super::pages::path;
-use super::{Answer, Api, objects};
+use super::{Api, objects};
 use crate::support::town::{Town, monday, on_both_stores, saturday};
 use crate::support::{Fresh, kind, user};
 
@@ -48,23 +49,6 @@ async fn happen(api: &Api, name: &str, names: &[&str]) {
     let event = json!({"type": name, "objects": names, "to": "ada"});
     assert_eq!(api.post("/v1/events", event).await.status, 202);
     api.fan_out().await;
-}
-
-async fn feed(api: &Api, query: &str) -> Answer {
-    let page = api.get(&format!("/v1/users/ada/feed{query}")).await;
-    assert_eq!(page.status, 200, "{}", page.body);
-    page
-}
-
-/// Unseen and unread.
-fn counts(answer: &Answer) -> (u64, u64) {
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    let count = |name: &str| answer.body[name].as_u64().unwrap();
-    (count("unseen"), count("unread"))
-}
-
-async fn mark(api: &Api, marks: Value) -> Answer {
-    api.post("/v1/users/ada/feed/marks", marks).await
 }
 
 async fn a_type_that_feeds_do_not_show_is_mailed_and_nowhere_else(fresh: Fresh) {

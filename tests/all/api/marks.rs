@@ -35,18 +35,18 @@ async fn happen(api: &Api, names: &[&str]) {
     api.fan_out().await;
 }
 
-async fn mark(api: &Api, marks: Value) -> Answer {
+pub(super) async fn mark(api: &Api, marks: Value) -> Answer {
     api.post("/v1/users/ada/feed/marks", marks).await
 }
 
-async fn feed(api: &Api, query: &str) -> Answer {
+pub(super) async fn feed(api: &Api, query: &str) -> Answer {
     let page = api.get(&format!("/v1/users/ada/feed{query}")).await;
     assert_eq!(page.status, 200, "{}", page.body);
     page
 }
 
 /// Unseen and unread.
-fn counts(answer: &Answer) -> (u64, u64) {
+pub(super) fn counts(answer: &Answer) -> (u64, u64) {
     assert_eq!(answer.status, 200, "{}", answer.body);
     let count = |name: &str| answer.body[name].as_u64().unwrap();
     (count("unseen"), count("unread"))

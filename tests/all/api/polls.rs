@@ -17,6 +17,7 @@ on_both_stores! {
     what_another_process_changes_ends_what_was_known
     a_stream_tells_what_another_process_changes
     what_is_known_ends_with_time
+    what_a_page_took_from_memory_is_not_believed_for_longer
 }
 
 on_sqlite! {
@@ -153,6 +154,23 @@ async fn what_is_known_ends_with_time(fresh: Fresh) {
     api.town.clock.advance(TimeDelta::seconds(30));
 
     ask(&api, FEED, &tag).await;
+
+    assert!(store.calls() > before);
+    api.stop().await;
+}
+
+async fn what_a_page_took_from_memory_is_not_believed_for_longer(fresh: Fresh) {
+    let (api, store) = counted(&fresh).await;
+    happen(&api, "o1").await;
+    known(&api, &store, FEED).await;
+    let other = "/v1/users/ada/feed?limit=5";
+    api.town.clock.advance(TimeDelta::seconds(20));
+    let tag = api.get(other).await.header("ETag").to_owned();
+    from_memory(&api, &store, other, &tag).await;
+    let before = store.calls();
+    api.town.clock.advance(TimeDelta::seconds(15));
+
+    ask(&api, other, &tag).await;
 
     assert!(store.calls() > before);
     api.stop().await;

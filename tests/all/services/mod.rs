@@ -17,6 +17,7 @@ mod inbox_states;
 mod lateness;
 mod links;
 mod mandatory;
+mod marking;
 mod old_writers;
 mod pacing;
 mod pausing;

@@ -9,7 +9,7 @@ use tidings::domain::{BatchState, DeliveryState, ObjectId};
 use tidings::services::Silent;
 use tidings::services::feed::{MarksInput, Request};
 use tidings::store::BatchFilter;
-use tidings::wire::explanation::Why;
+use tidings::wire::explanation::{By, Fate, Place, Why};
 use tidings::wire::feed::Page;
 
 use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, request, to};
@@ -23,6 +23,7 @@ on_both_stores! {
     what_joined_a_batch_afterward_is_not_mailed
     an_open_batch_loses_what_is_taken_back
     explain_says_what_was_taken_back
+    what_was_mailed_and_then_taken_back_is_not_said_to_have_been_left_out
     what_only_what_was_taken_back_waits_for_is_owed_to_nobody
     whatever_fails_while_something_is_taken_back_it_can_be_repeated
     what_happens_again_while_batches_are_tidied_up_is_mailed
@@ -270,4 +271,32 @@ async fn what_happens_again_while_batches_are_tidied_up_is_mailed(fresh: Fresh) 
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
     assert_eq!(of_batches(&town), ["ada@example.org: a1"]);
+}
+
+async fn what_was_mailed_and_then_taken_back_is_not_said_to_have_been_left_out(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a2", "a3"], to(&["ada"])).await;
+    retract(&town.process(), &["a1"]).await;
+    town.digests_at(monday(0)).await;
+    town.clock.advance(TimeDelta::seconds(1));
+    retract(&town.process(), &["a2"]).await;
+
+    let told = town.process().explain().user(&user("ada"), None).await;
+
+    let place = |fate: Fate| match fate.covered {
+        Some(By::Mail { place, .. }) => (fate.object.to_string(), place),
+        other => panic!("{other:?}"),
+    };
+    let mut places: Vec<_> = told.unwrap().events.into_iter().map(place).collect();
+    places.sort_by(|one, other| one.0.cmp(&other.0));
+    // Nobody can tell any more that the second applied then; the first surely did not.
+    let told = [
+        ("a1", Place::LeftOut),
+        ("a2", Place::Unknown),
+        ("a3", Place::Shown),
+    ];
+    assert_eq!(
+        places,
+        told.map(|(object, place)| (object.to_owned(), place))
+    );
 }

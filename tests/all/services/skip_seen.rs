@@ -1,11 +1,12 @@
 //! What was seen in the feed is left out of digests where the operator wants that, and only there.
 
 use chrono::TimeDelta;
+use tidings::app::App;
 use tidings::clock::Clock;
 use tidings::domain::inbox::Mark;
 use tidings::domain::{Day, DeliveryState, Position};
 use tidings::services::feed::MarksInput;
-use tidings::wire::explanation::Why;
+use tidings::wire::explanation::{By, Fate, Place, Why};
 
 use super::retracting::{feed, shown};
 use crate::support::town::{Town, busy, monday, on_both_stores, to};
@@ -21,11 +22,14 @@ on_both_stores! {
     what_was_seen_is_owed_to_nobody
     what_was_seen_stays_seen_when_its_day_has_left_the_window
     explain_says_that_it_was_seen
+    what_was_mailed_and_seen_later_is_shown_as_mailed
+    what_was_seen_before_its_mail_is_not_shown_as_mailed
 }
 
 const SKIP: &str = "digest.skip_seen = true\n";
 
-async fn mark(town: &Town, person: &str, mark: Mark, ids: Vec<Position>) {
+/// Marks items of somebody's feed, by this process.
+pub(super) async fn mark(app: &App, person: &str, mark: Mark, ids: Vec<Position>) {
     let marks = MarksInput {
         mark,
         to: None,
@@ -33,15 +37,14 @@ async fn mark(town: &Town, person: &str, mark: Mark, ids: Vec<Position>) {
         category: None,
         ids: Some(ids),
     };
-    let feeds = town.process().feeds();
-    feeds.mark(&user(person), marks).await.unwrap();
+    app.feeds().mark(&user(person), marks).await.unwrap();
 }
 
 /// Opens the feed on all that stands there.
 async fn look(town: &Town, person: &str) {
     let page = feed(town, person).await;
     let ids = page.items.iter().map(|item| item.id).collect();
-    mark(town, person, Mark::Seen, ids).await;
+    mark(&town.process(), person, Mark::Seen, ids).await;
 }
 
 async fn a_digest_tells_what_was_not_seen(fresh: Fresh) {
@@ -85,7 +88,7 @@ async fn what_is_marked_as_unread_was_seen_all_the_same(fresh: Fresh) {
     let a1 = items.iter().find(|item| item.object.as_str() == "a1");
     let a1 = a1.unwrap().id;
     for done in [Mark::Read, Mark::Archive, Mark::Unread] {
-        mark(&town, "ada", done, vec![a1]).await;
+        mark(&town.process(), "ada", done, vec![a1]).await;
     }
 
     town.digests_at(monday(0)).await;
@@ -114,7 +117,7 @@ async fn what_is_seen_while_its_mail_waits_is_not_told(fresh: Fresh) {
 
     look(&town, "ada").await;
     let items = feed(&town, "ben").await.items;
-    mark(&town, "ben", Mark::Read, vec![items[0].id]).await;
+    mark(&town.process(), "ben", Mark::Read, vec![items[0].id]).await;
     town.clock.advance(TimeDelta::minutes(10));
     let report = town.digests_at(monday(0)).await;
 
@@ -180,7 +183,7 @@ async fn what_was_seen_stays_seen_when_its_day_has_left_the_window(fresh: Fresh)
     town.clock.advance(TimeDelta::days(9));
     town.happens(&["a2", "a3"], to(&["ada"])).await;
     let items = feed(&town, "ada").await.items;
-    mark(&town, "ada", Mark::Read, vec![items[0].id]).await;
+    mark(&town.process(), "ada", Mark::Read, vec![items[0].id]).await;
 
     let owed = town.process().owed().count(day).await.unwrap().owed;
     town.digests_at(monday(2)).await;
@@ -188,4 +191,50 @@ async fn what_was_seen_stays_seen_when_its_day_has_left_the_window(fresh: Fresh)
     assert_eq!((owed.people, owed.events), (1, 1));
     assert_eq!(town.told_to("ada"), [items[1].object.as_str()]);
     assert_eq!(town.told_to("ben"), ["a1"]);
+}
+
+/// Where the explanation says each event was in the digest, by its object; and how many items the
+/// ledger's story of that mail shows.
+async fn told_of_the_mail(town: &Town, person: &str) -> (Vec<(String, Place)>, usize) {
+    let app = town.process();
+    let told = app.explain().user(&user(person), None).await.unwrap();
+    let place = |fate: Fate| match fate.covered {
+        Some(By::Mail { place, .. }) => (fate.object.to_string(), place),
+        other => panic!("{other:?}"),
+    };
+    let mut places: Vec<_> = told.events.into_iter().map(place).collect();
+    places.sort_by(|one, other| one.0.cmp(&other.0));
+    let row = town.deliveries_of(person).await.remove(0);
+    let story = app.compose().story(row).await.unwrap();
+    (places, story.mail.map_or(0, |mail| mail.items.len()))
+}
+
+async fn what_was_mailed_and_seen_later_is_shown_as_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    town.digests_at(monday(0)).await;
+
+    look(&town, "ada").await;
+
+    let (places, items) = told_of_the_mail(&town, "ada").await;
+    let shown = |object: &str| (object.to_owned(), Place::Shown);
+    assert_eq!(places, [shown("a1"), shown("a2")]);
+    assert_eq!(items, 2);
+}
+
+async fn what_was_seen_before_its_mail_is_not_shown_as_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    look(&town, "ada").await;
+    town.happens(&["a2"], to(&["ada"])).await;
+    town.digests_at(monday(0)).await;
+
+    let (places, items) = told_of_the_mail(&town, "ada").await;
+
+    let told = [("a1", Place::LeftOut), ("a2", Place::Shown)];
+    assert_eq!(
+        places,
+        told.map(|(object, place)| (object.to_owned(), place))
+    );
+    assert_eq!(items, 1);
 }

@@ -4,7 +4,8 @@
 //! are places without an address. What the mail tells is read as [`Compose::build`] reads it: what
 //! its markers cover is told, and objects as they are now. Whoever wants no mail is shown what is
 //! mandatory; where nothing is, what they would get otherwise, with why they do not. What was
-//! mailed was all of it, unless what is mandatory is as much as the row says it told.
+//! mailed was all of it, unless what was not seen, or what is mandatory, is as much as the row says
+//! it told.
 
 use super::{Allowed, Compose, Spread};
 use crate::domain::content::Item;
@@ -14,6 +15,29 @@ use crate::mail::Place;
 use crate::services::Result;
 use crate::services::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
+
+/// How much of what a row covers its mail tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    extent: Extent,
+    /// Whether what was seen is part of it where that is left out of mails.
+    seen: bool,
+}
+
+impl Part {
+    const WHOLE: Self = Self::of(Extent::All);
+
+    const fn of(extent: Extent) -> Self {
+        let seen = true;
+        Self { extent, seen }
+    }
+
+    /// Without what was seen.
+    const fn unseen(self) -> Self {
+        let seen = false;
+        Self { seen, ..self }
+    }
+}
 
 impl Compose {
     /// All that is known of a delivery.
@@ -33,13 +57,17 @@ impl Compose {
             None => (false, None),
         };
         let obliged = match by_wish {
-            true => self.preview(&row, &users, Extent::Mandatory).await?.ok(),
+            true => self
+                .preview(&row, &users, Part::of(Extent::Mandatory).unseen())
+                .await?
+                .ok(),
             false => None,
         };
         let barred = barred.filter(|_| obliged.is_none());
         let mail = match obliged {
             Some(mail) => Ok(mail),
-            None => self.preview(&row, &users, Extent::All).await?,
+            None if row.state.settled() => self.preview(&row, &users, Part::WHOLE).await?,
+            None => self.preview(&row, &users, Part::WHOLE.unseen()).await?,
         };
         let address = users.iter().flatten().find_map(|user| user.email.as_ref());
         Ok(Story {
@@ -58,7 +86,7 @@ impl Compose {
         &self,
         row: &Delivery,
         users: &[Option<User>],
-        extent: Extent,
+        part: Part,
     ) -> Result<std::result::Result<Preview, String>> {
         let none = |why: &str| Ok(Err(why.to_owned()));
         if row.state == DeliveryState::Canceled {
@@ -69,7 +97,15 @@ impl Compose {
         };
         let rows = std::slice::from_ref(row);
         let mut catalog = self.catalog.of_mails();
-        let stacks = self.read(rows, Spread::Sparse, &mut catalog).await?;
+        let mut stacks = self.read(rows, Spread::Sparse, &mut catalog).await?;
+        if !part.seen {
+            // Of a mail that left nothing is pending, and what was seen counts all the same.
+            let is_seen = self.skip_seen.of(&row.user).await?;
+            for person in &mut stacks {
+                person.leave_out(|place, _| is_seen(place));
+            }
+        }
+        let extent = part.extent;
         let wanted: Vec<_> = stacks
             .iter()
             .flat_map(|stacks| self.wanted(row, stacks, user, extent))
@@ -81,13 +117,15 @@ impl Compose {
         let gathered = self.gathered(rows, users, &[extent], &mut catalog).await?;
         let told = self.told(row, &wanted, &gathered, &catalog);
         let is_more = |told: &Content| told.total > u64::from(row.items);
-        if extent == Extent::All && row.state.settled() && told.as_ref().is_some_and(is_more) {
-            let obliged = Box::pin(self.preview(row, users, Extent::Mandatory)).await?;
-            let told = |mail: &Preview| mail.items.len() as u64 + mail.more;
-            if let Ok(mail) = obliged
-                && told(&mail) == u64::from(row.items)
-            {
-                return Ok(Ok(mail));
+        if part == Part::WHOLE && row.state.settled() && told.as_ref().is_some_and(is_more) {
+            for part in [part.unseen(), Part::of(Extent::Mandatory)] {
+                let mail = Box::pin(self.preview(row, users, part)).await?;
+                let told = |mail: &Preview| mail.items.len() as u64 + mail.more;
+                if let Ok(mail) = mail
+                    && told(&mail) == u64::from(row.items)
+                {
+                    return Ok(Ok(mail));
+                }
             }
         }
         let Some(content) = told else {
