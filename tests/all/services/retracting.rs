@@ -93,6 +93,8 @@ async fn what_happens_again_later_is_told_and_new(fresh: Fresh) {
         to: Some(page.counts.cursor.clone()),
         kind: None,
         category: None,
+        day: None,
+        about: None,
         ids: None,
     };
     town.process()

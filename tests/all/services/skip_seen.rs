@@ -35,6 +35,8 @@ pub(super) async fn mark(app: &App, person: &str, mark: Mark, ids: Vec<Position>
         to: None,
         kind: None,
         category: None,
+        day: None,
+        about: None,
         ids: Some(ids),
     };
     app.feeds().mark(&user(person), marks).await.unwrap();
