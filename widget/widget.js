@@ -57,7 +57,7 @@ img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
 .archive{position:absolute;inset-inline-end:8px;bottom:8px}
 @media(hover:hover){.item:not(:hover,:focus-within) .archive{opacity:0}}
 .more,.act{padding:8px 12px;color:var(--accent);font-weight:600}
-.main .act{position:relative;margin:0 -12px}
+.main .act{position:relative;margin:0 -12px -8px}
 .more{display:block;width:calc(100% - 16px);margin:8px}
 .empty{padding:44px 32px 52px;text-align:center}
 .empty svg{width:36px;margin:0 auto 12px;stroke-width:1.2}
