@@ -1,12 +1,13 @@
 //! What people have seen, read and put away of their feeds: one document a person.
 //!
 //! The rule: a record is replaced only where its stamp is the one that was read, and gets a new
-//! one; the same statement may be sent again, as it knows its own.
+//! one; the same statement may be sent again, as it knows its own. So what many people mark at once
+//! goes in one command ([`super::together`]).
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use bson::{Bson, doc};
+use bson::{Bson, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 
 use super::bulk::{Verb, Write};
@@ -15,7 +16,7 @@ use super::{INBOXES, Mongo, document};
 use crate::domain::{Id, Inbox, Poke, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
-use crate::store::record::read_bson;
+use crate::store::record::{read_bson, write_bson};
 use crate::store::{Inboxes, Result};
 
 #[async_trait]
@@ -73,12 +74,20 @@ impl Inboxes for Mongo {
             // Where none was read none must stand: a duplicate says that one does.
             upsert: inbox.revision.is_none(),
         };
-        let outcome = self.write(doing, Verb::Update, INBOXES, [put]).await?;
-        let n = outcome.n;
-        let is_put = outcome.duplicates(doing)?.is_empty() && n == 1;
-        if is_put {
-            self.poke(Poke::people([inbox.user.as_str()])).await;
-        }
-        Ok(is_put)
+        let put = write_bson(doing, &put)?;
+        let all = |puts: Vec<(String, RawDocumentBuf)>| async move {
+            let (people, puts): (Vec<_>, Vec<_>) = puts.into_iter().unzip();
+            let items = (0..puts.len()).collect();
+            let outcome = self.write_some(doing, Verb::Update, INBOXES, &puts, items);
+            let outcome = outcome.await?;
+            let n = outcome.n;
+            let are_put = outcome.duplicates(doing)?.is_empty() && n == puts.len() as u64;
+            if are_put {
+                self.poke(Poke::people(people.iter().map(String::as_str)))
+                    .await;
+            }
+            Ok(are_put)
+        };
+        self.0.inboxes.write(inbox.user.as_str(), put, all).await
     }
 }

@@ -17,6 +17,7 @@ use futures::stream::{self, StreamExt};
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
 
+use self::together::Together;
 use super::record::{Record, read_bson};
 use super::{Error, Result};
 use crate::domain::{Day, ModelName};
@@ -53,6 +54,7 @@ mod schema;
 mod sightings;
 mod stacks;
 mod suppressions;
+mod together;
 mod values;
 mod windows;
 
@@ -107,6 +109,8 @@ struct Shared {
     days: Mutex<HashMap<Day, Known>>,
     /// How new reads have to be.
     floor: fresh::Floor,
+    /// Puts of inboxes that come at the same time.
+    inboxes: Together<RawDocumentBuf>,
 }
 
 /// What is known of a day collection that stands.
@@ -202,6 +206,7 @@ impl Mongo {
             options,
             days,
             floor: fresh::Floor::default(),
+            inboxes: Together::default(),
         })))
     }
 
