@@ -127,3 +127,38 @@ pub async fn inboxes_that_nobody_marked_for_long_are_forgotten(store: Fresh) {
     assert_eq!(standing(&store, "ben").await, None);
     assert!(standing(&store, "cem").await.is_some());
 }
+
+pub async fn of_many_puts_at_once_each_is_told_its_own_end(store: Fresh) {
+    // Of four each: whose record stands as it was read, or was put anew by somebody else; who has
+    // none, or was thought to have none.
+    let people: Vec<String> = (0..16).map(|n| format!("p{n:02}")).collect();
+    let mut puts = Vec::new();
+    for (n, name) in people.iter().enumerate() {
+        let (mine, other) = (id(1_000 + n as u32), id(2_000 + n as u32));
+        let mut put = marked(name, 7);
+        if n % 4 < 2 {
+            let first = store.put_inbox(&marked(name, 1), mine).await;
+            assert!(first.unwrap());
+            put.revision = Some(mine);
+        }
+        if n % 2 == 1 {
+            let mut theirs = marked(name, 3);
+            theirs.revision = put.revision;
+            assert!(store.put_inbox(&theirs, other).await.unwrap());
+        }
+        puts.push((put, id(3_000 + n as u32)));
+    }
+
+    let putting = puts
+        .iter()
+        .map(|(inbox, revision)| store.put_inbox(inbox, *revision));
+    let done = futures::future::join_all(putting).await;
+
+    for (n, (done, name)) in done.into_iter().zip(&people).enumerate() {
+        let is_put = n % 2 == 0;
+        assert_eq!(done.unwrap(), is_put, "{name}");
+        let revision = id(if is_put { 3_000 } else { 2_000 } + n as u32);
+        let stands = standing(&store, name).await.unwrap();
+        assert_eq!(stands.revision, Some(revision), "{name}");
+    }
+}

@@ -113,6 +113,7 @@ laws! {
         an_inbox_comes_back_with_every_field
         an_inbox_is_put_in_the_place_of_what_was_read_and_of_nothing_else
         of_many_who_mark_at_once_nobodys_mark_is_lost
+        of_many_puts_at_once_each_is_told_its_own_end
         inboxes_that_nobody_marked_for_long_are_forgotten;
     pokes:
         whoever_listens_hears_of_pushes_marks_and_objects
