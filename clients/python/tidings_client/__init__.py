@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from email.utils import parsedate_to_datetime
 from functools import wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, Union, cast, overload
 from urllib.parse import quote, urlencode
@@ -27,7 +26,7 @@ from .records import Batch, BatchQuery, Counts, Event, FeedQuery, Follow, Group,
 from .records import Item, Mark, Object, ObjectView, ObjectWithId, Page, Preferences
 from .records import PreferencesView, Progress, Receipt, Retracted, Str, User, UserPatch, UserView
 from .records import TidingsError as TidingsError
-from .records import UserWithId
+from .records import UserWithId, refusal
 
 _GROUPED = {"group": "about"}
 
@@ -136,42 +135,12 @@ def _cut(records: Iterable[Mapping[str, Any]]) -> Generator[bytes, None, None]:
         yield b"[" + b",".join(held) + b"]"
 
 
-def _wait_said(headers: httpx.Headers) -> float | None:
-    """The seconds of `Retry-After`: a number of them, or a date, counted from that of the answer."""
-    said = headers.get("Retry-After", "").strip()
-    if re.fullmatch("[0-9]+", said):
-        return float(said)
-    try:
-        then = parsedate_to_datetime(said).timestamp()
-        sent = headers.get("Date")
-        now = parsedate_to_datetime(sent).timestamp() if sent else time.time()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return max(0.0, then - now)
-
-
 def _said(answer: _Answer) -> Any:
     try:
         return json.loads(answer.body) if answer.status != 204 else None
     except ValueError:
         why = "the answer is not JSON; is this the address of tidings?"
         raise TidingsError("invalid_answer", why, status=answer.status) from None
-
-
-def _refusal(answer: _Answer) -> TidingsError | None:
-    """What is wrong with an answer, if anything."""
-    if 200 <= answer.status < 300 or answer.status == 304:
-        return None
-    try:
-        problem = dict(json.loads(answer.body))
-    except (ValueError, TypeError):
-        problem = {}  # a proxy's page
-    return TidingsError(
-        str(problem.get("code") or "no_code"), str(problem.get("detail") or "no detail was given"),
-        status=answer.status, location=problem.get("location"),
-        request_id=answer.headers.get("X-Request-Id"), retry_after=_wait_said(answer.headers),
-        retryable=answer.status in (429, 502, 503, 504),
-    )
 
 
 def _checked(token: object) -> str:
@@ -225,7 +194,6 @@ class _Core(Generic[H]):
             tries += 1
             seconds = max(0.001, min(self._timeout, end - self._clock()))
             token: Str = None
-            error: TidingsError | None
             try:
                 with self._within(seconds):
                     token = await self._bearer(used)
@@ -233,9 +201,9 @@ class _Core(Generic[H]):
                     answer = await self._send(self._http.build_request(
                         method, self._url + path, content=body, headers=headers, timeout=seconds,
                     ), self._clock() + seconds)
-                error = _refusal(answer)
-                if error is None:
+                if 200 <= answer.status < 300 or answer.status == 304:
                     return answer
+                error = refusal(answer.status, answer.headers, answer.body)
                 if lost and method == "DELETE" and error.code == "unknown_user":
                     return answer._replace(status=204)  # the answer that was lost said so
             except TidingsError as caught:

@@ -6,6 +6,11 @@ What each means is in docs/api.md of tidings.
 
 from __future__ import annotations
 
+import json
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, TypedDict, Union
 
 Str = Union[str, None]
@@ -157,3 +162,30 @@ class TidingsError(Exception):
 
     def __str__(self) -> str:
         return " ".join(str(part) for part in (self.status, self.code) if part) + f": {self.detail}"
+
+
+def refusal(status: int, headers: Mapping[str, str], body: bytes) -> TidingsError:
+    """What an answer that is none says; `headers` are found in any case."""
+    try:
+        problem = dict(json.loads(body))
+    except (ValueError, TypeError):
+        problem = {}  # a proxy's page
+    return TidingsError(
+        str(problem.get("code") or "no_code"), str(problem.get("detail") or "no detail was given"),
+        status=status, location=problem.get("location"), request_id=headers.get("X-Request-Id"),
+        retryable=status in (429, 502, 503, 504), retry_after=_wait_said(headers),
+    )
+
+
+def _wait_said(headers: Mapping[str, str]) -> float | None:
+    """The seconds of `Retry-After`: a number, or a date, which counts from that of the answer."""
+    said = headers.get("Retry-After", "").strip()
+    if re.fullmatch("[0-9]+", said):
+        return float(said)
+    try:
+        then = parsedate_to_datetime(said).timestamp()
+        sent = headers.get("Date")
+        now = parsedate_to_datetime(sent).timestamp() if sent else time.time()
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return max(0.0, then - now)
