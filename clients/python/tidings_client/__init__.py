@@ -267,7 +267,7 @@ class _Core(Generic[H]):
                 if on_error is not None:
                     on_error(error)
                 failures += 1
-                wait = max(1.0, self._wait(error, failures, 300))
+                wait = min(3600.0, max(1.0, self._wait(error, failures, 300)))
             else:
                 said = answer.headers.get("X-Poll-Interval", "")
                 interval = int(said) if re.fullmatch("[0-9]{1,4}", said) else 30
