@@ -70,7 +70,7 @@ class Proxy:
         target = request.requestline.split(" ")[1]
         entry = self.note({
             "fault": fault, "method": request.command, "target": target, "headers": headers,
-            "body": body.decode(), "status": None,
+            "body": body.decode(), "status": None, "interval": None,
         })
         if fault == "hold":
             held.wait(30)
@@ -85,6 +85,7 @@ class Proxy:
             return self.send(request, fault["status"], fault.get("headers", {}), text.encode())
         answer, text = self.ask(request.command, target, request.headers, body)
         entry["status"] = answer.status
+        entry["interval"] = answer.getheader("X-Poll-Interval")
         if fault == "lose":
             return self.hang_up(request)
         kept = {name: value for name, value in answer.getheaders()

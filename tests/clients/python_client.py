@@ -133,7 +133,7 @@ def what_tidings_refuses_is_told_by_its_code(caller):
 
         assert (error.status, error.code, error.retryable) == (status, code, False), error
         assert len(caller.proxy.seen) == 1, code
-    assert "events[0].at" in error.location and str(error).startswith("422 time_out_of_range: ")
+    assert error.location == "events[0]" and str(error).startswith("422 time_out_of_range: ")
 
 
 @both
@@ -306,7 +306,8 @@ def a_poll_yields_what_changed_and_sends_the_tag_of_what_it_has(caller):
     assert [one["status"] for one in caller.proxy.seen] == [200, 304, 200]
     assert "if-none-match" not in first["headers"]
     assert second["headers"]["if-none-match"] == third["headers"]["if-none-match"]
-    assert caller.slept == [30.0, 30.0], "what X-Poll-Interval says"
+    said = [float(one["interval"]) for one in caller.proxy.seen]
+    assert caller.slept == said[:2] and min(said) >= 30, (caller.slept, said)
 
 
 @both
@@ -339,7 +340,8 @@ def a_poll_waits_as_it_is_told_and_yields_nothing_twice_where_tags_are_lost(call
 def a_poll_goes_on_after_errors_and_ends_when_it_is_refused(caller):
     passing = [{"status": 503, "headers": {"Retry-After": "99"}}, "drop", {"status": 500}]
     away = [{"status": 503, "headers": {"Retry-After": "999999"}}]
-    caller.proxy.reset([*passing, "pass", *away, *[{"status": 503}] * 12, {"status": 403}])
+    good = {"status": 200, "body": {"unread": 0}, "headers": {"X-Poll-Interval": "30"}}
+    caller.proxy.reset([*passing, good, *away, *[{"status": 503}] * 12, {"status": 403}])
     caller.chance, heard, failed = 1.0, [], []
 
     def poll():
