@@ -11,7 +11,8 @@ import hmac
 import json
 import time
 
-from stage import KEY
+import runner
+from stage import KEY, until
 from tidings_client import AsyncClient, Client, TidingsError
 
 SECRET = "a-secret-of-at-least-32-characters-for-tests"
@@ -30,6 +31,35 @@ def user_token(user, expires_in=600):
 
 def coded(data):
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def both(test):
+    """Lists a test twice, to be given a caller of either kind."""
+    for kind in ("sync", "async"):
+        def one(caller):
+            test(caller)
+        one.__name__, one.kind = f"{test.__name__}_{kind}", kind
+        runner.test(one)
+    return test
+
+
+def event(user, **more):
+    return {"type": "Comment", "objects": ["Comment:c1"], "to": [user], **more}
+
+
+def quiet(**more):
+    """An event that concerns nobody, so that many of them cost little."""
+    return {"type": "Comment", "followers_of": ["nobody"], **more}
+
+
+def told(caller, count, **more):
+    """Publishes past the proxy, and waits until it is in the feed."""
+    before = caller.tidings.counts(caller.user)["unread"]
+    ids = [f"Comment:{before + at}" for at in range(count)]
+    events = [event(caller.user, objects=[id], **more) for id in ids]
+    caller.tidings.ask("POST", "/v1/events", events)
+    until(lambda: caller.tidings.counts(caller.user)["unread"] == before + count)
+    return ids
 
 
 class Caller:
@@ -85,7 +115,10 @@ class Caller:
     def bodies(self):
         return [json.loads(entry["body"]) for entry in self.proxy.seen]
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         for client in self.clients:
             self.get(client.aclose()) if self.loop else client.close()
         if self.loop:

@@ -34,6 +34,7 @@ class Proxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # an answer is two writes
 
             def log_message(self, *_):
                 pass
@@ -49,6 +50,7 @@ class Proxy:
 
             do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
+        self.ever = set()  # all methods and paths that tidings was asked
         self.reset()
         self.url = Server(("127.0.0.1", 0), Handler).start()
 
@@ -83,6 +85,7 @@ class Proxy:
             said = fault.get("body", {})
             text = said if isinstance(said, str) else json.dumps(said)
             return self.send(request, fault["status"], fault.get("headers", {}), text.encode())
+        self.ever.add((request.command, target.partition("?")[0]))
         answer, text = self.ask(request.command, target, request.headers, body)
         entry["status"] = answer.status
         entry["interval"] = answer.getheader("X-Poll-Interval")
@@ -139,14 +142,15 @@ def remote(proxy):
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def log_message(self, *_):
             pass
 
         def do_POST(self):
-            said = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"[]")
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if self.path == "/reset":
-                proxy.reset(said)
+                proxy.reset(json.loads(body))
             elif self.path == "/release":
                 proxy.release()
             proxy.send(self, 200, {}, json.dumps(proxy.seen).encode())

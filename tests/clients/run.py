@@ -1,7 +1,9 @@
-"""The tests of the clients: `run.py TIDINGS NODE [NAME…]`, in a Python with tests/clients/requirements.txt.
+"""The tests of the clients: `run.py TIDINGS NODE [NAME…]`, in a Python with the packages of
+tests/clients/requirements.txt. A NAME is a part of the name of a test.
 
-The rule: both clients talk to a real `tidings serve` through a proxy that loses what it is told to
-lose. With TIDINGS_TEST_TSC=PATH, TypeScript reads the JavaScript client's types.
+The rule: both clients talk to a real `tidings serve` through proxies that lose what they are told to
+lose. With TIDINGS_TEST_TSC=PATH, TypeScript reads the JavaScript client's types; without, that test
+is counted as ignored.
 """
 
 import os
@@ -14,51 +16,70 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/web"), str(ROOT / "clients/python")]
 
 import caller
-import python_client
+import python_calls as python_calls
+import python_retries as python_retries
 import runner
 import shapes
-from caller import Caller
 from proxy import Proxy, remote
 from stage import KEY, Tidings
 
 
-def javascript(node, tidings, proxy, folder, names):
-    """Runs the tests of the JavaScript client, and says whether any failed."""
-    counted = folder / "node.tap"
-    flags = [f"--test-name-pattern={name}" for name in names]
-    for reporter, to in (("spec", "stdout"), ("tap", counted)):
-        flags += [f"--test-reporter={reporter}", f"--test-reporter-destination={to}"]
-    told = {"TIDINGS_URL": tidings.url, "TIDINGS_KEY": KEY, "TIDINGS_SECRET": caller.SECRET,
-            "PROXY_URL": proxy.url, "PROXY_TOLD_AT": remote(proxy)}
-    file = ROOT / "tests/clients/client.test.mjs"
-    code = subprocess.run([node, "--test", *flags, file], env={**os.environ, **told}).returncode
-    lines = counted.read_text().splitlines() if counted.exists() else []
-    sums = dict(line[2:].rsplit(" ", 1) for line in lines if line.startswith("# "))
-    passed = int(sums.get("pass", 0))
-    failed = max(int(sums.get("tests", 0)) - passed - int(sums.get("skipped", 0)), int(code != 0))
-    runner.say(passed, failed)
-    return bool(failed)
+class Node:
+    """A file of tests of the JavaScript client, on its way in a process and with a proxy of its own."""
+
+    def __init__(self, node, file, tidings, folder, names):
+        self.proxy, self.counted = Proxy(tidings.url), folder / f"{file}.tap"
+        self.said = open(folder / f"{file}.txt", "w+")
+        flags = [f"--test-name-pattern={name.replace('_', '[ -_]')}" for name in names]
+        for reporter, to in (("spec", "stdout"), ("tap", self.counted)):
+            flags += [f"--test-reporter={reporter}", f"--test-reporter-destination={to}"]
+        told = {
+            "TIDINGS_URL": tidings.url, "TIDINGS_KEY": KEY, "TIDINGS_SECRET": caller.SECRET,
+            "PROXY_URL": self.proxy.url, "PROXY_TOLD_AT": remote(self.proxy),
+        }
+        command = [node, "--test", *flags, ROOT / "tests/clients" / file]
+        self.process = subprocess.Popen(
+            command, env={**os.environ, **told}, stdout=self.said, stderr=self.said)
+
+    def ended(self):
+        """Prints what came of it, and says whether any failed."""
+        code = self.process.wait()
+        self.said.seek(0)
+        print(self.said.read(), end="")
+        self.said.close()
+        lines = self.counted.read_text().splitlines() if self.counted.exists() else []
+        sums = dict(line[2:].rsplit(" ", 1) for line in lines if line.startswith("# "))
+        passed, skipped = int(sums.get("pass", 0)), int(sums.get("skipped", 0))
+        failed = max(int(sums.get("tests", 0)) - passed - skipped, int(code != 0))
+        runner.say(passed, failed)
+        return bool(failed)
 
 
 def main(binary, node, *names):
     with tempfile.TemporaryDirectory() as folder:
         tidings = Tidings(binary, Path(folder), caller.CONFIG)
-        proxy = Proxy(tidings.url)
-
-        def body(one, number):
-            kinds = getattr(one, "kinds", None)
-            if kinds is None:
-                return one()
-            one_caller = Caller(kinds, number, tidings, proxy)
-            try:
-                one(one_caller)
-            finally:
-                one_caller.close()
-
+        files = ("retries.test.mjs", "calls.test.mjs")
+        processes = []
         try:
-            failed = runner.run("tests of the clients' types and of the Python client", names, body)
-            failed |= javascript(node, tidings, proxy, Path(folder), names)
+            processes += [Node(node, file, tidings, Path(folder), names) for file in files]
+            proxy = Proxy(tidings.url)
+
+            def body(one, number):
+                kind = getattr(one, "kind", None)
+                if kind is None:
+                    return one()
+                with caller.Caller(kind, number, tidings, proxy) as who:
+                    return one(who)
+
+            failed = runner.run("tests of the Python client and of the types", names, body)
+            failed |= shapes.read_by_typescript(node, names)
+            failed |= any([process.ended() for process in processes])
+            if not names and not failed:
+                failed |= shapes.left_out([proxy, *[process.proxy for process in processes]])
         finally:
+            for process in processes:
+                process.process.kill()
+                process.process.wait()
             tidings.stop()
     return failed
 
