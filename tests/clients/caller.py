@@ -11,6 +11,7 @@ import hmac
 import json
 import time
 
+import httpx
 import runner
 from stage import KEY, until
 from tidings_client import AsyncClient, Client, TidingsError
@@ -66,17 +67,18 @@ class Caller:
     def __init__(self, kind, number, tidings, proxy):
         self.kind, self.user, self.tidings, self.proxy = kind, f"{kind}-{number}", tidings, proxy
         self.loop = asyncio.new_event_loop() if kind == "async" else None
-        self.now, self.chance, self.slept, self.clients = 1000.0, 0.0, [], []
+        self.now, self.chance, self.slept, self.opened = 1000.0, 0.0, [], []
         self.during_sleep = lambda: None
         proxy.reset()
 
     def client(self, token=KEY, *, path="", real=False, **settings):
-        make = AsyncClient if self.loop else Client
-        client = make(self.proxy.url + path, token, **settings)
+        make, open_http = (AsyncClient, httpx.AsyncClient) if self.loop else (Client, httpx.Client)
+        http = open_http(verify=False)  # else each reads all certificates
+        self.opened.append(http)
+        client = make(self.proxy.url + path, token, http=http, **settings)
         client._random = lambda: self.chance
         if not real:
             client._clock, client._sleep = lambda: self.now, self.sleep
-        self.clients.append(client)
         return client
 
     def sleep(self, seconds):
@@ -119,7 +121,7 @@ class Caller:
         return self
 
     def __exit__(self, *_):
-        for client in self.clients:
-            self.get(client.aclose()) if self.loop else client.close()
+        for http in self.opened:
+            self.get(http.aclose()) if self.loop else http.close()
         if self.loop:
             self.loop.close()

@@ -327,3 +327,21 @@ def an_address_may_have_a_path_and_must_be_one(caller):
         raise AssertionError
     except ValueError as error:
         assert "127.0.0.1:8080" in str(error)
+
+
+@both
+def a_client_closes_what_it_opened_and_nothing_else(caller):
+    async def use_async():
+        async with type(caller.client())(caller.proxy.url, KEY) as client:
+            assert (await client.count(caller.user))["unread"] == 0
+        return client
+
+    def use():
+        with type(caller.client())(caller.proxy.url, KEY) as client:
+            assert client.count(caller.user)["unread"] == 0
+        return client
+
+    client, given = (caller.get(use_async()) if caller.loop else use()), caller.client()
+    caller.get(given.aclose()) if caller.loop else given.close()
+
+    assert client._http.is_closed and not given._http.is_closed
