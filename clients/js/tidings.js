@@ -2,6 +2,7 @@
 // The rule: all that it sends can be repeated without harm, so what fails may be tried again.
 
 const GROUPED = { group: 'about' };
+const SHORTEST = 0.05; // seconds that are worth another request
 
 // Why a call failed. Programs go by `code`: the server's, or one of the client's own.
 export class TidingsError extends Error {
@@ -162,7 +163,7 @@ export class Tidings {
     let lost = false, used;
     signal?.throwIfAborted();
     for (let tries = 1; ; tries++) {
-      const seconds = Math.max(0.001, Math.min(this.#timeout, end - this.#now()));
+      const seconds = Math.max(SHORTEST, Math.min(this.#timeout, end - this.#now()));
       const answer = await this.#once(method, where, options, seconds, used);
       const { error, token } = answer;
       if (!error) return answer;
@@ -173,7 +174,7 @@ export class Tidings {
       const renew = error.status === 401 && this.#callback && used === undefined;
       const again = renew || (error.retryable && tries < attempts);
       const wait = renew ? 0 : this.#wait(error, tries);
-      if (!again || this.#now() + wait >= end) throw error;
+      if (!again || this.#now() + wait + SHORTEST >= end) throw error;
       if (renew) used = token;
       else await this.#sleep(wait, signal);
     }

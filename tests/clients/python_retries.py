@@ -186,20 +186,18 @@ def no_wait_goes_beyond_the_deadline(caller):
 
 @both
 def the_deadline_ends_what_does_not_answer(caller):
-    for fault in ("hold", "drip"):
-        caller.proxy.reset([fault] * 9)
-        client = caller.client(real=True, deadline=0.6, timeout=0.4)
+    for fault, timeout in (("hold", 30), ("drip", 30), ("hold", 0.25)):
+        caller.proxy.reset([fault] * 99)
+        client = caller.client(real=True, deadline=0.6, timeout=timeout, attempts=99)
         began = time.monotonic()
 
         error = caller.error(lambda: client.publish(event(caller.user)))
 
         took = time.monotonic() - began
         caller.proxy.release()
-        assert 0.5 < took < 10, (fault, took)
+        assert 0.5 < took < 10, (fault, timeout, took)
         assert (error.code, error.retryable) == ("timeout", True), error
-        assert len(caller.proxy.seen) == 2, "the second got what was left"
-        assert len({body[0]["key"] for body in caller.bodies()}) == 1
-        assert error.unsent == caller.bodies()[0], error.unsent
+        assert all(body == error.unsent for body in caller.bodies()), "under the same key"
 
 
 @both

@@ -1,8 +1,8 @@
 """The tests of the clients: `run.py TIDINGS NODE [NAME…]`, in a Python with the packages of
 tests/clients/requirements.txt. A NAME is a part of the name of a test.
 
-The rule: both clients talk to a real `tidings serve` through proxies that lose what they are told to
-lose. With TIDINGS_TEST_TSC=PATH, TypeScript reads the JavaScript client's types; without, that test
+The rule: both clients talk to a real `tidings serve` through proxies that lose what they are told
+to lose. With TIDINGS_TEST_TSC=PATH, TypeScript reads the JavaScript client's types; without, that test
 is counted as ignored.
 """
 
@@ -25,7 +25,7 @@ from stage import KEY, Tidings
 
 
 class Node:
-    """A file of tests of the JavaScript client, on its way in a process and with a proxy of its own."""
+    """A file of tests of the JavaScript client, in a process and with a proxy of its own."""
 
     def __init__(self, node, file, tidings, folder, names):
         self.proxy, self.counted = Proxy(tidings.url), folder / f"{file}.tap"

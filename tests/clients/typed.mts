@@ -1,5 +1,5 @@
 // Calls of the JavaScript client as an application makes them, for TypeScript to read, not to run.
-// The rule: what is marked as an error must be one, or TypeScript says that the mark is not needed.
+// The rule: what is marked as an error must be one, or TypeScript says so.
 
 import { Tidings, TidingsError } from '../../clients/js/tidings.js';
 import type { Counts, Event, Item, Receipt, UserView } from '../../clients/js/tidings.js';
@@ -14,7 +14,8 @@ for await (const item of client.items('mara', { state: 'unread' })) {
   const one: Item = item;
   console.log(one.object.title, receipt.id, receipts, user.tz);
 }
-for await (const counts of client.poll('mara', { signal: control.signal, onError: console.error })) {
+const { signal } = control;
+for await (const counts of client.poll('mara', { signal, onError: console.error })) {
   const now: Counts = counts;
   await client.mark('mara', 'seen', { to: now.cursor, type: 'Comment' });
 }

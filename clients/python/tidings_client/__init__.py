@@ -29,6 +29,7 @@ from .records import TidingsError as TidingsError
 from .records import UserWithId, refusal
 
 _GROUPED = {"group": "about"}
+_SHORTEST = 0.05  # seconds that are worth another request
 
 
 class _Answer(NamedTuple):
@@ -192,7 +193,7 @@ class _Core(Generic[H]):
             headers["If-None-Match"] = etag
         while True:
             tries += 1
-            seconds = max(0.001, min(self._timeout, end - self._clock()))
+            seconds = max(_SHORTEST, min(self._timeout, end - self._clock()))
             token: Str = None
             try:
                 with self._within(seconds):
@@ -217,7 +218,7 @@ class _Core(Generic[H]):
             renew = error.status == 401 and self._get_token is not None and used is None
             again = renew or (error.retryable and tries < (attempts or self._attempts))
             wait = 0.0 if renew else self._wait(error, tries)
-            if not again or self._clock() + wait >= end:
+            if not again or self._clock() + wait + _SHORTEST >= end:
                 raise error
             if renew:
                 used = token
