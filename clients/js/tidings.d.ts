@@ -167,6 +167,7 @@ export interface Item {
   object: ObjectView;
   at: string;
   state: 'unseen' | 'seen' | 'read' | 'archived';
+  mailed: boolean;
   actor?: Actor;
   text?: string;
   data?: unknown;
@@ -301,9 +302,22 @@ export interface Settings {
   random?: () => number;
 }
 
+interface MarkedTo {
+  to: string;
+  type?: string;
+  category?: string;
+  day?: string;
+  about?: string;
+}
+
+interface MarkedIds {
+  ids: readonly string[];
+}
+
+/** Items up to a cursor, or one by one. */
 type Marked =
-  | { to: string; type?: string; category?: string; ids?: never }
-  | { ids: readonly string[]; to?: never; type?: never; category?: never };
+  | (MarkedTo & { ids?: never })
+  | (MarkedIds & { [field in keyof MarkedTo]?: never });
 
 export class Tidings {
   /**
@@ -356,7 +370,7 @@ export class Tidings {
     user: Id, query?: FeedQuery, options?: CallOptions,
   ): AsyncGenerator<Group, void, undefined>;
   count(user: Id, options?: CallOptions): Promise<Counts>;
-  /** Marks all up to a cursor (`to`), perhaps of a type or category, or the items `ids`. */
+  /** Marks all up to a cursor (`to`), or those of it that `type` and so on say, or `ids`. */
   mark(user: Id, mark: Mark, what: Marked, options?: CallOptions): Promise<Counts>;
   /** The counts, and again whenever they change, without end. */
   poll(user: Id, options?: PollOptions): AsyncGenerator<Counts, void, undefined>;

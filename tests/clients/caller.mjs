@@ -15,6 +15,7 @@ export const tell = async (what, faults = []) => {
   return answer.json();
 };
 export const reset = (...faults) => tell('reset', faults);
+export const idle = (...faults) => tell('idle', faults);
 export const seen = () => tell('seen');
 export const bodies = async () => (await seen()).map(({ body }) => JSON.parse(body));
 export const asked = async () => (await seen()).map(({ method, target }) => `${method} ${target}`);
@@ -48,8 +49,6 @@ export const event = (user, more) => ({
   to: [user],
   ...more,
 });
-// Concerns nobody, so that many of them cost little.
-export const quiet = more => ({ type: 'Comment', followers_of: ['nobody'], ...more });
 export const told = async (user, count, more) => {
   const before = await unread(user),
     ids = Array.from({ length: count }, (_, at) => `Comment:${before + at}`);

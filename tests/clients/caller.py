@@ -48,11 +48,6 @@ def event(user, **more):
     return {"type": "Comment", "objects": ["Comment:c1"], "to": [user], **more}
 
 
-def quiet(**more):
-    """An event that concerns nobody, so that many of them cost little."""
-    return {"type": "Comment", "followers_of": ["nobody"], **more}
-
-
 def told(caller, count, **more):
     """Publishes past the proxy, and waits until it is in the feed."""
     before = caller.tidings.counts(caller.user)["unread"]

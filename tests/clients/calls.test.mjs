@@ -12,7 +12,7 @@ import {
   bodies,
   event,
   failure,
-  quiet,
+  idle,
   reset,
   seen,
   someone,
@@ -57,8 +57,8 @@ test("every event has a key: its own or the call's", async () => {
 
 test('many events are cut into requests of 1,000', async () => {
   const [client] = timed();
-  const events = Array.from({ length: 2500 }, (_, at) => quiet({ objects: [`Comment:${at}`] }));
-  await reset('pass', 'lose');
+  const events = Array.from({ length: 2500 }, (_, at) => event('nobody', { objects: [`Comment:${at}`] }));
+  await idle('pass', 'lose');
 
   const receipts = await client.publishMany(new Set(events));
 
@@ -185,6 +185,14 @@ test('a signal ends a poll, and rejects a call with its reason', async () => {
   assert.deepEqual(heard, [0]);
   assert.deepEqual(await take(real.poll(user, { signal: control.signal }), 1), []);
   assert.equal((await seen()).length, 1);
+
+  await reset('hold');
+  control = new AbortController();
+  const asking = take(real.poll(user, { signal: control.signal }), 1);
+  await until(async () => (await seen()).length);
+  control.abort();
+  assert.deepEqual(await asking, [], 'while it asks');
+  await tell('release');
 
   for (const faults of [['hold'], [{ status: 503, headers: { 'Retry-After': '30' } }]]) {
     control = new AbortController();
@@ -366,7 +374,12 @@ test('marks are repeated, and hold', async () => {
 
   const seenNow = await client.mark(user, 'seen', { to: cursor }),
     read = await client.mark(user, 'read', { ids: [id] });
-  const other = await client.mark(user, 'seen', { to: read.cursor, type: 'Other' });
+  const other = await client.mark(user, 'seen', {
+    to: read.cursor,
+    type: 'Comment',
+    day: id.slice(0, 8),
+    about: 'Comment:none',
+  });
 
   assert.deepEqual([seenNow.unseen, seenNow.unread], [1, 4], 'what arrived since is not marked');
   assert.deepEqual([read.unseen, read.unread, other.unseen], [1, 3, 1]);

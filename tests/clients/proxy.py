@@ -28,8 +28,8 @@ class Proxy:
     `lose` (the answer), `hold` (until `release`, then dropped), `drip` (an answer without end),
     or `{"status", "headers", "body", "forward"}`: another answer, `forward` after the true one."""
 
-    def __init__(self, behind):
-        self.behind = urlsplit(behind).netloc
+    def __init__(self, behind, idle):
+        self.before, self.idle = urlsplit(behind).netloc, urlsplit(idle).netloc
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -54,7 +54,9 @@ class Proxy:
         self.reset()
         self.url = Server(("127.0.0.1", 0), Handler).start()
 
-    def reset(self, faults=()):
+    def reset(self, faults=(), idle=False):
+        """Forgets all; from now on it stands before tidings, or before one that has no worker."""
+        self.behind = self.idle if idle else self.before
         self.faults, self.seen, self.held = list(faults), [], threading.Event()
 
     def release(self):
@@ -149,8 +151,8 @@ def remote(proxy):
 
         def do_POST(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            if self.path == "/reset":
-                proxy.reset(json.loads(body))
+            if self.path in ("/reset", "/idle"):
+                proxy.reset(json.loads(body), self.path == "/idle")
             elif self.path == "/release":
                 proxy.release()
             proxy.send(self, 200, {}, json.dumps(proxy.seen).encode())

@@ -7,7 +7,7 @@ proxy saw of it. calls.test.mjs says the same of the JavaScript client.
 from itertools import islice
 from urllib.parse import quote
 
-from caller import both, event, quiet, told
+from caller import both, event, told
 from stage import KEY, until
 from tidings_client import TidingsError
 
@@ -34,8 +34,8 @@ def every_event_has_a_key_its_own_or_the_calls(caller):
 @both
 def many_events_are_cut_into_requests_of_1000(caller):
     client = caller.client()
-    events = [quiet(objects=[f"Comment:{at}"]) for at in range(2500)]
-    caller.proxy.reset(["pass", "lose"])
+    events = [event(caller.user, objects=[f"Comment:{at}"]) for at in range(2500)]
+    caller.proxy.reset(["pass", "lose"], idle=True)
 
     receipts = caller.get(client.publish_many(iter(events)))
 
@@ -272,11 +272,12 @@ def marks_are_repeated_and_hold(caller):
 
     seen = caller.get(client.mark(user, "seen", to=page["cursor"]))
     read = caller.get(client.mark(user, "read", ids=[first]))
-    only = caller.get(client.mark(user, "seen", to=read["cursor"], type="Other"))
+    narrow = {"type": "Comment", "day": first[:8], "about": "Comment:none"}
+    only = caller.get(client.mark(user, "seen", to=read["cursor"], **narrow))
 
     assert (seen["unseen"], seen["unread"]) == (1, 4), "what arrived since is not marked"
     assert (read["unseen"], read["unread"]) == (1, 3)
-    assert only["unseen"] == 1, "of another type"
+    assert only["unseen"] == 1, "about something else"
     assert caller.bodies()[0] == caller.bodies()[1] == {"mark": "seen", "to": page["cursor"]}
     archived = caller.get(client.mark(user, "archive", ids=[first]))
     assert archived["unread"] == 3

@@ -9,7 +9,7 @@ import pickle
 import time
 
 import runner
-from caller import both, event, quiet, user_token
+from caller import both, event, user_token
 from stage import KEY, until
 from tidings_client import AsyncClient, TidingsError
 
@@ -203,8 +203,8 @@ def the_deadline_ends_what_does_not_answer(caller):
 @both
 def what_was_not_accepted_of_many_can_be_published_again(caller):
     client = caller.client()
-    events = [quiet(objects=[f"Comment:{at}"]) for at in range(1500)]
-    caller.proxy.reset(["pass", "lose", {"status": 400}])
+    events = [event(caller.user, objects=[f"Comment:{at}"]) for at in range(1500)]
+    caller.proxy.reset(["pass", "lose", {"status": 400}], idle=True)
 
     error = caller.error(lambda: client.publish_many(events))
 

@@ -13,7 +13,7 @@ import {
   bodies,
   event,
   failure,
-  quiet,
+  idle,
   reset,
   seen,
   someone,
@@ -212,8 +212,8 @@ test('the deadline ends what does not answer', async () => {
 
 test('what was not accepted of many can be published again', async () => {
   const [client] = timed();
-  const events = Array.from({ length: 1500 }, (_, at) => quiet({ objects: [`Comment:${at}`] }));
-  await reset('pass', 'lose', { status: 400 });
+  const events = Array.from({ length: 1500 }, (_, at) => event('nobody', { objects: [`Comment:${at}`] }));
+  await idle('pass', 'lose', { status: 400 });
 
   const error = await failure(client.publishMany(events));
 

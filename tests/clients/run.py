@@ -2,7 +2,7 @@
 tests/clients/requirements.txt. A NAME is a part of the name of a test.
 
 The rule: both clients talk to a real `tidings serve` through proxies that lose what they are told
-to lose. With TIDINGS_TEST_TSC=PATH, TypeScript reads the JavaScript client's types; without, that test
+to lose. With TIDINGS_TEST_TSC=PATH, TypeScript reads the JavaScript types; without, that test
 is counted as ignored.
 """
 
@@ -27,8 +27,8 @@ from stage import KEY, Tidings
 class Node:
     """A file of tests of the JavaScript client, in a process and with a proxy of its own."""
 
-    def __init__(self, node, file, tidings, folder, names):
-        self.proxy, self.counted = Proxy(tidings.url), folder / f"{file}.tap"
+    def __init__(self, node, file, tidings, idle, folder, names):
+        self.proxy, self.counted = Proxy(tidings.url, idle.url), folder / f"{file}.tap"
         self.said = open(folder / f"{file}.txt", "w+")
         flags = [f"--test-name-pattern={name.replace('_', '[ -_]')}" for name in names]
         for reporter, to in (("spec", "stdout"), ("tap", self.counted)):
@@ -57,12 +57,17 @@ class Node:
 
 def main(binary, node, *names):
     with tempfile.TemporaryDirectory() as folder:
-        tidings = Tidings(binary, Path(folder), caller.CONFIG)
+        tidings, idle = (Path(folder, name) for name in ("tidings", "idle"))
+        tidings.mkdir()
+        idle.mkdir()
+        tidings = Tidings(binary, tidings, caller.CONFIG)
+        # Thousands of events would keep a worker from those that a test waits for.
+        idle = Tidings(binary, idle, caller.CONFIG, "--no-worker")
         files = ("retries.test.mjs", "calls.test.mjs")
         processes = []
         try:
-            processes += [Node(node, file, tidings, Path(folder), names) for file in files]
-            proxy = Proxy(tidings.url)
+            processes += [Node(node, file, tidings, idle, Path(folder), names) for file in files]
+            proxy = Proxy(tidings.url, idle.url)
 
             def body(one, number):
                 kind = getattr(one, "kind", None)
@@ -81,6 +86,7 @@ def main(binary, node, *names):
                 process.process.kill()
                 process.process.wait()
             tidings.stop()
+            idle.stop()
     return failed
 
 

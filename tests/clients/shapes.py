@@ -3,6 +3,7 @@
 The rule: a field that the API gets is a field of both clients, or a test fails; so is a call.
 """
 
+import inspect
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from typing import get_args
 
 import runner
 from stage import ROOT
-from tidings_client import records
+from tidings_client import Client, records
 
 DESCRIPTION = json.loads((ROOT / "src/wire/openapi.json").read_text())
 SCHEMAS = DESCRIPTION["components"]["schemas"]
@@ -41,6 +42,12 @@ def asked_of(path, method="get"):
     return {one["name"] for one in parameters if one["in"] == "query"}
 
 
+def mark_bodies():
+    """The fields of a mark up to a cursor, and of one by ids."""
+    body = DESCRIPTION["paths"]["/v1/users/{id}/feed/marks"]["post"]["requestBody"]
+    return [set(one["properties"]) for one in body["content"]["application/json"]["schema"]["oneOf"]]
+
+
 def fields_and_needed(name):
     fields, needed = described(name)
     # Where the path says it, a body need not.
@@ -56,6 +63,8 @@ def the_types_of_the_python_client_are_those_of_the_description():
         assert of.__required_keys__ == needed, (name, of.__required_keys__ ^ needed)
     for name in ("Mark", "Route", "Cadence", "Weekday", "BatchState"):
         assert list(get_args(getattr(records, name))) == SCHEMAS[name]["enum"], name
+    marked = set(inspect.signature(Client("http://of.none", "key").mark).parameters)
+    assert marked - {"user"} == set().union(*mark_bodies())
     of_feed = set(records.FeedQuery.__annotations__) | {"group"}
     assert of_feed == asked_of("/v1/users/{id}/feed")
     assert set(records.BatchQuery.__annotations__) == asked_of("/v1/batches")
@@ -77,6 +86,8 @@ def the_types_of_the_javascript_client_are_those_of_the_description():
         assert set(found[name]) == fields, (name, set(found[name]) ^ fields)
         must = {field for field, mark in found[name].items() if not mark}
         assert must == needed, (name, must ^ needed)
+    assert [set(found["MarkedTo"]), set(found["MarkedIds"])] == [
+        fields - {"mark"} for fields in mark_bodies()]
     assert set(found["FeedQuery"]) | {"group"} == asked_of("/v1/users/{id}/feed")
     assert set(found["BatchQuery"]) == asked_of("/v1/batches")
 

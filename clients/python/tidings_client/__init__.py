@@ -103,7 +103,7 @@ def _bound(method: Any, on: Any, now: Callable[[Any], Any]) -> Any:
     bound = method.__get__(on)
     if not isinstance(on, Client):
         return bound
-    return wraps(method)(lambda *args, **named: now(bound(*args, **named)))
+    return wraps(bound)(lambda *args, **named: now(bound(*args, **named)))
 
 
 def _path(*names: Id) -> str:
@@ -408,10 +408,11 @@ class _Core(Generic[H]):
     @_call
     def mark(
         self, user: Id, mark: Mark, *, to: Str = None, ids: list[str] | None = None,
-        type: Str = None, category: Str = None,
+        type: Str = None, category: Str = None, day: Str = None, about: Str = None,
     ) -> _Soon[Counts]:
-        """Marks all up to the cursor `to`, perhaps of a type or category, or the items `ids`."""
-        said = {"mark": mark, "to": to, "ids": ids, "type": type, "category": category}
+        """Marks all up to the cursor `to`, or those of it that `type` and so on say, or `ids`."""
+        of = {"type": type, "category": category, "day": day, "about": about}
+        said = {"mark": mark, "to": to, "ids": ids, **of}
         value = {name: part for name, part in said.items() if part is not None}
         return self._take("POST", _path("users", user, "feed", "marks"), value)
 
