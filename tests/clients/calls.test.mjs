@@ -56,8 +56,10 @@ test("every event has a key: its own or the call's", async () => {
 });
 
 test('many events are cut into requests of 1,000', async () => {
-  const [client] = timed();
-  const events = Array.from({ length: 2500 }, (_, at) => event('nobody', { objects: [`Comment:${at}`] }));
+  const [client] = timed(TIDINGS_KEY, { timeout: 100, deadline: 999 });
+  const events = Array.from({ length: 2500 }, (_, at) =>
+    event('nobody', { objects: [`Comment:${at}`] }),
+  );
   await idle('pass', 'lose');
 
   const receipts = await client.publishMany(new Set(events));
@@ -176,6 +178,7 @@ test('a signal ends a poll, and rejects a call with its reason', async () => {
   const user = someone(),
     real = new Tidings(PROXY_URL, TIDINGS_KEY),
     heard = [];
+  const began = Date.now();
   let control = new AbortController();
   await reset();
   for await (const { unread } of real.poll(user, { signal: control.signal })) {
@@ -197,7 +200,9 @@ test('a signal ends a poll, and rejects a call with its reason', async () => {
   for (const faults of [['hold'], [{ status: 503, headers: { 'Retry-After': '30' } }]]) {
     control = new AbortController();
     await reset(...faults);
-    const waiting = failure(real.count(user, { signal: control.signal }));
+    const settings = { attempts: faults[0] === 'hold' ? 1 : 2 };
+    const client = new Tidings(PROXY_URL, TIDINGS_KEY, settings);
+    const waiting = failure(client.count(user, { signal: control.signal }));
     await until(async () => (await seen()).length);
     const reason = new Error('enough');
     control.abort(reason);
@@ -212,6 +217,7 @@ test('a signal ends a poll, and rejects a call with its reason', async () => {
     /no/,
   );
   assert.deepEqual(await asked(), []);
+  assert.ok(Date.now() - began < 15_000, 'at once');
 });
 
 test('a poll that is left asks no more', async () => {
@@ -318,6 +324,8 @@ test('hostile names travel unchanged', async () => {
       `PUT /v1/users/${key}/follows/${part}`,
       `PUT /v1/objects/M${part}/${part}`,
     ]);
+    const target = `GET /v1/users/${key}/feed?about=${part}&type=${part}`;
+    assert.ok((await asked()).includes(target), target);
   }
 });
 

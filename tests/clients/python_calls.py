@@ -33,7 +33,7 @@ def every_event_has_a_key_its_own_or_the_calls(caller):
 
 @both
 def many_events_are_cut_into_requests_of_1000(caller):
-    client = caller.client()
+    client = caller.client(timeout=100, deadline=999)
     events = [event(caller.user, objects=[f"Comment:{at}"]) for at in range(2500)]
     caller.proxy.reset(["pass", "lose"], idle=True)
 
@@ -231,6 +231,8 @@ def hostile_names_travel_unchanged(caller):
             ("PUT", f"/v1/users/{key}"), ("PUT", f"/v1/users/{key}/follows/{part}"),
             ("PUT", f"/v1/objects/M{part}/{part}"),
         ]
+        asked = ("GET", f"/v1/users/{key}/feed?about={part}&type={part}")
+        assert asked in caller.asked()
 
 
 @both

@@ -202,7 +202,7 @@ def the_deadline_ends_what_does_not_answer(caller):
 
 @both
 def what_was_not_accepted_of_many_can_be_published_again(caller):
-    client = caller.client()
+    client = caller.client(timeout=100, deadline=999)
     events = [event(caller.user, objects=[f"Comment:{at}"]) for at in range(1500)]
     caller.proxy.reset(["pass", "lose", {"status": 400}], idle=True)
 

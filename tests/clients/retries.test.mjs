@@ -211,8 +211,10 @@ test('the deadline ends what does not answer', async () => {
 });
 
 test('what was not accepted of many can be published again', async () => {
-  const [client] = timed();
-  const events = Array.from({ length: 1500 }, (_, at) => event('nobody', { objects: [`Comment:${at}`] }));
+  const [client] = timed(TIDINGS_KEY, { timeout: 100, deadline: 999 });
+  const events = Array.from({ length: 1500 }, (_, at) =>
+    event('nobody', { objects: [`Comment:${at}`] }),
+  );
   await idle('pass', 'lose', { status: 400 });
 
   const error = await failure(client.publishMany(events));

@@ -45,7 +45,8 @@ def asked_of(path, method="get"):
 def mark_bodies():
     """The fields of a mark up to a cursor, and of one by ids."""
     body = DESCRIPTION["paths"]["/v1/users/{id}/feed/marks"]["post"]["requestBody"]
-    return [set(one["properties"]) for one in body["content"]["application/json"]["schema"]["oneOf"]]
+    bodies = body["content"]["application/json"]["schema"]["oneOf"]
+    return [set(one["properties"]) for one in bodies]
 
 
 def fields_and_needed(name):
