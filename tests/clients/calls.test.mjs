@@ -2,6 +2,7 @@
 // The rule: what is said of a request is what the proxy saw. For Python python_calls.py says it.
 
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 
 import { Tidings } from '../../clients/js/tidings.js';
@@ -288,6 +289,17 @@ test('groups, batches, users and follows are walked to their end', async () => {
     'type:Comment',
   ]);
   assert.equal((await client.batch(gathered[0].id)).user, user);
+});
+
+test('nothing is left behind by a call', async () => {
+  const { signal } = new AbortController();
+  const [client] = timed();
+  const timers = () => process.getActiveResourcesInfo().filter(one => one === 'Timeout').length;
+  const before = timers();
+  await reset('drop');
+  await client.count('mara', { signal });
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
+  assert.equal(timers(), before, 'a timer would keep the process');
 });
 
 test('a page is asked for only when it is needed', async () => {

@@ -7,6 +7,7 @@ proxy saw of it. retries.test.mjs says the same of the JavaScript client.
 import asyncio
 import pickle
 import time
+from email.utils import formatdate
 
 import runner
 from caller import both, event, user_token
@@ -41,7 +42,7 @@ def what_fails_in_passing_is_tried_again(caller):
 
         assert len(caller.proxy.seen) == 2, (fault, caller.proxy.seen)
     caller.proxy.reset(["hold"])
-    client = caller.client(real=True, timeout=0.3)
+    client = caller.client(real=True, timeout=1)
     assert caller.get(client.count(caller.user))["unread"] == 0
     assert len(caller.proxy.seen) == 2
 
@@ -147,6 +148,10 @@ def retry_after_is_kept_in_seconds_and_as_a_date(caller):
             caller.get(client.count(caller.user))
 
             assert caller.slept == [seconds], (headers, caller.slept)
+    in_half_a_minute = formatdate(time.time() + 30, usegmt=True)
+    caller.proxy.reset([{"status": 503, "headers": {"Retry-After": in_half_a_minute}}])
+    caller.get(client.count(caller.user))
+    assert 0 < caller.slept[-1] <= 30, "from now, where the answer says no date"
     caller.chance = 1.0
     caller.proxy.reset([{"status": 503, "headers": {"Retry-After": "7"}}])
     caller.get(caller.client().count(caller.user))

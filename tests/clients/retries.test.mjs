@@ -56,7 +56,7 @@ test('what fails in passing is tried again', async () => {
     assert.equal((await seen()).length, 2, JSON.stringify(fault));
   }
   await reset('hold');
-  assert.equal((await new Tidings(PROXY_URL, TIDINGS_KEY, { timeout: 0.3 }).count(user)).unread, 0);
+  assert.equal((await new Tidings(PROXY_URL, TIDINGS_KEY, { timeout: 1 }).count(user)).unread, 0);
   const [client, time] = timed(TIDINGS_KEY, {
     attempts: 3,
     fetch: () => fetch('http://127.0.0.1:1'),
@@ -153,6 +153,11 @@ test('Retry-After is kept, in seconds and as a date', async () => {
     }
   }
   const [client, time] = timed();
+  const soon = new Date(Date.now() + 30_000).toUTCString();
+  await reset({ status: 503, headers: { 'Retry-After': soon } });
+  await client.count('mara');
+  const [waited] = time.slept.splice(0);
+  assert.ok(waited > 0 && waited <= 30, 'from now, where the answer says no date');
   time.chance = 1;
   await reset({ status: 503, headers: { 'Retry-After': '7' } });
   await client.count('mara');
@@ -205,9 +210,14 @@ test('the deadline ends what does not answer', async () => {
     for (const body of sent) assert.deepEqual(body, error.unsent, 'under the same key');
   }
   const began = Date.now();
+  let calls = 0;
+  const give = () => (calls++ ? TIDINGS_KEY : new Promise(() => {}));
   const never = new Tidings(PROXY_URL, () => new Promise(() => {}), { deadline: 0.3 });
   assert.equal((await failure(never.count('mara'))).code, 'timeout');
   assert.ok(Date.now() - began < 10_000);
+  await reset();
+  const client = new Tidings(PROXY_URL, give, { timeout: 1, random: () => 0 });
+  assert.equal((await client.count('mara')).unread, 0, 'the next request asks anew');
 });
 
 test('what was not accepted of many can be published again', async () => {

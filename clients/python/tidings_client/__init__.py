@@ -56,15 +56,12 @@ def _now(soon: _Soon[T]) -> T:
 
 
 def _each_now(values: _Items[T]) -> Generator[T, None, None]:
-    try:
-        while True:
-            try:
-                value = _now(values.__anext__())
-            except StopAsyncIteration:
-                return
-            yield value
-    finally:
-        _now(values.aclose())
+    while True:
+        try:
+            value = _now(values.__anext__())
+        except StopAsyncIteration:
+            return
+        yield value
 
 
 async def _settled(value: Any) -> Any:
