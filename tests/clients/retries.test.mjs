@@ -142,6 +142,7 @@ test('Retry-After is kept, in seconds and as a date', async () => {
     [{ 'Retry-After': 'Mon, 23 Nov 2026 09:00:00 GMT', Date: date }, 0],
     [{ 'Retry-After': 'Sat, 01 Jan 2000 00:00:00 GMT' }, 0],
     [{ 'Retry-After': 'soon' }, 0],
+    [{ 'Retry-After': 'Jan 1 2099' }, 0],
     [{ 'Retry-After': '-5' }, 0],
   ];
   for (const status of [429, 503]) {
