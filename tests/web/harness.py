@@ -1,24 +1,20 @@
-"""What all browser tests share: how they are listed and run, and what they ask of any page.
+"""What all browser tests share: who visits a page, and what is asked of any page.
 
 The rule: each runs by itself with a visitor of its own (what a `visit` gives), who must not hear a complaint of
-the page; nothing is tried twice.
+the page; nothing is tried twice (`runner.py`).
 """
 
 import json
 import os
-import traceback
 from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-TESTS = []
+import runner
+from runner import test as test
+
 expect.set_options(timeout=15_000)
-
-
-def test(function):
-    TESTS.append(function)
-    return function
 
 
 def launch(playwright, chromium):
@@ -30,27 +26,22 @@ def run(browser, what, names, visit, shots=""):
 
     `visit(number)` gives a context manager of a visitor, who has `contexts` of the browser and `complaints`.
     """
-    wanted = [one for one in TESTS if not names or any(name in one.__name__ for name in names)]
-    failed = []
-    print(f"running {len(wanted)} {what}, in Chromium {browser.version}", flush=True)
-    for number, one in enumerate(wanted):
+
+    def body(one, number):
         with visit(number) as visitor:
             try:
                 one(visitor)
                 assert not visitor.complaints, visitor.complaints
-                print(f"test {one.__name__} ... ok", flush=True)
             except Exception:
-                failed.append(one.__name__)
-                print(f"test {one.__name__} ... FAILED\n{traceback.format_exc()}", flush=True)
                 for context in visitor.contexts:
                     for page in context.pages:
                         shoot(page, f"{shots}failed-{one.__name__}")
+                raise
             finally:
                 for context in visitor.contexts:
                     context.close()
-    word = "FAILED" if failed else "ok"
-    print(f"test result: {word}. {len(wanted) - len(failed)} passed; {len(failed)} failed; 0 ignored; 0 measured; 0 filtered out")
-    return bool(failed)
+
+    return runner.run(f"{what}, in Chromium {browser.version}", names, body)
 
 
 def bell(page):

@@ -1,0 +1,327 @@
+// A client of tidings for Node 20, Deno, Bun and browsers: docs/clients.md of tidings says how.
+// The rule: all that it sends can be repeated without harm, so what fails may be tried again.
+
+const GROUPED = { group: 'about' };
+const SHORTEST = 0.05; // seconds that are worth another request
+
+// Why a call failed. Programs go by `code`: the server's, or one of the client's own.
+export class TidingsError extends Error {
+  constructor(code, detail, { cause, ...more } = {}) {
+    super([more.status, `${code}:`, detail].filter(Boolean).join(' '), { cause });
+    this.name = 'TidingsError';
+    Object.assign(this, { code, detail, retryable: false, receipts: [], unsent: [], ...more });
+  }
+}
+
+// Where this is, of names and a query. HTTP clients resolve dots, so no name can be of these alone.
+const place = (names, query = {}) => {
+  for (const name of names) {
+    if (name != null && !/^\.{0,2}$/.test(name)) continue;
+    throw new TidingsError('invalid_parameter', `"${name}" cannot be a part of a path`);
+  }
+  const said = Object.entries(query).filter(([, value]) => value != null);
+  const search = said.map(pair => pair.map(encodeURIComponent).join('=')).join('&');
+  return `/v1/${names.map(encodeURIComponent).join('/')}${search && `?${search}`}`;
+};
+
+// Bodies of at most 1,000 records and 15 MiB each; the server takes 16.
+function* cut(records) {
+  const encoder = new TextEncoder();
+  let held = [], size = 0;
+  for (const record of records) {
+    const json = JSON.stringify(record), bytes = encoder.encode(json).length + 1;
+    if (held.length === 1000 || (held.length && size + bytes > 15 << 20)) {
+      yield `[${held}]`;
+      [held, size] = [[], 0];
+    }
+    held.push(json);
+    size += bytes;
+  }
+  if (held.length) yield `[${held}]`;
+}
+
+// The seconds of `Retry-After`: a number, or a date, which counts from that of the answer.
+const waitSaid = headers => {
+  const said = headers.get('retry-after') ?? '';
+  if (/^\d+$/.test(said)) return +said;
+  const now = Date.parse(headers.get('date')) || Date.now();
+  const seconds = /GMT$/.test(said) ? (Date.parse(said) - now) / 1e3 : NaN;
+  return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
+};
+
+const refusal = ({ status, headers }, text) => {
+  let problem;
+  try { problem = JSON.parse(text); } catch {} // a proxy's page
+  const { code, detail, location } = problem ?? {};
+  return new TidingsError(code ?? 'no_code', detail ?? 'no detail was given', {
+    status, location, requestId: headers.get('x-request-id') ?? undefined,
+    retryable: [429, 502, 503, 504].includes(status), retryAfter: waitSaid(headers),
+  });
+};
+
+const said = ({ status, text }) => {
+  if (status === 204) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    const why = 'the answer is not JSON; is this the address of tidings?';
+    throw new TidingsError('invalid_answer', why, { status });
+  }
+};
+
+const checked = token => {
+  const bare = typeof token === 'string' ? token.trim() : '';
+  if (/^[\x21-\x7e]+$/.test(bare)) return bare;
+  throw new TidingsError('invalid_token', 'a token is text of visible ASCII characters');
+};
+
+const newKey = () => {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, byte => byte.toString(16).padStart(2, '0')).join('');
+};
+
+// Calls `stop` after so many seconds, or when `signal` says so, unless what it returns is called.
+const alarm = (seconds, signal, stop) => {
+  const aborted = () => stop(signal.reason), timer = setTimeout(stop, seconds * 1e3);
+  signal?.addEventListener('abort', aborted);
+  return () => {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', aborted);
+  };
+};
+
+const sleepFor = async (seconds, signal) => {
+  signal?.throwIfAborted();
+  let off;
+  await new Promise(done => { off = alarm(seconds, signal, done); });
+  off();
+  signal?.throwIfAborted();
+};
+
+export class Tidings {
+  #url; #callback; #token; #renewal; #timeout; #deadline; #attempts; #fetch; #sleep; #now; #random;
+
+  constructor(url, token, {
+    timeout = 20, deadline = 60, attempts = 5, fetch = globalThis.fetch,
+    sleep = sleepFor, now = () => performance.now() / 1e3, random = Math.random,
+  } = {}) {
+    this.#url = new URL(url, globalThis.location?.href).href.replace(/\/+$/, '');
+    if (typeof token === 'function') this.#callback = token;
+    else if (token != null) this.#token = checked(token);
+    [this.#timeout, this.#deadline, this.#attempts] = [timeout, deadline, attempts];
+    [this.#fetch, this.#sleep, this.#now, this.#random] = [fetch, sleep, now, random];
+  }
+
+  // The token; another than `used`, where one can be had. Calls at the same time share the new one.
+  async #bearer(used) {
+    if (this.#callback && this.#token === used) {
+      this.#renewal ??= (async () => {
+        try {
+          this.#token = checked(await this.#callback());
+        } catch (cause) {
+          throw new TidingsError('no_token', `${cause}`, { retryable: true, cause });
+        }
+      })().finally(() => { this.#renewal = undefined; });
+      await this.#renewal;
+    }
+    return this.#token;
+  }
+
+  // One request and its answer, within so many seconds and while `signal` lets it.
+  async #once(method, where, { body, etag, keepalive, signal }, seconds, used) {
+    const control = new AbortController(), fetch = this.#fetch;
+    const off = alarm(seconds, signal, () => control.abort());
+    const over = new Promise((_, fail) => { control.signal.onabort = fail; });
+    const headers = body === undefined ? {} : { 'content-type': 'application/json' };
+    let token;
+    try {
+      token = await Promise.race([this.#bearer(used), over]);
+      if (token !== undefined) headers.authorization = `Bearer ${token}`;
+      if (etag) headers['if-none-match'] = etag;
+      const answer = await fetch(this.#url + where, {
+        method, headers, body, keepalive,
+        signal: control.signal, redirect: 'manual', cache: 'no-store',
+      });
+      const { ok, status } = answer, text = await answer.text();
+      if (ok || status === 304) return { status, headers: answer.headers, text };
+      return { token, error: refusal(answer, text) };
+    } catch (cause) {
+      signal?.throwIfAborted();
+      const late = control.signal.aborted;
+      if (late && token === undefined) this.#renewal = undefined; // it may never come
+      if (cause instanceof TidingsError) return { error: cause };
+      const why = late ? 'no answer in time' : [cause, cause.cause].filter(Boolean).join(': ');
+      const code = late ? 'timeout' : 'unreachable';
+      return { error: new TidingsError(code, why, { retryable: true, cause }) };
+    } finally {
+      off();
+    }
+  }
+
+  async #ask(method, where, options = {}) {
+    const { attempts = this.#attempts, signal } = options, end = this.#now() + this.#deadline;
+    let lost = false, used;
+    signal?.throwIfAborted();
+    for (let tries = 1; ; tries++) {
+      const seconds = Math.max(SHORTEST, Math.min(this.#timeout, end - this.#now()));
+      const answer = await this.#once(method, where, options, seconds, used);
+      const { error, token } = answer;
+      if (!error) return answer;
+      if (lost && method === 'DELETE' && error.code === 'unknown_user') {
+        return { status: 204 }; // the answer that was lost said so
+      }
+      lost ||= error.retryable && error.status !== 429 && error.code !== 'no_token';
+      const renew = error.status === 401 && this.#callback && used === undefined;
+      const again = renew || (error.retryable && tries < attempts);
+      const wait = renew ? 0 : this.#wait(error, tries);
+      if (!again || this.#now() + wait + SHORTEST >= end) throw error;
+      if (renew) used = token;
+      else await this.#sleep(wait, signal);
+    }
+  }
+
+  // What the server asked for, and beyond it a backoff with full jitter.
+  #wait({ retryAfter = 0 }, tries, most = 20) {
+    return retryAfter + this.#random() * Math.min(most, 0.25 * 2 ** tries);
+  }
+
+  async #take(method, names, value, options, query) {
+    const body = value && JSON.stringify(value);
+    return said(await this.#ask(method, place(names, query), { ...options, body }));
+  }
+
+  #get(names, options, query) { return this.#take('GET', names, undefined, options, query); }
+
+  // One record by its path, or by the form for many where no path can name it.
+  async #put(method, names, value, many, record, options) {
+    if (names.some(name => /^\.\.?$/.test(name))) await this.#many(many, [record], options);
+    else await this.#take(method, names, value, options);
+  }
+
+  async #many(what, records, options) {
+    let taken = 0;
+    for (const body of cut(records)) {
+      taken += said(await this.#ask('POST', place([what]), { ...options, body })).taken;
+    }
+    return taken;
+  }
+
+  async *#pages(names, field, by, query, options) {
+    for (let page; page?.next !== null;) {
+      page = await this.#get(names, options, page ? { ...query, [by]: page.next } : query);
+      yield* page[field];
+    }
+  }
+
+  async *#poll(names, query, { signal, onError } = {}) {
+    let etag, last, failures = 0;
+    while (!signal?.aborted) {
+      let news, wait;
+      try {
+        const answer = await this.#ask('GET', place(names, query), { etag, signal, attempts: 1 });
+        const interval = answer.headers.get('x-poll-interval') ?? '';
+        wait = Math.max(1, /^\d{1,4}$/.test(interval) ? +interval : 30) * (1 + this.#random() / 5);
+        failures = 0;
+        if (answer.status !== 304) {
+          etag = answer.headers.get('etag');
+          if (answer.text !== last) news = said(answer);
+          last = answer.text;
+        }
+      } catch (error) {
+        if (signal?.aborted) return;
+        if (!(error.retryable || error.status >= 500)) throw error;
+        onError?.(error);
+        wait = Math.min(3600, Math.max(1, this.#wait(error, ++failures, 300)));
+      }
+      if (news) yield news;
+      try {
+        await this.#sleep(wait, signal);
+      } catch (error) {
+        if (!signal?.aborted) throw error;
+      }
+    }
+  }
+
+  async publish(event, { key = event.key, ...options } = {}) {
+    return (await this.publishMany([{ ...event, key }], options))[0];
+  }
+
+  async publishMany(events, options) {
+    const keyed = Array.from(events, event => ({ ...event, key: event.key ?? newKey() }));
+    const receipts = [];
+    try {
+      for (const body of cut(keyed)) {
+        const answer = await this.#ask('POST', place(['events']), { ...options, body });
+        receipts.push(...said(answer).events);
+      }
+    } catch (error) {
+      const unsent = keyed.slice(receipts.length);
+      throw error instanceof TidingsError ? Object.assign(error, { receipts, unsent }) : error;
+    }
+    return receipts;
+  }
+
+  event(id, options) { return this.#get(['events', id], options); }
+  retract(type, objects, options) {
+    return this.#take('DELETE', ['events'], { type, objects }, options);
+  }
+
+  users({ after, limit = 1000, ...options } = {}) {
+    return this.#pages(['users'], 'users', 'after', { after, limit }, options);
+  }
+  user(id, options) { return this.#get(['users', id], options); }
+  putUser(id, user, options) {
+    return this.#put('PUT', ['users', id], user, 'users', { ...user, id }, options);
+  }
+  putUsers(users, options) { return this.#many('users', users, options); }
+  patchUser(id, patch, options) { return this.#take('PATCH', ['users', id], patch, options); }
+  deleteUser(id, options) { return this.#take('DELETE', ['users', id], undefined, options); }
+
+  preferences(user, options) { return this.#get(['users', user, 'preferences'], options); }
+  putPreferences(user, preferences, options) {
+    return this.#take('PUT', ['users', user, 'preferences'], preferences, options);
+  }
+
+  follows(user, { after, limit = 1000, ...options } = {}) {
+    return this.#pages(['users', user, 'follows'], 'follows', 'after', { after, limit }, options);
+  }
+  follow(user, key, options) {
+    const names = ['users', user, 'follows', key];
+    return this.#put('PUT', names, undefined, 'follows', { user, key }, options);
+  }
+  unfollow(user, key, options) {
+    return this.#take('DELETE', ['users', user, 'follows', key], undefined, options);
+  }
+  putFollows(follows, options) { return this.#many('follows', follows, options); }
+
+  object(model, id, options) { return this.#get(['objects', model, id], options); }
+  putObject(model, id, object, options) {
+    const record = { ...object, id: `${model}:${id}` };
+    return this.#put('PUT', ['objects', model, id], object, 'objects', record, options);
+  }
+  putObjects(objects, options) { return this.#many('objects', objects, options); }
+  deleteObject(model, id, options) {
+    const record = { id: `${model}:${id}`, notifiable: false }; // what stands in its place then
+    return this.#put('DELETE', ['objects', model, id], undefined, 'objects', record, options);
+  }
+
+  feed(user, query, options) { return this.#get(['users', user, 'feed'], options, query); }
+  items(user, query, options) {
+    return this.#pages(['users', user, 'feed'], 'items', 'before', query, options);
+  }
+  groups(user, query, options) { return this.feed(user, { ...query, ...GROUPED }, options); }
+  allGroups(user, query, options) {
+    const grouped = { ...query, ...GROUPED };
+    return this.#pages(['users', user, 'feed'], 'groups', 'before', grouped, options);
+  }
+  count(user, options) { return this.#get(['users', user, 'feed', 'count'], options); }
+  mark(user, mark, what, options) {
+    const kept = { keepalive: true, ...options }; // a click on a link leaves the page
+    return this.#take('POST', ['users', user, 'feed', 'marks'], { mark, ...what }, kept);
+  }
+  poll(user, options) { return this.#poll(['users', user, 'feed', 'count'], {}, options); }
+  pollFeed(user, query, options) { return this.#poll(['users', user, 'feed'], query, options); }
+
+  batches(query, options) { return this.#pages(['batches'], 'batches', 'before', query, options); }
+  batch(id, options) { return this.#get(['batches', id], options); }
+}

@@ -1,0 +1,479 @@
+"""A client of tidings: `Client`, and `AsyncClient`, which has the same methods to be awaited.
+
+The rule: what a call does (its requests, when it tries again, how it walks pages) is written once,
+in `_Core`, to be awaited. A `Client` blocks where an `AsyncClient` waits, so that its coroutines
+never wait, and one step runs them to their end. What is tried again is in docs/clients.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import random
+import re
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import wraps
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, Union, cast, overload
+from urllib.parse import quote, urlencode
+
+import anyio
+import httpx
+
+from .records import Batch, BatchQuery, Counts, Event, FeedQuery, Follow, Group, GroupPage, Id, Ids
+from .records import Item, Mark, Object, ObjectView, ObjectWithId, Page, Preferences
+from .records import PreferencesView, Progress, Receipt, Retracted, Str, User, UserPatch, UserView
+from .records import TidingsError as TidingsError
+from .records import UserWithId, refusal
+
+_GROUPED = {"group": "about"}
+_SHORTEST = 0.05  # seconds that are worth another request
+
+
+class _Answer(NamedTuple):
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+
+T = TypeVar("T")
+P = ParamSpec("P")
+H = TypeVar("H", httpx.Client, httpx.AsyncClient)
+_Soon = Coroutine[Any, Any, T]
+_Items = AsyncGenerator[T, None]
+_Hear = Union[Callable[[TidingsError], object], None]
+
+
+def _now(soon: _Soon[T]) -> T:
+    """The value of a coroutine that waits for nothing."""
+    try:
+        soon.send(None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    raise RuntimeError("what a Client calls must not wait; take AsyncClient")
+
+
+def _each_now(values: _Items[T]) -> Generator[T, None, None]:
+    while True:
+        try:
+            value = _now(values.__anext__())
+        except StopAsyncIteration:
+            return
+        yield value
+
+
+async def _settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+class _call(Generic[P, T]):
+    """A method of both clients: `Client` returns what it comes to, `AsyncClient` is awaited."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], _Soon[T]]) -> None:
+        self.method = method
+
+    @overload
+    def __get__(self, on: Client, _: Any = ...) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, on: AsyncClient, _: Any = ...) -> Callable[P, _Soon[T]]: ...
+    def __get__(self, on: Any, _: Any = None) -> Any:
+        return _bound(self.method, on, _now)
+
+
+class _each(Generic[P, T]):
+    """A method of both clients that gives values one by one, asking only when it must."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], _Items[T]]) -> None:
+        self.method = method
+
+    @overload
+    def __get__(self, on: Client, _: Any = ...) -> Callable[P, Generator[T, None, None]]: ...
+    @overload
+    def __get__(self, on: AsyncClient, _: Any = ...) -> Callable[P, _Items[T]]: ...
+    def __get__(self, on: Any, _: Any = None) -> Any:
+        return _bound(self.method, on, _each_now)
+
+
+def _bound(method: Any, on: Any, now: Callable[[Any], Any]) -> Any:
+    bound = method.__get__(on)
+    if not isinstance(on, Client):
+        return bound
+    return wraps(bound)(lambda *args, **named: now(bound(*args, **named)))
+
+
+def _path(*names: Id) -> str:
+    for name in names:
+        if str(name) in ("", ".", ".."):
+            raise TidingsError("invalid_parameter", f"{name!r} cannot be a part of a path")
+    return "/v1/" + "/".join(quote(str(name), safe="") for name in names)
+
+
+def _query(query: Mapping[str, Any]) -> str:
+    said = [(name, value) for name, value in query.items() if value is not None]
+    return "?" + urlencode(said, quote_via=quote) if said else ""
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _cut(records: Iterable[Mapping[str, Any]]) -> Generator[bytes, None, None]:
+    """Bodies of at most 1,000 records and 15 MiB each; the server takes 16."""
+    held: list[bytes] = []
+    size = 0
+    for record in map(_json, records):
+        if held and (len(held) == 1000 or size + len(record) > 15 << 20):
+            yield b"[" + b",".join(held) + b"]"
+            held, size = [], 0
+        held.append(record)
+        size += len(record) + 1
+    if held:
+        yield b"[" + b",".join(held) + b"]"
+
+
+def _said(answer: _Answer) -> Any:
+    try:
+        return json.loads(answer.body) if answer.status != 204 else None
+    except ValueError:
+        why = "the answer is not JSON; is this the address of tidings?"
+        raise TidingsError("invalid_answer", why, status=answer.status) from None
+
+
+def _checked(token: object) -> str:
+    if isinstance(token, str) and re.fullmatch("[\x21-\x7e]+", token.strip()):
+        return token.strip()
+    raise TidingsError("invalid_token", "a token is text of visible ASCII characters")
+
+
+class _Core(Generic[H]):
+    """What both clients can do."""
+
+    _open: Callable[[], H]
+    _sleep: Callable[[float], Any]
+    _within: Callable[[float], AbstractContextManager[Any]]
+
+    def __init__(
+        self, url: str, token: str | Callable[[], Any], *,
+        timeout: float = 20, deadline: float = 60, attempts: int = 5, http: H | None = None,
+    ) -> None:
+        """`token`: a server key, or what is called for a user token, and again when it expired.
+        `timeout` bounds one request, `deadline` a call with all it tries, both in seconds."""
+        if not re.match("https?://.", url):
+            raise ValueError(f"{url!r} is not an http or https address")
+        self._url, self._timeout, self._deadline = url.rstrip("/"), timeout, deadline
+        self._attempts, self._ours = attempts, http is None
+        self._http: H = http or self._open()
+        self._get_token = token if callable(token) else None
+        self._token = None if callable(token) else _checked(token)
+        self._clock, self._random = time.monotonic, random.random
+
+    async def _send(self, request: httpx.Request, end: float) -> _Answer:
+        raise NotImplementedError
+
+    async def _bearer(self, used: Str) -> str:
+        if self._get_token is not None and self._token in (None, used):
+            try:
+                self._token = _checked(await _settled(self._get_token()))
+            except Exception as cause:
+                raise TidingsError("no_token", repr(cause), retryable=True) from cause
+        return self._token or ""
+
+    async def _ask(
+        self, method: str, path: str, body: bytes | None = None, *,
+        attempts: int | None = None, etag: Str = None,
+    ) -> _Answer:
+        end, tries, lost, used = self._clock() + self._deadline, 0, False, None
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        if etag is not None:
+            headers["If-None-Match"] = etag
+        while True:
+            tries += 1
+            seconds = max(_SHORTEST, min(self._timeout, end - self._clock()))
+            token: Str = None
+            try:
+                with self._within(seconds):
+                    token = await self._bearer(used)
+                    headers["Authorization"] = f"Bearer {token}"
+                    answer = await self._send(self._http.build_request(
+                        method, self._url + path, content=body, headers=headers, timeout=seconds,
+                    ), self._clock() + seconds)
+                if 200 <= answer.status < 300 or answer.status == 304:
+                    return answer
+                error = refusal(answer.status, answer.headers, answer.body)
+                if lost and method == "DELETE" and error.code == "unknown_user":
+                    return answer._replace(status=204)  # the answer that was lost said so
+            except TidingsError as caught:
+                error = caught
+            except (httpx.RequestError, TimeoutError) as cause:
+                late = isinstance(cause, (TimeoutError, httpx.TimeoutException))
+                why = f"{type(cause).__name__}: {cause}"
+                error = TidingsError("timeout" if late else "unreachable", why, retryable=True)
+                error.__cause__ = cause
+            lost = lost or (error.retryable and error.status != 429 and error.code != "no_token")
+            renew = error.status == 401 and self._get_token is not None and used is None
+            again = renew or (error.retryable and tries < (attempts or self._attempts))
+            wait = 0.0 if renew else self._wait(error, tries)
+            if not again or self._clock() + wait + _SHORTEST >= end:
+                raise error
+            if renew:
+                used = token
+            else:
+                await _settled(self._sleep(wait))
+
+    def _wait(self, error: TidingsError, tries: int, most: float = 20) -> float:
+        """What the server asked for, and beyond it a backoff with full jitter."""
+        backoff = self._random() * min(most, 0.25 * 2 ** min(tries, 20))
+        return float((error.retry_after or 0.0) + backoff)
+
+    async def _take(self, method: str, path: str, value: object = None) -> Any:
+        return _said(await self._ask(method, path, None if value is None else _json(value)))
+
+    async def _put(
+        self, method: str, names: list[Id], value: object, many: str, record: Mapping[str, Any],
+    ) -> None:
+        """One record by its path, or by the form for many where no path can name it."""
+        if any(str(name) in (".", "..") for name in names):
+            await self._many(many, [record])
+        else:
+            await self._take(method, _path(*names), value)
+
+    async def _many(self, path: str, records: Iterable[Mapping[str, Any]]) -> int:
+        taken = 0
+        for body in _cut(records):
+            taken += _said(await self._ask("POST", path, body))["taken"]
+        return taken
+
+    async def _pages(self, path: str, field: str, by: str, query: Mapping[str, Any]) -> _Items[Any]:
+        while True:
+            page = await self._take("GET", path + _query(query))
+            for one in page[field]:
+                yield one
+            if page["next"] is None:
+                return
+            query = {**query, by: page["next"]}
+
+    async def _poll(self, path: str, on_error: _Hear) -> _Items[Any]:
+        etag, last, failures = None, None, 0
+        while True:
+            try:
+                answer = await self._ask("GET", path, attempts=1, etag=etag)
+            except TidingsError as error:
+                if not (error.retryable or (error.status or 0) >= 500):
+                    raise
+                if on_error is not None:
+                    on_error(error)
+                failures += 1
+                wait = min(3600.0, max(1.0, self._wait(error, failures, 300)))
+            else:
+                said = answer.headers.get("X-Poll-Interval", "")
+                interval = int(said) if re.fullmatch("[0-9]{1,4}", said) else 30
+                wait, failures = max(1, interval) * (1 + self._random() / 5), 0
+                if answer.status != 304:
+                    etag = answer.headers.get("ETag")
+                    if answer.body != last:
+                        last = answer.body
+                        yield _said(answer)
+            await _settled(self._sleep(wait))
+
+    async def _publish(self, events: Iterable[Event]) -> list[Receipt]:
+        keyed: list[Event] = [
+            event if event.get("key") is not None else {**event, "key": uuid.uuid4().hex}
+            for event in events
+        ]
+        receipts: list[Receipt] = []
+        try:
+            for body in _cut(keyed):
+                receipts += _said(await self._ask("POST", "/v1/events", body))["events"]
+        except TidingsError as error:
+            error.receipts, error.unsent = receipts, keyed[len(receipts):]
+            raise
+        return receipts
+
+    @_call
+    async def publish(self, event: Event, *, key: Str = None) -> Receipt:
+        """Accepts an event, under `key`, or its own, or one that is made for this call."""
+        return (await self._publish([event if key is None else {**event, "key": key}]))[0]
+
+    @_call
+    def publish_many(self, events: Iterable[Event]) -> _Soon[list[Receipt]]:
+        """Accepts events, 1,000 in a request; each under its `key`, or one made for this call."""
+        return self._publish(events)
+
+    @_call
+    def event(self, id: str) -> _Soon[Progress]:
+        return self._take("GET", _path("events", id))
+
+    @_call
+    def retract(self, type: str, objects: Ids) -> _Soon[Retracted]:
+        """Takes back what happened to these objects up to now."""
+        return self._take("DELETE", "/v1/events", {"type": type, "objects": objects})
+
+    @_each
+    def users(self, *, after: Str = None, limit: int = 1000) -> _Items[UserView]:
+        """All users, by id; `limit` of them in a request."""
+        return self._pages("/v1/users", "users", "after", {"after": after, "limit": limit})
+
+    @_call
+    def user(self, id: Id) -> _Soon[UserView]:
+        return self._take("GET", _path("users", id))
+
+    @_call
+    def put_user(self, id: Id, user: User) -> _Soon[None]:
+        return self._put("PUT", ["users", id], user, "/v1/users", {**user, "id": id})
+
+    @_call
+    def put_users(self, users: Iterable[UserWithId]) -> _Soon[int]:
+        return self._many("/v1/users", users)
+
+    @_call
+    def patch_user(self, id: Id, patch: UserPatch) -> _Soon[UserView]:
+        return self._take("PATCH", _path("users", id), patch)
+
+    @_call
+    def delete_user(self, id: Id) -> _Soon[None]:
+        return self._take("DELETE", _path("users", id))
+
+    @_call
+    def preferences(self, user: Id) -> _Soon[PreferencesView]:
+        return self._take("GET", _path("users", user, "preferences"))
+
+    @_call
+    def put_preferences(self, user: Id, preferences: Preferences) -> _Soon[UserView]:
+        return self._take("PUT", _path("users", user, "preferences"), preferences)
+
+    @_each
+    def follows(self, user: Id, *, after: Str = None, limit: int = 1000) -> _Items[str]:
+        """All keys that a user follows; `limit` of them in a request."""
+        query = {"after": after, "limit": limit}
+        return self._pages(_path("users", user, "follows"), "follows", "after", query)
+
+    @_call
+    def follow(self, user: Id, key: str) -> _Soon[None]:
+        record = {"user": user, "key": key}
+        return self._put("PUT", ["users", user, "follows", key], None, "/v1/follows", record)
+
+    @_call
+    def unfollow(self, user: Id, key: str) -> _Soon[None]:
+        return self._take("DELETE", _path("users", user, "follows", key))
+
+    @_call
+    def put_follows(self, follows: Iterable[Follow]) -> _Soon[int]:
+        return self._many("/v1/follows", follows)
+
+    @_call
+    def object(self, model: str, id: Id) -> _Soon[ObjectView]:
+        return self._take("GET", _path("objects", model, id))
+
+    @_call
+    def put_object(self, model: str, id: Id, object: Object) -> _Soon[None]:
+        record = {**object, "id": f"{model}:{id}"}
+        return self._put("PUT", ["objects", model, id], object, "/v1/objects", record)
+
+    @_call
+    def put_objects(self, objects: Iterable[ObjectWithId]) -> _Soon[int]:
+        return self._many("/v1/objects", objects)
+
+    @_call
+    def delete_object(self, model: str, id: Id) -> _Soon[None]:
+        record = {"id": f"{model}:{id}", "notifiable": False}  # what stands in its place then
+        return self._put("DELETE", ["objects", model, id], None, "/v1/objects", record)
+
+    @_call
+    def feed(self, user: Id, query: FeedQuery = {}) -> _Soon[Page]:
+        return self._take("GET", _path("users", user, "feed") + _query(query))
+
+    @_each
+    def items(self, user: Id, query: FeedQuery = {}) -> _Items[Item]:
+        """All items from the newest on; `limit` of them in a request."""
+        return self._pages(_path("users", user, "feed"), "items", "before", query)
+
+    @_call
+    def groups(self, user: Id, query: FeedQuery = {}) -> _Soon[GroupPage]:
+        return self._take("GET", _path("users", user, "feed") + _query({**query, **_GROUPED}))
+
+    @_each
+    def all_groups(self, user: Id, query: FeedQuery = {}) -> _Items[Group]:
+        by = {**query, **_GROUPED}
+        return self._pages(_path("users", user, "feed"), "groups", "before", by)
+
+    @_call
+    def count(self, user: Id) -> _Soon[Counts]:
+        return self._take("GET", _path("users", user, "feed", "count"))
+
+    @_call
+    def mark(
+        self, user: Id, mark: Mark, *, to: Str = None, ids: list[str] | None = None,
+        type: Str = None, category: Str = None, day: Str = None, about: Str = None,
+    ) -> _Soon[Counts]:
+        """Marks all up to the cursor `to`, or those of it that `type` and so on say, or `ids`."""
+        of = {"type": type, "category": category, "day": day, "about": about}
+        said = {"mark": mark, "to": to, "ids": ids, **of}
+        value = {name: part for name, part in said.items() if part is not None}
+        return self._take("POST", _path("users", user, "feed", "marks"), value)
+
+    @_each
+    def poll(self, user: Id, *, on_error: _Hear = None) -> _Items[Counts]:
+        """The counts, and again whenever they change, without end."""
+        return self._poll(_path("users", user, "feed", "count"), on_error)
+
+    @_each
+    def poll_feed(self, user: Id, query: FeedQuery = {}, *, on_error: _Hear = None) -> _Items[Page]:
+        """A page of the feed, and again whenever it changes, without end."""
+        return self._poll(_path("users", user, "feed") + _query(query), on_error)
+
+    @_each
+    def batches(self, query: BatchQuery = {}) -> _Items[Batch]:
+        return self._pages("/v1/batches", "batches", "before", query)
+
+    @_call
+    def batch(self, id: str) -> _Soon[Batch]:
+        return self._take("GET", _path("batches", id))
+
+
+class Client(_Core[httpx.Client]):
+    """tidings, one call after another. Threads may share it."""
+
+    _open, _sleep = httpx.Client, staticmethod(time.sleep)
+    _within = staticmethod(lambda seconds: nullcontext())
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._ours:
+            self._http.close()
+
+    async def _send(self, request: httpx.Request, end: float) -> _Answer:
+        body = b""
+        with closing(self._http.send(request, stream=True, follow_redirects=False)) as answer:
+            for part in answer.iter_bytes():
+                body += part
+                if self._clock() > end:
+                    raise TimeoutError("the answer did not end in time")
+        return _Answer(answer.status_code, answer.headers, body)
+
+
+class AsyncClient(_Core[httpx.AsyncClient]):
+    """tidings, for asyncio and trio."""
+
+    _open, _sleep = httpx.AsyncClient, staticmethod(anyio.sleep)
+    _within = staticmethod(anyio.fail_after)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        if self._ours:
+            await self._http.aclose()
+
+    async def _send(self, request: httpx.Request, end: float) -> _Answer:
+        answer = await self._http.send(request, follow_redirects=False)
+        return _Answer(answer.status_code, answer.headers, answer.content)
