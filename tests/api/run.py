@@ -10,6 +10,7 @@ With `mongo`, TIDINGS_TEST_MONGO names the server, as `scripts/with-mongo` says 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -18,8 +19,9 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "web"))
+sys.path[:0] = [str(HERE.parent / "web"), str(HERE.parents[1] / "scripts/lib")]
 
+from mongo_wire import CommandFailed, Connection  # noqa: E402
 from stage import KEY, Tidings, until  # noqa: E402
 
 # The longest window, so that the days that the description allows are days that the server has.
@@ -34,39 +36,75 @@ route = "batch"
 window = "1h"
 """
 
+# What opens with a link's token or a provider's signature.
+CLOSED = {"POST /hooks/{provider}", *(f"{method} /u/{{token}}{page}" for method in ("GET", "POST") for page in ("", "/preferences"))}
 
-def store(kind, folder):
+
+@contextlib.contextmanager
+def store(kind):
+    """A store of its own, as the configuration names it."""
     if kind == "sqlite":
-        return f"sqlite:{folder}/tidings.db"
+        yield "sqlite:tidings.db"
+        return
     url = os.environ.get("TIDINGS_TEST_MONGO") or sys.exit("run.py: mongo needs a server: scripts/with-mongo runs this with one")
     address, _, options = url.partition("?")
-    scheme, _, hosts = address.partition("://")
-    return f"{scheme}://{hosts.split('/')[0]}/schemathesis_{os.getpid()}?{options}"
+    scheme, _, rest = address.partition("://")
+    hosts, database = rest.split("/")[0], f"tidings_api_{os.getpid()}"
+    try:
+        yield f"{scheme}://{hosts}/{database}?{options}"
+    finally:
+        for host in hosts.rpartition("@")[2].split(","):
+            name, _, port = host.partition(":")
+            # Of a set, the primary alone does it.
+            with contextlib.suppress(OSError, CommandFailed), Connection(name, int(port or 27017)) as connection:
+                connection.command({"dropDatabase": 1}, database)
 
 
 def found(tidings):
-    """Lets there be a person with an event that waits in a batch; how the two are called."""
-    tidings.ask("PUT", "/v1/users/mara", {"email": "mara@example.org", "confirmed": True})
-    tidings.ask("PUT", "/v1/objects/Artwork/A00001", {"title": "A Figure Bowing"})
-    event = tidings.ask("POST", "/v1/events", {"type": "ArtworkPublished", "objects": "A00001", "to": "mara"})["id"]
-    batch = until(lambda: tidings.ask("GET", "/v1/batches?user=mara")["batches"])[0]["id"]
-    return event, batch
+    """Lets there be what the description's examples name, and two open batches; the ids that the server made, by path."""
+    people = ("mara", "noor")
+    tidings.ask("POST", "/v1/users", [{"id": one, "email": f"{one}@example.org", "confirmed": True} for one in people])
+    tidings.ask("PUT", "/v1/objects/Artwork/A00001", {"title": "A Figure Bowing before a Seated Old Man"})
+    tidings.ask("POST", "/v1/suppressions", {"address": "mara@example.org", "reason": "soft_bounces"})
+    event = tidings.ask("POST", "/v1/events", {"type": "ArtworkPublished", "objects": "A00001", "to": people})["id"]
+    mara, noor = (until(lambda: tidings.ask("GET", f"/v1/batches?user={one}")["batches"])[0]["id"] for one in people)
+    batch = "/v1/batches/{id}"
+    return {"/v1/events/{id}": event, batch: mara, batch + "/close": mara, batch + "/cancel": noor}
 
 
 def ask(tidings, folder, examples, seed):
     """Runs Schemathesis; what it found, what was counted, and how it ended."""
-    event, batch = found(tidings)
+    described = folder / "openapi.json"
+    described.write_text(json.dumps(tidings.ask("GET", "/openapi.json")))
     counts, report = folder / "counts.json", folder / "report.json"
-    known = {"SCHEMATHESIS_HOOKS": str(HERE / "hooks.py"), "PYTHONDONTWRITEBYTECODE": "1", "TIDINGS_API_COUNTS": str(counts), "TIDINGS_API_EVENT": event, "TIDINGS_API_BATCH": batch}
+    told = {"SCHEMATHESIS_HOOKS": HERE / "hooks.py", "TIDINGS_API_COUNTS": counts, "TIDINGS_API_IDS": json.dumps(found(tidings))}
     command = [
-        Path(sys.executable).parent / "schemathesis", "--config-file", HERE / "schemathesis.toml", "run", tidings.url + "/openapi.json",
+        Path(sys.executable).parent / "schemathesis", "--config-file", HERE / "schemathesis.toml", "run", described, "--url", tidings.url,
         "--phases", "examples,coverage,fuzzing", "--max-examples", str(examples), "--header", f"Authorization: Bearer {KEY}",
         "--report", "json", "--report-json-path", report, "--no-color",
         *(["--generation-deterministic"] if seed is None else ["--seed", str(seed)]),
     ]
-    ended = subprocess.run(command, cwd=folder, env={**os.environ, **known}).returncode
+    ended = subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **told}).returncode
     read = lambda path: json.loads(path.read_text()) if path.exists() else {}
     return read(report), read(counts), ended
+
+
+def tell(operations, report, noted, ended):
+    """Prints how each operation fared, as cargo does of tests; whether all is well."""
+    failing = {name for failure in report.get("failures", []) for name in failure["operations"]}
+    never = set(operations) - set(noted.get("done", [])) - CLOSED
+    for name in operations:
+        why = "FAILED" if name in failing else "FAILED: nothing that was asked of it was done" if name in never else "ok"
+        print(f"test {name} ... {why}")
+    for name, count in sorted(noted.get("counts", {}).items()):
+        print(f"{count:8} {name}")
+    failed = len(failing | never)
+    if ended and not failed:
+        print(f"Schemathesis ended with {ended}; what it said is above")
+        failed = 1
+    word, passed = "FAILED" if failed else "ok", len(operations) - failed
+    print(f"test result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out", flush=True)
+    return not failed
 
 
 def main():
@@ -76,18 +114,17 @@ def main():
     parser.add_argument("--examples", type=int, default=5, help="at most, of an operation (default 5)")
     parser.add_argument("--seed", type=int, help="other requests; the same seed gives the same")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tidings-api.") as folder:
+    with tempfile.TemporaryDirectory(prefix="tidings-api.") as folder, store(asked.store) as kept:
         folder = Path(folder)
-        tidings = Tidings(asked.tidings.resolve(), folder, store(asked.store, folder), CONFIG)
+        tidings = Tidings(asked.tidings.resolve(), folder, kept, CONFIG)
         try:
-            report, counts, ended = ask(tidings, folder, asked.examples, asked.seed)
+            paths = tidings.ask("GET", "/openapi.json")["paths"]
+            operations = [f"{method.upper()} {path}" for path, known in paths.items() for method in known if method != "parameters"]
+            fared = ask(tidings, folder, asked.examples, asked.seed)
         finally:
             tidings.stop()
-    for name, count in sorted(counts.items()):
-        print(f"{count:8} {name}")
-    print(json.dumps(report)[:6000])
-    return ended
+    return tell(operations, *fared)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(0 if main() else 1)

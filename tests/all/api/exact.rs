@@ -290,7 +290,8 @@ fn what_a_writer_says_of_an_event_is_described_as_it_is_read() {
 #[test]
 fn addresses_are_described_as_they_are_read() {
     // Characters are all that addresses can be refused for, but for their outline.
-    let odd = (0..=0x10_ffff).step_by(1).filter_map(char::from_u32);
+    let planes = (0..0x2_0000).chain(0xd_fff0..0xe_1010);
+    let odd = planes.filter_map(char::from_u32);
     let odd = odd.filter(|c| !c.is_alphanumeric());
     let mut addresses: Vec<String> = odd.map(|c| format!("a{c}@example.org")).collect();
     addresses.extend(texts([
