@@ -3,12 +3,12 @@
 
 const TEXTS = {
   bell: 'Notifications', new: '{n} new', unread: 'Unread:', 'read-all': 'Mark all as read', preferences: 'Preferences', close: 'Close',
-  more: 'Show more', archive: 'Archive', archived: 'Archived.', undo: 'Undo', empty: 'All caught up',
+  more: 'Show more', rest: '+{n} more', archive: 'Archive', archived: 'Archived.', undo: 'Undo', empty: 'All caught up',
   error: 'Cannot be loaded right now.', expired: 'Please sign in again.', retry: 'Try again',
 };
 const ICONS = {
   bell: 'M6 9a6 6 0 0 1 12 0c0 6 3 8 3 8H3s3-2 3-8M10 20h4',
-  close: 'm6 6 12 12M18 6 6 18', 'read-all': 'm2 13 4.5 4.5L15 8M12 16l1.5 1.5L22 8',
+  close: 'm6 6 12 12M18 6 6 18', 'read-all': 'm2 13 4 4 9-9M12 16l1 1 9-9',
   archive: 'M3 4h18v5H3zM5 9v11h14V9M10 13h4', preferences: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4v6M8 14v6',
 };
 const CSS = `
@@ -33,7 +33,6 @@ box-shadow:0 12px 40px -8px #0004;outline:0}
 .title,.note{flex:1}
 .title{font-size:16px}
 .icon{padding:6px;color:var(--dim)}
-.icon:hover{color:var(--ink)}
 button:hover,a.icon:hover,.row:hover,:host([open]) .bell{background:var(--hover)}
 .body{overflow:auto;overscroll-behavior:contain}
 [aria-busy=true]{height:160px}
@@ -58,6 +57,7 @@ img{position:absolute;inset:0;width:100%;height:100%;object-fit:cover}
 .archive{position:absolute;inset-inline-end:8px;bottom:8px}
 @media(hover:hover){.item:not(:hover,:focus-within) .archive{opacity:0}}
 .more,.act{padding:8px 12px;color:var(--accent);font-weight:600}
+.main .act{position:relative;margin:0 -12px -8px}
 .more{display:block;width:calc(100% - 16px);margin:8px}
 .empty{padding:44px 32px 52px;text-align:center}
 .empty svg{width:36px;margin:0 auto 12px;stroke-width:1.2}
@@ -94,7 +94,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   static observedAttributes = ['server', 'user', 'token', 'open'];
 
   #ui; #life; #token; #getToken; #renewal; #channel; #timer; #tick; #cut; #now; #page; #items; #next; #error; #gone;
-  #fresh = new Set(); #marks = 0; #pending = 0; #late; #interval = 30; #tries = 0; #loading;
+  #fresh = new Set(); #unfolded = new Set(); #marks = 0; #pending = 0; #late; #interval = 30; #tries = 0; #loading;
 
   get getToken() { return this.#getToken; }
   set getToken(ask) {
@@ -103,7 +103,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 
   get #base() { return (this.getAttribute('server') ?? import.meta.url.replace(/[^/]*$/, '')).replace(/\/?$/, '/'); }
-  get #size() { return `feed?limit=${+this.getAttribute('limit') || 20}`; }
+  get #size() { return `feed?limit=${+this.getAttribute('limit') || 20}${this.hasAttribute('group') ? '&group=about' : ''}`; }
   get #shown() { return this.#ui.panel.matches(':popover-open'); }
   get #lang() {
     try { return Intl.getCanonicalLocales(this.closest('[lang]').lang)[0]; } catch {}
@@ -113,7 +113,8 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   connectedCallback() {
     if (!this.#ui) this.#build();
-    const { getToken } = this; // set too early
+    // It may have been set too early.
+    const { getToken } = this;
     delete this.getToken;
     this.getToken = getToken;
     if (this.hasAttribute('open')) this.#ui.panel.showPopover();
@@ -202,11 +203,36 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     throw answer;
   }
 
-  // The browser's cache knows the ETag.
-  async #poll() {
-    const life = this.#life, marks = this.#marks;
+  async #try(work) {
+    const life = this.#life;
     try {
-      const answer = await this.#ask(this.#shown ? this.#size : 'feed/count', { cache: 'no-cache' }), data = await answer.json();
+      await work();
+    } catch (error) {
+      this.#fail(error, life);
+    }
+  }
+
+  async #read(answer) {
+    const data = await answer.json(), { groups } = data;
+    // A group is its newest item, for as long as it is folded.
+    if (groups) data.items = (await Promise.all(groups.map(({ items: [item], type, day, about, count, unseen, unread }) => {
+      const which = { type, day, about }, path = `feed?limit=200&${new URLSearchParams(which)}`;
+      return count < 2 ? item : this.#unfolded.has(path) ? this.#inside(path)
+        : { ...item, which, path, rest: count - 1, state: unseen ? 'unseen' : unread ? 'seen' : 'read' };
+    }))).flat();
+    return data;
+  }
+
+  async #inside(path) {
+    const { items, next } = await this.#read(await this.#ask(path));
+    return next ? [...items, ...await this.#inside(`${path}&before=${next}`)] : items;
+  }
+
+  // The browser's cache knows the ETag.
+  #poll() {
+    const marks = this.#marks;
+    return this.#try(async () => {
+      const answer = await this.#ask(this.#shown ? this.#size : 'feed/count', { cache: 'no-cache' }), data = await this.#read(answer);
       this.#interval = +answer.headers.get('x-poll-interval') || 30;
       this.#tries = 0;
       this.#error = null;
@@ -214,9 +240,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
       else if (this.#pending) this.#late = true;
       else return this.#poll();
       this.#wait();
-    } catch (error) {
-      this.#fail(error, life);
-    }
+    });
   }
 
   #wait(least = 0) {
@@ -300,7 +324,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     return this.dispatchEvent(new CustomEvent(`tidings-${name}`, { detail, bubbles: true, composed: true, cancelable: true }));
   }
 
-  // An item, or all that the page had.
+  // An item, or a group that is folded, or all that the page had.
   async #mark(mark, item) {
     const life = this.#life, was = this.#now, { unseen, unread } = was, items = item ? [item] : this.#items;
     const states = items.map(({ state }) => state), [state] = states;
@@ -313,8 +337,9 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#render();
     try {
       const answer = await this.#ask('feed/marks', {
-        method: 'POST', keepalive: true, // a click on a link leaves the page
-        headers: { 'content-type': 'application/json' }, body: JSON.stringify({ mark, ...item ? { ids: [item.id] } : { to: this.#page } }),
+        // A click on a link leaves the page.
+        method: 'POST', keepalive: true,
+        headers: { 'content-type': 'application/json' }, body: JSON.stringify({ mark, ...item && !item.which ? { ids: [item.id] } : { to: this.#page, ...item?.which } }),
       });
       const counts = await answer.json();
       this.#pending--;
@@ -334,18 +359,25 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
 
   async #more() {
     if (!this.#next || this.#loading) return;
-    const life = this.#life, { children } = this.#ui.feed, { length } = children;
+    const { children } = this.#ui.feed, { length } = children;
     this.#loading = true;
-    try {
-      const { items, next } = await (await this.#ask(`${this.#size}&before=${encodeURIComponent(this.#next)}`)).json();
+    await this.#try(async () => {
+      const { items, next } = await this.#read(await this.#ask(`${this.#size}&before=${encodeURIComponent(this.#next)}`));
       this.#items = [...this.#items, ...items];
       this.#next = next;
       this.#render();
       children[length]?.focus({ preventScroll: true });
-    } catch (error) {
-      this.#fail(error, life);
-    }
+    });
     this.#loading = false;
+  }
+
+  #unfold(item) {
+    return this.#try(async () => {
+      const all = await this.#inside(item.path);
+      this.#unfolded.add(item.path);
+      this.#items = this.#items.flatMap(one => one === item ? all : one);
+      this.#render();
+    });
   }
 
   #toggled(open) {
@@ -403,6 +435,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const main = el('div.main', {}, el('h3.what', { id: `t${id}` }, el('span.sr', {}, this.#text('unread'), ' '), link));
     if (text) main.append(el('p.text', {}, el('bdi', {}, text)));
     main.append(el('p.meta', { id: `m${id}` }, ...who && phrase === null ? [el('bdi', {}, who), ' · '] : [], time));
+    if (item.rest) main.append(el('button.act', { click: () => this.#unfold(item) }, this.#text('rest', item.rest)));
     const node = el('article.item', {
       tabindex: 0, 'aria-labelledby': `t${id}`, 'aria-describedby': `m${id}`, 'aria-keyshortcuts': 'Delete',
     }, el('div.row', {}, picture, main, el('span.dot'), this.#button('archive', () => this.#mark('archive', item))));
@@ -470,4 +503,5 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   }
 }
 
-globalThis.customElements?.get('tidings-inbox') ?? globalThis.customElements?.define('tidings-inbox', TidingsInbox);
+const names = globalThis.customElements;
+names?.get('tidings-inbox') ?? names?.define('tidings-inbox', TidingsInbox);

@@ -250,6 +250,8 @@ async fn pages_and_marks(table: &Table, events: usize, count: usize) {
                 to,
                 kind: None,
                 category: None,
+                day: None,
+                about: None,
                 ids: None,
             };
             feeds.mark(id, input).await.expect("marked");

@@ -12,14 +12,20 @@ use sha2::{Digest, Sha256};
 use super::feed::Known;
 use super::gzip::{Compression, gzipped, is_taken};
 
-const WIDGET: &str = include_str!("../../widget/widget.js");
+/// Without what only its readers need: indentation, and lines that are comments.
+static WIDGET: LazyLock<String> = LazyLock::new(|| {
+    let lines = include_str!("../../widget/widget.js").lines();
+    let lines = lines.map(str::trim_start);
+    let lines = lines.filter(|line| !line.starts_with("//"));
+    lines.flat_map(|line| [line, "\n"]).collect()
+});
 
 static GZIPPED: LazyLock<Vec<u8>> =
     LazyLock::new(|| gzipped(WIDGET.as_bytes(), Compression::best()));
 
 /// Weak, as it stands for both encodings (RFC 9110, 8.8.3).
 static TAG: LazyLock<EntityTag> =
-    LazyLock::new(|| EntityTag::new_weak(hex::encode(&Sha256::digest(WIDGET)[..16])));
+    LazyLock::new(|| EntityTag::new_weak(hex::encode(&Sha256::digest(WIDGET.as_bytes())[..16])));
 
 /// `GET /widget.js`
 pub(super) async fn get(req: HttpRequest) -> HttpResponse {
@@ -44,6 +50,6 @@ pub(super) async fn get(req: HttpRequest) -> HttpResponse {
         response.insert_header(ContentEncoding::Gzip);
         response.body(GZIPPED.as_slice())
     } else {
-        response.body(WIDGET)
+        response.body(WIDGET.as_str())
     }
 }

@@ -24,6 +24,10 @@ impl App {
             window_back: self.config.window_back,
             remembered_back: self.remembered_back(),
             since: self.config.feed.since,
+            skip_seen: self.skip_seen(),
+            caps: self.config.digest.caps,
+            directory: self.store.clone(),
+            deliveries: self.store.clone(),
             polls: self.polls.clone(),
             shelf: self.shelf.clone(),
         }

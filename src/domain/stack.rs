@@ -196,6 +196,14 @@ impl Stack {
         covered(&self.entries)
     }
 
+    /// All markers, oldest first.
+    pub fn markers(&self) -> impl Iterator<Item = &Marker> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Marker(marker) => Some(marker),
+            Entry::Event(_) | Entry::Mailed(_) | Entry::Other => None,
+        })
+    }
+
     /// The marker that covered this entry first, if any does.
     pub fn covering(&self, index: u32) -> Option<&Marker> {
         self.entries.iter().enumerate().find_map(|(place, entry)| {

@@ -9,6 +9,7 @@ use super::Result;
 use super::batches::{BatchFilter, BatchService};
 use super::catalog::CatalogSource;
 use super::due;
+use super::mails::Mails;
 use super::owed::OwedDays;
 use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
@@ -20,10 +21,8 @@ use crate::domain::{Delivery, DeliveryId, EventType, Id, Policies, Position, Sch
 use crate::store::{Deliveries, DeliveryFilter, Directory, People, Stacks, Suppressions};
 use crate::wire::explanation::{DigestView, Explanation, Fate, InBatch, Why};
 
-mod covered;
 mod gathered;
 
-use covered::Mails;
 use gathered::Batches;
 
 /// Tells operators what a person gets, and why.

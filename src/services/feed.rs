@@ -12,12 +12,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use tokio::sync::OnceCell;
 
 use super::Result;
 use super::catalog::{Catalog, CatalogSource};
 use super::polls::Polls;
 use super::shelf::{Reading, Shelf};
+use super::skip_seen::SkipSeen;
 use crate::clock::{Clock, Ids};
+use crate::domain::content::Caps;
 use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
@@ -26,12 +29,14 @@ use crate::domain::{
     Day, Event, EventType, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks, Stack,
     UserId, Window,
 };
-use crate::store::{Inboxes, Journal, People, Stacks};
+use crate::store::{Deliveries, Directory, Inboxes, Journal, People, Stacks};
 use crate::wire::feed::{Counts, Item, Page};
 
 mod groups;
+mod mailed;
 mod marks;
 
+use mailed::{Names, name};
 pub use marks::{MAX_IDS, MarksInput};
 
 /// Reads feeds, and notes what people did to their items.
@@ -40,6 +45,8 @@ pub struct Feeds {
     pub(crate) inboxes: Arc<dyn Inboxes>,
     pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<Ids>,
     pub(crate) polls: Arc<Polls>,
@@ -50,6 +57,10 @@ pub struct Feeds {
     pub remembered_back: u32,
     /// What happened before is taken for seen (`feed.since`).
     pub since: Option<DateTime<Utc>>,
+    /// Says what digests left out as it was seen.
+    pub skip_seen: SkipSeen,
+    /// How many items a section and a mail show.
+    pub caps: Caps,
 }
 
 /// What was asked for, and the objects that it is about.
@@ -77,6 +88,8 @@ impl<T> Answer<T> {
 /// all that is known of its events.
 struct Standing {
     window: Window,
+    /// All that was read.
+    reading: Arc<Reading>,
     person: PersonStacks,
     inbox: Inbox,
     catalog: Catalog,
@@ -155,8 +168,8 @@ impl Feeds {
         let more = shown.len() > request.limit;
         shown.truncate(request.limit);
         let events = shown.iter().map(|(pending, _)| pending.event);
-        catalog.load_details(&*self.journal, events).await?;
-        let item = |(pending, object)| item(pending, object, &states, &catalog);
+        let mailed = self.load(&standing, &mut catalog, events).await?;
+        let item = |(pending, object)| item(pending, object, &states, &mailed, &catalog);
         let items: Vec<Item> = shown.into_iter().map(item).collect();
         let next = items.last().filter(|_| more).map(|item| item.id);
         let answer = Page {
@@ -242,11 +255,7 @@ impl Feeds {
             Some((reading, read)) => (reading, Some(read)),
             None => (self.read(user, window).await?, None),
         };
-        let Reading {
-            window,
-            mut person,
-            inbox,
-        } = Arc::unwrap_or_clone(reading);
+        let mut person = reading.person.clone();
         let mut catalog = self.catalog.of_feeds();
         person.leave_out(|_, event| !self.catalog.policies.of(&event.t).feed);
         let events = person.stacks.iter().flat_map(Stack::events);
@@ -254,9 +263,10 @@ impl Feeds {
         person.leave_out(|_, event| catalog.is_retracted(event));
         let as_of = [read, catalog.as_of()].into_iter().flatten().min();
         Ok(Standing {
-            window,
+            window: reading.window.clone(),
+            inbox: reading.inbox.clone(),
+            reading,
             person,
-            inbox,
             catalog,
             as_of,
         })
@@ -270,6 +280,7 @@ impl Feeds {
             window,
             person,
             inbox,
+            mails: OnceCell::new(),
         });
         if let Some(stamp) = stamp {
             self.shelf.keep_reading(Arc::clone(&reading), stamp);
@@ -297,6 +308,7 @@ fn item(
     pending: &Pending<'_>,
     object: Arc<Object>,
     states: &States<'_>,
+    mailed: &Names<'_>,
     catalog: &Catalog,
 ) -> Item {
     Item {
@@ -305,6 +317,7 @@ fn item(
         object: pending.event.o.clone(),
         at: pending.at,
         state: state_of(states, pending.event),
+        mailed: mailed.contains(&name(pending.event)),
         about: object,
         details: catalog.details(pending.event),
     }

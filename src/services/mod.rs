@@ -25,6 +25,7 @@ pub mod import;
 pub mod keys;
 pub mod links;
 pub mod mailing;
+mod mails;
 pub mod notify;
 pub mod objects;
 pub mod owed;

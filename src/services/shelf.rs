@@ -12,9 +12,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
+use tokio::sync::OnceCell;
 
 use super::polls::{Polls, Stamp, Whom};
-use crate::domain::{Details, Event, Id, Inbox, Object, PersonStacks, PokeKey, UserId, Window};
+use crate::domain::{
+    Delivery, Details, Event, Id, Inbox, Object, PersonStacks, PokeKey, User, UserId, Window,
+};
 
 /// Everything is kept in so many parts, each with a lock of its own.
 const PARTS: usize = 64;
@@ -39,6 +42,8 @@ pub(super) struct Reading {
     pub window: Window,
     pub person: PersonStacks,
     pub inbox: Inbox,
+    /// Their record, and the mails that the window's markers are of, once somebody asked.
+    pub mails: OnceCell<(Option<User>, Vec<Delivery>)>,
 }
 
 /// What feeds have read lately.

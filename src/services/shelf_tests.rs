@@ -66,6 +66,7 @@ impl Case {
                 user,
                 stacks: vec![stack],
             },
+            mails: OnceCell::new(),
         };
         self.shelf.keep_reading(Arc::new(reading), stamp);
     }

@@ -54,6 +54,12 @@ impl SkipSeen {
         let inbox = inbox.into_iter().next().flatten();
         Ok(move |place| inbox.as_ref().is_some_and(|inbox| is_seen(inbox, place)))
     }
+
+    /// The same of who has this inbox.
+    pub fn within(&self, inbox: &Inbox) -> impl Fn(Position) -> bool {
+        let is_on = self.inboxes.is_some();
+        move |place| is_on && is_seen(inbox, place)
+    }
 }
 
 fn is_seen(inbox: &Inbox, place: Position) -> bool {

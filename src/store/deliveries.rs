@@ -43,6 +43,8 @@ pub enum DeliveryFilter<'a> {
     State(DeliveryState),
     /// Those of this person.
     User(&'a UserId),
+    /// Digests of this person that were opened, or opened again, since this moment.
+    Digests(&'a UserId, DateTime<Utc>),
     /// The open digests of these people: not settled, or their markers are still to be written.
     OpenDigests(&'a [UserId]),
     /// Those that these tags stand for.

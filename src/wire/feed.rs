@@ -114,6 +114,8 @@ pub struct Item {
     pub at: DateTime<Utc>,
     /// How it stands with its reader.
     pub state: ItemState,
+    /// Whether a mail told it: a digest, or one of its own.
+    pub mailed: bool,
     /// What is said of the event: `text`, `data` and `reason` in JSON, each where it is known.
     #[serde(flatten, serialize_with = "said")]
     pub details: Option<Arc<Details>>,

@@ -74,6 +74,8 @@ class Tidings:
         quiet = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
         self.process = subprocess.Popen([binary, "serve", "--config", config], stdout=self.log, stderr=self.log, env=quiet)
         until(self.ready)
+        with urllib.request.urlopen(self.url + "/widget.js") as answer:
+            self.widget = answer.read()
 
     def ready(self):
         assert self.process.poll() is None, Path(self.log.name).read_text()
@@ -174,7 +176,7 @@ class Site:
         if path == "/app.js":
             return self.send(request, 200, "text/javascript", APP.encode())
         if path == "/widget.js":
-            return self.send(request, 200, "text/javascript", (ROOT / "widget/widget.js").read_bytes())
+            return self.send(request, 200, "text/javascript", self.tidings.widget)
         if path == "/style.css":
             return self.send(request, 200, "text/css", STYLE.encode())
         if path == "/favicon.ico":

@@ -62,7 +62,7 @@ impl Feeds {
             .iter()
             .flat_map(|(_, items)| items.iter().take(SHOWN));
         let events = shown.map(|(pending, _)| pending.event);
-        catalog.load_details(&*self.journal, events).await?;
+        let mailed = self.load(&standing, &mut catalog, events).await?;
         let group = |(key, items): (GroupKey, Vec<(&Pending<'_>, Arc<Object>)>)| {
             let states_of = || items.iter().map(|of| state_of(&states, of.0.event));
             let unseen = states_of().filter(|state| *state == ItemState::Unseen);
@@ -80,7 +80,7 @@ impl Feeds {
                 items: items
                     .into_iter()
                     .take(SHOWN)
-                    .map(|(pending, object)| item(pending, object, &states, &catalog))
+                    .map(|(pending, object)| item(pending, object, &states, &mailed, &catalog))
                     .collect(),
             }
         };

@@ -6,11 +6,11 @@
 
 use serde::Deserialize;
 
-use super::Feeds;
-use crate::domain::feed::{Cursor, Kinds};
+use super::{Feeds, Standing};
+use crate::domain::feed::{Cursor, Kinds, Query, select};
 use crate::domain::inbox::{Mark, Marked};
 use crate::domain::{
-    Category, EventType, Invalid, PersonStacks, Poke, Policies, Position, UserId, Window,
+    Category, Day, EventType, Invalid, PersonStacks, Poke, Policies, Position, UserId, Window,
 };
 use crate::services::{Result, fields};
 use crate::store;
@@ -37,25 +37,62 @@ pub struct MarksInput {
     /// Only items of types of this category; only beside `to`.
     #[serde(default, deserialize_with = "fields::parsed_if_given")]
     pub category: Option<Category>,
+    /// Only items that stand on this day; only beside `to`.
+    #[serde(default, deserialize_with = "fields::parsed_if_any")]
+    pub day: Option<Day>,
+    /// Only items whose objects are about this, as groups are; only beside `to`.
+    #[serde(default)]
+    pub about: Option<String>,
     /// Items by their ids; those that stand nowhere any more are passed over. 1 to 1,000.
     #[serde(default, deserialize_with = "fields::all_parsed_if_given")]
     pub ids: Option<Vec<Position>>,
 }
 
+/// Which items are meant.
+struct Meant {
+    /// As the record takes it.
+    marked: Marked,
+    /// Only these of them, where that is asked: which they are is known once their objects are.
+    part: Option<Query>,
+}
+
 impl MarksInput {
-    fn marked(self, policies: &Policies) -> std::result::Result<(Mark, Marked), Invalid> {
-        let (kind, category) = (self.kind, self.category);
-        if self.to.is_none() {
+    fn meant(self, policies: &Policies) -> std::result::Result<(Mark, Meant), Invalid> {
+        let Self {
+            mark,
+            to,
+            kind,
+            category,
+            day,
+            about,
+            ids,
+        } = self;
+        if to.is_none() {
             let why = "is only known beside to; with ids, leave it out";
-            if let Some(kind) = kind {
-                return Err(Invalid::new("type", kind, why));
-            }
-            if let Some(category) = category {
-                return Err(Invalid::new("category", category.as_str(), why));
+            let beside = [
+                ("type", kind.as_ref().map(ToString::to_string)),
+                (
+                    "category",
+                    category.as_ref().map(|of| of.as_str().to_owned()),
+                ),
+                ("day", day.map(|day| day.to_string())),
+                ("about", about.clone()),
+            ];
+            for (what, given) in beside {
+                if let Some(given) = given {
+                    return Err(Invalid::new(what, given, why));
+                }
             }
         }
-        let marked = match (self.to, self.ids) {
-            (Some(to), None) => Marked::To(to, Kinds::of(kind, category.as_ref(), policies)),
+        let kinds = Kinds::of(kind, category.as_ref(), policies);
+        let part = (day.is_some() || about.is_some()).then(|| Query {
+            kinds: kinds.clone(),
+            day,
+            about,
+            ..Query::default()
+        });
+        let marked = match (to, ids) {
+            (Some(to), None) => Marked::To(to, kinds),
             (None, Some(ids)) if (1..=MAX_IDS).contains(&ids.len()) => Marked::Items(ids),
             (None, Some(ids)) => {
                 let why = format!("is not a number of items from 1 to {MAX_IDS}");
@@ -67,20 +104,24 @@ impl MarksInput {
                 return Err(Invalid::new("mark", given, why));
             }
         };
-        Ok((self.mark, marked))
+        Ok((mark, Meant { marked, part }))
     }
 }
 
 impl Feeds {
     /// Marks items of somebody's feed; how it stands then.
     pub async fn mark(&self, user: &UserId, input: MarksInput) -> Result<Counts> {
-        let (mark, marked) = input.marked(&self.catalog.policies)?;
+        let (mark, Meant { marked, part }) = input.meant(&self.catalog.policies)?;
         // What they were shown, whichever process it was shown by.
         let shown = |person: &PersonStacks| match &marked {
             Marked::To(cursor, _) => cursor.is_within(person),
             Marked::Items(places) => places.iter().all(|place| person.holds(*place)),
         };
         let mut standing = self.standing_where(user, shown).await?;
+        let marked = match (marked, part) {
+            (Marked::To(to, _), Some(part)) => Marked::Items(places(&standing, &to, &part)),
+            (marked, _) => marked,
+        };
         let kept = Window::ending(standing.window.last(), self.remembered_back);
         for round in 0..ROUNDS {
             let now = self.clock.now();
@@ -101,4 +142,16 @@ impl Feeds {
         let why = format!("{ROUNDS} others marked something first, each time");
         Err(store::Error::database("marking items of a feed", why).into())
     }
+}
+
+/// Where the items stand that are asked for, of those up to the cursor.
+fn places(standing: &Standing, to: &Cursor, part: &Query) -> Vec<Position> {
+    let mut shown = standing.person.clone();
+    to.cut(&mut shown);
+    let mut items = select(&shown, part);
+    items.retain(|item| {
+        let object = standing.catalog.record(item.event);
+        object.is_some_and(|object| part.is_about(&object))
+    });
+    items.iter().map(|item| item.position).collect()
 }

@@ -329,6 +329,9 @@ impl Mongo {
         let rows = match *filter {
             DeliveryFilter::State(state) => doc! {"state": state.as_str()},
             DeliveryFilter::User(user) => doc! {"user": user.as_str()},
+            DeliveryFilter::Digests(user, since) => doc! {
+                "user": user.as_str(), "created": {"$gte": date(since)}, "batch": {"$exists": false},
+            },
             DeliveryFilter::OpenDigests(users) => {
                 let slots: Vec<String> = users.iter().map(digest_slot).collect();
                 doc! {"slot": {"$in": slots}}

@@ -183,6 +183,14 @@ impl Deliveries for Sqlite {
         let (which, value) = match *filter {
             DeliveryFilter::State(state) => ("state = ?1", state.as_str().to_owned()),
             DeliveryFilter::User(user) => ("user = ?1", user.as_str().to_owned()),
+            DeliveryFilter::Digests(user, since) => (
+                "user = ?1 ->> 0 AND created >= ?1 ->> 1 AND batch IS NULL",
+                serde_json::Value::from_iter([
+                    serde_json::Value::from(user.as_str()),
+                    serde_json::Value::from(millis(since)),
+                ])
+                .to_string(),
+            ),
             DeliveryFilter::OpenDigests(users) => {
                 let slots: Vec<String> = users.iter().map(digest_slot).collect();
                 let slots = list(slots.iter().map(String::as_str).collect());

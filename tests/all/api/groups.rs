@@ -12,6 +12,7 @@ on_both_stores! {
     pages_of_groups_do_not_shift_while_events_arrive
     a_group_is_opened_by_its_url_whatever_is_in_its_names
     groups_of_a_state_are_of_its_items
+    a_group_is_marked_as_one_up_to_what_was_shown
 }
 
 on_sqlite! {
@@ -230,4 +231,69 @@ async fn what_groups_do_not_know_is_refused(fresh: Fresh) {
         );
     }
     api.stop().await;
+}
+
+async fn a_group_is_marked_as_one_up_to_what_was_shown(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    said(&api, "ada", &[("c1", "thread:9")]).await;
+    api.town.clock.advance(TimeDelta::days(1));
+    let today = [("c2", "thread:9"), ("c3", "thread:7"), ("c4", "thread:9")];
+    said(&api, "ada", &today).await;
+    let loan = json!({"type": "Loan", "objects": "Comment:c2", "to": "ada"});
+    api.post("/v1/events", loan).await;
+    api.fan_out().await;
+    let page = groups(&api, "").await;
+    said(&api, "ada", &[("c5", "thread:9")]).await;
+    let mark = async |mark: &str, group: &Value| {
+        let marks = json!({
+            "mark": mark, "to": page.body["cursor"],
+            "type": group["type"], "day": group["day"], "about": group["about"],
+        });
+        let marked = api.post("/v1/users/ada/feed/marks", marks).await;
+        assert_eq!(marked.status, 200, "{}", marked.body);
+        marked.body["unread"].as_u64().unwrap()
+    };
+    let stand = async |state: &str| {
+        let page = api
+            .get(&format!("/v1/users/ada/feed?type=Comment&state={state}"))
+            .await;
+        let mut ids: Vec<String> = ids(&page.body["items"])
+            .into_iter()
+            .map(Into::into)
+            .collect();
+        ids.sort_unstable();
+        ids.join(" ").replace("Comment:", "")
+    };
+    let group = page.body["groups"].as_array().unwrap().iter();
+    let group = group.clone().find(|group| group["count"] == 2).unwrap();
+    assert_eq!(
+        (&group["type"], &group["about"]),
+        (&json!("Comment"), &json!("thread:9"))
+    );
+
+    assert_eq!(mark("read", group).await, 4);
+    assert_eq!(stand("read").await, "c2 c4");
+    assert_eq!(mark("archive", group).await, 4);
+    assert_eq!(stand("archived").await, "c2 c4");
+    assert_eq!(mark("restore", group).await, 4);
+    assert_eq!(mark("unread", group).await, 6);
+    assert_eq!(stand("unread").await, "c1 c2 c3 c4 c5");
+
+    // By its day, and by what it is about, alone.
+    let to = &page.body["cursor"];
+    let of_day = json!({"mark": "read", "to": to, "day": group["day"]});
+    api.post("/v1/users/ada/feed/marks", of_day).await;
+    assert_eq!(stand("read").await, "c2 c3 c4");
+    let about = json!({"mark": "read", "to": to, "about": "thread:9"});
+    api.post("/v1/users/ada/feed/marks", about).await;
+    assert_eq!(stand("unread").await, "c5");
+    for beside in [json!({"day": group["day"]}), json!({"about": "thread:9"})] {
+        let mut marks = json!({"mark": "read", "ids": [group["id"]]});
+        marks
+            .as_object_mut()
+            .unwrap()
+            .extend(beside.as_object().unwrap().clone());
+        let refused = api.post("/v1/users/ada/feed/marks", marks).await;
+        assert_eq!(refused.status, 400, "{}", refused.body);
+    }
 }

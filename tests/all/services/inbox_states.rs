@@ -96,6 +96,8 @@ async fn mark(app: &App, mark: Mark, to: Option<Cursor>, ids: Option<Vec<Positio
         to,
         kind: None,
         category: None,
+        day: None,
+        about: None,
         ids,
     };
     app.feeds().mark(&user(MARA), input).await.unwrap();

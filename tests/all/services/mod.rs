@@ -16,6 +16,7 @@ mod import;
 mod inbox_states;
 mod lateness;
 mod links;
+mod mailed;
 mod mandatory;
 mod marking;
 mod old_writers;

@@ -26,7 +26,7 @@ on_both_stores! {
     what_was_seen_before_its_mail_is_not_shown_as_mailed
 }
 
-const SKIP: &str = "digest.skip_seen = true\n";
+pub(super) const SKIP: &str = "digest.skip_seen = true\n";
 
 /// Marks items of somebody's feed, by this process.
 pub(super) async fn mark(app: &App, person: &str, mark: Mark, ids: Vec<Position>) {
@@ -35,6 +35,8 @@ pub(super) async fn mark(app: &App, person: &str, mark: Mark, ids: Vec<Position>
         to: None,
         kind: None,
         category: None,
+        day: None,
+        about: None,
         ids: Some(ids),
     };
     app.feeds().mark(&user(person), marks).await.unwrap();

@@ -269,7 +269,8 @@ laws! {
         what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays
         what_failed_is_opened_again_as_if_it_were_new
         only_a_closed_failed_delivery_is_opened_again_and_only_where_its_slot_is_free
-        the_open_digests_of_people_are_found;
+        the_open_digests_of_people_are_found
+        the_digests_of_a_person_since_some_moment_are_found;
     leases:
         a_lease_is_exclusive
         a_lease_that_has_run_out_is_free

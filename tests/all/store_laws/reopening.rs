@@ -2,7 +2,7 @@
 //! once more.
 
 use tidings::domain::delivery::{Corrected, Deferral, Reopening, Settlement};
-use tidings::domain::{DeliveryId, DeliveryState, StackId};
+use tidings::domain::{DeliveryId, DeliveryState, Occasion, StackId};
 use tidings::store::{DeliveryFilter, Waits};
 
 use super::deliveries::{later, open, row, sending, settlement, users};
@@ -143,4 +143,41 @@ pub async fn the_open_digests_of_people_are_found(store: Fresh) {
         ids[..2],
         "one that is settled is open until it is closed"
     );
+}
+
+pub async fn the_digests_of_a_person_since_some_moment_are_found(store: Fresh) {
+    let opened = |person: &str, date: &str, minutes: i64| {
+        let mut row = delivery(person, date, "one");
+        row.created = later(minutes);
+        row
+    };
+    let mut batch = opened("ada", "2014-04-24", 9);
+    batch.id = DeliveryId::batch(id(77));
+    batch.occasion = Occasion::Batch {
+        batch: id(77),
+        turn: noon(),
+    };
+    // One open digest a person.
+    for row in [
+        opened("ada", "2014-04-21", 0),
+        opened("ada", "2014-04-22", 1),
+        opened("ada", "2014-04-23", 2),
+        opened("adam", "2014-04-23", 2),
+        batch,
+    ] {
+        let row = std::slice::from_ref(&row);
+        assert_eq!(store.open(row).await.unwrap(), [true]);
+        let ended = settlement(&row[0].id, DeliveryState::Sent);
+        store.settle("one", later(3), &[ended]).await.unwrap();
+        store.close(&[row[0].id.clone()]).await.unwrap();
+    }
+
+    let ada = user("ada");
+    let since = DeliveryFilter::Digests(&ada, later(1));
+    let found = store.find_deliveries(&since, 10).await.unwrap();
+
+    let periods = ["2014-04-23", "2014-04-22"];
+    let ids = periods.map(|date| delivery("ada", date, "one").id);
+    let found: Vec<_> = found.into_iter().map(|row| row.id).collect();
+    assert_eq!(found, ids, "newest first");
 }

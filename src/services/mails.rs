@@ -32,7 +32,8 @@ impl<'a> Mails<'a> {
         catalog: &Catalog,
         is_seen: impl Fn(Position) -> bool,
     ) -> Self {
-        let applies = |event: &Event| catalog.applies(event);
+        // What was taken back by then is left out below.
+        let applies = |event: &Event| catalog.record(event).filter(|of| of.notifiable);
         let places = |row: &Delivery| {
             let Some(user) = user else {
                 return HashMap::new();

@@ -1,0 +1,149 @@
+//! Which items of a page a mail has told.
+//!
+//! The rule: an item is mailed where any of its places in the window was told by a mail of its own,
+//! or by a digest that left, as far as can be known ([`crate::services::mails`]). Who was told
+//! nothing is asked nothing of the ledger.
+
+use std::collections::HashSet;
+
+use super::{Feeds, Standing};
+use crate::domain::{Delivery, Event, EventType, Id, ObjectId, Position, Stack, User};
+use crate::services::Result;
+use crate::services::catalog::Catalog;
+use crate::services::mails::Mails;
+use crate::store::DeliveryFilter;
+use crate::wire::explanation::{By, Place};
+
+/// A person has no more digests than this in a window: one a day, and a few that were late.
+const DIGESTS: usize = 1_000;
+
+/// Items by what they are.
+pub(super) type Names<'a> = HashSet<(&'a EventType, &'a ObjectId)>;
+
+/// What the stacks alone say of some items.
+struct Marked<'a> {
+    standing: &'a Standing,
+    /// Those that mails of their own told.
+    alone: Names<'a>,
+    /// Where others stand that a digest's marker may cover.
+    covered: Vec<(&'a Stack, Position, &'a Event)>,
+}
+
+pub(super) fn name(event: &Event) -> (&EventType, &ObjectId) {
+    (&event.t, &event.o)
+}
+
+impl<'a> Marked<'a> {
+    fn of(standing: &'a Standing, events: impl Iterator<Item = &'a Event>) -> Self {
+        let asked: Names<'_> = events.map(name).collect();
+        let (mut alone, mut covered) = (HashSet::new(), Vec::new());
+        for stack in &standing.person.stacks {
+            let (mailed, end) = (stack.mailed(), stack.covered());
+            for (place, event) in stack.events() {
+                if !asked.contains(&name(event)) {
+                    continue;
+                }
+                if event.i.is_some_and(|i| mailed.contains(&i)) {
+                    alone.insert(name(event));
+                } else if (place.index as usize) < end {
+                    covered.push((stack, place, event));
+                }
+            }
+        }
+        Self {
+            standing,
+            alone,
+            covered,
+        }
+    }
+
+    /// The markers of ours over these items.
+    fn markers(&self) -> impl Iterator<Item = Id> {
+        let covering = |(stack, place, _): &(&Stack, Position, _)| {
+            let marker = stack.covering(place.index)?;
+            marker.n.and(marker.id)
+        };
+        self.covered.iter().filter_map(covering)
+    }
+}
+
+impl Feeds {
+    /// Loads what is said of these events, and tells which of them mails have told.
+    pub(super) async fn load<'a>(
+        &self,
+        standing: &'a Standing,
+        catalog: &mut Catalog,
+        events: impl Iterator<Item = &'a Event> + Clone,
+    ) -> Result<Names<'a>> {
+        let marked = Marked::of(standing, events.clone());
+        let details = async { Ok(catalog.load_details(&*self.journal, events).await?) };
+        let (digests, ()) = futures::try_join!(self.digests_over(&marked), details)?;
+        self.mailed(marked, digests, catalog).await
+    }
+
+    /// The person, and their digests that may have told any of these items; nothing where none can.
+    async fn digests_over<'a>(
+        &self,
+        marked: &Marked<'a>,
+    ) -> Result<Option<&'a (Option<User>, Vec<Delivery>)>> {
+        if marked.markers().next().is_none() {
+            return Ok(None);
+        }
+        let reading = &marked.standing.reading;
+        let look = || async {
+            let person = &reading.person;
+            // A row is opened when its marker is made, or later.
+            let markers = person.stacks.iter().flat_map(Stack::markers);
+            let since = markers.filter_map(|marker| marker.n.and(marker.id)).min();
+            let Some(since) = since.map(Id::time) else {
+                return Ok((None, Vec::new()));
+            };
+            let digests = DeliveryFilter::Digests(&person.user, since);
+            let users = self.directory.users(std::slice::from_ref(&person.user));
+            let rows = self.deliveries.find_deliveries(&digests, DIGESTS);
+            let (users, rows) = futures::try_join!(users, rows)?;
+            Ok((users.into_iter().next().flatten(), rows))
+        };
+        reading.mails.get_or_try_init(look).await.map(Some)
+    }
+
+    /// Which of these items mails have told.
+    async fn mailed<'a>(
+        &self,
+        marked: Marked<'a>,
+        digests: Option<&(Option<User>, Vec<Delivery>)>,
+        catalog: &mut Catalog,
+    ) -> Result<Names<'a>> {
+        let Marked {
+            standing,
+            mut alone,
+            covered,
+        } = marked;
+        let Some((user, rows)) = digests.filter(|(_, rows)| !rows.is_empty()) else {
+            return Ok(alone);
+        };
+        // A digest tells types that feeds do not show.
+        let person = &standing.reading.person;
+        let events = person.stacks.iter().flat_map(Stack::events);
+        catalog.load(events.map(|(_, event)| event)).await?;
+        let mails = Mails::of(
+            rows,
+            person,
+            user.as_ref(),
+            &self.catalog.policies,
+            self.caps,
+            catalog,
+            self.skip_seen.within(&standing.reading.inbox),
+        );
+        for (stack, place, event) in covered {
+            let told = match mails.by(stack, place) {
+                Some(By::Mail { state, place, .. }) => state.flushes() && place != Place::LeftOut,
+                Some(By::Flush { .. } | By::OlderWriter { .. }) | None => false,
+            };
+            if told {
+                alone.insert(name(event));
+            }
+        }
+        Ok(alone)
+    }
+}

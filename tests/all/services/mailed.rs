@@ -1,0 +1,165 @@
+//! A feed says of each item whether a mail has told it.
+
+use chrono::TimeDelta;
+use tidings::domain::inbox::Mark;
+use tidings::domain::user::TypePreference;
+use tidings::domain::{DeliveryState, Route};
+use tidings::services::Silent;
+use tidings::services::feed::Request;
+
+use super::retracting::{BATCHED, feed, retract};
+use super::skip_seen::{SKIP, mark};
+use crate::support::town::{Town, lost, monday, on_both_stores, saturday, to};
+use crate::support::{Fresh, kind, user};
+
+on_both_stores! {
+    what_a_digest_told_is_mailed
+    what_may_have_been_mailed_is_said_to_be
+    what_a_digest_passed_over_is_not_mailed
+    what_was_seen_before_its_digest_is_not_mailed
+    what_a_mail_of_its_own_told_is_mailed
+    what_somebody_flushed_was_not_mailed
+    what_was_mailed_once_and_told_again_is_mailed
+}
+
+/// What stands in the feed, oldest first, and whether it was mailed.
+async fn mailed(town: &Town, person: &str) -> Vec<(String, bool)> {
+    let page = feed(town, person).await;
+    let mut items: Vec<_> = page
+        .items
+        .iter()
+        .map(|item| (item.object.to_string(), item.mailed))
+        .collect();
+    items.reverse();
+    let request = Request {
+        user: user(person),
+        query: Default::default(),
+        limit: 50,
+        days: None,
+    };
+    let groups = town.process().feeds().groups(&request).await.unwrap();
+    let grouped = groups.answer.groups.into_iter();
+    let mut grouped: Vec<_> = grouped
+        .flat_map(|group| group.items)
+        .map(|item| (item.object.to_string(), item.mailed))
+        .collect();
+    let mut same = items.clone();
+    grouped.sort();
+    same.sort();
+    assert_eq!(grouped, same, "groups say the same");
+    items
+}
+
+fn each<const N: usize>(items: [(&str, bool); N]) -> Vec<(String, bool)> {
+    items
+        .map(|(object, mailed)| (object.to_owned(), mailed))
+        .into()
+}
+
+async fn what_a_digest_told_is_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    assert_eq!(
+        mailed(&town, "ada").await,
+        each([("a1", false), ("a2", false)])
+    );
+
+    town.digests_at(monday(0)).await;
+    town.happens(&["a3"], to(&["ada"])).await;
+
+    let told = each([("a1", true), ("a2", true), ("a3", false)]);
+    assert_eq!(mailed(&town, "ada").await, told);
+    // Each by its own mail.
+    town.digests_at(monday(0) + TimeDelta::days(7)).await;
+    assert_eq!(mailed(&town, "ada").await, each([("a3", true)]));
+}
+
+async fn what_may_have_been_mailed_is_said_to_be(fresh: Fresh) {
+    let town = Town::found(&fresh, false, "").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([lost()]);
+
+    town.digests_at(monday(0)).await;
+
+    let row = town.deliveries_of("ada").await.remove(0);
+    assert_eq!(row.state, DeliveryState::Unknown);
+    assert_eq!(mailed(&town, "ada").await, each([("a1", true)]));
+}
+
+async fn what_a_digest_passed_over_is_not_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    // Whatever happened before then is not for digests.
+    town.clock.advance(TimeDelta::minutes(1));
+    let chosen = TypePreference {
+        route: Route::Digest,
+        since: saturday() + TimeDelta::minutes(1),
+        window: None,
+    };
+    let of_type = kind("ArtworkPublished");
+    town.change("ada", move |ada| {
+        ada.types.insert(of_type, chosen);
+    })
+    .await;
+    town.happens(&["a2"], to(&["ada"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(town.told_to("ada"), ["a2"]);
+    let told = each([("a1", false), ("a2", true)]);
+    assert_eq!(mailed(&town, "ada").await, told);
+}
+
+async fn what_was_seen_before_its_digest_is_not_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, SKIP).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    let seen = feed(&town, "ada").await.items[0].id;
+    mark(&town.process(), "ada", Mark::Seen, vec![seen]).await;
+    town.happens(&["a2", "a3"], to(&["ada"])).await;
+    town.digests_at(monday(0)).await;
+    assert_eq!(town.told_to("ada"), ["a2", "a3"]);
+
+    // What leaves the feed later was told, and is no reason to think that another was.
+    town.clock.advance(TimeDelta::seconds(1));
+    retract(&town.process(), &["a3"]).await;
+
+    let told = each([("a1", false), ("a2", true)]);
+    assert_eq!(mailed(&town, "ada").await, told);
+}
+
+async fn what_a_mail_of_its_own_told_is_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCHED).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    assert_eq!(mailed(&town, "ada").await, each([("a1", false)]));
+
+    town.clock.advance(TimeDelta::minutes(5));
+    let app = town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    app.sender().drain().await.unwrap();
+    town.happens(&["a2"], to(&["ada"])).await;
+
+    let told = each([("a1", true), ("a2", false)]);
+    assert_eq!(mailed(&town, "ada").await, told);
+}
+
+async fn what_somebody_flushed_was_not_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.digests_at(monday(0)).await;
+    town.happens(&["a2"], to(&["ada"])).await;
+
+    town.process().flush().user(&user("ada")).await.unwrap();
+
+    let told = each([("a1", true), ("a2", false)]);
+    assert_eq!(mailed(&town, "ada").await, told);
+}
+
+async fn what_was_mailed_once_and_told_again_is_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.digests_at(monday(0)).await;
+
+    town.happens(&["a1"], to(&["ada"])).await;
+
+    assert_eq!(mailed(&town, "ada").await, each([("a1", true)]));
+}
