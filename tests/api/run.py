@@ -116,7 +116,7 @@ def main():
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidings-api.") as folder, store(asked.store) as kept:
         folder = Path(folder)
-        tidings = Tidings(asked.tidings.resolve(), folder, kept, CONFIG)
+        tidings = Tidings(asked.tidings.resolve(), folder, CONFIG, kept)
         try:
             paths = tidings.ask("GET", "/openapi.json")["paths"]
             operations = [f"{method.upper()} {path}" for path, known in paths.items() for method in known if method != "parameters"]

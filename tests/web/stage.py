@@ -66,7 +66,7 @@ def until(what, seconds=20):
 class Tidings:
     """The server under test."""
 
-    def __init__(self, binary, folder, store="sqlite:tidings.db", more=""):
+    def __init__(self, binary, folder, more="", store="sqlite:tidings.db"):
         self.url = f"http://127.0.0.1:{free_port()}"
         config = folder / "tidings.toml"
         config.write_text(f'store = "{store}"\n[server]\nkey = "{KEY}"\nlisten = "{self.url[7:]}"\n{more}')

@@ -38,10 +38,10 @@ pub struct MarksInput {
     #[serde(default, deserialize_with = "fields::parsed_if_given")]
     pub category: Option<Category>,
     /// Only items that stand on this day; only beside `to`.
-    #[serde(default, deserialize_with = "fields::parsed_if_any")]
+    #[serde(default, deserialize_with = "fields::parsed_if_given")]
     pub day: Option<Day>,
     /// Only items whose objects are about this, as groups are; only beside `to`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "fields::given")]
     pub about: Option<String>,
     /// Items by their ids; those that stand nowhere any more are passed over. 1 to 1,000.
     #[serde(default, deserialize_with = "fields::all_parsed_if_given")]

@@ -51,6 +51,16 @@ async fn a_null_that_is_not_described_is_refused_by_its_name(fresh: Fresh) {
         ),
         (
             marks,
+            json!({"mark": "read", "to": "c", "day": null}),
+            "day",
+        ),
+        (
+            marks,
+            json!({"mark": "read", "to": "c", "about": null}),
+            "about",
+        ),
+        (
+            marks,
             json!({"mark": "read", "to": "c", "ids": null}),
             "ids",
         ),
