@@ -85,7 +85,8 @@ def ask(tidings, folder, examples, seed):
         *(["--generation-deterministic"] if seed is None else ["--seed", str(seed)]),
     ]
     ended = subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **told}).returncode
-    read = lambda path: json.loads(path.read_text()) if path.exists() else {}
+    # Whoever is killed may leave an empty file.
+    read = lambda path: json.loads(path.read_text() or "{}") if path.exists() else {}
     return read(report), read(counts), ended
 
 
