@@ -106,15 +106,23 @@ pub const MAX_USERS: usize = 100_000;
 pub const MAX_EXCEPT: usize = 10_000;
 /// The most keys whose followers one event can go to.
 pub const MAX_KEYS: usize = 100;
+
+/// Refuses to leave out more than [`MAX_EXCEPT`] people.
+pub fn check_except(count: usize) -> Result<(), Invalid> {
+    if count <= MAX_EXCEPT {
+        return Ok(());
+    }
+    let why = format!("is more than {MAX_EXCEPT} people to leave out of one event");
+    Err(Invalid::limit("except", count, why))
+}
+
 /// The furthest two places on Earth can be apart, rounded up, in kilometers.
 pub const MAX_KM: f64 = 20_100.0;
 
 impl Audience {
-    /// These people, each once; refuses nobody and more than [`MAX_USERS`].
+    /// These people, each once; refuses nobody, and a list of more than [`MAX_USERS`].
     pub fn users(users: impl IntoIterator<Item = UserId>) -> Result<Self, Invalid> {
         let mut users: Vec<_> = users.into_iter().collect();
-        users.sort_unstable();
-        users.dedup();
         if users.is_empty() {
             return Err(Invalid::new("audience", "[]", "names nobody"));
         }
@@ -124,24 +132,27 @@ impl Audience {
             );
             return Err(Invalid::limit("audience", users.len(), why));
         }
+        users.sort_unstable();
+        users.dedup();
         Ok(Self {
             to: Selector::Users(users),
             except: Vec::new(),
         })
     }
 
-    /// The followers of these keys, each key once; refuses no keys and more than [`MAX_KEYS`].
+    /// The followers of these keys, each key once; refuses no keys, and a list of more than
+    /// [`MAX_KEYS`].
     pub fn followers_of(keys: impl IntoIterator<Item = FollowKey>) -> Result<Self, Invalid> {
         let mut keys: Vec<_> = keys.into_iter().collect();
+        let why = format!("is not 1 to {MAX_KEYS} keys");
+        if keys.is_empty() {
+            return Err(Invalid::new("followers_of", 0, why));
+        }
+        if keys.len() > MAX_KEYS {
+            return Err(Invalid::limit("followers_of", keys.len(), why));
+        }
         keys.sort_unstable();
         keys.dedup();
-        if keys.is_empty() || keys.len() > MAX_KEYS {
-            return Err(Invalid::new(
-                "followers_of",
-                keys.len(),
-                format!("is not 1 to {MAX_KEYS} keys"),
-            ));
-        }
         Ok(Self {
             to: Selector::FollowersOf(keys),
             except: Vec::new(),
@@ -163,15 +174,10 @@ impl Audience {
         })
     }
 
-    /// What the type cannot say: that not too many are left out.
+    /// What the type cannot say: that not too many are left out. One is whoever did it, who is
+    /// named elsewhere.
     pub fn check(&self) -> Result<(), Invalid> {
-        match self.except.len() {
-            count if count > MAX_EXCEPT => {
-                let why = format!("is more than {MAX_EXCEPT} people to leave out of one event");
-                Err(Invalid::limit("except", count, why))
-            }
-            _ => Ok(()),
-        }
+        check_except(self.except.len().saturating_sub(1))
     }
 
     /// The same without these people.

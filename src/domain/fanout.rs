@@ -58,6 +58,16 @@ pub struct Progress {
 /// The most objects one event can name.
 pub const MAX_OBJECTS: usize = 100;
 
+/// Refuses a list of no objects, and of more than [`MAX_OBJECTS`].
+pub fn check_objects(count: usize) -> Result<(), Invalid> {
+    let why = format!("is not 1 to {MAX_OBJECTS} object ids");
+    match count {
+        1..=MAX_OBJECTS => Ok(()),
+        0 => Err(Invalid::new("objects", 0, why)),
+        _ => Err(Invalid::limit("objects", count, why)),
+    }
+}
+
 /// An accepted event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fanout {
@@ -97,18 +107,12 @@ impl Fanout {
         objects: Vec<ObjectId>,
         audience: Audience,
     ) -> Result<Self, Invalid> {
+        check_objects(objects.len())?;
         let mut unique: Vec<ObjectId> = Vec::with_capacity(objects.len());
         for object in objects {
             if !unique.contains(&object) {
                 unique.push(object);
             }
-        }
-        if unique.is_empty() || unique.len() > MAX_OBJECTS {
-            return Err(Invalid::new(
-                "objects",
-                unique.len(),
-                format!("is not 1 to {MAX_OBJECTS} object ids"),
-            ));
         }
         audience.check()?;
         let details = Details {

@@ -77,9 +77,9 @@ impl serde::Serialize for Cursor {
     }
 }
 
-/// The longest text of a cursor, in bytes: of 61 days with two stacks each, the most that a window
-/// has, it is shorter.
-const MAX_TEXT: usize = 4_000;
+/// The longest text of a cursor, or of where a page ended, in bytes: of 61 days with two stacks each,
+/// the most that a window has, it is shorter.
+pub(super) const MAX_TEXT: usize = 4_000;
 
 impl FromStr for Cursor {
     type Err = Invalid;
@@ -87,19 +87,19 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let refuse = || Invalid::new("cursor", text, "is not a cursor that a feed gave");
         let list = text.strip_prefix('c').ok_or_else(refuse)?;
-        if list.len() > MAX_TEXT {
+        if text.len() > MAX_TEXT {
             return Err(refuse());
+        }
+        if list.is_empty() {
+            return Ok(Self::default());
         }
         let part = |part: &str| {
             part.parse::<Position>()
                 .map(|p| (p.stack, p.index))
                 .map_err(|_| refuse())
         };
-        list.split('-')
-            .filter(|part| !part.is_empty())
-            .map(part)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let parts = list.split('-').map(part);
+        parts.collect::<Result<_, _>>().map(Self)
     }
 }
 

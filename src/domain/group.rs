@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::day::Day;
-use super::feed::Cursor;
+use super::feed::{Cursor, MAX_TEXT};
 use super::name::{EventType, Invalid};
 use super::object::Object;
 use super::stack::Position;
@@ -62,6 +62,9 @@ impl FromStr for PageEnd {
             return Ok(Self { place, cursor });
         };
         let refuse = || Invalid::new("before", text, "is no `next` that a page gave");
+        if text.len() > MAX_TEXT {
+            return Err(refuse());
+        }
         Ok(Self {
             place: place.parse().map_err(|_| refuse())?,
             cursor: Some(cursor.parse().map_err(|_| refuse())?),

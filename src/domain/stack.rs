@@ -105,7 +105,8 @@ impl FromStr for Position {
             )
         };
         let (stack, index) = text.split_once('.').ok_or_else(refuse)?;
-        if index.is_empty() || !index.bytes().all(|b| b.is_ascii_digit()) {
+        // No array has a billion entries.
+        if !(1..=9).contains(&index.len()) || !index.bytes().all(|b| b.is_ascii_digit()) {
             return Err(refuse());
         }
         Ok(Self {

@@ -57,28 +57,44 @@ where
     }))
 }
 
-/// What has a form as text, or `null`.
-pub(super) fn parsed_if_any<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: fmt::Display>,
-{
-    let text = Option::<String>::deserialize(from)?;
-    text.map(|text| text.parse().map_err(D::Error::custom))
-        .transpose()
+/// What may be left out, and is no `null`: where a value that was lost on the way would mean
+/// something else than its sender did.
+pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
-/// The same many times, or `null` in the place of all.
-pub(super) fn all_parsed_if_any<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
+/// The same for an object.
+pub(super) fn named_if_given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    named(from).map(Some)
+}
+
+/// The same for what has a form as text.
+pub(super) fn parsed_if_given<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: fmt::Display>,
 {
-    let texts = Option::<Vec<String>>::deserialize(from)?;
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(D::Error::custom)
+}
+
+/// The same for a list of such.
+pub(super) fn all_parsed_if_given<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: fmt::Display>,
+{
+    let texts = Vec::<String>::deserialize(from)?;
     let parsed = |text: String| text.parse().map_err(D::Error::custom);
     texts
-        .map(|texts| texts.into_iter().map(parsed).collect())
-        .transpose()
+        .into_iter()
+        .map(parsed)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 struct Named<T>(T);

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::{Error, Result, crash, fields};
 use crate::clock::{Clock, Ids};
+use crate::domain::audience::check_except;
 use crate::domain::details::Actor;
 use crate::domain::{
     Acceptance, Audience, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, Invalid,
@@ -176,7 +177,8 @@ fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
 /// An event as JSON: `{"type": "ArtworkPublished", "objects": ["A00001"], "followers_of":
 /// ["artist:558"]}`.
 ///
-/// Exactly one of `to`, `followers_of` and `near` says whom it concerns.
+/// Exactly one of `to`, `followers_of` and `near` says whom it concerns. Where `null` would change
+/// whom an event concerns, or whether it is another, it is no way to leave a field out.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventInput {
@@ -187,24 +189,25 @@ pub struct EventInput {
     #[serde(alias = "object", deserialize_with = "ids")]
     pub objects: Vec<ObjectId>,
     /// These people, up to 100,000.
-    #[serde(default, deserialize_with = "ids")]
+    #[serde(default, deserialize_with = "some_ids")]
     pub to: Vec<UserId>,
     /// Whoever follows any of these keys, up to 100.
-    #[serde(default, deserialize_with = "ids")]
+    #[serde(default, deserialize_with = "some_ids")]
     pub followers_of: Vec<FollowKey>,
     /// Whoever lives near a point.
-    #[serde(default, deserialize_with = "fields::named_if_any")]
+    #[serde(default, deserialize_with = "fields::named_if_given")]
     pub near: Option<NearInput>,
-    /// Whom to leave out, usually whoever did it.
+    /// Whom to leave out, up to 10,000.
     #[serde(default, deserialize_with = "ids")]
     pub except: Vec<UserId>,
     /// 1 to 256 bytes. The same key is the same event, however often it is handed in.
+    #[serde(default, deserialize_with = "fields::given")]
     pub key: Option<String>,
     /// What its batches are of, instead of the type or what is configured for it.
-    #[serde(default, deserialize_with = "chosen")]
+    #[serde(default, deserialize_with = "fields::given")]
     pub batch_key: Option<ChosenKey>,
     /// Who did it: an id, or an object with `id`, `name`, `url` and `image`. They are not told.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "fields::given")]
     pub actor: Option<ActorInput>,
     /// Whether who did it is told as well, if the event concerns them.
     #[serde(default)]
@@ -232,7 +235,7 @@ pub enum ActorInput {
     /// The same as a number.
     Number(i64),
     /// With what is shown of them.
-    Whole(Actor),
+    Whole(#[serde(deserialize_with = "fields::named")] Actor),
 }
 
 impl From<ActorInput> for Actor {
@@ -243,13 +246,6 @@ impl From<ActorInput> for Actor {
             ActorInput::Whole(actor) => actor,
         }
     }
-}
-
-/// A key that is there: `null` is none.
-fn chosen<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<ChosenKey>, D::Error> {
-    ChosenKey::deserialize(deserializer).map(Some)
 }
 
 /// Everybody who lives within a distance of a point.
@@ -274,6 +270,7 @@ impl EventInput {
                 return Err(Invalid::new("audience of", &self.kind, why));
             }
         };
+        check_except(self.except.len())?;
         let actor = self.actor.map(Actor::from);
         let left_out = actor.as_ref().filter(|_| !self.tell_actor);
         let left_out = left_out.map(|actor| actor.id.clone());
@@ -291,6 +288,21 @@ impl EventInput {
             },
             at: self.at,
         })
+    }
+}
+
+/// One name or a list of at least one; each may be written as a number.
+fn some_ids<'de, D, T>(deserializer: D) -> std::result::Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: std::str::FromStr<Err = Invalid>,
+{
+    let names = ids(deserializer)?;
+    match names.is_empty() {
+        true => Err(serde::de::Error::custom(
+            "the list is empty; give at least one name, or leave it out",
+        )),
+        false => Ok(names),
     }
 }
 

@@ -13,8 +13,8 @@ use super::batches::BatchService;
 use super::polls::Polls;
 use crate::clock::{Clock, Ids};
 use crate::domain::batch::TakenOut;
-use crate::domain::fanout::MAX_OBJECTS;
-use crate::domain::{Event, EventType, Invalid, ObjectId, Poke, Policies, Retraction};
+use crate::domain::fanout::check_objects;
+use crate::domain::{Event, EventType, ObjectId, Poke, Policies, Retraction};
 use crate::store::Retractions;
 
 /// Takes events back.
@@ -31,10 +31,7 @@ impl Retract {
     /// Takes back what happened up to now: events of this type about these objects, as many as an
     /// event can have. Says what open batches lost. What happens to them later is told as ever.
     pub async fn events(&self, kind: &EventType, objects: &[ObjectId]) -> Result<TakenOut> {
-        if objects.is_empty() || objects.len() > MAX_OBJECTS {
-            let why = format!("is not 1 to {MAX_OBJECTS} object ids");
-            return Err(Invalid::new("objects", objects.len(), why).into());
-        }
+        check_objects(objects.len())?;
         let at = self.ids.next(self.clock.now());
         let retraction = |o: &ObjectId| Retraction {
             t: kind.clone(),

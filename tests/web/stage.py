@@ -66,10 +66,10 @@ def until(what, seconds=20):
 class Tidings:
     """The server under test."""
 
-    def __init__(self, binary, folder, more="", *options):
+    def __init__(self, binary, folder, more="", *options, store="sqlite:tidings.db"):
         self.url = f"http://127.0.0.1:{free_port()}"
         config = folder / "tidings.toml"
-        config.write_text(f'store = "sqlite:tidings.db"\n[server]\nkey = "{KEY}"\nlisten = "{self.url[7:]}"\n{more}')
+        config.write_text(f'store = "{store}"\n[server]\nkey = "{KEY}"\nlisten = "{self.url[7:]}"\n{more}')
         self.log = open(folder / "tidings.log", "wb")
         quiet = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
         self.process = subprocess.Popen([binary, "serve", "--config", config, *options], stdout=self.log, stderr=self.log, env=quiet)

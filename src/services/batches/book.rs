@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::clock::{Clock, Ids};
 use crate::domain::batch::{Accumulator, AccumulatorId, TakenOut};
-use crate::domain::fanout::MAX_OBJECTS;
-use crate::domain::{Batch, BatchState, DeliveryId, Event, EventType, Id, Invalid, ObjectId};
+use crate::domain::fanout::check_objects;
+use crate::domain::{Batch, BatchState, DeliveryId, Event, EventType, Id, ObjectId};
 use crate::services::catalog::CatalogSource;
 use crate::services::{Error, Result};
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Deliveries};
@@ -132,10 +132,7 @@ impl BatchService {
         objects: &[ObjectId],
         up_to: Option<Id>,
     ) -> Result<TakenOut> {
-        if objects.is_empty() || objects.len() > MAX_OBJECTS {
-            let why = format!("is not 1 to {MAX_OBJECTS} object ids");
-            return Err(Invalid::new("objects", objects.len(), why).into());
-        }
+        check_objects(objects.len())?;
         let (mut all, mut after) = (TakenOut::default(), None);
         loop {
             let holding = AccumulatorFilter::Holding {

@@ -21,29 +21,30 @@ pub const MAX_IDS: usize = 1_000;
 /// How often a record is read anew because somebody else put it meanwhile.
 const ROUNDS: usize = 100;
 
-/// A mark as it is handed in: up to a cursor, or on items by their ids.
+/// A mark as it is handed in: up to a cursor, or on items by their ids. No `null` stands for what is
+/// left out: a type that was lost on the way would mark all types.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with mark and to or ids")]
 pub struct MarksInput {
     /// What is done: `seen`, `read`, `unread`, `archive` or `restore`.
     pub mark: Mark,
     /// The cursor of an answer: everything up to what it showed.
-    #[serde(default, deserialize_with = "fields::parsed_if_any")]
+    #[serde(default, deserialize_with = "fields::parsed_if_given")]
     pub to: Option<Cursor>,
     /// Only items of this type; only beside `to`.
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type", default, deserialize_with = "fields::given")]
     pub kind: Option<EventType>,
     /// Only items of types of this category; only beside `to`.
-    #[serde(default, deserialize_with = "fields::parsed_if_any")]
+    #[serde(default, deserialize_with = "fields::parsed_if_given")]
     pub category: Option<Category>,
     /// Only items that stand on this day; only beside `to`.
-    #[serde(default, deserialize_with = "fields::parsed_if_any")]
+    #[serde(default, deserialize_with = "fields::parsed_if_given")]
     pub day: Option<Day>,
     /// Only items whose objects are about this, as groups are; only beside `to`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "fields::given")]
     pub about: Option<String>,
     /// Items by their ids; those that stand nowhere any more are passed over. 1 to 1,000.
-    #[serde(default, deserialize_with = "fields::all_parsed_if_any")]
+    #[serde(default, deserialize_with = "fields::all_parsed_if_given")]
     pub ids: Option<Vec<Position>>,
 }
 

@@ -51,6 +51,11 @@ const BODIES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/events",
+        "{\"type\": \"Loan\", \"objects\": [\"o1\"]}",
+    ),
+    (
+        "POST",
+        "/v1/events",
         "{\"type\": \"Loan\", \"objects\": [\"\"], \"to\": [\"ada\"]}",
     ),
     (

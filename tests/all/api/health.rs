@@ -70,8 +70,13 @@ async fn without_its_store_a_request_is_refused_and_nothing_leaks(fresh: Fresh) 
 
 async fn without_its_store_only_events_with_keys_are_said_to_be_repeatable(fresh: Fresh) {
     let api = down(&fresh).await;
-    let event =
-        |key: Option<&str>| json!({"type": "Loan", "objects": ["o1"], "to": ["ada"], "key": key});
+    let event = |key: Option<&str>| {
+        let mut event = json!({"type": "Loan", "objects": ["o1"], "to": ["ada"]});
+        if let Some(key) = key {
+            event["key"] = key.into();
+        }
+        event
+    };
     let detail = async |body| {
         let refused = api.post("/v1/events", body).await;
         assert_eq!((refused.status, refused.code()), (503, "store_unavailable"));

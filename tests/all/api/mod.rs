@@ -46,6 +46,7 @@ mod description;
 mod dripping;
 mod errors;
 mod events;
+mod exact;
 mod failovers;
 mod feed;
 mod groups;

@@ -71,6 +71,11 @@ async fn values_in_a_row_are_no_object(fresh: Fresh) {
             json!({"type": "T", "objects": ["a"], "near": [[0, 0], 5]}),
         ),
         ("POST", "/v1/events", json!([["T", ["a"], ["ada"]]])),
+        (
+            "POST",
+            "/v1/events",
+            json!({"type": "T", "objects": ["a"], "to": ["ada"], "actor": ["bob"]}),
+        ),
         ("POST", "/v1/follows", json!([["ada", "artist:1"]])),
         ("POST", "/v1/suppressions", json!(["ada@example.org"])),
         ("DELETE", "/v1/events", json!(["T", ["a"]])),
