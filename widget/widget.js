@@ -163,6 +163,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     this.#stop();
     this.#now = { unseen: 0, unread: 0 };
     this.#items = this.#error = this.#gone = this.#page = null;
+    this.#unfolded.clear();
     this.#render();
     const user = this.getAttribute('user');
     if (!user || !this.isConnected) return;
@@ -218,7 +219,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     if (groups) data.items = (await Promise.all(groups.map(({ items: [item], type, day, about, count, unseen, unread }) => {
       const which = { type, day, about }, path = `feed?limit=200&${new URLSearchParams(which)}`;
       return count < 2 ? item : this.#unfolded.has(path) ? this.#inside(path)
-        : { ...item, which, path, rest: count - 1, state: unseen ? 'unseen' : unread ? 'seen' : 'read' };
+        : { ...item, which, path, unseen, unread, rest: count - 1, state: unseen ? 'unseen' : unread ? 'seen' : 'read' };
     }))).flat();
     return data;
   }
@@ -289,7 +290,9 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const { items } = data;
     if (items) {
       const old = this.#items ?? [], end = items.at(-1)?.id, at = old.findIndex(item => item.id === end);
-      const below = data.next && at >= 0 ? old.slice(at + 1) : [];
+      // A group that grew is above now.
+      const above = ({ id, path }) => items.some(item => item.id === id || path && item.path === path);
+      const below = data.next && at >= 0 ? old.slice(at + 1).filter(item => !above(item)) : [];
       if (!below.length) this.#next = data.next;
       this.#items = [...items.map(item => {
         if (item.state === 'unseen') this.#fresh.add(item.id);
@@ -327,19 +330,22 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
   // An item, or a group that is folded, or all that the page had.
   async #mark(mark, item) {
     const life = this.#life, was = this.#now, { unseen, unread } = was, items = item ? [item] : this.#items;
-    const states = items.map(({ state }) => state), [state] = states;
+    const states = items.map(({ state }) => state), [state] = states, one = { unseen: state === 'unseen', unread: /seen/.test(state), ...item };
     for (const item of items) if (mark !== 'seen' || item.state === 'unseen') item.state = mark;
-    this.#now = { ...was, ...item ? { unseen: unseen - (state === 'unseen'), unread: unread - /seen/.test(state) }
+    this.#now = { ...was, ...item ? { unseen: unseen - one.unseen, unread: unread - one.unread }
       : { unseen: 0, unread: mark === 'read' ? 0 : unread } };
     this.#late = this.#pending++ > 0 || mark === 'restore';
     this.#marks++;
     if (mark === 'archive') this.#gone = item;
     this.#render();
     try {
+      // What stood in a group is what is brought back.
+      if (item?.which && mark === 'archive') item.ids = (await this.#inside(item.path)).map(({ id }) => id);
+      const ids = item && (mark === 'restore' && item.ids || !item.which && [item.id]);
       const answer = await this.#ask('feed/marks', {
         // A click on a link leaves the page.
         method: 'POST', keepalive: true,
-        headers: { 'content-type': 'application/json' }, body: JSON.stringify({ mark, ...item && !item.which ? { ids: [item.id] } : { to: this.#page, ...item?.which } }),
+        headers: { 'content-type': 'application/json' }, body: JSON.stringify({ mark, ...ids ? { ids } : { to: this.#page, ...item?.which } }),
       });
       const counts = await answer.json();
       this.#pending--;
@@ -375,7 +381,9 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     return this.#try(async () => {
       const all = await this.#inside(item.path);
       this.#unfolded.add(item.path);
-      this.#items = this.#items.flatMap(one => one === item ? all : one);
+      // A poll that asked before is of no use.
+      this.#marks++;
+      this.#items = this.#items.flatMap(one => one.path === item.path ? all : one);
       this.#render();
     });
   }
@@ -435,7 +443,7 @@ export class TidingsInbox extends (globalThis.HTMLElement ?? Object) {
     const main = el('div.main', {}, el('h3.what', { id: `t${id}` }, el('span.sr', {}, this.#text('unread'), ' '), link));
     if (text) main.append(el('p.text', {}, el('bdi', {}, text)));
     main.append(el('p.meta', { id: `m${id}` }, ...who && phrase === null ? [el('bdi', {}, who), ' · '] : [], time));
-    if (item.rest) main.append(el('button.act', { click: () => this.#unfold(item) }, this.#text('rest', item.rest)));
+    if (item.rest) main.append(el('button.act', { 'aria-expanded': false, 'aria-describedby': `t${id}`, click: () => this.#unfold(item) }, this.#text('rest', item.rest)));
     const node = el('article.item', {
       tabindex: 0, 'aria-labelledby': `t${id}`, 'aria-describedby': `m${id}`, 'aria-keyshortcuts': 'Delete',
     }, el('div.row', {}, picture, main, el('span.dot'), this.#button('archive', () => this.#mark('archive', item))));

@@ -12,13 +12,32 @@ use sha2::{Digest, Sha256};
 use super::feed::Known;
 use super::gzip::{Compression, gzipped, is_taken};
 
-/// Without what only its readers need: indentation, and lines that are comments.
-static WIDGET: LazyLock<String> = LazyLock::new(|| {
-    let lines = include_str!("../../widget/widget.js").lines();
-    let lines = lines.map(str::trim_start);
+static WIDGET: LazyLock<String> = LazyLock::new(|| small(include_str!("../../widget/widget.js")));
+
+/// The module without what only its readers need: indentation, lines that are comments, and spaces
+/// between signs, but for those in quotes.
+fn small(source: &str) -> String {
+    let lines = source.lines().map(str::trim_start);
     let lines = lines.filter(|line| !line.starts_with("//"));
-    lines.flat_map(|line| [line, "\n"]).collect()
-});
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let is_word = |sign: char| sign.is_alphanumeric() || matches!(sign, '_' | '$' | '#');
+    let (mut small, mut quote, mut before) = (String::with_capacity(text.len()), None, '\n');
+    let mut signs = text.chars().peekable();
+    while let Some(sign) = signs.next() {
+        let after = signs.peek().copied().unwrap_or('\n');
+        // `a + +b` is not `a++b`.
+        let keeps_apart = is_word(before) && is_word(after) || before == after;
+        match quote {
+            Some(open) if sign == open && before != '\\' => quote = None,
+            None if matches!(sign, '\'' | '`') => quote = Some(sign),
+            None if sign == ' ' && !keeps_apart => continue,
+            _ => {}
+        }
+        small.push(sign);
+        before = sign;
+    }
+    small
+}
 
 static GZIPPED: LazyLock<Vec<u8>> =
     LazyLock::new(|| gzipped(WIDGET.as_bytes(), Compression::best()));

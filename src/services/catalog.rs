@@ -134,9 +134,8 @@ impl Catalog {
             self.source.look_up(&objects),
             self.source.taken_back(&retracted)
         )?;
-        for ((event, key), record) in objects.iter().zip(self.keys(&objects)).zip(found) {
-            let object = record.or_else(|| self.shows_unknown(&event.t).then(|| Object::bare(key)));
-            note(&mut self.known, event, object.map(Arc::new));
+        for (event, record) in objects.iter().zip(found) {
+            note(&mut self.known, event, record.map(Arc::new));
         }
         for (event, at) in retracted.iter().zip(taken_back) {
             note(&mut self.retracted, event, at);
@@ -193,7 +192,7 @@ impl Catalog {
         for (event, (key, stamp)) in events.iter().zip(stamps) {
             let Some(stamp) = stamp else { continue };
             let looked = Looked {
-                object: self.record(event),
+                object: self.found(event).cloned(),
                 retracted: self.retracted_at(event),
             };
             shelf.keep_object(event, key, looked, stamp);
@@ -309,9 +308,28 @@ impl Catalog {
         object.filter(|_| !self.is_retracted(event))
     }
 
-    /// What is known of the event's object, withdrawn or not; the event must have been loaded.
+    /// The object as a mail may have told it before the event was taken back.
+    pub fn mailable(&self, event: &Event) -> Option<Arc<Object>> {
+        let policy = self.source.policies.of(&event.t);
+        let found = self.known.get(&event.t)?.get(&event.o)?.clone();
+        let is_told = policy.unknown_objects == UnknownObjects::Mail;
+        let object = found.or_else(|| is_told.then(|| self.bare(event)));
+        object.filter(|object| object.notifiable)
+    }
+
+    /// What is known of the event's object, withdrawn or not; the event must have been loaded. Of
+    /// one that nobody put a record of its id is known, where unknown objects are shown.
     pub fn record(&self, event: &Event) -> Option<Arc<Object>> {
-        self.known.get(&event.t)?.get(&event.o)?.clone()
+        let found = self.known.get(&event.t)?.get(&event.o)?.clone();
+        found.or_else(|| self.shows_unknown(&event.t).then(|| self.bare(event)))
+    }
+
+    fn found(&self, event: &Event) -> Option<&Arc<Object>> {
+        self.known.get(&event.t)?.get(&event.o)?.as_ref()
+    }
+
+    fn bare(&self, event: &Event) -> Arc<Object> {
+        Arc::new(Object::bare(self.key(event)))
     }
 }
 

@@ -177,11 +177,11 @@ impl Feeds {
             next,
             counts,
         };
-        let as_of = standing.as_of;
+        let as_of = [standing.as_of, catalog.as_of()];
         Ok(Answer {
             answer,
             about,
-            as_of,
+            as_of: as_of.into_iter().flatten().min(),
         })
     }
 

@@ -2,19 +2,26 @@
 //!
 //! The rule: the marker that was written first over an event's place says it. Its id is that of a
 //! delivery, or else of a flush, as the ledger remembers longer than the window is; a marker
-//! without `n` is an older writer's. What became known after a mail had left is not held against it:
-//! it may tell what was taken back or seen since.
+//! without `n` is an older writer's. What came after a mail is not held against it: it may tell what
+//! was taken back, seen or not wanted any more since. What it told is what comes to as many events
+//! as its row says; where nothing does, nobody can tell.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted_by};
+use crate::domain::stack::Pending;
 use crate::domain::user::Extent;
 use crate::domain::{
     Content, Delivery, Event, Id, Marker, Occasion, PersonStacks, Policies, Position, Stack, User,
 };
 use crate::services::catalog::Catalog;
 use crate::wire::explanation::{By, Place};
+
+fn unseen<'p>(part: &[Pending<'p>], is_seen: impl Fn(Position) -> bool) -> Vec<Pending<'p>> {
+    let part = part.iter().filter(|pending| !is_seen(pending.position));
+    part.copied().collect()
+}
 
 /// A person's mails by their markers.
 pub(super) struct Mails<'a> {
@@ -24,7 +31,7 @@ pub(super) struct Mails<'a> {
 impl<'a> Mails<'a> {
     /// With where each event is in each digest that covers any of these stacks.
     pub(super) fn of(
-        rows: &'a [Delivery],
+        rows: impl IntoIterator<Item = &'a Delivery>,
         person: &PersonStacks,
         user: Option<&User>,
         policies: &Policies,
@@ -33,7 +40,7 @@ impl<'a> Mails<'a> {
         is_seen: impl Fn(Position) -> bool,
     ) -> Self {
         // What was taken back by then is left out below.
-        let applies = |event: &Event| catalog.record(event).filter(|of| of.notifiable);
+        let applies = |event: &Event| catalog.mailable(event);
         let places = |row: &Delivery| {
             let Some(user) = user else {
                 return HashMap::new();
@@ -42,26 +49,33 @@ impl<'a> Mails<'a> {
             let mut person = person.clone();
             person.leave_out(|_, event| catalog.was_retracted(event, built));
             let pending = person.pending_within(&row.watermarks, row.marker, |_, _| true);
-            let mut wanted = wanted_by(row, &person, user, policies);
-            let mut digest = assemble(&wanted, policies, caps, applies);
+            let whole = wanted_by(row, &person, user, policies);
             let told = u64::from(row.items);
-            let total = |digest: &Option<Content>| digest.as_ref().map_or(0, |of| of.total);
-            let mut now = total(&digest);
-            if now > told && told > 0 {
-                // Perhaps the rest was seen by then, or they wanted nothing but what is mandatory.
-                let mut unseen = wanted.clone();
-                unseen.retain(|pending| !is_seen(pending.position));
-                let obliged = Extent::Mandatory.narrow(wanted.clone(), policies);
-                for part in [unseen, obliged] {
-                    let alone = assemble(&part, policies, caps, applies);
-                    if total(&alone) == told {
-                        (wanted, digest, now) = (part, alone, told);
-                        break;
-                    }
+            let obliged = Extent::Mandatory.narrow(whole.clone(), policies);
+            // Perhaps some was seen by then, or they wanted nothing but what is mandatory.
+            let mut parts = vec![whole.clone()];
+            if told > 0 {
+                parts.extend([
+                    unseen(&whole, &is_seen),
+                    obliged.clone(),
+                    unseen(&obliged, &is_seen),
+                ]);
+                if whole.iter().all(|pending| applies(pending.event).is_some()) {
+                    // Nothing was withdrawn since, so if all is too little, they wanted more then.
+                    parts.extend([pending.clone(), unseen(&pending, &is_seen)]);
                 }
             }
-            if now > told {
-                // Something applies that did not then, and nobody can tell what.
+            let total = |digest: &Option<Content>| digest.as_ref().map_or(0, |of| of.total);
+            let assembled = |part: Vec<_>| {
+                let digest = assemble(&part, policies, caps, applies);
+                (part, digest)
+            };
+            let mut fitting = parts.into_iter().map(assembled);
+            let fitting = fitting.find(|(_, digest)| total(digest) == told);
+            let (wanted, digest) = fitting.unwrap_or_else(|| assembled(whole));
+            let now = total(&digest);
+            if now > told || now < told && wanted.iter().all(|of| applies(of.event).is_some()) {
+                // Something applies that did not then, or was wanted then, and nobody can tell what.
                 return HashMap::new();
             }
             let mut places: HashMap<Position, Place> = pending
@@ -84,7 +98,7 @@ impl<'a> Mails<'a> {
             places
         };
         let digests = rows
-            .iter()
+            .into_iter()
             .filter(|row| matches!(row.occasion, Occasion::Digest { .. }))
             .filter(|row| person.are_marked_by(row.marker));
         Self {

@@ -83,13 +83,13 @@ def focused(page):
 @test
 def the_module_is_small_and_is_what_tidings_serves(reader):
     lines = (ROOT / "widget/widget.js").read_text().split("\n")
-    bare = [line.lstrip() for line in lines if not line.lstrip().startswith("//")]
+    signs = "".join("".join(line.split()) for line in lines if not line.lstrip().startswith("//"))
     asked = urllib.request.Request(reader.tidings.url + "/widget.js", headers={"Accept-Encoding": "gzip"})
     with urllib.request.urlopen(asked) as answer:
         served, kind, coding = answer.read(), answer.headers["Content-Type"], answer.headers["Content-Encoding"]
 
     assert (kind.partition(";")[0], coding) == ("text/javascript", "gzip")
-    assert gzip.decompress(served).decode().split("\n") == bare, "build tidings again"
+    assert "".join(gzip.decompress(served).decode().split()) == signs, "build tidings again"
     assert len(served) <= 8 * 1024, f"{len(served)} bytes gzipped"
 
 
@@ -283,6 +283,42 @@ def a_folded_group_is_archived_restored_and_read_as_one(reader):
 
     page.wait_for_url("**/works/4")
     until(lambda: reader.counts() == (0, 1))
+
+
+@test
+def undoing_brings_back_what_stood_in_the_group_and_no_more(reader):
+    told_of_a_series(reader)
+    ids = [item["id"] for item in reader.tidings.ask("GET", f"/v1/users/{reader.name}/feed")["items"]]
+    reader.tidings.ask("POST", f"/v1/users/{reader.name}/feed/marks", {"mark": "archive", "ids": [ids[2]]})
+    page = reader.open(group="")
+    bell(page).click()
+    expect(articles(page).first.get_by_role("button", name="+3 more")).to_be_visible()
+    until(lambda: reader.counts() == (0, 5))
+
+    articles(page).first.focus()
+    page.keyboard.press("Delete")
+    until(lambda: reader.counts() == (0, 1))
+    page.get_by_role("button", name="Undo").click()
+
+    until(lambda: reader.counts() == (0, 5))
+
+
+@test
+def a_group_that_grows_is_listed_once_though_more_was_loaded(reader):
+    things = [{"title": f"Word {n}", "by": f"Artist {n}", "event": {"type": "Comment"}} for n in range(6)]
+    things.insert(1, {"title": "Word 0 again", "by": "Artist 0", "event": {"type": "Comment"}})
+    reader.tidings.tell(reader.name, things)
+    page = reader.open(group="", limit=4)
+    bell(page).click()
+    expect(articles(page)).to_have_count(4)
+    page.get_by_role("button", name="Show more").click()
+    expect(articles(page)).to_have_count(6)
+
+    reader.tidings.tell(reader.name, [{"title": "Word 0 anew", "by": "Artist 0", "event": {"type": "Comment"}}])
+
+    expect(articles(page).first).to_contain_text("Word 0 anew")
+    expect(articles(page)).to_have_count(6)
+    expect(articles(page).get_by_role("button", name="+2 more")).to_have_count(1)
 
 
 @test

@@ -97,7 +97,10 @@ impl Feeds {
         Ok(Answer {
             answer,
             about: rests_on,
-            as_of: standing.as_of,
+            as_of: [standing.as_of, catalog.as_of()]
+                .into_iter()
+                .flatten()
+                .min(),
         })
     }
 }

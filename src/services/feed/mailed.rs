@@ -101,7 +101,8 @@ impl Feeds {
             let digests = DeliveryFilter::Digests(&person.user, since);
             let users = self.directory.users(std::slice::from_ref(&person.user));
             let rows = self.deliveries.find_deliveries(&digests, DIGESTS);
-            let (users, rows) = futures::try_join!(users, rows)?;
+            let (users, mut rows) = futures::try_join!(users, rows)?;
+            rows.retain(|row| person.are_marked_by(row.marker));
             Ok((users.into_iter().next().flatten(), rows))
         };
         reading.mails.get_or_try_init(look).await.map(Some)
@@ -114,14 +115,16 @@ impl Feeds {
         digests: Option<&(Option<User>, Vec<Delivery>)>,
         catalog: &mut Catalog,
     ) -> Result<Names<'a>> {
+        let markers: HashSet<Id> = marked.markers().collect();
         let Marked {
             standing,
             mut alone,
             covered,
         } = marked;
-        let Some((user, rows)) = digests.filter(|(_, rows)| !rows.is_empty()) else {
+        let Some((user, rows)) = digests else {
             return Ok(alone);
         };
+        let rows = rows.iter().filter(|row| markers.contains(&row.marker));
         // A digest tells types that feeds do not show.
         let person = &standing.reading.person;
         let events = person.stacks.iter().flat_map(Stack::events);

@@ -80,8 +80,13 @@ impl Inboxes for Mongo {
             let items = (0..puts.len()).collect();
             let outcome = self.write_some(doing, Verb::Update, INBOXES, &puts, items);
             let outcome = outcome.await?;
-            let n = outcome.n;
-            let are_put = outcome.duplicates(doing)?.is_empty() && n == puts.len() as u64;
+            let (n, is_one) = (outcome.n, puts.len() == 1);
+            let refused = match is_one {
+                true => outcome.duplicates(doing)?,
+                // Each finds out about its own.
+                false => outcome.refused,
+            };
+            let are_put = refused.is_empty() && n == puts.len() as u64;
             if are_put {
                 self.poke(Poke::people(people.iter().map(String::as_str)))
                     .await;

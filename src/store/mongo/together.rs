@@ -1,14 +1,15 @@
-//! What comes at the same time is written at once: one command for all who wait.
+//! Compare-and-set writes that come at the same time are sent at once: one command for all who wait.
 //!
-//! The rule: while a command is under way, what comes waits, and goes with the next, so a majority is
-//! waited for once and not once each. A statement may be sent twice: who does not learn how theirs
-//! ended, as whoever wrote for them was given up or only some were done, writes it alone. Of one key
-//! a command has one statement: they would be in each other's way.
+//! The rule: while a command is under way, what comes waits and goes with the next, so that all wait
+//! for a majority once. Of one key a command has one statement; those that wait behind one that was
+//! done are told that theirs was not, as what they compare with is gone. A statement may be sent
+//! twice: if a caller does not learn the outcome (the writer was canceled, or only some were done),
+//! it writes alone.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::bulk::STATEMENTS;
 use crate::store::{Error, Result};
@@ -54,13 +55,18 @@ impl<T: Clone> Together<T> {
                 turn = self.turn.lock() => turn,
             };
             // Whoever had the turn before may have written it just now.
-            if !told.is_empty() || told.is_terminated() {
-                continue;
+            match told.try_recv() {
+                Ok(told) => return told,
+                Err(TryRecvError::Closed) => break,
+                Err(TryRecvError::Empty) => {}
             }
             let batch = self.take();
             let statements = batch.iter();
             let statements = statements.map(|of| (of.key.clone(), of.statement.clone()));
             let written = write(statements.collect()).await;
+            if let Ok(true) = written {
+                self.come_too_late_for(&batch);
+            }
             let alone = batch.len() == 1;
             for waiting in batch {
                 let told = match &written {
@@ -78,6 +84,21 @@ impl<T: Clone> Together<T> {
             drop(turn);
         }
         write(vec![(key.to_owned(), statement)]).await
+    }
+
+    /// Tells those who wait with a key of which something was done just now that theirs was not:
+    /// it was made for what stood before.
+    fn come_too_late_for(&self, done: &[Waiting<T>]) {
+        let keys: HashSet<&str> = done.iter().map(|of| of.key.as_str()).collect();
+        let mut waiting = self.open();
+        let (late, left) = waiting
+            .drain(..)
+            .partition(|of| keys.contains(of.key.as_str()));
+        *waiting = left;
+        drop(waiting);
+        let late: VecDeque<Waiting<T>> = late;
+        late.into_iter()
+            .for_each(|of| drop(of.told.send(Ok(false))));
     }
 
     fn open(&self) -> MutexGuard<'_, VecDeque<Waiting<T>>> {

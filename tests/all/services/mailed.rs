@@ -1,12 +1,15 @@
 //! A feed says of each item whether a mail has told it.
 
 use chrono::TimeDelta;
+use tidings::clock::Clock;
 use tidings::domain::inbox::Mark;
 use tidings::domain::user::TypePreference;
-use tidings::domain::{DeliveryState, Route};
+use tidings::domain::{Cadence, DeliveryState, Route};
 use tidings::services::Silent;
 use tidings::services::feed::Request;
+use tidings::wire::explanation::{By, Place};
 
+use super::mandatory::happens;
 use super::retracting::{BATCHED, feed, retract};
 use super::skip_seen::{SKIP, mark};
 use crate::support::town::{Town, lost, monday, on_both_stores, saturday, to};
@@ -20,6 +23,9 @@ on_both_stores! {
     what_a_mail_of_its_own_told_is_mailed
     what_somebody_flushed_was_not_mailed
     what_was_mailed_once_and_told_again_is_mailed
+    what_was_mailed_and_then_turned_off_is_mailed
+    what_nobody_put_a_record_of_is_not_mailed
+    of_what_is_mandatory_only_what_was_not_seen_is_mailed
 }
 
 /// What stands in the feed, oldest first, and whether it was mailed.
@@ -162,4 +168,63 @@ async fn what_was_mailed_once_and_told_again_is_mailed(fresh: Fresh) {
     town.happens(&["a1"], to(&["ada"])).await;
 
     assert_eq!(mailed(&town, "ada").await, each([("a1", true)]));
+}
+
+async fn what_was_mailed_and_then_turned_off_is_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    town.digests_at(monday(0)).await;
+    let muted = TypePreference {
+        route: Route::Never,
+        since: town.clock.now(),
+        window: None,
+    };
+    let of_type = kind("ArtworkPublished");
+    town.change("ada", move |ada| {
+        ada.types.insert(of_type, muted);
+    })
+    .await;
+
+    let told = each([("a1", true), ("a2", true)]);
+    assert_eq!(mailed(&town, "ada").await, told);
+    let told = town.process().explain().user(&user("ada"), None).await;
+    for fate in told.unwrap().events {
+        let Some(By::Mail { place, .. }) = fate.covered else {
+            panic!("{:?}", fate.covered);
+        };
+        assert_eq!(place, Place::Shown);
+    }
+}
+
+async fn what_nobody_put_a_record_of_is_not_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.happens(&["a1", "unheard-of"], to(&["ada"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    let told = each([("a1", true), ("unheard-of", false)]);
+    assert_eq!(mailed(&town, "ada").await, told);
+}
+
+async fn of_what_is_mandatory_only_what_was_not_seen_is_mailed(fresh: Fresh) {
+    let config = format!("{SKIP}[types.Notice]\nmandatory = true\n");
+    let town = Town::found(&fresh, true, &config).await;
+    town.change("ada", |ada| ada.digest.cadence = Some(Cadence::Never))
+        .await;
+    happens(&town, "Notice", &["a1"], to(&["ada"])).await;
+    let seen = feed(&town, "ada").await.items[0].id;
+    mark(&town.process(), "ada", Mark::Seen, vec![seen]).await;
+    happens(&town, "Notice", &["a2"], to(&["ada"])).await;
+    town.happens(&["a3"], to(&["ada"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(town.told_to("ada"), ["a2"]);
+    let told = each([("a1", false), ("a2", true), ("a3", false)]);
+    assert_eq!(mailed(&town, "ada").await, told);
+    let row = town.deliveries_of("ada").await.remove(0);
+    let story = town.process().compose().story(row).await.unwrap();
+    let shown = story.mail.unwrap().items.into_iter();
+    let shown: Vec<_> = shown.map(|item| item.object.to_string()).collect();
+    assert_eq!(shown, ["a2"]);
 }

@@ -51,7 +51,7 @@ window = "5m"
 batch_key = "news"
 "#;
 
-async fn happens(town: &Town, name: &str, objects: &[&str], audience: Audience) {
+pub(super) async fn happens(town: &Town, name: &str, objects: &[&str], audience: Audience) {
     let app = town.process();
     let request = Request {
         kind: kind(name),

@@ -118,7 +118,8 @@ impl Compose {
         let told = self.told(row, &wanted, &gathered, &catalog);
         let is_more = |told: &Content| told.total > u64::from(row.items);
         if part == Part::WHOLE && row.state.settled() && told.as_ref().is_some_and(is_more) {
-            for part in [part.unseen(), Part::of(Extent::Mandatory)] {
+            let obliged = Part::of(Extent::Mandatory);
+            for part in [part.unseen(), obliged, obliged.unseen()] {
                 let mail = Box::pin(self.preview(row, users, part)).await?;
                 let told = |mail: &Preview| mail.items.len() as u64 + mail.more;
                 if let Ok(mail) = mail
