@@ -77,8 +77,8 @@ impl serde::Serialize for Cursor {
     }
 }
 
-/// The longest text of a cursor, or of where a page ended, in bytes: of 61 days with two stacks each,
-/// the most that a window has, it is shorter.
+/// The longest text of a cursor, or of where a page ended, in bytes: one of 61 days with two
+/// stacks each, the most that a window has, is shorter.
 pub(super) const MAX_TEXT: usize = 4_000;
 
 impl FromStr for Cursor {

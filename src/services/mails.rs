@@ -2,9 +2,9 @@
 //!
 //! The rule: the marker that was written first over an event's place says it. Its id is that of a
 //! delivery, or else of a flush, as the ledger remembers longer than the window is; a marker
-//! without `n` is an older writer's. What came after a mail is not held against it: it may tell what
-//! was taken back, seen or not wanted any more since. What it told is what comes to as many events
-//! as its row says; where nothing does, nobody can tell.
+//! without `n` is an older writer's. What came after a mail is not held against it: it may tell
+//! what was taken back, seen or not wanted any more since. What it told is what comes to as many
+//! events as its row says; where nothing does, nobody can tell.
 
 use std::collections::{HashMap, HashSet};
 
@@ -75,7 +75,8 @@ impl<'a> Mails<'a> {
             let (wanted, digest) = fitting.unwrap_or_else(|| assembled(whole));
             let now = total(&digest);
             if now > told || now < told && wanted.iter().all(|of| applies(of.event).is_some()) {
-                // Something applies that did not then, or was wanted then, and nobody can tell what.
+                // Something applies or is wanted that did not or was not then, or the other way
+                // round, and nobody can tell what.
                 return HashMap::new();
             }
             let mut places: HashMap<Position, Place> = pending

@@ -21,8 +21,8 @@ pub const MAX_IDS: usize = 1_000;
 /// How often a record is read anew because somebody else put it meanwhile.
 const ROUNDS: usize = 100;
 
-/// A mark as it is handed in: up to a cursor, or on items by their ids. No `null` stands for what is
-/// left out: a type that was lost on the way would mark all types.
+/// A mark as it is handed in: up to a cursor, or on items by their ids. No `null` stands for what
+/// is left out: a type that was lost on the way would mark all types.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with mark and to or ids")]
 pub struct MarksInput {

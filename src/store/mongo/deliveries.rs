@@ -330,7 +330,8 @@ impl Mongo {
             DeliveryFilter::State(state) => doc! {"state": state.as_str()},
             DeliveryFilter::User(user) => doc! {"user": user.as_str()},
             DeliveryFilter::Digests(user, since) => doc! {
-                "user": user.as_str(), "created": {"$gte": date(since)}, "batch": {"$exists": false},
+                "user": user.as_str(), "created": {"$gte": date(since)},
+                "batch": {"$exists": false},
             },
             DeliveryFilter::OpenDigests(users) => {
                 let slots: Vec<String> = users.iter().map(digest_slot).collect();

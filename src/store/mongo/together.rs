@@ -1,7 +1,7 @@
-//! Compare-and-set writes that come at the same time are sent at once: one command for all who wait.
+//! Compare-and-set writes that come at the same time are sent at once: one command for all.
 //!
-//! The rule: while a command is under way, what comes waits and goes with the next, so that all wait
-//! for a majority once. Of one key a command has one statement; those that wait behind one that was
+//! The rule: while a command is under way, what comes waits and goes with the next, so that all
+//! wait for a majority once. Of one key a command has one statement; those that wait behind one that was
 //! done are told that theirs was not, as what they compare with is gone. A statement may be sent
 //! twice: if a caller does not learn the outcome (the writer was canceled, or only some were done),
 //! it writes alone.
