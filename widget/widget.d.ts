@@ -23,6 +23,8 @@ export interface Item {
   type: string;
   at: string;
   state: State;
+  /** Whether a mail told it: a digest, or one of its own. */
+  mailed: boolean;
   object: FeedObject;
   actor?: Actor;
   text?: string;
