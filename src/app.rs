@@ -14,6 +14,7 @@ use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, Transport};
 use crate::domain::{ModelName, Policies};
 use crate::mail::Mailer;
+use crate::metrics::Metrics;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
 use crate::services::batches::{BatchService, Closer, Joiner};
@@ -25,7 +26,6 @@ use crate::services::explain::Explain;
 use crate::services::fanout::{self, Fanouts};
 use crate::services::feedback::FeedbackService;
 use crate::services::flush::Flush;
-use crate::services::health::Health;
 use crate::services::import::Import;
 use crate::services::links::Links;
 use crate::services::mailing::Pacer;
@@ -35,8 +35,8 @@ use crate::services::owed::OwedDays;
 use crate::services::people::PeopleService;
 use crate::services::polls::Polls;
 use crate::services::retract::Retract;
+use crate::services::scrape::Lately;
 use crate::services::shelf::Shelf;
-use crate::services::status::StatusService;
 use crate::services::suppressions::SuppressionService;
 use crate::services::unknown::Known;
 use crate::services::worker::Worker;
@@ -48,6 +48,10 @@ mod doctor;
 mod feeds;
 mod mailer;
 mod mailing;
+mod measured;
+mod watching;
+
+use measured::{MeasuredMailer, MeasuredStore};
 
 pub use access::{Access, NoStore, is_missing, open_store, upgrade_ahead};
 pub use doctor::doctor;
@@ -72,6 +76,8 @@ pub struct App {
     pacer: Arc<Pacer>,
     polls: Arc<Polls>,
     shelf: Arc<Shelf>,
+    metrics: Metrics,
+    lately: Arc<Lately>,
 }
 
 /// What mails and pages are made by.
@@ -142,6 +148,16 @@ impl App {
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Self {
+        let metrics = Metrics::new(watching::build(&config, &*mailer));
+        let store: Arc<dyn Store> = Arc::new(MeasuredStore {
+            inner: store,
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+        });
+        let mailer: Arc<dyn Mailer> = Arc::new(MeasuredMailer {
+            inner: mailer,
+            metrics: metrics.clone(),
+        });
         let policies = Arc::new(config.policies.clone());
         let owner = ids.owner();
         // A folder takes as many as there are.
@@ -166,6 +182,8 @@ impl App {
             pacer: Arc::new(Pacer::new(rate)),
             shelf: Arc::new(Shelf::new(Arc::clone(&polls))),
             polls,
+            metrics,
+            lately: Arc::default(),
         }
     }
 
@@ -238,6 +256,7 @@ impl App {
         Retract {
             retractions: self.store.clone(),
             batches: self.batches(),
+            catalog: self.catalog(),
             policies: self.policies.clone(),
             polls: self.polls.clone(),
             ids: self.ids.clone(),
@@ -290,23 +309,12 @@ impl App {
         }
     }
 
-    /// Says how things stand.
-    pub fn status(&self) -> StatusService {
-        StatusService {
-            store: self.store.clone(),
-            clock: self.clock.clone(),
-            deliveries: self.deliveries(),
-            owed: self.owed(),
-            known: self.known(),
-            place: format!("{:?}", self.config.store),
-            window_back: self.config.window_back,
-        }
-    }
-
     /// Marks what people have pending as dealt with.
     pub fn flush(&self) -> Flush {
         Flush {
             stacks: self.store.clone(),
+            catalog: self.catalog(),
+            skip_seen: self.skip_seen(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             owed: self.owed(),
@@ -428,13 +436,6 @@ impl App {
             deliveries: self.store.clone(),
             clock: self.clock.clone(),
             schedule: self.config.digest.schedule,
-        }
-    }
-
-    /// Says whether the store answers.
-    pub fn health(&self) -> Health {
-        Health {
-            journal: self.store.clone(),
         }
     }
 

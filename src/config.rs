@@ -26,6 +26,7 @@ mod public;
 mod reader;
 mod tokens;
 mod types;
+mod watch;
 
 pub use batch::{Candidate, Candidates};
 pub use digest::Digest;
@@ -35,6 +36,7 @@ pub use mail::{Api, Login, Mail, SmtpServer, SmtpTls, Transport};
 pub use public::{Server, Site};
 use reader::Reader;
 pub use tokens::Tokens;
+pub use watch::{LogFormat, Watch};
 
 /// The options, documented, as they are when nobody sets any.
 pub const DEFAULTS: &str = include_str!("config.default.toml");
@@ -68,6 +70,8 @@ pub struct Config {
     pub archive_keep: TimeDelta,
     /// How long a worker rests when there is nothing to do, 10 ms to a minute.
     pub worker_idle: TimeDelta,
+    /// What those see who watch a process.
+    pub watch: Watch,
     /// What is said of event types, in the order of their sections.
     pub policies: Policies,
     /// Models that are read from the application's own collections; empty on SQLite.
@@ -272,6 +276,7 @@ impl Config {
                 "worker.idle",
                 TimeDelta::milliseconds(10)..=TimeDelta::minutes(1),
             ),
+            watch: watch::read(&mut r),
             policies: types::read(&mut r, &batch),
             models: r
                 .each("models", |r, name, path| {

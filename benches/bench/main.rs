@@ -1,7 +1,8 @@
 //! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
 //!
 //! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`,
-//! `digest`, `cache-large`, `cache-small`, `archive`, `feeds`, `batches`, and `joins`, the first part of it.
+//! `digest`, `mailing`, `ticks`, `cache-large`, `cache-small`, `archive`, `feeds`, `batches`, and
+//! `joins`, the first part of it.
 
 // Nothing of a program is used from outside.
 #![allow(unreachable_pub)]
@@ -11,9 +12,11 @@ mod batches;
 mod digest;
 mod fanout;
 mod feeds;
+mod mailing;
 mod measure;
 mod rivals;
 mod standing;
+mod ticks;
 mod world;
 
 #[tokio::main]
@@ -41,6 +44,8 @@ async fn main() {
                 batches::due().await;
                 batches::burst().await;
             }
+            "mailing" => mailing::end_to_end().await,
+            "ticks" => ticks::ticks().await,
             "joins" => batches::joins().await,
             "feeds" => feeds::feeds().await,
             "archive" => archive::archive().await,

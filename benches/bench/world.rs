@@ -82,7 +82,15 @@ impl World {
     pub async fn fill(&self, people: &[String], days: u32, events: usize) {
         for back in (0..days).rev() {
             let day = Day::of(now()).back(back);
-            fill_day(&self.db, day, people, events).await;
+            fill_day(&self.db, day, people, events, 4_000).await;
+        }
+    }
+
+    /// The same, and everybody has the same events.
+    pub async fn fill_alike(&self, people: &[String], days: u32, events: usize) {
+        for back in (0..days).rev() {
+            let day = Day::of(now()).back(back);
+            fill_day(&self.db, day, people, events, 1).await;
         }
     }
 
@@ -147,8 +155,8 @@ pub fn people(count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Inserts a clustered day in which everybody has so many events.
-async fn fill_day(db: &Database, day: Day, people: &[String], events: usize) {
+/// Inserts a clustered day in which everybody has so many events, of so many lists that differ.
+async fn fill_day(db: &Database, day: Day, people: &[String], events: usize, lists: usize) {
     let name = day.collection();
     let create = doc! {"create": &name, "clusteredIndex": {"key": {"_id": 1}, "unique": true}};
     db.run_command(create)
@@ -163,10 +171,8 @@ async fn fill_day(db: &Database, day: Day, people: &[String], events: usize) {
             let mut array = RawArrayBuf::new();
             for event in 0..events {
                 // Objects repeat across people as they do where people follow the same artists.
-                let o = format!(
-                    "5334647b139b2165{:08x}",
-                    (number * 31 + index * 7 + event * 13) % 4_000
-                );
+                let list = (number * 31 + index * 7) % lists;
+                let o = format!("5334647b139b2165{:08x}", (list + event * 13) % 4_000);
                 array.push(rawdoc! {"t": "ArtworkPublished", "o": o, "i": fanout});
             }
             let mut document = rawdoc! {"_id": user.as_str()};

@@ -336,7 +336,7 @@ export class Tidings {
   /** Takes back what happened to these objects up to now. */
   retract(
     type: string, objects: Ids, options?: CallOptions,
-  ): Promise<{ taken: number; not_kept: number }>;
+  ): Promise<{ taken: number; not_kept: number; objects: string[]; warnings?: string[] }>;
 
   /** All users, by id. */
   users(options?: ListOptions): AsyncGenerator<UserView, void, undefined>;

@@ -19,6 +19,7 @@ pub(super) fn of(origins: &[String]) -> Cors {
             header::IF_NONE_MATCH.as_str(),
             "Idempotency-Key",
             "Last-Event-ID",
+            "X-Request-Id",
         ])
         .expose_headers([
             header::ETAG.as_str(),
@@ -27,6 +28,7 @@ pub(super) fn of(origins: &[String]) -> Cors {
             "X-Poll-Interval",
             "RateLimit",
             "RateLimit-Policy",
+            "X-Request-Id",
         ])
         .max_age(REMEMBERED);
     let is_any = |origin: &String| origin == "*";

@@ -20,6 +20,7 @@ use crate::app::App;
 use crate::domain::feed::Kinds;
 use crate::domain::group::PageEnd;
 use crate::domain::{Invalid, UserId, feed};
+use crate::metrics::FeedAnswer;
 use crate::services::Error;
 use crate::services::feed::{Answer, MarksInput, Request};
 use crate::services::polls::Tag;
@@ -139,6 +140,7 @@ async fn polled(
     let known = Known::of(req);
     let unchanged = || polls.is_unchanged(user, question, |tag| known.has(&entity(tag)));
     if let Some(tag) = (!known.is_empty()).then(unchanged).flatten() {
+        app.metrics().fed(FeedAnswer::Known);
         return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
     }
     let (before, began) = (polls.glance(user), Instant::now());
@@ -153,8 +155,10 @@ async fn polled(
     tag.copy_from_slice(&Sha256::digest(&body)[..16]);
     polls.keep(user, question, tag, before.as_of(as_of), &about);
     if known.has(&entity(&tag)) {
+        app.metrics().fed(FeedAnswer::Unchanged);
         return Ok(answered(HttpResponse::NotModified(), app, user, &tag).finish());
     }
+    app.metrics().fed(FeedAnswer::Made);
     let mut response = answered(HttpResponse::Ok(), app, user, &tag);
     response.content_type("application/json");
     if body.len() < gzip::WORTHWHILE || !gzip::is_taken(req) {

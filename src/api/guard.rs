@@ -91,7 +91,7 @@ impl Guard {
         let why = match extensions.get::<Caller>() {
             Some(Caller::Key { scope, .. }) if *scope >= needed => return Ok(()),
             Some(Caller::Key { scope, .. }) => {
-                format!("this server key may only {scope}; this needs one of the scope {needed}")
+                format!("this needs a server key of the scope {needed}; the one given has {scope}")
             }
             Some(Caller::Person { user, .. }) if self.own => {
                 if segment::<UserId>(req.request(), "id")? == *user {

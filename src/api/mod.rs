@@ -5,8 +5,9 @@
 //! all there is; [`OPENAPI`] describes each route but those of the demo, and a test compares the
 //! two. Begin with `events` and `feed`.
 
+use std::borrow::Cow;
 use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -18,6 +19,7 @@ use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{Error, HttpRequest, HttpResponse, HttpServer};
 use anyhow::Context;
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use crate::app::App;
 use crate::demo::Gallery;
@@ -38,8 +40,10 @@ mod health;
 mod held;
 mod hooks;
 mod limits;
+mod metrics;
 mod objects;
 pub mod problem;
+mod request_id;
 mod room;
 mod stream;
 mod suppressions;
@@ -50,7 +54,9 @@ mod widget;
 use asked::Asked;
 pub use guard::{Guard, Route};
 use held::{Coming, Held};
+pub use metrics::Watched;
 use problem::{Code, Problem};
+use request_id::RequestId;
 use stream::Streams;
 
 /// How long the head of a request may take to arrive.
@@ -136,6 +142,10 @@ routes! {open, OPEN_ROUTES under "":
     "/widget.js" => {get open: widget::get}
     "/openapi.json" => {get open: openapi}
     "/hooks/{provider}" => {post open: hooks::post}
+}
+
+routes! {scraped, SCRAPED_ROUTES under "/metrics":
+    "" => {get read: metrics::get}
 }
 
 // Only where a demo is served.
@@ -296,6 +306,12 @@ impl Bound {
                         .configure(v1)
                         .default_service(web::to(not_found)),
                 )
+                .service(
+                    web::scope("/metrics")
+                        .wrap(from_fn(auth::require))
+                        .configure(scraped)
+                        .default_service(web::to(not_found)),
+                )
                 .configure(open)
                 .configure(shown)
                 .configure(pages::configure)
@@ -329,17 +345,22 @@ pub async fn serve(
     bind(app, key)?.run(stop).await
 }
 
-/// Ends what takes too long, and logs how requests end: by their route, as paths and queries name
-/// people. A body that nobody read to its end is not waited for ([`held`]), and no answer's type is
-/// to be guessed.
+/// Ends what takes too long, and logs and counts how requests end: by their route, as paths and
+/// queries name people. A body that nobody read to its end is not waited for ([`held`]), and no
+/// answer's type is to be guessed.
 async fn watch_over(
     mut req: ServiceRequest,
     next: Next<impl MessageBody + Unpin + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let coming = Coming::of(&mut req);
+    let (coming, began) = (Coming::of(&mut req), Instant::now());
     let method = req.method().clone();
+    let app = req.app_data::<Data<App>>().cloned();
+    let id = RequestId::of(&req, || Some(app.as_ref()?.request_id()));
     let asked = Asked::of(&req);
-    let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req)).await;
+    let span = tracing::error_span!("request", request = %id);
+    let answer = tokio::time::timeout(REQUEST_PATIENCE, next.call(req));
+    let answer = answer.instrument(span.clone()).await;
+    let _entered = span.enter();
     let answer = answer.unwrap_or_else(|_| {
         let problem = Problem::timed_out(REQUEST_PATIENCE);
         // Whether its events have keys is not known here.
@@ -355,10 +376,9 @@ async fn watch_over(
     };
     let status = status.as_u16();
     let found = || answer.as_ref().ok()?.request().match_pattern();
-    let route = || {
-        let asked = asked.path().map(str::to_owned);
-        asked.or_else(found).unwrap_or_else(|| "(none)".into())
-    };
+    let route = asked.path().map(Cow::Borrowed);
+    let route = route.or_else(|| found().map(Cow::Owned));
+    let route = route.unwrap_or(Cow::Borrowed("(none)"));
     let problem = error.and_then(|error| error.as_error::<Problem>());
     let code = problem.map_or("", |problem| problem.code.as_str());
     if status >= 500 {
@@ -373,19 +393,25 @@ async fn watch_over(
         // What was told is all there is to say then.
         let told = problem.map_or(String::new(), ToString::to_string);
         let cause = cause.unwrap_or(told);
-        tracing::error!(%method, route = route(), status, code, cause, "a request failed");
+        tracing::error!(%method, route = &*route, status, code, cause, "a request failed");
     } else {
-        tracing::debug!(%method, route = route(), status, code, "a request was answered");
+        tracing::debug!(%method, route = &*route, status, code, "a request was answered");
+    }
+    if let Some(app) = app {
+        let metrics = app.metrics();
+        metrics.answered(route, method.as_str(), status, began.elapsed());
     }
     match answer {
         Ok(answer) => Ok(answer.map_body(|head, body| {
             not_guessed(head.headers_mut());
+            id.answer(head.headers_mut());
             Held { body, coming }
         })),
         Err(error) => {
             let response = error.as_response_error().error_response();
             let response = response.map_body(|head, body| {
                 not_guessed(head.headers_mut());
+                id.answer(head.headers_mut());
                 Held { body, coming }.boxed()
             });
             Err(InternalError::from_response(error, response).into())

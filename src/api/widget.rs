@@ -72,3 +72,27 @@ pub(super) async fn get(req: HttpRequest) -> HttpResponse {
         response.body(WIDGET.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::small;
+
+    #[test]
+    fn spaces_go_where_nothing_is_told_by_them() {
+        for (source, served) in [
+            (
+                "  // A comment.\n  let a = 1, b = { c };",
+                "let a=1,b={c};\n",
+            ),
+            ("const $a = await #b ( c );", "const $a=await #b(c);\n"),
+            ("a + +b - -c", "a+ +b- -c\n"),
+            (
+                "say('a , b') ; say(`${a } , b`)",
+                "say('a , b');say(`${a } , b`)\n",
+            ),
+            (r"say('it\'s , this') ; a", "say('it\\'s , this');a\n"),
+        ] {
+            assert_eq!(small(source), served, "{source}");
+        }
+    }
+}

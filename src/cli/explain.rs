@@ -156,6 +156,7 @@ fn dealt_with(by: &By) -> String {
             state,
             at,
             place,
+            left_out,
         } => {
             let place = match place {
                 Place::Shown => "was shown in",
@@ -163,11 +164,9 @@ fn dealt_with(by: &By) -> String {
                 Place::LeftOut => "was covered and not told by",
                 Place::Unknown => "was covered by",
             };
-            format!(
-                "{place} {delivery}, {} {}",
-                state.as_str(),
-                words::minute(*at)
-            )
+            let why = left_out.map_or(String::new(), |why| format!(": {}", why.sentence()));
+            let at = words::minute(*at);
+            format!("{place} {delivery}, {} {at}{why}", state.as_str())
         }
         By::Flush { at } => format!("was flushed on {}", words::minute(*at)),
         By::OlderWriter { at: Some(at) } => {

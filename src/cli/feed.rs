@@ -64,6 +64,10 @@ impl Args {
             days: self.days,
         };
         let page = app.feeds().page(&request).await?.answer;
+        if page.items.is_empty() && app.people().get(&self.user).await?.is_none() {
+            let user = &self.user;
+            screen.warning(format!("there is no record of {user}: is the id right?"))?;
+        }
         if self.json {
             screen.json(&page)?;
         } else if page.items.is_empty() {

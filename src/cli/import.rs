@@ -9,9 +9,9 @@ use super::fan_out::{FanOut, FanOutEnd};
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
-use crate::domain::ModelName;
+use crate::domain::{ModelName, Policies};
 use crate::services::import::{Kind, Mapping, SHOWN};
-use crate::wire::import::{Imported, Report};
+use crate::wire::import::{Imported, Report, WithoutModel};
 use crate::wire::round::FannedOut;
 
 /// Bring in users, follows, objects or events from NDJSON
@@ -79,6 +79,18 @@ impl What {
     }
 }
 
+/// Where types name their objects with a model, what those without one are missing.
+fn names_none(of: &WithoutModel, policies: &Policies) -> Option<String> {
+    let with_model = |kind| Some((kind, policies.of(kind).model.as_ref()?));
+    let (kind, model) = policies.kinds().find_map(with_model)?;
+    let objects = words::count(of.objects, "object has", "objects have");
+    Some(format!(
+        "{objects} no model in the id, such as {}: events of {kind} are about {model}:ID; \
+         --model {model} puts it before them",
+        of.such_as
+    ))
+}
+
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((ours, theirs)) if !ours.is_empty() && !theirs.is_empty() => {
@@ -113,6 +125,11 @@ impl Args {
         if report.bad > SHOWN as u64 {
             let more = words::number(report.bad - SHOWN as u64);
             screen.note(format!("and {more} more bad lines"))?;
+        }
+        if let Some(of) = &report.without_model
+            && let Some(why) = names_none(of, &app.config.policies)
+        {
+            screen.warning(why)?;
         }
         if self.json {
             screen.json(&Imported {

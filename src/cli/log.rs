@@ -1,8 +1,9 @@
-//! Where the log goes: standard error, a line a message.
+//! Where the log goes: standard error, a line a message, for people or as JSON.
 //!
 //! The rule: other crates' messages are only heard from `warn` up. They do not know what must not
 //! be logged.
 
+use tracing::subscriber::set_global_default;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
@@ -10,6 +11,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 use super::global::Level;
 use super::harmless;
 use crate::clock::{Clock, SystemClock};
+use crate::config::LogFormat;
 
 /// The moment of a message, to the second, in UTC.
 struct Moment;
@@ -21,7 +23,7 @@ impl FormatTime for Moment {
 }
 
 /// Begins to log; the first call of a process counts.
-pub(super) fn start(level: Level) {
+pub(super) fn start(level: Level, format: LogFormat) {
     let (ours, others) = match level {
         Level::Off => ("off", "off"),
         Level::Error => ("error", "error"),
@@ -36,8 +38,8 @@ pub(super) fn start(level: Level) {
         _ => "off",
     };
     let filter = EnvFilter::new(format!("{others},tidings={ours},actix_http={requests}"));
-    let color = super::screen::colorful(&std::io::stderr());
-    let subscriber = tracing_subscriber::fmt()
+    let color = format == LogFormat::Text && super::screen::colorful(&std::io::stderr());
+    let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || harmless::Log {
             out: std::io::stderr(),
@@ -45,8 +47,13 @@ pub(super) fn start(level: Level) {
         })
         .with_ansi(color)
         .with_timer(Moment)
-        .with_target(false)
-        .finish();
+        .with_target(false);
     // A test that runs commands in one process starts it twice; the first stays.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    let _ = match format {
+        LogFormat::Text => set_global_default(lines.finish()),
+        LogFormat::Json => {
+            let objects = lines.json().flatten_event(true).with_span_list(false);
+            set_global_default(objects.finish())
+        }
+    };
 }

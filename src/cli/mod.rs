@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use clap::{Parser, Subcommand};
 
 use crate::app::{Access, App, Made, NoStore, is_missing, upgrade_ahead};
-use crate::config::{Config, StoreUrl};
+use crate::config::{Config, LogFormat, StoreUrl};
 
 mod archive;
 mod batches;
@@ -165,6 +165,20 @@ impl Command {
         matches!(self, Self::Serve(_) | Self::Digest(_) | Self::Worker(_))
     }
 
+    /// Whether it is done as the configuration says, its log as well; others read none, or judge
+    /// it.
+    fn is_configured(&self) -> bool {
+        match self {
+            Self::Demo(_)
+            | Self::Config(_)
+            | Self::Doctor(_)
+            | Self::Simulate(_)
+            | Self::Token(_) => false,
+            Self::Serve(args) => !args.is_demo(),
+            _ => true,
+        }
+    }
+
     /// How much is logged where nobody said: long-running commands tell what they do, and findings
     /// what went wrong.
     fn usual_level(&self) -> Level {
@@ -208,7 +222,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
 
 impl Cli {
     async fn run(self, screen: &mut Screen) -> anyhow::Result<Exit> {
-        log::start(self.global.level(self.command.usual_level()));
+        let level = self.global.level(self.command.usual_level());
+        if !self.command.is_configured() {
+            log::start(level, LogFormat::Text);
+        }
         if let Command::Config(args) = &self.command {
             return args.run(&self.global, screen);
         }
@@ -233,6 +250,7 @@ impl Cli {
             return args.run_demo(screen).await;
         }
         let config = self.global.load(self.command.options())?;
+        log::start(level, config.watch.log);
         if matches!(self.command, Command::Serve(_) | Command::Worker(_)) {
             for warning in &config.warnings {
                 screen.warning(warning)?;
@@ -300,13 +318,13 @@ fn say_where(failure: anyhow::Error, named: Option<PathBuf>) -> anyhow::Error {
     let (what, next) = match named {
         Some(file) => (
             format!("{missing} (the configuration is {})", file.display()),
-            "the option `store`; tidings import, notify, serve and restore make a database",
+            "the option `store`; tidings import, notify, serve, restore, suppressions add and keys create make a database",
         ),
         None => (
             format!(
                 "{missing}, and no configuration names another: there is no tidings.toml in this folder"
             ),
-            "--config /etc/tidings/tidings.toml, or wherever yours is; tidings import, notify, serve and restore make a database",
+            "--config /etc/tidings/tidings.toml, or wherever yours is; tidings import, notify, serve, restore, suppressions add and keys create make a database",
         ),
     };
     Usage::new(what).instead(next).into()

@@ -7,7 +7,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::words;
 use crate::app::App;
-use crate::domain::{EventType, ObjectId};
+use crate::domain::{EventType, ObjectId, ObjectKey};
 
 /// Take events back: nobody is shown or mailed them any more
 ///
@@ -30,19 +30,35 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let out = app.retract().events(&self.kind, &self.objects).await?;
+        let retracted = app.retract().events(&self.kind, &self.objects).await?;
+        for warning in &retracted.warnings {
+            screen.warning(warning)?;
+        }
         if self.json {
-            screen.json(&out)?;
+            screen.json(&retracted)?;
             return Ok(Exit::Done);
         }
-        let (kind, objects) = (&self.kind, self.objects.len() as u64);
-        let objects = words::count(objects, "object", "objects");
-        screen.line(format!("{kind} of {objects} is taken back"))?;
+        let (kind, objects) = (&self.kind, named(&retracted.objects));
+        screen.line(format!("taken back: {kind} about {objects}"))?;
+        let out = retracted.out;
         if out.taken > 0 {
             let events = words::count(out.taken, "event", "events");
             screen.line(format!("{events} left open batches"))?;
         }
         note_not_kept(screen, out)?;
         Ok(Exit::Done)
+    }
+}
+
+/// So many keys are named.
+const NAMED: usize = 5;
+
+/// `Comment:c1, Comment:c2 and 3 more`.
+fn named(keys: &[ObjectKey]) -> String {
+    let named = keys.iter().take(NAMED).map(ToString::to_string);
+    let named = named.collect::<Vec<_>>().join(", ");
+    match keys.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }

@@ -65,7 +65,7 @@ impl Args {
         };
         let bound = api::bind(app.clone(), &key)?;
         self.greet(app, screen, &format!("http://{}", bound.addr), &key)?;
-        self.serve(app, bound, stop).await
+        worker::beside_metrics(app, self.serve(app, bound, stop)).await
     }
 
     /// Serves a demo whose story is told by then, so that there is something to look at.

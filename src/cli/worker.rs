@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use clap::Args as Arguments;
+use tokio::sync::watch;
 
 use super::digest::{late, of, paused, reasons, sent};
 use super::exit::{Exit, explain_failure};
@@ -17,6 +18,7 @@ use super::screen::Screen;
 use super::stop::Stop;
 use super::waits::Waits;
 use super::words;
+use crate::api::Watched;
 use crate::app::App;
 use crate::domain::Pause;
 use crate::services;
@@ -48,7 +50,7 @@ impl Args {
             return self.once(app, screen, stop).await;
         }
         tracing::info!("worker: started; Ctrl-C or SIGTERM finishes what is in hand and ends");
-        run(app, stop.clone()).await?;
+        beside_metrics(app, async { Ok(run(app, stop.clone()).await?) }).await?;
         tracing::info!("worker: stopped");
         Ok(Exit::Done)
     }
@@ -89,6 +91,25 @@ impl Args {
     }
 }
 
+/// Works until it ends or `stop` turns true, and tells metrics meanwhile, where that is configured.
+pub(super) async fn beside_metrics<T>(
+    app: &App,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let Some(watched) = Watched::bind(app)? else {
+        return work.await;
+    };
+    tracing::info!("metrics: http://{}/metrics", watched.addr);
+    let (halt, halted) = watch::channel(false);
+    let working = async {
+        let worked = work.await;
+        halt.send_replace(true);
+        worked
+    };
+    let (worked, told) = tokio::join!(working, watched.run(halted));
+    told.and(worked)
+}
+
 /// Rounds until `stop` turns true; a line is logged for each that did something, and for each new
 /// kind of failure.
 pub(super) async fn run(app: &App, stop: Stop) -> services::Result<()> {
@@ -96,6 +117,7 @@ pub(super) async fn run(app: &App, stop: Stop) -> services::Result<()> {
     let standing: Mutex<Option<Pause>> = Mutex::new(None);
     app.worker()
         .run(stop, |part, round| {
+            app.worked(part, round.is_ok());
             let mut failing = failing
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);

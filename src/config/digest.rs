@@ -4,6 +4,7 @@ use chrono::TimeDelta;
 
 use super::reader::Reader;
 use crate::domain::content::Caps;
+use crate::domain::lease::TICK;
 use crate::domain::{Cadence, Schedule};
 
 /// The section `[digest]`, valid.
@@ -15,6 +16,8 @@ pub struct Digest {
     pub caps: Caps,
     /// What is older is given up.
     pub max_age: TimeDelta,
+    /// How often workers look at everybody, and not only at whoever's hour has come.
+    pub full_look: TimeDelta,
     /// Whether what was seen in the feed is left out.
     pub skip_seen: bool,
 }
@@ -48,6 +51,7 @@ pub(super) fn read(r: &mut Reader<'_>) -> Digest {
             "digest.max_age",
             TWICE_THE_LONGEST_PERIOD..=TimeDelta::days(365),
         ),
+        full_look: r.duration("digest.full_look", TICK..=TimeDelta::days(1)),
         skip_seen: r.flag("digest.skip_seen"),
     }
 }

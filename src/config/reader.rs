@@ -415,6 +415,7 @@ macro_rules! stand_ins {
 stand_ins! {
     () => ();
     String => String::new();
+    super::LogFormat => super::LogFormat::Text;
     super::StoreUrl => super::StoreUrl::Sqlite(std::path::PathBuf::new());
     std::net::SocketAddr => std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     crate::domain::Cadence => crate::domain::Cadence::Never;

@@ -19,6 +19,7 @@ mod accumulator;
 mod addition;
 mod key;
 mod policy;
+mod told;
 
 pub use accumulator::{Accumulator, AccumulatorId, MEMORIES, MEMORY, MOST_ENDED, Memory};
 pub use addition::Addition;

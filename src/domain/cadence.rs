@@ -153,7 +153,7 @@ impl Schedule {
     }
 
     /// The period that falls due on this local date, if one does.
-    fn due_on(&self, date: NaiveDate) -> Option<Due> {
+    pub(super) fn due_on(&self, date: NaiveDate) -> Option<Due> {
         let period = match self.cadence {
             Cadence::Never => return None,
             Cadence::Daily => Period::Day(date),

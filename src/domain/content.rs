@@ -15,10 +15,9 @@ use super::name::{EventType, ObjectId};
 use super::object::Object;
 use super::policy::{Phrase, Policies};
 
-mod about;
 mod gather;
 
-pub use about::About;
+pub use super::about::About;
 pub use gather::gather;
 
 /// How many items of a group are shown, whatever else is.
@@ -239,12 +238,8 @@ impl Section {
             Grouping::Each => About::Itself,
             Grouping::ByAbout => About::of(&item.object, self.phrase.as_ref()),
         };
-        let known = match about {
-            About::Itself => None,
-            About::Other { .. } | About::Page { .. } => {
-                self.groups.iter().position(|group| group.about == about)
-            }
-        };
+        let mut groups = self.groups.iter();
+        let known = groups.position(|group| group.about.is_same(&about));
         let index = known.unwrap_or_else(|| {
             self.abouts += 1;
             self.groups.push(Group {

@@ -7,8 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::about;
 use super::day::Day;
-use super::group::about;
 use super::inbox::StateFilter;
 use super::name::{EventType, Invalid};
 use super::object::Object;
@@ -116,7 +116,7 @@ pub struct Query {
     pub kinds: Kinds,
     /// Only items that stand on this day.
     pub day: Option<Day>,
-    /// Only items whose objects are about this ([`super::group::about`]).
+    /// Only items whose objects are about this ([`super::about::key`]).
     pub about: Option<String>,
     /// Only items of these states.
     pub state: StateFilter,
@@ -150,7 +150,7 @@ impl Query {
     /// Whether what happened to this object is asked for.
     pub fn is_about(&self, object: &Object) -> bool {
         let asked = self.about.as_deref();
-        asked.is_none_or(|asked| about(object) == asked)
+        asked.is_none_or(|asked| about::key(object) == asked)
     }
 }
 

@@ -11,7 +11,6 @@ use std::str::FromStr;
 use super::day::Day;
 use super::feed::{Cursor, MAX_TEXT};
 use super::name::{EventType, Invalid};
-use super::object::Object;
 use super::stack::Position;
 
 /// Which group.
@@ -21,17 +20,8 @@ pub struct GroupKey {
     pub day: Day,
     /// What happened.
     pub kind: EventType,
-    /// What their objects are about ([`about`]).
+    /// What their objects are about ([`super::about::key`]).
     pub about: String,
-}
-
-/// What an object is about, where that is said (`data.about`, a text); else who it is by; else
-/// itself, by its key.
-pub fn about(object: &Object) -> &str {
-    let said = object.data.get("about").and_then(|about| about.as_str());
-    let said = said.or(object.by.as_deref());
-    said.filter(|about| !about.is_empty())
-        .unwrap_or(object.key.as_str())
 }
 
 /// Where a page ended: `20140422.17`, or of groups `20140422.17~c20140421.3-20140422.18`.
@@ -98,23 +88,6 @@ pub fn grouped<T>(items: impl IntoIterator<Item = (GroupKey, T)>) -> Vec<(GroupK
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ObjectKey;
-
-    #[test]
-    fn an_object_is_about_what_it_says_or_its_maker_or_itself() {
-        let mut object = Object::bare(ObjectKey::stored("Comment:c1"));
-        let mut told = vec![about(&object).to_owned()];
-        object.by = Some("Ada".into());
-        told.push(about(&object).into());
-        object.data = serde_json::json!({"about": 7});
-        told.push(about(&object).into());
-        object.data = serde_json::json!({"about": "thread:9"});
-        told.push(about(&object).into());
-        object.data = serde_json::json!({"about": ""});
-        told.push(about(&object).into());
-
-        assert_eq!(told, ["Comment:c1", "Ada", "Ada", "thread:9", "Comment:c1"]);
-    }
 
     #[test]
     fn where_a_page_ended_is_read_as_it_was_written() {

@@ -127,6 +127,19 @@ pub enum Mark {
     Restore,
 }
 
+impl Mark {
+    /// Its name, as it is handed in.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Seen => "seen",
+            Self::Read => "read",
+            Self::Unread => "unread",
+            Self::Archive => "archive",
+            Self::Restore => "restore",
+        }
+    }
+}
+
 /// Which items are marked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Marked {

@@ -4,6 +4,7 @@
 //! a value that exists is valid. Start with [`stack`] (what a person's day is) and [`digest`] (what
 //! becomes of it).
 
+pub mod about;
 pub mod acceptance;
 pub mod address;
 pub mod audience;
@@ -15,6 +16,7 @@ pub mod delivery;
 pub mod details;
 pub mod digest;
 pub mod digest_row;
+pub mod due_choices;
 pub mod duration;
 pub mod event;
 pub mod fanout;
@@ -51,6 +53,7 @@ pub use content::Content;
 pub use day::{Day, Window};
 pub use delivery::{Delivery, DeliveryId, DeliveryState, Occasion, Tag};
 pub use details::Details;
+pub use due_choices::DueChoices;
 pub use event::{Entry, Event, Mailed, Marker};
 pub use fanout::{Counts, Fanout, FanoutState, Progress};
 pub use feedback::{Feedback, ReportCounts, ReportKind};

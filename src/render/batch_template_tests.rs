@@ -233,7 +233,7 @@ proptest! {
         let total = events.len() as u64 + not_kept;
         let content = content_of(key, events, not_kept).unwrap();
 
-        let Rendered { subject, html, text, shown } = render(&content);
+        let Rendered { subject, html, text, shown, .. } = render(&content);
 
         prop_assert!(html.len() < MAX_BYTES && text.len() < MAX_BYTES);
         prop_assert!(subject.chars().count() <= MAX_SUBJECT);

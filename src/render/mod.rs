@@ -13,6 +13,7 @@ mod mail_templates;
 mod naming;
 pub mod pages;
 mod parts;
+mod recipient;
 pub mod report;
 mod sample;
 mod sentence;
@@ -34,6 +35,7 @@ use crate::domain::content::Section;
 use crate::domain::{Content, EventType, Occasion, User};
 
 use mail_templates::{BATCH, DIGEST, MailTemplates};
+use recipient::Recipient;
 use templates::Templates;
 use view::MailView;
 
@@ -109,6 +111,8 @@ pub struct Rendered {
     pub text: String,
     /// How many items it shows: fewer than there are where it would have been too long.
     pub shown: usize,
+    /// Whether the templates asked who it is for: if not, it is the same for all who are told this.
+    pub is_personal: bool,
 }
 
 /// Templates, compiled and tried out.
@@ -189,7 +193,9 @@ impl Renderer {
         mail: &Mail<'_>,
         shown: &[usize],
     ) -> Result<Rendered, Error> {
-        let view = Value::from(Serde(MailView::new(mail, shown)));
+        let recipient = Recipient::of(mail.user);
+        let user = Value::from_dyn_object(recipient.clone());
+        let view = Value::from(Serde(MailView::new(mail, user, shown)));
         let subject = self.templates.render(&templates.subject, view.clone())?;
         let subject = text::clamp(&text::clean(&subject), MAX_SUBJECT).into_owned();
         let view = context! { subject => &subject, ..view };
@@ -200,6 +206,7 @@ impl Renderer {
             html,
             text,
             shown: shown.iter().sum(),
+            is_personal: recipient.was_asked(),
         })
     }
 

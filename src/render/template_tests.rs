@@ -160,3 +160,30 @@ fn an_accent_that_is_no_color_is_refused() {
 
     assert!(error.contains("is not written as #rrggbb"), "{error}");
 }
+
+#[test]
+fn a_mail_is_personal_where_a_template_asks_who_it_is_for() {
+    let user = User {
+        name: Some("Ada".into()),
+        ..User::new(UserId::stored("ada"))
+    };
+    let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
+    let is_personal = |renderer: Renderer| {
+        let rendered = renderer.render(&mail(&user, &digest)).unwrap();
+        rendered.is_personal
+    };
+    assert!(!is_personal(renderer()));
+    for (subject, personal) in [
+        ("{{ total }} new", false),
+        ("For {{ user.name }}", true),
+        ("{% if user.locale %}Neu{% else %}New{% endif %}", true),
+        ("{% if user %}New{% endif %}", true),
+        ("{{ user }}", true),
+        ("{{ user|length }}", true),
+        ("{% for key in user %}{{ key }}{% endfor %}", true),
+        ("{% set who = user %}{{ who.id }}", true),
+    ] {
+        let renderer = with(&[("digest/subject.txt", subject)]).unwrap();
+        assert_eq!(is_personal(renderer), personal, "{subject}");
+    }
+}

@@ -7,6 +7,7 @@
 //! changed.
 
 use chrono::{DateTime, Utc};
+use minijinja::Value;
 use serde::Serialize;
 
 use super::color::{self, Color};
@@ -18,7 +19,7 @@ use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
 use super::{Links, Mail, Site};
 use crate::domain::content::{About, Group, Item, Section};
-use crate::domain::{Cadence, Invalid, Occasion, User};
+use crate::domain::{Cadence, Invalid, Occasion};
 
 /// How many lines a postal address may have.
 const ADDRESS_LINES: usize = 8;
@@ -58,7 +59,8 @@ impl SiteView {
 /// Everything but `site` in a mail's templates.
 #[derive(Serialize)]
 pub(super) struct MailView<'a> {
-    user: UserView<'a>,
+    /// See [`super::recipient`].
+    user: Value,
     /// The mail's day, such as `22 April 2014`.
     date: String,
     /// When the oldest event happened that is known: its day in a digest, its time in a batch.
@@ -107,13 +109,6 @@ enum OwnView<'a> {
         /// What the mail can begin with.
         sentence: Option<Box<SentenceView>>,
     },
-}
-
-#[derive(Serialize)]
-struct UserView<'a> {
-    id: &'a str,
-    name: Option<String>,
-    locale: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -177,7 +172,7 @@ struct ItemView<'a> {
 
 impl<'a> MailView<'a> {
     /// The view of a mail that shows so many items of each section, and only as many sections.
-    pub(super) fn new(mail: &'a Mail<'a>, shown: &[usize]) -> Self {
+    pub(super) fn new(mail: &'a Mail<'a>, user: Value, shown: &[usize]) -> Self {
         let content = mail.content;
         let all = &content.sections;
         let sections: Vec<_> = all
@@ -201,7 +196,7 @@ impl<'a> MailView<'a> {
             Some(mail.item(section, heading(section), item))
         });
         Self {
-            user: UserView::of(mail.user),
+            user,
             date: day_in_full(mail.at, mail.tz),
             since: mail.when(content.oldest),
             total: content.total,
@@ -343,17 +338,6 @@ impl<'a> Mail<'a> {
             }
         }
         preview
-    }
-}
-
-impl<'a> UserView<'a> {
-    fn of(user: &'a User) -> Self {
-        let name = user.name.as_deref();
-        Self {
-            id: user.id.as_str(),
-            name: name.and_then(|name| words(name, SHORT)),
-            locale: user.locale.as_deref(),
-        }
     }
 }
 

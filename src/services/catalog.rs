@@ -100,6 +100,8 @@ pub struct Catalog {
     size: usize,
     /// When the oldest of what came from the shelf was read, if anything did.
     as_of: Option<DateTime<Utc>>,
+    /// What was taken back later than then does not count, if this is said.
+    until: Option<DateTime<Utc>>,
 }
 
 impl Catalog {
@@ -112,7 +114,14 @@ impl Catalog {
             details: HashMap::new(),
             size: 0,
             as_of: None,
+            until: None,
         }
+    }
+
+    /// The same for a mail that left then: what was taken back since had its place in it.
+    pub fn for_mail_of(mut self, at: DateTime<Utc>) -> Self {
+        self.until = Some(at);
+        self
     }
 
     /// When the oldest of what was taken from the shelf was read.
@@ -246,7 +255,8 @@ impl Catalog {
     }
 
     fn retracted_at(&self, event: &Event) -> Option<Id> {
-        *self.retracted.get(&event.t)?.get(&event.o)?
+        let at = *self.retracted.get(&event.t)?.get(&event.o)?;
+        at.filter(|at: &Id| self.until.is_none_or(|until| at.time() <= until))
     }
 
     fn shows_unknown(&self, kind: &EventType) -> bool {
@@ -310,11 +320,15 @@ impl Catalog {
 
     /// The object as a mail may have told it before the event was taken back.
     pub fn mailable(&self, event: &Event) -> Option<Arc<Object>> {
+        self.recorded(event).filter(|object| object.notifiable)
+    }
+
+    /// The object as a mail may have told it before it was withdrawn, too.
+    pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
         let policy = self.source.policies.of(&event.t);
         let found = self.known.get(&event.t)?.get(&event.o)?.clone();
         let is_told = policy.unknown_objects == UnknownObjects::Mail;
-        let object = found.or_else(|| is_told.then(|| self.bare(event)));
-        object.filter(|object| object.notifiable)
+        found.or_else(|| is_told.then(|| self.bare(event)))
     }
 
     /// What is known of the event's object, withdrawn or not; the event must have been loaded. Of

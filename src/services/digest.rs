@@ -9,8 +9,9 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
+use futures::stream::{self, BoxStream};
 
 use super::catalog::{self, Catalog, CatalogSource};
 use super::mailing::{GateState, Sender, Spread, Step};
@@ -25,14 +26,15 @@ use crate::domain::stack::{BadStack, Pending};
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
     Cadence, Content, DeliveryId, Due, EventType, Lease, Period, PersonStacks, Policies, Schedule,
-    User, UserId,
+    User, UserId, Window,
 };
-use crate::store::{Deliveries, Directory, People, Stacks, Suppressions};
+use crate::store::{self, Deliveries, Directory, Journal, Notes, People, Stacks, Suppressions};
 use crate::wire::digest::{Ended, Report};
 
 mod older;
 mod request;
 mod rows;
+mod tick;
 
 pub use request::{Effect, Request, Timing};
 
@@ -72,6 +74,8 @@ pub struct Digests {
     pub(crate) catalog: CatalogSource,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) notes: Arc<dyn Notes>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<Ids>,
@@ -79,6 +83,8 @@ pub struct Digests {
     pub skip_seen: SkipSeen,
     /// Says which days before the window are read, and notes what is owed of them.
     pub owed: OwedDays,
+    /// How often everybody is looked at (`digest.full_look`).
+    pub full_look: TimeDelta,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
     /// How many items a section and a mail show.
@@ -150,6 +156,31 @@ impl Digests {
     }
 }
 
+impl Digests {
+    /// What these people have in the window, chunk by chunk.
+    fn windows_of(
+        &self,
+        window: Window,
+        users: Vec<UserId>,
+    ) -> BoxStream<'_, store::Result<Vec<PersonStacks>>> {
+        let left = stream::unfold(
+            (users.into_iter(), window),
+            move |(mut left, window)| async move {
+                let chunk: Vec<UserId> = left.by_ref().take(SCAN_CHUNK).collect();
+                if chunk.is_empty() {
+                    return None;
+                }
+                let found = self
+                    .stacks
+                    .windows(window.clone(), People::Each(&chunk))
+                    .await;
+                Some((found, (left, window)))
+            },
+        );
+        left.boxed()
+    }
+}
+
 impl<'a> Run<'a> {
     fn new(digests: &'a Digests, request: &'a Request, progress: &'a dyn Watcher) -> Self {
         let at = request.at.unwrap_or_else(|| digests.clock.now());
@@ -188,8 +219,7 @@ impl<'a> Run<'a> {
                 let mut users = users.clone();
                 users.sort_unstable();
                 users.dedup();
-                let found = digests.stacks.windows(window, People::Each(&users)).await?;
-                futures::stream::iter([Ok(found)]).boxed()
+                digests.windows_of(window, users)
             }
             None => digests.stacks.scan(window, None, SCAN_CHUNK),
         };

@@ -1,6 +1,7 @@
 //! Why somebody did or did not get something: what is on their stacks, what each event's way was,
 //! what the ledger says.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -9,7 +10,7 @@ use super::Result;
 use super::batches::{BatchFilter, BatchService};
 use super::catalog::CatalogSource;
 use super::due;
-use super::mails::Mails;
+use super::mails::{BatchMail, Mails};
 use super::owed::OwedDays;
 use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
@@ -19,7 +20,7 @@ use crate::domain::digest::wanted;
 use crate::domain::user::Extent;
 use crate::domain::{Delivery, DeliveryId, EventType, Id, Policies, Position, Schedule, UserId};
 use crate::store::{Deliveries, DeliveryFilter, Directory, People, Stacks, Suppressions};
-use crate::wire::explanation::{DigestView, Explanation, Fate, InBatch, Why};
+use crate::wire::explanation::{By, DigestView, Explanation, Fate, InBatch, Place, Why};
 
 mod gathered;
 
@@ -86,6 +87,7 @@ impl Explain {
         };
         let batches = Batches::of(&self.batches, &theirs).await?;
         let mut catalog = self.catalog.of_mails();
+        catalog.load(batches.kept().iter()).await?;
         let is_seen = self.skip_seen.of(user).await?;
         let (mut events, mut full_days) = (Vec::new(), Vec::new());
         let suppressed = Suppressed::among(&*self.suppressions, &record).await?;
@@ -122,8 +124,9 @@ impl Explain {
                 &catalog,
                 &is_seen,
             );
+            let mut of_batches: HashMap<Id, BatchMail<'_>> = HashMap::new();
             for stack in &person.stacks {
-                let (covered, mailed) = (stack.covered(), stack.mailed());
+                let (end, mailed) = (stack.covered(), stack.mailed());
                 full_days.extend((stack.entries.len() >= self.day_cap).then_some(stack.id.day));
                 for (position, event) in stack.events() {
                     let at = event.at(stack.id.day);
@@ -140,7 +143,7 @@ impl Explain {
                     let is_mailed = event.i.is_some_and(|i| mailed.contains(&i));
                     let holding = batches.holding(event);
                     let in_batch = batches.why(event, holding, is_mailed, alone && applies);
-                    let is_covered = (position.index as usize) < covered;
+                    let is_covered = (position.index as usize) < end;
                     let why = if catalog.is_retracted(event) && !is_mailed && !is_covered {
                         Why::Retracted
                     } else if let Some(in_batch) = in_batch {
@@ -171,6 +174,24 @@ impl Explain {
                     {
                         continue;
                     }
+                    let covered = match (why, holding) {
+                        (Why::Covered, _) => mails.by(stack, position),
+                        (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
+                            batches.mail(batch).map(|row| {
+                                let (user, policies) = (record.as_ref(), &self.policies);
+                                let of =
+                                    || BatchMail::of(batch, row, person, user, policies, &catalog);
+                                of_batches.entry(batch.id).or_insert_with(of).by(event)
+                            })
+                        }
+                        _ => None,
+                    };
+                    let left_out = |by: &By| {
+                        let place = Place::LeftOut;
+                        matches!(by, By::Mail { place: at, .. } if *at == place)
+                    };
+                    let is_left_out = why != Why::Covered && covered.as_ref().is_some_and(left_out);
+                    let why = if is_left_out { Why::LeftOut } else { why };
                     let title = object.map(|object| object.label().to_owned());
                     events.push(Fate {
                         position,
@@ -187,7 +208,7 @@ impl Explain {
                             reason: batches.reason(batch.id),
                             settled: settled_of(&deliveries, batch.id),
                         }),
-                        covered: mails.by(stack, position).filter(|_| why == Why::Covered),
+                        covered,
                     });
                 }
             }

@@ -87,7 +87,6 @@ impl<T> Answer<T> {
 /// A person's feed as it stands, without what was taken back and types that feeds do not show, and
 /// all that is known of its events.
 struct Standing {
-    window: Window,
     /// All that was read.
     reading: Arc<Reading>,
     person: PersonStacks,
@@ -148,7 +147,7 @@ impl Feeds {
         let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
         let states = self.states(&standing);
         let (counts, mut about) = counts(&standing, &states, &catalog);
-        let days = Window::ending(standing.window.last(), back);
+        let days = Window::ending(standing.reading.window.last(), back);
         let mut asked = standing.person.within(&days);
         if let Some(stood) = stood {
             stood.cut(&mut asked);
@@ -177,11 +176,11 @@ impl Feeds {
             next,
             counts,
         };
-        let as_of = [standing.as_of, catalog.as_of()];
+        let as_of = earlier(standing.as_of, catalog.as_of());
         Ok(Answer {
             answer,
             about,
-            as_of: as_of.into_iter().flatten().min(),
+            as_of,
         })
     }
 
@@ -261,9 +260,8 @@ impl Feeds {
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         person.leave_out(|_, event| catalog.is_retracted(event));
-        let as_of = [read, catalog.as_of()].into_iter().flatten().min();
+        let as_of = earlier(read, catalog.as_of());
         Ok(Standing {
-            window: reading.window.clone(),
             inbox: reading.inbox.clone(),
             reading,
             person,
@@ -280,7 +278,7 @@ impl Feeds {
             window,
             person,
             inbox,
-            mails: OnceCell::new(),
+            digests: OnceCell::new(),
         });
         if let Some(stamp) = stamp {
             self.shelf.keep_reading(Arc::clone(&reading), stamp);
@@ -298,7 +296,7 @@ impl Feeds {
             } else {
                 state
             };
-            ((&pending.event.t, &pending.event.o), state)
+            (name(pending.event), state)
         };
         standing.person.events().into_iter().map(state).collect()
     }
@@ -323,9 +321,14 @@ fn item(
     }
 }
 
+/// When the older of two parts was read, where either was not just now.
+fn earlier(one: Option<DateTime<Utc>>, other: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+    [one, other].into_iter().flatten().min()
+}
+
 /// What is not named is new.
 fn state_of(states: &States<'_>, event: &Event) -> ItemState {
-    let state = states.get(&(&event.t, &event.o)).copied();
+    let state = states.get(&name(event)).copied();
     state.unwrap_or(ItemState::Unseen)
 }
 

@@ -1,11 +1,15 @@
 //! Marks all that a person has pending as dealt with, without mailing it: of the window, and of
 //! older days that still stand.
 //!
-//! The rule (P3): a marker says how far it was read; what arrives meanwhile stays pending.
+//! The rule (P3): a marker says how far it was read; what arrives meanwhile stays pending. Counted
+//! is what a digest could have told: neither what was taken back, nor what was seen where digests
+//! leave that out.
 
 use std::sync::Arc;
 
+use super::catalog::{self, CatalogSource};
 use super::owed::OwedDays;
+use super::skip_seen::SkipSeen;
 use super::{Error, Result};
 use crate::clock::{Clock, Ids};
 use crate::domain::UserId;
@@ -14,6 +18,8 @@ use crate::store::{Mark, People, Stacks};
 /// Writes markers over what a person has pending, without a mail.
 pub struct Flush {
     pub(crate) stacks: Arc<dyn Stacks>,
+    pub(crate) catalog: CatalogSource,
+    pub(crate) skip_seen: SkipSeen,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<Ids>,
     /// Says which days stand, and which of them are in the window.
@@ -36,9 +42,13 @@ impl Flush {
             .windows(window, People::Each(std::slice::from_ref(user)))
             .await?;
         let mut flushed = 0;
-        for person in found {
+        let mut catalog = self.catalog.of_mails();
+        for mut person in found {
             let watermarks = person.covers();
             if !watermarks.is_empty() {
+                let people = std::slice::from_mut(&mut person);
+                catalog.take_back(&mut *people, catalog::uncovered).await?;
+                self.skip_seen.leave_out(people).await?;
                 flushed += person.pending().len() as u64;
                 let bad = self
                     .stacks

@@ -18,7 +18,7 @@ use super::people::{FollowInput, PeopleService, UserInput};
 use super::suppressions::{SuppressionInput, SuppressionService};
 use super::{Error, Result, Watcher};
 use crate::domain::{ModelName, Object, Reason};
-use crate::wire::import::{BadLine, Report};
+use crate::wire::import::{BadLine, Report, WithoutModel};
 
 pub(super) mod json;
 mod line;
@@ -96,6 +96,16 @@ enum Record {
 type Line = std::result::Result<Record, BadLine>;
 
 impl Report {
+    fn note_model(&mut self, object: &Object) {
+        if object.key.parts().is_none() {
+            let none = WithoutModel {
+                objects: 0,
+                such_as: object.key.clone(),
+            };
+            self.without_model.get_or_insert(none).objects += 1;
+        }
+    }
+
     fn leave_out(&mut self, bad: BadLine) {
         self.bad += 1;
         if self.bad_lines.len() < SHOWN {
@@ -129,7 +139,10 @@ impl Import {
                 Ok(Record::User(user)) => users.push(*user),
                 Ok(Record::Follow(follow)) => follows.push(follow),
                 Ok(Record::Object(line, object)) => match self.objects.check(&object) {
-                    Ok(()) => objects.push(*object),
+                    Ok(()) => {
+                        report.note_model(&object);
+                        objects.push(*object);
+                    }
                     Err(why) => {
                         report.taken -= 1;
                         report.leave_out(BadLine::new(line, why.into()));

@@ -14,9 +14,9 @@ mod sender;
 mod tally;
 
 pub(super) use compose::Contents;
-pub use compose::{Compose, Spread};
+pub use compose::{Compose, NOTHING_LEFT, Spread};
 pub use gate::{Gate, GateState, Pacer, account_prefix};
 pub use ledger::Ledger;
-pub use retry::{Retry, Undeliverable};
+pub use retry::{GIVEN_UP, Retry, Undeliverable};
 pub use sender::{Sender, Step};
 pub use tally::RunTally;

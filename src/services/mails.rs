@@ -1,4 +1,5 @@
-//! Who dealt with an event: a mail, somebody who flushed, or an older writer.
+//! Who dealt with an event: a mail, somebody who flushed, or an older writer. What the mails of
+//! batches told is in [`batch`].
 //!
 //! The rule: the marker that was written first over an event's place says it. Its id is that of a
 //! delivery, or else of a flush, as the ledger remembers longer than the window is; a marker
@@ -8,24 +9,52 @@
 
 use std::collections::{HashMap, HashSet};
 
+use chrono::{DateTime, Utc};
+
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted_by};
 use crate::domain::stack::Pending;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Content, Delivery, Event, Id, Marker, Occasion, PersonStacks, Policies, Position, Stack, User,
+    Content, Delivery, Entry, Event, Id, Marker, Occasion, PersonStacks, Policies, Position, Stack,
+    User,
 };
 use crate::services::catalog::Catalog;
-use crate::wire::explanation::{By, Place};
+use crate::wire::explanation::{By, LeftOut, Place};
+
+mod batch;
+
+pub(super) use batch::BatchMail;
+
+/// When the mail was made.
+fn built(row: &Delivery) -> DateTime<Utc> {
+    row.tried.unwrap_or(row.created)
+}
+
+/// Why no mail that was made then could tell the event, as far as its object is concerned.
+fn unfit(catalog: &Catalog, event: &Event, built: DateTime<Utc>) -> Option<LeftOut> {
+    if catalog.was_retracted(event, built) {
+        return Some(LeftOut::Retracted);
+    }
+    match catalog.mailable(event) {
+        Some(_) => None,
+        None if catalog.recorded(event).is_some() => Some(LeftOut::Withdrawn),
+        None => Some(LeftOut::UnknownObject),
+    }
+}
 
 fn unseen<'p>(part: &[Pending<'p>], is_seen: impl Fn(Position) -> bool) -> Vec<Pending<'p>> {
     let part = part.iter().filter(|pending| !is_seen(pending.position));
     part.copied().collect()
 }
 
+/// Where in a digest each event is, and why it was left out.
+type Places = HashMap<Position, (Place, Option<LeftOut>)>;
+
 /// A person's mails by their markers.
 pub(super) struct Mails<'a> {
-    rows: HashMap<Id, (&'a Delivery, HashMap<Position, Place>)>,
+    catalog: &'a Catalog,
+    rows: HashMap<Id, (&'a Delivery, Places)>,
 }
 
 impl<'a> Mails<'a> {
@@ -36,7 +65,7 @@ impl<'a> Mails<'a> {
         user: Option<&User>,
         policies: &Policies,
         caps: Caps,
-        catalog: &Catalog,
+        catalog: &'a Catalog,
         is_seen: impl Fn(Position) -> bool,
     ) -> Self {
         // What was taken back by then is left out below.
@@ -45,7 +74,7 @@ impl<'a> Mails<'a> {
             let Some(user) = user else {
                 return HashMap::new();
             };
-            let built = row.tried.unwrap_or(row.created);
+            let built = built(row);
             let mut person = person.clone();
             person.leave_out(|_, event| catalog.was_retracted(event, built));
             let pending = person.pending_within(&row.watermarks, row.marker, |_, _| true);
@@ -79,10 +108,14 @@ impl<'a> Mails<'a> {
                 // round, and nobody can tell what.
                 return HashMap::new();
             }
-            let mut places: HashMap<Position, Place> = pending
-                .iter()
-                .map(|pending| (pending.position, Place::LeftOut))
-                .collect();
+            let chosen = wanted_by(row, &person, user, policies);
+            let chosen: HashSet<Position> = chosen.iter().map(|of| of.position).collect();
+            let unwanted = |place| match chosen.contains(&place) && is_seen(place) {
+                true => LeftOut::Seen,
+                false => LeftOut::NotWanted,
+            };
+            let left_out = |place| (place, (Place::LeftOut, Some(unwanted(place))));
+            let mut places: Places = pending.iter().map(|of| left_out(of.position)).collect();
             let items = digest.iter().flat_map(Content::items);
             let shown: HashSet<_> = items.map(|(kind, item)| (kind, &item.id)).collect();
             for pending in &wanted {
@@ -94,7 +127,8 @@ impl<'a> Mails<'a> {
                     None if now < told => Place::Unknown,
                     None => Place::LeftOut,
                 };
-                places.insert(pending.position, place);
+                let why = (place == Place::LeftOut).then(|| unfit(catalog, event, built));
+                places.insert(pending.position, (place, why.flatten()));
             }
             places
         };
@@ -103,10 +137,21 @@ impl<'a> Mails<'a> {
             .filter(|row| matches!(row.occasion, Occasion::Digest { .. }))
             .filter(|row| person.are_marked_by(row.marker));
         Self {
+            catalog,
             rows: digests
                 .map(|row| (row.marker, (row, places(row))))
                 .collect(),
         }
+    }
+
+    /// Why the mail could not tell what stands there.
+    fn why_never(&self, stack: &Stack, position: Position, row: &Delivery) -> LeftOut {
+        let event = match stack.entries.get(position.index as usize) {
+            Some(Entry::Event(event)) => Some(event),
+            _ => None,
+        };
+        let why = event.and_then(|event| unfit(self.catalog, event, built(row)));
+        why.unwrap_or(LeftOut::Repeated)
     }
 
     /// Who dealt with what stands there, if anybody did.
@@ -115,15 +160,20 @@ impl<'a> Mails<'a> {
         let Marker { id, n } = marker;
         let mail = id.and_then(|id| self.rows.get(&id));
         Some(match (mail, id, n) {
-            (Some((row, places)), _, _) => By::Mail {
-                delivery: row.id.clone(),
-                state: row.state,
-                at: row.settled.or(row.tried).unwrap_or(row.created),
-                place: match places.is_empty() {
-                    true => Place::Unknown,
-                    false => places.get(&position).copied().unwrap_or(Place::LeftOut),
-                },
-            },
+            (Some((row, places)), _, _) => {
+                let (place, left_out) = match places.get(&position) {
+                    _ if places.is_empty() => (Place::Unknown, None),
+                    Some(place) => *place,
+                    None => (Place::LeftOut, Some(self.why_never(stack, position, row))),
+                };
+                By::Mail {
+                    delivery: row.id.clone(),
+                    state: row.state,
+                    at: row.settled.or(row.tried).unwrap_or(row.created),
+                    place,
+                    left_out,
+                }
+            }
             (None, Some(id), Some(_)) => By::Flush { at: id.time() },
             (None, id, _) => By::OlderWriter {
                 at: id.map(Id::time),

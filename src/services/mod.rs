@@ -33,6 +33,7 @@ pub mod people;
 pub mod polls;
 pub mod rehearsal;
 pub mod retract;
+pub mod scrape;
 pub mod shelf;
 pub mod simulate;
 pub mod skip_seen;

@@ -10,17 +10,20 @@ use std::sync::Arc;
 
 use super::Result;
 use super::batches::BatchService;
+use super::catalog::CatalogSource;
 use super::polls::Polls;
 use crate::clock::{Clock, Ids};
-use crate::domain::batch::TakenOut;
 use crate::domain::fanout::check_objects;
 use crate::domain::{Event, EventType, ObjectId, Poke, Policies, Retraction};
 use crate::store::Retractions;
+use crate::wire::event::Retracted;
+use crate::wire::unknown::Unknown;
 
 /// Takes events back.
 pub struct Retract {
     pub(crate) retractions: Arc<dyn Retractions>,
     pub(crate) batches: BatchService,
+    pub(crate) catalog: CatalogSource,
     pub(crate) policies: Arc<Policies>,
     pub(crate) polls: Arc<Polls>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -29,9 +32,22 @@ pub struct Retract {
 
 impl Retract {
     /// Takes back what happened up to now: events of this type about these objects, as many as an
-    /// event can have. Says what open batches lost. What happens to them later is told as ever.
-    pub async fn events(&self, kind: &EventType, objects: &[ObjectId]) -> Result<TakenOut> {
+    /// event can have. Says which objects these are, what of them is not known, and what open
+    /// batches lost; who was told of them is not looked for. What happens to them later is told as
+    /// ever.
+    pub async fn events(&self, kind: &EventType, objects: &[ObjectId]) -> Result<Retracted> {
         check_objects(objects.len())?;
+        let event = |o: &ObjectId| {
+            let (t, o, i) = (kind.clone(), o.clone(), None);
+            Event { t, o, i }
+        };
+        let events: Vec<Event> = objects.iter().map(event).collect();
+        let mut catalog = self.catalog.of_mails();
+        catalog.load(events.iter()).await?;
+        let mut unknown = Unknown::default();
+        for event in &events {
+            unknown.note(event, &catalog, &self.policies);
+        }
         let at = self.ids.next(self.clock.now());
         let retraction = |o: &ObjectId| Retraction {
             t: kind.clone(),
@@ -39,16 +55,16 @@ impl Retract {
             at,
         };
         let retractions: Vec<Retraction> = objects.iter().map(retraction).collect();
-        let key = |o: &ObjectId| {
-            let (t, o, i) = (kind.clone(), o.clone(), None);
-            self.policies.object_of(&Event { t, o, i })
-        };
-        let keys: Vec<_> = objects.iter().map(key).collect();
+        let keys: Vec<_> = events.iter().map(|event| catalog.key(event)).collect();
         let about = Poke::objects(keys.iter().map(|key| key.as_str()));
         self.retractions.retract(&retractions, &about).await?;
         // Whoever polls this process next sees it, before the store tells.
         self.polls.hear(&about);
         // What joins meanwhile happened later.
-        self.batches.take_out(kind, objects, Some(at)).await
+        Ok(Retracted {
+            out: self.batches.take_out(kind, objects, Some(at)).await?,
+            objects: keys,
+            warnings: unknown.doubts(&self.policies),
+        })
     }
 }

@@ -42,8 +42,16 @@ pub(super) struct Reading {
     pub window: Window,
     pub person: PersonStacks,
     pub inbox: Inbox,
-    /// Their record, and the mails that the window's markers are of, once somebody asked.
-    pub mails: OnceCell<(Option<User>, Vec<Delivery>)>,
+    /// What may have been mailed of it, once somebody asked.
+    pub digests: OnceCell<Digests>,
+}
+
+/// The digests that a window's markers are of.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Digests {
+    /// The record of whom they went to.
+    pub user: Option<User>,
+    pub rows: Vec<Delivery>,
 }
 
 /// What feeds have read lately.

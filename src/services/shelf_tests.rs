@@ -66,7 +66,7 @@ impl Case {
                 user,
                 stacks: vec![stack],
             },
-            mails: OnceCell::new(),
+            digests: OnceCell::new(),
         };
         self.shelf.keep_reading(Arc::new(reading), stamp);
     }

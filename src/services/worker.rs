@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::batches::Closer;
 use super::clean::Cleaner;
-use super::digest::{Digests, Request};
+use super::digest::Digests;
 use super::fanout::Fanouts;
 use super::mailing::{GateState, Step};
 use super::{Result, Watcher};
@@ -160,7 +160,7 @@ impl Worker {
             until: tick + TICK,
         };
         let report = if self.leases.lease(DIGEST_SCAN, &lease, now).await? {
-            Some(self.digests.run(&Request::default(), progress).await?)
+            Some(self.digests.tick(progress).await?)
         } else {
             None
         };

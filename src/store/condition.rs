@@ -80,6 +80,34 @@ pub enum Counted {
     Suppressions(Reason),
 }
 
+/// Some things that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pile {
+    /// How many.
+    pub count: u64,
+    /// Since when the first of them has.
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// What is still to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outstanding {
+    /// Fan-outs that are pending, by when their events happened.
+    pub fanouts: Pile,
+    /// Batches that gather.
+    pub batches_open: u64,
+    /// Accumulators that are due, whoever holds them, by when they fell due.
+    pub batches_due: Pile,
+    /// Rows of the ledger that are `pending`, by when they were opened.
+    pub pending: Pile,
+    /// Those that are `sending`.
+    pub sending: Pile,
+    /// Those that are `unknown`.
+    pub unknown: Pile,
+    /// Named leases that somebody holds.
+    pub leases: u64,
+}
+
 /// What can be found out of a store by whoever looks after it.
 #[async_trait]
 pub trait Diagnostics: Send + Sync {
@@ -92,6 +120,10 @@ pub trait Diagnostics: Send + Sync {
     /// How many there are of each of these, in the order asked; exact. Each costs what there is of
     /// it.
     async fn count(&self, what: &[Counted]) -> Result<Vec<u64>>;
+
+    /// What is still to be done at `now`; of each, at most `most` are counted. By indexes alone: it
+    /// costs what it counts, however much was done before.
+    async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding>;
 
     /// The indexes that verbs rely on and that are not there, by collection and fields; none in a
     /// store that is as it should be.

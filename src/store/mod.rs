@@ -7,11 +7,12 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use futures::stream::BoxStream;
 
 use crate::domain::{
-    BadStack, Day, Defect, Details, Event, Fanout, FollowKey, Id, Lease, Mailed, Object, ObjectKey,
-    PersonStacks, Point, Progress, User, UserId, Watermarks, Window,
+    BadStack, Day, Defect, Details, DueChoices, Event, Fanout, FollowKey, Id, Lease, Mailed,
+    Object, ObjectKey, PersonStacks, Point, Progress, User, UserId, Watermarks, Window,
 };
 
 mod batches;
@@ -30,7 +31,7 @@ mod retractions;
 pub mod sqlite;
 
 pub use batches::{AccumulatorFilter, BatchFilter, Batches};
-pub use condition::{Counted, Diagnostics, Engine, Schema, Server, Topology};
+pub use condition::{Counted, Diagnostics, Engine, Outstanding, Pile, Schema, Server, Topology};
 pub use day_sum::{DaySum, Summing};
 pub use deliveries::{Claim, Deliveries, DeliveryFilter, Waits};
 pub use error::{Error, Result};
@@ -241,6 +242,8 @@ pub enum PeopleFilter<'a> {
         /// Its radius.
         km: f64,
     },
+    /// Those whose record says one of each of these choices.
+    Chose(&'a DueChoices),
 }
 
 /// People and what they follow.
@@ -277,6 +280,9 @@ pub trait Directory: Send + Sync {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<UserId>>;
+
+    /// The time zones that people's records say, each once. Costs what it returns.
+    async fn zones(&self) -> Result<Vec<Tz>>;
 
     /// What this person follows, ascending, after this key, at most `limit`.
     async fn follows(
@@ -374,6 +380,9 @@ pub trait Journal: Send + Sync {
     /// What the newest entries say happened, at most so many, newest first: the events of each that
     /// can be read.
     async fn newest(&self, limit: usize) -> Result<Vec<Vec<Event>>>;
+
+    /// When the oldest of all events happened that are not fanned out to everybody yet.
+    async fn oldest_pending(&self) -> Result<Option<DateTime<Utc>>>;
 
     /// Days that still have pending fan-outs: not to be dropped. A fan-out whose day cannot be read
     /// has none.

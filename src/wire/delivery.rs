@@ -134,6 +134,13 @@ pub struct Preview {
     pub more: u64,
 }
 
+impl Preview {
+    /// How many events it tells of, shown or counted.
+    pub fn events(&self) -> u64 {
+        self.items.len() as u64 + self.more
+    }
+}
+
 /// One thing that a mail shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shown {

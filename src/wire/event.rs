@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::trouble::{BadFanouts, BadStacks};
-use crate::domain::{Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId};
+use crate::domain::batch::TakenOut;
+use crate::domain::{Counts, Day, EventType, Fanout, FanoutState, Id, ObjectId, ObjectKey};
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -22,6 +23,19 @@ pub(crate) struct Accepted {
     pub(crate) receipt: Receipt,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
+}
+
+/// Events that were taken back.
+#[derive(Debug, Serialize)]
+pub struct Retracted {
+    /// What open batches lost.
+    #[serde(flatten)]
+    pub out: TakenOut,
+    /// The objects that are meant, by their keys, in the order in which they were named.
+    pub objects: Vec<ObjectKey>,
+    /// What of it looks like a mistake; left out in JSON if nothing does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Many of them, in the order in which they were sent.

@@ -74,7 +74,7 @@ pub struct Fate {
     pub in_feed: bool,
     /// The batch it is in, if one is known.
     pub batch: Option<InBatch>,
-    /// Who dealt with it, where a marker covers it.
+    /// Who dealt with it: where a marker covers it, or where its batch's mail left.
     pub covered: Option<By>,
 }
 
@@ -99,6 +99,8 @@ pub enum Why {
     Mailed,
     /// The same, but nobody knows whether the mail was taken.
     MayBeMailed,
+    /// The mail of its batch left, and did not tell it.
+    LeftOut,
     /// It is in an open batch, which is to be mailed.
     Gathering,
     /// Its batch is being mailed.
@@ -137,6 +139,7 @@ impl Why {
         match self {
             Self::Mailed => "was mailed in a batch",
             Self::MayBeMailed => "may have been mailed: see tidings deliveries",
+            Self::LeftOut => "was left out of its batch's mail",
             Self::Gathering => "is in an open batch",
             Self::Closing => "is in a batch that is being mailed",
             Self::TakenOut => "was taken out of its batch",
@@ -159,9 +162,9 @@ impl Why {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
 pub enum By {
-    /// A digest: its marker covers the event.
+    /// A digest, whose marker covers the event, or the mail of its batch.
     Mail {
-        /// The digest's row in the ledger.
+        /// The mail's row in the ledger.
         delivery: DeliveryId,
         /// The state of that row now.
         state: DeliveryState,
@@ -169,6 +172,8 @@ pub enum By {
         at: DateTime<Utc>,
         /// Where in that mail the event is.
         place: Place,
+        /// Why the mail did not tell it, where it did not, as things stand.
+        left_out: Option<LeftOut>,
     },
     /// Somebody who flushed: the marker has `n`, and its id is of no digest that the ledger has.
     Flush {
@@ -194,4 +199,36 @@ pub enum Place {
     LeftOut,
     /// It cannot be said any more.
     Unknown,
+}
+
+/// Why a mail did not tell an event that it dealt with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftOut {
+    /// It was taken back before the mail was made.
+    Retracted,
+    /// Nobody put a record of its object, and its type is not mailed without one.
+    UnknownObject,
+    /// Its object is withdrawn.
+    Withdrawn,
+    /// They did not want its type in such a mail.
+    NotWanted,
+    /// They had seen it in the feed, and digests leave out what was (`digest.skip_seen`).
+    Seen,
+    /// The same event stands at an older place.
+    Repeated,
+}
+
+impl LeftOut {
+    /// For people to read; a colon comes before it.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Retracted => "it was taken back",
+            Self::UnknownObject => "its object is not known",
+            Self::Withdrawn => "its object no longer applies",
+            Self::NotWanted => "it is not of a type that they got in such mails",
+            Self::Seen => "it was seen in the feed",
+            Self::Repeated => "it was told once already",
+        }
+    }
 }

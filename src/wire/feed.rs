@@ -45,7 +45,7 @@ pub struct Group {
     /// Their events' type; `type` in JSON.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// What their objects are about: see [`crate::domain::group::about`].
+    /// What their objects are about: see [`crate::domain::about::key`].
     pub about: String,
     /// How many items it has.
     pub count: u64,

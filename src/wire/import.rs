@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::round::FannedOut;
+use crate::domain::ObjectKey;
 
 /// A line that could not be taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,6 +38,18 @@ pub struct Report {
     pub bad: u64,
     /// The first bad lines, at most as many as an import shows.
     pub bad_lines: Vec<BadLine>,
+    /// Objects whose ids name no model, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_model: Option<WithoutModel>,
+}
+
+/// Objects without a model in their ids: only types without a model name them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WithoutModel {
+    /// How many were taken.
+    pub objects: u64,
+    /// The first of them.
+    pub such_as: ObjectKey,
 }
 
 /// What an import came to, and what fanning its events out did.

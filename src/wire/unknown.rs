@@ -50,26 +50,51 @@ impl Unknown {
             ));
         }
         if let Some(kind) = &self.of {
-            let named: Vec<String> = self
-                .objects
-                .iter()
-                .take(NAMED)
-                .map(|key| format!("{key:?}"))
-                .collect();
-            let more = if self.objects.len() > NAMED {
-                " and more"
-            } else {
-                ""
-            };
-            let (is, it) = match self.objects.len() {
-                1 => ("is", "it is"),
-                _ => ("are", "they are"),
-            };
+            let it = self.verb("it is", "they are");
             warnings.push(format!(
-                "{}{more} {is} not known, so {it} not mailed: put a record (tidings import objects, PUT /v1/objects), or set types.{kind}.unknown_objects = \"mail\"",
-                named.join(", ")
+                "{} not known, so {it} not mailed: put a record (tidings import objects, PUT /v1/objects), or set types.{kind}.unknown_objects = \"mail\"",
+                self.named()
             ));
         }
         warnings
+    }
+
+    /// The same of what was taken back: perhaps something else was meant.
+    pub(crate) fn doubts(&self, policies: &Policies) -> Vec<String> {
+        let mut doubts = Vec::new();
+        for kind in self.types.keys().take(NAMED) {
+            let meant = match policies.nearest(kind) {
+                Some(meant) => format!("did you mean {meant:?}?"),
+                None => "check its spelling".to_owned(),
+            };
+            doubts.push(format!(
+                "type {kind:?} is not configured, though others are: {meant}"
+            ));
+        }
+        if self.of.is_some() {
+            let them = self.verb("it", "them");
+            doubts.push(format!(
+                "{} not known, so no mail told {them}, and perhaps nobody was told: check the id",
+                self.named()
+            ));
+        }
+        doubts
+    }
+
+    fn verb(&self, one: &'static str, many: &'static str) -> &'static str {
+        if self.objects.len() == 1 { one } else { many }
+    }
+
+    /// `"Comment:c1", "Comment:c2" and more are`.
+    fn named(&self) -> String {
+        let named = self.objects.iter().take(NAMED);
+        let named: Vec<String> = named.map(|key| format!("{key:?}")).collect();
+        let more = if self.objects.len() > NAMED {
+            " and more"
+        } else {
+            ""
+        };
+        let is = self.verb("is", "are");
+        format!("{}{more} {is}", named.join(", "))
     }
 }

@@ -16,7 +16,7 @@ use tidings::services::Silent;
 use tidings::store::Store;
 
 use crate::support::town::{PEOPLE, Town, followers_of, monday, on_both_stores, request, to};
-use crate::support::{FailingStore, Fault, Fresh, Then, user};
+use crate::support::{FailingStore, Fault, Fresh, Shorthand, Then, user};
 
 on_both_stores! {
     a_cycle_without_faults_tells_everybody_everything_once
@@ -102,12 +102,10 @@ async fn a_fault_at_every_call(fresh: &Fresh, fault: Fault, certainty: Certainty
                 assert!(n > 20, "a cycle makes more than {n} calls");
                 break;
             };
-            judge(
-                &town,
-                &format!("call {n} ({verb}): {fault:?}, {then:?}"),
-                excuse,
-            )
-            .await;
+            let told = format!("call {n} ({verb}): {fault:?}, {then:?}");
+            judge(&town, &told, excuse).await;
+            let unheard = (fault == Fault::Unheard).then_some(verb);
+            count_again(&town, &told, unheard).await;
         }
     }
 }
@@ -152,6 +150,52 @@ async fn attempt(town: &Town, store: &Arc<dyn Store>) -> anyhow::Result<()> {
     town.clock.set(town.clock.now().max(monday(0)));
     app.digests().run(&Default::default(), &Silent).await?;
     Ok(())
+}
+
+/// What all processes counted is what stands, but for what the call did whose answer was lost.
+async fn count_again(town: &Town, fault: &str, unheard: Option<&str>) {
+    let journal = town.store.backlog().await.unwrap();
+    let mut states = DeliveryState::ALL.to_vec();
+    states.retain(|state| state.settled());
+    let held = town.store.delivery_counts(&states).await.unwrap();
+    let deliveries = held.iter().map(|(_, count)| count).sum();
+    let mut counts = vec![
+        (
+            "accept",
+            "tidings_events_accepted_total",
+            String::new(),
+            journal.done,
+        ),
+        (
+            "save_fanouts",
+            "tidings_fanouts_done_total",
+            String::new(),
+            journal.done,
+        ),
+        (
+            "open",
+            "tidings_deliveries_opened_total",
+            String::new(),
+            deliveries,
+        ),
+    ];
+    let ended = "tidings_deliveries_settled_total";
+    counts.extend(held.iter().map(|(state, count)| {
+        (
+            "settle",
+            ended,
+            format!("state=\"{}\"", state.as_str()),
+            *count,
+        )
+    }));
+    for (verb, name, label, stands) in counts {
+        let counted = town.counted(name, &label);
+        let is_right = match unheard == Some(verb) {
+            true => counted <= stands,
+            false => counted == stands,
+        };
+        assert!(is_right, "{fault}: {name} {label}: {counted} of {stands}");
+    }
 }
 
 /// What excuses that somebody was not told of something.

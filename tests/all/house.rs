@@ -19,17 +19,19 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("mail", &["domain", "private"]),
     ("render", &["domain"]),
     ("probe", &[]),
+    ("metrics", &[]),
     ("wire", &["domain", "store"]),
     (
         "services",
         &[
-            "domain", "clock", "private", "store", "mail", "render", "probe", "wire",
+            "domain", "clock", "private", "store", "mail", "metrics", "render", "probe", "wire",
         ],
     ),
     (
         "app",
         &[
-            "domain", "clock", "config", "store", "mail", "render", "probe", "wire", "services",
+            "domain", "clock", "config", "store", "mail", "metrics", "render", "probe", "wire",
+            "services",
         ],
     ),
     ("web", &["domain", "clock", "render", "services", "app"]),
@@ -42,7 +44,9 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     (
         "api",
-        &["domain", "clock", "wire", "services", "app", "web", "demo"],
+        &[
+            "domain", "clock", "metrics", "wire", "services", "app", "web", "demo",
+        ],
     ),
     (
         "cli",
@@ -67,6 +71,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("lettre", &["mail"]),
     ("minijinja", &["render"]),
     ("mongodb", &["store/mongo"]),
+    ("prometheus_client", &["metrics"]),
     ("reqwest", &["mail", "probe"]),
     ("rusqlite", &["store/sqlite"]),
 ];

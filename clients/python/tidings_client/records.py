@@ -56,7 +56,14 @@ Progress = TypedDict("Progress", {
     "id": str, "type": str, "objects": list[str], "batch_key": Str, "at": str, "day": str,
     "state": Literal["pending", "done"], "counts": _Reach,
 })
-Retracted = TypedDict("Retracted", {"taken": int, "not_kept": int})
+_RetractedMay = TypedDict("_RetractedMay", {"warnings": list[str]}, total=False)
+
+
+class Retracted(_RetractedMay):
+    taken: int
+    not_kept: int
+    objects: list[str]
+
 Digest = TypedDict("Digest", {
     "cadence": Union[Cadence, None], "weekday": Union[Weekday, None], "hour": Union[int, None],
 }, total=False)

@@ -116,7 +116,7 @@ fn told(story: &Story, screen: &mut Screen) -> anyhow::Result<()> {
         let more = words::count(mail.more, "more event", "more events");
         screen.line(format!("and counts {more}"))?;
     }
-    let (told, now) = (u64::from(row.items), mail.items.len() as u64 + mail.more);
+    let (told, now) = (u64::from(row.items), mail.events());
     if row.state == DeliveryState::Sent && told != now {
         let told = words::count(told, "event", "events");
         screen.warning(format!(

@@ -172,6 +172,27 @@ fn objects_on_one_page_are_about_it_and_pages_of_one_name_are_told_apart() {
 }
 
 #[test]
+fn a_page_is_known_by_its_address_and_called_as_it_was_last() {
+    let on = |id: &str, about: serde_json::Value| Object {
+        data: json!({"about": about}),
+        ..object(id, "", "Ada")
+    };
+    let url = "https://a.example/1";
+    let objects = [
+        on("1", json!({"title": "Budget", "url": url})),
+        on("2", json!({"title": "Budget"})),
+        on("3", json!({"title": "Budget 2027", "url": url})),
+        on("4", json!("Budget")),
+    ];
+
+    let content = gathered(&comments(&["1", "2", "3", "4"]), 0, &objects).unwrap();
+
+    let groups = content.sections[0].groups.iter();
+    let groups: Vec<_> = groups.map(|group| (group.title(), group.total)).collect();
+    assert_eq!(groups, [(Some("Budget"), 2), (Some("Budget 2027"), 2)]);
+}
+
+#[test]
 fn things_nobody_did_anything_to_stand_for_themselves() {
     let objects = [
         object("1", "Untitled", "Ada"),

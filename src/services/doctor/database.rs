@@ -181,8 +181,11 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
             0 => Finding::ok(UNKNOWN, "none"),
             count => Finding::warning(
                 UNKNOWN,
-                format!("{count} of which nobody knows whether they were mailed"),
-                "look at `tidings deliveries --state unknown`, then settle them",
+                match count {
+                    1 => "1 of which nobody knows whether it was mailed".to_owned(),
+                    _ => format!("{count} of which nobody knows whether they were mailed"),
+                },
+                "look at `tidings deliveries --state unknown`, then settle what is there",
             ),
         },
     ))

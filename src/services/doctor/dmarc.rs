@@ -33,7 +33,7 @@ pub(super) fn judge(domain: &str, found: Option<(&str, &[&str])>) -> Finding {
     let Some((place, records)) = found else {
         return Finding::error(
             DMARC,
-            format!("{domain} has no record; Gmail and Yahoo take no bulk mail without"),
+            format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one"),
             format!(
                 "publish \"v=DMARC1; p=none; rua=mailto:…\" at _dmarc.{domain}, read its reports, then tighten it"
             ),

@@ -88,7 +88,7 @@ pub(super) fn judge_absent(domain: &str, records: usize, bounces: Bounces) -> Fi
     match (records, bounces) {
         (0, Bounces::Here) => {
             let found =
-                format!("{domain} has no record; Gmail and Yahoo take no bulk mail without");
+                format!("{domain} has no record; Gmail and Yahoo take no bulk mail without one");
             Finding::error(SPF, found, advice)
         }
         (0, Bounces::Elsewhere) => Finding::ok(

@@ -43,9 +43,23 @@ impl Batches {
         let i = event.i?;
         let is_it = |item: &Item| item.i == i && item.t == event.t && item.o == event.o;
         let keeps = |batch: &&Batch| batch.kept().chain(&batch.taken).any(is_it);
+        let own = |batch: &&Batch| batch.own_fanouts().any(|own| own == i);
         let of_lead = |batch: &&Batch| batch.has_joined(i);
-        let mut all = self.all.iter();
-        all.clone().find(keeps).or_else(|| all.find(of_lead))
+        let all = || self.all.iter();
+        let found = all().find(keeps).or_else(|| all().find(own));
+        found.or_else(|| all().find(of_lead))
+    }
+
+    /// What these batches keep.
+    pub(super) fn kept(&self) -> Vec<Event> {
+        let kept = self.all.iter().flat_map(Batch::kept);
+        kept.cloned().map(Event::from).collect()
+    }
+
+    /// The batch's mail, if it left or may have.
+    pub(super) fn mail(&self, batch: &Batch) -> Option<&Delivery> {
+        let mail = self.mails.get(&DeliveryId::batch(batch.id));
+        mail.filter(|mail| mail.state.flushes())
     }
 
     /// What becomes, or became, of the event in the batch that holds it: nothing, if batches are

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Feeds, Request, counts, item, state_of};
+use super::{Answer, Feeds, Request, counts, earlier, item, state_of};
+use crate::domain::about;
 use crate::domain::feed::{Query, select};
-use crate::domain::group::{GroupKey, PageEnd, about, grouped};
+use crate::domain::group::{GroupKey, PageEnd, grouped};
 use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
 use crate::domain::{Object, PersonStacks, Window};
@@ -30,7 +31,7 @@ impl Feeds {
         let mut catalog = std::mem::replace(&mut standing.catalog, self.catalog.of_feeds());
         let states = self.states(&standing);
         let (counts, mut rests_on) = counts(&standing, &states, &catalog);
-        let days = Window::ending(standing.window.last(), back);
+        let days = Window::ending(standing.reading.window.last(), back);
         let cursor = stood.unwrap_or(&counts.cursor).clone();
         let mut asked = standing.person.within(&days);
         cursor.cut(&mut asked);
@@ -50,7 +51,7 @@ impl Feeds {
             let key = GroupKey {
                 day: pending.position.stack.day,
                 kind: pending.event.t.clone(),
-                about: about(&object).to_owned(),
+                about: about::key(&object).to_owned(),
             };
             Some((key, (pending, object)))
         });
@@ -97,10 +98,7 @@ impl Feeds {
         Ok(Answer {
             answer,
             about: rests_on,
-            as_of: [standing.as_of, catalog.as_of()]
-                .into_iter()
-                .flatten()
-                .min(),
+            as_of: earlier(standing.as_of, catalog.as_of()),
         })
     }
 }

@@ -7,10 +7,11 @@
 use std::collections::HashSet;
 
 use super::{Feeds, Standing};
-use crate::domain::{Delivery, Event, EventType, Id, ObjectId, Position, Stack, User};
+use crate::domain::{Event, EventType, Id, ObjectId, Position, Stack};
 use crate::services::Result;
 use crate::services::catalog::Catalog;
 use crate::services::mails::Mails;
+use crate::services::shelf::Digests;
 use crate::store::DeliveryFilter;
 use crate::wire::explanation::{By, Place};
 
@@ -39,6 +40,9 @@ impl<'a> Marked<'a> {
         let (mut alone, mut covered) = (HashSet::new(), Vec::new());
         for stack in &standing.person.stacks {
             let (mailed, end) = (stack.mailed(), stack.covered());
+            if mailed.is_empty() && end == 0 {
+                continue;
+            }
             for (place, event) in stack.events() {
                 if !asked.contains(&name(event)) {
                     continue;
@@ -82,10 +86,7 @@ impl Feeds {
     }
 
     /// The person, and their digests that may have told any of these items; nothing where none can.
-    async fn digests_over<'a>(
-        &self,
-        marked: &Marked<'a>,
-    ) -> Result<Option<&'a (Option<User>, Vec<Delivery>)>> {
+    async fn digests_over<'a>(&self, marked: &Marked<'a>) -> Result<Option<&'a Digests>> {
         if marked.markers().next().is_none() {
             return Ok(None);
         }
@@ -96,23 +97,24 @@ impl Feeds {
             let markers = person.stacks.iter().flat_map(Stack::markers);
             let since = markers.filter_map(|marker| marker.n.and(marker.id)).min();
             let Some(since) = since.map(Id::time) else {
-                return Ok((None, Vec::new()));
+                return Ok(Digests::default());
             };
             let digests = DeliveryFilter::Digests(&person.user, since);
             let users = self.directory.users(std::slice::from_ref(&person.user));
             let rows = self.deliveries.find_deliveries(&digests, DIGESTS);
             let (users, mut rows) = futures::try_join!(users, rows)?;
             rows.retain(|row| person.are_marked_by(row.marker));
-            Ok((users.into_iter().next().flatten(), rows))
+            let user = users.into_iter().next().flatten();
+            Ok(Digests { user, rows })
         };
-        reading.mails.get_or_try_init(look).await.map(Some)
+        reading.digests.get_or_try_init(look).await.map(Some)
     }
 
     /// Which of these items mails have told.
     async fn mailed<'a>(
         &self,
         marked: Marked<'a>,
-        digests: Option<&(Option<User>, Vec<Delivery>)>,
+        digests: Option<&Digests>,
         catalog: &mut Catalog,
     ) -> Result<Names<'a>> {
         let markers: HashSet<Id> = marked.markers().collect();
@@ -121,7 +123,7 @@ impl Feeds {
             mut alone,
             covered,
         } = marked;
-        let Some((user, rows)) = digests else {
+        let Some(Digests { user, rows }) = digests else {
             return Ok(alone);
         };
         let rows = rows.iter().filter(|row| markers.contains(&row.marker));

@@ -99,9 +99,11 @@ impl MarksInput {
                 return Err(Invalid::new("ids", ids.len(), why));
             }
             (to, _) => {
-                let given = if to.is_some() { "both" } else { "neither" };
-                let why = "is given of to and ids; give the cursor of what was shown, or items";
-                return Err(Invalid::new("mark", given, why));
+                let why = match to {
+                    Some(_) => "has both to and ids: give one of them",
+                    None => "names no items: give to, the cursor of what was shown, or ids",
+                };
+                return Err(Invalid::new("mark", mark.as_str(), why));
             }
         };
         Ok((mark, Meant { marked, part }))
@@ -122,7 +124,7 @@ impl Feeds {
             (Marked::To(to, _), Some(part)) => Marked::Items(places(&standing, &to, &part)),
             (marked, _) => marked,
         };
-        let kept = Window::ending(standing.window.last(), self.remembered_back);
+        let kept = Window::ending(standing.reading.window.last(), self.remembered_back);
         for round in 0..ROUNDS {
             let now = self.clock.now();
             let inbox = &mut standing.inbox;

@@ -7,18 +7,17 @@
 //! alone cannot be unsubscribed from ([`allowed`]). A call that is made again is built as of its
 //! first time, so that it says the same.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use self::gathered::Gathered;
+use self::gathered::{Gathered, Tells};
 use crate::clock::Clock;
 use crate::domain::content::{Caps, gather};
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::Pending;
-use crate::domain::user::Extent;
 use crate::domain::{
     Content, Delivery, DeliveryState, Event, EventType, Id, Occasion, PersonStacks, Policies,
     Schedule, Stack, User, UserId, Window,
@@ -33,10 +32,13 @@ use crate::services::suppressions::Suppressed;
 use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
 
 mod allowed;
+mod contents;
 mod gathered;
 mod preview;
 
 use allowed::Allowed;
+pub(in crate::services) use contents::Contents;
+use contents::Of;
 pub(super) use gathered::stacks_of;
 
 /// Makes mails of rows.
@@ -74,13 +76,11 @@ pub enum Spread {
 /// How much may be built at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Until the contents have [`BYTES`] together, so that memory does not grow with the chunk.
+    /// Until the contents are full, so that memory does not grow with the chunk.
     Bounded,
     /// All of it: a call that was made before, within those bounds.
     Whole,
 }
-
-const BYTES: usize = 16 << 20;
 
 /// What became of rows that were to be built.
 #[derive(Default)]
@@ -90,30 +90,6 @@ pub(super) struct Built {
     pub settlements: Vec<Settlement>,
     /// How many of the rows, from the first on, these two are of; at least one, if there were any.
     pub rows: usize,
-}
-
-/// Contents, each once: people who are told the same share it.
-#[derive(Default)]
-pub(in crate::services) struct Contents {
-    known: HashSet<Arc<mail::Content>>,
-    bytes: usize,
-}
-
-impl Contents {
-    pub(in crate::services) fn share(&mut self, content: mail::Content) -> Arc<mail::Content> {
-        if let Some(known) = self.known.get(&content) {
-            return Arc::clone(known);
-        }
-        self.bytes += content.bytes();
-        let content = Arc::new(content);
-        self.known.insert(Arc::clone(&content));
-        content
-    }
-
-    /// Whether as much was built as leaves together.
-    pub(in crate::services) fn is_full(&self) -> bool {
-        self.bytes >= BYTES
-    }
 }
 
 /// A mail that is ready to leave.
@@ -136,6 +112,9 @@ fn markable(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), St
     }
 }
 
+/// Why a mail is canceled that would tell nothing.
+pub const NOTHING_LEFT: &str = "nothing is left that applies";
+
 impl Compose {
     /// Reads again what each row may tell, checks everything again, and renders what is left; as
     /// many rows as there is room for.
@@ -157,13 +136,14 @@ impl Compose {
             .zip(&people)
             .map(|(row, person)| self.allowed(row, person.as_ref(), &suppressed))
             .collect();
-        let extents: Vec<Extent> = allowed.iter().map(allowed::extent).collect();
+        let tells = allowed.iter().map(allowed::extent).map(Tells::Wanted);
+        let tells: Vec<Tells> = tells.collect();
         let wanted: Vec<_> = rows
             .iter()
             .zip(&people)
-            .zip(stacks.iter().zip(&extents))
-            .map(|((row, person), (stacks, extent))| {
-                let wanted = |user| self.wanted(row, stacks, user, *extent);
+            .zip(stacks.iter().zip(&tells))
+            .map(|((row, person), (stacks, tells))| {
+                let wanted = |user| self.wanted(row, stacks, user, *tells);
                 person.as_ref().map_or(Vec::new(), wanted)
             })
             .collect();
@@ -171,7 +151,7 @@ impl Compose {
             .load(wanted.iter().flatten().map(|pending| pending.event))
             .await?;
 
-        let gathered = self.gathered(rows, &people, &extents, &mut catalog).await?;
+        let gathered = self.gathered(rows, &people, &tells, &mut catalog).await?;
         let applies = |event: &Event| catalog.applies(event).is_some();
         let digests = wanted.iter();
         let digests: Vec<&Event> = digests
@@ -205,15 +185,16 @@ impl Compose {
                 Occasion::Batch { batch, .. } => gathered.get(batch).is_some_and(|of| of.marked),
             };
             let Some(told) = self.told(row, wanted, &gathered, &catalog) else {
-                let why = barred.as_deref().unwrap_or("nothing is left that applies");
+                let why = barred.as_deref().unwrap_or(NOTHING_LEFT);
                 let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(why));
                 built.settlements.push(canceled);
                 continue;
             };
-            match self.render(row, user, &told, maker.as_ref(), at, &mut contents) {
+            let items = u32::try_from(told.total).unwrap_or(u32::MAX);
+            match self.render(row, user, told, maker.as_ref(), at, &mut contents) {
                 Ok(message) => built.mails.push(Mail {
                     row: row.clone(),
-                    items: u32::try_from(told.total).unwrap_or(u32::MAX),
+                    items,
                     marked,
                     message,
                 }),
@@ -291,10 +272,15 @@ impl Compose {
         row: &Delivery,
         stacks: &'a PersonStacks,
         user: &User,
-        extent: Extent,
+        tells: Tells,
     ) -> Vec<Pending<'a>> {
-        let wanted = wanted_by(row, stacks, user, &self.policies);
-        extent.narrow(wanted, &self.policies)
+        match tells {
+            Tells::Wanted(extent) => {
+                let wanted = wanted_by(row, stacks, user, &self.policies);
+                extent.narrow(wanted, &self.policies)
+            }
+            Tells::All => stacks.pending_within(&row.watermarks, row.marker, |_, _| true),
+        }
     }
 
     /// The mail in words, with the places of links where mails carry any: one content for all who
@@ -331,6 +317,7 @@ impl Compose {
                 text: marks.cut(&rendered.text),
             },
             shown: rendered.shown,
+            is_personal: rendered.is_personal,
         })
     }
 
@@ -338,7 +325,7 @@ impl Compose {
         &self,
         row: &Delivery,
         user: &User,
-        told: &Content,
+        told: Content,
         maker: Option<&Maker<'_>>,
         at: DateTime<Utc>,
         contents: &mut Contents,
@@ -347,17 +334,31 @@ impl Compose {
             .reachable()
             .map_err(|why| why.as_str().to_owned())?
             .clone();
-        let written = self.rendered(user, told, &row.occasion, at);
-        let written = written.map_err(|error| format!("the mail cannot be rendered: {error}"))?;
+        // Of the row's moment, so that the links are the same however often it is built.
+        let personal =
+            maker.map(|maker| self.links_of(&told, maker.personal(&row.user, row.created)));
+        let further = self.feedback_id(row, &told).into_iter().collect();
+        let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz);
+        let content = match contents.rendered(&of, &told) {
+            Some(content) => content,
+            None => {
+                let written = self.rendered(user, &told, &row.occasion, at);
+                let written =
+                    written.map_err(|error| format!("the mail cannot be rendered: {error}"))?;
+                let content = contents.share(written.content);
+                if !written.is_personal {
+                    contents.remember(of, told, Arc::clone(&content));
+                }
+                content
+            }
+        };
         Ok(Message {
             delivery: row.id.clone(),
             to,
             to_name: user.name.clone(),
-            content: contents.share(written.content),
-            // Of the row's moment, so that the links are the same however often it is built.
-            personal: maker
-                .map(|maker| self.links_of(told, maker.personal(&row.user, row.created))),
-            further: self.feedback_id(row, told).into_iter().collect(),
+            content,
+            personal,
+            further,
             at,
         })
     }
@@ -386,4 +387,6 @@ pub struct Written {
     pub content: mail::Content,
     /// How many items it shows.
     pub shown: usize,
+    /// Whether it says anything of whom it is for.
+    pub is_personal: bool,
 }

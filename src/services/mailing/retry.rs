@@ -68,6 +68,9 @@ const SOONEST: TimeDelta = TimeDelta::seconds(1);
 /// How soon a call is made again whose outcome nobody saw.
 const REPEAT_AFTER: TimeDelta = TimeDelta::seconds(2);
 
+/// How the reason begins of a mail that was not taken for too long.
+pub const GIVEN_UP: &str = "given up";
+
 impl Retry {
     /// What the outcomes of a call mean; `now` is when they came.
     pub(super) fn weigh(
@@ -296,7 +299,7 @@ impl Verdicts {
             Wait::NotNow(None) => (retry.too_often(row, now), None, true),
         };
         if enough {
-            let reason = format!("given up after {} attempts: {reason}", row.attempts);
+            let reason = format!("{GIVEN_UP} after {} attempts: {reason}", row.attempts);
             let ended = Settlement::of(
                 row,
                 DeliveryState::unmailed(mail.marked),

@@ -11,7 +11,7 @@ use mongodb::options::FindOptions;
 use super::journal::{DONE, PENDING};
 use super::{ACCUMULATORS, BATCHES, DELIVERIES, FANOUTS, Mongo, SUPPRESSIONS};
 use crate::domain::{BatchState, FanoutState};
-use crate::store::{Counted, Diagnostics, Engine, Result, Schema, Server, Topology};
+use crate::store::{Counted, Diagnostics, Engine, Outstanding, Result, Schema, Server, Topology};
 
 /// What is counted at the same time.
 const COUNTED: usize = 2;
@@ -80,6 +80,10 @@ impl Diagnostics for Mongo {
 
     async fn missing_indexes(&self) -> Result<Vec<String>> {
         self.missing().await
+    }
+
+    async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
+        self.all_outstanding(now, most).await
     }
 
     async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {

@@ -8,16 +8,19 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use bson::raw::cstr;
 use bson::{Bson, Document, RawDocumentBuf, doc};
+use chrono::Weekday;
+use chrono_tz::Tz;
 use mongodb::options::FindOptions;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::bulk::{Delete, Verb, Write};
+use super::patience::limit;
 use super::values::{ids_in_order, put};
 use super::{FOLLOWS, Mongo, USERS, records};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
-use crate::domain::{FollowKey, Point, User, UserId};
+use crate::domain::{Cadence, DueChoices, FollowKey, Point, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::record::write_bson;
@@ -125,7 +128,36 @@ impl Directory for Mongo {
             }
             PeopleFilter::Follow(key) => self.followers(key, after, limit).await,
             PeopleFilter::Near { point, km } => self.near(point, km, after, limit).await,
+            PeopleFilter::Chose(choices) => {
+                let mut filter = chose(choices);
+                put(
+                    &mut filter,
+                    "_id",
+                    after.map(|after| doc! {"$gt": after.as_str()}),
+                );
+                let found = self
+                    .page("looking for people by their choices", USERS, &filter, limit)
+                    .await?;
+                let id = |user: &RawDocumentBuf| Some(UserId::stored(user.get_str("_id").ok()?));
+                Ok(found.iter().filter_map(id).collect())
+            }
         }
+    }
+
+    async fn zones(&self) -> Result<Vec<Tz>> {
+        let doing = "looking which time zones there are";
+        let limit = limit(self.0.options.attempt);
+        let found = self.patiently(doing, || {
+            let users = self.collection(USERS);
+            async move {
+                let zones = users.distinct("tz", doc! {}).max_time(limit);
+                self.values_of(zones).await
+            }
+        });
+        let found = found.await?;
+        // Who has another is nobody we know.
+        let zone = |name: &Bson| name.as_str()?.parse().ok();
+        Ok(found.iter().filter_map(zone).collect())
     }
 
     async fn follows(
@@ -235,6 +267,30 @@ impl Mongo {
         let mut ids = ids_in_order(doc! {"_id": 1}, limit);
         ids.batch_size = Some(PAGE);
         self.find_raw(doing, collection, filter, ids).await
+    }
+}
+
+/// People whose records say this. Whoever chose nothing has no such field, which to the server is
+/// as if it were null.
+fn chose(choices: &DueChoices) -> Document {
+    let hours = choices
+        .hours
+        .iter()
+        .map(|hour| Bson::from(hour.map(i32::from)));
+    let cadences = choices
+        .cadences
+        .iter()
+        .map(|of| Bson::from(of.map(Cadence::as_str)));
+    let weekday = |day: Weekday| day.to_string().to_lowercase();
+    let weekdays = choices
+        .weekdays
+        .iter()
+        .map(|day| Bson::from(day.map(weekday)));
+    doc! {
+        "tz": choices.tz.map(Tz::name),
+        "digest.hour": {"$in": hours.collect::<Vec<_>>()},
+        "digest.cadence": {"$in": cadences.collect::<Vec<_>>()},
+        "digest.weekday": {"$in": weekdays.collect::<Vec<_>>()},
     }
 }
 

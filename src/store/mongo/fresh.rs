@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bson::{Bson, Document, Timestamp, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use mongodb::action::{CountDocuments, Find};
+use mongodb::action::{CountDocuments, Distinct, Find};
 use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
 use mongodb::{ClientSession, Collection, SessionCursor};
 use serde::de::DeserializeOwned;
@@ -138,6 +138,17 @@ impl Mongo {
     ) -> std::result::Result<u64, Failure> {
         let mut session = self.session().await?;
         let found = count.session(&mut session).await?;
+        self.met(&session);
+        Ok(found)
+    }
+
+    /// Which values are found.
+    pub(super) async fn values_of(
+        &self,
+        distinct: Distinct<'_>,
+    ) -> std::result::Result<Vec<Bson>, Failure> {
+        let mut session = self.session().await?;
+        let found = distinct.session(&mut session).await?;
         self.met(&session);
         Ok(found)
     }

@@ -184,6 +184,18 @@ impl Journal for Mongo {
         Ok(found.iter().map(|raw| &**raw).filter_map(read).collect())
     }
 
+    async fn oldest_pending(&self) -> Result<Option<DateTime<Utc>>> {
+        let (doing, filter) = (
+            "looking for the oldest pending fan-out",
+            doc! {"state": PENDING},
+        );
+        let found = self
+            .find_ids(doing, FANOUTS, &filter, doc! {"_id": 1}, 1)
+            .await?;
+        let id = |id: &Bson| Some(Id::from_bytes(id.as_object_id()?.bytes()));
+        Ok(found.iter().find_map(id).map(Id::time))
+    }
+
     async fn busy_days(&self) -> Result<Vec<Day>> {
         // All from the index: see `prepare`.
         let pipeline = vec![

@@ -44,6 +44,7 @@ mod leases;
 mod mapped;
 mod notes;
 mod objects;
+mod outstanding;
 mod patience;
 mod pokes;
 mod push;

@@ -1,10 +1,10 @@
 //! Compare-and-set writes that come at the same time are sent at once: one command for all.
 //!
 //! The rule: while a command is under way, what comes waits and goes with the next, so that all
-//! wait for a majority once. Of one key a command has one statement; those that wait behind one that was
-//! done are told that theirs was not, as what they compare with is gone. A statement may be sent
-//! twice: if a caller does not learn the outcome (the writer was canceled, or only some were done),
-//! it writes alone.
+//! wait for a majority once. Of one key a command has one statement; whoever waits behind one that
+//! was done is told that theirs was not, and looks again. A statement may be sent twice: if a
+//! caller does not learn the outcome (the writer was canceled, or only some were done), it writes
+//! alone.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -86,19 +86,17 @@ impl<T: Clone> Together<T> {
         write(vec![(key.to_owned(), statement)]).await
     }
 
-    /// Tells those who wait with a key of which something was done just now that theirs was not:
-    /// it was made for what stood before.
+    /// Tells those who wait with a key of which something was done just now that theirs was not: it
+    /// compares with what is gone, unless it was made in this very moment.
     fn come_too_late_for(&self, done: &[Waiting<T>]) {
         let keys: HashSet<&str> = done.iter().map(|of| of.key.as_str()).collect();
         let mut waiting = self.open();
-        let (late, left) = waiting
-            .drain(..)
-            .partition(|of| keys.contains(of.key.as_str()));
-        *waiting = left;
-        drop(waiting);
-        let late: VecDeque<Waiting<T>> = late;
-        late.into_iter()
-            .for_each(|of| drop(of.told.send(Ok(false))));
+        let is_late = |of: &Waiting<T>| keys.contains(of.key.as_str());
+        let (late, left): (Vec<_>, _) = waiting.drain(..).partition(is_late);
+        *waiting = left.into();
+        for of in late {
+            drop(of.told.send(Ok(false)));
+        }
     }
 
     fn open(&self) -> MutexGuard<'_, VecDeque<Waiting<T>>> {

@@ -2,13 +2,15 @@
 //! one.
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use rusqlite::{Transaction, params_from_iter};
 
+use super::codec::millis;
 use super::connections::Answer;
 use super::days::has_day;
 use super::{Sqlite, schema, upgrade};
-use crate::domain::{BatchState, FanoutState};
-use crate::store::{Counted, Diagnostics, Engine, Result, Schema, Server};
+use crate::domain::{BatchState, DeliveryState, FanoutState};
+use crate::store::{Counted, Diagnostics, Engine, Outstanding, Pile, Result, Schema, Server};
 
 #[async_trait]
 impl Diagnostics for Sqlite {
@@ -39,6 +41,12 @@ impl Diagnostics for Sqlite {
                 Ok(wanted)
             })
             .await
+    }
+
+    async fn outstanding(&self, now: DateTime<Utc>, most: u64) -> Result<Outstanding> {
+        let look = move |transaction: &Transaction<'_>| outstanding(transaction, now, most);
+        let doing = "looking what is to be done";
+        self.connections.read(doing, look).await
     }
 
     async fn count(&self, what: &[Counted]) -> Result<Vec<u64>> {
@@ -83,4 +91,39 @@ fn count(transaction: &Transaction<'_>, what: Counted) -> Answer<u64> {
     let mut statement = transaction.prepare_cached(&sql)?;
     let count: i64 = statement.query_row(params_from_iter(of), |row| row.get(0))?;
     Ok(count.unsigned_abs())
+}
+
+/// What is still to be done; an index answers each question.
+fn outstanding(
+    transaction: &Transaction<'_>,
+    now: DateTime<Utc>,
+    most: u64,
+) -> Answer<Outstanding> {
+    let (now, most) = (millis(now), i64::try_from(most).unwrap_or(i64::MAX));
+    let at_most = |of: &str| -> Answer<u64> {
+        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {most})");
+        let count: i64 = transaction.query_row(&sql, [], |row| row.get(0))?;
+        Ok(count.unsigned_abs())
+    };
+    let pile = |of: &str, since: &str| -> Answer<Pile> {
+        let sql = format!("SELECT min({since}) FROM {of}");
+        let first: Option<i64> = transaction.query_row(&sql, [], |row| row.get(0))?;
+        Ok(Pile {
+            count: at_most(of)?,
+            since: first.and_then(DateTime::from_timestamp_millis),
+        })
+    };
+    let rows = |state: DeliveryState| {
+        let of = format!("deliveries WHERE state = '{}'", state.as_str());
+        pile(&of, "created")
+    };
+    Ok(Outstanding {
+        fanouts: pile("fanouts WHERE state = 'pending'", "at")?,
+        batches_open: at_most("seat_batches WHERE open = 1")?,
+        batches_due: pile(&format!("seats WHERE due <= {now}"), "due")?,
+        pending: rows(DeliveryState::Pending)?,
+        sending: rows(DeliveryState::Sending)?,
+        unknown: rows(DeliveryState::Unknown)?,
+        leases: at_most(&format!("leases WHERE until > {now}"))?,
+    })
 }

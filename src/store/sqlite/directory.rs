@@ -1,12 +1,13 @@
 //! People and what they follow. Who lives where is asked in [`super::near`].
 
 use async_trait::async_trait;
+use chrono_tz::Tz;
 use rusqlite::{OptionalExtension, Transaction};
 
 use super::columns::{Met, Table, fields};
 use super::connections::{Answer, readable};
 use super::{Sqlite, near};
-use crate::domain::{FollowKey, User, UserId};
+use crate::domain::{Cadence, DueChoices, FollowKey, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result};
@@ -102,7 +103,35 @@ impl Directory for Sqlite {
                 let doing = "looking for people near a point";
                 self.connections.read(doing, look).await
             }
+            PeopleFilter::Chose(choices) => {
+                let choices = choices.clone();
+                let look = move |transaction: &Transaction<'_>| {
+                    chose(transaction, &choices, after.as_ref(), limit)
+                };
+                let doing = "looking for people by their choices";
+                let found = self.connections.read(doing, look).await?;
+                Ok(found.iter().map(UserId::stored).collect())
+            }
         }
+    }
+
+    async fn zones(&self) -> Result<Vec<Tz>> {
+        let look = |transaction: &Transaction<'_>| {
+            // From each to the next: the index is not read whole.
+            let sql = "WITH RECURSIVE zones(tz) AS (
+                    SELECT min(tz) FROM users
+                    UNION ALL
+                    SELECT (SELECT min(tz) FROM users WHERE tz > zones.tz) FROM zones
+                        WHERE zones.tz IS NOT NULL
+                ) SELECT tz FROM zones WHERE tz IS NOT NULL";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+            Ok(names.collect::<rusqlite::Result<Vec<_>>>()?)
+        };
+        let doing = "looking which time zones there are";
+        let names = self.connections.read(doing, look).await?;
+        // Who has another is nobody we know.
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
     async fn follows(
@@ -120,6 +149,41 @@ impl Directory for Sqlite {
         let found = self.connections.read("reading follows", look).await?;
         Ok(found.iter().map(FollowKey::stored).collect())
     }
+}
+
+/// Who chose this, ascending, after this user, at most `limit`: each combination is a range of the
+/// index in the order of ids, of which no more is read than is answered.
+fn chose(
+    transaction: &Transaction<'_>,
+    choices: &DueChoices,
+    after: Option<&UserId>,
+    limit: usize,
+) -> Answer<Vec<String>> {
+    let bound = if after.is_some() { ">" } else { ">=" };
+    let sql = format!(
+        "SELECT id FROM users WHERE tz IS ?1 AND hour IS ?2 AND cadence IS ?3 AND weekday IS ?4
+            AND id {bound} ?5 ORDER BY id LIMIT ?6"
+    );
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let tz = choices.tz.map(|tz| tz.name());
+    let after = after.map_or("", UserId::as_str);
+    let mut found = Vec::new();
+    for hour in &choices.hours {
+        for cadence in &choices.cadences {
+            let cadence = cadence.map(Cadence::as_str);
+            for weekday in &choices.weekdays {
+                let weekday = weekday.map(|day| day.to_string());
+                let asked = (tz, hour, cadence, weekday, after, limit as i64);
+                let ids = statement.query_map(asked, |row| row.get(0))?;
+                for id in ids {
+                    found.push(id?);
+                }
+            }
+        }
+    }
+    found.sort_unstable();
+    found.truncate(limit);
+    Ok(found)
 }
 
 /// The first column of what is selected, ascending, after this one; `of` is the third value.

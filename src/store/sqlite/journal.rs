@@ -140,6 +140,23 @@ impl Journal for Sqlite {
             .await
     }
 
+    async fn oldest_pending(&self) -> Result<Option<DateTime<Utc>>> {
+        let look = |transaction: &Transaction<'_>| {
+            let sql = "SELECT id FROM fanouts WHERE state = 'pending' ORDER BY at, id LIMIT 1";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let mut rows = statement.query([])?;
+            let Some(row) = rows.next()? else {
+                return Ok(None);
+            };
+            let what = "the oldest pending fan-out";
+            let id = Record { what, row }.parsed::<Id>("id");
+            Ok(readable(id.map(Some))?.map(Id::time))
+        };
+        self.connections
+            .read("looking for the oldest pending fan-out", look)
+            .await
+    }
+
     async fn busy_days(&self) -> Result<Vec<Day>> {
         let look = |transaction: &Transaction<'_>| {
             let sql = "SELECT DISTINCT day FROM fanouts WHERE state = 'pending' ORDER BY day";

@@ -56,6 +56,10 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
         "adds the table retractions (events that were taken back)",
         |_| Ok(()),
     ),
+    (
+        "adds the index users_by_schedule (whose digests fall due in an hour)",
+        |_| Ok(()),
+    ),
 ];
 
 fn left(from: i32) -> impl Iterator<Item = &'static Step> {

@@ -60,16 +60,17 @@ async fn ask(api: &Api, method: &str, path: &str, bearer: &str) -> Answer {
         "get" | "head" => request,
         _ => request.json(&json!({})),
     };
-    let answer = match method == "get" && path.ends_with("/stream") {
-        true => head_of(request).await,
-        false => answer(request).await,
+    let is_json = !path.ends_with("/stream") && path != "/metrics";
+    let answer = match method != "get" || is_json {
+        true => answer(request).await,
+        false => head_of(request).await,
     };
     let told = format!("{} {:?}", answer.body, answer.headers);
     assert!(!told.contains(bearer), "{method} {path} repeats {bearer}");
     answer
 }
 
-/// An answer that may have no end, and what it says of what is wrong.
+/// An answer that is no JSON, or may have no end, and what it says of what is wrong.
 async fn head_of(request: reqwest::RequestBuilder) -> Answer {
     let response = request.send().await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -82,6 +83,11 @@ async fn head_of(request: reqwest::RequestBuilder) -> Answer {
         headers,
         body,
     }
+}
+
+/// All routes that are not open to everybody.
+fn kept() -> impl Iterator<Item = &'static api::Route> {
+    api::V1_ROUTES.iter().chain(api::SCRAPED_ROUTES)
 }
 
 fn filled(path: &str) -> String {
@@ -149,9 +155,9 @@ async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fres
         method => vec![method],
     };
 
-    for route in api::V1_ROUTES {
+    for route in kept() {
         let path = filled(route.path);
-        let needed = route.guard.scope.expect("nothing under /v1 is open");
+        let needed = route.guard.scope.expect("none of these is open");
         for method in with_head(route) {
             let told = |who: &str| format!("{method} {path} by {who}");
             let nobody = answer(api.anonymous(method, &path)).await;
@@ -165,6 +171,9 @@ async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fres
                 assert_eq!(refused.status, 403, "{}", told(scope.as_str()));
                 if method != "head" {
                     assert_eq!(refused.code(), "forbidden");
+                    let words = format!("needs a server key of the scope {needed}; the one given");
+                    let detail = refused.body["detail"].as_str().unwrap();
+                    assert!(detail.contains(&words), "{detail}");
                 }
             }
             let another = ask(&api, method, &path, &ben).await;
@@ -181,7 +190,7 @@ async fn every_route_opens_to_whom_the_table_says_and_to_nobody_else(fresh: Fres
         "the store was asked for who may not ask"
     );
 
-    for route in api::V1_ROUTES {
+    for route in kept() {
         let path = filled(route.path);
         let needed = route.guard.scope.unwrap();
         if route.guard.own {

@@ -243,12 +243,25 @@ async fn events_are_taken_back_from_open_batches_and_feeds(fresh: Fresh) {
     let out = take_back(json!(["a1", "a3", "x"])).await;
     let again = take_back(json!("a3")).await;
 
-    assert_eq!(other_type.body, json!({"taken": 0, "not_kept": 0}));
+    let not_configured =
+        "type \"Comment\" is not configured, though others are: check its spelling";
+    assert_eq!(
+        other_type.body,
+        json!({"taken": 0, "not_kept": 0, "objects": ["a1", "a3"], "warnings": [not_configured]})
+    );
     assert_eq!(
         (out.status, &out.body),
-        (200, &json!({"taken": 3, "not_kept": 1}))
+        (
+            200,
+            &json!({"taken": 3, "not_kept": 1, "objects": ["a1", "a3", "x"], "warnings": [
+                "\"x\" is not known, so no mail told it, and perhaps nobody was told: check the id"
+            ]})
+        )
     );
-    assert_eq!(again.body, json!({"taken": 0, "not_kept": 0}));
+    assert_eq!(
+        again.body,
+        json!({"taken": 0, "not_kept": 0, "objects": ["a3"]})
+    );
     let told = |one: &Value| {
         (
             one["user"].clone(),

@@ -13,6 +13,7 @@ on_both_stores! {
     a_group_is_opened_by_its_url_whatever_is_in_its_names
     groups_of_a_state_are_of_its_items
     a_group_is_marked_as_one_up_to_what_was_shown
+    comments_on_a_page_are_one_group_as_they_are_one_mail
 }
 
 on_sqlite! {
@@ -296,4 +297,49 @@ async fn a_group_is_marked_as_one_up_to_what_was_shown(fresh: Fresh) {
         let refused = api.post("/v1/users/ada/feed/marks", marks).await;
         assert_eq!(refused.status, 400, "{}", refused.body);
     }
+}
+
+async fn comments_on_a_page_are_one_group_as_they_are_one_mail(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let budget = "https://a.example/docs/1?tab=a b&c";
+    let comments = [
+        ("c1", "Ada", json!({"title": "Budget", "url": budget})),
+        (
+            "c2",
+            "Ben",
+            json!({"title": "Untitled", "url": "https://a.example/docs/2"}),
+        ),
+        ("c3", "Cy", json!({"title": "Untitled"})),
+        ("c4", "Ben", json!({"title": "Budget 2027", "url": budget})),
+    ];
+    for (id, by, about) in comments {
+        let object = json!({"by": by, "data": {"about": about}});
+        api.put(&format!("/v1/objects/Comment/{id}"), object).await;
+        let key = format!("Comment:{id}");
+        let event = json!({"type": "Comment", "objects": key, "to": "ada"});
+        api.post("/v1/events", event).await;
+        api.fan_out().await;
+    }
+
+    let page = groups(&api, "").await;
+
+    let expected = [
+        (budget, 2),
+        ("Untitled", 1),
+        ("https://a.example/docs/2", 1),
+    ];
+    assert_eq!(
+        told(&page),
+        expected.map(|(about, count)| format!("{about} × {count}"))
+    );
+    let group = &page.body["groups"][0];
+    let all = api.get(group["items_url"].as_str().unwrap()).await;
+    assert_eq!(ids(&all.body["items"]), ["Comment:c4", "Comment:c1"]);
+    let mark = json!({
+        "mark": "read", "to": page.body["cursor"], "type": "Comment", "day": group["day"],
+        "about": group["about"],
+    });
+    let marked = api.post("/v1/users/ada/feed/marks", mark).await;
+    assert_eq!((marked.status, &marked.body["unread"]), (200, &json!(2)));
+    api.stop().await;
 }

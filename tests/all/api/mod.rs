@@ -57,6 +57,7 @@ mod kinds;
 mod limits;
 mod logs;
 mod marks;
+mod metrics;
 mod objects;
 mod pages;
 mod polls;

@@ -140,7 +140,7 @@ fn what_nobody_will_see_is_noted() {
     );
     let withdrawn = "{\"id\": \"a9\", \"notifiable\": false}";
     desk.write("withdrawn", withdrawn);
-    desk.run(&["import", "objects", "withdrawn"]).done();
+    assert_eq!(desk.run(&["import", "objects", "withdrawn"]).code, 0);
 
     let nobody = desk.run(&["notify", "Met", "a1", "--followers-of", "artist:2"]);
     let unknown = desk.run(&["notify", "Published", "a1", "--to", "ada"]);
@@ -389,4 +389,52 @@ fn an_import_is_told_though_its_events_cannot_be_fanned_out() {
     for told in ["line 2", "the disk is full"] {
         assert!(ran.err.contains(told), "{told} in {}", ran.err);
     }
+}
+
+#[test]
+fn what_is_taken_back_is_named_by_its_key_and_what_is_not_known_is_noted() {
+    let desk = Desk::with_people();
+    desk.write("tidings.toml", "[types.Comment]\nmodel = \"Comment\"");
+    desk.write("comments", r#"{"id": "c1"}"#);
+    desk.run(&["import", "objects", "comments", "--model", "Comment"])
+        .done();
+
+    let known = desk.run(&["retract", "Comment", "c1"]);
+    let some = desk.run(&["retract", "Comment", "c1", "c2"]);
+    let none = desk.run(&["retract", "Coment", "Comment:c2", "c3", "--json"]);
+
+    assert_eq!(
+        (known.code, known.out.as_str(), known.err.as_str()),
+        (0, "taken back: Comment about Comment:c1\n", "")
+    );
+    assert_eq!(
+        some.out,
+        "taken back: Comment about Comment:c1, Comment:c2\n"
+    );
+    assert_eq!(
+        some.err,
+        "note: \"Comment:c2\" is not known, so no mail told it, and perhaps nobody was told: \
+         check the id\n"
+    );
+    assert_eq!(none.code, 0, "{}", none.err);
+    assert!(
+        none.err.contains("did you mean \"Comment\"?"),
+        "{}",
+        none.err
+    );
+    assert_eq!(none.json()["objects"], json!(["Comment:c2", "c3"]));
+}
+
+#[test]
+fn the_feed_of_somebody_of_whom_there_is_no_record_says_so() {
+    let desk = Desk::with_people();
+
+    let (ada, mara) = (desk.run(&["feed", "ada"]), desk.run(&["feed", "mara"]));
+
+    assert_eq!(ada.err, "");
+    assert_eq!(mara.out, "nothing in mara's feed in the last 8 days\n");
+    assert_eq!(
+        (mara.code, mara.err.as_str()),
+        (0, "note: there is no record of mara: is the id right?\n")
+    );
 }

@@ -52,6 +52,9 @@ fn a_configuration_that_names_no_database_is_named_and_nothing_is_made() {
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");
         assert!(ran.err.contains("mistyped.db"), "{}", ran.err);
         assert!(ran.err.contains("tidings.toml"), "{}", ran.err);
+        let make =
+            "import, notify, serve, restore, suppressions add and keys create make a database";
+        assert!(ran.err.contains(make), "{}", ran.err);
         assert_eq!(entries(&desk), 1, "{arguments:?}");
     }
 }
@@ -62,6 +65,7 @@ fn what_brings_something_in_makes_the_database() {
         &["notify", "Met", "a1", "--to", "ada"][..],
         &["import", "users", "-"],
         &["suppressions", "add", "ada@example.org"],
+        &["keys", "create", "web-app", "--scope", "read"],
     ] {
         let desk = Desk::new();
 

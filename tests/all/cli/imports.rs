@@ -157,3 +157,37 @@ fn events_from_standard_input_reach_people_and_twice_changes_nothing() {
         1
     );
 }
+
+#[test]
+fn objects_that_no_event_of_a_type_with_a_model_can_mean_are_noted() {
+    let desk = Desk::new();
+    desk.write(
+        "comments",
+        "{\"id\": \"c1\"}\n{\"id\": \"c2\"}\n{\"id\": \"Work:w1\"}\n",
+    );
+    let import = ["import", "objects", "comments"];
+    let plain = desk.run(&import);
+    desk.write(
+        "tidings.toml",
+        "[types.Met]\n[types.Comment]\nmodel = \"Comment\"",
+    );
+
+    let noted = desk.run(&import);
+    let named = desk.run(&[&import[..], &["--model", "Comment"]].concat());
+    let json = desk.run(&[&import[..], &["--json"]].concat()).json();
+
+    assert_eq!(plain.err, "", "there is no type with a model");
+    assert_eq!(named.err, "");
+    for ran in [&plain, &noted, &named] {
+        assert_eq!((ran.code, ran.out.as_str()), (0, "import: 3 objects\n"));
+    }
+    assert_eq!(
+        noted.err,
+        "note: 2 objects have no model in the id, such as c1: events of Comment are about \
+         Comment:ID; --model Comment puts it before them\n"
+    );
+    assert_eq!(
+        json["without_model"],
+        serde_json::json!({"objects": 2, "such_as": "c1"})
+    );
+}

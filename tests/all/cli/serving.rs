@@ -181,3 +181,70 @@ fn a_wrong_address_is_refused() {
         ran.err
     );
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_log_for_programs_tells_of_events_within_their_request_and_names_nobody() {
+    let desk = Desk::new();
+    desk.write("tidings.toml", "[log]\nformat = \"json\"\n");
+    let serving = Serving::start(&desk, &["--log", "debug"]);
+    let client = crate::support::client();
+    let ask = |path: &str, body: Value| {
+        let asked = client.post(format!("{}{path}", serving.url));
+        let asked = asked.bearer_auth(&serving.key).json(&body);
+        asked.header("X-Request-Id", "r-17").send()
+    };
+    let person = json!({"id": "ada", "email": "ada@example.org", "confirmed": true});
+    let event = json!({"type": "Loan", "objects": ["o1"], "to": ["ada"]});
+
+    let users = ask("/v1/users", json!([person])).await.unwrap();
+    let accepted = ask("/v1/events", event).await.unwrap();
+
+    assert!(users.status().is_success() && accepted.status().is_success());
+    assert_eq!(accepted.headers()["x-request-id"], "r-17");
+    let key = serving.key.clone();
+    let (code, log) = serving.end();
+    assert_eq!(code, Some(0), "{log}");
+    let lines = log.lines().filter(|line| line.starts_with('{'));
+    let lines: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let told = |message: &str| {
+        let found = lines.iter().find(|line| line["message"] == message);
+        found.unwrap_or_else(|| panic!("{message}: {log}"))
+    };
+    let accepted = told("an event was accepted");
+    assert_eq!(accepted["event"].as_str().unwrap().len(), 24, "{accepted}");
+    assert_eq!(accepted["span"]["request"], "r-17", "{accepted}");
+    let answered = told("a request was answered");
+    assert_eq!(answered["span"]["request"], "r-17", "{answered}");
+    for secret in ["ada@", "example.org", &key] {
+        let told = lines.iter().find(|line| line.to_string().contains(secret));
+        assert_eq!(told, None);
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_worker_tells_its_metrics_where_that_is_configured() {
+    let desk = Desk::with_people();
+    let mut worker = desk.command(&["worker"]);
+    let worker = worker.env("TIDINGS_METRICS_LISTEN", "127.0.0.1:0");
+    let mut child = worker.stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let url = loop {
+        let mut line = String::new();
+        assert!(err.read_line(&mut line).unwrap() > 0, "it ended");
+        if let Some((_, url)) = line.trim_end().split_once("metrics: ") {
+            break url.to_owned();
+        }
+    };
+
+    let text = crate::support::client().get(&url).send().await.unwrap();
+    let text = text.text().await.unwrap();
+
+    assert!(text.contains("tidings_build_info"), "{text}");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

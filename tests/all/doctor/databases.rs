@@ -107,7 +107,7 @@ async fn mails_of_unknown_outcome_are_a_warning() {
             &seen,
             "unknown mails",
             Verdict::Warning,
-            "1 of which nobody knows",
+            "1 of which nobody knows whether it was mailed",
         );
     })
     .await;

@@ -5,9 +5,10 @@ use tidings::domain::user::TypePreference;
 use tidings::domain::{ObjectId, Route};
 use tidings::services::Silent;
 use tidings::services::batches::{BatchFilter, End};
-use tidings::wire::explanation::Why;
+use tidings::wire::explanation::{By, Fate, LeftOut, Place, Why};
 
-use crate::support::town::{Town, lost, monday, on_both_stores, saturday, to};
+use super::retracting::retract;
+use crate::support::town::{Town, busy, lost, monday, on_both_stores, saturday, to};
 use crate::support::{Fresh, kind, user};
 
 on_both_stores! {
@@ -15,6 +16,11 @@ on_both_stores! {
     a_digest_that_is_due_already_is_said_to_be
     what_gathers_is_said_to_and_then_to_be_mailed
     a_lost_answer_and_a_canceled_batch_are_told_from_mails
+    of_each_event_it_is_said_what_its_batchs_mail_made_of_it
+    what_changes_after_a_batchs_mail_changes_nothing_of_what_it_told
+    what_a_batch_counted_is_not_said_to_have_been_shown
+    a_lead_and_what_followed_are_in_mails_of_their_own
+    a_digest_says_why_it_left_something_out
 }
 
 async fn a_digest_that_is_due_already_is_said_to_be(fresh: Fresh) {
@@ -170,4 +176,166 @@ async fn a_lost_answer_and_a_canceled_batch_are_told_from_mails(fresh: Fresh) {
     town.happens(&["a3"], to(&["cem"])).await;
     let muted = ("a3".to_owned(), Why::NotForDigest);
     assert_eq!(fates(&town, "cem").await, [muted.clone(), muted]);
+}
+
+type Placed = (String, Why, Place, Option<LeftOut>);
+
+/// Oldest first, what the mail made of each event.
+async fn places(town: &Town, person: &str) -> Vec<Placed> {
+    let told = town.process().explain().user(&user(person), None).await;
+    let place = |fate: Fate| match fate.covered {
+        Some(By::Mail {
+            place, left_out, ..
+        }) => (fate.object.to_string(), fate.why, place, left_out),
+        other => panic!("{other:?}"),
+    };
+    told.unwrap().events.into_iter().rev().map(place).collect()
+}
+
+fn told(object: &str) -> Placed {
+    (object.to_owned(), Why::Mailed, Place::Shown, None)
+}
+
+fn left_out(object: &str, why: LeftOut) -> Placed {
+    (object.to_owned(), Why::LeftOut, Place::LeftOut, Some(why))
+}
+
+async fn mail_in(town: &Town, minutes: i64) {
+    town.clock.advance(TimeDelta::minutes(minutes));
+    mail(town).await;
+}
+
+async fn of_each_event_it_is_said_what_its_batchs_mail_made_of_it(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    town.happens(&["a1", "unheard-of", "a9"], to(&["ada"]))
+        .await;
+    town.happens(&["a2"], to(&["ada"])).await;
+    town.answer([busy()]);
+    mail_in(&town, 5).await;
+    retract(&town.process(), &["a2"]).await;
+
+    mail_in(&town, 10).await;
+
+    assert_eq!(town.mails().len(), 1);
+    let expected = [
+        told("a1"),
+        left_out("unheard-of", LeftOut::UnknownObject),
+        left_out("a9", LeftOut::Withdrawn),
+        left_out("a2", LeftOut::Retracted),
+    ];
+    assert_eq!(places(&town, "ada").await, expected);
+}
+
+async fn what_changes_after_a_batchs_mail_changes_nothing_of_what_it_told(fresh: Fresh) {
+    let town = Town::found(&fresh, true, COMMENTS).await;
+    town.happens(&["a1", "a2", "unheard-of"], to(&["ada"]))
+        .await;
+    mail_in(&town, 5).await;
+    let unheard_of = left_out("unheard-of", LeftOut::UnknownObject);
+    let expected = [told("a1"), told("a2"), unheard_of];
+
+    town.clock.advance(TimeDelta::seconds(1));
+    retract(&town.process(), &["a1"]).await;
+    assert_eq!(places(&town, "ada").await, expected, "taken back since");
+    town.put_works(&["a2"], |_| false).await;
+    assert_eq!(places(&town, "ada").await, expected, "withdrawn since");
+    town.put_works(&["a2"], |_| true).await;
+    let muted = TypePreference {
+        route: Route::Never,
+        since: saturday() + TimeDelta::minutes(6),
+        window: None,
+    };
+    let of_type = kind("ArtworkPublished");
+    town.change("ada", move |ada| {
+        ada.types.insert(of_type, muted);
+    })
+    .await;
+    assert_eq!(places(&town, "ada").await, expected, "turned off since");
+    town.put_works(&["unheard-of"], |_| true).await;
+    let cannot_be_said =
+        ["a1", "a2", "unheard-of"].map(|work| (work.to_owned(), Why::Mailed, Place::Unknown, None));
+    assert_eq!(places(&town, "ada").await, cannot_be_said, "known since");
+}
+
+async fn what_a_batch_counted_is_not_said_to_have_been_shown(fresh: Fresh) {
+    let keeps = format!("{COMMENTS}types.ArtworkPublished.keep = \"last 2\"");
+    let town = Town::found(&fresh, true, &keeps).await;
+    for work in ["a1", "unheard-of", "a2", "a3"] {
+        town.happens(&[work], to(&["ada"])).await;
+    }
+    mail_in(&town, 5).await;
+    for work in ["a4", "a5", "a6", "a9"] {
+        town.happens(&[work], to(&["ben"])).await;
+    }
+    mail_in(&town, 5).await;
+
+    let counted = |work: &str| (work.to_owned(), Why::Mailed, Place::Counted, None);
+    // While all that is kept is told, the rest is counted, whatever it is.
+    assert_eq!(
+        places(&town, "ada").await,
+        [counted("a1"), counted("unheard-of"), told("a2"), told("a3")]
+    );
+    assert_eq!(
+        places(&town, "ben").await,
+        [
+            told("a4"),
+            told("a5"),
+            told("a6"),
+            left_out("a9", LeftOut::Withdrawn)
+        ]
+    );
+}
+
+async fn a_lead_and_what_followed_are_in_mails_of_their_own(fresh: Fresh) {
+    let leads = format!(
+        "{COMMENTS}types.ArtworkPublished.leading = true\ntypes.ArtworkPublished.keep = \"last 1\""
+    );
+    let town = Town::found(&fresh, true, &leads).await;
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    mail(&town).await;
+    town.happens(&["a3"], to(&["ada"])).await;
+    mail_in(&town, 5).await;
+
+    let explained = town.process().explain().user(&user("ada"), None).await;
+
+    let by = |fate: Fate| match fate.covered {
+        Some(By::Mail {
+            delivery, place, ..
+        }) => (delivery, place),
+        other => panic!("{other:?}"),
+    };
+    let events = explained.unwrap().events.into_iter().rev();
+    let mails: Vec<_> = events.map(by).collect();
+    let of = town.mails().into_iter().map(|mail| mail.delivery);
+    let of: Vec<_> = of.collect();
+    assert_eq!(
+        mails,
+        [
+            (of[0].clone(), Place::Counted),
+            (of[0].clone(), Place::Shown),
+            (of[1].clone(), Place::Shown)
+        ]
+    );
+}
+
+async fn a_digest_says_why_it_left_something_out(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "unheard-of", "a9", "a2"], to(&["ada"]))
+        .await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.happens(&["a3"], to(&["ada"])).await;
+    retract(&town.process(), &["a3"]).await;
+
+    town.digests_at(monday(0)).await;
+
+    let covered = |(object, _, place, why): Placed| (object, Why::Covered, place, why);
+    let expected = [
+        told("a1"),
+        left_out("unheard-of", LeftOut::UnknownObject),
+        left_out("a9", LeftOut::Withdrawn),
+        told("a2"),
+        left_out("a1", LeftOut::Repeated),
+        left_out("a3", LeftOut::Retracted),
+    ];
+    assert_eq!(places(&town, "ada").await, expected.map(covered));
 }

@@ -8,7 +8,7 @@ use tidings::services::{Silent, Watcher};
 use tokio::runtime::Handle;
 
 use crate::support::town::{Town, followers_of, on_both_stores, request, to};
-use crate::support::{Fresh, Shorthand, people, user};
+use crate::support::{Fresh, Shorthand, feed_of, people, user};
 
 on_both_stores! {
     every_member_of_every_audience_gets_it_once
@@ -107,12 +107,7 @@ async fn what_comes_meanwhile_does_not_wait_for_a_slow_fan_out(fresh: Fresh) {
 }
 
 async fn objects_of(town: &Town, person: &UserId) -> Vec<String> {
-    let query = tidings::services::feed::Request {
-        user: person.clone(),
-        query: Default::default(),
-        limit: 200,
-        days: None,
-    };
+    let query = feed_of(person);
     let page = town.process().feeds().page(&query).await.unwrap();
     page.answer
         .items

@@ -6,14 +6,13 @@ use tidings::domain::inbox::Mark;
 use tidings::domain::user::TypePreference;
 use tidings::domain::{Cadence, DeliveryState, Route};
 use tidings::services::Silent;
-use tidings::services::feed::Request;
 use tidings::wire::explanation::{By, Place};
 
 use super::mandatory::happens;
 use super::retracting::{BATCHED, feed, retract};
 use super::skip_seen::{SKIP, mark};
 use crate::support::town::{Town, lost, monday, on_both_stores, saturday, to};
-use crate::support::{Fresh, kind, user};
+use crate::support::{Fresh, feed_of, kind, user};
 
 on_both_stores! {
     what_a_digest_told_is_mailed
@@ -26,6 +25,8 @@ on_both_stores! {
     what_was_mailed_and_then_turned_off_is_mailed
     what_nobody_put_a_record_of_is_not_mailed
     of_what_is_mandatory_only_what_was_not_seen_is_mailed
+    a_digest_is_shown_as_it_left_whatever_was_turned_off_or_taken_back_since
+    a_batch_is_shown_as_it_left_whatever_was_turned_off_or_taken_back_since
 }
 
 /// What stands in the feed, oldest first, and whether it was mailed.
@@ -37,12 +38,7 @@ async fn mailed(town: &Town, person: &str) -> Vec<(String, bool)> {
         .map(|item| (item.object.to_string(), item.mailed))
         .collect();
     items.reverse();
-    let request = Request {
-        user: user(person),
-        query: Default::default(),
-        limit: 50,
-        days: None,
-    };
+    let request = feed_of(&user(person));
     let groups = town.process().feeds().groups(&request).await.unwrap();
     let grouped = groups.answer.groups.into_iter();
     let mut grouped: Vec<_> = grouped
@@ -227,4 +223,51 @@ async fn of_what_is_mandatory_only_what_was_not_seen_is_mailed(fresh: Fresh) {
     let shown = story.mail.unwrap().items.into_iter();
     let shown: Vec<_> = shown.map(|item| item.object.to_string()).collect();
     assert_eq!(shown, ["a2"]);
+}
+
+async fn a_digest_is_shown_as_it_left_whatever_was_turned_off_or_taken_back_since(fresh: Fresh) {
+    is_shown_as_it_left(fresh, "").await;
+}
+
+async fn a_batch_is_shown_as_it_left_whatever_was_turned_off_or_taken_back_since(fresh: Fresh) {
+    is_shown_as_it_left(fresh, BATCHED).await;
+}
+
+/// The mail that tells of two works; the third is withdrawn.
+async fn is_shown_as_it_left(fresh: Fresh, config: &str) {
+    let person = "ada";
+    let town = Town::found(&fresh, true, config).await;
+    town.happens(&["a1", "a2", "a9"], to(&[person])).await;
+    town.digests_at(monday(0)).await;
+    let app = town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    app.sender().drain().await.unwrap();
+    let shown = async || {
+        let row = town.deliveries_of(person).await.remove(0);
+        assert_eq!((row.state, row.items), (DeliveryState::Sent, 2));
+        let story = town.process().compose().story(row).await.unwrap();
+        let items = story.mail.unwrap().items.into_iter();
+        let mut items: Vec<_> = items.map(|item| item.object.to_string()).collect();
+        items.sort();
+        items
+    };
+    let muted = TypePreference {
+        route: Route::Never,
+        since: town.clock.now(),
+        window: None,
+    };
+    let of_type = kind("ArtworkPublished");
+    town.change(person, move |of| {
+        of.types.insert(of_type, muted);
+    })
+    .await;
+    assert_eq!(shown().await, ["a1", "a2"], "turned off since: {config}");
+
+    town.clock.advance(TimeDelta::seconds(1));
+    retract(&town.process(), &["a1"]).await;
+    assert_eq!(shown().await, ["a1", "a2"], "taken back since: {config}");
+
+    town.put_works(&["a2"], |_| false).await;
+    assert_eq!(shown().await, ["a1"], "withdrawn since: {config}");
+    town.put_works(&["a2"], |_| true).await;
 }

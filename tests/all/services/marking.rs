@@ -2,13 +2,12 @@
 
 use tidings::domain::inbox::{ItemState, Mark};
 use tidings::domain::{Poke, Position};
-use tidings::services::feed::Request;
 use tidings::wire::feed::Page;
 
 use super::retracting::feed;
 use super::skip_seen::mark;
 use crate::support::town::{Town, on_both_stores, to};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, feed_of, user};
 
 on_both_stores! {
     a_mark_is_made_though_another_process_marked_and_that_was_not_heard
@@ -21,12 +20,7 @@ async fn a_mark_is_made_though_another_process_marked_and_that_was_not_heard(fre
     // It believes what it read, as if it listened, and hears nothing more.
     here.polls().hear(&Poke::All);
     let page = async || -> Page {
-        let request = Request {
-            user: user("ada"),
-            query: Default::default(),
-            limit: 10,
-            days: None,
-        };
+        let request = feed_of(&user("ada"));
         here.feeds().page(&request).await.unwrap().answer
     };
     let ids: Vec<Position> = page().await.items.iter().map(|item| item.id).collect();

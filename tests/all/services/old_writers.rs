@@ -3,11 +3,10 @@
 
 use serde_json::Value;
 use tidings::domain::{Day, User};
-use tidings::services::feed::Request;
 use tidings::store::Meeting;
 
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, feed_of, user};
 
 on_both_stores! {
     documents_of_older_writers_give_the_right_feed
@@ -56,12 +55,7 @@ async fn as_the_original_left_it(town: &Town) {
 }
 
 async fn feed(town: &Town, person: &str) -> Vec<(String, String)> {
-    let request = Request {
-        user: user(person),
-        query: Default::default(),
-        limit: 50,
-        days: None,
-    };
+    let request = feed_of(&user(person));
     let page = town.process().feeds().page(&request).await.unwrap();
     page.answer
         .items

@@ -4,12 +4,11 @@ use bson::{Bson, doc};
 use chrono::TimeDelta;
 use tidings::domain::{Audience, BadStack, Day, Defect, DeliveryState};
 use tidings::services::Silent;
-use tidings::services::feed;
 use tidings::wire::digest::Report;
 
 use crate::support::poison::{NOT_UTF8, database, file, fill_up, put, put_into, standing};
 use crate::support::town::{Town, monday, on_both_stores, request, saturday, to};
-use crate::support::{Fresh, Shorthand, user};
+use crate::support::{Fresh, Shorthand, feed_of, user};
 
 on_both_stores! {
     entries_of_odd_types_and_bad_text_stop_nobody_and_hold_their_places
@@ -58,12 +57,7 @@ fn bad(person: &str, reason: Defect) -> BadStack {
 }
 
 async fn feed(town: &Town, person: &str) -> usize {
-    let request = feed::Request {
-        user: user(person),
-        query: Default::default(),
-        limit: 50,
-        days: None,
-    };
+    let request = feed_of(&user(person));
     let page = town.process().feeds().page(&request).await.unwrap();
     page.answer.items.len()
 }

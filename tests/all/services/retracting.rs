@@ -7,13 +7,13 @@ use tidings::domain::batch::TakenOut;
 use tidings::domain::inbox::{ItemState, Mark};
 use tidings::domain::{BatchState, DeliveryState, ObjectId};
 use tidings::services::Silent;
-use tidings::services::feed::{MarksInput, Request};
+use tidings::services::feed::MarksInput;
 use tidings::store::BatchFilter;
 use tidings::wire::explanation::{By, Fate, Place, Why};
 use tidings::wire::feed::Page;
 
 use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, request, to};
-use crate::support::{FailingStore, Fault, Fresh, Then, kind, user};
+use crate::support::{FailingStore, Fault, Fresh, Then, feed_of, kind, user};
 
 on_both_stores! {
     what_was_taken_back_is_in_no_feed_and_no_digest
@@ -25,6 +25,7 @@ on_both_stores! {
     explain_says_what_was_taken_back
     what_was_mailed_and_then_taken_back_is_said_to_have_been_mailed
     what_only_what_was_taken_back_waits_for_is_owed_to_nobody
+    what_was_taken_back_is_flushed_and_not_counted
     whatever_fails_while_something_is_taken_back_it_can_be_repeated
     what_happens_again_while_batches_are_tidied_up_is_mailed
 }
@@ -37,16 +38,11 @@ types.ArtworkPublished.window = "5m"
 pub(super) async fn retract(app: &App, objects: &[&str]) -> TakenOut {
     let objects: Vec<ObjectId> = objects.iter().map(ObjectId::stored).collect();
     let kind = kind("ArtworkPublished");
-    app.retract().events(&kind, &objects).await.unwrap()
+    app.retract().events(&kind, &objects).await.unwrap().out
 }
 
 pub(super) async fn feed(town: &Town, person: &str) -> Page {
-    let request = Request {
-        user: user(person),
-        query: Default::default(),
-        limit: 50,
-        days: None,
-    };
+    let request = feed_of(&user(person));
     town.process().feeds().page(&request).await.unwrap().answer
 }
 
@@ -300,4 +296,19 @@ async fn what_was_mailed_and_then_taken_back_is_said_to_have_been_mailed(fresh: 
         places,
         told.map(|(object, place)| (object.to_owned(), place))
     );
+}
+
+async fn what_was_taken_back_is_flushed_and_not_counted(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a2", "a3"], to(&["ada"])).await;
+    town.happens(&["a1"], to(&["ben"])).await;
+    let app = town.process();
+    retract(&app, &["a1"]).await;
+
+    let (ada, ben) = (user("ada"), user("ben"));
+    let flushed = (app.flush().user(&ada).await, app.flush().user(&ben).await);
+
+    assert_eq!((flushed.0.unwrap(), flushed.1.unwrap()), (2, 0));
+    assert_eq!(app.flush().user(&ada).await.unwrap(), 0);
+    assert_eq!(town.digests_at(monday(0)).await.due, 0);
 }

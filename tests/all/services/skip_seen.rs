@@ -22,6 +22,7 @@ on_both_stores! {
     what_was_seen_is_owed_to_nobody
     what_was_seen_stays_seen_when_its_day_has_left_the_window
     explain_says_that_it_was_seen
+    what_was_seen_is_flushed_and_not_counted
     what_was_mailed_and_seen_later_is_shown_as_mailed
     what_was_seen_before_its_mail_is_not_shown_as_mailed
 }
@@ -239,4 +240,18 @@ async fn what_was_seen_before_its_mail_is_not_shown_as_mailed(fresh: Fresh) {
         told.map(|(object, place)| (object.to_owned(), place))
     );
     assert_eq!(items, 1);
+}
+
+async fn what_was_seen_is_flushed_and_not_counted(fresh: Fresh) {
+    for (later, config, person, counted) in [(0, "", "ada", 2), (60, SKIP, "ben", 1)] {
+        let town = Town::found(&fresh, true, config).await;
+        town.clock.advance(TimeDelta::seconds(later));
+        town.happens(&["a1"], to(&[person])).await;
+        look(&town, person).await;
+        town.happens(&["a2"], to(&[person])).await;
+
+        let flushed = town.process().flush().user(&user(person)).await.unwrap();
+
+        assert_eq!(flushed, counted, "{config}");
+    }
 }

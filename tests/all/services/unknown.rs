@@ -7,8 +7,8 @@ use tidings::services::Silent;
 use tidings::services::digest::Request;
 use tidings::wire::explanation::{By, Place};
 
-use crate::support::Fresh;
 use crate::support::town::{Town, monday, on_both_stores, to};
+use crate::support::{Fresh, feed_of};
 
 on_both_stores! {
     an_object_that_nobody_put_is_in_no_mail_and_in_the_feed
@@ -35,12 +35,7 @@ async fn an_object_that_nobody_put_is_in_no_mail_and_in_the_feed(fresh: Fresh) {
     assert!(told.contains("Work a1."), "{told}");
     assert!(!told.contains("unheard-of"), "{told}");
     assert_eq!(town.mails().len(), 1);
-    let request = tidings::services::feed::Request {
-        user: crate::support::user("ben"),
-        query: Default::default(),
-        limit: 10,
-        days: None,
-    };
+    let request = feed_of(&crate::support::user("ben"));
     let feed = town.process().feeds().page(&request).await.unwrap();
     assert_eq!(feed.answer.items.len(), 1);
 }

@@ -1,6 +1,7 @@
-//! Laws of `Journal`: what was announced lately, and audiences of any length.
+//! Laws of `Journal`: what was announced lately and what is pending longest, and audiences of any
+//! length.
 
-use tidings::domain::{Audience, Fanout};
+use tidings::domain::{Audience, Counts, Fanout, Id, Progress};
 use tidings::store::Accepted;
 
 use crate::support::*;
@@ -60,5 +61,42 @@ pub async fn a_long_audience_is_accepted_claimed_and_known_whole(store: Fresh) {
             .unwrap()
             .audience
             == first.audience
+    );
+}
+
+pub async fn the_oldest_pending_fan_out_is_told_until_it_is_done(store: Fresh) {
+    assert_eq!(store.oldest_pending().await.unwrap(), None);
+    let at = |seconds: i64| Id::at(noon() + chrono::TimeDelta::seconds(seconds), [7; 8]);
+    let of = |seconds| Fanout {
+        id: at(seconds),
+        key: seconds.to_string(),
+        ..fanout(1)
+    };
+    store.accept(&[of(30), of(10), of(20)]).await.unwrap();
+    let mut told = vec![store.oldest_pending().await.unwrap()];
+
+    for seconds in [10, 30, 20] {
+        let claimed = store
+            .claim_fanouts("one", noon(), noon() + minutes(1), 10)
+            .await;
+        assert_eq!(claimed.unwrap().bad, []);
+        let progress = Progress {
+            cursor: None,
+            counts: Counts::default(),
+            done: true,
+        };
+        let done = [(at(seconds), progress)];
+        let saved = store
+            .save_fanouts("one", noon() + minutes(1), &done)
+            .await
+            .unwrap();
+        assert_eq!(saved, [true]);
+        told.push(store.oldest_pending().await.unwrap());
+    }
+
+    let oldest = [Some(10), Some(20), Some(20), None];
+    assert_eq!(
+        told,
+        oldest.map(|seconds| seconds.map(|seconds| at(seconds).time()))
     );
 }

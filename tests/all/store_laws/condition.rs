@@ -1,9 +1,12 @@
 //! Laws of `Diagnostics`: facts of the store itself, and nothing is changed by asking.
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use tidings::clock::{Clock, SystemClock};
-use tidings::store::{Engine, Topology};
+use tidings::domain::delivery::Settlement;
+use tidings::domain::{Delivery, DeliveryState, Progress};
+use tidings::store::{Engine, Outstanding, Pile, Topology};
 
+use super::batches::opened;
 use crate::support::*;
 
 pub async fn a_store_says_what_it_runs_on(store: Fresh) {
@@ -39,4 +42,66 @@ pub async fn the_servers_clock_is_asked_and_nothing_is_left_by_asking(store: Fre
 
     assert!(told.is_none_or(|at| before < at && at < after), "{told:?}");
     assert_eq!(store.days().await.unwrap().len(), 0);
+}
+
+const MANY: u64 = 100;
+
+fn pile(count: u64, since: DateTime<Utc>) -> Pile {
+    Pile {
+        count,
+        since: Some(since),
+    }
+}
+
+pub async fn what_is_to_be_done_is_counted_with_since_when(store: Fresh) {
+    let now = noon() + minutes(60);
+    let nothing = store.outstanding(now, MANY).await.unwrap();
+    assert_eq!(nothing, Outstanding::default());
+    let fanouts = [fanout(1), fanout(2), fanout(3)];
+    store.accept(&fanouts).await.unwrap();
+    let claimed = store.claim_fanouts("w", noon(), now, 1).await.unwrap();
+    let done = Progress {
+        done: true,
+        ..Progress::default()
+    };
+    let first = claimed.fanouts[0].id;
+    store
+        .save_fanouts("w", now, &[(first, done)])
+        .await
+        .unwrap();
+    let accumulators = [opened("ada", "k", 1, 5), opened("ben", "k", 3, 7)];
+    store.put_accumulators(&accumulators, id(50)).await.unwrap();
+    let row = |person: &str, minute: i64| Delivery {
+        created: noon() + minutes(minute),
+        ..delivery(person, "2014-04-21", "w")
+    };
+    let rows = [row("ada", 4), row("ben", 2), row("cem", 1), row("dee", 3)];
+    store.open(&rows).await.unwrap();
+    let ends = [
+        Settlement::of(&rows[2], DeliveryState::Sent, 1, None),
+        Settlement::of(&rows[3], DeliveryState::Unknown, 1, Some("why")),
+    ];
+    store.settle("w", now, &ends).await.unwrap();
+    let of = |until| lease("w", until);
+    assert!(store.lease("a", &of(now + minutes(1)), now).await.unwrap());
+    assert!(store.lease("b", &of(now), noon()).await.unwrap());
+
+    let found = store.outstanding(now, MANY).await.unwrap();
+    let at_most = store.outstanding(now, 1).await.unwrap();
+
+    let expected = Outstanding {
+        fanouts: pile(2, fanouts[1].at),
+        batches_open: 2,
+        batches_due: pile(2, accumulators[0].due().unwrap()),
+        pending: pile(2, noon() + minutes(2)),
+        sending: Pile::default(),
+        unknown: pile(1, noon() + minutes(3)),
+        leases: 1,
+    };
+    assert_eq!(found, expected);
+    assert_eq!((at_most.fanouts.count, at_most.batches_open), (1, 1));
+    assert_eq!(
+        (at_most.pending, at_most.leases),
+        (pile(1, noon() + minutes(2)), 1)
+    );
 }

@@ -7,6 +7,7 @@
 mod accumulators;
 mod announced;
 pub(crate) mod batches;
+mod choices;
 mod clocks;
 mod condition;
 mod days;
@@ -202,6 +203,10 @@ laws! {
         what_is_not_notifiable_comes_back_as_such
         records_come_in_the_order_asked_and_the_unknown_are_none
         many_records_are_put_and_read_at_once;
+    choices:
+        people_are_found_by_what_they_chose_in_ascending_order
+        whose_choices_change_is_found_by_the_new_ones
+        the_zones_that_people_chose_are_told_once;
     details:
         what_is_said_of_an_event_comes_back_as_it_was;
     retractions:
@@ -231,6 +236,7 @@ laws! {
         an_empty_journal_has_nothing_to_do
         many_are_accepted_at_once;
     announced:
+        the_oldest_pending_fan_out_is_told_until_it_is_done
         the_newest_events_come_first
         a_long_audience_is_accepted_claimed_and_known_whole;
     deliveries:
@@ -320,6 +326,7 @@ laws! {
     condition:
         a_store_says_what_it_runs_on
         a_fresh_store_lacks_no_index
+        what_is_to_be_done_is_counted_with_since_when
         the_servers_clock_is_asked_and_nothing_is_left_by_asking;
     repeats:
         what_was_refused_can_be_done_again

@@ -9,6 +9,7 @@ use tidings::domain::{
     Audience, Cadence, Day, Delivery, DeliveryId, Entry, Event, EventType, Fanout, FollowKey, Id,
     Lease, ObjectId, Occasion, StackId, UserId, Window,
 };
+use tidings::services::feed;
 use tidings::store::{Mark, Pushes};
 
 /// The day that tests call today.
@@ -138,5 +139,15 @@ pub fn handover(id: &DeliveryId, call: &str) -> Handover {
         id: id.clone(),
         call: call.to_owned(),
         items: 3,
+    }
+}
+
+/// All of somebody's feed on one page.
+pub fn feed_of(person: &UserId) -> feed::Request {
+    feed::Request {
+        user: person.clone(),
+        query: Default::default(),
+        limit: feed::MAX_LIMIT,
+        days: None,
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -25,9 +26,9 @@ use tidings::domain::{
 use tidings::store::{
     Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
     Deliveries, DeliveryFilter, Diagnostics, Directory, Error, Feedbacks, FollowChange,
-    Forgettable, Inboxes, Journal, Leases, Mark, Meeting, Notes, Objects, People, PeopleFilter,
-    Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema, SeenReports, Server,
-    Stacks, Store, Suppressions, Waits,
+    Forgettable, Inboxes, Journal, Leases, Mark, Meeting, Notes, Objects, Outstanding, People,
+    PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema,
+    SeenReports, Server, Stacks, Store, Suppressions, Waits,
 };
 
 /// How the nth call fails.
@@ -302,6 +303,7 @@ hand_on! { Directory:
     change_follows(change: FollowChange, follows: &[(FollowKey, UserId)]) -> ();
     follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
     find_people(filter: &PeopleFilter<'_>, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
+    zones() -> Vec<Tz>;
 }
 
 hand_on! { Objects:
@@ -341,6 +343,7 @@ hand_on! { Journal:
     fanout(id: Id) -> Option<Fanout>;
     details(ids: &[Id]) -> Vec<Option<Details>>;
     newest(limit: usize) -> Vec<Vec<Event>>;
+    oldest_pending() -> Option<DateTime<Utc>>;
     busy_days() -> Vec<Day>;
 }
 
@@ -384,6 +387,7 @@ hand_on! { Diagnostics:
     server() -> Server;
     schema() -> Schema;
     count(what: &[Counted]) -> Vec<u64>;
+    outstanding(now: DateTime<Utc>, most: u64) -> Outstanding;
     missing_indexes() -> Vec<String>;
 }
 

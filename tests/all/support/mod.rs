@@ -5,6 +5,7 @@
 
 mod build;
 mod client;
+mod counted;
 mod failing;
 mod fresh;
 mod met_twice;
@@ -17,6 +18,7 @@ pub mod town;
 
 pub use build::*;
 pub use client::client;
+pub use counted::sum;
 pub use failing::{Before, FailingStore, Fault, Then};
 pub use fresh::Fresh;
 pub use met_twice::MetTwice;

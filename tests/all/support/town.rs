@@ -18,6 +18,7 @@ use tidings::domain::{
     Address, Audience, Delivery, DeliveryId, FollowKey, Object, ObjectId, User, UserId,
 };
 use tidings::mail::{Answer, Certainty, Checked, Leave, Mailer, Message, Outcome, Silence};
+use tidings::metrics::Metrics;
 use tidings::services::Silent;
 use tidings::services::notify::Request;
 use tidings::store::Store;
@@ -215,6 +216,8 @@ pub struct Town {
     pub postbox: Arc<Postbox>,
     config: Config,
     processes: Mutex<u8>,
+    /// What each process has counted.
+    pub counts: Mutex<Vec<Metrics>>,
 }
 
 impl Town {
@@ -275,6 +278,7 @@ impl Town {
             }),
             config: Config::parse(&with_defaults(config)).unwrap(),
             processes: Mutex::new(0),
+            counts: Mutex::default(),
         }
     }
 
@@ -328,14 +332,16 @@ impl Town {
         let mut processes = self.processes.lock().unwrap();
         *processes += 1;
         let ids = Arc::new(Ids::counting(*processes));
-        App::assemble(
+        let app = App::assemble(
             self.config.clone(),
             store.clone(),
             self.postbox.clone(),
             clock,
             ids,
         )
-        .unwrap()
+        .unwrap();
+        self.counts.lock().unwrap().push(app.metrics().clone());
+        app
     }
 
     /// Accepts an event now and fans it out.

@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use tidings::domain::DeliveryState;
 use tidings::mail::Certainty;
+use tidings::services::Silent;
 use tidings::services::digest::{Effect, Request};
-use tidings::services::{Silent, feed};
 use tidings::store::Store;
 
 use crate::support::town::{Town, monday};
-use crate::support::user;
+use crate::support::{feed_of, user};
 
 const CONFIG: &str = r#"
 delivery.chunk = 100
@@ -66,12 +66,7 @@ async fn goes_on(store: Arc<dyn Store>, story: Story) {
 /// What stands there shows as it did when its own version looked.
 async fn reads_as_before(town: &Town, story: &Story) {
     let app = town.process();
-    let request = feed::Request {
-        user: user("ada"),
-        query: Default::default(),
-        limit: 50,
-        days: None,
-    };
+    let request = feed_of(&user("ada"));
     let page = app.feeds().page(&request).await.unwrap();
     let items = page.answer.items.iter();
     let shown: Vec<&str> = items.map(|item| item.object.as_str()).collect();

@@ -8,7 +8,7 @@ use tidings::store::sqlite::Sqlite;
 
 use super::{Story, goes_on};
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     include_str!("schema_1.sql"),
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
@@ -17,6 +17,7 @@ const FILES: [&str; 8] = [
     include_str!("schema_6.sql"),
     include_str!("schema_7.sql"),
     include_str!("schema_8.sql"),
+    include_str!("schema_9.sql"),
 ];
 
 fn write(path: &Path, text: &str) {
@@ -87,6 +88,6 @@ fn status_and_doctor_say_what_an_upgrade_will_do_and_leave_the_file() {
     };
     assert_eq!(version(&path), 3);
     run(&["explain", "ada"]);
-    assert_eq!(version(&path), 9);
+    assert_eq!(version(&path), 10);
     assert!(!run(&["status"]).contains("schema"));
 }

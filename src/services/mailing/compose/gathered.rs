@@ -19,6 +19,15 @@ use crate::store::{People, Stacks};
 
 use super::Compose;
 
+/// How much of what a row covers its mail tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tells {
+    /// What the person gets by their choices, as far as this.
+    Wanted(Extent),
+    /// All of it, whatever they chose since.
+    All,
+}
+
 /// What a batch may tell.
 #[derive(Debug)]
 pub(super) struct Gathered {
@@ -38,14 +47,14 @@ impl Compose {
         &self,
         rows: &[Delivery],
         people: &[Option<User>],
-        extents: &[Extent],
+        tells: &[Tells],
         catalog: &mut Catalog,
     ) -> Result<HashMap<Id, Gathered>> {
-        let mut whose: HashMap<Id, (&User, Extent)> = HashMap::new();
+        let mut whose: HashMap<Id, (&User, Tells)> = HashMap::new();
         let mut markers: HashMap<Id, Id> = HashMap::new();
-        for ((row, person), extent) in rows.iter().zip(people).zip(extents) {
+        for ((row, person), tells) in rows.iter().zip(people).zip(tells) {
             if let (Occasion::Batch { batch, .. }, Some(user)) = (&row.occasion, person) {
-                whose.insert(*batch, (user, *extent));
+                whose.insert(*batch, (user, *tells));
                 markers.insert(*batch, row.marker);
             }
         }
@@ -85,23 +94,16 @@ impl Compose {
                 wants(whose[&batch.id], item, &self.policies)
                     && catalog.applies(&Event::from(item.clone())).is_some()
             };
-            let not_kept = batch.contents.more();
-            let items = &batch.contents.items;
-            // Where one thing is kept twice, those that are only counted may be that thing as well.
-            let things: HashSet<_> = items.iter().map(|item| (&item.t, &item.o)).collect();
-            let repeats = things.len() < items.len();
-            if not_kept > 0 && (repeats || !items.iter().all(told)) {
+            if !batch.is_told_by_kept(told) {
                 doubtful.push(batch);
                 continue;
             }
-            gathered.insert(
-                batch.id,
-                Gathered::new(&batch, batch.contents.items.clone(), not_kept),
-            );
+            let (items, not_kept) = (batch.contents.items.clone(), batch.contents.more());
+            gathered.insert(batch.id, Gathered::new(&batch, items, not_kept));
         }
         let stacks = stacks_of(&*self.stacks, &doubtful).await?;
         for batch in &doubtful {
-            let items = all_of(batch, stacks.get(&batch.user));
+            let items = batch.all_of(stacks.get(&batch.user));
             let events: Vec<Event> = items.iter().cloned().map(Event::from).collect();
             catalog.load(events.iter()).await?;
             gathered.insert(batch.id, Gathered::new(batch, items, 0));
@@ -137,26 +139,6 @@ pub(in crate::services::mailing) async fn stacks_of(
     Ok(users.into_iter().zip(stacks).collect())
 }
 
-/// What had joined a batch: what stands on these stacks, without what was taken out, and what is
-/// kept. A day that is full has not stored all of it.
-fn all_of(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Item> {
-    let own: HashSet<Id> = batch.own_fanouts().collect();
-    let taken: HashSet<&Item> = batch.taken.iter().collect();
-    let stacks = stacks.iter().flat_map(|person| &person.stacks);
-    let events = stacks.flat_map(|stack| stack.events());
-    let standing = events.filter_map(|(_, event)| {
-        let i = event.i.filter(|i| own.contains(i))?;
-        let (t, o) = (event.t.clone(), event.o.clone());
-        Some(Item { i, t, o })
-    });
-    let mut items: Vec<Item> = standing.filter(|item| !taken.contains(item)).collect();
-    let known: HashSet<&Item> = items.iter().collect();
-    let kept = batch.contents.items.iter();
-    let unstored: Vec<Item> = kept.filter(|item| !known.contains(item)).cloned().collect();
-    items.extend(unstored);
-    items
-}
-
 impl Gathered {
     fn new(batch: &Batch, items: Vec<Item>, not_kept: u64) -> Self {
         Self {
@@ -170,7 +152,10 @@ impl Gathered {
 
 /// Whether this person gets this event on its own, as they chose before it happened, and as much as
 /// they may be mailed.
-fn wants((user, extent): (&User, Extent), item: &Item, policies: &Policies) -> bool {
+fn wants((user, tells): (&User, Tells), item: &Item, policies: &Policies) -> bool {
+    let Tells::Wanted(extent) = tells else {
+        return true;
+    };
     let route = user.route(&item.t, item.i.time(), policies);
     route.is_mailed_alone() && extent.admits(&item.t, policies)
 }

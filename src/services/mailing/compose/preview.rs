@@ -3,14 +3,15 @@
 //! The rule: nothing is written, not even the secret that links are made with: links to stop mails
 //! are places without an address. What the mail tells is read as [`Compose::build`] reads it: what
 //! its markers cover is told, and objects as they are now. Whoever wants no mail is shown what is
-//! mandatory; where nothing is, what they would get otherwise, with why they do not. What was
-//! mailed was all of it, unless what was not seen, or what is mandatory, is as much as the row says
-//! it told.
+//! mandatory; where nothing is, what they would get otherwise, with why they do not. Of a mail that
+//! left, what was taken back since is part, and what is as much as the row says it told: all that
+//! they want now, what of it was not seen or is mandatory, or all that the row covers, as they may
+//! have turned some of it off since.
 
-use super::{Allowed, Compose, Spread};
+use super::{Allowed, Compose, Spread, Tells};
 use crate::domain::content::Item;
 use crate::domain::user::Extent;
-use crate::domain::{Content, Delivery, DeliveryState, EventType, Occasion, User};
+use crate::domain::{Delivery, DeliveryState, EventType, Occasion, User};
 use crate::mail::Place;
 use crate::services::Result;
 use crate::services::suppressions::Suppressed;
@@ -19,17 +20,19 @@ use crate::wire::delivery::{Preview, Shown, Story};
 /// How much of what a row covers its mail tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
-    extent: Extent,
+    tells: Tells,
     /// Whether what was seen is part of it where that is left out of mails.
     seen: bool,
 }
 
 impl Part {
-    const WHOLE: Self = Self::of(Extent::All);
+    const WHOLE: Self = Self::of(Tells::Wanted(Extent::All));
+    const OBLIGED: Self = Self::of(Tells::Wanted(Extent::Mandatory));
+    const EVERYTHING: Self = Self::of(Tells::All);
 
-    const fn of(extent: Extent) -> Self {
+    const fn of(tells: Tells) -> Self {
         let seen = true;
-        Self { extent, seen }
+        Self { tells, seen }
     }
 
     /// Without what was seen.
@@ -58,7 +61,7 @@ impl Compose {
         };
         let obliged = match by_wish {
             true => self
-                .preview(&row, &users, Part::of(Extent::Mandatory).unseen())
+                .preview(&row, &users, Part::OBLIGED.unseen())
                 .await?
                 .ok(),
             false => None,
@@ -66,7 +69,7 @@ impl Compose {
         let barred = barred.filter(|_| obliged.is_none());
         let mail = match obliged {
             Some(mail) => Ok(mail),
-            None if row.state.settled() => self.preview(&row, &users, Part::WHOLE).await?,
+            None if row.state.settled() => self.as_told(&row, &users).await?,
             None => self.preview(&row, &users, Part::WHOLE.unseen()).await?,
         };
         let address = users.iter().flatten().find_map(|user| user.email.as_ref());
@@ -79,6 +82,35 @@ impl Compose {
             mail: mail.ok(),
             row: row.into(),
         })
+    }
+
+    /// What a settled row told, as far as can be said.
+    async fn as_told(
+        &self,
+        row: &Delivery,
+        users: &[Option<User>],
+    ) -> Result<std::result::Result<Preview, String>> {
+        let whole = self.preview(row, users, Part::WHOLE).await?;
+        let is_told = |mail: &Preview| mail.events() == u64::from(row.items);
+        if row.items == 0 || whole.as_ref().is_ok_and(is_told) {
+            return Ok(whole);
+        }
+        for part in [
+            Part::WHOLE.unseen(),
+            Part::OBLIGED,
+            Part::OBLIGED.unseen(),
+            Part::EVERYTHING,
+            Part::EVERYTHING.unseen(),
+        ] {
+            let mail = self.preview(row, users, part).await?;
+            if mail.as_ref().is_ok_and(is_told) {
+                return Ok(mail);
+            }
+        }
+        match whole {
+            Ok(whole) => Ok(Ok(whole)),
+            Err(_) => self.preview(row, users, Part::EVERYTHING).await,
+        }
     }
 
     /// What it holds, or why there is nothing to show.
@@ -96,7 +128,11 @@ impl Compose {
             return none("the person's record is gone");
         };
         let rows = std::slice::from_ref(row);
+        let at = row.tried.unwrap_or_else(|| self.clock.now());
         let mut catalog = self.catalog.of_mails();
+        if row.state.flushes() {
+            catalog = catalog.for_mail_of(at);
+        }
         let mut stacks = self.read(rows, Spread::Sparse, &mut catalog).await?;
         if !part.seen {
             // Of a mail that left nothing is pending, and what was seen counts all the same.
@@ -105,30 +141,29 @@ impl Compose {
                 person.leave_out(|place, _| is_seen(place));
             }
         }
-        let extent = part.extent;
         let wanted: Vec<_> = stacks
             .iter()
-            .flat_map(|stacks| self.wanted(row, stacks, user, extent))
+            .flat_map(|stacks| self.wanted(row, stacks, user, part.tells))
             .collect();
         catalog
             .load(wanted.iter().map(|pending| pending.event))
             .await?;
-        let at = row.tried.unwrap_or_else(|| self.clock.now());
-        let gathered = self.gathered(rows, users, &[extent], &mut catalog).await?;
-        let told = self.told(row, &wanted, &gathered, &catalog);
-        let is_more = |told: &Content| told.total > u64::from(row.items);
-        if part == Part::WHOLE && row.state.settled() && told.as_ref().is_some_and(is_more) {
-            let obliged = Part::of(Extent::Mandatory);
-            for part in [part.unseen(), obliged, obliged.unseen()] {
-                let mail = Box::pin(self.preview(row, users, part)).await?;
-                let told = |mail: &Preview| mail.items.len() as u64 + mail.more;
-                if let Ok(mail) = mail
-                    && told(&mail) == u64::from(row.items)
-                {
-                    return Ok(Ok(mail));
-                }
+        if part.tells == Tells::All {
+            let chosen = Part::WHOLE.tells;
+            let chosen = stacks
+                .iter()
+                .flat_map(|of| self.wanted(row, of, user, chosen));
+            let apply = chosen.map(|of| catalog.applies(of.event).is_some());
+            let apply: Vec<bool> = apply.collect();
+            if apply.contains(&true) && apply.contains(&false) {
+                // What is missing is what was withdrawn since, not what they turned off.
+                return none("what it told cannot be said any more");
             }
         }
+        let gathered = self
+            .gathered(rows, users, &[part.tells], &mut catalog)
+            .await?;
+        let told = self.told(row, &wanted, &gathered, &catalog);
         let Some(content) = told else {
             return none(match row.occasion {
                 Occasion::Digest { .. } => "nothing of it is on their stacks any more, or applies",

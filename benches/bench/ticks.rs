@@ -1,0 +1,170 @@
+//! A worker's tick: finding whose digest is due, among very many of whom few are.
+
+use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc, Weekday};
+use chrono_tz::Tz;
+use tidings::domain::due_choices::Common;
+use tidings::domain::user::DigestPreference;
+use tidings::domain::{Address, Cadence, Day, Id, StackId, User, UserId};
+use tidings::services::Silent;
+use tidings::services::digest::{Effect, Request};
+use tidings::store::Mark;
+
+use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};
+use crate::world::{World, now, people};
+
+const DAYS: u32 = 8;
+const EVENTS: usize = 2;
+/// Of so many people one is due.
+const ONE_IN: usize = 100;
+
+/// The hour that begins with the tick.
+fn hour() -> DateTime<Utc> {
+    now()
+        .with_minute(0)
+        .and_then(|at| at.with_second(0))
+        .expect("an hour")
+}
+
+/// People who chose: of so many one falls due in that hour, all others tomorrow, in two zones. They
+/// were mailed what happened before their last digest.
+async fn choosers(world: &World, ids: &[String], one_in: usize) {
+    for (chunk, ids) in ids.chunks(5_000).enumerate() {
+        let user = |(n, id): (usize, &String)| {
+            let n = chunk * 5_000 + n;
+            let hour = hour().hour() as u8;
+            let digest = match n % one_in {
+                0 => DigestPreference {
+                    cadence: Some(Cadence::Weekly),
+                    weekday: Some(hour_day()),
+                    hour: Some(hour),
+                    since: None,
+                },
+                other => DigestPreference {
+                    cadence: Some(Cadence::Weekly),
+                    weekday: Some(hour_day().succ()),
+                    hour: Some((other % 24) as u8),
+                    since: None,
+                },
+            };
+            let tz = if n % one_in == 0 || n % 2 == 0 {
+                Tz::UTC
+            } else {
+                Tz::Europe__Berlin
+            };
+            User {
+                email: Address::new(format!("{id}@example.org")).ok(),
+                confirmed: true,
+                tz: Some(tz),
+                digest,
+                ..User::new(UserId::stored(id))
+            }
+        };
+        let users: Vec<User> = ids.iter().enumerate().map(user).collect();
+        world.store.put_users(&users).await.expect("users");
+    }
+}
+
+/// Those of whom nobody is due have been mailed what is older than their last digest.
+async fn mailed(world: &World, ids: &[String], one_in: usize) {
+    let days: Vec<Day> = (DAYS - 2..DAYS)
+        .map(|back| Day::of(now()).back(back))
+        .collect();
+    let mut marks: Vec<Mark> = Vec::new();
+    let mut ids: Vec<(usize, &String)> = ids.iter().enumerate().collect();
+    ids.sort_unstable_by_key(|(_, id)| *id);
+    for (n, id) in ids.into_iter().filter(|(n, _)| n % one_in != 0) {
+        let [a, b, c, d] = (n as u32).to_be_bytes();
+        marks.push(Mark::Flushed {
+            user: UserId::stored(id),
+            marker: Id::at(now(), [0, 0, 0, 0, a, b, c, d]),
+            watermarks: days
+                .iter()
+                .map(|day| (StackId::of(*day), EVENTS as u32))
+                .collect(),
+        });
+    }
+    for marks in marks.chunks(10_000) {
+        world.store.mark(marks).await.expect("marked");
+    }
+}
+
+fn hour_day() -> Weekday {
+    hour().weekday()
+}
+
+/// Looks for whoever is due as a tick does, as far as a mail would be opened; how many that is.
+async fn tick(world: &World) -> u64 {
+    let digests = world.app.digests();
+    let common = Common {
+        schedule: digests.schedule,
+        mandatory: false,
+    };
+    let since = hour() - TimeDelta::minutes(15);
+    let found = digests.fallen_due(&common, since, now()).await;
+    look(world, found.expect("the index")).await
+}
+
+/// The same by looking at everybody, or at these.
+async fn look(world: &World, users: Option<Vec<UserId>>) -> u64 {
+    let request = Request {
+        users,
+        effect: Effect::Rehearse,
+        ..Request::default()
+    };
+    let report = world.app.digests().run(&request, &Silent).await;
+    report.expect("a rehearsal").due
+}
+
+/// Everybody's last digest was mailed long ago, and all have something pending.
+pub async fn ticks() {
+    let all = scaled(1_000_000);
+    let few = World::fresh("bench_ticks_few").await;
+    let many = World::fresh("bench_ticks").await;
+    for (world, count, one_in) in [(&few, all / ONE_IN, 1), (&many, all, ONE_IN)] {
+        let ids = people(count);
+        choosers(world, &ids, one_in).await;
+        world.fill(&ids, DAYS, EVENTS).await;
+        mailed(world, &ids, one_in).await;
+    }
+    let due = (all / ONE_IN) as u64;
+    let [mut nobody, mut ours, mut full, mut dense] = [(); 4].map(|()| Rounds::default());
+    for _ in 0..rounds(5) {
+        let digests = many.app.digests();
+        let common = Common {
+            schedule: digests.schedule,
+            mandatory: false,
+        };
+        let quiet = hour() + TimeDelta::minutes(15);
+        let (found, took) = timed(digests.fallen_due(&common, quiet, now())).await;
+        assert_eq!(found.expect("the index"), Some(Vec::new()));
+        nobody.note(1, took);
+        let (found, took) = timed(tick(&many)).await;
+        assert_eq!(found, due);
+        ours.note(1, took);
+        let (found, took) = timed(look(&many, None)).await;
+        assert_eq!(found, due);
+        full.note(1, took);
+        let (found, took) = timed(look(&few, None)).await;
+        assert_eq!(found, due);
+        dense.note(1, took);
+    }
+    let title = format!(
+        "Looking for due digests: {} people, {DAYS} collections, one in {ONE_IN} due",
+        number(all as f64)
+    );
+    let table = Table::begin(
+        &title,
+        &["way", "looks/s (slowest–fastest)", "time, ms", "ratio"],
+    );
+    let row = |way: &str, rounds: &Rounds| {
+        let time = number(1e3 / rounds.median());
+        let ratio = format!("{:.2}", full.median() / rounds.median());
+        table.row(&[way.into(), spread(rounds), time, ratio]);
+    };
+    row("everybody is looked at (as every tick did)", &full);
+    row("a tick, one in a hundred due", &ours);
+    row("a tick, nobody due", &nobody);
+    row("as many people as are due, and nobody else", &dense);
+    few.end().await;
+    many.end().await;
+}

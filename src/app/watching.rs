@@ -1,0 +1,78 @@
+//! Puts together what those see who watch: how things stand, and the metrics of a process.
+
+use super::App;
+use crate::config::{Config, StoreUrl};
+use crate::domain::Id;
+use crate::mail::Mailer;
+use crate::metrics::{Build, Metrics};
+use crate::services::health::Health;
+use crate::services::scrape::Scrape;
+use crate::services::status::StatusService;
+use crate::services::worker::Part;
+
+/// What runs here.
+pub(super) fn build(config: &Config, mailer: &dyn Mailer) -> Build {
+    Build {
+        version: env!("CARGO_PKG_VERSION"),
+        store: match config.store {
+            StoreUrl::Sqlite(_) => "sqlite",
+            StoreUrl::Mongo(_) => "mongodb",
+        },
+        provider: mailer.name().to_owned(),
+        types: config.policies.kinds().map(ToString::to_string).collect(),
+    }
+}
+
+impl App {
+    /// What this process counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Says how things stand.
+    pub fn status(&self) -> StatusService {
+        StatusService {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            deliveries: self.deliveries(),
+            owed: self.owed(),
+            known: self.known(),
+            place: format!("{:?}", self.config.store),
+            window_back: self.config.window_back,
+        }
+    }
+
+    /// Says whether the store answers.
+    pub fn health(&self) -> Health {
+        Health {
+            journal: self.store.clone(),
+        }
+    }
+
+    /// A part of the worker came to the end of a round.
+    pub fn worked(&self, part: Part, is_ok: bool) {
+        let part = match part {
+            Part::FanningOut => "fan_out",
+            Part::Mailing => "mail",
+            Part::Digests => "digest",
+        };
+        self.metrics.worked(part, is_ok, self.clock.now());
+    }
+
+    /// Answers scrapes.
+    pub fn scrape(&self) -> Scrape {
+        Scrape {
+            metrics: self.metrics.clone(),
+            diagnostics: self.store.clone(),
+            notes: self.store.clone(),
+            owed: self.owed(),
+            clock: self.clock.clone(),
+            lately: self.lately.clone(),
+        }
+    }
+
+    /// A new id for a request that brought none.
+    pub fn request_id(&self) -> Id {
+        self.ids.next(self.clock.now())
+    }
+}

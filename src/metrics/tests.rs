@@ -1,0 +1,211 @@
+//! What a scrape reads, as text; and that dashboard, alerts and manual name what it holds.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+const ALERTS: &str = include_str!("../../ops/tidings.rules.yml");
+const DASHBOARD: &str = include_str!("../../ops/tidings.dashboard.json");
+const OPERATIONS: &str = include_str!("../../docs/operations.md");
+
+fn metrics() -> Metrics {
+    Metrics::new(Build {
+        version: "1.2.3",
+        store: "sqlite",
+        provider: "outbox".into(),
+        types: HashSet::from(["Comment".to_owned()]),
+    })
+}
+
+fn text(metrics: &Metrics) -> String {
+    metrics.text(&Gauges::default()).unwrap()
+}
+
+#[test]
+fn a_scrape_tells_what_runs_here_and_ends_as_the_format_wants() {
+    let text = text(&metrics());
+
+    let build = "tidings_build_info{version=\"1.2.3\",store=\"sqlite\",provider=\"outbox\"} 1\n";
+    assert!(text.contains(build), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+#[test]
+fn types_that_nobody_configured_are_counted_together() {
+    let metrics = metrics();
+
+    for kind in ["Comment", "ada@example.org", "Whatever", "Comment"] {
+        metrics.accepted(kind);
+    }
+
+    let text = text(&metrics);
+    for line in [
+        "tidings_events_accepted_total{type=\"Comment\"} 2\n",
+        "tidings_events_accepted_total{type=\"(other)\"} 2\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(!text.contains("ada"), "{text}");
+}
+
+#[test]
+fn methods_that_nobody_knows_are_counted_together() {
+    let metrics = metrics();
+
+    for method in ["GET", "BREW", "ada@example.org"] {
+        metrics.answered("/healthz".into(), method, 200, Duration::from_millis(3));
+    }
+
+    let text = text(&metrics);
+    let brew =
+        "tidings_http_requests_total{route=\"/healthz\",method=\"(other)\",status=\"200\"} 2\n";
+    assert!(text.contains(brew), "{text}");
+    let within = "tidings_http_request_duration_seconds_bucket{le=\"0.005\",route=\"/healthz\",method=\"GET\"} 1\n";
+    assert!(text.contains(within), "{text}");
+}
+
+#[test]
+fn what_the_store_never_said_is_not_told_and_what_it_said_stays() {
+    let metrics = metrics();
+    let known = Known {
+        fanouts: Pile { count: 3, age: 4.5 },
+        ..Known::default()
+    };
+    let said = |up, known| {
+        let text = metrics.text(&Gauges { up, known }).unwrap();
+        // No labels may be written as none, or in empty braces.
+        text.replace("{} ", " ")
+    };
+
+    let never = said(false, None);
+    let now = said(true, Some(known.clone()));
+    let away = said(false, Some(known));
+
+    assert!(never.contains("tidings_store_up 0\n"), "{never}");
+    assert!(!never.contains("\ntidings_fanouts_pending"), "{never}");
+    for (text, up) in [
+        (now, "tidings_store_up 1\n"),
+        (away, "tidings_store_up 0\n"),
+    ] {
+        let age = "tidings_fanouts_oldest_pending_age_seconds 4.5\n";
+        for line in [up, "tidings_fanouts_pending 3\n", age] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+}
+
+/// A scrape of a process that has counted everything there is.
+fn everything() -> String {
+    let (metrics, some) = (metrics(), Duration::from_millis(1));
+    metrics.answered("/v1/events".into(), "POST", 202, some);
+    metrics.accepted("Comment");
+    metrics.repeated();
+    metrics.fanned_out(some, 1, 1, 1);
+    metrics.fed(FeedAnswer::Known);
+    metrics.stored("accept", some, false);
+    metrics.opened("digest");
+    metrics.settled("digest", "sent", "");
+    metrics.deferred("digest");
+    metrics.called(some, ["accepted"]);
+    metrics.reported("bounced");
+    metrics.worked("mail", true, DateTime::UNIX_EPOCH);
+    let known = Some(Known::default());
+    metrics.text(&Gauges { up: true, known }).unwrap()
+}
+
+/// The names of all series, without what tells the buckets of one from each other.
+fn names() -> BTreeSet<String> {
+    let text = everything();
+    let series = text.lines().filter(|line| !line.starts_with('#'));
+    let name = |line: &str| line.split([' ', '{']).next().unwrap().to_owned();
+    series.map(name).collect()
+}
+
+/// Whatever looks like one of our metrics in a text.
+fn named(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = words.filter(|word| word.starts_with("tidings_"));
+    ours.map(str::to_owned).collect()
+}
+
+#[test]
+fn names_tell_their_units_as_prometheus_wants() {
+    let text = everything();
+
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    for (name, kind) in types.map(|line| line.split_once(' ').unwrap()) {
+        assert!(name.starts_with("tidings_"), "{name}");
+        let timed = ["duration", "lag", "age", "timestamp"];
+        let is_timed = timed.iter().any(|time| name.contains(time));
+        assert_eq!(is_timed, name.ends_with("_seconds"), "{name}");
+        let counted = text.contains(&format!("\n{name}_total"));
+        assert_eq!(kind == "counter", counted, "{name} is a {kind}");
+    }
+}
+
+#[test]
+fn dashboard_and_alerts_name_metrics_that_there_are() {
+    let names = names();
+
+    for (what, text) in [("the dashboard", DASHBOARD), ("the alerts", ALERTS)] {
+        let named = named(text);
+        assert!(named.len() > 10, "{what}: {named:?}");
+        let unknown: Vec<_> = named.difference(&names).collect();
+        assert!(unknown.is_empty(), "{what} names {unknown:?}");
+    }
+}
+
+#[test]
+fn the_manual_lists_every_metric_and_no_other() {
+    let base = |name: &String| {
+        let ends = ["_bucket", "_sum", "_count"];
+        let base = ends.iter().find_map(|end| name.strip_suffix(end));
+        base.unwrap_or(name).to_owned()
+    };
+
+    let told: BTreeSet<String> = names().iter().map(base).collect();
+
+    let (_, manual) = OPERATIONS.split_once("\n## Metrics\n").unwrap();
+    let (manual, _) = manual.split_once("\n## Logs\n").unwrap();
+    assert_eq!(named(manual), told);
+}
+
+#[test]
+fn each_alert_has_its_section_in_the_manual_and_each_section_its_alert() {
+    let alerts = ALERTS.lines().filter_map(|line| {
+        let (_, name) = line.split_once("- alert: ")?;
+        Some(name.to_owned())
+    });
+    let runbooks = ALERTS.lines().filter_map(|line| {
+        let (_, place) = line.split_once("runbook: docs/operations.md#")?;
+        Some(place.to_owned())
+    });
+    let sections = OPERATIONS.split("\n### ").skip(1);
+    let sections: Vec<(&str, &str)> = sections
+        .filter_map(|section| section.split_once('\n'))
+        .filter(|(title, _)| title.starts_with("Tidings"))
+        .collect();
+
+    let alerts: Vec<String> = alerts.collect();
+    let titles: Vec<&str> = sections.iter().map(|(title, _)| *title).collect();
+    assert_eq!(alerts, titles);
+    let places: Vec<String> = alerts.iter().map(|name| name.to_lowercase()).collect();
+    assert_eq!(runbooks.collect::<Vec<_>>(), places);
+    for (title, text) in sections {
+        for part in ["What it means: ", "What to look at: ", "What to do: "] {
+            assert!(text.contains(&format!("\n{part}")), "{title}: {part}");
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_is_json_and_no_two_panels_share_a_place() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+
+    let panels = dashboard["panels"].as_array().unwrap();
+    let places: BTreeSet<String> = panels
+        .iter()
+        .map(|panel| format!("{} {}", panel["gridPos"]["x"], panel["gridPos"]["y"]))
+        .collect();
+    assert_eq!(places.len(), panels.len());
+}

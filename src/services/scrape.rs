@@ -1,0 +1,144 @@
+//! What a scrape of metrics is told: what this process has counted, and what the store says is to
+//! be done.
+//!
+//! The rule: a scrape is answered in any case, and soon. The store is asked at most once in a
+//! while, and given up on when it takes long; what it said last is told then, and that it is away.
+
+use std::sync::{Arc, Mutex as Held, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::sync::Mutex;
+
+use super::Result;
+use super::owed::OwedDays;
+use crate::clock::Clock;
+use crate::domain::Pause;
+use crate::metrics::{Gauges, Known, Metrics, Pile};
+use crate::store::{self, Diagnostics, Notes, Outstanding};
+
+/// For how long an answer of the store is told again.
+const FRESH: TimeDelta = TimeDelta::seconds(5);
+/// How long the store may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Things that wait are counted up to here.
+const MOST: u64 = 10_000;
+
+/// What the store said last; one for all scrapes of a process.
+#[derive(Default)]
+pub struct Lately {
+    /// Whoever asks the store holds it, so that nobody else does.
+    asking: Mutex<()>,
+    said: Held<Option<Said>>,
+}
+
+#[derive(Clone, Copy)]
+struct Said {
+    at: DateTime<Utc>,
+    outstanding: Outstanding,
+    /// When the oldest day began that has left the window and of which somebody may be owed.
+    owed: Option<DateTime<Utc>>,
+    owed_events: u64,
+    paused: bool,
+}
+
+/// Answers scrapes.
+pub struct Scrape {
+    pub(crate) metrics: Metrics,
+    pub(crate) diagnostics: Arc<dyn Diagnostics>,
+    pub(crate) notes: Arc<dyn Notes>,
+    pub(crate) owed: OwedDays,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) lately: Arc<Lately>,
+}
+
+impl Scrape {
+    /// All metrics, in the text that Prometheus reads.
+    pub async fn text(&self) -> std::result::Result<String, std::fmt::Error> {
+        let gauges = self.gauges().await;
+        self.metrics.text(&gauges)
+    }
+
+    async fn gauges(&self) -> Gauges {
+        let up = match tokio::time::timeout(PATIENCE, self.ask()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "metrics tell what the store said before");
+                false
+            }
+            Err(_) => {
+                tracing::warn!("metrics tell what the store said before; it took {PATIENCE:?}");
+                false
+            }
+        };
+        let now = self.clock.now();
+        let known = self.said().map(|said| said.known(now));
+        Gauges { up, known }
+    }
+
+    fn said(&self) -> Option<Said> {
+        *self
+            .lately
+            .said
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the store, unless it was asked just now.
+    async fn ask(&self) -> Result<()> {
+        let _asking = self.lately.asking.lock().await;
+        let now = self.clock.now();
+        // A clock that was put back makes no answer fresh.
+        if self
+            .said()
+            .is_some_and(|said| (now - said.at).abs() < FRESH)
+        {
+            return Ok(());
+        }
+        let days = self.owed.days_read(now);
+        let paused = async {
+            let pause = Pause::standing(&*self.notes).await;
+            pause.map(|pause| pause.is_some())
+        };
+        let outstanding = async { Ok(self.diagnostics.outstanding(now, MOST).await?) };
+        let owed = async { Ok(self.owed.look(&days).await?) };
+        let told = async { Ok(self.owed.told().await?) };
+        let (outstanding, owed, told, paused) =
+            futures::try_join!(outstanding, owed, told, paused)?;
+        let said = Said {
+            at: now,
+            outstanding,
+            owed: owed.older.first().map(|old| old.day.start()),
+            owed_events: told.owed.map_or(0, |look| look.owed.events),
+            paused,
+        };
+        let lately = &self.lately.said;
+        *lately.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+        Ok(())
+    }
+}
+
+impl Said {
+    fn known(self, now: DateTime<Utc>) -> Known {
+        let age = |since: DateTime<Utc>| (now - since).as_seconds_f64().max(0.0);
+        let pile = |pile: store::Pile| Pile {
+            count: pile.count,
+            age: pile.since.map_or(0.0, age),
+        };
+        let outstanding = self.outstanding;
+        Known {
+            age: age(self.at),
+            most: MOST,
+            fanouts: pile(outstanding.fanouts),
+            batches_open: outstanding.batches_open,
+            batches_due: pile(outstanding.batches_due),
+            pending: pile(outstanding.pending),
+            sending: pile(outstanding.sending),
+            unknown: outstanding.unknown.count,
+            leases: outstanding.leases,
+            owed: self.owed.map_or(0.0, age),
+            owed_events: self.owed_events,
+            paused: self.paused,
+        }
+    }
+}

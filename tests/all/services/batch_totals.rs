@@ -1,0 +1,85 @@
+//! A batch's mail counts what it tells exactly where it has to leave something out, also where more
+//! joined than is kept.
+
+use chrono::TimeDelta;
+use tidings::domain::{Object, ObjectId};
+use tidings::services::Silent;
+
+use crate::support::town::{Town, on_both_stores, to};
+use crate::support::{Fresh, kind};
+
+on_both_stores! {
+    what_is_left_out_of_what_is_kept_is_not_counted_and_the_rest_is
+}
+
+/// Of twelve comments on one budget, what became of each: ` ` applies, `u` nobody put, `w` is
+/// withdrawn, `r` is taken back while the batch gathers.
+const COMMENTS: [&str; 5] = [
+    "            ",
+    "uu          ",
+    "       uwr  ",
+    "uwr  uwruwr ",
+    "r    u     w",
+];
+
+async fn what_is_left_out_of_what_is_kept_is_not_counted_and_the_rest_is(fresh: Fresh) {
+    let config = r#"
+        types.ArtworkPublished.route = "batch"
+        types.ArtworkPublished.window = "5m"
+        types.ArtworkPublished.keep = "first 10"
+        types.ArtworkPublished.phrase = "commented on"
+    "#;
+    let town = Town::found(&fresh, true, config).await;
+    let comments = |round: usize, of: &'static str| {
+        let id = move |(n, fate)| (format!("r{round}c{n}"), fate);
+        of.chars().enumerate().map(id)
+    };
+    let mut subjects = Vec::new();
+    for (round, fates) in COMMENTS.into_iter().enumerate() {
+        let put = comments(round, fates).filter(|(_, fate)| *fate != 'u');
+        let put = put.map(|(id, fate)| Object {
+            title: Some("Budget".into()),
+            by: Some("Ada".into()),
+            notifiable: fate != 'w',
+            ..Object::bare(id.parse().unwrap())
+        });
+        let put: Vec<Object> = put.collect();
+        town.store.put_objects(&put).await.unwrap();
+        let ids: Vec<String> = comments(round, fates).map(|(id, _)| id).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        town.happens(&ids, to(&["ada"])).await;
+        let back = comments(round, fates).filter(|(_, fate)| *fate == 'r');
+        let back: Vec<ObjectId> = back.map(|(id, _)| ObjectId::stored(id)).collect();
+        let app = town.process();
+        if !back.is_empty() {
+            let kind = kind("ArtworkPublished");
+            app.retract().events(&kind, &back).await.unwrap();
+        }
+        town.clock.advance(TimeDelta::minutes(5));
+        app.closer().drain(&Silent).await.unwrap();
+        let sender = app.sender();
+        sender.drain().await.unwrap();
+        let mail = town.mails().pop().unwrap().filled();
+        let apply = fates.chars().filter(|fate| *fate == ' ').count() as u64;
+        assert_eq!(sender.ledger.tally.so_far().events, apply, "{fates:?}");
+        let more = format!("+{} more", apply.min(10).saturating_sub(5));
+        assert_eq!(
+            mail.text.contains(&more),
+            apply > 5,
+            "{fates:?}: {}",
+            mail.text
+        );
+        subjects.push(mail.subject);
+    }
+
+    assert_eq!(
+        subjects,
+        [
+            "Ada commented on Budget 10 times, and 2 more",
+            "Ada commented on Budget 10 times",
+            "Ada commented on Budget 9 times",
+            "Ada commented on Budget 3 times",
+            "Ada commented on Budget 9 times",
+        ]
+    );
+}

@@ -1,0 +1,122 @@
+//! Laws of `Directory` about what people chose: who falls due together.
+
+use chrono::Weekday;
+use chrono_tz::Tz;
+use tidings::domain::user::DigestPreference;
+use tidings::domain::{Cadence, DueChoices, User, UserId};
+use tidings::store::PeopleFilter;
+
+use crate::support::*;
+
+/// People with these choices, of each some.
+fn choosers() -> Vec<User> {
+    let zones = [None, Some(Tz::UTC), Some(Tz::Europe__Berlin)];
+    let cadences = [None, Some(Cadence::Never), Some(Cadence::Weekly)];
+    let weekdays = [None, Some(Weekday::Mon), Some(Weekday::Sun)];
+    let hours = [None, Some(0), Some(8)];
+    let mut people = Vec::new();
+    for n in 0..162_usize {
+        people.push(User {
+            tz: zones[n % 3],
+            digest: DigestPreference {
+                cadence: cadences[n / 3 % 3],
+                weekday: weekdays[n / 9 % 3],
+                hour: hours[n / 27 % 3],
+                since: None,
+            },
+            // Not in the order of their choices.
+            ..User::new(user(&format!("u{:03}", n * 61 % 162)))
+        });
+    }
+    people
+}
+
+pub async fn people_are_found_by_what_they_chose_in_ascending_order(store: Fresh) {
+    let everybody = choosers();
+    store.put_users(&everybody).await.unwrap();
+    let asked = [
+        (None, vec![None], vec![None], vec![None]),
+        (
+            Some(Tz::Europe__Berlin),
+            vec![Some(Cadence::Weekly), None],
+            vec![Some(Weekday::Sun), None],
+            vec![Some(8), Some(0)],
+        ),
+        (
+            None,
+            vec![Some(Cadence::Never)],
+            vec![Some(Weekday::Mon), Some(Weekday::Sun), None],
+            vec![Some(0), None],
+        ),
+        (Some(Tz::Asia__Tokyo), vec![None], vec![None], vec![None]),
+    ];
+    for (tz, cadences, weekdays, hours) in asked {
+        let choices = DueChoices {
+            tz,
+            cadences,
+            weekdays,
+            hours,
+        };
+        let chose = |person: &&User| {
+            let digest = &person.digest;
+            person.tz == choices.tz
+                && choices.cadences.contains(&digest.cadence)
+                && choices.weekdays.contains(&digest.weekday)
+                && choices.hours.contains(&digest.hour)
+        };
+        let mut wanted: Vec<UserId> = everybody.iter().filter(chose).map(id_of).collect();
+        wanted.sort_unstable();
+
+        let (mut found, mut after) = (Vec::new(), None);
+        while found.len() <= everybody.len() {
+            let chose = PeopleFilter::Chose(&choices);
+            let page = store.find_people(&chose, after.as_ref(), 3).await.unwrap();
+            assert!(page.len() <= 3);
+            let Some(last) = page.last() else { break };
+            after = Some(last.clone());
+            found.extend(page);
+        }
+
+        assert_eq!(found, wanted, "{choices:?}");
+    }
+}
+
+fn id_of(person: &User) -> UserId {
+    person.id.clone()
+}
+
+pub async fn whose_choices_change_is_found_by_the_new_ones(store: Fresh) {
+    let chose = |hour| DueChoices {
+        tz: None,
+        cadences: vec![None],
+        weekdays: vec![None],
+        hours: vec![hour],
+    };
+    let ada = User::new(user("ada"));
+    store.put_users(&[ada]).await.unwrap();
+    let standing = store.users(&[user("ada")]).await.unwrap();
+    let mut ada = standing.into_iter().flatten().next().unwrap();
+    ada.digest.hour = Some(7);
+    store.put_users(&[ada]).await.unwrap();
+
+    for (hour, found) in [(None, vec![]), (Some(7), vec![user("ada")])] {
+        let (choices, all) = (chose(hour), 10);
+        let of = PeopleFilter::Chose(&choices);
+        assert_eq!(store.find_people(&of, None, all).await.unwrap(), found);
+    }
+}
+
+pub async fn the_zones_that_people_chose_are_told_once(store: Fresh) {
+    assert_eq!(store.zones().await.unwrap(), []);
+    let zones = [None, Some(Tz::UTC), Some(Tz::Europe__Berlin), Some(Tz::UTC)];
+    let people = (0..).zip(zones).map(|(n, tz)| User {
+        tz,
+        ..User::new(user(&format!("u{n}")))
+    });
+    store.put_users(&people.collect::<Vec<_>>()).await.unwrap();
+
+    let mut found = store.zones().await.unwrap();
+
+    found.sort_unstable_by_key(|zone| zone.name());
+    assert_eq!(found, [Tz::Europe__Berlin, Tz::UTC]);
+}
