@@ -10,8 +10,10 @@ use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
 use super::cadence::{Cadence, Schedule};
+use super::lease::TICK;
 
-/// People whose record says one of each of these; `None` is no choice of their own.
+/// People whose record says one of each of these; `None` is no choice of their own. It has one hour,
+/// as a store looks at a range of its index for each combination, and merges only so many.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueChoices {
     /// Their time zone.
@@ -21,7 +23,7 @@ pub struct DueChoices {
     /// On which weekday.
     pub weekdays: Vec<Option<Weekday>>,
     /// At which local hour.
-    pub hours: Vec<Option<u8>>,
+    pub hour: Option<u8>,
 }
 
 /// What holds for all people, whatever they choose.
@@ -59,7 +61,8 @@ impl Ticks {
         let ticks: Self = serde_json::from_str(text).ok()?;
         // A clock that ran ahead may have written it.
         let is_past = ticks.due <= now && ticks.all <= now;
-        let is_late = now - ticks.all >= full_look;
+        // Ticks do not come to the second.
+        let is_late = now - ticks.all >= full_look - TICK / 2;
         (is_past && !is_late && ticks.common == common.told()).then_some(ticks)
     }
 }
@@ -97,17 +100,17 @@ impl DueChoices {
         });
         let any_weekday: Vec<_> = WEEK.into_iter().map(Some).chain([None]).collect();
         let daily = (Cadence::Daily, any_weekday, all);
-        let of = |(cadence, weekdays, hours): (_, _, BTreeSet<u8>)| {
+        let of = |(cadence, weekdays, hours): (_, Vec<_>, BTreeSet<u8>)| {
             let unchosen = hours.contains(&common.schedule.hour).then_some(None);
-            Self {
+            let hours = hours.into_iter().map(Some).chain(unchosen);
+            hours.map(move |hour| Self {
                 tz,
                 cadences: common.as_often_as(cadence),
-                weekdays,
-                hours: hours.into_iter().map(Some).chain(unchosen).collect(),
-            }
+                weekdays: weekdays.clone(),
+                hour,
+            })
         };
-        let found = weekly.chain([daily]).map(of);
-        found.filter(|choices| !choices.hours.is_empty()).collect()
+        weekly.chain([daily]).flat_map(of).collect()
     }
 }
 

@@ -52,7 +52,7 @@ fn is_in(user: &User, choices: &DueChoices) -> bool {
     choices.tz == user.tz
         && choices.cadences.contains(&user.digest.cadence)
         && choices.weekdays.contains(&user.digest.weekday)
-        && choices.hours.contains(&user.digest.hour)
+        && choices.hour == user.digest.hour
 }
 
 /// In how many of the answers each person is, against whether they fell due.

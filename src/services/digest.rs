@@ -123,6 +123,9 @@ struct Run<'a> {
     /// Its tally says what became of the run's mails.
     sender: Sender,
     report: Report,
+    /// Whether somebody who is due was passed over for a mail that is still open: an earlier one, or
+    /// this one, opened by somebody else.
+    passed_over: bool,
     catalog: Catalog,
     older: Older,
 }
@@ -136,7 +139,8 @@ const SPARSE: usize = 20;
 impl Digests {
     /// Mails what is due; finishes first what an earlier run left.
     pub async fn run(&self, request: &Request, progress: &dyn Watcher) -> Result<Report> {
-        Run::new(self, request, progress).walk(None).await
+        let walked = Run::new(self, request, progress).walk(None).await?;
+        Ok(walked.report)
     }
 
     /// Shows what a run would mail to an onlooker, and writes nothing, whatever effect is asked
@@ -152,7 +156,7 @@ impl Digests {
             ..request.clone()
         };
         let run = Run::new(self, &request, progress);
-        run.walk(Some(onlooker)).await
+        Ok(run.walk(Some(onlooker)).await?.report)
     }
 }
 
@@ -191,6 +195,7 @@ impl<'a> Run<'a> {
             at,
             sender: digests.sender.anew(),
             report: Report::default(),
+            passed_over: false,
             catalog: digests.catalog.of_mails(),
             older: Older::new(&digests.owed.days_read(at)),
         }
@@ -200,7 +205,7 @@ impl<'a> Run<'a> {
         self.request.effect == Effect::Send
     }
 
-    async fn walk(mut self, mut onlooker: Option<&mut dyn Onlooker>) -> Result<Report> {
+    async fn walk(mut self, mut onlooker: Option<&mut dyn Onlooker>) -> Result<Self> {
         let (digests, at) = (self.digests, self.at);
         if self.sends() {
             self.report.ended = match self.sender.drain().await? {
@@ -277,7 +282,7 @@ impl<'a> Run<'a> {
             }
         }
         self.report.mails = self.sender.ledger.tally.so_far();
-        Ok(self.report)
+        Ok(self)
     }
 
     /// Whose digest is due of these people, and tells something.
@@ -344,7 +349,9 @@ impl<'a> Run<'a> {
             crash::point("before-open");
             let ours = self.digests.open(rows.clone()).await?;
             crash::point("after-open");
-            report.busy += (rows.len() - ours.len()) as u64;
+            let taken = rows.len() - ours.len();
+            report.busy += taken as u64;
+            self.passed_over |= taken > 0;
             sender.finish(ours, spread).await?;
         }
         Ok(())

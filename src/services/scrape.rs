@@ -2,7 +2,8 @@
 //! be done.
 //!
 //! The rule: a scrape is answered in any case, and soon. The store is asked at most once in a
-//! while, and given up on when it takes long; what it said last is told then, and that it is away.
+//! while. Where it takes long, what it said last is told, and that it is away; it is waited for
+//! behind the scrape, so that the next one tells what it said.
 
 use std::sync::{Arc, Mutex as Held, PoisonError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::store::{self, Diagnostics, Notes, Outstanding};
 
 /// For how long an answer of the store is told again.
 const FRESH: TimeDelta = TimeDelta::seconds(5);
-/// How long the store may take.
+/// How long a scrape waits for the store.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Things that wait are counted up to here.
 const MOST: u64 = 10_000;
@@ -28,7 +29,7 @@ const MOST: u64 = 10_000;
 #[derive(Default)]
 pub struct Lately {
     /// Whoever asks the store holds it, so that nobody else does.
-    asking: Mutex<()>,
+    asking: Arc<Mutex<()>>,
     said: Held<Option<Said>>,
 }
 
@@ -43,6 +44,7 @@ struct Said {
 }
 
 /// Answers scrapes.
+#[derive(Clone)]
 pub struct Scrape {
     pub(crate) metrics: Metrics,
     pub(crate) diagnostics: Arc<dyn Diagnostics>,
@@ -60,17 +62,23 @@ impl Scrape {
     }
 
     async fn gauges(&self) -> Gauges {
-        let up = match tokio::time::timeout(PATIENCE, self.ask()).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "metrics tell what the store said before");
-                false
-            }
-            Err(_) => {
-                tracing::warn!("metrics tell what the store said before; it took {PATIENCE:?}");
-                false
-            }
-        };
+        let asking = &self.lately.asking;
+        if !self.is_fresh()
+            && let Ok(turn) = asking.clone().try_lock_owned()
+        {
+            let scrape = self.clone();
+            tokio::spawn(async move {
+                let _turn = turn;
+                if let Err(error) = scrape.ask().await {
+                    tracing::warn!(%error, "metrics tell what the store said before");
+                }
+            });
+        }
+        let said = tokio::time::timeout(PATIENCE, asking.lock()).await;
+        if said.is_err() {
+            tracing::warn!("metrics tell what the store said before; it took {PATIENCE:?}");
+        }
+        let up = said.is_ok() && self.is_fresh();
         let now = self.clock.now();
         let known = self.said().map(|said| said.known(now));
         Gauges { up, known }
@@ -84,17 +92,16 @@ impl Scrape {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the store, unless it was asked just now.
-    async fn ask(&self) -> Result<()> {
-        let _asking = self.lately.asking.lock().await;
+    /// Whether the store was asked just now. A clock that was put back makes no answer fresh.
+    fn is_fresh(&self) -> bool {
         let now = self.clock.now();
-        // A clock that was put back makes no answer fresh.
-        if self
-            .said()
+        self.said()
             .is_some_and(|said| (now - said.at).abs() < FRESH)
-        {
-            return Ok(());
-        }
+    }
+
+    /// Asks the store, and keeps what it says.
+    async fn ask(&self) -> Result<()> {
+        let now = self.clock.now();
         let days = self.owed.days_read(now);
         let paused = async {
             let pause = Pause::standing(&*self.notes).await;

@@ -41,6 +41,8 @@ pub enum Waits<'a> {
 pub enum DeliveryFilter<'a> {
     /// Those in this state.
     State(DeliveryState),
+    /// Those in this state that were opened, or opened again, since this moment.
+    StateSince(DeliveryState, DateTime<Utc>),
     /// Those of this person.
     User(&'a UserId),
     /// Digests of this person that were opened, or opened again, since this moment.

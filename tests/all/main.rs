@@ -19,6 +19,7 @@ mod joins;
 mod mail;
 mod mongo_faults;
 mod mongo_leftovers;
+mod mongo_plans;
 mod services;
 mod sqlite_processes;
 mod stale;

@@ -9,9 +9,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Digests, Request};
+use super::{Digests, Request, Run};
 use crate::domain::digest_row::tried_again;
 use crate::domain::due_choices::{Common, DueChoices, Ticks};
+use crate::domain::lease::TICK;
 use crate::domain::{DeliveryState, Occasion, UserId};
 use crate::services::{Result, Watcher};
 use crate::store::{DeliveryFilter, PeopleFilter};
@@ -21,6 +22,9 @@ use crate::wire::digest::{Ended, Report};
 const PAGE: usize = 10_000;
 /// Where more people fall due, everybody is looked at: the ids of these are kept in memory.
 const MOST: usize = 200_000;
+/// Whoever fell due so shortly before a tick is looked at by the next one too: an event may say
+/// that it happened before the hour, and be accepted after it.
+const SLACK: TimeDelta = TICK;
 /// What failed earlier than that is of a period that has passed.
 const LONGEST_PERIOD: TimeDelta = TimeDelta::days(8);
 
@@ -40,12 +44,12 @@ impl Digests {
         self.stacks.catch_up().await?;
         // Asked before any stack is read: what happened before stands there by then.
         let pending = self.journal.oldest_pending().await?;
-        let due = pending.map_or(now, |pending| pending.min(now));
+        let known = pending.map_or(now, |pending| pending.min(now));
         let users = match &ticks {
             Some(ticks) => self.fallen_due(&common, ticks.due, now).await?,
             None => None,
         };
-        let all = match (&users, ticks) {
+        let all = match (&users, &ticks) {
             (Some(_), Some(ticks)) => ticks.all,
             _ => now,
         };
@@ -54,10 +58,17 @@ impl Digests {
             users,
             ..Request::default()
         };
-        let report = self.run(&request, progress).await?;
+        let walked = Run::new(self, &request, progress).walk(None).await?;
+        let report = walked.report;
         if is_complete(&report) && !progress.stopping() {
+            let due = match (walked.passed_over, &ticks) {
+                (false, _) => known - SLACK,
+                // They are looked at when it has ended.
+                (true, Some(ticks)) => ticks.due,
+                (true, None) => DateTime::<Utc>::MIN_UTC,
+            };
             let ticks = Ticks {
-                // What is fanned out for longer than that is met by looking at everybody.
+                // What takes longer than that is met by looking at everybody.
                 due: due.max(all - self.full_look),
                 all,
                 common: common.told(),
@@ -111,10 +122,9 @@ impl Digests {
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<Option<Vec<UserId>>> {
-        let failed = DeliveryFilter::State(DeliveryState::Failed);
+        let failed = DeliveryFilter::StateSince(DeliveryState::Failed, until - LONGEST_PERIOD);
         let failed = self.deliveries.find_deliveries(&failed, PAGE).await?;
-        let oldest = failed.last().map(|row| row.created);
-        if failed.len() == PAGE && oldest.is_some_and(|oldest| until - oldest < LONGEST_PERIOD) {
+        if failed.len() == PAGE {
             return Ok(None);
         }
         let is_due = |at: DateTime<Utc>| after < at && at <= until;

@@ -328,6 +328,9 @@ impl Mongo {
     async fn newest(&self, filter: &DeliveryFilter<'_>, limit: usize) -> Result<Vec<Delivery>> {
         let rows = match *filter {
             DeliveryFilter::State(state) => doc! {"state": state.as_str()},
+            DeliveryFilter::StateSince(state, since) => doc! {
+                "state": state.as_str(), "created": {"$gte": date(since)},
+            },
             DeliveryFilter::User(user) => doc! {"user": user.as_str()},
             DeliveryFilter::Digests(user, since) => doc! {
                 "user": user.as_str(), "created": {"$gte": date(since)},

@@ -273,10 +273,6 @@ impl Mongo {
 /// People whose records say this. Whoever chose nothing has no such field, which to the server is
 /// as if it were null.
 fn chose(choices: &DueChoices) -> Document {
-    let hours = choices
-        .hours
-        .iter()
-        .map(|hour| Bson::from(hour.map(i32::from)));
     let cadences = choices
         .cadences
         .iter()
@@ -288,7 +284,7 @@ fn chose(choices: &DueChoices) -> Document {
         .map(|day| Bson::from(day.map(weekday)));
     doc! {
         "tz": choices.tz.map(Tz::name),
-        "digest.hour": {"$in": hours.collect::<Vec<_>>()},
+        "digest.hour": choices.hour.map(i32::from),
         "digest.cadence": {"$in": cadences.collect::<Vec<_>>()},
         "digest.weekday": {"$in": weekdays.collect::<Vec<_>>()},
     }

@@ -180,16 +180,20 @@ impl Deliveries for Sqlite {
         limit: usize,
     ) -> Result<Vec<Delivery>> {
         let list = |texts: Vec<&str>| serde_json::Value::from(texts).to_string();
+        let with = |text: &str, since: DateTime<Utc>| {
+            let values = [text.into(), millis(since).into()];
+            serde_json::Value::from_iter::<[serde_json::Value; 2]>(values).to_string()
+        };
         let (which, value) = match *filter {
             DeliveryFilter::State(state) => ("state = ?1", state.as_str().to_owned()),
+            DeliveryFilter::StateSince(state, since) => (
+                "state = ?1 ->> 0 AND created >= ?1 ->> 1",
+                with(state.as_str(), since),
+            ),
             DeliveryFilter::User(user) => ("user = ?1", user.as_str().to_owned()),
             DeliveryFilter::Digests(user, since) => (
                 "user = ?1 ->> 0 AND created >= ?1 ->> 1 AND batch IS NULL",
-                serde_json::Value::from_iter([
-                    serde_json::Value::from(user.as_str()),
-                    serde_json::Value::from(millis(since)),
-                ])
-                .to_string(),
+                with(user.as_str(), since),
             ),
             DeliveryFilter::OpenDigests(users) => {
                 let slots: Vec<String> = users.iter().map(digest_slot).collect();

@@ -168,16 +168,14 @@ fn chose(
     let tz = choices.tz.map(|tz| tz.name());
     let after = after.map_or("", UserId::as_str);
     let mut found = Vec::new();
-    for hour in &choices.hours {
-        for cadence in &choices.cadences {
-            let cadence = cadence.map(Cadence::as_str);
-            for weekday in &choices.weekdays {
-                let weekday = weekday.map(|day| day.to_string());
-                let asked = (tz, hour, cadence, weekday, after, limit as i64);
-                let ids = statement.query_map(asked, |row| row.get(0))?;
-                for id in ids {
-                    found.push(id?);
-                }
+    for cadence in &choices.cadences {
+        let cadence = cadence.map(Cadence::as_str);
+        for weekday in &choices.weekdays {
+            let weekday = weekday.map(|day| day.to_string());
+            let asked = (tz, choices.hour, cadence, weekday, after, limit as i64);
+            let ids = statement.query_map(asked, |row| row.get(0))?;
+            for id in ids {
+                found.push(id?);
             }
         }
     }

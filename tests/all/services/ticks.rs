@@ -2,6 +2,7 @@
 //! would find.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
@@ -23,6 +24,8 @@ on_both_stores! {
     a_tick_that_failed_is_made_up
     whoever_was_held_back_by_a_pause_is_mailed_after_it
     what_is_fanned_out_late_is_mailed_by_the_next_tick
+    what_is_accepted_after_the_hour_and_happened_before_it_is_mailed_by_the_next_tick
+    whoever_waited_for_an_earlier_mail_is_looked_at_when_it_has_ended
     a_digest_that_failed_is_tried_again_by_a_tick
     everybody_is_looked_at_in_time
     after_other_defaults_everybody_is_looked_at
@@ -65,9 +68,10 @@ async fn a_tick_looks_only_at_whoever_falls_due(fresh: Fresh) {
     let nobody = tick(&town, "20T07:59").await;
     let ada = tick(&town, "20T08:00").await;
     let again = tick(&town, "20T08:15").await;
+    let nobody_again = tick(&town, "20T08:30").await;
 
-    let seen = [everybody, nobody, ada, again].map(|report| sent(&report));
-    assert_eq!(seen, [(3, 0), (0, 0), (1, 1), (0, 0)]);
+    let seen = [everybody, nobody, ada, again, nobody_again].map(|report| sent(&report));
+    assert_eq!(seen, [(3, 0), (0, 0), (1, 1), (1, 0), (0, 0)]);
     assert_eq!(town.told_to("ada"), ["a1"]);
 }
 
@@ -143,6 +147,46 @@ async fn what_is_fanned_out_late_is_mailed_by_the_next_tick(fresh: Fresh) {
     assert_eq!(sent(&next), (1, 1));
 }
 
+async fn what_is_accepted_after_the_hour_and_happened_before_it_is_mailed_by_the_next_tick(
+    fresh: Fresh,
+) {
+    let town = Town::found(&fresh, true, RARELY).await;
+    ada_at(&town, 8).await;
+    tick(&town, "20T07:45").await;
+    tick(&town, "20T08:00").await;
+    town.clock.set(at("20T08:04"));
+    let mut late = request(&["a1"], followers_of("artist:1"), None);
+    late.at = Some(at("20T07:59"));
+    town.process().notify().accept(vec![late]).await.unwrap();
+    town.process().fanouts().drain(&Silent).await.unwrap();
+
+    let next = tick(&town, "20T08:15").await;
+
+    assert_eq!(sent(&next), (1, 1));
+}
+
+async fn whoever_waited_for_an_earlier_mail_is_looked_at_when_it_has_ended(fresh: Fresh) {
+    let town = Town::found(&fresh, true, RARELY).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never)).await;
+    tick(&town, "21T08:45").await;
+    town.answer([Outcome::TryLater {
+        reason: "busy".into(),
+        after: Some(Duration::from_secs(80 * 60)),
+    }]);
+    let weekly = tick(&town, "21T09:00").await;
+    ada_at(&town, 10).await;
+    town.happens(&["a2"], to(&["ada", "ben"])).await;
+
+    let passed_over = tick(&town, "21T10:00").await;
+    let too_early = tick(&town, "21T10:15").await;
+    let ended = tick(&town, "21T10:30").await;
+
+    assert_eq!((weekly.mails.deferred, passed_over.busy, too_early.busy), (1, 1, 1));
+    assert_eq!(ended.mails.sent, 2, "{ended:?}");
+    assert_eq!(town.told_to("ada"), ["a1", "a2"]);
+}
+
 async fn a_digest_that_failed_is_tried_again_by_a_tick(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     ada_at(&town, 8).await;
@@ -156,7 +200,7 @@ async fn a_digest_that_failed_is_tried_again_by_a_tick(fresh: Fresh) {
     let too_early = tick(&town, "20T08:45").await;
     let again = tick(&town, "20T09:00").await;
 
-    assert_eq!((refused.mails.failed, sent(&too_early)), (1, (0, 0)));
+    assert_eq!((refused.mails.failed, sent(&too_early)), (1, (1, 0)));
     assert_eq!(sent(&again), (1, 1));
 }
 

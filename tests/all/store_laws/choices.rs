@@ -35,34 +35,34 @@ pub async fn people_are_found_by_what_they_chose_in_ascending_order(store: Fresh
     let everybody = choosers();
     store.put_users(&everybody).await.unwrap();
     let asked = [
-        (None, vec![None], vec![None], vec![None]),
+        (None, vec![None], vec![None], None),
         (
             Some(Tz::Europe__Berlin),
             vec![Some(Cadence::Weekly), None],
             vec![Some(Weekday::Sun), None],
-            vec![Some(8), Some(0)],
+            Some(8),
         ),
         (
             None,
             vec![Some(Cadence::Never)],
             vec![Some(Weekday::Mon), Some(Weekday::Sun), None],
-            vec![Some(0), None],
+            Some(0),
         ),
-        (Some(Tz::Asia__Tokyo), vec![None], vec![None], vec![None]),
+        (Some(Tz::Asia__Tokyo), vec![None], vec![None], None),
     ];
-    for (tz, cadences, weekdays, hours) in asked {
+    for (tz, cadences, weekdays, hour) in asked {
         let choices = DueChoices {
             tz,
             cadences,
             weekdays,
-            hours,
+            hour,
         };
         let chose = |person: &&User| {
             let digest = &person.digest;
             person.tz == choices.tz
                 && choices.cadences.contains(&digest.cadence)
                 && choices.weekdays.contains(&digest.weekday)
-                && choices.hours.contains(&digest.hour)
+                && choices.hour == digest.hour
         };
         let mut wanted: Vec<UserId> = everybody.iter().filter(chose).map(id_of).collect();
         wanted.sort_unstable();
@@ -90,7 +90,7 @@ pub async fn whose_choices_change_is_found_by_the_new_ones(store: Fresh) {
         tz: None,
         cadences: vec![None],
         weekdays: vec![None],
-        hours: vec![hour],
+        hour,
     };
     let ada = User::new(user("ada"));
     store.put_users(&[ada]).await.unwrap();

@@ -145,6 +145,27 @@ pub async fn the_open_digests_of_people_are_found(store: Fresh) {
     );
 }
 
+pub async fn rows_in_a_state_are_found_since_some_moment(store: Fresh) {
+    for (person, minutes) in [("ada", 0), ("bob", 1), ("eve", 2), ("zoe", 3)] {
+        let mut row = delivery(person, "2014-04-21", "one");
+        row.created = later(minutes);
+        assert_eq!(store.open(std::slice::from_ref(&row)).await.unwrap(), [true]);
+        let state = match person {
+            "zoe" => DeliveryState::Sent,
+            _ => DeliveryState::Failed,
+        };
+        let ended = settlement(&row.id, state);
+        store.settle("one", later(4), &[ended]).await.unwrap();
+        store.close(&[row.id]).await.unwrap();
+    }
+
+    let since = DeliveryFilter::StateSince(DeliveryState::Failed, later(1));
+    let found = store.find_deliveries(&since, 10).await.unwrap();
+
+    let found: Vec<_> = found.into_iter().map(|row| row.user).collect();
+    assert_eq!(found, ["eve", "bob"].map(user), "newest first");
+}
+
 pub async fn the_digests_of_a_person_since_some_moment_are_found(store: Fresh) {
     let opened = |person: &str, date: &str, minutes: i64| {
         let mut row = delivery(person, date, "one");
