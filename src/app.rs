@@ -29,7 +29,6 @@ use crate::services::flush::Flush;
 use crate::services::import::Import;
 use crate::services::links::Links;
 use crate::services::mailing::Pacer;
-use crate::services::notify::{Notify, Warnings};
 use crate::services::objects::ObjectService;
 use crate::services::owed::OwedDays;
 use crate::services::people::PeopleService;
@@ -38,11 +37,11 @@ use crate::services::retract::Retract;
 use crate::services::scrape::Lately;
 use crate::services::shelf::Shelf;
 use crate::services::suppressions::SuppressionService;
-use crate::services::unknown::Known;
 use crate::services::worker::Worker;
 use crate::store::Store;
 use crate::store::mongo::Mapping;
 
+mod accepting;
 mod access;
 mod doctor;
 mod feeds;
@@ -51,6 +50,7 @@ mod mailing;
 mod measured;
 mod watching;
 
+use accepting::Joined;
 use measured::{MeasuredMailer, MeasuredStore};
 
 pub use access::{Access, NoStore, is_missing, open_store, upgrade_ahead};
@@ -78,6 +78,7 @@ pub struct App {
     shelf: Arc<Shelf>,
     metrics: Metrics,
     lately: Arc<Lately>,
+    joined: Joined,
 }
 
 /// What mails and pages are made by.
@@ -184,6 +185,7 @@ impl App {
             polls,
             metrics,
             lately: Arc::default(),
+            joined: Joined::default(),
         }
     }
 
@@ -195,16 +197,6 @@ impl App {
     /// The folder mails are written to, if that is what becomes of them.
     pub fn outbox(&self) -> Option<&Path> {
         (self.mailer.name() == "outbox").then_some(self.config.mail.outbox.as_path())
-    }
-
-    /// Accepts events.
-    pub fn notify(&self) -> Notify {
-        Notify {
-            journal: self.store.clone(),
-            clock: self.clock.clone(),
-            ids: self.ids.clone(),
-            window_back: self.config.window_back,
-        }
     }
 
     /// Fans out accepted events.
@@ -408,25 +400,6 @@ impl App {
             objects: self.store.clone(),
             polls: self.polls.clone(),
             mapped: self.config.models.keys().cloned().collect(),
-        }
-    }
-
-    /// What of events is known.
-    pub fn known(&self) -> Known {
-        Known {
-            catalog: self.catalog(),
-            journal: self.store.clone(),
-            policies: self.policies.clone(),
-        }
-    }
-
-    /// Says who will not see an event, and why.
-    pub fn warnings(&self) -> Warnings {
-        Warnings {
-            known: self.known(),
-            directory: self.store.clone(),
-            objects: self.store.clone(),
-            policies: self.policies.clone(),
         }
     }
 

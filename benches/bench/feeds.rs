@@ -25,7 +25,7 @@ use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread};
 use crate::standing::processor;
 use crate::world::{World, now, people};
 
-const KEY: &str = "the-key-of-the-benchmarks-and-of-nobody-else";
+pub const KEY: &str = "the-key-of-the-benchmarks-and-of-nobody-else";
 const CONFIG: &str = "server.listen = \"127.0.0.1:0\"\nfeed.fresh = \"5m\"";
 /// People whose feeds are polled, with eight days of so many events.
 const PEOPLE: usize = 2_000;
@@ -136,13 +136,13 @@ async fn load(
 }
 
 /// A connection of the plainest client there is, which costs as little as it can.
-struct Connection {
+pub struct Connection {
     stream: TcpStream,
     read: Vec<u8>,
 }
 
 impl Connection {
-    async fn to(addr: SocketAddr) -> Self {
+    pub async fn to(addr: SocketAddr) -> Self {
         let stream = TcpStream::connect(addr).await.expect("a connection");
         stream.set_nodelay(true).expect("no delay");
         let read = Vec::with_capacity(64 << 10);
@@ -150,7 +150,7 @@ impl Connection {
     }
 
     /// The head of the answer, once all of it came.
-    async fn ask(&mut self, request: &str) -> String {
+    pub async fn ask(&mut self, request: &str) -> String {
         self.stream
             .write_all(request.as_bytes())
             .await

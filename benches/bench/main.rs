@@ -1,8 +1,8 @@
 //! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
 //!
 //! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`,
-//! `digest`, `mailing`, `ticks`, `cache-large`, `cache-small`, `archive`, `feeds`, `batches`, and
-//! `joins`, the first part of it.
+//! `digest`, `mailing`, `ticks`, `cache-large`, `cache-small`, `archive`, `feeds`, `ingest`,
+//! `batches`, and `joins`, the first part of it.
 
 // Nothing of a program is used from outside.
 #![allow(unreachable_pub)]
@@ -12,6 +12,7 @@ mod batches;
 mod digest;
 mod fanout;
 mod feeds;
+mod ingest;
 mod mailing;
 mod measure;
 mod rivals;
@@ -47,6 +48,7 @@ async fn main() {
             "mailing" => mailing::end_to_end().await,
             "ticks" => ticks::ticks().await,
             "joins" => batches::joins().await,
+            "ingest" => ingest::ingest().await,
             "feeds" => feeds::feeds().await,
             "archive" => archive::archive().await,
             other => panic!("there is no part {other:?}"),

@@ -22,6 +22,7 @@ mod fields;
 pub mod flush;
 pub mod health;
 pub mod import;
+pub mod joint;
 pub mod keys;
 pub mod links;
 pub mod mailing;

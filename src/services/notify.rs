@@ -9,13 +9,14 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
+use super::joint::Joint;
 use super::{Error, Result, crash, fields};
 use crate::clock::{Clock, Ids};
 use crate::domain::audience::check_except;
 use crate::domain::details::Actor;
 use crate::domain::{
     Acceptance, Audience, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, Invalid,
-    ObjectId, Point, UserId, moment,
+    ObjectId, Point, Selector, UserId, moment,
 };
 use crate::store::{self, Accepted, Journal};
 use crate::wire::event::Receipt;
@@ -44,6 +45,15 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether it is short enough to go with others that come at the same time.
+    pub fn is_short(&self) -> bool {
+        let named = match &self.audience.to {
+            Selector::Users(users) => users.len(),
+            Selector::FollowersOf(_) | Selector::Near { .. } => 0,
+        };
+        self.objects.len() <= FEW_OBJECTS && named + self.audience.except.len() <= FEW_PEOPLE
+    }
+
     /// What it says happened, without the id of its fan-out.
     pub fn events(&self) -> Vec<Event> {
         let event = |o: &ObjectId| Event {
@@ -70,6 +80,11 @@ impl Request {
     }
 }
 
+/// A request is accepted together with others if it is of at most so many objects.
+const FEW_OBJECTS: usize = 4;
+/// And names at most so many people.
+const FEW_PEOPLE: usize = 100;
+
 /// The most requests in one call.
 pub const MAX_REQUESTS: usize = 1_000;
 
@@ -81,6 +96,8 @@ pub struct Notify {
     pub clock: Arc<dyn Clock>,
     /// Makes new ids.
     pub ids: Arc<Ids>,
+    /// Short events that come at the same time are accepted together.
+    pub together: Arc<Joint<Fanout, Accepted>>,
     /// How many days before today the window reaches: events can be of no day before it.
     pub window_back: u32,
 }
@@ -102,12 +119,20 @@ impl Notify {
     /// others out, and a key that was used before for a different event is that event's conflict.
     pub async fn accept_each(&self, requests: Vec<Request>) -> Result<Vec<Result<Receipt>>> {
         let now = self.clock.now();
+        let is_short = matches!(&requests[..], [one] if one.is_short());
         let requests: Vec<_> = requests
             .into_iter()
             .map(|request| self.fanout(request, now))
             .collect();
         let fanouts: Vec<Fanout> = requests.iter().flatten().cloned().collect();
-        let answers = self.journal.accept(&fanouts).await?;
+        let answers = match &fanouts[..] {
+            [fanout] if is_short => {
+                let journal = &self.journal;
+                let accept = |all: Vec<Fanout>| async move { journal.accept(&all).await };
+                vec![self.together.call(fanout.clone(), accept).await?]
+            }
+            _ => self.journal.accept(&fanouts).await?,
+        };
         crash::point("after-accept");
         let mut answers = fanouts.iter().zip(answers);
         let answer = |request: std::result::Result<Fanout, Invalid>| {
@@ -161,9 +186,10 @@ fn receipt(fanout: &Fanout, answer: Accepted) -> Result<Receipt> {
             id: fanout.id,
             known: false,
         }),
+        // Its own id: it was sent twice.
         Accepted::Known(earlier) if earlier.same_request(fanout) => Ok(Receipt {
             id: earlier.id,
-            known: true,
+            known: earlier.id != fanout.id,
         }),
         Accepted::Known(earlier) => {
             let (key, id) = (&fanout.key, earlier.id);

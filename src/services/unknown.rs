@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use super::Result;
 use super::catalog::{Catalog, CatalogSource};
+use super::joint::Joint;
 use crate::domain::{Event, Policies};
-use crate::store::Journal;
+use crate::store::{self, Journal};
 use crate::wire::unknown::{NAMED, Unknown};
 
 /// Of so many objects of one call it is asked whether they are known.
@@ -37,12 +38,25 @@ pub struct Known {
     pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) policies: Arc<Policies>,
+    /// Short events that come at the same time are looked up together.
+    pub(crate) together: Arc<Joint<Vec<Event>, Unknown>>,
 }
 
 impl Known {
+    /// What is not known of an event that is short; whoever asks at the same time is answered by
+    /// one look-up.
+    pub async fn of_short(&self, events: &[Event]) -> Result<Unknown> {
+        let look_up = |all: Vec<Vec<Event>>| async move { self.look_up(&all).await };
+        Ok(self.together.call(events.to_vec(), look_up).await?)
+    }
+
     /// What is not known of each of these lists, in their order: of the first thousand objects they
     /// name.
     pub async fn of(&self, events: &[Vec<Event>]) -> Result<Vec<Unknown>> {
+        Ok(self.look_up(events).await?)
+    }
+
+    async fn look_up(&self, events: &[Vec<Event>]) -> store::Result<Vec<Unknown>> {
         let mut catalog = self.catalog.of_mails();
         catalog.load(events.iter().flatten().take(ASKED)).await?;
         let mut left = ASKED;

@@ -77,6 +77,7 @@ async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
         journal: fresh.handle(),
         clock: Arc::new(SystemClock),
         ids: Arc::new(Ids::random()),
+        together: Arc::default(),
         window_back: 0,
     };
     let receipt = notify.accept(vec![again]).await.unwrap().remove(0);

@@ -107,7 +107,7 @@ def a_work_is_published_the_badge_rises_and_the_digest_tells_it(demo):
     expect(new_mail(page, "Mara")).to_have_count(1)
     shoot(page, "sent")
     new_mail(page, "Mara").click()
-    expect(text_of(page).get_by_text("The Last Tram <Home>").first).to_be_visible()
+    expect(text_of(page).get_by_role("link", name="The Last Tram <Home>").first).to_be_visible()
     drawn = text_of(page).locator("img").first
     expect(drawn).to_have_js_property("complete", True)
     assert drawn.evaluate("image => image.naturalWidth") > 0

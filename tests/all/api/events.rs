@@ -15,6 +15,7 @@ on_both_stores! {
     who_did_it_is_not_told_unless_asked_for
     a_batch_key_of_any_text_is_kept_as_it_is
     what_is_not_known_of_an_event_is_a_warning
+    each_of_many_at_once_is_told_of_its_own
 }
 
 on_sqlite! {
@@ -366,5 +367,41 @@ async fn what_is_not_known_of_an_event_is_a_warning(fresh: Fresh) {
             .unwrap()
             .contains("\"nowhere\" is not known")
     );
+    api.stop().await;
+}
+
+async fn each_of_many_at_once_is_told_of_its_own(fresh: Fresh) {
+    let api = Api::on(&fresh).await;
+    let posts = (0..60).map(|n| {
+        // Every third object is known.
+        let object = if n % 3 == 0 {
+            "a1".to_owned()
+        } else {
+            format!("x{n}")
+        };
+        let event = json!({"type": "ArtworkPublished", "objects": object, "to": ["ada"]});
+        let api = &api;
+        async move { (n, object, api.post("/v1/events", event).await) }
+    });
+
+    let answers = futures::future::join_all(posts).await;
+
+    for (n, object, answer) in answers {
+        assert_eq!(answer.status, 202, "{}", answer.body);
+        let warning = answer.body["warnings"][0].as_str();
+        let is_right = match warning {
+            Some(warning) => n % 3 > 0 && warning.contains(&format!("{object:?} is not known")),
+            None => n % 3 == 0,
+        };
+        assert!(is_right, "{object}: {}", answer.body);
+        let standing = api.get(answer.header("location")).await;
+        assert_eq!(
+            standing.body["objects"],
+            json!([object]),
+            "{}",
+            standing.body
+        );
+    }
+    assert_eq!(backlog(&api).await, 60);
     api.stop().await;
 }

@@ -244,6 +244,7 @@ impl<'a> Stage<'a> {
             journal: self.fresh.handle(),
             clock: Arc::new(ManualClock::at(at)),
             ids: Arc::new(Ids::random()),
+            together: Arc::default(),
             window_back: 0,
         };
         let receipts = notify.accept(vec![request]).await.unwrap();

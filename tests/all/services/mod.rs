@@ -1,5 +1,6 @@
 //! The program's sentences, told on both stores.
 
+mod accepting;
 mod address_forms;
 mod archive;
 mod archive_beside;

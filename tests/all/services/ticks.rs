@@ -168,7 +168,8 @@ async fn what_is_accepted_after_the_hour_and_happened_before_it_is_mailed_by_the
 async fn whoever_waited_for_an_earlier_mail_is_looked_at_when_it_has_ended(fresh: Fresh) {
     let town = Town::found(&fresh, true, RARELY).await;
     town.happens(&["a1"], to(&["ada", "ben"])).await;
-    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never)).await;
+    town.change("ben", |ben| ben.digest.cadence = Some(Cadence::Never))
+        .await;
     tick(&town, "21T08:45").await;
     town.answer([Outcome::TryLater {
         reason: "busy".into(),
@@ -182,7 +183,10 @@ async fn whoever_waited_for_an_earlier_mail_is_looked_at_when_it_has_ended(fresh
     let too_early = tick(&town, "21T10:15").await;
     let ended = tick(&town, "21T10:30").await;
 
-    assert_eq!((weekly.mails.deferred, passed_over.busy, too_early.busy), (1, 1, 1));
+    assert_eq!(
+        (weekly.mails.deferred, passed_over.busy, too_early.busy),
+        (1, 1, 1)
+    );
     assert_eq!(ended.mails.sent, 2, "{ended:?}");
     assert_eq!(town.told_to("ada"), ["a1", "a2"]);
 }

@@ -149,7 +149,10 @@ pub async fn rows_in_a_state_are_found_since_some_moment(store: Fresh) {
     for (person, minutes) in [("ada", 0), ("bob", 1), ("eve", 2), ("zoe", 3)] {
         let mut row = delivery(person, "2014-04-21", "one");
         row.created = later(minutes);
-        assert_eq!(store.open(std::slice::from_ref(&row)).await.unwrap(), [true]);
+        assert_eq!(
+            store.open(std::slice::from_ref(&row)).await.unwrap(),
+            [true]
+        );
         let state = match person {
             "zoe" => DeliveryState::Sent,
             _ => DeliveryState::Failed,

@@ -1,0 +1,51 @@
+//! Puts together what accepts events and says what of them is known.
+
+use std::sync::Arc;
+
+use super::App;
+use crate::domain::{Event, Fanout};
+use crate::services::joint::Joint;
+use crate::services::notify::{Notify, Warnings};
+use crate::services::unknown::Known;
+use crate::store::Accepted;
+use crate::wire::unknown::Unknown;
+
+/// What requests of this process are made together by.
+#[derive(Clone, Default)]
+pub(super) struct Joined {
+    accepted: Arc<Joint<Fanout, Accepted>>,
+    known: Arc<Joint<Vec<Event>, Unknown>>,
+}
+
+impl App {
+    /// Accepts events.
+    pub fn notify(&self) -> Notify {
+        Notify {
+            journal: self.store.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            together: self.joined.accepted.clone(),
+            window_back: self.config.window_back,
+        }
+    }
+
+    /// What of events is known.
+    pub fn known(&self) -> Known {
+        Known {
+            catalog: self.catalog(),
+            journal: self.store.clone(),
+            policies: self.policies.clone(),
+            together: self.joined.known.clone(),
+        }
+    }
+
+    /// Says who will not see an event, and why.
+    pub fn warnings(&self) -> Warnings {
+        Warnings {
+            known: self.known(),
+            directory: self.store.clone(),
+            objects: self.store.clone(),
+            policies: self.policies.clone(),
+        }
+    }
+}
