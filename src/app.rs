@@ -23,7 +23,7 @@ use crate::services::clean::Cleaner;
 use crate::services::deliveries::DeliveryService;
 use crate::services::due::NextDigest;
 use crate::services::explain::Explain;
-use crate::services::fanout::{self, Fanouts};
+use crate::services::fanout::{self, Fanouts, Lingering};
 use crate::services::feedback::FeedbackService;
 use crate::services::flush::Flush;
 use crate::services::import::Import;
@@ -212,6 +212,7 @@ impl App {
             owner: self.owner.clone(),
             owed: self.owed(),
             polls: self.polls.clone(),
+            lingering: Lingering::default(),
             settings: fanout::Settings {
                 day_cap: config.day_cap,
                 page: config.page,
@@ -437,6 +438,7 @@ impl App {
             journal: self.store.clone(),
             deliveries: self.store.clone(),
             leases: self.store.clone(),
+            linger: self.config.fanout.linger,
             idle: self.config.worker_idle,
         }
     }

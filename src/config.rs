@@ -113,6 +113,8 @@ pub struct Fanout {
     pub merge: usize,
     /// How long a worker holds a fan-out it says nothing of.
     pub lease: TimeDelta,
+    /// How long long audiences that keep coming wait for company, up to half of `lease`.
+    pub linger: TimeDelta,
 }
 
 /// An application's collection that holds the objects of a model.
@@ -250,6 +252,8 @@ impl Config {
         let mut r = Reader::new(&merged, problems);
         let delivery = delivery::read(&mut r);
         let batch = batch::standard(&mut r);
+        let lease = r.duration("fanout.lease", TimeDelta::seconds(5)..=TimeDelta::hours(1));
+        let linger = r.duration("fanout.linger", TimeDelta::zero()..=TimeDelta::seconds(30));
         let mut config = Self {
             store: r.parse(
                 "store",
@@ -265,7 +269,8 @@ impl Config {
                 day_cap: r.number("fanout.day_cap", 10..=100_000) as usize,
                 page: r.number("fanout.page", 100..=50_000) as usize,
                 merge: r.number("fanout.merge", 1..=500) as usize,
-                lease: r.duration("fanout.lease", TimeDelta::seconds(5)..=TimeDelta::hours(1)),
+                lease,
+                linger: linger.min(lease / 2),
             },
             digest: digest::read(&mut r),
             feed: feed::read(&mut r),

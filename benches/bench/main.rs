@@ -1,7 +1,7 @@
 //! What tidings' performance claims rest on. Run it by `scripts/bench`, which starts the servers.
 //!
 //! Each argument names a part: `fanout`, `fanout-standalone`, `merge`, `standing`, `accept`,
-//! `digest`, `mailing`, `ticks`, `cache-large`, `cache-small`, `archive`, `feeds`, `ingest`,
+//! `day`, `digest`, `mailing`, `ticks`, `cache-large`, `cache-small`, `archive`, `feeds`, `ingest`,
 //! `batches`, and `joins`, the first part of it.
 
 // Nothing of a program is used from outside.
@@ -9,6 +9,7 @@
 
 mod archive;
 mod batches;
+mod day;
 mod digest;
 mod fanout;
 mod feeds;
@@ -48,6 +49,7 @@ async fn main() {
             "mailing" => mailing::end_to_end().await,
             "ticks" => ticks::ticks().await,
             "joins" => batches::joins().await,
+            "day" => day::day().await,
             "ingest" => ingest::ingest().await,
             "feeds" => feeds::feeds().await,
             "archive" => archive::archive().await,

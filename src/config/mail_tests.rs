@@ -146,8 +146,11 @@ fn each_provider_has_its_own_usual_pace() {
             format!("[mail]\nprovider = \"{provider}\"\nkey = \"k\"\nfrom = \"a@b.org\"\n{more}");
         Config::parse(&text).unwrap().mail.calls_per_second.get()
     };
-    assert_eq!(pace("resend", ""), 2);
-    assert_eq!(pace("sendgrid", ""), 10);
+    let usual = [("resend", 2), ("postmark", 10), ("sendgrid", 100)];
+    for (provider, calls) in usual {
+        assert_eq!(pace(provider, ""), calls, "{provider}");
+    }
+    assert_eq!(pace("mailgun", "domain = \"mg.example.org\""), 60);
     assert_eq!(pace("resend", "calls_per_second = 7"), 7);
 }
 

@@ -4,7 +4,8 @@
 //! so, before the cursor moves past it; both are harmless again, so a crash at any point loses
 //! nothing and doubles nothing. Fan-outs claimed together walk their audiences together, in the
 //! order of user ids: what goes to the same person is one push. Nobody waits for a longer audience
-//! than their own for more than a few pages. A page is cut in [`page`].
+//! than their own for more than a few pages. A page is cut in [`page`]; which long audiences wait
+//! for company is in [`linger`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,8 +22,10 @@ use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Policies, Progress, Rout
 use crate::store::{Claimed, Directory, Journal, Result, Stacks};
 use crate::wire::round::FannedOut;
 
+mod linger;
 mod page;
 
+pub use linger::Lingering;
 use page::{Page, Walk};
 
 /// How the work is cut.
@@ -52,6 +55,8 @@ pub struct Fanouts {
     /// Told when a day that has left the window is written to.
     pub owed: OwedDays,
     pub(crate) polls: Arc<Polls>,
+    /// Long audiences that wait for company.
+    pub lingering: Lingering,
     /// The sizes of pages and groups, and how long leases last.
     pub settings: Settings,
 }
@@ -60,8 +65,17 @@ impl Fanouts {
     /// Claims what is pending and finishes it; `None` if there was nothing to claim. What takes
     /// longer takes turns, a page each, with what came meanwhile.
     pub async fn step(&self, progress: &dyn super::Watcher) -> Result<Option<FannedOut>> {
+        self.step_within(TimeDelta::zero(), progress).await
+    }
+
+    /// The same, but long audiences that keep coming wait for so long for company.
+    async fn step_within(
+        &self,
+        linger: TimeDelta,
+        progress: &dyn super::Watcher,
+    ) -> Result<Option<FannedOut>> {
         let mut done = FannedOut::default();
-        let mut lanes: VecDeque<Lane> = self.claim(&mut done).await?.into();
+        let mut lanes: VecDeque<Lane> = self.next(linger, &mut done).await?.into();
         if lanes.is_empty() && done.is_whole() {
             return Ok(None);
         }
@@ -73,7 +87,7 @@ impl Fanouts {
                 lanes.push_back(lane);
                 if lanes.len() < LANES {
                     // They come first: their first page may be all there is of them.
-                    let came = self.claim(&mut done).await?;
+                    let came = self.next(linger, &mut done).await?;
                     came.into_iter()
                         .rev()
                         .for_each(|lane| lanes.push_front(lane));
@@ -83,9 +97,34 @@ impl Fanouts {
         Ok(Some(done))
     }
 
+    /// What is to be done now: what was claimed and is short, and long audiences whose time has
+    /// come.
+    async fn next(&self, linger: TimeDelta, done: &mut FannedOut) -> Result<Vec<Lane>> {
+        let Came {
+            mut short,
+            mut long,
+        } = self.claim(done).await?;
+        let came = long.iter().map(|lane| lane.walks.len()).sum();
+        let (now, most) = (self.clock.now(), self.settings.merge);
+        let begins = self.lingering.begins(came, linger, most, now);
+        match begins {
+            Some(held) if held.is_empty() => short.append(&mut long),
+            Some(mut all) => {
+                all.extend(long.into_iter().flat_map(Lane::fanouts));
+                for (day, fanouts) in self.groups(all) {
+                    short.push(self.lane(day, fanouts).await?);
+                }
+            }
+            None => self
+                .lingering
+                .hold(long.into_iter().flat_map(Lane::fanouts)),
+        }
+        Ok(short)
+    }
+
     /// Claims what is pending and finds its first people. Whom that is all of go by themselves:
     /// they wait for nobody's longer audience. What cannot be read is noted.
-    async fn claim(&self, done: &mut FannedOut) -> Result<Vec<Lane>> {
+    async fn claim(&self, done: &mut FannedOut) -> Result<Came> {
         let now = self.clock.now();
         let Claimed { fanouts, bad } = self
             .journal
@@ -97,28 +136,43 @@ impl Fanouts {
             )
             .await?;
         done.bad_fanouts.note(bad);
-        let (mut short, mut long) = (Vec::new(), Vec::new());
+        let mut came = Came::default();
         for (day, group) in self.groups(fanouts) {
-            let mut walks: Vec<Walk> = group.into_iter().map(Walk::new).collect();
-            let limit = (self.settings.page / walks.len()).max(500);
-            self.fill(&mut walks, limit).await?;
+            let Lane { day, walks } = self.lane(day, group).await?;
             let (whole, more): (Vec<_>, Vec<_>) =
                 walks.into_iter().partition(|walk| walk.exhausted);
-            for (lanes, walks) in [(&mut short, whole), (&mut long, more)] {
+            for (lanes, walks) in [(&mut came.short, whole), (&mut came.long, more)] {
                 if !walks.is_empty() {
                     lanes.push(Lane { day, walks });
                 }
             }
         }
-        short.append(&mut long);
-        Ok(short)
+        Ok(came)
+    }
+
+    /// These together, with their first people.
+    async fn lane(&self, day: Day, fanouts: Vec<Fanout>) -> Result<Lane> {
+        let mut walks: Vec<Walk> = fanouts.into_iter().map(Walk::new).collect();
+        let limit = (self.settings.page / walks.len()).max(500);
+        self.fill(&mut walks, limit).await?;
+        Ok(Lane { day, walks })
     }
 
     /// Steps until nothing is left, or until somebody wants it to stop.
     pub async fn drain(&self, progress: &dyn super::Watcher) -> Result<FannedOut> {
+        self.drain_within(TimeDelta::zero(), progress).await
+    }
+
+    /// The same, but of long audiences that keep coming, what came within so long of the last is
+    /// left until then, for the company it gets: see [`linger`].
+    pub async fn drain_within(
+        &self,
+        linger: TimeDelta,
+        progress: &dyn super::Watcher,
+    ) -> Result<FannedOut> {
         let mut all = FannedOut::default();
         while !progress.stopping()
-            && let Some(done) = self.step(progress).await?
+            && let Some(done) = self.step_within(linger, progress).await?
         {
             all += done;
         }
@@ -256,10 +310,24 @@ impl Fanouts {
 /// So many groups take turns at most; who comes later waits until one of them is finished.
 const LANES: usize = 4;
 
+/// What was claimed: whose first people are all there are, and whose are not.
+#[derive(Default)]
+struct Came {
+    short: Vec<Lane>,
+    long: Vec<Lane>,
+}
+
 /// Fan-outs that walk their audiences together.
 struct Lane {
     day: Day,
     walks: Vec<Walk>,
+}
+
+impl Lane {
+    /// Its fan-outs, without the people that were looked up: while they wait, nobody's ids are kept.
+    fn fanouts(self) -> impl Iterator<Item = Fanout> {
+        self.walks.into_iter().map(|walk| walk.fanout)
+    }
 }
 
 /// What a fan-out brings to a batch.

@@ -364,3 +364,24 @@ where
         .collect::<std::result::Result<_, _>>()
         .map_err(serde::de::Error::custom)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_twice_is_no_event_that_was_known() {
+        let audience = Audience::users([UserId::stored("ada")]).unwrap();
+        let fanout = |id| {
+            let (kind, objects) = ("Loan".parse().unwrap(), vec![ObjectId::stored("a1")]);
+            Fanout::new(id, Some("key".into()), kind, objects, audience.clone()).unwrap()
+        };
+        let [ours, earlier] = [1, 2].map(|n| fanout(Id::at(DateTime::UNIX_EPOCH, [n; 8])));
+
+        for (standing, known) in [(&ours, false), (&earlier, true)] {
+            let answer = Accepted::Known(Box::new(standing.clone()));
+            let receipt = receipt(&ours, answer).unwrap();
+            assert_eq!((receipt.id, receipt.known), (standing.id, known));
+        }
+    }
+}

@@ -37,6 +37,8 @@ pub struct Worker {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) leases: Arc<dyn Leases>,
+    /// How long long audiences that keep coming wait for company (`fanout.linger`).
+    pub linger: TimeDelta,
     /// How long a part rests that found nothing to do (`worker.idle`).
     pub idle: TimeDelta,
 }
@@ -73,7 +75,7 @@ impl Worker {
         scanned: &mut Option<DateTime<Utc>>,
         progress: &dyn Watcher,
     ) -> Result<Round> {
-        let fanned_out = self.fan_out(progress).await;
+        let fanned_out = self.fan_out(TimeDelta::zero(), progress).await;
         let mut round = self.mail(progress).await?;
         if round.paused.is_none() {
             let digests = self.digest(scanned, progress).await?;
@@ -88,9 +90,9 @@ impl Worker {
     }
 
     /// Fans out what was accepted.
-    async fn fan_out(&self, progress: &dyn Watcher) -> Result<Round> {
+    async fn fan_out(&self, linger: TimeDelta, progress: &dyn Watcher) -> Result<Round> {
         Ok(Round {
-            fanouts: self.fanouts.drain(progress).await?,
+            fanouts: self.fanouts.drain_within(linger, progress).await?,
             ..Round::default()
         })
     }
@@ -187,7 +189,7 @@ impl Worker {
         let progress = UntilStopped(&asked);
         while !progress.stopping() {
             let round = match part {
-                Part::FanningOut => self.fan_out(&progress).await,
+                Part::FanningOut => self.fan_out(self.linger, &progress).await,
                 Part::Mailing => self.mail(&progress).await,
                 Part::Digests => self.digest(&mut scanned, &progress).await,
             };

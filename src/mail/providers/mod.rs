@@ -34,7 +34,7 @@ pub static PROVIDERS: &[Provider] = &[
             ),
         }],
         regions: Regions::Each(&[("us", mailgun::URL), ("eu", mailgun::URL_EU)]),
-        calls_per_second: 10,
+        calls_per_second: 60,
         tags: 8,
         mailer: |account| Ok(Arc::new(mailgun::Mailgun::new(account)?)),
         // Its envelope is of the domain that is named there.
@@ -48,7 +48,7 @@ pub static PROVIDERS: &[Provider] = &[
         title: "SendGrid",
         options: &[],
         regions: Regions::Each(&[("us", sendgrid::URL), ("eu", sendgrid::URL_EU)]),
-        calls_per_second: 10,
+        calls_per_second: 100,
         tags: 8,
         mailer: |account| Ok(Arc::new(sendgrid::SendGrid::new(account)?)),
         bounces: None,

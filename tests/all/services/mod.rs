@@ -17,6 +17,7 @@ mod fanout;
 mod import;
 mod inbox_states;
 mod lateness;
+mod lingering;
 mod links;
 mod mailed;
 mod mandatory;
