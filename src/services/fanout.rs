@@ -100,6 +100,8 @@ impl Fanouts {
     /// What is to be done now: what was claimed and is short, and long audiences whose time has
     /// come.
     async fn next(&self, linger: TimeDelta, done: &mut FannedOut) -> Result<Vec<Lane>> {
+        // No later than the claim is.
+        let leased = self.clock.now() + self.settings.lease;
         let Came {
             mut short,
             mut long,
@@ -109,15 +111,16 @@ impl Fanouts {
         let begins = self.lingering.begins(came, linger, most, now);
         match begins {
             Some(held) if held.is_empty() => short.append(&mut long),
-            Some(mut all) => {
-                all.extend(long.into_iter().flat_map(Lane::fanouts));
-                for (day, fanouts) in self.groups(all) {
+            Some(held) => {
+                let came = long.into_iter().flat_map(Lane::fanouts);
+                for (day, fanouts) in self.groups(held.into_iter().chain(came).collect()) {
                     short.push(self.lane(day, fanouts).await?);
                 }
             }
-            None => self
-                .lingering
-                .hold(long.into_iter().flat_map(Lane::fanouts)),
+            None => {
+                let came = long.into_iter().flat_map(Lane::fanouts);
+                self.lingering.hold(came, leased);
+            }
         }
         Ok(short)
     }
@@ -179,14 +182,16 @@ impl Fanouts {
         Ok(all)
     }
 
-    /// What can be fanned out together: the same day, and no more entries a person than a day can
-    /// take.
+    /// What can be fanned out together: the same day, no more entries a person than a day can take,
+    /// and no more fan-outs than go together.
     fn groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
         let mut groups: Vec<(Day, Vec<Fanout>, usize)> = Vec::new();
         for fanout in claimed {
             let entries = fanout.objects.len();
             let fits = |group: &&mut (Day, Vec<Fanout>, usize)| {
-                group.0 == fanout.day && group.2 + entries <= self.settings.day_cap
+                group.0 == fanout.day
+                    && group.1.len() < self.settings.merge
+                    && group.2 + entries <= self.settings.day_cap
             };
             match groups.iter_mut().rev().find(fits) {
                 Some(group) => {

@@ -2,25 +2,26 @@
 //! majority, once.
 //!
 //! The rule: while a call is under way, what comes waits and goes with the next; nobody waits for
-//! others to come. Each is answered as if it had called alone. A call may be made twice: whoever
-//! does not learn how theirs ended (whoever made it was given up, or something in it could not be
-//! done) calls alone.
+//! others to come. Each is answered as if it had called alone. A call goes on in a task of its own,
+//! so that nobody who is given up keeps it from ending. Where the store is away, everybody is told
+//! who waits: they would only wait for it as long again. Where anything else in a call fails, each
+//! calls alone.
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::store::{Error, Result};
 
 /// So many go together at most.
-const MOST: usize = 250;
+pub(super) const MOST: usize = 250;
 
 /// Those who ask for something of one kind; one for all of a process.
 pub struct Joint<Q, A> {
     waiting: Mutex<VecDeque<Waiting<Q, A>>>,
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 struct Waiting<Q, A> {
@@ -32,16 +33,20 @@ impl<Q, A> Default for Joint<Q, A> {
     fn default() -> Self {
         Self {
             waiting: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
+            turn: Arc::default(),
         }
     }
 }
 
-impl<Q: Clone, A> Joint<Q, A> {
+impl<Q, A> Joint<Q, A>
+where
+    Q: Clone + Send + 'static,
+    A: Send + 'static,
+{
     /// Asks this, with what else waits. `call` answers each of what it is given, in order.
-    pub async fn call<F>(&self, asked: Q, call: impl Fn(Vec<Q>) -> F) -> Result<A>
+    pub async fn call<F>(self: &Arc<Self>, asked: Q, call: impl Fn(Vec<Q>) -> F) -> Result<A>
     where
-        F: Future<Output = Result<Vec<A>>>,
+        F: Future<Output = Result<Vec<A>>> + Send + 'static,
     {
         let (tell, mut told) = oneshot::channel();
         self.open().push_back(Waiting {
@@ -55,7 +60,7 @@ impl<Q: Clone, A> Joint<Q, A> {
                     Ok(told) => return told,
                     Err(_) => break,
                 },
-                turn = self.turn.lock() => turn,
+                turn = Arc::clone(&self.turn).lock_owned() => turn,
             };
             // Whoever had the turn before may have asked it just now.
             match told.try_recv() {
@@ -64,13 +69,39 @@ impl<Q: Clone, A> Joint<Q, A> {
                 Err(TryRecvError::Empty) => {}
             }
             let batch = self.take();
-            let answers = call(batch.iter().map(|one| one.asked.clone()).collect()).await;
-            tell_all(batch, answers);
-            // Only now, as whoever has it next asks what they were told.
-            drop(turn);
+            let answers = call(batch.iter().map(|one| one.asked.clone()).collect());
+            let joint = Arc::clone(self);
+            tokio::spawn(async move {
+                joint.tell_all(batch, answers.await);
+                // Only now, as whoever has it next asks what they were told.
+                drop(turn);
+            });
         }
         let missing = || Error::database("asking alone", "an answer is missing");
         call(vec![asked]).await?.pop().ok_or_else(missing)
+    }
+
+    /// Whoever is told nothing calls alone. Who was given up meanwhile does not listen.
+    fn tell_all(&self, mut batch: Vec<Waiting<Q, A>>, answers: Result<Vec<A>>) {
+        match answers {
+            Ok(answers) => {
+                for (one, answer) in batch.into_iter().zip(answers) {
+                    drop(one.told.send(Ok(answer)));
+                }
+            }
+            Err(Error::Database { doing, cause }) => {
+                batch.extend(self.open().drain(..));
+                for one in batch {
+                    let error = Error::database(doing.as_str(), cause.to_string());
+                    drop(one.told.send(Err(error)));
+                }
+            }
+            Err(error) if batch.len() == 1 => {
+                let one = batch.pop();
+                drop(one.map(|one| one.told.send(Err(error))));
+            }
+            Err(_) => {}
+        }
     }
 
     /// The first that wait, but for those that were given up.
@@ -83,29 +114,6 @@ impl<Q: Clone, A> Joint<Q, A> {
 
     fn open(&self) -> MutexGuard<'_, VecDeque<Waiting<Q, A>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whoever is told nothing calls alone. Who was given up meanwhile does not listen.
-fn tell_all<Q, A>(mut batch: Vec<Waiting<Q, A>>, answers: Result<Vec<A>>) {
-    match answers {
-        Ok(answers) => {
-            for (one, answer) in batch.into_iter().zip(answers) {
-                drop(one.told.send(Ok(answer)));
-            }
-        }
-        Err(error) if batch.len() == 1 => {
-            let one = batch.pop();
-            drop(one.map(|one| one.told.send(Err(error))));
-        }
-        // Each would wait for the store as long again.
-        Err(Error::Database { doing, cause }) => {
-            for one in batch {
-                let error = Error::database(doing.as_str(), cause.to_string());
-                drop(one.told.send(Err(error)));
-            }
-        }
-        Err(_) => {}
     }
 }
 

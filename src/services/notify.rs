@@ -81,7 +81,7 @@ impl Request {
 }
 
 /// A request is accepted together with others if it is of at most so many objects.
-const FEW_OBJECTS: usize = 4;
+pub(super) const FEW_OBJECTS: usize = 4;
 /// And names at most so many people.
 const FEW_PEOPLE: usize = 100;
 
@@ -127,8 +127,10 @@ impl Notify {
         let fanouts: Vec<Fanout> = requests.iter().flatten().cloned().collect();
         let answers = match &fanouts[..] {
             [fanout] if is_short => {
-                let journal = &self.journal;
-                let accept = |all: Vec<Fanout>| async move { journal.accept(&all).await };
+                let accept = |all: Vec<Fanout>| {
+                    let journal = Arc::clone(&self.journal);
+                    async move { journal.accept(&all).await }
+                };
                 vec![self.together.call(fanout.clone(), accept).await?]
             }
             _ => self.journal.accept(&fanouts).await?,

@@ -5,7 +5,7 @@
 //! while. Where it takes long, what it said last is told, and that it is away; it is waited for
 //! behind the scrape, so that the next one tells what it said.
 
-use std::sync::{Arc, Mutex as Held, PoisonError};
+use std::sync::{Arc, Mutex as Held, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -22,6 +22,10 @@ use crate::store::{self, Diagnostics, Notes, Outstanding};
 const FRESH: TimeDelta = TimeDelta::seconds(5);
 /// How long a scrape waits for the store.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it is waited for behind the scrape.
+const GIVE_UP: Duration = Duration::from_secs(30);
+/// A store that takes longer than a scrape waits is not away if it said something so lately.
+const LATELY: TimeDelta = TimeDelta::minutes(2);
 /// Things that wait are counted up to here.
 const MOST: u64 = 10_000;
 
@@ -30,7 +34,14 @@ const MOST: u64 = 10_000;
 pub struct Lately {
     /// Whoever asks the store holds it, so that nobody else does.
     asking: Arc<Mutex<()>>,
-    said: Held<Option<Said>>,
+    heard: Held<Heard>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    said: Option<Said>,
+    /// Whether it said something when it was asked last.
+    answered: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -69,34 +80,35 @@ impl Scrape {
             let scrape = self.clone();
             tokio::spawn(async move {
                 let _turn = turn;
-                if let Err(error) = scrape.ask().await {
-                    tracing::warn!(%error, "metrics tell what the store said before");
-                }
+                let asked = tokio::time::timeout(GIVE_UP, scrape.ask()).await;
+                let failed = match asked {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => format!("the store took more than {GIVE_UP:?}"),
+                };
+                scrape.heard().answered = false;
+                tracing::warn!(error = failed, "metrics tell what the store said before");
             });
         }
-        let said = tokio::time::timeout(PATIENCE, asking.lock()).await;
-        if said.is_err() {
-            tracing::warn!("metrics tell what the store said before; it took {PATIENCE:?}");
-        }
-        let up = said.is_ok() && self.is_fresh();
+        let in_time = tokio::time::timeout(PATIENCE, asking.lock()).await.is_ok();
+        let Heard { said, answered } = *self.heard();
         let now = self.clock.now();
-        let known = self.said().map(|said| said.known(now));
+        let lately = |said: Said| (now - said.at).abs() < LATELY;
+        let up = answered && (in_time || said.is_some_and(lately));
+        let known = said.map(|said| said.known(now));
         Gauges { up, known }
     }
 
-    fn said(&self) -> Option<Said> {
-        *self
-            .lately
-            .said
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        let heard = &self.lately.heard;
+        heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the store was asked just now. A clock that was put back makes no answer fresh.
     fn is_fresh(&self) -> bool {
         let now = self.clock.now();
-        self.said()
-            .is_some_and(|said| (now - said.at).abs() < FRESH)
+        let said = self.heard().said;
+        said.is_some_and(|said| (now - said.at).abs() < FRESH)
     }
 
     /// Asks the store, and keeps what it says.
@@ -113,14 +125,16 @@ impl Scrape {
         let (outstanding, owed, told, paused) =
             futures::try_join!(outstanding, owed, told, paused)?;
         let said = Said {
-            at: now,
+            at: self.clock.now(),
             outstanding,
             owed: owed.older.first().map(|old| old.day.start()),
             owed_events: told.owed.map_or(0, |look| look.owed.events),
             paused,
         };
-        let lately = &self.lately.said;
-        *lately.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+        *self.heard() = Heard {
+            said: Some(said),
+            answered: true,
+        };
         Ok(())
     }
 }

@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use super::Result;
 use super::catalog::{Catalog, CatalogSource};
-use super::joint::Joint;
+use super::joint::{self, Joint};
+use super::notify::FEW_OBJECTS;
 use crate::domain::{Event, Policies};
 use crate::store::{self, Journal};
 use crate::wire::unknown::{NAMED, Unknown};
 
 /// Of so many objects of one call it is asked whether they are known.
 const ASKED: usize = 1_000;
+// Of whoever is looked up together nobody is left without an answer.
+const _: () = assert!(joint::MOST * FEW_OBJECTS <= ASKED);
 
 impl Unknown {
     /// Notes of an event what is not known of it; it must have been loaded.
@@ -34,6 +37,7 @@ impl Unknown {
 }
 
 /// Looks up what is known.
+#[derive(Clone)]
 pub struct Known {
     pub(crate) catalog: CatalogSource,
     pub(crate) journal: Arc<dyn Journal>,
@@ -46,7 +50,10 @@ impl Known {
     /// What is not known of an event that is short; whoever asks at the same time is answered by
     /// one look-up.
     pub async fn of_short(&self, events: &[Event]) -> Result<Unknown> {
-        let look_up = |all: Vec<Vec<Event>>| async move { self.look_up(&all).await };
+        let look_up = |all: Vec<Vec<Event>>| {
+            let known = self.clone();
+            async move { known.look_up(&all).await }
+        };
         Ok(self.together.call(events.to_vec(), look_up).await?)
     }
 

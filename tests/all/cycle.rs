@@ -94,7 +94,8 @@ async fn a_fault_at_every_call(fresh: &Fresh, fault: Fault, certainty: Certainty
         Certainty::Never => Excuse::Unknown,
         Certainty::Repeat { .. } | Certainty::Ask => Excuse::None,
     };
-    for then in [Then::Recovers, Then::StaysDown] {
+    let first = 3 * usize::from(fault == Fault::Unheard);
+    for (offset, then) in [(first, Then::Recovers), (first + 5, Then::StaysDown)] {
         for n in 0.. {
             fresh.clear().await;
             let town = Town::with(fresh, certainty, "").await;
@@ -107,7 +108,7 @@ async fn a_fault_at_every_call(fresh: &Fresh, fault: Fault, certainty: Certainty
             };
             let told = format!("call {n} ({verb}): {fault:?}, {then:?}");
             judge(&town, &told, excuse).await;
-            if n % COUNTED == 0 {
+            if (n + offset) % COUNTED == 0 {
                 let unheard = (fault == Fault::Unheard).then_some(verb);
                 count_again(&town, &told, unheard).await;
             }

@@ -61,11 +61,13 @@ impl Digests {
         let walked = Run::new(self, &request, progress).walk(None).await?;
         let report = walked.report;
         if is_complete(&report) && !progress.stopping() {
-            let due = match (walked.passed_over, &ticks) {
-                (false, _) => known - SLACK,
+            let due = match (&ticks, walked.passed_over) {
+                // They are too many to be looked at again.
+                (Some(_), _) if all == now => known,
+                (_, false) => known - SLACK,
                 // They are looked at when it has ended.
-                (true, Some(ticks)) => ticks.due,
-                (true, None) => DateTime::<Utc>::MIN_UTC,
+                (Some(ticks), true) => ticks.due.min(known - SLACK),
+                (None, true) => DateTime::<Utc>::MIN_UTC,
             };
             let ticks = Ticks {
                 // What takes longer than that is met by looking at everybody.

@@ -3,7 +3,8 @@
 //! The rule: to update somebody's stack costs the server nearly as much for one event as for ten. So
 //! where a long audience was begun a moment ago, what comes for long audiences is held until that
 //! moment has passed, and then goes together. The first of them waits for nothing, and nobody of a
-//! short audience ever waits. What is held is leased; if its holder dies, it is pending again.
+//! short audience ever waits. What is held is leased; once that is over, because its holder died or
+//! stood still, it is pending again, and whoever comes first claims it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +18,8 @@ pub struct Lingering(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
-    fanouts: Vec<Fanout>,
+    /// Each with the end of its lease.
+    fanouts: Vec<(Fanout, DateTime<Utc>)>,
     begun: Option<DateTime<Utc>>,
 }
 
@@ -32,6 +34,7 @@ impl Lingering {
         now: DateTime<Utc>,
     ) -> Option<Vec<Fanout>> {
         let mut held = self.held();
+        held.fanouts.retain(|(_, until)| now < *until);
         let all = held.fanouts.len() + came;
         // A clock that was put back lets nobody wait.
         let is_soon = |begun: DateTime<Utc>| begun <= now && now - begun < linger;
@@ -39,12 +42,15 @@ impl Lingering {
             return None;
         }
         held.begun = Some(now);
-        Some(std::mem::take(&mut held.fanouts))
+        let all = std::mem::take(&mut held.fanouts).into_iter();
+        Some(all.map(|(fanout, _)| fanout).collect())
     }
 
-    /// These wait with what is held.
-    pub(super) fn hold(&self, came: impl Iterator<Item = Fanout>) {
-        self.held().fanouts.extend(came);
+    /// These wait with what is held; they are leased until then.
+    pub(super) fn hold(&self, came: impl Iterator<Item = Fanout>, until: DateTime<Utc>) {
+        self.held()
+            .fanouts
+            .extend(came.map(|fanout| (fanout, until)));
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {

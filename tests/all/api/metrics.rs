@@ -19,6 +19,7 @@ on_sqlite! {
     labels_name_nobody_and_take_few_values
     with_the_store_away_a_scrape_says_so_and_tells_what_is_known
     with_a_store_that_says_nothing_a_scrape_is_answered_all_the_same
+    what_a_slow_store_says_is_told_by_the_next_scrape
     at_an_address_of_their_own_metrics_are_told_without_a_key
     a_request_keeps_the_id_it_brought_and_gets_one_otherwise
 }
@@ -153,6 +154,39 @@ async fn with_a_store_that_says_nothing_a_scrape_is_answered_all_the_same(fresh:
         assert!(!text.contains("\ntidings_fanouts_pending"), "{text}");
         assert!(text.contains("tidings_build_info"), "{text}");
     }
+    api.stop().await;
+}
+
+async fn what_a_slow_store_says_is_told_by_the_next_scrape(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "server.listen = \"127.0.0.1:0\"").await;
+    let (open, opened) = tokio::sync::watch::channel(false);
+    let slow = FailingStore::waiting(
+        town.store.clone(),
+        Box::new(move |_| {
+            let mut opened = opened.clone();
+            Box::pin(async move {
+                opened.wait_for(|open| *open).await.unwrap();
+            })
+        }),
+    );
+    let api = Api::with_store(town, &(slow as _));
+
+    let nothing = scraped(&api).await;
+    open.send(true).unwrap();
+    // It is still being asked, and what it says is waited for.
+    let late = scraped(&api).await;
+    api.town.clock.advance(TimeDelta::seconds(60));
+    open.send(false).unwrap();
+    let slow_again = scraped(&api).await;
+    api.town.clock.advance(TimeDelta::seconds(61));
+    let too_long = scraped(&api).await;
+
+    has(&nothing, "tidings_store_up 0");
+    has(&late, "tidings_store_up 1");
+    has(&late, "tidings_fanouts_pending 0");
+    has(&slow_again, "tidings_store_up 1");
+    has(&too_long, "tidings_store_up 0");
+    open.send(true).unwrap();
     api.stop().await;
 }
 

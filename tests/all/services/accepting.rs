@@ -74,6 +74,9 @@ async fn what_comes_at_the_same_time_is_one_call_and_each_has_its_own_answer(fre
     let mut all = pin!(join_all(asked.map(handed_in)));
 
     assert!(futures::poll!(all.as_mut()).is_pending());
+    while gate.accepts.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
     gate.open.send(()).unwrap();
     let answers = all.await;
 
@@ -118,6 +121,9 @@ async fn what_is_long_is_accepted_alone(fresh: Fresh) {
     let first = pin!(notify.accept(vec![request(&["a1"], to(&["ada"]), None)]));
     let mut first = first;
     assert!(futures::poll!(first.as_mut()).is_pending());
+    while gate.accepts.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
 
     for (n, requests) in long.into_iter().enumerate() {
         let count = requests.len();

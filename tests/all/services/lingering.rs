@@ -19,6 +19,7 @@ on_both_stores! {
     what_keeps_coming_to_long_audiences_is_pushed_together
     the_most_that_go_together_wait_for_nothing
     what_waits_is_fanned_out_by_others_once_its_holder_stops_or_dies
+    what_was_held_for_longer_than_its_lease_is_fanned_out_once
     without_a_linger_nothing_waits
 }
 
@@ -155,4 +156,19 @@ async fn without_a_linger_nothing_waits(fresh: Fresh) {
     publish(&app, &["a3"]).await;
     let round = app.worker().round(&mut None, &Silent).await.unwrap();
     assert_eq!(round.fanouts.done, 1);
+}
+
+async fn what_was_held_for_longer_than_its_lease_is_fanned_out_once(fresh: Fresh) {
+    let town = founded(&fresh, &format!("{PAGES}fanout.lease = \"20s\"\n")).await;
+    let app = town.process();
+    let fanouts = app.fanouts();
+    publish(&app, &["a1"]).await;
+    works(&fanouts).await;
+    publish(&app, &["a2"]).await;
+    works(&fanouts).await;
+
+    town.clock.advance(TimeDelta::seconds(21));
+    let done = fanouts.drain_within(LINGER, &Silent).await.unwrap();
+
+    assert_eq!((done.done, done.counts.people), (1, 1_200));
 }
