@@ -136,6 +136,10 @@ impl Notify {
             _ => self.journal.accept(&fanouts).await?,
         };
         crash::point("after-accept");
+        fanouts
+            .iter()
+            .zip(&answers)
+            .for_each(|(fanout, answer)| log(fanout, answer));
         let mut answers = fanouts.iter().zip(answers);
         let answer = |request: std::result::Result<Fanout, Invalid>| {
             request?;
@@ -179,6 +183,16 @@ impl Notify {
     /// An event's fan-out, with how far it has come.
     pub async fn find(&self, id: Id) -> Result<Option<Fanout>> {
         Ok(self.journal.fanout(id).await?)
+    }
+}
+
+/// Within the request that brought it, whoever's call it went with.
+fn log(fanout: &Fanout, answer: &Accepted) {
+    match answer {
+        Accepted::New => tracing::debug!(event = %fanout.id, "an event was accepted"),
+        Accepted::Known(known) => {
+            tracing::debug!(event = %known.id, "an event was handed in again");
+        }
     }
 }
 

@@ -6,9 +6,9 @@ use chrono_tz::Tz;
 use tidings::domain::due_choices::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Cadence, DueChoices, Schedule, User};
-use tidings::store::PeopleFilter;
+use tidings::store::{People, PeopleFilter};
 
-use crate::support::{Fresh, mongo, user};
+use crate::support::*;
 
 /// What the server did for what was asked of this collection meanwhile: one question.
 async fn profiled(store: &Fresh, collection: &str, asking: impl Future<Output = ()>) -> Document {
@@ -68,6 +68,28 @@ async fn whose_digests_fall_due_is_read_from_the_index_and_no_further_than_the_p
             // Each range is begun with.
             assert!(told.get_i32("keysExamined").unwrap() < 400, "{told}");
         }
+    })
+    .await;
+}
+
+/// Of many people on a day, those who are asked for are looked up, and nobody else is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stacks_of_some_of_many_people_are_looked_up() {
+    mongo::run(async |store: Fresh| {
+        let everybody = people(3_000);
+        let pushes = push_to_all(&everybody, events(1, 1));
+        store.push(today(), 1_000, &pushes).await.unwrap();
+        let asked: Vec<_> = everybody.iter().step_by(100).cloned().collect();
+        let mut found = Vec::new();
+
+        let told = profiled(&store, "$cmd.aggregate", async {
+            found = store.windows(window(), People::Each(&asked)).await.unwrap();
+        });
+        let told = told.await;
+
+        assert_eq!(found.iter().filter(|one| one.stacks.len() == 1).count(), 30);
+        assert_eq!(told.get_i32("nreturned").unwrap(), 30, "{told}");
+        assert!(told.get_i32("docsExamined").unwrap() <= 60, "{told}");
     })
     .await;
 }

@@ -66,14 +66,8 @@ impl MeasuredStore {
     /// An accepted event, or one that was accepted before.
     fn note_accepted(&self, fanout: &Fanout, accepted: &Accepted) {
         match accepted {
-            Accepted::New => {
-                self.metrics.accepted(fanout.kind.as_str());
-                tracing::debug!(event = %fanout.id, "an event was accepted");
-            }
-            Accepted::Known(known) => {
-                self.metrics.repeated();
-                tracing::debug!(event = %known.id, "an event was handed in again");
-            }
+            Accepted::New => self.metrics.accepted(fanout.kind.as_str()),
+            Accepted::Known(_) => self.metrics.repeated(),
         }
     }
 

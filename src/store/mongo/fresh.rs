@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bson::{Bson, Document, Timestamp, doc};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use mongodb::action::{CountDocuments, Distinct, Find};
+use mongodb::action::{Aggregate, CountDocuments, Distinct, Find};
 use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
 use mongodb::{ClientSession, Collection, SessionCursor};
 use serde::de::DeserializeOwned;
@@ -119,12 +119,17 @@ impl Mongo {
         collection: &Collection<T>,
         pipeline: Vec<Document>,
     ) -> std::result::Result<Vec<T>, Failure> {
+        self.all_that(collection.aggregate(pipeline)).await
+    }
+
+    /// All that an aggregation comes to, of a collection or of none.
+    pub(super) async fn all_that<T: DeserializeOwned + Send + Sync>(
+        &self,
+        aggregate: Aggregate<'_>,
+    ) -> std::result::Result<Vec<T>, Failure> {
         let mut session = self.session().await?;
         let limit = limit(self.0.options.attempt);
-        let aggregate = collection
-            .aggregate(pipeline)
-            .max_time(limit)
-            .with_type::<T>();
+        let aggregate = aggregate.max_time(limit).with_type::<T>();
         let mut found = aggregate.session(&mut session).await?;
         let all = found.stream(&mut session).try_collect().await?;
         self.met(&session);

@@ -2,15 +2,16 @@
 //! the range.
 //!
 //! The rule: `$in` on the `_id` of a clustered collection reads all of it (MongoDB 6.0), so there
-//! people are asked for by equality: one command a person unites their days. On ordinary
-//! collections, which older writers made, `$in` is the fastest there is.
+//! people are asked for by equality: one command a person unites their days, or, with many people,
+//! one a day looks each of them up. On ordinary collections, which older writers made, `$in` is the
+//! fastest there is.
 
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bson::oid::ObjectId as Oid;
-use bson::{Bson, RawDocumentBuf, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures::TryStreamExt;
 use mongodb::options::FindOptions;
 
@@ -24,7 +25,7 @@ use crate::store::Result;
 const MANY: usize = 16;
 /// How many people are asked about at the same time.
 const AT_ONCE: usize = 8;
-/// Ids in one `$in`.
+/// People of one command.
 const IDS: usize = 1_000;
 /// People a chunk while a range is read.
 const CHUNK: usize = 1_000;
@@ -57,28 +58,28 @@ impl Mongo {
         window: Window,
         people: &[UserId],
     ) -> Result<Vec<PersonStacks>> {
-        let layouts = match people.len() {
-            ..MANY => HashMap::new(),
-            MANY.. => self.layouts(&window).await?,
-        };
-        let (ordinary, other): (Vec<Day>, Vec<Day>) = window
-            .days()
-            .partition(|day| layouts.get(day) == Some(&Layout::Ordinary));
-        // With many people, days that are in no list do not exist.
-        let other: Vec<Day> = other
-            .into_iter()
-            .filter(|day| people.len() < MANY || layouts.contains_key(day))
-            .collect();
         let mut found = Found::default();
-        if !other.is_empty() {
-            let look = |person: usize| self.look_up(&other, &people[person]);
+        if people.len() < MANY {
+            let days: Vec<Day> = window.days().collect();
+            let look = |person: usize| self.look_up(&days, &people[person]);
             at_once(AT_ONCE, 0..people.len(), look, |stacks| found.add(stacks)).await?;
+            return Ok(found.in_order(people));
         }
-        for day in ordinary {
-            let chunks: Vec<&[UserId]> = people.chunks(IDS).collect();
-            let look = |chunk: usize| self.look_up_all(day, chunks[chunk]);
-            at_once(2, 0..chunks.len(), look, |stacks| found.add(stacks)).await?;
-        }
+        let layouts = self.layouts(&window).await?;
+        let chunks: Vec<&[UserId]> = people.chunks(IDS).collect();
+        let days: Vec<Day> = window.days().collect();
+        // Days that are in no list do not exist.
+        let known = days
+            .iter()
+            .filter_map(|day| Some((*day, *layouts.get(day)?)));
+        let asked: Vec<(Day, Layout, &[UserId])> = known
+            .flat_map(|(day, layout)| chunks.iter().map(move |chunk| (day, layout, *chunk)))
+            .collect();
+        let look = |n: usize| {
+            let (day, layout, people) = asked[n];
+            self.look_up_all(day, layout, people)
+        };
+        at_once(2, 0..asked.len(), look, |stacks| found.add(stacks)).await?;
         Ok(found.in_order(people))
     }
 
@@ -110,17 +111,51 @@ impl Mongo {
         Ok(documents.iter().filter_map(read).collect())
     }
 
-    /// Many people's stacks of one ordinary day.
-    async fn look_up_all(&self, day: Day, people: &[UserId]) -> Result<Vec<(UserId, Stack)>> {
-        let ids: Vec<Bson> = people.iter().flat_map(spellings).collect();
-        let filter = doc! {"_id": {"$in": ids}};
+    /// Many people's stacks of one day.
+    async fn look_up_all(
+        &self,
+        day: Day,
+        layout: Layout,
+        people: &[UserId],
+    ) -> Result<Vec<(UserId, Stack)>> {
+        let ids = people.iter().flat_map(spellings);
         let doing = format!("reading stacks of {day}");
-        let options = FindOptions::default();
-        let documents = self
-            .find_raw(&doing, &day.collection(), &filter, options)
-            .await?;
+        let documents = match layout {
+            Layout::Ordinary => {
+                let filter = doc! {"_id": {"$in": ids.collect::<Vec<_>>()}};
+                let options = FindOptions::default();
+                self.find_raw(&doing, &day.collection(), &filter, options)
+                    .await?
+            }
+            Layout::Clustered => self.each_of(&doing, &day.collection(), ids).await?,
+        };
         let read = |document| read(document, |_| Some(day));
         Ok(documents.iter().filter_map(read).collect())
+    }
+
+    /// The documents with these ids, each looked up by equality.
+    async fn each_of(
+        &self,
+        doing: &str,
+        collection: &str,
+        ids: impl Iterator<Item = Bson>,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        // An id may begin with `$`, which here would be a field's name.
+        let ids: Vec<Document> = ids.map(|id| doc! {"_id": {"$literal": id}}).collect();
+        let same = doc! {
+            "from": collection, "localField": "_id", "foreignField": "_id", "as": "stack",
+        };
+        let pipeline = [
+            doc! {"$documents": ids},
+            doc! {"$lookup": same},
+            doc! {"$unwind": "$stack"},
+            doc! {"$replaceRoot": {"newRoot": "$stack"}},
+        ];
+        self.patiently(doing, || {
+            let (database, pipeline) = (self.database(), pipeline.clone());
+            async move { self.all_that(database.aggregate(pipeline)).await }
+        })
+        .await
     }
 
     /// How the days of a window are laid out, as far as they exist. Asked once for each day.
