@@ -28,20 +28,12 @@ const MOMENT: Duration = Duration::from_secs(1);
 async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Problem> {
     let events: Vec<Vec<Event>> = requests.iter().map(Request::events).collect();
     let keyed = requests.iter().all(|request| request.key.is_some());
-    let is_short = matches!(&requests[..], [one] if one.is_short());
     let accepted = app.notify().accept(requests).await;
     let receipts = accepted.map_err(|error| match keyed {
         true => Problem::from(error),
         false => Problem::from(error).without_keys(),
     })?;
-    let known = app.known();
-    let look_up = async {
-        match &events[..] {
-            [events] if is_short => known.of_short(events).await.map(|unknown| vec![unknown]),
-            _ => known.of(&events).await,
-        }
-    };
-    let asked = tokio::time::timeout(MOMENT, look_up).await;
+    let asked = tokio::time::timeout(MOMENT, app.known().of(&events)).await;
     let unknown = asked.ok().and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("whether the objects of accepted events are known was not found out");
         Vec::new()

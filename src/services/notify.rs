@@ -46,7 +46,7 @@ pub struct Request {
 
 impl Request {
     /// Whether it is short enough to go with others that come at the same time.
-    pub fn is_short(&self) -> bool {
+    fn is_short(&self) -> bool {
         let named = match &self.audience.to {
             Selector::Users(users) => users.len(),
             Selector::FollowersOf(_) | Selector::Near { .. } => 0,

@@ -47,20 +47,20 @@ pub struct Known {
 }
 
 impl Known {
-    /// What is not known of an event that is short; whoever asks at the same time is answered by
-    /// one look-up.
-    pub async fn of_short(&self, events: &[Event]) -> Result<Unknown> {
+    /// What is not known of each of these lists, in their order: of the first thousand objects they
+    /// name. Whoever asks of one short list at the same time is answered by one look-up.
+    pub async fn of(&self, events: &[Vec<Event>]) -> Result<Vec<Unknown>> {
+        let [one] = events else {
+            return Ok(self.look_up(events).await?);
+        };
+        if one.len() > FEW_OBJECTS {
+            return Ok(self.look_up(events).await?);
+        }
         let look_up = |all: Vec<Vec<Event>>| {
             let known = self.clone();
             async move { known.look_up(&all).await }
         };
-        Ok(self.together.call(events.to_vec(), look_up).await?)
-    }
-
-    /// What is not known of each of these lists, in their order: of the first thousand objects they
-    /// name.
-    pub async fn of(&self, events: &[Vec<Event>]) -> Result<Vec<Unknown>> {
-        Ok(self.look_up(events).await?)
+        Ok(vec![self.together.call(one.clone(), look_up).await?])
     }
 
     async fn look_up(&self, events: &[Vec<Event>]) -> store::Result<Vec<Unknown>> {

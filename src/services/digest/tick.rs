@@ -49,10 +49,7 @@ impl Digests {
             Some(ticks) => self.fallen_due(&common, ticks.due, now).await?,
             None => None,
         };
-        let all = match (&users, &ticks) {
-            (Some(_), Some(ticks)) => ticks.all,
-            _ => now,
-        };
+        let looks_at_all = users.is_none();
         let request = Request {
             at: Some(now),
             users,
@@ -61,13 +58,15 @@ impl Digests {
         let walked = Run::new(self, &request, progress).walk(None).await?;
         let report = walked.report;
         if is_complete(&report) && !progress.stopping() {
-            let due = match (&ticks, walked.passed_over) {
+            let (all, due) = match &ticks {
                 // They are too many to be looked at again.
-                (Some(_), _) if all == now => known,
-                (_, false) => known - SLACK,
+                Some(_) if looks_at_all => (now, known),
                 // They are looked at when it has ended.
-                (Some(ticks), true) => ticks.due.min(known - SLACK),
-                (None, true) => DateTime::<Utc>::MIN_UTC,
+                Some(ticks) if walked.passed_over => (ticks.all, ticks.due.min(known - SLACK)),
+                Some(ticks) => (ticks.all, known - SLACK),
+                // As far back as is noted at all.
+                None if walked.passed_over => (now, DateTime::<Utc>::MIN_UTC),
+                None => (now, known - SLACK),
             };
             let ticks = Ticks {
                 // What takes longer than that is met by looking at everybody.

@@ -18,6 +18,7 @@ use crate::support::{FailingStore, Fresh, Shorthand, feed_of, people, user};
 on_both_stores! {
     what_keeps_coming_to_long_audiences_is_pushed_together
     the_most_that_go_together_wait_for_nothing
+    no_more_go_together_than_may
     what_waits_is_fanned_out_by_others_once_its_holder_stops_or_dies
     what_was_held_for_longer_than_its_lease_is_fanned_out_once
     without_a_linger_nothing_waits
@@ -57,8 +58,8 @@ async fn works(fanouts: &Fanouts) -> u64 {
     fanouts.drain_within(LINGER, &Silent).await.unwrap().done
 }
 
-async fn what_keeps_coming_to_long_audiences_is_pushed_together(fresh: Fresh) {
-    let town = founded(&fresh, PAGES).await;
+/// A process, and how often it has pushed.
+fn counting(town: &Town) -> (App, Arc<AtomicUsize>) {
     let pushes = Arc::new(AtomicUsize::new(0));
     let counted = pushes.clone();
     let counting = FailingStore::waiting(
@@ -68,7 +69,20 @@ async fn what_keeps_coming_to_long_audiences_is_pushed_together(fresh: Fresh) {
             Box::pin(ready(()))
         }),
     );
-    let app = town.process_on(&(counting as Arc<dyn Store>));
+    (town.process_on(&(counting as Arc<dyn Store>)), pushes)
+}
+
+/// One event has reached everybody, and another is held.
+async fn one_is_held(app: &App, fanouts: &Fanouts) {
+    publish(app, &["a1"]).await;
+    assert_eq!(works(fanouts).await, 1);
+    publish(app, &["a2"]).await;
+    assert_eq!(works(fanouts).await, 0);
+}
+
+async fn what_keeps_coming_to_long_audiences_is_pushed_together(fresh: Fresh) {
+    let town = founded(&fresh, PAGES).await;
+    let (app, pushes) = counting(&town);
     let (fanouts, last) = (app.fanouts(), people(1_200).pop().unwrap());
 
     publish(&app, &["a1"]).await;
@@ -114,16 +128,30 @@ async fn the_most_that_go_together_wait_for_nothing(fresh: Fresh) {
     assert_eq!((two, three), (0, 3));
 }
 
+async fn no_more_go_together_than_may(fresh: Fresh) {
+    let town = founded(&fresh, &format!("{PAGES}fanout.merge = 3\n")).await;
+    let (app, pushes) = counting(&town);
+    let fanouts = app.fanouts();
+    publish(&app, &["a1"]).await;
+    works(&fanouts).await;
+    let alone = pushes.swap(0, Ordering::Relaxed);
+    publish(&app, &["a2", "a3"]).await;
+    works(&fanouts).await;
+
+    publish(&app, &["a4", "a5", "a6"]).await;
+    let five = works(&fanouts).await;
+
+    // Three and two.
+    assert_eq!((five, pushes.load(Ordering::Relaxed)), (5, 2 * alone));
+}
+
 async fn what_waits_is_fanned_out_by_others_once_its_holder_stops_or_dies(fresh: Fresh) {
     for stops in [true, false] {
         fresh.clear().await;
         let town = founded(&fresh, &format!("{PAGES}fanout.lease = \"20s\"\n")).await;
         let (app, other) = (town.process(), town.process());
         let worker = app.worker();
-        publish(&app, &["a1"]).await;
-        works(&worker.fanouts).await;
-        publish(&app, &["a2"]).await;
-        assert_eq!(works(&worker.fanouts).await, 0);
+        one_is_held(&app, &worker.fanouts).await;
         assert_eq!(other.fanouts().drain(&Silent).await.unwrap().done, 0);
 
         if stops {
@@ -147,10 +175,7 @@ async fn without_a_linger_nothing_waits(fresh: Fresh) {
     let town = founded(&fresh, PAGES).await;
     let app = town.process();
     let fanouts = app.fanouts();
-    publish(&app, &["a1"]).await;
-    works(&fanouts).await;
-    publish(&app, &["a2"]).await;
-    works(&fanouts).await;
+    one_is_held(&app, &fanouts).await;
 
     assert_eq!(fanouts.drain(&Silent).await.unwrap().done, 1);
     publish(&app, &["a3"]).await;
@@ -162,10 +187,7 @@ async fn what_was_held_for_longer_than_its_lease_is_fanned_out_once(fresh: Fresh
     let town = founded(&fresh, &format!("{PAGES}fanout.lease = \"20s\"\n")).await;
     let app = town.process();
     let fanouts = app.fanouts();
-    publish(&app, &["a1"]).await;
-    works(&fanouts).await;
-    publish(&app, &["a2"]).await;
-    works(&fanouts).await;
+    one_is_held(&app, &fanouts).await;
 
     town.clock.advance(TimeDelta::seconds(21));
     let done = fanouts.drain_within(LINGER, &Silent).await.unwrap();
