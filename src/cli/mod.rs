@@ -36,10 +36,12 @@ mod log;
 mod notify;
 mod page_file;
 mod passed_over;
+mod preview;
 mod progress;
 mod restore;
 mod retract;
 mod screen;
+mod send_test;
 mod serve;
 mod simulate;
 mod status;
@@ -90,6 +92,8 @@ enum Command {
     Digest(digest::Args),
     Worker(worker::Args),
     Batches(batches::Args),
+    Preview(preview::Args),
+    SendTest(send_test::Args),
     Deliveries(deliveries::Args),
     Archive(archive::Args),
     Restore(restore::Args),
@@ -130,6 +134,8 @@ impl Command {
             | Self::Config(_)
             | Self::Doctor(_)
             | Self::Simulate(_)
+            | Self::Preview(_)
+            | Self::SendTest(_)
             | Self::Token(_) => Access::Look,
         }
     }
@@ -155,6 +161,8 @@ impl Command {
             | Self::Demo(_)
             | Self::Config(_)
             | Self::Doctor(_)
+            | Self::Preview(_)
+            | Self::SendTest(_)
             | Self::Simulate(_) => Made::Nothing,
         }
     }
@@ -173,6 +181,8 @@ impl Command {
             | Self::Config(_)
             | Self::Doctor(_)
             | Self::Simulate(_)
+            | Self::Preview(_)
+            | Self::SendTest(_)
             | Self::Token(_) => false,
             Self::Serve(args) => !args.is_demo(),
             _ => true,
@@ -233,6 +243,12 @@ impl Cli {
             return args.run(&self.global, screen);
         }
         if let Command::Doctor(args) = &self.command {
+            return args.run(&self.global, screen).await;
+        }
+        if let Command::Preview(args) = &self.command {
+            return args.run(&self.global, screen).await;
+        }
+        if let Command::SendTest(args) = &self.command {
             return args.run(&self.global, screen).await;
         }
         if let Command::Simulate(args) = &self.command {
@@ -305,6 +321,8 @@ impl Command {
             | Self::Config(_)
             | Self::Doctor(_)
             | Self::Simulate(_)
+            | Self::Preview(_)
+            | Self::SendTest(_)
             | Self::Token(_) => unreachable!("they open no store here, and were done before"),
         }
     }

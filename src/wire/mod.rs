@@ -22,6 +22,7 @@ pub mod feedback;
 pub mod import;
 pub mod key;
 pub mod object;
+pub(crate) mod preview;
 pub mod problem;
 pub mod round;
 pub mod simulation;

@@ -20,4 +20,9 @@ macro_rules! helps {
     )*};
 }
 
-helps!(serve demo notify feed explain flush digest worker batches deliveries archive restore import status doctor simulate suppressions keys token config);
+helps!(serve demo notify feed explain flush digest worker batches deliveries archive restore import status doctor preview simulate suppressions keys token config);
+
+#[test]
+fn send_test() {
+    insta::assert_snapshot!("send_test", help("send-test"));
+}

@@ -18,6 +18,7 @@ mod help;
 mod hostile;
 mod imports;
 mod keys;
+mod previews;
 #[cfg(unix)]
 mod private;
 mod readme;

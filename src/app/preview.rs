@@ -1,0 +1,58 @@
+//! Puts together what shows mails before anybody gets them.
+
+use std::sync::Arc;
+
+use super::{App, NoStore, mailer, open_store, site};
+use crate::app::Access;
+use crate::clock::{Ids, SystemClock};
+use crate::config::Config;
+use crate::services::preview::{OfPerson, Preview};
+use crate::services::send_test::SendTest;
+use crate::store::{Store, Suppressions};
+
+/// Makes mails and pages as this configuration says; needs no store.
+pub fn preview(config: &Config) -> Preview {
+    Preview {
+        site: site(config),
+        templates: config.mail.templates.clone(),
+        policies: Arc::new(config.policies.clone()),
+        caps: config.digest.caps,
+        schedule: config.digest.schedule,
+    }
+}
+
+/// Sends test mails by the configured mailer. Where nothing was ever brought in, no address is
+/// suppressed.
+pub async fn send_test(config: &Config) -> anyhow::Result<SendTest> {
+    let mailer = mailer(config)?;
+    let suppressions = match open_store(config, Access::Look).await {
+        Ok(store) => Some(suppressions(store)),
+        Err(error) if error.is::<NoStore>() => None,
+        Err(error) => return Err(error),
+    };
+    Ok(SendTest {
+        mailer,
+        suppressions,
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(Ids::random()),
+    })
+}
+
+fn suppressions(store: Arc<dyn Store>) -> Arc<dyn Suppressions> {
+    store
+}
+
+impl App {
+    /// Finds what one person would be mailed now.
+    pub fn of_person(&self) -> OfPerson {
+        OfPerson {
+            digests: self.digests(),
+            batches: self.batches(),
+            feeds: self.feeds(),
+            directory: self.store.clone(),
+            journal: self.store.clone(),
+            suppressions: self.store.clone(),
+            catalog: self.catalog(),
+        }
+    }
+}

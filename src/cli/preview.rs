@@ -1,0 +1,203 @@
+//! `tidings preview`: mails and pages as the templates make them, before anybody gets them.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Args as Arguments, ValueEnum};
+
+use super::exit::{Exit, Usage};
+use super::global::Global;
+use super::ink::Ink;
+use super::screen::Screen;
+use super::{stop, words};
+use crate::api::{self, Of, Showing};
+use crate::app::{self, Access, App, Made};
+use crate::clock::SystemClock;
+use crate::domain::UserId;
+use crate::private;
+use crate::services::preview::{Kind, Sheet};
+
+/// Show mails and pages before anybody gets them
+///
+/// Serves a page on this machine that shows digests, mails of batches, and the pages that people
+/// reach from them, at the width of a phone and of a desktop, light and dark. It is made again as
+/// soon as a template is saved (mail.templates), and shows what is wrong with one in place. Without
+/// --user it tells invented things of the types that are configured. Nothing is sent or changed.
+#[derive(Debug, Arguments)]
+pub(super) struct Args {
+    /// Only these: mails of digests, mails of batches, or pages
+    #[arg(value_enum)]
+    kind: Option<What>,
+    /// What this person would get now, and their pages
+    #[arg(long, value_name = "USER")]
+    user: Option<UserId>,
+    /// Write the files into this folder instead, and end; earlier ones of that name are replaced
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["listen", "open"])]
+    out: Option<PathBuf>,
+    /// Where to listen, on this machine; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8026")]
+    listen: SocketAddr,
+    /// Open the page in a browser
+    #[arg(long)]
+    open: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum What {
+    Digest,
+    Batch,
+    Page,
+}
+
+impl From<What> for Kind {
+    fn from(what: What) -> Self {
+        match what {
+            What::Digest => Self::Digest,
+            What::Batch => Self::Batch,
+            What::Page => Self::Page,
+        }
+    }
+}
+
+/// What is shown of this configuration. Only somebody's own mails need a store; templates that are
+/// wrong do not keep it from being opened.
+pub(super) async fn showing(
+    global: &Global,
+    user: Option<&UserId>,
+    kinds: Vec<Kind>,
+) -> anyhow::Result<Showing> {
+    let config = global.load(Vec::new())?;
+    let preview = app::preview(&config);
+    let of = match user {
+        None => {
+            global.refuse_store("invented things are in no store; --user shows somebody's own")?;
+            Of::Nobody
+        }
+        Some(user) => {
+            let app = App::open(config, Access::Look, Made::Nothing).await?;
+            let of = app.of_person();
+            if of.reader(user).await?.is_none() {
+                let why = format!("there is no record of {user:?}");
+                return Err(Usage::new(why).instead("leaving --user out").into());
+            }
+            Of::Somebody(Box::new(of), user.clone())
+        }
+    };
+    Ok(Showing {
+        preview,
+        of,
+        kinds,
+        clock: Arc::new(SystemClock),
+    })
+}
+
+impl Args {
+    pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let kinds = self
+            .kind
+            .map_or(Kind::ALL.to_vec(), |kind| vec![kind.into()]);
+        if self.out.is_none() && !self.listen.ip().is_loopback() {
+            let what = format!(
+                "--listen {}: a preview is for this machine alone",
+                self.listen
+            );
+            let next = format!("--listen 127.0.0.1:{}", self.listen.port());
+            return Err(Usage::new(what).instead(next).into());
+        }
+        let showing = showing(global, self.user.as_ref(), kinds).await?;
+        match &self.out {
+            Some(folder) => write(folder, &showing, screen).await,
+            None => self.serve(showing, screen).await,
+        }
+    }
+
+    async fn serve(&self, showing: Showing, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let listening = api::listen(self.listen)?;
+        let url = format!("http://{}", listening.addr);
+        let shown = screen.ink(Ink::Strong, &url);
+        screen.line(format!("{shown} shows mails and pages; Ctrl-C ends it"))?;
+        match &showing.preview.templates {
+            Some(folder) => screen.line(format!(
+                "  templates  {}, looked at again when one is saved",
+                folder.display()
+            ))?,
+            None => screen.line(
+                "  templates  the built-in ones; mail.templates names a folder of your own",
+            )?,
+        }
+        if self.open
+            && let Err(error) = open(&url)
+        {
+            screen.warning(format!("no browser could be opened: {error}"))?;
+        }
+        listening.show(showing, stop::on_signal()?).await?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Opens a page in the browser of whoever sits here.
+fn open(url: &str) -> std::io::Result<()> {
+    let (program, first): (&str, &[&str]) = if cfg!(target_os = "macos") {
+        ("open", &[])
+    } else if cfg!(windows) {
+        ("cmd", &["/C", "start", ""])
+    } else {
+        ("xdg-open", &[])
+    };
+    let mut browser = Command::new(program);
+    browser.args(first).arg(url);
+    browser
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    browser.spawn().map(drop)
+}
+
+async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow::Result<Exit> {
+    let (sheets, notes) = showing.sheets(None).await?;
+    for note in &notes {
+        screen.warning(note)?;
+    }
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("making the folder {}", folder.display()))?;
+    let mut written = 0;
+    for sheet in &sheets {
+        for (ending, text) in parts(sheet) {
+            let path = folder.join(format!("{}.{ending}", file(sheet)));
+            let mut file = private::create(&path);
+            let done = file
+                .as_mut()
+                .map_err(|error| std::io::Error::from(error.kind()));
+            done.and_then(|file| file.write_all(text.as_bytes()))
+                .with_context(|| format!("writing {}", path.display()))?;
+            written += 1;
+        }
+    }
+    let files = words::count(written, "file", "files");
+    screen.line(format!("wrote {files} into {}", folder.display()))?;
+    Ok(match sheets.is_empty() {
+        true => Exit::Failed,
+        false => Exit::Done,
+    })
+}
+
+/// The files of a sheet: its HTML, and of a mail its text below its subject.
+fn parts(sheet: &Sheet) -> Vec<(&'static str, String)> {
+    let mut parts = vec![("html", sheet.html.clone())];
+    if let (Some(subject), Some(text)) = (&sheet.subject, &sheet.text) {
+        parts.push(("txt", format!("Subject: {subject}\n\n{text}")));
+    }
+    parts
+}
+
+/// `batch-comment-one-event`.
+fn file(sheet: &Sheet) -> String {
+    let name = format!("{} {}", sheet.kind.as_str(), sheet.name).to_lowercase();
+    let words = name.split(|c: char| !c.is_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join("-")
+}

@@ -1,0 +1,229 @@
+//! Mails and pages to be looked at before anybody gets them: of invented things, or of what
+//! somebody would get now.
+//!
+//! The rule: nothing is written, and nothing leaves. The templates are read anew each time, so that
+//! what is shown is what was saved last. Links to stop mails lead nowhere, as in a rehearsal. What
+//! is told of invented things goes the way that real mails go ([`invented`]); what somebody would
+//! get is found as digests and batches find it ([`real`]).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::domain::content::Caps;
+use crate::domain::{Content, EventType, Occasion, Policies, Schedule, User};
+use crate::mail::Place;
+use crate::render::{self, Links, Page, Pages, Renderer, Site};
+
+mod invented;
+mod real;
+mod trouble;
+
+pub use real::OfPerson;
+pub(crate) use trouble::trouble;
+
+/// What can be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Mails of digests.
+    Digest,
+    /// Mails of batches.
+    Batch,
+    /// The pages that people reach from their mails.
+    Page,
+}
+
+impl Kind {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Digest, Self::Batch, Self::Page];
+
+    /// The name in the command line, in names of files and on the page.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Digest => "digest",
+            Self::Batch => "batch",
+            Self::Page => "page",
+        }
+    }
+}
+
+/// A mail that is not rendered yet.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// What it shows, in a few words.
+    pub name: String,
+    /// Whom it is for.
+    pub user: User,
+    /// What it tells.
+    pub content: Content,
+    /// Whether it is a digest or of a batch.
+    pub occasion: Occasion,
+}
+
+impl Draft {
+    /// Of which kind it is.
+    pub fn kind(&self) -> Kind {
+        match self.occasion {
+            Occasion::Digest { .. } => Kind::Digest,
+            Occasion::Batch { .. } => Kind::Batch,
+        }
+    }
+}
+
+/// Whose pages are shown.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    /// Their record.
+    pub user: User,
+    /// Types of what happened to them lately.
+    pub seen: Vec<EventType>,
+}
+
+/// What is looked at: a mail, or a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sheet {
+    /// Of which kind it is.
+    pub kind: Kind,
+    /// What it shows, in a few words; sheets of a kind differ in it.
+    pub name: String,
+    /// Of a mail.
+    pub subject: Option<String>,
+    /// The HTML of it.
+    pub html: String,
+    /// The text part of a mail.
+    pub text: Option<String>,
+}
+
+/// Makes mails and pages as the configuration and the templates say.
+#[derive(Debug, Clone)]
+pub struct Preview {
+    /// Who writes, and how it looks.
+    pub site: Site,
+    /// The folder of templates that take the place of the built-in ones.
+    pub templates: Option<PathBuf>,
+    /// What types there are.
+    pub policies: Arc<Policies>,
+    /// How many items a section and a digest show.
+    pub caps: Caps,
+    /// What holds for people who did not choose cadence, weekday, hour or time zone.
+    pub schedule: Schedule,
+}
+
+impl Preview {
+    /// Mails of invented things, of the types that are configured. Pictures are looked for below
+    /// this address; without one there are none.
+    pub fn invented(&self, pictures: Option<&str>, now: DateTime<Utc>) -> Vec<Draft> {
+        invented::drafts(&self.policies, self.caps, pictures, now)
+    }
+
+    /// Somebody who does not exist.
+    pub fn nobody(&self) -> Reader {
+        Reader {
+            user: invented::reader(),
+            seen: Vec::new(),
+        }
+    }
+
+    /// These mails, and the pages of this person, by the templates as they were saved last.
+    pub fn sheets(
+        &self,
+        drafts: &[Draft],
+        reader: Option<&Reader>,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Sheet>, render::Error> {
+        let renderer = Renderer::new(self.site.clone(), self.templates.clone())?;
+        let mails = drafts.iter().map(|draft| self.mail(&renderer, draft, now));
+        let mut sheets = mails.collect::<Result<Vec<_>, _>>()?;
+        if let Some(reader) = reader {
+            let pages = Pages::new(&self.site, self.templates.clone())?;
+            sheets.extend(self.pages(&pages, reader, now)?);
+        }
+        Ok(sheets)
+    }
+
+    fn mail(
+        &self,
+        renderer: &Renderer,
+        draft: &Draft,
+        now: DateTime<Utc>,
+    ) -> Result<Sheet, render::Error> {
+        let place = |place: Place| Some(place.nowhere().to_owned());
+        let mut kinds = draft.content.sections.iter().map(|section| &section.kind);
+        let is_mandatory = kinds.all(|kind| self.policies.is_mandatory(kind));
+        let rendered = renderer.render(&render::Mail {
+            user: &draft.user,
+            content: &draft.content,
+            occasion: &draft.occasion,
+            at: now,
+            tz: draft.user.schedule(&self.schedule).tz,
+            links: Links {
+                preferences: place(Place::Preferences),
+                unsubscribe: place(Place::Unsubscribe).filter(|_| !is_mandatory),
+            },
+        })?;
+        Ok(Sheet {
+            kind: draft.kind(),
+            name: draft.name.clone(),
+            subject: Some(rendered.subject),
+            html: rendered.html,
+            text: Some(rendered.text),
+        })
+    }
+
+    fn pages(
+        &self,
+        pages: &Pages,
+        reader: &Reader,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Sheet>, render::Error> {
+        let (token, policies) = ("preview", &*self.policies);
+        let stopped = User {
+            unsubscribed: Some(now),
+            ..reader.user.clone()
+        };
+        let preferences = Page::Preferences {
+            user: &reader.user,
+            token,
+            default: &self.schedule,
+            policies,
+            seen: &reader.seen,
+            saved: false,
+            next: Some(now + TimeDelta::days(3)),
+        };
+        let unsubscribe = Page::Unsubscribe {
+            user: &reader.user,
+            token,
+            policies,
+        };
+        let unsubscribed = Page::Unsubscribed {
+            user: &stopped,
+            token,
+            policies,
+        };
+        let notice = Page::Notice {
+            heading: "This link has expired",
+            text: "Links in our e-mails work for a year. Open the link in a newer one.",
+        };
+        let named = [
+            ("preferences", preferences),
+            ("unsubscribe", unsubscribe),
+            ("unsubscribed", unsubscribed),
+            ("notice", notice),
+        ];
+        let sheet = |(name, page): (&str, Page<'_>)| {
+            Ok(Sheet {
+                kind: Kind::Page,
+                name: name.to_owned(),
+                subject: None,
+                html: pages.render(&page)?,
+                text: None,
+            })
+        };
+        named.into_iter().map(sheet).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "preview/tests.rs"]
+mod tests;

@@ -1,0 +1,230 @@
+//! Mails of things that do not exist, of the types that are configured.
+//!
+//! The rule: they are put together as real ones are, by [`assemble`] and [`gather`], so that what
+//! is shown of a type is what its mails will look like. Where no type of a kind is configured, one
+//! is made up.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::Value;
+
+use super::Draft;
+use crate::domain::batch::{BatchKey, Item as Kept};
+use crate::domain::content::{Caps, Told, gather};
+use crate::domain::details::Actor;
+use crate::domain::digest::assemble;
+use crate::domain::stack::Pending;
+use crate::domain::{
+    Cadence, Day, Details, Event, EventType, Id, Object, ObjectId, ObjectKey, Occasion, Policies,
+    Policy, Position, Route, StackId, User, UserId,
+};
+
+/// What happened to whom, and what was said of it.
+const THINGS: [(&str, &str, &str); 6] = [
+    (
+        "Winter light on the canal",
+        "Ines Tavoro",
+        "The ice held until noon. Look at the left edge.",
+    ),
+    (
+        "Werkhalle Nord, open studios",
+        "Werkhalle Nord",
+        "Forty studios, three days, free of charge.",
+    ),
+    (
+        "Notes on a river, in twelve parts",
+        "Jonas Okafor",
+        "Part four is too long, the rest is right.",
+    ),
+    (
+        "The last ferry",
+        "Ada Lindqvist",
+        "Who was the second man on the pier?",
+    ),
+    (
+        "A chair for two, and other furniture that cannot be agreed upon",
+        "Studio Brandt & Sons",
+        "Line 3 is too high.",
+    ),
+    ("Untitled (blue)", "Mei Tanaka", "Can we have it by Friday?"),
+];
+/// What comments are about.
+const ABOUT: &str = "Budget";
+/// So many types are shown at most.
+const TYPES: usize = 4;
+
+pub(super) fn reader() -> User {
+    User {
+        name: Some("Mara Keller".into()),
+        email: "mara@example.org".parse().ok(),
+        confirmed: true,
+        ..User::new(UserId::stored("mara"))
+    }
+}
+
+pub(super) fn drafts(
+    policies: &Policies,
+    caps: Caps,
+    pictures: Option<&str>,
+    now: DateTime<Utc>,
+) -> Vec<Draft> {
+    let world = World { pictures, now };
+    let mut drafts = world.digests(policies, caps);
+    drafts.extend(world.batches(policies));
+    drafts
+}
+
+/// Where pictures are, and when it is.
+struct World<'a> {
+    pictures: Option<&'a str>,
+    now: DateTime<Utc>,
+}
+
+/// The configured types that go this way, the first few; one that is made up where there is none.
+fn kinds(
+    policies: &Policies,
+    goes: impl Fn(Route) -> bool,
+    made_up: (&str, Policy),
+) -> (Vec<EventType>, Policies) {
+    let kinds = policies.kinds();
+    let kinds = kinds.filter(|kind| goes(policies.of(kind).route));
+    let kinds: Vec<EventType> = kinds.take(TYPES).cloned().collect();
+    if !kinds.is_empty() {
+        return (kinds, policies.clone());
+    }
+    let (kind, policy) = (EventType::stored(made_up.0), made_up.1);
+    (vec![kind.clone()], Policies::new([(kind, policy)]))
+}
+
+impl World<'_> {
+    fn digests(&self, policies: &Policies, caps: Caps) -> Vec<Draft> {
+        let made_up = Policy {
+            heading: Some("New works".into()),
+            ..Policy::default()
+        };
+        let is_digest = |route| route == Route::Digest;
+        let (kinds, policies) = kinds(policies, is_digest, ("ArtworkPublished", made_up));
+        let many = 3 * caps.section / 2;
+        let of = |(n, kind): (usize, EventType)| {
+            let count = if n == 0 { 3 } else { 2 };
+            (0..count).map(move |thing| (kind.clone(), n * 3 + thing))
+        };
+        let several = kinds.iter().cloned().enumerate().flat_map(of).collect();
+        let Some(first) = kinds.first() else {
+            return Vec::new();
+        };
+        let more = (0..many).map(|thing| (first.clone(), thing)).collect();
+        let one = vec![(first.clone(), 0)];
+        let drafts = [
+            ("one event", one),
+            ("several", several),
+            ("more than fit", more),
+        ];
+        let draft = |(name, things): (&str, Vec<(EventType, usize)>)| {
+            let events: Vec<Event> = things.into_iter().map(|(t, n)| self.event(t, n)).collect();
+            let pending = events.iter().enumerate().map(|(n, event)| Pending {
+                position: Position {
+                    stack: StackId::of(Day::of(self.now)),
+                    index: n as u32,
+                },
+                event,
+                at: self.at(n),
+            });
+            let pending: Vec<Pending<'_>> = pending.collect();
+            Some(Draft {
+                name: name.to_owned(),
+                user: reader(),
+                content: assemble(&pending, &policies, caps, |event| Some(self.told(event)))?,
+                occasion: Occasion::Digest {
+                    cadence: Cadence::Weekly,
+                    period: self.now.format("%G-W%V").to_string(),
+                },
+            })
+        };
+        drafts.into_iter().filter_map(draft).collect()
+    }
+
+    /// Of each type that is mailed so: of one event, and of many.
+    fn batches(&self, policies: &Policies) -> Vec<Draft> {
+        let made_up = Policy {
+            heading: Some("New comments".into()),
+            phrase: "commented on".parse().ok(),
+            route: Route::Batch,
+            ..Policy::default()
+        };
+        let (kinds, policies) = kinds(policies, Route::is_mailed_alone, ("Comment", made_up));
+        let mut drafts = Vec::new();
+        for kind in &kinds {
+            for (name, kept, not_kept) in [("one event", 1, 0), ("several", 4, 0), ("many", 6, 17)]
+            {
+                let items = (0..kept).map(|n| {
+                    let Event { t, o, .. } = self.event(kind.clone(), n);
+                    let i = Id::at(self.at(kept - n), [n as u8; 8]);
+                    Kept { i, t, o }
+                });
+                let items: Vec<Kept> = items.collect();
+                let key = BatchKey::Type(kind.clone());
+                let told = |event: &Event| Some(self.told(event));
+                let Some(content) = gather(&key, &items, not_kept, &policies, told) else {
+                    continue;
+                };
+                drafts.push(Draft {
+                    name: format!("{kind}, {name}"),
+                    user: reader(),
+                    content,
+                    occasion: Occasion::Batch {
+                        batch: Id::at(self.now, [0; 8]),
+                        turn: self.now,
+                    },
+                });
+            }
+        }
+        drafts
+    }
+
+    fn at(&self, n: usize) -> DateTime<Utc> {
+        self.now - TimeDelta::minutes(7 + 190 * n as i64)
+    }
+
+    fn event(&self, t: EventType, n: usize) -> Event {
+        let o = ObjectId::stored(n.to_string());
+        Event { t, o, i: None }
+    }
+
+    /// The object of an event, and what is said of it.
+    fn told(&self, event: &Event) -> Told {
+        let n: usize = event.o.as_str().parse().unwrap_or_default();
+        let (title, by, text) = THINGS[n % THINGS.len()];
+        let url = |path: &str| Some(format!("https://example.org/{path}"));
+        let picture = |pictures: &str| format!("{pictures}/thing-{}.svg", n % THINGS.len());
+        let object = Object {
+            title: Some(title.to_owned()),
+            url: url(&format!("things/{n}")),
+            image: self.pictures.map(picture),
+            by: Some(by.to_owned()),
+            at: Some(self.now + TimeDelta::days(9)),
+            // What comments are about; types without a phrase do not ask.
+            data: about(),
+            ..Object::bare(ObjectKey::stored(event.o.as_str()))
+        };
+        let details = Details {
+            actor: Some(Actor {
+                name: Some(by.to_owned()),
+                ..Actor::bare(UserId::stored("somebody"))
+            }),
+            text: Some(text.to_owned()),
+            ..Details::default()
+        };
+        Told {
+            object: Arc::new(object),
+            details: Some(Arc::new(details)),
+        }
+    }
+}
+
+/// What comments say that they are about.
+fn about() -> Value {
+    let about = [("title", ABOUT), ("url", "https://example.org/budget")];
+    Value::from_iter([("about", Value::from_iter(about))])
+}

@@ -1,0 +1,128 @@
+//! What somebody would be mailed now, and whose pages they would see.
+//!
+//! The rule: it is found as a run finds it ([`Digests::rehearse`], as if their hour had come), and
+//! as batches are read that are not mailed yet; only read. Who may not be mailed is shown nothing,
+//! and why.
+
+use std::sync::Arc;
+
+use super::{Draft, Reader};
+use crate::domain::batch::Item;
+use crate::domain::content::gather;
+use crate::domain::{Batch, BatchState, Event, Occasion, User, UserId};
+use crate::services::batches::{BatchFilter, BatchService};
+use crate::services::catalog::CatalogSource;
+use crate::services::digest::{Digests, Found, Onlooker, Request, Timing};
+use crate::services::feed::Feeds;
+use crate::services::suppressions::Suppressed;
+use crate::services::{Result, Silent};
+use crate::store::{Directory, Journal, Suppressions};
+
+/// How many of a person's open batches are shown.
+const BATCHES: usize = 20;
+
+/// Finds what one person would be mailed.
+pub struct OfPerson {
+    /// Whose walk it is.
+    pub digests: Digests,
+    /// Shows the batches that are open.
+    pub batches: BatchService,
+    /// Knows what types a person has had lately.
+    pub feeds: Feeds,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) suppressions: Arc<dyn Suppressions>,
+    pub(crate) catalog: CatalogSource,
+}
+
+/// Keeps what would be mailed.
+#[derive(Default)]
+struct Caught(Vec<Draft>);
+
+impl Onlooker for Caught {
+    fn mail(&mut self, mail: &Found<'_>) {
+        self.0.push(Draft {
+            name: format!("{} {}", mail.cadence, mail.period),
+            user: mail.user.clone(),
+            content: mail.content.clone(),
+            occasion: Occasion::Digest {
+                cadence: mail.cadence,
+                period: mail.period.to_string(),
+            },
+        });
+    }
+
+    fn together(&mut self) {}
+}
+
+impl OfPerson {
+    /// Their record, and the types they had lately; nothing where there is no record.
+    pub async fn reader(&self, user: &UserId) -> Result<Option<Reader>> {
+        let Some(user) = self.user(user).await? else {
+            return Ok(None);
+        };
+        let seen = self.feeds.types(&user.id).await?;
+        Ok(Some(Reader { user, seen }))
+    }
+
+    /// The mails they would get now: the digest of their period, and one of each batch that is not
+    /// mailed yet.
+    pub async fn drafts(&self, user: &UserId) -> Result<Vec<Draft>> {
+        let request = Request {
+            users: Some(vec![user.clone()]),
+            timing: Timing::Now,
+            ..Request::default()
+        };
+        let mut caught = Caught::default();
+        let walked = self.digests.rehearse(&request, &mut caught, &Silent);
+        walked.await?;
+        let mut drafts = caught.0;
+        drafts.extend(self.of_batches(user).await?);
+        Ok(drafts)
+    }
+
+    async fn user(&self, user: &UserId) -> Result<Option<User>> {
+        let found = self.directory.users(std::slice::from_ref(user)).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    async fn of_batches(&self, id: &UserId) -> Result<Vec<Draft>> {
+        let user = self.user(id).await?;
+        let suppressed = Suppressed::among(&*self.suppressions, &user).await?;
+        let Some(user) = user.filter(|user| suppressed.mailable(user).is_ok()) else {
+            return Ok(Vec::new());
+        };
+        let theirs = BatchFilter {
+            user: Some(id.clone()),
+            ..BatchFilter::default()
+        };
+        let mut batches = self.batches.list(&theirs, None, BATCHES).await?;
+        batches.retain(|batch| matches!(batch.state, BatchState::Open | BatchState::Closing));
+        let mut catalog = self.catalog.of_mails();
+        let kept = batches.iter().flat_map(Batch::kept).cloned();
+        let kept: Vec<Event> = kept.map(Event::from).collect();
+        catalog.load(kept.iter()).await?;
+        catalog.load_details(&*self.journal, kept.iter()).await?;
+        let policies = &self.digests.policies;
+        let draft = |batch: &Batch| {
+            let contents = &batch.contents;
+            let told = |event: &Event| catalog.told(event);
+            let wanted = |item: &&Item| {
+                let route = user.route(&item.t, item.i.time(), policies);
+                route.is_mailed_alone()
+            };
+            let items: Vec<Item> = contents.items.iter().filter(wanted).cloned().collect();
+            let more = contents.more();
+            Some(Draft {
+                name: format!("{} {}", batch.key, batch.id),
+                user: user.clone(),
+                content: gather(&batch.key, &items, more, policies, told)?,
+                occasion: Occasion::Batch {
+                    batch: batch.id,
+                    turn: batch.opened_at,
+                },
+            })
+        };
+        Ok(batches.iter().filter_map(draft).collect())
+    }
+}

@@ -1,0 +1,152 @@
+//! What is shown before anybody gets it.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::domain::{Policy, Route};
+
+fn preview(types: &[(&str, Policy)]) -> Preview {
+    let types = types.iter().cloned();
+    let policies = types.map(|(kind, policy)| (EventType::stored(kind), policy));
+    Preview {
+        site: Site {
+            name: "Kiosk".into(),
+            url: None,
+            postal_address: None,
+            accent: "#8a3b12".into(),
+        },
+        templates: None,
+        policies: Arc::new(Policies::new(policies)),
+        caps: Caps::default(),
+        schedule: Schedule {
+            cadence: crate::domain::Cadence::Weekly,
+            weekday: chrono::Weekday::Mon,
+            hour: 9,
+            tz: chrono_tz::UTC,
+        },
+    }
+}
+
+fn routed(route: Route, heading: &str) -> Policy {
+    Policy {
+        route,
+        heading: Some(heading.into()),
+        ..Policy::default()
+    }
+}
+
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_153_600, 0).unwrap()
+}
+
+fn sheets(preview: &Preview) -> Vec<Sheet> {
+    let drafts = preview.invented(Some("http://127.0.0.1:1/pictures"), now());
+    let sheets = preview.sheets(&drafts, Some(&preview.nobody()), now());
+    sheets.unwrap()
+}
+
+#[test]
+fn what_is_invented_is_of_the_types_that_are_configured() {
+    let shown = preview(&[
+        ("Show", routed(Route::Digest, "Shows near you")),
+        ("Loan", routed(Route::Batch, "Loans")),
+        ("Never", routed(Route::Never, "Nobody reads this")),
+    ]);
+
+    let sheets = sheets(&shown);
+
+    let names: Vec<&str> = sheets.iter().map(|sheet| sheet.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "one event",
+            "several",
+            "more than fit",
+            "Loan, one event",
+            "Loan, several",
+            "Loan, many",
+            "preferences",
+            "unsubscribe",
+            "unsubscribed",
+            "notice"
+        ]
+    );
+    for sheet in &sheets[..6] {
+        let heading = match sheet.kind {
+            Kind::Digest => "Shows near you",
+            _ => "Loans",
+        };
+        assert!(sheet.html.contains(heading), "{}", sheet.name);
+        let is_pictured = sheet.html.contains("/pictures/thing-");
+        assert!(is_pictured || sheet.kind == Kind::Batch, "{}", sheet.name);
+    }
+    assert!(
+        sheets
+            .iter()
+            .all(|sheet| !sheet.html.contains("Nobody reads") || sheet.kind == Kind::Page)
+    );
+}
+
+#[test]
+fn where_nothing_is_configured_there_is_something_of_each_kind_to_look_at() {
+    let sheets = sheets(&preview(&[]));
+
+    let kinds: BTreeSet<&str> = sheets.iter().map(|sheet| sheet.kind.as_str()).collect();
+    assert_eq!(kinds, BTreeSet::from(["batch", "digest", "page"]));
+    let all: BTreeSet<(&str, &str)> = sheets
+        .iter()
+        .map(|sheet| (sheet.kind.as_str(), sheet.name.as_str()))
+        .collect();
+    assert_eq!(all.len(), sheets.len(), "each has a name of its own");
+    assert!(
+        sheets
+            .iter()
+            .all(|sheet| sheet.text.is_some() == sheet.subject.is_some())
+    );
+}
+
+#[test]
+fn more_than_fits_is_counted() {
+    let sheets = sheets(&preview(&[]));
+
+    for name in ["more than fit", "Comment, many"] {
+        let sheet = sheets.iter().find(|sheet| sheet.name == name).unwrap();
+        let text = sheet.text.as_deref().unwrap();
+        assert!(text.contains("more"), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_mail_of_mandatory_types_alone_has_no_link_to_end_it() {
+    let mandatory = Policy {
+        mandatory: Some(crate::domain::Mandate::default()),
+        ..routed(Route::Immediate, "Security")
+    };
+    let sheets = sheets(&preview(&[("Security", mandatory)]));
+
+    for sheet in &sheets {
+        let ends = sheet.html.contains(Place::Unsubscribe.nowhere());
+        assert_eq!(ends, sheet.kind == Kind::Digest, "{}", sheet.name);
+    }
+}
+
+#[test]
+fn templates_are_read_anew_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("digest/subject.txt");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    let shown = Preview {
+        templates: Some(folder.path().to_owned()),
+        ..preview(&[])
+    };
+    let drafts = shown.invented(None, now());
+    let sheet = || shown.sheets(&drafts[..1], None, now());
+
+    std::fs::write(&file, "One").unwrap();
+    assert_eq!(sheet().unwrap()[0].subject.as_deref(), Some("One"));
+    std::fs::write(&file, "Two").unwrap();
+    assert_eq!(sheet().unwrap()[0].subject.as_deref(), Some("Two"));
+    std::fs::write(&file, "\n{{ nobody }}").unwrap();
+    let error = sheet().unwrap_err().to_string();
+    assert!(error.contains("digest/subject.txt, line 2"), "{error}");
+}

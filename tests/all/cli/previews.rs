@@ -1,0 +1,282 @@
+//! `tidings preview` and `send-test`: mails and pages before anybody gets them.
+//!
+//! The rule: nothing is made, changed or told to anybody by looking, and one test mail leaves
+//! nothing but itself.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use reqwest::{Client, Response};
+use serde_json::Value;
+
+use super::Desk;
+
+const KIOSK: &str = r#"site.name = "Kiosk"
+mail.templates = "templates"
+[types.Show]
+heading = "Shows near you"
+[types.Comment]
+route = "batch"
+heading = "New comments"
+phrase = "commented on"
+"#;
+
+/// A preview that is served.
+struct Served {
+    child: Child,
+    url: String,
+    client: Client,
+}
+
+impl Served {
+    fn start(desk: &Desk, more: &[&str]) -> Self {
+        let arguments = [&["preview", "--listen", "127.0.0.1:0"], more].concat();
+        let mut child = desk
+            .command(&arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = lines.next().expect("it ended before it served").unwrap();
+        Self {
+            child,
+            url: line.split(' ').next().unwrap().to_owned(),
+            client: crate::support::client(),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Response {
+        let asked = self.client.get(format!("{}/{path}", self.url));
+        asked.send().await.unwrap()
+    }
+
+    async fn board(&self) -> Value {
+        self.get("board").await.json().await.unwrap()
+    }
+
+    /// The board once it is so, and how long that took.
+    async fn once(&self, is_so: impl Fn(&Value) -> bool) -> (Value, Duration) {
+        let begin = Instant::now();
+        loop {
+            let board = self.board().await;
+            if is_so(&board) {
+                return (board, begin.elapsed());
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60), "{board}");
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+fn kiosk() -> Desk {
+    let desk = Desk::new();
+    desk.write("tidings.toml", KIOSK);
+    std::fs::create_dir_all(desk.path().join("templates/digest")).unwrap();
+    desk
+}
+
+#[test]
+fn all_there_is_to_see_is_written_into_a_folder_and_nothing_else_is_made() {
+    let desk = kiosk();
+
+    let told = desk.run(&["preview", "--out", "seen"]).done();
+
+    assert_eq!(told, "wrote 16 files into seen\n");
+    assert_eq!(files(desk.path()), ["seen", "templates", "tidings.toml"]);
+    let seen = files(&desk.path().join("seen"));
+    assert_eq!(
+        seen,
+        [
+            "batch-comment-many.html",
+            "batch-comment-many.txt",
+            "batch-comment-one-event.html",
+            "batch-comment-one-event.txt",
+            "batch-comment-several.html",
+            "batch-comment-several.txt",
+            "digest-more-than-fit.html",
+            "digest-more-than-fit.txt",
+            "digest-one-event.html",
+            "digest-one-event.txt",
+            "digest-several.html",
+            "digest-several.txt",
+            "page-notice.html",
+            "page-preferences.html",
+            "page-unsubscribe.html",
+            "page-unsubscribed.html",
+        ]
+    );
+    let only = desk.run(&["preview", "page", "--out", "pages"]).done();
+    assert_eq!(only, "wrote 4 files into pages\n");
+}
+
+#[test]
+fn somebodys_own_mails_are_shown_and_nothing_is_changed() {
+    let desk = Desk::with_people();
+    desk.write(
+        "more.toml",
+        "types.Comment.route = \"batch\"\ntypes.Loan.route = \"digest\"\n",
+    );
+    let with = |arguments: &[&str]| desk.run(&[arguments, &["--config", "more.toml"]].concat());
+    with(&["notify", "Loan", "a1", "--to", "ada"]).done();
+    with(&["notify", "Comment", "c1", "--to", "ada"]).done();
+    let before = with(&["explain", "ada", "--json"]).done();
+
+    let told = with(&["preview", "--user", "ada", "--out", "seen"]).done();
+
+    assert!(told.starts_with("wrote 8 files"), "{told}");
+    let seen = files(&desk.path().join("seen"));
+    let read = |begins: &str| {
+        let name = seen.iter().find(|name| name.starts_with(begins)).unwrap();
+        std::fs::read_to_string(desk.path().join("seen").join(name)).unwrap()
+    };
+    assert!(read("digest-").contains("a1"));
+    assert!(read("batch-").contains("c1"));
+    assert!(read("page-preferences").contains("example.org"));
+    assert_eq!(with(&["explain", "ada", "--json"]).done(), before);
+    assert!(!desk.path().join("outbox").exists());
+    // Nobody mails who is not confirmed.
+    let ben = with(&["preview", "digest", "--user", "ben", "--out", "ben"]);
+    assert_eq!(ben.code, 1, "{}", ben.out);
+    assert!(
+        ben.err.contains("ben would get no digest now"),
+        "{}",
+        ben.err
+    );
+    let nobody = with(&["preview", "--user", "zoe", "--out", "zoe"]);
+    assert_eq!(nobody.code, 2, "{}", nobody.err);
+}
+
+#[tokio::test]
+async fn the_page_shows_what_was_saved_and_what_is_wrong_with_it() {
+    let desk = kiosk();
+    let subject = "templates/digest/subject.txt";
+    let served = Served::start(&desk, &[]);
+    let first = served.board().await;
+    let name = |board: &Value, n: usize| board["sheets"][n]["subject"].clone();
+    assert_eq!(first["sheets"].as_array().unwrap().len(), 10, "{first}");
+    let html = first["sheets"][0]["html"].as_str().unwrap();
+    let sheet = served.get(html).await;
+    let policy = sheet.headers()["content-security-policy"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        policy.contains("default-src 'none'") && policy.contains("sandbox"),
+        "{policy}"
+    );
+    assert!(sheet.text().await.unwrap().contains("Shows near you"));
+
+    desk.write(subject, "Mine");
+    let (mine, took) = served.once(|board| name(board, 0) == "Mine").await;
+    assert!(mine["trouble"].is_null(), "{mine}");
+    println!("shown {took:?} after it was saved");
+    desk.write(subject, "{# one #}\n{{ nobody }}\nthree\n");
+    let (wrong, _) = served.once(|board| !board["trouble"].is_null()).await;
+    let trouble = &wrong["trouble"];
+    assert_eq!(trouble["line"], 2, "{trouble}");
+    assert!(
+        trouble["what"]
+            .as_str()
+            .unwrap()
+            .contains("subject.txt, line 2"),
+        "{trouble}"
+    );
+    assert_eq!(trouble["lines"][1][1], "{{ nobody }}", "{trouble}");
+    // What was made before is there still.
+    assert_eq!(name(&wrong, 0), "Mine");
+    desk.write(subject, "Right");
+    let (right, _) = served.once(|board| name(board, 0) == "Right").await;
+    assert!(right["trouble"].is_null(), "{right}");
+}
+
+#[tokio::test]
+async fn the_page_is_for_this_machine_alone() {
+    let desk = kiosk();
+    let served = Served::start(&desk, &["digest"]);
+
+    for path in ["", "board", "sheets/0", "page.js", "pictures/thing-1.svg"] {
+        served.board().await;
+        let url = format!("{}/{path}", served.url);
+        let foreign = served.client.get(&url).header("Host", "evil.example");
+        assert_eq!(foreign.send().await.unwrap().status(), 403, "{path}");
+        assert_eq!(served.get(path).await.status(), 200, "{path}");
+    }
+
+    let open = desk.run(&["preview", "--listen", "0.0.0.0:0"]);
+    assert_eq!(open.code, 2, "{}", open.err);
+    assert!(open.err.contains("for this machine alone"), "{}", open.err);
+}
+
+#[test]
+fn a_test_mail_is_marked_and_nobody_else_hears_of_it() {
+    let desk = Desk::with_people();
+
+    let told = desk.run(&["send-test", "me@example.org"]).done();
+
+    assert!(told.starts_with("the outbox took the mail: "), "{told}");
+    let [mail] = &mails(&desk)[..] else {
+        panic!("{:?}", mails(&desk));
+    };
+    assert!(
+        mail.contains("To: <me@example.org>") || mail.contains("To: me@example.org"),
+        "{mail}"
+    );
+    assert!(mail.contains("Subject: [Test] "), "{mail}");
+    assert_eq!(
+        desk.run(&["deliveries", "--json"]).json(),
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn a_test_mail_needs_no_store_and_makes_none() {
+    let desk = kiosk();
+
+    desk.run(&["send-test", "me@example.org", "batch"]).done();
+
+    assert_eq!(mails(&desk).len(), 1);
+    assert_eq!(files(desk.path()), ["outbox", "templates", "tidings.toml"]);
+}
+
+#[test]
+fn no_test_mail_goes_to_an_address_that_is_suppressed() {
+    let desk = Desk::with_people();
+    desk.run(&["suppressions", "add", "Me@Example.org"]).done();
+
+    let refused = desk.run(&["send-test", "me@example.org"]);
+
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(
+        refused.err.contains("no mail goes to this address"),
+        "{}",
+        refused.err
+    );
+    assert!(!desk.path().join("outbox").exists());
+}
+
+fn mails(desk: &Desk) -> Vec<String> {
+    let outbox = desk.path().join("outbox");
+    let names = files(&outbox)
+        .into_iter()
+        .filter(|name| name.ends_with(".eml"));
+    let mails = names.map(|name| std::fs::read_to_string(outbox.join(name)).unwrap());
+    mails.collect()
+}
