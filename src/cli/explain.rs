@@ -21,8 +21,9 @@ use crate::wire::suppression::SuppressionView;
 #[derive(Debug, Arguments)]
 pub(super) struct Args {
     user: UserId,
-    /// Only this event: an object's id, or an item such as 20140422.17
-    event: Option<String>,
+    /// Only this event: an item such as 20140422.17, an object's id, or a type and an id
+    #[arg(num_args = 0..=2, value_name = "WHAT")]
+    event: Vec<String>,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -30,10 +31,11 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(&self, app: &App, screen: &mut Screen) -> anyhow::Result<Exit> {
-        let explained = app
-            .explain()
-            .user(&self.user, self.event.as_deref())
-            .await?;
+        let event = self.event.last().map(String::as_str);
+        let mut explained = app.explain().user(&self.user, event).await?;
+        if let [kind, _] = &self.event[..] {
+            explained.events.retain(|fate| fate.kind == *kind);
+        }
         if self.json {
             screen.json(&explained)?;
             return Ok(Exit::Done);
@@ -52,11 +54,11 @@ impl Args {
                 "{date}: their stack is full; what came later that day was not stored"
             ))?;
         }
-        if !explained.batches.is_empty() && self.event.is_none() {
+        if !explained.batches.is_empty() && event.is_none() {
             screen.line("")?;
             screen.table(&batches::table(&explained.batches))?;
         }
-        if !explained.deliveries.is_empty() && self.event.is_none() {
+        if !explained.deliveries.is_empty() && event.is_none() {
             screen.line("")?;
             screen.table(&deliveries::table(&explained.deliveries))?;
         }
@@ -65,7 +67,8 @@ impl Args {
 
     fn nothing(&self, days: u32) -> String {
         let days = words::count(u64::from(days), "day", "days");
-        match &self.event {
+        let event = (!self.event.is_empty()).then(|| self.event.join(" "));
+        match event {
             Some(event) => format!(
                 "{event} is not on their stacks of the last {days}: it never concerned them, is older, or it is \
                  still to be fanned out (tidings status)"

@@ -28,9 +28,9 @@ impl Unknown {
         }
         if catalog.record(event).is_none() {
             self.events += 1;
-            self.of.get_or_insert_with(|| event.t.clone());
             if self.objects.len() <= NAMED {
                 self.objects.insert(policies.object_of(event));
+                self.of.insert(event.t.clone());
             }
         }
     }

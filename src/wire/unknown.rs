@@ -22,9 +22,9 @@ pub struct Unknown {
     /// The first of these objects.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub objects: BTreeSet<ObjectKey>,
-    /// A type whose objects these are.
+    /// The types of events that are about them.
     #[serde(skip)]
-    pub(crate) of: Option<EventType>,
+    pub(crate) of: BTreeSet<EventType>,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -49,10 +49,16 @@ impl Unknown {
                 "type {kind:?} is not configured, though others are: it goes into digests; {meant}"
             ));
         }
-        if let Some(kind) = &self.of {
+        if !self.of.is_empty() {
             let it = self.verb("it is", "they are");
+            let kinds = self.of.iter().take(NAMED);
+            let kinds: Vec<String> = kinds.map(|kind| format!("types.{kind}")).collect();
+            let mail = match &kinds[..] {
+                [kind] => format!("{kind}.unknown_objects = \"mail\""),
+                _ => format!("unknown_objects = \"mail\" in {}", kinds.join(", ")),
+            };
             warnings.push(format!(
-                "{} not known, so {it} not mailed: put a record (tidings import objects, PUT /v1/objects), or set types.{kind}.unknown_objects = \"mail\"",
+                "{} not known, so {it} not mailed: put a record (tidings import objects, PUT /v1/objects), or set {mail}",
                 self.named()
             ));
         }
@@ -71,7 +77,7 @@ impl Unknown {
                 "type {kind:?} is not configured, though others are: {meant}"
             ));
         }
-        if self.of.is_some() {
+        if !self.of.is_empty() {
             let them = self.verb("it", "them");
             doubts.push(format!(
                 "{} not known, so no mail told {them}, and perhaps nobody was told: check the id",

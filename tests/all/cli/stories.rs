@@ -201,3 +201,25 @@ fn what_is_mandatory_and_what_is_in_no_feed_is_named() {
     assert_eq!(shows(&feed), [false, true, true], "{feed}");
     assert_eq!(shows(&community), [false, true, false], "{community}");
 }
+
+#[test]
+fn explain_is_narrowed_to_an_object_or_to_what_happened_to_it() {
+    let desk = Desk::with_people();
+    for (kind, object) in [("Published", "a1"), ("Loan", "a1"), ("Loan", "a2")] {
+        desk.run(&["notify", kind, object, "--to", "ada"]).done();
+    }
+
+    let told = |only: &[&str]| {
+        let ran = desk.run(&[&["explain", "ada"], only, &["--json"]].concat());
+        let events = ran.json()["events"].as_array().unwrap().clone();
+        let name =
+            |event: &Value| format!("{} {}", event["type"], event["object"]).replace('"', "");
+        events.iter().map(name).collect::<Vec<_>>()
+    };
+
+    assert_eq!(told(&[]), ["Loan a2", "Loan a1", "Published a1"]);
+    assert_eq!(told(&["a1"]), ["Loan a1", "Published a1"]);
+    assert_eq!(told(&["Loan", "a1"]), ["Loan a1"]);
+    let none = desk.run(&["explain", "ada", "Loan", "a9"]).done();
+    assert!(none.contains("Loan a9 is not on their stacks"), "{none}");
+}
