@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::clock::{Clock, Ids, SystemClock};
 use crate::config::{Config, Transport};
 use crate::domain::{ModelName, Policies};
-use crate::mail::Mailer;
+use crate::mail::{Mailer, Pinned};
 use crate::metrics::Metrics;
 use crate::render::{self, Pages, Renderer, ReportPage, Site};
 use crate::services::archive::Archive;
@@ -81,6 +81,7 @@ pub struct App {
     metrics: Metrics,
     lately: Arc<Lately>,
     joined: Joined,
+    pinned: Arc<Pinned>,
 }
 
 /// What mails and pages are made by.
@@ -188,6 +189,15 @@ impl App {
             metrics,
             lately: Arc::default(),
             joined: Joined::default(),
+            pinned: Arc::default(),
+        }
+    }
+
+    /// The same with certificates from elsewhere.
+    pub fn with_pinned(self, pinned: Pinned) -> Self {
+        Self {
+            pinned: Arc::new(pinned),
+            ..self
         }
     }
 
@@ -393,6 +403,7 @@ impl App {
             people: self.people(),
             clock: self.clock.clone(),
             keys: hooks.keys.clone(),
+            pinned: self.pinned.clone(),
             soft_bounces: hooks.soft_bounces,
         }
     }

@@ -228,6 +228,7 @@ impl Config {
         for (option, text) in &sources.flags {
             set(&mut merged, option, text);
         }
+        mail::borrow(&mut merged, &defaults(), &sources.environment);
         let mut config = Self::check(merged, problems)?;
         config.secret_files.extend(secret_file);
         Ok(config)

@@ -31,7 +31,7 @@ pub(super) const MAX_RECORDS: usize = MAX_REQUESTS;
 /// How long a body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads the body, up to `limit` bytes.
+/// Reads the body, which is said to be JSON, up to `limit` bytes.
 pub(super) async fn read(
     req: &HttpRequest,
     payload: Payload,
@@ -43,6 +43,15 @@ pub(super) async fn read(
         let detail = format!("Content-Type {kind:?} is not JSON; send application/json");
         return Err(Problem::new(Code::UnsupportedMediaType, detail).at("header Content-Type"));
     }
+    bytes(req, payload, limit).await
+}
+
+/// Reads the body, whatever it is said to be, up to `limit` bytes.
+pub(super) async fn bytes(
+    req: &HttpRequest,
+    payload: Payload,
+    limit: usize,
+) -> Result<Bytes, Problem> {
     if let Some(encoding) = req.headers().get(header::CONTENT_ENCODING) {
         let detail = format!("Content-Encoding {encoding:?} is not read; send the body as it is");
         return Err(Problem::new(Code::UnsupportedMediaType, detail).at("header Content-Encoding"));

@@ -5,13 +5,13 @@
 //! (our store is away) is asked for again, and what never will is not.
 
 use actix_web::web::{Data, Payload};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 
 use super::body;
 use super::problem::{Code, Problem};
 use super::uri::NoQuery;
 use crate::app::App;
-use crate::services::feedback::{Error, takes_406_for_never};
+use crate::services::feedback::{Error, posts_text, takes_406_for_never};
 
 /// `POST /hooks/{provider}`
 pub(super) async fn post(
@@ -37,9 +37,13 @@ async fn take(
 ) -> Result<HttpResponse, Problem> {
     let desk = app.feedback();
     desk.expects(provider).map_err(problem)?;
-    let body = body::read(req, payload, body::LIMIT).await?;
+    let body = match posts_text(provider) && req.content_type() == "text/plain" {
+        true => body::bytes(req, payload, body::LIMIT).await?,
+        false => body::read(req, payload, body::LIMIT).await?,
+    };
     let header = |name: &str| req.headers().get(name)?.to_str().ok();
-    let reports = desk.verify(provider, &header, &body).map_err(problem)?;
+    let reports = desk.verify(provider, &header, &body).await;
+    let reports = reports.map_err(problem)?;
     let taken = desk.take(reports).await.map_err(problem)?;
     Ok(HttpResponse::Ok().json(taken))
 }
@@ -50,6 +54,7 @@ fn problem(error: Error) -> Problem {
         Error::Unconfigured(_) => Code::HookNotConfigured,
         Error::Unverified(_) => Code::Unverified,
         Error::Unreadable(_) => Code::InvalidBody,
+        Error::Unreached(_) => Code::ProviderUnavailable,
         Error::Service(_) => Code::Internal,
     };
     match error {

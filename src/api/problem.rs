@@ -90,6 +90,8 @@ codes! {
     Internal = "internal", INTERNAL_SERVER_ERROR;
     /// The database does not answer; asking again later helps.
     StoreUnavailable = "store_unavailable", SERVICE_UNAVAILABLE;
+    /// What a report is verified by cannot be had from its provider; it can be posted again.
+    ProviderUnavailable = "provider_unavailable", SERVICE_UNAVAILABLE;
     /// The database took too long; asking again may help.
     TimedOut = "timed_out", SERVICE_UNAVAILABLE;
 }

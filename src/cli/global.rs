@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::exit::Usage;
 use crate::config::{Config, Problems, Sources};
+use crate::mail::Provider;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "For every command")]
@@ -79,7 +80,7 @@ impl Global {
                     let name = name.into_string().ok()?;
                     Some((name, value.to_string_lossy().into_owned()))
                 })
-                .filter(|(name, _)| name.starts_with("TIDINGS_"))
+                .filter(|(name, _)| name.starts_with("TIDINGS_") || Provider::reads(name))
                 .collect(),
             flags,
         })

@@ -62,7 +62,7 @@ pub(super) fn is_secret(option: &str) -> bool {
     let Some((section, name)) = option.split_once('.') else {
         return false;
     };
-    let names = ["key", "secret", "password", "user"];
+    let names = ["key", "secret", "password", "user", "session_token"];
     ["server", "mail", "hooks", "tokens"].contains(&section)
         && names.iter().any(|end| name.ends_with(end))
 }

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use chrono::TimeDelta;
-use toml::Table;
+use toml::{Table, Value};
 
 use super::reader::Reader;
 use super::{hidden, set};
@@ -64,6 +64,8 @@ pub struct Api {
     pub provider: &'static Provider,
     /// The API key; never empty in a configuration that is valid.
     pub key: Secret,
+    /// What goes with a key that is lent for a while.
+    pub session: Option<Secret>,
     /// Where it is: as the provider has it, unless said otherwise.
     pub url: String,
     /// The values of the provider's own options, by their paths, and of `mail.region`.
@@ -199,7 +201,7 @@ impl Mail {
         if let Some(address) = &self.reply_to {
             set(table, "mail.reply_to", &address.to_string());
         }
-        for secret in ["key", "smtp_user", "smtp_password"] {
+        for secret in ["key", "session_token", "smtp_user", "smtp_password"] {
             let given = table.get("mail").and_then(|mail| mail.get(secret));
             if given.and_then(|value| value.as_str()) != Some("") {
                 set(table, &format!("mail.{secret}"), "(hidden)");
@@ -212,10 +214,41 @@ impl Mail {
     }
 }
 
+/// Takes what the provider's own tools read from the environment where nobody set it here. What
+/// belongs together is taken together, so that no key goes with another's token.
+pub(super) fn borrow(merged: &mut Table, defaults: &Table, environment: &[(String, String)]) {
+    let in_mail = |table: &Table, name: &str| {
+        let mail = table.get("mail").and_then(Value::as_table);
+        mail.and_then(|mail| mail.get(name).cloned())
+    };
+    let named = in_mail(merged, "provider");
+    let provider = named.and_then(|name| Provider::named(name.as_str()?));
+    let groups = provider.map_or(&[][..], |provider| provider.environment);
+    for group in groups {
+        let is_set = |name: &str| in_mail(merged, name) != in_mail(defaults, name);
+        let names = group
+            .iter()
+            .map(|(_, option)| option.trim_start_matches("mail."));
+        if names
+            .into_iter()
+            .any(|name| is_set(name) || is_set(&format!("{name}_file")))
+        {
+            continue;
+        }
+        for (variable, option) in *group {
+            let given = environment.iter().find(|(name, _)| name == variable);
+            if let Some((_, text)) = given.filter(|(_, text)| !text.is_empty()) {
+                set(merged, option, text);
+            }
+        }
+    }
+}
+
 /// Reads all options, also those the provider does not ask for, so that what is wrong with them is
 /// said.
 fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
     let key = r.secret("mail.key", "mail.key_file");
+    let session = r.secret("mail.session_token", "mail.session_token_file");
     let url = r.optional_parse(
         "mail.url",
         "an address that begins with https://, or with http:// and a host of this machine",
@@ -255,6 +288,7 @@ fn transport(r: &mut Reader<'_>, name: Name) -> Transport {
     Transport::Api(Api {
         provider,
         key: Secret::new(key.unwrap_or_default()),
+        session: session.map(Secret::new),
         url: url.unwrap_or(usual),
         options,
     })

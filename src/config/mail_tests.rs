@@ -150,6 +150,8 @@ fn each_provider_has_its_own_usual_pace() {
     for (provider, calls) in usual {
         assert_eq!(pace(provider, ""), calls, "{provider}");
     }
+    let key = "access_key_id = \"AKIAIOSFODNN7EXAMPLE\"\nregion = \"eu-west-1\"";
+    assert_eq!(pace("ses", key), 14);
     assert_eq!(pace("mailgun", "domain = \"mg.example.org\""), 60);
     assert_eq!(pace("resend", "calls_per_second = 7"), 7);
 }
@@ -212,5 +214,79 @@ fn a_region_is_one_of_the_providers_own() {
     assert!(
         why.contains("mail.region: Resend has one API for all regions; leave it \"us\""),
         "{why}"
+    );
+    let why = self::problems("[mail]\nprovider = \"ses\"");
+    for expected in [
+        "mail.region: \"us\" is not a region of AWS such as eu-west-1",
+        "mail.access_key_id: is needed with Amazon SES",
+        "mail.key: is needed with Amazon SES",
+    ] {
+        assert!(why.contains(expected), "{expected} in {why}");
+    }
+}
+
+/// The configuration of this text and these variables.
+fn with_environment(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidings.toml");
+    std::fs::write(&file, text).unwrap();
+    let environment = environment.iter();
+    let sources = super::super::Sources {
+        file: Some(file),
+        environment: environment
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        ..Default::default()
+    };
+    Config::load(&sources).map_err(|problems| problems.to_string())
+}
+
+fn api(config: Config) -> Api {
+    match config.mail.transport {
+        Transport::Api(api) => api,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_amazons_own_tools_read_is_read_where_nothing_is_set() {
+    let variables = [
+        ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE"),
+        ("AWS_SECRET_ACCESS_KEY", "the secret"),
+        ("AWS_SESSION_TOKEN", "the token"),
+        ("AWS_REGION", "eu-west-1"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+    ];
+    let ses = "[mail]\nprovider = \"ses\"\nfrom = \"a@b.org\"\n";
+
+    let config = with_environment(ses, &variables).unwrap();
+    for printed in [config.redacted(), format!("{config:?}")] {
+        assert!(!printed.contains("the secret") && !printed.contains("the token"));
+    }
+    let borrowed = api(config);
+    assert_eq!(borrowed.url, "https://email.eu-west-1.amazonaws.com");
+    assert_eq!(borrowed.key.expose(), "the secret");
+    assert_eq!(borrowed.session.unwrap().expose(), "the token");
+    assert_eq!(
+        borrowed.options["mail.access_key_id"],
+        "AKIAIOSFODNN7EXAMPLE"
+    );
+    let second = api(with_environment(ses, &[&variables[..3], &variables[4..]].concat()).unwrap());
+    assert_eq!(second.options["mail.region"], "us-east-1");
+
+    // What is set is not mixed with what is not, and nobody else reads any of it.
+    let own = format!(
+        "{ses}key = \"own\"\naccess_key_id = \"AKIDAAAAAAAAAAAAAAAA\"\nregion = \"eu-north-1\""
+    );
+    let own = api(with_environment(&own, &variables).unwrap());
+    assert_eq!((own.key.expose(), own.session), ("own", None));
+    assert_eq!(own.options["mail.region"], "eu-north-1");
+    let half = with_environment(&format!("{ses}key = \"own\""), &variables).unwrap_err();
+    assert!(half.contains("mail.access_key_id: is needed"), "{half}");
+    let resend = ses.replace("ses", "resend");
+    let resend = with_environment(&resend, &variables).unwrap_err();
+    assert!(
+        resend.contains("mail.key: is needed with Resend"),
+        "{resend}"
     );
 }

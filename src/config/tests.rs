@@ -194,12 +194,14 @@ fn keys_of_hooks_are_read_from_files_and_checked() {
         sendgrid_public_key = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE"
         postmark_user = "hook"
         resend_secret = "whsec_???"
+        ses_topic = "tidings"
     "#;
     let problems = Config::parse(text).unwrap_err().to_string();
     for expected in [
         "hooks.sendgrid_public_key: is not the verification key",
         "hooks.postmark_password: is missing",
         "hooks.resend_secret: is not a signing secret",
+        "hooks.ses_topic: is not the name of a topic",
     ] {
         assert!(problems.contains(expected), "{expected} in {problems}");
     }

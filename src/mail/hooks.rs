@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -48,6 +49,8 @@ pub struct Posted<'a> {
     pub header: &'a dyn Fn(&str) -> Option<&'a str>,
     /// As it came.
     pub body: &'a [u8],
+    /// What stands where the provider's certificate is, if it has one ([`Locate`]).
+    pub certificate: Option<Arc<[u8]>>,
 }
 
 impl<'a> Posted<'a> {
@@ -72,6 +75,19 @@ impl<'a> Posted<'a> {
 /// Verifies with a key what was posted, and reads what it says; with the time it is.
 pub type Read = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<Verified, Refused>;
 
+/// Where the certificate is that verifies what was posted; with the key and the time it is. Where
+/// that is follows from the key, so that nobody is asked for one whom a body names.
+pub type Locate = fn(&[u8], &Posted<'_>, DateTime<Utc>) -> Result<Place, Refused>;
+
+/// What is had over HTTPS from a host that only the provider has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The name of the host.
+    pub host: String,
+    /// Path and query, from the first slash on.
+    pub path: String,
+}
+
 /// What a verified body says.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verified {
@@ -82,6 +98,21 @@ pub struct Verified {
     /// What must not be used for anything else, where the signature does not cover what is
     /// reported.
     pub once: Option<Once>,
+    /// What has to be asked for before the provider reports anything: it wants to know that reports
+    /// are wanted here.
+    pub confirm: Option<Place>,
+}
+
+impl Verified {
+    /// One piece of news, or none if it means nothing here.
+    pub(super) fn of(report: Option<Report>) -> Self {
+        Self {
+            ignored: u64::from(report.is_none()),
+            reports: report.into_iter().collect(),
+            once: None,
+            confirm: None,
+        }
+    }
 }
 
 /// A token that fits any body, and the body it came with.
@@ -145,6 +176,15 @@ pub(super) fn fresh(
     let signed = seconds.parse().ok();
     let signed = signed.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
     let signed = signed.ok_or_else(|| Refused::unverified("the timestamp is no time"))?;
+    young(signed, now, most)
+}
+
+/// Whether what was signed at this time is at most so old.
+pub(super) fn young(
+    signed: DateTime<Utc>,
+    now: DateTime<Utc>,
+    most: TimeDelta,
+) -> Result<DateTime<Utc>, Refused> {
     if signed > now + AHEAD {
         return Err(Refused::unverified(
             "the timestamp is ahead of this machine's clock; is the clock right?",

@@ -28,6 +28,9 @@ pub struct Account {
     pub url: String,
     /// The API key, shown with each call in the provider's own way.
     pub key: Secret,
+    /// What goes with a key that is lent for a while (a session's token), at providers that lend
+    /// keys.
+    pub session: Option<Secret>,
     /// The values of the provider's own options, by their paths, and of `mail.region`.
     pub options: BTreeMap<&'static str, String>,
     /// Tells the time that a request is signed at.

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use chrono::{DateTime, Utc};
 use lettre::Address as MailAddress;
-use lettre::message::header::{ContentType, HeaderName, HeaderValue};
-use lettre::message::{Mailbox, MultiPart, SinglePart};
+use lettre::message::header::{ContentType, HeaderName, HeaderValue, Headers, To};
+use lettre::message::{Mailbox, Mailboxes, MultiPart, SinglePart};
 
 use super::variables::in_text;
 use super::{Message, Sender};
@@ -70,6 +70,26 @@ pub(super) fn mailbox(address: &Address, name: Option<&str>) -> Result<Mailbox, 
         .map_err(|error| format!("the address {address} cannot be written to: {error}"))?;
     let name = name.map(one_line).filter(|name| !name.is_empty());
     Ok(Mailbox::new(name, parsed))
+}
+
+/// Name and address in ASCII alone: the name as encoded words (RFC 2047), the domain in Punycode.
+/// What stands before the @ cannot be written otherwise.
+pub(super) fn mailbox_in_ascii(address: &Address, name: Option<&str>) -> Result<String, String> {
+    let revealed = address.reveal();
+    let (local, domain) = revealed.rsplit_once('@').unwrap_or((revealed, ""));
+    let ascii = idna::domain_to_ascii(domain)
+        .ok()
+        .filter(|_| local.is_ascii());
+    let ascii = ascii.and_then(|domain| Address::stored(format!("{local}@{domain}")).ok());
+    let ascii = ascii.ok_or_else(|| {
+        format!("the address {address} cannot be written to: it is not of ASCII alone")
+    })?;
+    let mut headers = Headers::new();
+    headers.set(To::from(Mailboxes::from(mailbox(&ascii, name)?)));
+    let folded = headers.to_string();
+    let line: Vec<&str> = folded.lines().map(str::trim).collect();
+    let line = line.join(" ");
+    Ok(line.trim_start_matches("To:").trim().to_owned())
 }
 
 /// How much of a subject or a name a header takes: a mail's line must not be longer than 998 bytes.

@@ -15,6 +15,7 @@ mod leave;
 mod letter;
 mod mime;
 pub mod outbox;
+mod pinned;
 pub mod providers;
 mod sign;
 pub mod smtp;
@@ -34,6 +35,7 @@ pub use http::Account;
 pub use leave::{Leave, Standing};
 pub use mime::tag;
 pub use outbox::Outbox;
+pub use pinned::{Pinned, Unfetched};
 pub use providers::{PROVIDERS, Provider};
 pub use smtp::{Relay, Security, Smtp};
 

@@ -4,11 +4,15 @@
 //! what is asked for, what is sent and when. Where the key itself is shown, it is the same header
 //! each time.
 
+mod aws;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 use reqwest::Request;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+
+pub(super) use aws::Aws;
 
 use crate::domain::Secret;
 

@@ -35,11 +35,12 @@ const OPENINGS: [Opening; 3] = [
         filler: &[' '],
         names: &["asm_"],
     },
-    // Postmark: `{{{ pm:unsubscribe_url }}}`; Resend: `{{{RESEND_UNSUBSCRIBE_URL}}}`.
+    // Postmark: `{{{ pm:unsubscribe_url }}}`; Resend: `{{{RESEND_UNSUBSCRIBE_URL}}}`; Amazon SES:
+    // `{{amazonSESUnsubscribeUrl}}`.
     Opening {
         open: "{{",
         filler: &['{', ' '],
-        names: &["pm:", "resend_"],
+        names: &["pm:", "resend_", "amazonses"],
     },
 ];
 
@@ -122,6 +123,11 @@ mod tests {
                 "{\u{2060}{\u{2060}{ pm:u }}}",
             ),
             ("{{RESEND_U}}", "&#123;{RESEND_U}}", "{\u{2060}{RESEND_U}}"),
+            (
+                "{{amazonSESUnsubscribeUrl}}",
+                "&#123;{amazonSESUnsubscribeUrl}}",
+                "{\u{2060}{amazonSESUnsubscribeUrl}}",
+            ),
             ("{{name}} %name%", "{{name}} %name%", "{{name}} %name%"),
         ] {
             assert_eq!(

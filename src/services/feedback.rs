@@ -18,8 +18,8 @@ use crate::clock::Clock;
 use crate::domain::{
     Address, Delivery, DeliveryId, Feedback, Reason, ReportKind, Suppression, Tag, User, UserId,
 };
-use crate::mail::Provider;
 use crate::mail::hooks::{Keys, Once, Posted, Refused, Report, Verified};
+use crate::mail::{Pinned, Provider, Unfetched};
 use crate::store::{Deliveries, DeliveryFilter, Directory, Feedbacks, SeenReports, Suppressions};
 use crate::wire::feedback::Reported;
 
@@ -41,9 +41,31 @@ pub enum Error {
     /// It is the provider's, and cannot be read.
     #[error("{0}")]
     Unreadable(String),
+    /// What it takes to verify or confirm it cannot be had from the provider now; it can be posted
+    /// again.
+    #[error("the provider cannot be reached, by whose certificate this is verified ({0})")]
+    Unreached(String),
     /// What was verified could not be noted, or not all of it; it can be posted again.
     #[error(transparent)]
     Service(#[from] ServiceError),
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Unverified(why) => Self::Unverified(why),
+            Refused::Unreadable(why) => Self::Unreadable(why),
+        }
+    }
+}
+
+impl From<Unfetched> for Error {
+    fn from(unfetched: Unfetched) -> Self {
+        match unfetched {
+            Unfetched::Absent => Self::Unverified("the provider knows nothing of it".into()),
+            Unfetched::Unreached(why) => Self::Unreached(why),
+        }
+    }
 }
 
 impl From<crate::store::Error> for Error {
@@ -66,6 +88,11 @@ pub fn takes_406_for_never(provider: &str) -> bool {
     Provider::named(provider).is_some_and(|provider| provider.takes_406_for_never)
 }
 
+/// Whether a provider of this name says of its JSON that it is plain text.
+pub fn posts_text(provider: &str) -> bool {
+    Provider::named(provider).is_some_and(|provider| provider.posts_text)
+}
+
 /// Verifies providers' reports, and takes them onto the ledger and the list of addresses.
 pub struct FeedbackService {
     pub(crate) feedbacks: Arc<dyn Feedbacks>,
@@ -78,6 +105,8 @@ pub struct FeedbackService {
     pub(crate) clock: Arc<dyn Clock>,
     /// What reports are verified by; a provider without a key is not believed.
     pub keys: Keys,
+    /// Where their certificates are had from.
+    pub(crate) pinned: Arc<Pinned>,
     /// An address is suppressed after so many mails in a row that bounced softly.
     pub soft_bounces: u64,
 }
@@ -105,7 +134,7 @@ impl FeedbackService {
 
     /// Verifies what was posted for a provider of this name, and reads what it reports. `header`
     /// gives a header's value by its name in lower case; the body is as it came.
-    pub fn verify<'a>(
+    pub async fn verify<'a>(
         &self,
         provider: &str,
         header: &'a dyn Fn(&str) -> Option<&'a str>,
@@ -113,12 +142,23 @@ impl FeedbackService {
     ) -> Result<Reports, Error> {
         let (provider, key) = self.hook(provider)?;
         let at = self.clock.now();
-        let posted = Posted { header, body };
-        let verified = (provider.hook)(key, &posted, at);
-        let verified = verified.map_err(|refused| match refused {
-            Refused::Unverified(why) => Error::Unverified(why),
-            Refused::Unreadable(why) => Error::Unreadable(why),
-        })?;
+        let posted = |certificate| Posted {
+            header,
+            body,
+            certificate,
+        };
+        let place = provider.certificate;
+        let place = place
+            .map(|locate| locate(key, &posted(None), at))
+            .transpose()?;
+        let certificate = match &place {
+            Some(place) => Some(self.pinned.certificate(place).await?),
+            None => None,
+        };
+        let verified = (provider.hook)(key, &posted(certificate.clone()), at)?;
+        if let Some((place, certificate)) = place.zip(certificate) {
+            self.pinned.keep(place, certificate);
+        }
         Ok(Reports {
             provider,
             at,
@@ -135,6 +175,10 @@ impl FeedbackService {
         } = reports;
         if let Some(once) = &verified.once {
             self.bind(provider, once, now).await?;
+        }
+        if let Some(place) = &verified.confirm {
+            self.pinned.visit(place).await?;
+            tracing::info!(provider = provider.name, "reports were subscribed to");
         }
         let taken = self.note(provider, &verified.reports, now).await?;
         let taken = Reported {

@@ -90,9 +90,8 @@ pub(super) fn read(
     let event: Event = serde_json::from_value(body.event).map_err(Refused::unreadable)?;
     let report = report(&event, now);
     Ok(Verified {
-        ignored: u64::from(report.is_none()),
-        reports: report.into_iter().collect(),
         once: Some(once),
+        ..Verified::of(report)
     })
 }
 

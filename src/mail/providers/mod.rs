@@ -12,12 +12,15 @@ mod resend;
 mod resend_hook;
 mod sendgrid;
 mod sendgrid_hook;
+mod ses;
+mod ses_account;
+mod ses_hook;
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::Mailer;
-use super::hooks::Read;
+use super::hooks::{Locate, Read};
 use super::http::Account;
 
 /// All of them.
@@ -33,6 +36,7 @@ pub static PROVIDERS: &[Provider] = &[
                 "is needed with Mailgun: the domain mails leave from, as it is named there",
             ),
         }],
+        environment: &[],
         regions: Regions::Each(&[("us", mailgun::URL), ("eu", mailgun::URL_EU)]),
         calls_per_second: 60,
         tags: 8,
@@ -41,12 +45,15 @@ pub static PROVIDERS: &[Provider] = &[
         bounces: Some(mailgun::DOMAIN),
         hook_key: HookKey::Secret("hooks.mailgun_key", |text| Ok(text.into())),
         hook: mailgun_hook::read,
+        certificate: None,
+        posts_text: false,
         takes_406_for_never: true,
     },
     Provider {
         name: "sendgrid",
         title: "SendGrid",
         options: &[],
+        environment: &[],
         regions: Regions::Each(&[("us", sendgrid::URL), ("eu", sendgrid::URL_EU)]),
         calls_per_second: 100,
         tags: 8,
@@ -54,6 +61,8 @@ pub static PROVIDERS: &[Provider] = &[
         bounces: None,
         hook_key: HookKey::Public("hooks.sendgrid_public_key", sendgrid_hook::key),
         hook: sendgrid_hook::read,
+        certificate: None,
+        posts_text: false,
         takes_406_for_never: false,
     },
     Provider {
@@ -65,6 +74,7 @@ pub static PROVIDERS: &[Provider] = &[
             parse: postmark::stream,
             unset: Unset::Means("broadcast"),
         }],
+        environment: &[],
         regions: Regions::One(postmark::URL),
         calls_per_second: 10,
         tags: 1,
@@ -72,12 +82,15 @@ pub static PROVIDERS: &[Provider] = &[
         bounces: None,
         hook_key: HookKey::Login("hooks.postmark_user", "hooks.postmark_password"),
         hook: postmark_hook::read,
+        certificate: None,
+        posts_text: false,
         takes_406_for_never: false,
     },
     Provider {
         name: "resend",
         title: "Resend",
         options: &[],
+        environment: &[],
         regions: Regions::One(resend::URL),
         calls_per_second: 2,
         tags: 8,
@@ -85,6 +98,47 @@ pub static PROVIDERS: &[Provider] = &[
         bounces: None,
         hook_key: HookKey::Secret("hooks.resend_secret", resend_hook::key),
         hook: resend_hook::read,
+        certificate: None,
+        posts_text: false,
+        takes_406_for_never: false,
+    },
+    Provider {
+        name: "ses",
+        title: "Amazon SES",
+        options: &[
+            MailOption {
+                path: ses::KEY_ID,
+                wanted: "the id of an access key: 16 or more letters and digits, such as AKIA…",
+                parse: ses::key_id,
+                unset: Unset::Lacks(
+                    "is needed with Amazon SES: the id of the access key whose secret is mail.key",
+                ),
+            },
+            MailOption {
+                path: ses::SET,
+                wanted: "up to 64 letters, digits, - and _",
+                parse: ses::set,
+                unset: Unset::Means(""),
+            },
+        ],
+        environment: &[
+            &[
+                ("AWS_ACCESS_KEY_ID", ses::KEY_ID),
+                ("AWS_SECRET_ACCESS_KEY", "mail.key"),
+                ("AWS_SESSION_TOKEN", "mail.session_token"),
+            ],
+            &[("AWS_REGION", "mail.region")],
+            &[("AWS_DEFAULT_REGION", "mail.region")],
+        ],
+        regions: Regions::Named("a region of AWS such as eu-west-1", ses::url),
+        calls_per_second: 14,
+        tags: 8,
+        mailer: |account| Ok(Arc::new(ses::Ses::new(account)?)),
+        bounces: None,
+        hook_key: HookKey::Public("hooks.ses_topic", ses_hook::topic),
+        hook: ses_hook::read,
+        certificate: Some(ses_hook::certificate),
+        posts_text: true,
         takes_406_for_never: false,
     },
 ];
@@ -98,6 +152,9 @@ pub struct Provider {
     pub title: &'static str,
     /// The options of `[mail]` that it has beside those that all have.
     pub options: &'static [MailOption],
+    /// The variables of the environment that its own tools read, and the options they stand in
+    /// for. Those of a group are taken together, and only where none of its options is set.
+    pub environment: &'static [&'static [(&'static str, &'static str)]],
     /// Where its API is.
     pub regions: Regions,
     /// How many calls a second it takes of everybody, at least 1; see docs/operations.md.
@@ -113,6 +170,11 @@ pub struct Provider {
     pub hook_key: HookKey,
     /// Verifies with that key what was posted, and reads what it says.
     pub hook: Read,
+    /// Where the certificate is that verifies what was posted, if it is not the key alone that
+    /// does.
+    pub certificate: Option<Locate>,
+    /// Whether it says of the JSON that it posts that it is plain text.
+    pub posts_text: bool,
     /// Whether it posts again whatever is answered by another status than 200 and 406.
     pub takes_406_for_never: bool,
 }
@@ -143,6 +205,8 @@ pub enum Regions {
     One(&'static str),
     /// Each region has its own: names and addresses.
     Each(&'static [(&'static str, &'static str)]),
+    /// What is wanted as the name of one, and its address, if there can be one of this name.
+    Named(&'static str, fn(&str) -> Option<String>),
 }
 
 /// The options that hold what reports are verified by, by section and name, such as
@@ -165,6 +229,12 @@ impl Provider {
         PROVIDERS.iter().find(|provider| provider.name == name)
     }
 
+    /// Whether a variable of the environment is one that a provider's own tools read.
+    pub fn reads(variable: &str) -> bool {
+        let groups = PROVIDERS.iter().flat_map(|provider| provider.environment);
+        groups.copied().flatten().any(|(name, _)| *name == variable)
+    }
+
     /// The names of all, for people: `and` stands before the last.
     pub fn names(and: &str) -> String {
         let names: Vec<&str> = PROVIDERS.iter().map(|provider| provider.name).collect();
@@ -179,6 +249,9 @@ impl Provider {
                 "{} has one API for all regions; leave it \"us\"",
                 self.title
             )),
+            Regions::Named(wanted, url) => {
+                url(region).ok_or_else(|| format!("{region:?} is not {wanted}"))
+            }
             Regions::Each(regions) => {
                 let known = regions.iter().find(|(name, _)| *name == region);
                 let names: Vec<&str> = regions.iter().map(|(name, _)| *name).collect();

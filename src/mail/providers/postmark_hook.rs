@@ -43,11 +43,7 @@ pub(super) fn read(
 ) -> Result<Verified, Refused> {
     posted.has_login(login)?;
     let report = report(json(posted.body)?, now);
-    Ok(Verified {
-        ignored: u64::from(report.is_none()),
-        reports: report.into_iter().collect(),
-        once: None,
-    })
+    Ok(Verified::of(report))
 }
 
 fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {

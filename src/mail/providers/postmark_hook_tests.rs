@@ -17,6 +17,7 @@ fn postmark(body: serde_json::Value) -> Result<Verified, Refused> {
     let posted = Posted {
         header: &header,
         body: body.as_bytes(),
+        certificate: None,
     };
     read(LOGIN, &posted, now())
 }
@@ -117,6 +118,7 @@ fn postmarks_login_is_compared_whole() {
         let posted = Posted {
             header: &header,
             body: b"{\"RecordType\": \"Delivery\"}",
+            certificate: None,
         };
         let refused = read(LOGIN, &posted, now());
         assert!(

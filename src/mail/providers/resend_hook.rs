@@ -78,11 +78,7 @@ pub(super) fn read(
     fresh(timestamp, now, OLDEST)?;
 
     let report = report(id, json(posted.body)?, now);
-    Ok(Verified {
-        ignored: u64::from(report.is_none()),
-        reports: report.into_iter().collect(),
-        once: None,
-    })
+    Ok(Verified::of(report))
 }
 
 fn report(id: &str, event: Event, now: DateTime<Utc>) -> Option<Report> {

@@ -77,6 +77,7 @@ pub(super) fn read(
         ignored: (all - reports.len()) as u64,
         reports,
         once: None,
+        confirm: None,
     })
 }
 

@@ -105,6 +105,11 @@ impl<'a> Stage<'a> {
             Dialect::Resend => ("resend", "", ""),
             Dialect::SendGrid => ("sendgrid", "", ""),
             Dialect::Postmark => ("postmark", "", ""),
+            Dialect::Ses => (
+                "ses",
+                "access_key_id = \"AKIAIOSFODNN7EXAMPLE\"\nregion = \"eu-west-1\"\n",
+                "",
+            ),
             Dialect::Mailgun => (
                 "mailgun",
                 "domain = \"mg.art.example\"\n",

@@ -8,8 +8,9 @@ use tidings::config::Config;
 use tidings::mail::{Checked, Leave, Outcome, tag};
 use tokio::net::TcpListener;
 
+use super::provider::ses;
 use super::provider::{Dialect, Next, Provider};
-use super::{ALL, PATIENT, kinds, mail, mailer, mails};
+use super::{ALL, PATIENT, call_of, kinds, mail, mailer, mails};
 
 #[tokio::test]
 async fn every_provider_is_called_as_it_wants_to_be() {
@@ -17,7 +18,7 @@ async fn every_provider_is_called_as_it_wants_to_be() {
         let provider = Provider::start(dialect).await;
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &mails(2), &Leave::always())
+            .send("ref-1", &call_of(dialect, 2), &Leave::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
@@ -52,15 +53,23 @@ async fn every_provider_is_called_as_it_wants_to_be() {
                 "authorization",
                 "Bearer key-1",
             ),
+            Dialect::Ses => (
+                "/v2/email/outbound-emails",
+                "application/json",
+                "authorization",
+                ses::PROOF,
+            ),
         };
         assert_eq!(
             (request.method.as_str(), request.path.as_str()),
             ("POST", path)
         );
-        assert_eq!(
-            (request.header("content-type"), request.header(proof)),
-            (kind, key)
-        );
+        // A signature is each request's own; nothing else stands behind the key.
+        let (shown, signature) = request.header(proof).split_at(key.len());
+        assert_eq!((request.header("content-type"), shown), (kind, key));
+        let length = if dialect == Dialect::Ses { 64 } else { 0 };
+        assert_eq!(signature.len(), length, "{dialect:?}");
+        assert!(!format!("{request:?}").contains("key-1") || dialect != Dialect::Ses);
         let idempotency = request.header("idempotency-key");
         assert_eq!(
             idempotency,
@@ -80,6 +89,7 @@ async fn many_mails_are_one_call_and_nobody_sees_another() {
         (Dialect::SendGrid, 1000),
         (Dialect::Postmark, 500),
         (Dialect::Resend, 100),
+        (Dialect::Ses, 1),
     ] {
         let provider = Provider::start(dialect).await;
         let mailer = mailer(dialect, &provider.url, PATIENT);
@@ -119,7 +129,7 @@ async fn without_a_connection_nothing_was_sent() {
     drop(listener);
     for dialect in ALL {
         let outcomes = mailer(dialect, &url, PATIENT)
-            .send("ref-1", &mails(2), &Leave::always())
+            .send("ref-1", &call_of(dialect, 2), &Leave::always())
             .await;
         assert_eq!(
             kinds(&outcomes),
@@ -137,7 +147,7 @@ async fn a_call_without_an_answer_is_unknown_and_not_made_again() {
             provider.then([next.clone()]);
 
             let outcomes = mailer(dialect, &provider.url, PATIENT)
-                .send("ref-1", &mails(2), &Leave::always())
+                .send("ref-1", &call_of(dialect, 2), &Leave::always())
                 .await;
 
             assert_eq!(
@@ -157,7 +167,9 @@ async fn an_answer_that_comes_too_late_is_unknown() {
         provider.then([Next::Late]);
         let hasty = mailer(dialect, &provider.url, Duration::from_millis(300));
 
-        let outcomes = hasty.send("ref-1", &mails(2), &Leave::always()).await;
+        let outcomes = hasty
+            .send("ref-1", &call_of(dialect, 2), &Leave::always())
+            .await;
 
         assert_eq!(kinds(&outcomes), ["unknown"], "{dialect:?}: {outcomes:?}");
         let Outcome::Unknown { reason } = &outcomes[0] else {
@@ -170,13 +182,13 @@ async fn an_answer_that_comes_too_late_is_unknown() {
 #[tokio::test]
 async fn a_yes_that_cannot_be_read_to_its_end_is_unknown() {
     // SendGrid's yes is in its status and header; it has no body.
-    for dialect in [Dialect::Mailgun, Dialect::Postmark, Dialect::Resend] {
+    for dialect in ALL.into_iter().filter(|it| *it != Dialect::SendGrid) {
         for next in [Next::Garble, Next::Break, Next::Flood] {
             let provider = Provider::start(dialect).await;
             provider.then([next.clone()]);
 
             let outcomes = mailer(dialect, &provider.url, PATIENT)
-                .send("ref-1", &mails(2), &Leave::always())
+                .send("ref-1", &call_of(dialect, 2), &Leave::always())
                 .await;
 
             assert_eq!(
@@ -196,7 +208,7 @@ async fn too_many_requests_are_tried_later_when_the_provider_says() {
         provider.then([Next::Answer(429, wait, "{}".into())]);
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &mails(2), &Leave::always())
+            .send("ref-1", &call_of(dialect, 2), &Leave::always())
             .await;
 
         for outcome in outcomes {
@@ -217,7 +229,7 @@ async fn a_redirect_is_not_followed_with_the_key() {
         provider.then([Next::Answer(307, location, String::new())]);
 
         let outcomes = mailer(dialect, &provider.url, PATIENT)
-            .send("ref-1", &mails(2), &Leave::always())
+            .send("ref-1", &call_of(dialect, 2), &Leave::always())
             .await;
 
         assert_eq!(kinds(&outcomes), ["stop"], "{dialect:?}: {outcomes:?}");
@@ -302,6 +314,10 @@ async fn a_check_tells_where_the_keys_are_that_sign_the_mails() {
         (Dialect::SendGrid, &[]),
         (Dialect::Postmark, &[]),
         (Dialect::Resend, &["resend._domainkey.art.example"]),
+        (
+            Dialect::Ses,
+            &["t1._domainkey.art.example", "t2._domainkey.art.example"],
+        ),
     ] {
         let provider = Provider::start(dialect).await;
 
@@ -394,18 +410,31 @@ async fn the_configured_provider_gets_the_mails() {
             url = "{}"
             key = "key-2"
             domain = "mg.art.example"
+            access_key_id = "{}"
             from = "digest@art.example"
             per_call = 2
+            {}
             "#,
-            provider.url
+            provider.url,
+            ses::KEY_ID,
+            if dialect == Dialect::Ses {
+                "region = \"eu-west-1\""
+            } else {
+                ""
+            },
         ));
         let mailer = app::mailer(&config.unwrap()).unwrap();
         let three = mails(3);
 
-        let outcomes = mailer.send("ref-1", &three[..2], &Leave::always()).await;
+        let calls = mailer.calls(&three);
+        let first = &three[..calls[0].len()];
+        let outcomes = mailer.send("ref-1", first, &Leave::always()).await;
 
         assert_eq!(kinds(&outcomes), ["accepted"], "{name}: {outcomes:?}");
-        assert_eq!(mailer.calls(&three), [vec![0, 1], vec![2]]);
-        assert_eq!((mailer.name(), provider.mails().len()), (name, 2));
+        match dialect {
+            Dialect::Ses => assert_eq!(calls, [vec![0], vec![1], vec![2]]),
+            _ => assert_eq!(calls, [vec![0, 1], vec![2]]),
+        }
+        assert_eq!((mailer.name(), provider.mails().len()), (name, first.len()));
     }
 }

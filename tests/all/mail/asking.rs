@@ -158,14 +158,16 @@ async fn a_call_to_resend_is_made_again_under_its_key_and_mails_nothing_twice() 
 }
 
 #[tokio::test]
-async fn nobody_can_ask_sendgrid() {
-    let provider = Provider::start(Dialect::SendGrid).await;
-    let mailer = mailer(Dialect::SendGrid, &provider.url, PATIENT);
-    let ids = [mails(1)[0].delivery.clone()];
+async fn nobody_can_ask_sendgrid_or_ses() {
+    for dialect in [Dialect::SendGrid, Dialect::Ses] {
+        let provider = Provider::start(dialect).await;
+        let mailer = mailer(dialect, &provider.url, PATIENT);
+        let ids = [mails(1)[0].delivery.clone()];
 
-    assert_eq!(mailer.certainty(), Certainty::Never);
-    assert_eq!(said(&mailer.ask("ref-1", &ids).await), ["silent"]);
-    assert!(provider.requests().is_empty());
+        assert_eq!(mailer.certainty(), Certainty::Never, "{dialect:?}");
+        assert_eq!(said(&mailer.ask("ref-1", &ids).await), ["silent"]);
+        assert!(provider.requests().is_empty());
+    }
 }
 
 #[tokio::test]

@@ -21,11 +21,12 @@ use tidings::mail::{Account, Content, Mailer, Marks, Message, Outcome, Personal,
 
 use provider::Dialect;
 
-pub const ALL: [Dialect; 4] = [
+pub const ALL: [Dialect; 5] = [
     Dialect::Mailgun,
     Dialect::SendGrid,
     Dialect::Postmark,
     Dialect::Resend,
+    Dialect::Ses,
 ];
 
 pub fn sender() -> Sender {
@@ -41,9 +42,12 @@ pub fn mailer(dialect: Dialect, url: &str, timeout: Duration) -> Arc<dyn Mailer>
     let account = Account {
         url: url.to_owned(),
         key: Secret::new("key-1"),
+        session: None,
         options: BTreeMap::from([
             ("mail.domain", "mg.art.example".into()),
             ("mail.stream", "broadcast".into()),
+            ("mail.access_key_id", provider::ses::KEY_ID.into()),
+            ("mail.region", "eu-west-1".into()),
         ]),
         now: || DateTime::UNIX_EPOCH,
         timeout,
@@ -83,6 +87,11 @@ fn mail(person: &str) -> Message {
 
 fn mails(count: usize) -> Vec<Message> {
     (0..count).map(|n| mail(&format!("p{n:04}"))).collect()
+}
+
+/// So many mails, or as many as a call of this dialect holds.
+fn call_of(dialect: Dialect, count: usize) -> Vec<Message> {
+    mails(if dialect == Dialect::Ses { 1 } else { count })
 }
 
 /// The kinds of outcomes, each once, in order.

@@ -1,9 +1,11 @@
-//! A provider on loopback: speaks one of four dialects, keeps what it takes, and misbehaves when it
+//! A provider on loopback: speaks one of five dialects, keeps what it takes, and misbehaves when it
 //! is told to.
 //!
 //! The rule: it reads requests byte by byte and answers as the providers document it, so that what
 //! is tested is what goes over the network. One connection serves one request, and whether the
 //! request was taken is decided before anything is answered.
+
+pub mod ses;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -21,6 +23,7 @@ pub enum Dialect {
     SendGrid,
     Postmark,
     Resend,
+    Ses,
 }
 
 impl Dialect {
@@ -31,6 +34,7 @@ impl Dialect {
             Self::SendGrid => "sendgrid",
             Self::Postmark => "postmark",
             Self::Resend => "resend",
+            Self::Ses => "ses",
         }
     }
 }
@@ -292,6 +296,11 @@ fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
             state.mails.lock().unwrap().extend(good);
             (200, vec![], Value::from(words).to_string())
         }
+        Dialect::Ses => {
+            state.mails.lock().unwrap().extend(mails);
+            let id = json!({ "MessageId": format!("ses-{number}") });
+            (200, vec![], id.to_string())
+        }
         Dialect::Resend => {
             let key = request.header("idempotency-key").to_owned();
             let mut keys = state.keys.lock().unwrap();
@@ -318,13 +327,8 @@ fn take(dialect: Dialect, state: &State, request: &Request) -> Answered {
 /// The mails of a call, each as its recipient gets it.
 fn mails(dialect: Dialect, request: &Request) -> Vec<Mail> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let bare = |to: &str| {
-        let address = to
-            .rsplit_once('<')
-            .map_or(to, |(_, rest)| rest.trim_end_matches('>'));
-        vec![address.to_owned()]
-    };
     match dialect {
+        Dialect::Ses => vec![ses::mail(request)],
         Dialect::Mailgun => {
             let variables: Value = request.fields("recipient-variables")[0].parse().unwrap();
             let (link, id) = (
@@ -409,6 +413,13 @@ fn mails(dialect: Dialect, request: &Request) -> Vec<Mail> {
     }
 }
 
+/// An address without the name before it.
+fn bare(to: &str) -> Vec<String> {
+    let address = to.rsplit_once('<');
+    let address = address.map_or(to, |(_, rest)| rest.trim_end_matches('>'));
+    vec![address.to_owned()]
+}
+
 /// What was taken, by what the providers that can be asked are asked by; or the account, by which
 /// the key is checked.
 fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> Answered {
@@ -469,6 +480,7 @@ fn look_up(dialect: Dialect, state: &State, request: &Request, base: &str) -> An
             json!({ "TotalCount": sent.len(), "Messages": sent })
         }
         (Dialect::Postmark, _) => json!({ "Name": "Art" }),
+        (Dialect::Ses, path) => ses::look_up(path),
         (Dialect::SendGrid, _) => json!({ "scopes": ["mail.send"] }),
         (Dialect::Resend, "/domains") => {
             json!({ "data": [{ "id": "d1", "name": "art.example", "status": "verified" }] })

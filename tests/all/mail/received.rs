@@ -30,6 +30,7 @@ pub fn received(dialect: Dialect, request: &Request) -> Vec<Received> {
         Dialect::SendGrid => sendgrid(&request.json()),
         Dialect::Postmark => whole(&request.json(), ["To", "Subject", "HtmlBody", "TextBody"]),
         Dialect::Resend => whole(&request.json(), ["to", "subject", "html", "text"]),
+        Dialect::Ses => vec![ses(&request.json())],
     }
 }
 
@@ -131,6 +132,21 @@ fn whole(body: &Value, [to, subject, html, plain]: [&str; 4]) -> Vec<Received> {
     body.as_array().unwrap().iter().map(mail).collect()
 }
 
+fn ses(mail: &Value) -> Received {
+    let said = &mail["Content"]["Simple"];
+    let part = |part: &Value| filled(&[], &text(&part["Data"]));
+    let headers = said["Headers"].as_array().unwrap().iter();
+    Received {
+        to: filled(&[], &mail["Destination"].to_string()),
+        subject: part(&said["Subject"]),
+        html: part(&said["Body"]["Html"]),
+        text: part(&said["Body"]["Text"]),
+        headers: headers
+            .map(|header| (text(&header["Name"]), text(&header["Value"])))
+            .collect(),
+    }
+}
+
 /// What the providers fill in by themselves: openings, what stands after them, and the ends.
 const OWN: [(&str, &[&str], &str); 3] = [
     (
@@ -144,7 +160,7 @@ const OWN: [(&str, &[&str], &str); 3] = [
         "%",
     ),
     ("<%", &["asm_"], "%>"),
-    ("{{", &["pm:", "resend_"], "}}"),
+    ("{{", &["pm:", "resend_", "amazonses"], "}}"),
 ];
 
 /// The text with these variables filled in, and the providers' own.

@@ -24,7 +24,7 @@ on_both_stores! {
 }
 
 /// What a place of ours is or was, and what the providers fill in.
-const HOSTILE: [&str; 11] = [
+const HOSTILE: [&str; 12] = [
     "https://tidings.invalid/unsubscribe",
     "https://tidings.invalid/preferences",
     "https://tidings.invalid/unsubscribe-0/",
@@ -36,6 +36,7 @@ const HOSTILE: [&str; 11] = [
     "<%asm_global_unsubscribe_raw_url%>",
     "{{{pm:unsubscribe_url}}}",
     "{{{RESEND_UNSUBSCRIBE_URL}}}",
+    "{{amazonSESUnsubscribeUrl}}",
 ];
 
 const BODY: &str = r#"{% for section in sections %}{% for item in section.items or [] %}

@@ -13,6 +13,7 @@ pub mod mongo;
 pub mod poison;
 pub mod replica_set;
 mod shorthand;
+pub mod sns;
 pub mod sqlite;
 pub mod town;
 

@@ -339,7 +339,8 @@ impl Town {
             clock,
             ids,
         )
-        .unwrap();
+        .unwrap()
+        .with_pinned(super::sns::pinned());
         self.counts.lock().unwrap().push(app.metrics().clone());
         app
     }

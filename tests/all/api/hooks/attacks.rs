@@ -80,8 +80,10 @@ async fn what_is_forged_or_stale_changes_nothing(fresh: Fresh) {
             attacks.push(("two days old", sign(provider, &body, at - 2 * day, 1)));
             attacks.push(("from tomorrow", sign(provider, &body, at + day, 1)));
         }
-        if ["sendgrid", "resend"].contains(&provider) {
+        if ["sendgrid", "resend", "ses"].contains(&provider) {
             attacks.push(("tampered", good.with_body(tampered)));
+        }
+        if ["sendgrid", "resend"].contains(&provider) {
             attacks.push((
                 "shortened",
                 good.with_body(text.trim_end_matches(['\r', '\n', '}', ']'])),
@@ -255,7 +257,12 @@ async fn what_is_no_report_is_refused(fresh: Fresh) {
 async fn a_signature_reaches_as_far_as_the_providers_retries(fresh: Fresh) {
     let api = mailed(&fresh).await;
     let tag = tag_of(&mail_to(&api, "ada").await);
-    let minutes = [("mailgun", 12 * 60), ("sendgrid", 26 * 60), ("resend", 5)];
+    let minutes = [
+        ("mailgun", 12 * 60),
+        ("sendgrid", 26 * 60),
+        ("resend", 5),
+        ("ses", 120),
+    ];
     for (n, (provider, minutes)) in minutes.into_iter().enumerate() {
         let event = event(provider, &tag, n as u32);
         let ago = |seconds: i64, n: u32| sign(provider, &event.body(), event.at - seconds, n);

@@ -6,6 +6,7 @@
 mod attacks;
 mod orders;
 mod provider_ids;
+mod ses;
 mod signing;
 
 use serde_json::{Value, json};
@@ -89,6 +90,22 @@ impl Event<'_> {
                     "Description": format!("no such user {to}"),
                 })
             }
+            "ses" => {
+                let part = json!({
+                    "timestamp": time, "bounceType": "Permanent", "bounceSubType": "General",
+                    "bouncedRecipients": [{"emailAddress": to, "status": "5.1.1", "diagnosticCode": to}],
+                    "newTopicPreferences": {"unsubscribeAll": true},
+                });
+                let (kind, name) = match self.news {
+                    "bounced" => ("Bounce", "bounce"),
+                    "delayed" => ("DeliveryDelay", "deliveryDelay"),
+                    "complained" => ("Complaint", "complaint"),
+                    "unsubscribed" => ("Subscription", "subscription"),
+                    _ => ("Delivery", "delivery"),
+                };
+                let mail = json!({"messageId": format!("p{n}"), "destination": [to], "tags": {"delivery": [tag]}});
+                json!({"eventType": kind, name: part, "mail": mail})
+            }
             _ => {
                 let (kind, bounce) = match self.news {
                     "delayed" => ("delivery_delayed", Value::Null),
@@ -154,7 +171,7 @@ impl Api {
     }
 }
 
-const PROVIDERS: [&str; 4] = ["mailgun", "sendgrid", "postmark", "resend"];
+const PROVIDERS: [&str; 5] = ["mailgun", "sendgrid", "postmark", "resend", "ses"];
 
 async fn every_provider_can_say_what_became_of_a_mail(fresh: Fresh) {
     let api = mailed(&fresh).await;
@@ -413,7 +430,7 @@ async fn a_provider_without_a_key_has_no_hook(fresh: Fresh) {
             "{provider}"
         );
     }
-    for provider in ["ses", "Mailgun", "mailgun%20"] {
+    for provider in ["sparkpost", "Mailgun", "mailgun%20"] {
         let answer = api.hook(provider, Signed::default()).await;
         assert_eq!(
             (answer.status, answer.code()),

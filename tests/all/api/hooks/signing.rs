@@ -6,13 +6,23 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+use ring::signature::{
+    ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+};
 use serde_json::Value;
 use sha2::Sha256;
 
 pub const MAILGUN: &str = "the mailgun key of the tests";
 pub const POSTMARK: &str = "hook:the password of the tests";
 pub const RESEND: &[u8] = b"the resend key of the tests";
+
+pub const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:tidings";
+
+/// The key of the certificate that stands in for those of SNS.
+static SNS: LazyLock<RsaKeyPair> = LazyLock::new(|| {
+    let text = include_str!("sns-key.txt").replace('\n', "");
+    RsaKeyPair::from_pkcs8(&STANDARD.decode(text).unwrap()).unwrap()
+});
 
 static SENDGRID: LazyLock<EcdsaKeyPair> = LazyLock::new(key_pair);
 
@@ -77,6 +87,7 @@ pub fn config() -> String {
         postmark_user = "hook"
         postmark_password = "{password}"
         resend_secret = "whsec_{resend}"
+        ses_topic = "{TOPIC}"
         "#
     )
 }
@@ -87,6 +98,7 @@ pub fn sign(provider: &str, body: &Value, at: i64, n: u32) -> Signed {
         "mailgun" => mailgun(MAILGUN, body, at, &format!("token {n}")),
         "sendgrid" => sendgrid(&SENDGRID, body, at),
         "postmark" => postmark(POSTMARK, body),
+        "ses" => ses(body, at, n),
         _ => resend(RESEND, body, at, n),
     }
 }
@@ -97,6 +109,12 @@ pub fn forge(provider: &str, body: &Value, at: i64, n: u32) -> Signed {
         "mailgun" => mailgun("another key", body, at, &format!("token {n}")),
         "sendgrid" => sendgrid(&key_pair(), body, at),
         "postmark" => postmark("hook:another password", body),
+        "ses" => {
+            let signed = ses(body, at, n);
+            let mut forged: Value = serde_json::from_slice(&signed.body).unwrap();
+            forged["Signature"] = STANDARD.encode([7; 256]).into();
+            signed.with_body(forged.to_string())
+        }
         _ => resend(b"another key", body, at, n),
     }
 }
@@ -151,4 +169,69 @@ fn resend(key: &[u8], body: &Value, at: i64, n: u32) -> Signed {
         ],
         body,
     }
+}
+
+/// What SNS posts.
+pub struct Envelope<'a> {
+    pub kind: &'a str,
+    pub message: &'a str,
+    /// What tells one from another.
+    pub n: u32,
+    pub at: i64,
+    /// What a subscription is confirmed by.
+    pub token: Option<&'a str>,
+}
+
+impl Envelope<'_> {
+    pub fn signed(&self) -> Signed {
+        let at = chrono::DateTime::from_timestamp(self.at, 0).unwrap();
+        let at = at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+        let id = format!("{:032x}", self.n);
+        let mut parts = vec![("Message", self.message), ("MessageId", &id)];
+        if let Some(token) = self.token {
+            parts.push((
+                "SubscribeURL",
+                "https://evil.example/?Action=ConfirmSubscription",
+            ));
+            parts.push(("Timestamp", &at));
+            parts.push(("Token", token));
+        } else {
+            parts.push(("Timestamp", &at));
+        }
+        parts.extend([("TopicArn", TOPIC), ("Type", self.kind)]);
+        let text: String = parts
+            .iter()
+            .map(|(name, value)| format!("{name}\n{value}\n"))
+            .collect();
+        let mut signature = vec![0; SNS.public().modulus_len()];
+        let random = SystemRandom::new();
+        SNS.sign(&RSA_PKCS1_SHA256, &random, text.as_bytes(), &mut signature)
+            .unwrap();
+        let mut body: serde_json::Map<String, Value> = parts
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
+        body.insert("SignatureVersion".into(), "2".into());
+        body.insert("Signature".into(), STANDARD.encode(signature).into());
+        let certificate = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-7ff5.pem";
+        body.insert("SigningCertURL".into(), certificate.into());
+        Signed {
+            headers: Vec::new(),
+            body: Value::from(body).to_string().into_bytes(),
+        }
+    }
+}
+
+fn ses(body: &Value, at: i64, n: u32) -> Signed {
+    let message = &body.to_string();
+    let kind = "Notification";
+    let token = None;
+    Envelope {
+        kind,
+        message,
+        n,
+        at,
+        token,
+    }
+    .signed()
 }

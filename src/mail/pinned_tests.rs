@@ -1,0 +1,128 @@
+//! What is fetched is bounded, kept once it is worth it, and never followed elsewhere.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+/// A server that gives these answers, one a connection, and what it was asked for.
+async fn serving(answers: Vec<String>) -> (Pinned, tokio::task::JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let served = tokio::spawn(async move {
+        let mut asked = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut bytes = vec![0; 4096];
+            let read = stream.read(&mut bytes).await.unwrap();
+            let head = String::from_utf8_lossy(&bytes[..read]).into_owned();
+            asked.push(head.lines().next().unwrap().to_owned());
+            // Who has read enough goes away.
+            drop(stream.write_all(answer.as_bytes()).await);
+        }
+        asked
+    });
+    (Pinned::on_this_machine(&base).unwrap(), served)
+}
+
+fn answer(status: u16, more: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status} X\r\n{more}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+fn place(path: &str) -> Place {
+    Place {
+        host: "sns.eu-west-1.amazonaws.com".into(),
+        path: path.into(),
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_kept_once_it_has_verified_something() {
+    let answers = ["one", "two", "three"].map(|body| answer(200, "", body));
+    let (pinned, served) = serving(answers.into()).await;
+    let at = place("/a.pem");
+
+    let first = pinned.certificate(&at).await.unwrap();
+    let second = pinned.certificate(&at).await.unwrap();
+    pinned.keep(at.clone(), second.clone());
+    let third = pinned.certificate(&at).await.unwrap();
+    let other = pinned.certificate(&place("/b.pem")).await.unwrap();
+
+    let texts = [first, second, third, other].map(|it| String::from_utf8(it.to_vec()).unwrap());
+    assert_eq!(texts, ["one", "two", "two", "three"]);
+    let asked = served.await.unwrap();
+    assert_eq!(asked.last().unwrap(), "GET /b.pem HTTP/1.1");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_from_what_cannot_be_had() {
+    let huge = "x".repeat(MOST_BYTES + 1);
+    let elsewhere = "Location: http://127.0.0.1:1/x\r\n";
+    let answers = vec![
+        answer(403, "", ""),
+        answer(404, "", ""),
+        answer(500, "", ""),
+        answer(302, elsewhere, ""),
+        answer(200, "", &huge),
+    ];
+    let (pinned, served) = serving(answers).await;
+    let mut ends = Vec::new();
+    for _ in 0..5 {
+        ends.push(pinned.certificate(&place("/a.pem")).await.unwrap_err());
+    }
+    served.await.unwrap();
+    let gone = pinned.visit(&place("/a.pem")).await.unwrap_err();
+
+    assert_eq!(ends[..2], [Unfetched::Absent, Unfetched::Absent]);
+    for (end, word) in ends[2..].iter().zip(["500", "302", "64 KiB"]) {
+        let Unfetched::Unreached(why) = end else {
+            panic!("{end:?}")
+        };
+        assert!(why.contains(word), "{why}");
+    }
+    assert!(matches!(gone, Unfetched::Unreached(_)));
+}
+
+#[tokio::test]
+async fn only_a_few_are_fetched_at_a_time() {
+    // It takes connections, and answers nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let pinned = Arc::new(Pinned::on_this_machine(&base).unwrap());
+    let (mut under_way, mut connections) = (Vec::new(), Vec::new());
+    for n in 0..AT_ONCE {
+        let pinned = pinned.clone();
+        let at = place(&format!("/{n}.pem"));
+        under_way.push(tokio::spawn(async move { pinned.certificate(&at).await }));
+        connections.push(listener.accept().await.unwrap());
+    }
+
+    let one_more = pinned.certificate(&place("/more.pem")).await;
+
+    let Err(Unfetched::Unreached(why)) = one_more else {
+        panic!("{one_more:?}")
+    };
+    assert!(why.contains("under way"), "{why}");
+    for one in under_way {
+        one.abort();
+    }
+}
+
+#[test]
+fn only_a_server_on_this_machine_stands_in_for_others() {
+    for base in ["http://127.0.0.1:4010", "http://127.9.9.9"] {
+        assert!(Pinned::on_this_machine(base).is_some(), "{base}");
+    }
+    for base in [
+        "http://192.0.2.1",
+        "https://example.org",
+        "http://localhost",
+        "x",
+        "",
+    ] {
+        assert!(Pinned::on_this_machine(base).is_none(), "{base}");
+    }
+}

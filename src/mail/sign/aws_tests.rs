@@ -1,0 +1,103 @@
+//! Signatures as Amazon's own implementation makes them.
+//!
+//! The rule: the expected values come from elsewhere. They were made by `botocore` 1.44
+//! (`botocore.auth.SigV4Auth`, service `ses`, the key and the time of Amazon's published examples):
+//!
+//! ```python
+//! auth = SigV4Auth(Credentials("AKIDEXAMPLE", SECRET, token), "ses", region)
+//! auth.add_auth(AWSRequest(method, url, data=body, headers=headers))   # at 2015-08-30 12:36:00
+//! ```
+
+use reqwest::Method;
+use reqwest::header::HeaderMap;
+
+use super::*;
+
+const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+const SEND: &str = "https://email.eu-west-1.amazonaws.com/v2/email/outbound-emails";
+const JSON: (&str, &str) = ("{\"a\":\"ä\"}", "application/json");
+
+fn aws(region: &str, token: Option<&str>) -> Aws {
+    Aws {
+        id: "AKIDEXAMPLE".into(),
+        secret: Secret::new(SECRET),
+        session: token.map(|token| Aws::session(&Secret::new(token)).unwrap()),
+        region: region.into(),
+        service: "ses",
+    }
+}
+
+/// The headers of a request once it is signed, with this body and its type.
+fn signed(aws: &Aws, method: Method, url: &str, body: Option<(&str, &str)>) -> HeaderMap {
+    let mut request = Request::new(method, url.parse().unwrap());
+    if let Some((_, kind)) = body {
+        let kind = HeaderValue::from_str(kind).unwrap();
+        request.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    let at = "2015-08-30T12:36:00Z".parse().unwrap();
+    aws.sign(
+        &mut request,
+        body.map_or("", |(text, _)| text).as_bytes(),
+        at,
+    );
+    request.headers().clone()
+}
+
+fn proof(headers: &HeaderMap) -> &str {
+    headers[AUTHORIZATION.as_str()].to_str().unwrap()
+}
+
+#[test]
+fn a_body_its_type_the_host_and_the_time_are_signed() {
+    let headers = signed(&aws("eu-west-1", None), Method::POST, SEND, Some(JSON));
+
+    assert_eq!(headers[DATE], "20150830T123600Z");
+    assert_eq!(
+        proof(&headers),
+        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/eu-west-1/ses/aws4_request, \
+         SignedHeaders=content-type;host;x-amz-date, \
+         Signature=f43276f8c8b1bf94897c632b08667730d50464ef13a9ef7ddd7bc02c349f34d2"
+    );
+    assert!(!format!("{headers:?}").contains(SECRET));
+}
+
+#[test]
+fn a_sessions_token_is_sent_and_signed() {
+    let aws = aws("eu-west-1", Some("session/token+1=="));
+
+    let headers = signed(&aws, Method::POST, SEND, Some(JSON));
+
+    assert_eq!(headers[SESSION], "session/token+1==");
+    assert!(headers[SESSION].is_sensitive());
+    assert_eq!(
+        proof(&headers),
+        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/eu-west-1/ses/aws4_request, \
+         SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, \
+         Signature=a3c5779c701d1c49c25717a87922ca612e02f820812313716582239392dc92ec"
+    );
+}
+
+#[test]
+fn a_path_is_signed_encoded_twice_and_a_query_in_order() {
+    let aws = aws("us-east-1", None);
+    for (url, signature) in [
+        (
+            "https://email.us-east-1.amazonaws.com/v2/email/identities/digest%40art.example",
+            "1f072693561f5fdb86b2fc17030ce19d294ed019da7055402ae9e4d9fb771d2e",
+        ),
+        (
+            "http://127.0.0.1:4010/v2/email/configuration-sets?PageSize=10&NextToken=a%2Bb",
+            "41e2cee864f105c40b7b5e23c36037080f6b71d8262f113fd80245827017b40e",
+        ),
+    ] {
+        let headers = signed(&aws, Method::GET, url, None);
+        let proof = proof(&headers).to_owned();
+        assert!(proof.contains("SignedHeaders=host;x-amz-date, "), "{proof}");
+        assert!(proof.ends_with(signature), "{url}: {proof}");
+    }
+}
+
+#[test]
+fn a_token_that_no_header_can_hold_is_refused() {
+    assert!(Aws::session(&Secret::new("two\nlines")).is_err());
+}

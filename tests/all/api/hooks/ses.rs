@@ -1,0 +1,168 @@
+//! Amazon SES by way of SNS: subscribing, plain words, and certificates that cannot be had.
+
+use serde_json::{Value, json};
+use tidings::domain::ReportKind;
+
+use super::signing::{Envelope, Signed};
+use super::{Event, heard, mail_to, mailed, tag_of};
+use crate::api::Api;
+use crate::support::town::{monday, on_both_stores};
+use crate::support::{Fresh, sns};
+
+on_both_stores! {
+    a_subscription_is_confirmed_once_it_is_verified
+    a_certificate_that_cannot_be_had_now_is_asked_for_again
+}
+
+on_sqlite! {
+    a_certificate_is_fetched_once
+    words_that_are_no_report_are_ignored
+    json_may_be_said_to_be_plain_text_by_ses_alone
+}
+
+fn envelope<'a>(kind: &'a str, message: &'a str, n: u32) -> Envelope<'a> {
+    Envelope {
+        kind,
+        message,
+        n,
+        at: monday(0).timestamp(),
+        token: None,
+    }
+}
+
+async fn a_subscription_is_confirmed_once_it_is_verified(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let token = format!("70ce{:x}", api.addr.port());
+    let envelope = Envelope {
+        token: Some(&token),
+        ..envelope("SubscriptionConfirmation", "You have chosen", 1)
+    };
+    let signed = envelope.signed();
+    let body: Value = serde_json::from_slice(&signed.body).unwrap();
+    assert!(
+        body["SubscribeURL"]
+            .as_str()
+            .unwrap()
+            .contains("evil.example")
+    );
+    let with = |part: &str, value: &str| {
+        let mut body = body.clone();
+        body[part] = value.into();
+        signed.with_body(body.to_string())
+    };
+
+    for forged in [
+        with("Token", &format!("{token}0")),
+        with("SubscribeURL", "https://sns.eu-west-1.amazonaws.com/"),
+        with("Type", "Notification"),
+    ] {
+        let answer = api.hook("ses", forged).await;
+        assert_eq!((answer.status, answer.code()), (401, "unverified"));
+    }
+    assert_eq!(sns::asked(&token), [] as [&str; 0]);
+
+    let confirmed = api.hook("ses", signed).await;
+
+    assert_eq!(
+        (confirmed.status, &confirmed.body["ignored"]),
+        (200, &json!(1))
+    );
+    let expected = format!(
+        "/?Action=ConfirmSubscription&TopicArn=arn%3Aaws%3Asns%3Aeu-west-1%3A123456789012%3Atidings&Token={token}"
+    );
+    assert_eq!(sns::asked(&token), [expected]);
+    api.stop().await;
+}
+
+fn bounce(tag: &str, n: u32) -> Event<'_> {
+    Event {
+        provider: "ses",
+        news: "bounced",
+        n,
+        tag,
+        to: "ada@example.org",
+        at: monday(0).timestamp(),
+    }
+}
+
+fn certificate_at(signed: &Signed, path: &str) -> Signed {
+    let mut body: Value = serde_json::from_slice(&signed.body).unwrap();
+    body["SigningCertURL"] = format!("https://sns.eu-west-1.amazonaws.com/{path}").into();
+    signed.with_body(body.to_string())
+}
+
+async fn a_certificate_that_cannot_be_had_now_is_asked_for_again(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let ada = mail_to(&api, "ada").await;
+    let tag = tag_of(&ada);
+    let signed = bounce(&tag, 1).signed();
+
+    let away = api.hook("ses", certificate_at(&signed, sns::AWAY)).await;
+    let absent = api.hook("ses", certificate_at(&signed, sns::ABSENT)).await;
+    assert_eq!(heard(&api, &ada).await, None);
+    let taken = api.hook("ses", signed).await;
+
+    assert_eq!((away.status, away.code()), (503, "provider_unavailable"));
+    assert_eq!((absent.status, absent.code()), (401, "unverified"));
+    assert_eq!((taken.status, &taken.body["taken"]), (200, &json!(1)));
+    assert_eq!(heard(&api, &ada).await, Some(ReportKind::Bounced));
+    api.stop().await;
+}
+
+async fn a_certificate_is_fetched_once(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let tag = tag_of(&mail_to(&api, "ada").await);
+    let path = format!("SimpleNotificationService-cafe{:x}.pem", api.addr.port());
+    for n in 1..4 {
+        let signed = certificate_at(&bounce(&tag, n).signed(), &path);
+        assert_eq!(api.hook("ses", signed).await.status, 200, "{n}");
+    }
+    assert_eq!(sns::asked(&path).len(), 1);
+    api.stop().await;
+}
+
+async fn words_that_are_no_report_are_ignored(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let words = "Successfully validated SNS topic for Amazon SES event publishing.";
+    for (n, kind) in ["Notification", "UnsubscribeConfirmation"]
+        .into_iter()
+        .enumerate()
+    {
+        let answer = api
+            .hook("ses", envelope(kind, words, n as u32).signed())
+            .await;
+        assert_eq!(
+            (answer.status, &answer.body["ignored"]),
+            (200, &json!(1)),
+            "{kind}"
+        );
+    }
+    api.stop().await;
+}
+
+async fn json_may_be_said_to_be_plain_text_by_ses_alone(fresh: Fresh) {
+    let api = mailed(&fresh).await;
+    let tag = tag_of(&mail_to(&api, "ada").await);
+    let post = |api: &Api, provider: &str, signed: Signed| {
+        let mut request = api.anonymous("POST", &format!("/hooks/{provider}"));
+        for (name, value) in signed.headers {
+            request = request.header(name, value);
+        }
+        let request = request.header("Content-Type", "text/plain; charset=UTF-8");
+        crate::api::answer(request.body(signed.body))
+    };
+    let other = Event {
+        provider: "resend",
+        ..bounce(&tag, 2)
+    };
+
+    let ses = post(&api, "ses", bounce(&tag, 1).signed()).await;
+    let resend = post(&api, "resend", other.signed()).await;
+
+    assert_eq!((ses.status, &ses.body["taken"]), (200, &json!(1)));
+    assert_eq!(
+        (resend.status, resend.code()),
+        (415, "unsupported_media_type")
+    );
+    api.stop().await;
+}

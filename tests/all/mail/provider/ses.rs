@@ -1,0 +1,52 @@
+//! The dialect of Amazon SES: one mail a call, signed, and what it says of an account.
+//!
+//! The rule: a request is believed only if its signature has the form of one; what it is made of is
+//! tested beside the code.
+
+use serde_json::{Value, json};
+
+use super::{Mail, Request, bare};
+
+/// The id of the access key of all tests; it is the one of Amazon's examples.
+pub const KEY_ID: &str = "AKIAIOSFODNN7EXAMPLE";
+
+/// How a request shows whose it is, up to the signature.
+pub const PROOF: &str = "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/19700101/eu-west-1/ses/aws4_request, SignedHeaders=content-type;host;x-amz-date, Signature=";
+
+/// The mail of a call.
+pub(super) fn mail(request: &Request) -> Mail {
+    let proof = request.header("authorization");
+    assert!(proof.starts_with("AWS4-HMAC-SHA256 Credential="), "{proof}");
+    let body = request.json();
+    let named = |list: &Value, name: &str| {
+        let mut list = list.as_array().unwrap().iter();
+        let found = list.find(|one| one["Name"] == name);
+        found.map_or(String::new(), |one| {
+            one["Value"].as_str().unwrap().to_owned()
+        })
+    };
+    let to = body["Destination"]["ToAddresses"]
+        .as_array()
+        .unwrap()
+        .iter();
+    Mail {
+        to: to.flat_map(|to| bare(to.as_str().unwrap())).collect(),
+        delivery: named(&body["EmailTags"], "delivery"),
+        call: String::new(),
+        unsubscribe: named(&body["Content"]["Simple"]["Headers"], "List-Unsubscribe"),
+    }
+}
+
+/// What is said of the account, or of an identity.
+pub(super) fn look_up(path: &str) -> Value {
+    match path {
+        "/v2/email/account" => json!({
+            "SendingEnabled": true, "ProductionAccessEnabled": true, "EnforcementStatus": "HEALTHY",
+            "SendQuota": { "Max24HourSend": 50_000.0, "MaxSendRate": 14.0, "SentLast24Hours": 3.0 },
+        }),
+        _ => json!({
+            "IdentityType": "DOMAIN", "VerifiedForSendingStatus": true,
+            "DkimAttributes": { "SigningEnabled": true, "Status": "SUCCESS", "Tokens": ["t1", "t2"] },
+        }),
+    }
+}

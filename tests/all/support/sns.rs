@@ -1,0 +1,70 @@
+//! What stands in for Amazon SNS: it keeps the certificate of the tests, and notes what is confirmed.
+//!
+//! The rule: every process of a town asks here and nowhere else, so no test looks outside. Its
+//! thread lives as long as the tests.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{LazyLock, Mutex};
+
+use tidings::mail::Pinned;
+
+/// The certificate, made for the tests; `sns-key.txt` beside it is its key (PKCS #8, Base64).
+const CERTIFICATE: &str = include_str!("../api/hooks/sns.pem");
+/// A path at which there is no certificate, and one at which nobody can say.
+pub const ABSENT: &str = "SimpleNotificationService-0bad.pem";
+pub const AWAY: &str = "SimpleNotificationService-0aaa.pem";
+
+static URL: LazyLock<String> = LazyLock::new(|| {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // Whoever has gone away wants no answer.
+            drop(serve(stream));
+        }
+    });
+    url
+});
+
+static ASKED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Whoever asks here.
+pub fn pinned() -> Pinned {
+    Pinned::on_this_machine(&URL).unwrap()
+}
+
+/// What was asked for that holds this word, in order.
+pub fn asked(word: &str) -> Vec<String> {
+    let asked = ASKED.lock().unwrap();
+    asked
+        .iter()
+        .filter(|path| path.contains(word))
+        .cloned()
+        .collect()
+}
+
+fn serve(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    let mut bytes = [0; 1024];
+    while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+        match stream.read(&mut bytes)? {
+            0 => return Ok(()),
+            read => head.extend_from_slice(&bytes[..read]),
+        }
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    let (status, body) = match path.as_str() {
+        path if path.ends_with(ABSENT) => (403, ""),
+        path if path.ends_with(AWAY) => (503, ""),
+        path if path.ends_with(".pem") => (200, CERTIFICATE),
+        _ => (200, "<ConfirmSubscriptionResponse/>"),
+    };
+    ASKED.lock().unwrap().push(path);
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
