@@ -48,6 +48,7 @@ mod feeds;
 mod mailer;
 mod mailing;
 mod measured;
+mod moving;
 mod watching;
 
 use accepting::Joined;
@@ -56,6 +57,7 @@ use measured::{MeasuredMailer, MeasuredStore};
 pub use access::{Access, NoStore, is_missing, open_store, upgrade_ahead};
 pub use doctor::doctor;
 pub use mailer::{mailer, outbox};
+pub use moving::{InMove, mover, rehearse_move, source};
 
 /// Everything a face needs.
 #[derive(Clone)]

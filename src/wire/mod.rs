@@ -21,6 +21,7 @@ pub mod feed;
 pub mod feedback;
 pub mod import;
 pub mod key;
+pub mod moving;
 pub mod object;
 pub mod problem;
 pub mod round;
