@@ -19,6 +19,8 @@ mod hostile;
 mod imports;
 mod keys;
 #[cfg(unix)]
+mod moving;
+#[cfg(unix)]
 mod private;
 mod readme;
 mod secrets;
