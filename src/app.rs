@@ -48,6 +48,7 @@ mod feeds;
 mod mailer;
 mod mailing;
 mod measured;
+mod moving;
 mod preview;
 mod watching;
 
@@ -57,6 +58,7 @@ use measured::{MeasuredMailer, MeasuredStore};
 pub use access::{Access, NoStore, is_missing, open_store, upgrade_ahead};
 pub use doctor::doctor;
 pub use mailer::{mailer, outbox};
+pub use moving::{InMove, mover, rehearse_move, source};
 pub use preview::{preview, send_test};
 
 /// Everything a face needs.

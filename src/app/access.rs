@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::mapped;
+use super::moving::refuse_in_move;
 use crate::config::{Config, StoreUrl};
 use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
@@ -64,7 +65,9 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
             if access != Access::Bring && !holds(path) {
                 return Err(missing().into());
             }
-            Ok(Arc::new(Sqlite::open(path).await.with_context(opening)?))
+            let file = Sqlite::open(path).await.with_context(opening)?;
+            refuse_in_move(&file).await?;
+            Ok(Arc::new(file))
         }
         StoreUrl::Mongo(url) => {
             let options = MongoOptions {
@@ -73,9 +76,13 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
             };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
             let silence = tokio::spawn(say_what_for(format!("{:?}", config.store)));
-            let prepared = prepare(&mongo, access).await;
+            let refused = refuse_in_move(&mongo).await;
+            let prepared = match refused {
+                Ok(()) => prepare(&mongo, access).await.with_context(opening),
+                Err(error) => Err(error),
+            };
             silence.abort();
-            match prepared.with_context(opening)? {
+            match prepared? {
                 true => Ok(Arc::new(mongo)),
                 false => Err(missing().into()),
             }

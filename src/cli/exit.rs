@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 
 use super::harmless;
+use crate::app::InMove;
 use crate::config::Problems;
 use crate::domain::Invalid;
 use crate::{render, services, store};
@@ -76,6 +77,7 @@ pub fn of_failure(failure: &anyhow::Error) -> Exit {
             || cause.is::<Problems>()
             || cause.is::<Invalid>()
             || cause.is::<render::Error>()
+            || cause.is::<InMove>()
             || matches!(
                 cause.downcast_ref(),
                 Some(services::Error::Invalid(_) | services::Error::Conflict(_))
@@ -143,6 +145,9 @@ fn advice(failure: &anyhow::Error) -> Option<String> {
     for cause in failure.chain() {
         if let Some(usage) = cause.downcast_ref::<Usage>() {
             return usage.next.clone();
+        }
+        if let Some(in_move) = cause.downcast_ref::<InMove>() {
+            return Some(in_move.next());
         }
         if cause.is::<Problems>() {
             return Some("tidings config --defaults, which shows every option".into());

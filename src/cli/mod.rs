@@ -33,6 +33,7 @@ mod import;
 mod ink;
 mod keys;
 mod log;
+mod moving;
 mod notify;
 mod page_file;
 mod passed_over;
@@ -98,6 +99,7 @@ enum Command {
     Archive(archive::Args),
     Restore(restore::Args),
     Import(import::Args),
+    Move(moving::Args),
     Status(status::Args),
     Doctor(doctor::Args),
     Simulate(simulate::Args),
@@ -131,6 +133,7 @@ impl Command {
             Self::Feed(_) | Self::Explain(_) | Self::Status(_) => Access::Look,
             // They open none here.
             Self::Demo(_)
+            | Self::Move(_)
             | Self::Config(_)
             | Self::Doctor(_)
             | Self::Simulate(_)
@@ -158,6 +161,7 @@ impl Command {
             | Self::Feed(_)
             | Self::Explain(_)
             | Self::Status(_)
+            | Self::Move(_)
             | Self::Demo(_)
             | Self::Config(_)
             | Self::Doctor(_)
@@ -278,6 +282,10 @@ impl Cli {
             return args.ahead(&config, &schema, screen);
         }
         let named = self.global.file();
+        if let Command::Move(args) = &self.command {
+            let moved = args.run(&config, screen, stop::on_signal()?).await;
+            return moved.map_err(|failure| say_where(failure, named));
+        }
         // An event for people whom nobody has brought in: the folder may be the wrong one.
         let is_new = matches!(self.command, Command::Notify(_)) && is_missing(&config);
         let store = format!("{:?}", config.store);
@@ -318,6 +326,7 @@ impl Command {
             Self::Suppressions(args) => args.run(app, screen).await,
             Self::Keys(args) => args.run(app, screen).await,
             Self::Demo(_)
+            | Self::Move(_)
             | Self::Config(_)
             | Self::Doctor(_)
             | Self::Simulate(_)

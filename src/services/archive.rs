@@ -23,6 +23,7 @@ mod file;
 mod hold;
 
 pub use file::{Summary, part_of};
+pub(super) use hold::name as lease_of;
 
 /// Drops old days and brings exported ones back, each under the lease of its day.
 pub struct Archive {

@@ -3,7 +3,7 @@
 //!
 //! The rule: they are there only where debug assertions are; what is released does not know them.
 //! `TIDINGS_CRASH=after-send:3` ends the process the third time it comes to that point,
-//! `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] names them all, so that a
+//! `TIDINGS_STOP` stops it there until it is told to go on. [`POINTS`] and [`OF_A_MOVE`] name them all, so that a
 //! test walks through each.
 
 /// All points, in the order in which an event and its mail come by.
@@ -30,6 +30,18 @@ pub const POINTS: [&str; 20] = [
     "after-ask",
 ];
 
+/// All points of a move, in the order in which it comes by.
+pub const OF_A_MOVE: [&str; 8] = [
+    "move-source-noted",
+    "move-sealed",
+    "move-target-noted",
+    "move-put",
+    "move-noted",
+    "move-restored",
+    "move-compared",
+    "move-target-done",
+];
+
 /// The process may die here.
 #[cfg(debug_assertions)]
 pub(super) fn point(name: &str) {
@@ -37,7 +49,8 @@ pub(super) fn point(name: &str) {
 
     static DIES: AtomicU32 = AtomicU32::new(0);
     static STOPS: AtomicU32 = AtomicU32::new(0);
-    debug_assert!(POINTS.contains(&name), "{name} is not listed");
+    let mut all = POINTS.iter().chain(&OF_A_MOVE);
+    debug_assert!(all.any(|point| *point == name), "{name} is not listed");
     if comes_to("TIDINGS_CRASH", name, &DIES) {
         std::process::abort();
     }

@@ -27,6 +27,7 @@ pub mod keys;
 pub mod links;
 pub mod mailing;
 mod mails;
+pub mod moving;
 pub mod notify;
 pub mod objects;
 pub mod owed;

@@ -21,6 +21,7 @@ pub mod feed;
 pub mod feedback;
 pub mod import;
 pub mod key;
+pub mod moving;
 pub mod object;
 pub(crate) mod preview;
 pub mod problem;

@@ -20,6 +20,7 @@ mod mail;
 mod mongo_faults;
 mod mongo_leftovers;
 mod mongo_plans;
+mod moving;
 mod services;
 mod sqlite_processes;
 mod stale;

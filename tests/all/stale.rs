@@ -13,8 +13,8 @@ use futures::FutureExt;
 use tidings::clock::Clock;
 use tidings::domain::DeliveryState;
 use tidings::services::Silent;
-use tidings::store::Store;
 use tidings::store::mongo::{Mongo, MongoOptions};
+use tidings::store::{Movable, Store};
 
 use crate::support::replica_set::{Freeze, ReplicaSet};
 use crate::support::town::{Town, monday, request, to};
@@ -28,7 +28,7 @@ types.CommentAdded.route = "batch"
 types.CommentAdded.window = "5m"
 "#;
 
-async fn store(url: &str, options: MongoOptions) -> Arc<dyn Store> {
+async fn store(url: &str, options: MongoOptions) -> Arc<dyn Movable> {
     let store = Mongo::connect(url, options).await.unwrap();
     store.prepare().await.unwrap();
     Arc::new(store)

@@ -68,7 +68,8 @@ impl Archive {
     }
 }
 
-fn name(day: Day) -> String {
+/// The lease of a day.
+pub(in crate::services) fn name(day: Day) -> String {
     format!("day:{day}")
 }
 

@@ -93,7 +93,7 @@ impl Directory for Mongo {
         change: FollowChange,
         follows: &[(FollowKey, UserId)],
     ) -> Result<()> {
-        let records = follows.iter().map(Follow::of);
+        let records = follows.iter().map(|(key, user)| Follow::of(key, user));
         match change {
             FollowChange::Follow => {
                 let doing = "recording follows";
@@ -292,7 +292,7 @@ fn chose(choices: &DueChoices) -> Document {
 
 /// A record and what it is known by: its content. So whoever writes the same again, as after an
 /// answer that was lost, finds that it stands.
-fn revised(doing: &str, user: &User) -> Result<(RawDocumentBuf, i64)> {
+pub(super) fn revised(doing: &str, user: &User) -> Result<(RawDocumentBuf, i64)> {
     let mut record = write_bson(doing, &UserRecord::keep(user))?;
     let hash = Sha256::digest(record.as_bytes());
     let mut rev = [0; 8];
@@ -308,7 +308,7 @@ const PAGE: u32 = 10_000;
 
 /// All of it is its `_id`.
 #[derive(Serialize)]
-struct Follow<'a> {
+pub(super) struct Follow<'a> {
     #[serde(rename = "_id")]
     id: FollowId<'a>,
 }
@@ -320,7 +320,7 @@ struct FollowId<'a> {
 }
 
 impl<'a> Follow<'a> {
-    fn of((key, user): &'a (FollowKey, UserId)) -> Self {
+    pub(super) fn of(key: &'a FollowKey, user: &'a UserId) -> Self {
         let (k, u) = (key.as_str(), user.as_str());
         let id = FollowId { k, u };
         Self { id }

@@ -42,6 +42,7 @@ mod indexes;
 mod journal;
 mod leases;
 mod mapped;
+mod moving;
 mod notes;
 mod objects;
 mod outstanding;

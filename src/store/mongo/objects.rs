@@ -84,7 +84,7 @@ fn readable_object(raw: &RawDocumentBuf) -> Option<Object> {
         })
 }
 
-fn record_of(object: &Object) -> Document {
+pub(super) fn record_of(object: &Object) -> Document {
     let mut record = doc! {"_id": object.key.as_str(), "notifiable": object.notifiable};
     put(&mut record, "title", object.title.as_deref());
     put(&mut record, "url", object.url.as_deref());
@@ -112,7 +112,7 @@ fn record_of(object: &Object) -> Document {
 
 /// What cannot be read is left out, so that one bad record does not spoil everybody's mail; whether
 /// it is notifiable cannot be left out, and is then denied.
-fn object_of(record: &Document) -> Result<Object> {
+pub(super) fn object_of(record: &Document) -> Result<Object> {
     let key = record.get_str("_id").map(ObjectKey::stored);
     let text = |field| record.get_str(field).ok().map(str::to_owned);
     let time = |at: &bson::DateTime| DateTime::from_timestamp_millis(at.timestamp_millis());

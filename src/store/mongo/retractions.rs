@@ -25,7 +25,7 @@ struct Kept {
 }
 
 /// No name holds a NUL.
-fn name(t: &EventType, o: &ObjectId) -> String {
+pub(super) fn name(t: &EventType, o: &ObjectId) -> String {
     format!("{t}\0{o}")
 }
 

@@ -14,6 +14,16 @@ record! {
     odd(record) {}
 }
 
+impl SuppressionRecord {
+    /// With the address as it was read, however an older program wrote it.
+    pub(in crate::store) fn exactly(suppression: &Suppression) -> Self {
+        Self {
+            address: suppression.address.reveal().to_owned(),
+            ..Self::keep(suppression)
+        }
+    }
+}
+
 /// Folded.
 impl As<Address> for String {
     fn keep(address: &Address) -> Self {

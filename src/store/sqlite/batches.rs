@@ -20,13 +20,13 @@ use crate::store::batches::page;
 use crate::store::record::batch::{AccumulatorRecord, BatchRecord};
 use crate::store::{AccumulatorFilter, BatchFilter, Batches, Result};
 
-const ACCUMULATORS: Table = Table {
+pub(super) const ACCUMULATORS: Table = Table {
     name: "seats",
     columns: "user=_id.u key=_id.k stamp due owner=lease.owner until=lease.until turn open:json
         ended:json memories:json",
 };
 
-const FILED: Table = Table {
+pub(super) const FILED: Table = Table {
     name: "batches",
     columns: "id=_id user key state settled gathered:rest",
 };
@@ -162,6 +162,17 @@ fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -
     if found != read {
         return Ok(false);
     }
+    write(transaction, accumulator, revision)?;
+    Ok(true)
+}
+
+/// Puts an accumulator under this revision, whatever stands; an empty one is none.
+pub(super) fn write(
+    transaction: &Transaction<'_>,
+    accumulator: &Accumulator,
+    revision: Id,
+) -> Answer<()> {
+    let (user, key) = names(&accumulator.id);
     for sql in [
         "DELETE FROM seat_batches WHERE user = ?1 AND key = ?2",
         "DELETE FROM seat_objects WHERE user = ?1 AND key = ?2",
@@ -171,7 +182,7 @@ fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -
     if accumulator.is_empty() {
         let sql = "DELETE FROM seats WHERE user = ?1 AND key = ?2";
         transaction.prepare_cached(sql)?.execute((&user, &key))?;
-        return Ok(true);
+        return Ok(());
     }
     let record = fields(&AccumulatorRecord::row(accumulator, revision))?;
     ACCUMULATORS.insert(transaction, Met::Replaced, &record)?;
@@ -187,7 +198,7 @@ fn put(transaction: &Transaction<'_>, accumulator: &Accumulator, revision: Id) -
     for item in accumulator.open.iter().flat_map(Batch::kept) {
         objects.execute((item.t.as_str(), item.o.as_str(), &user, &key))?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// The accumulators that meet a condition.

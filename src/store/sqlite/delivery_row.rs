@@ -9,7 +9,7 @@ use crate::domain::{Delivery, Watermarks};
 use crate::store::record::delivery::{CoverRecord, DeliveryRecord};
 use crate::store::record::fields::As;
 
-const DELIVERIES: Table = Table {
+pub(super) const DELIVERIES: Table = Table {
     name: "deliveries",
     columns: "id=_id user cadence period batch turn state open:flag slot covers:json marker
         owner=lease.owner until=lease.until attempts items created settled provider_id reason call

@@ -12,7 +12,7 @@ use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result};
 
-const USERS: Table = Table {
+pub(super) const USERS: Table = Table {
     name: "users",
     columns: "id=_id email name confirmed:flag tz locale lng=loc.lng lat=loc.lat cell
         cadence=digest.cadence weekday=digest.weekday hour=digest.hour digest_since=digest.since
@@ -217,11 +217,16 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
     if standing.unwrap_or_default() != read {
         return Ok(false);
     }
-    let mut fields = fields(&UserRecord::keep(user))?;
-    fields.insert("rev".to_owned(), (read + 1).into());
-    fields.insert("cell".to_owned(), user.loc.map(near::cell).into());
-    USERS.insert(transaction, Met::Replaced, &fields)?;
+    write(transaction, user, read + 1)?;
     Ok(true)
+}
+
+/// Puts a record under this revision, whatever stands.
+pub(super) fn write(transaction: &Transaction<'_>, user: &User, rev: i64) -> Answer<()> {
+    let mut fields = fields(&UserRecord::keep(user))?;
+    fields.insert("rev".to_owned(), rev.into());
+    fields.insert("cell".to_owned(), user.loc.map(near::cell).into());
+    USERS.insert(transaction, Met::Replaced, &fields).map(drop)
 }
 
 pub(super) fn find(transaction: &Transaction<'_>, id: &UserId) -> Answer<Option<User>> {

@@ -12,7 +12,7 @@ use crate::store::record::fields::As;
 use crate::store::record::inbox::InboxRecord;
 use crate::store::{Inboxes, Result};
 
-const INBOXES: Table = Table {
+pub(super) const INBOXES: Table = Table {
     name: "inboxes",
     columns: "user=_id stamp changed days:json",
 };

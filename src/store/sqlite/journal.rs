@@ -187,6 +187,26 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
         };
         return Ok(Accepted::Known(Box::new(known.ok_or_else(lost)?)));
     }
+    write_apart(transaction, fanout)?;
+    Ok(Accepted::New)
+}
+
+/// Puts a fan-out, whatever stands under its id.
+pub(super) fn write(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()> {
+    let record = fields(&FanoutRecord::keep(fanout))?;
+    FANOUTS.insert(transaction, Met::Replaced, &record)?;
+    let id = fanout.id.to_string();
+    for sql in [
+        "DELETE FROM audiences WHERE fanout = ?1",
+        "DELETE FROM details WHERE fanout = ?1",
+    ] {
+        transaction.prepare_cached(sql)?.execute([&id])?;
+    }
+    write_apart(transaction, fanout)
+}
+
+/// What of a fan-out is in tables of its own.
+fn write_apart(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<()> {
     let sql = "INSERT INTO audiences (fanout, objects, audience) VALUES (?1, ?2, ?3)";
     let (objects, audience) = (to_json(&fanout.objects)?, to_json(&fanout.audience)?);
     transaction
@@ -198,7 +218,7 @@ fn accept(transaction: &Transaction<'_>, fanout: &Fanout) -> Answer<Accepted> {
         let mut insert = transaction.prepare_cached(sql)?;
         insert.execute((fanout.id.to_string(), details))?;
     }
-    Ok(Accepted::New)
+    Ok(())
 }
 
 fn save(
@@ -240,7 +260,7 @@ fn find(transaction: &Transaction<'_>, column: &str, text: &str) -> Answer<Optio
     rows.next()?.map(read).transpose()
 }
 
-fn read(row: &Row<'_>) -> Answer<Fanout> {
+pub(super) fn read(row: &Row<'_>) -> Answer<Fanout> {
     let what = "fan-out";
     let record = Record { what, row };
     let audience: Audience = record.json("audience")?;

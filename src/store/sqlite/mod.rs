@@ -20,6 +20,7 @@ mod inboxes;
 mod journal;
 mod leases;
 mod merge;
+mod moving;
 mod near;
 mod notes;
 mod objects;

@@ -46,7 +46,7 @@ impl Objects for Sqlite {
     }
 }
 
-fn put(transaction: &Transaction<'_>, object: &Object) -> Answer<()> {
+pub(super) fn put(transaction: &Transaction<'_>, object: &Object) -> Answer<()> {
     let sql =
         "INSERT OR REPLACE INTO objects (id, notifiable, title, url, image, by, at, lng, lat, data)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
@@ -75,7 +75,7 @@ fn find(transaction: &Transaction<'_>, key: &ObjectKey) -> Answer<Option<Object>
     rows.next()?.map(read).transpose()
 }
 
-fn read(row: &Row<'_>) -> Answer<Object> {
+pub(super) fn read(row: &Row<'_>) -> Answer<Object> {
     let record = Record {
         what: "object",
         row,

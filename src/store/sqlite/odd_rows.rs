@@ -40,7 +40,8 @@ impl Column {
         }
     }
 
-    fn spelled(&self) -> String {
+    /// Its type and value, as text.
+    pub(super) fn spelled(&self) -> String {
         match self {
             Self::Integer(n) => format!("integer:{n}"),
             Self::Real(n) => format!("real:{:016x}", n.to_bits()),
@@ -49,7 +50,8 @@ impl Column {
         }
     }
 
-    fn read(spelled: &str) -> Option<Self> {
+    /// What is spelled so.
+    pub(super) fn read(spelled: &str) -> Option<Self> {
         let (kind, value) = spelled.split_once(':')?;
         let bytes = || STANDARD.decode(value).ok();
         Some(match kind {

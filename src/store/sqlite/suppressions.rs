@@ -14,7 +14,7 @@ use crate::store::record::fields::As;
 use crate::store::record::suppression::SuppressionRecord;
 use crate::store::{Result, Suppressions};
 
-const SUPPRESSIONS: Table = Table {
+pub(super) const SUPPRESSIONS: Table = Table {
     name: "suppressions",
     columns: "address=_id reason at source detail",
 };

@@ -20,6 +20,8 @@ mod imports;
 mod keys;
 mod previews;
 #[cfg(unix)]
+mod moving;
+#[cfg(unix)]
 mod private;
 mod readme;
 mod secrets;

@@ -29,7 +29,7 @@ use crate::support::{BatchCounts, Fresh, Shorthand, kind, user};
 
 /// Longer than anything takes, on however slow a machine: calls that are lost again and again are
 /// looked for later each time.
-const LONG: Duration = Duration::from_secs(600);
+pub const LONG: Duration = Duration::from_secs(600);
 const PEOPLE: usize = 40;
 /// Where a process is told to die.
 const CRASH: &str = "TIDINGS_CRASH";
@@ -71,10 +71,10 @@ pub struct Work {
 }
 
 /// Numbers that a seed decides.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -302,6 +302,31 @@ impl<'a> Stage<'a> {
     /// A worker that is to die there, and does.
     pub async fn worker_dies_at(&self, point: &str) {
         self.dies_at(&["worker", "--once"], point).await;
+    }
+
+    /// Everything is moved to another store, or an earlier run has.
+    pub async fn moves(&self, target: &Fresh) {
+        let mut run = self.start(&["move", "--to", target.url()], &[]);
+        let status = run.ended(LONG).await.expect("it ends by itself");
+        let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap();
+        assert!(status.success(), "{status}: {}", log());
+    }
+
+    /// From now on everything happens in this store.
+    pub fn goes_on_at(&mut self, store: &'a Fresh) {
+        let file = self.folder.path().join("tidings.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let (old, new) = (
+            format!("{:?}", self.fresh.url()),
+            format!("{:?}", store.url()),
+        );
+        std::fs::write(&file, text.replace(&old, &new)).unwrap();
+        let sources = Sources {
+            file: Some(file),
+            ..Sources::default()
+        };
+        self.config = Config::load(&sources).unwrap();
+        self.fresh = store;
     }
 
     /// A worker that does what is to be done.

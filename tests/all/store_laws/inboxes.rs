@@ -10,7 +10,7 @@ use tidings::store::Forgettable;
 use crate::support::*;
 
 /// Whose marks on their first stack are these bits.
-fn marked(name: &str, bits: u8) -> Inbox {
+pub(super) fn marked(name: &str, bits: u8) -> Inbox {
     let marks = |seen: u8, read: u8, archived: u8| StackMarks {
         seen: Entries::stored(vec![0, seen]),
         read: Entries::stored(vec![read]),

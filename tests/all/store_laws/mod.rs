@@ -20,6 +20,7 @@ mod journal;
 mod leases;
 mod long_lists;
 mod marks;
+mod moving;
 mod notes;
 mod objects;
 mod old_documents;
@@ -298,6 +299,14 @@ laws! {
         a_note_is_changed_only_from_what_was_read
         of_many_who_change_a_note_at_once_one_is_told_yes
         notes_are_found_by_how_their_names_begin;
+    moving:
+        everything_that_is_kept_is_read_and_put_whole
+        portions_join_without_a_seam
+        what_is_put_stands_in_the_place_of_what_stood
+        a_record_that_cannot_be_read_is_told_and_keeps_no_other
+        the_notes_of_the_store_itself_are_not_read
+        of_many_who_change_what_a_store_is_in_a_move_one_is_told_yes
+        a_sealed_store_takes_nothing_from_anybody_until_it_is_unsealed;
     suppressions:
         a_suppressed_address_comes_back_with_every_field
         an_address_is_suppressed_however_it_is_spelt

@@ -6,7 +6,7 @@ use tidings::domain::{Object, ObjectKey, Point};
 
 use crate::support::*;
 
-fn full(key: &str) -> Object {
+pub(super) fn full(key: &str) -> Object {
     Object {
         key: ObjectKey::stored(key),
         notifiable: true,

@@ -8,7 +8,7 @@ use tidings::domain::{Address, Cadence, Point, Route, User, UserId};
 
 use crate::support::*;
 
-fn full(id: &str) -> User {
+pub(super) fn full(id: &str) -> User {
     let types = [
         ("ArtworkPublished", Route::Digest),
         ("a.b", Route::Never),
@@ -62,7 +62,7 @@ async fn record(store: &Fresh, id: &str) -> User {
 }
 
 /// Every field is there, and looks as if it were not.
-fn falsy(id: &str) -> User {
+pub(super) fn falsy(id: &str) -> User {
     User {
         email: None,
         name: Some(String::new()),

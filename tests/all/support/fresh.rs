@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use tidings::domain::{Day, Entry, PersonStacks, Stack, StackId, UserId, Window};
-use tidings::store::{People, Store};
+use tidings::store::{Kept, Kind, Movable, People, Store};
 
 use super::window;
 
@@ -17,8 +17,8 @@ use super::window;
 /// have it.
 #[derive(Clone)]
 pub struct Fresh {
-    store: Arc<dyn Store>,
-    second: Arc<dyn Store>,
+    store: Arc<dyn Movable>,
+    second: Arc<dyn Movable>,
     clear: Clear,
     url: String,
 }
@@ -37,7 +37,12 @@ impl Deref for Fresh {
 impl Fresh {
     /// A store, the same data opened again, how to empty it, and how other processes are told of
     /// it.
-    pub fn new(store: Arc<dyn Store>, second: Arc<dyn Store>, clear: Clear, url: String) -> Self {
+    pub fn new(
+        store: Arc<dyn Movable>,
+        second: Arc<dyn Movable>,
+        clear: Clear,
+        url: String,
+    ) -> Self {
         Self {
             store,
             second,
@@ -54,6 +59,39 @@ impl Fresh {
     /// The store, for those who keep it.
     pub fn handle(&self) -> Arc<dyn Store> {
         self.store.clone()
+    }
+
+    /// The store as something that can be moved.
+    pub fn movable(&self) -> Arc<dyn Movable> {
+        self.store.clone()
+    }
+
+    /// All records of a kind that can be read, portion by portion.
+    pub async fn portions(&self, kind: Kind) -> Vec<Vec<Kept>> {
+        let (mut portions, mut after) = (Vec::new(), None);
+        loop {
+            let portion = self.store.portion(kind, after.as_deref()).await.unwrap();
+            portions.push(portion.kept);
+            after = portion.next;
+            if after.is_none() {
+                return portions;
+            }
+        }
+    }
+
+    /// All records that can be read, as lines that say the same on every store.
+    pub async fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for kind in Kind::ALL {
+            for kept in self.portions(kind).await.concat() {
+                lines.push(format!("{} {}", kind.as_str(), kept.line().unwrap()));
+            }
+        }
+        for day in self.days().await.unwrap() {
+            let stacks = self.exported(day).await.into_iter();
+            lines.extend(stacks.map(|line| format!("{day} {line}")));
+        }
+        lines
     }
 
     /// Empties the store, for tests that play the same thing again and again.

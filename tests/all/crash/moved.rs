@@ -1,0 +1,320 @@
+//! A move whose processes die: at every named point, at random, and in a town that goes on.
+//!
+//! The rule: `tidings move` is killed and started again until it ends, from SQLite to MongoDB. Then
+//! both stores hold the same, as the tests read them; and nobody in the town is mailed twice or
+//! forgotten. `TIDINGS_TEST_MOVES` says how often it is killed, and `TIDINGS_TEST_PEOPLE` how many
+//! people there are (`scripts/chaos --moves`).
+
+use std::time::{Duration, Instant};
+
+use tidings::domain::user::TypePreference;
+use tidings::domain::{
+    Address, Audience, BatchState, Cadence, Delivery, DeliveryState, Inbox, Lease, Object, Reason,
+    Route, Suppression, User, UserId,
+};
+use tidings::services::crash::OF_A_MOVE;
+use tidings::store::{Counted, Kept, Kind, Summing};
+
+use super::number;
+use super::stage::{Dice, Stage};
+use crate::mail::provider::Dialect;
+use crate::store_laws::batches::opened;
+use crate::support::{
+    Fresh, Shorthand, delivery, events, fanout, id, key, kind, lease, minutes, mongo, noon,
+    push_to_all, sqlite, today, user,
+};
+
+/// A test on a fresh store of each kind.
+macro_rules! from_sqlite_to_mongo {
+    ($($test:ident)*) => {
+        mod to_mongo {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    super::sqlite::run(|source| async move {
+                        super::mongo::run(|target| super::$test(source, target)).await;
+                    })
+                    .await;
+                }
+            )*
+        }
+    };
+}
+
+from_sqlite_to_mongo! {
+    killed_at_every_named_point_of_a_move_it_ends_with_everything_the_same
+    killed_at_random_a_move_ends_with_everything_the_same
+    a_town_that_moves_loses_and_doubles_no_mail
+    a_town_whose_provider_tells_nothing_loses_and_doubles_no_mail_when_it_moves
+}
+
+/// Puts what a store of so many people holds in the middle of a day: half of them have open
+/// batches, and mails to a quarter are being sent.
+async fn fill(store: &Fresh, count: u64) {
+    let people: Vec<UserId> = (0..count).map(|n| user(&format!("q{n:07}"))).collect();
+    for (chunk, first) in people.chunks(10_000).zip((0_u32..).step_by(10_000)) {
+        let numbered = || chunk.iter().zip(first..);
+        let users = numbered().map(|(person, n)| Kept::User(Box::new(record(person, n))));
+        put(store, Kind::Users, users.collect()).await;
+        let follows = numbered()
+            .map(|(person, n)| Kept::Follow(key(&format!("artist:{}", n % 50)), person.clone()));
+        put(store, Kind::Follows, follows.collect()).await;
+        let half = numbered().filter(|(_, n)| n % 2 == 0);
+        let gathering = half.map(|(person, n)| {
+            Kept::Accumulator(Box::new(opened(person.as_str(), "k", 1_000 + n, 0)))
+        });
+        put(store, Kind::Accumulators, gathering.collect()).await;
+        let rows = numbered().map(|(person, n)| Kept::Delivery(Box::new(row(person, n))));
+        put(store, Kind::Deliveries, rows.collect()).await;
+        let some = numbered().filter(|(_, n)| n % 10 == 0);
+        let inboxes = some.map(|(person, _)| {
+            let changed = noon();
+            let inbox = Inbox::empty(person.clone());
+            Kept::Inbox(Box::new(Inbox { changed, ..inbox }))
+        });
+        put(store, Kind::Inboxes, inboxes.collect()).await;
+        let some = numbered().filter(|(_, n)| n % 50 == 0);
+        let suppressed = some.map(|(person, _)| {
+            Kept::Suppression(Suppression {
+                address: address(person),
+                reason: Reason::ALL[0],
+                at: noon(),
+                source: "operator".into(),
+                detail: None,
+            })
+        });
+        put(store, Kind::Suppressions, suppressed.collect()).await;
+        for back in 0..2 {
+            let pushes = push_to_all(chunk, events(2, 10 + back));
+            store
+                .push(today().back(back), 1_000, &pushes)
+                .await
+                .unwrap();
+        }
+    }
+    let works =
+        (0..500).map(|n| Kept::Object(Box::new(Object::bare(format!("a{n}").parse().unwrap()))));
+    put(store, Kind::Objects, works.collect()).await;
+    let mut half_way = fanout(9);
+    half_way.audience = Audience::users(people.iter().cloned()).unwrap();
+    half_way.progress.cursor = people.get(people.len() / 2).cloned();
+    half_way.lease = Some(lease("died", noon() + minutes(1)));
+    let journal = (100..600).map(|n| {
+        let mut done = fanout(n);
+        done.state = tidings::domain::FanoutState::Done;
+        done.progress.done = true;
+        done
+    });
+    let journal = journal
+        .chain([half_way])
+        .map(|one| Kept::Fanout(Box::new(one)));
+    put(store, Kind::Fanouts, journal.collect()).await;
+    store
+        .put_note("link_secret", "what links are signed with")
+        .await
+        .unwrap();
+}
+
+async fn put(store: &Fresh, kind: Kind, kept: Vec<Kept>) {
+    store.movable().put(kind, &kept).await.unwrap();
+}
+
+fn address(person: &UserId) -> Address {
+    Address::new(format!("{person}@example.org")).unwrap()
+}
+
+fn record(person: &UserId, n: u32) -> User {
+    let mut record = User {
+        email: Some(address(person)),
+        confirmed: n % 7 != 0,
+        ..User::new(person.clone())
+    };
+    let routes = [Route::Never, Route::Immediate, Route::Batch, Route::Digest];
+    let route = TypePreference::new(routes[n as usize % 4], noon());
+    record.types.insert(kind("ArtworkPublished"), route);
+    record.digest.cadence = [Some(Cadence::Daily), Some(Cadence::Weekly), None][n as usize % 3];
+    record
+}
+
+fn row(person: &UserId, n: u32) -> Delivery {
+    let row = delivery(person.as_str(), "2014-04-22", "died");
+    match n % 4 {
+        0 => Delivery {
+            state: DeliveryState::Sending,
+            call: Some(format!("call-{}", n / 1_000)),
+            tried: Some(noon()),
+            attempts: 1,
+            items: 2,
+            ..row
+        },
+        _ => Delivery {
+            state: DeliveryState::Sent,
+            open: false,
+            lease: None::<Lease>,
+            settled: Some(noon()),
+            provider_id: Some(format!("p-{n}")),
+            ..row
+        },
+    }
+}
+
+/// What a store holds, by kind and by day: how many, and a checksum.
+async fn sums(store: &Fresh) -> Vec<(String, u64, String)> {
+    let mut sums = Vec::new();
+    for kind in Kind::ALL {
+        let (mut summing, mut after) = (Summing::default(), None);
+        loop {
+            let portion = store
+                .movable()
+                .portion(kind, after.as_deref())
+                .await
+                .unwrap();
+            assert_eq!(portion.bad, [""; 0]);
+            for kept in portion.kept {
+                summing.add(&kept.line().unwrap());
+            }
+            after = portion.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let sum = summing.end();
+        sums.push((kind.as_str().to_owned(), sum.stacks, sum.sha256));
+    }
+    for day in store.days().await.unwrap() {
+        let mut summing = Summing::default();
+        store
+            .exported(day)
+            .await
+            .iter()
+            .for_each(|line| summing.add(line));
+        let sum = summing.end();
+        sums.push((day.to_string(), sum.stacks, sum.sha256));
+    }
+    sums
+}
+
+/// That the verbs that everything else is done by tell the same of both.
+async fn answer_the_same(source: &Fresh, target: &Fresh, count: u64) {
+    let some: Vec<UserId> = (0..count)
+        .step_by(97)
+        .map(|n| user(&format!("q{n:07}")))
+        .collect();
+    let counted = [
+        Counted::Batches(BatchState::Open),
+        Counted::Deliveries(DeliveryState::Sending),
+        Counted::Deliveries(DeliveryState::Sent),
+        Counted::Stacks(today()),
+    ];
+    let counts = source.count(&counted).await.unwrap();
+    assert_eq!(counts[..2], [count.div_ceil(2), count.div_ceil(4)]);
+    assert_eq!(target.count(&counted).await.unwrap(), counts);
+    let unrevised = |users: Vec<Option<User>>| -> Vec<User> {
+        let known = users.into_iter().flatten();
+        let revision = tidings::domain::user::Revision::NONE;
+        known.map(|user| User { revision, ..user }).collect()
+    };
+    let users = unrevised(source.users(&some).await.unwrap());
+    assert_eq!(users.len(), some.len());
+    assert_eq!(unrevised(target.users(&some).await.unwrap()), users);
+    for person in &some {
+        let (here, there) = (
+            source.deliveries_of(person, 9),
+            target.deliveries_of(person, 9),
+        );
+        assert_eq!(there.await.unwrap(), here.await.unwrap());
+    }
+    let journal = source.fanout(id(9)).await.unwrap();
+    assert!(journal.is_some());
+    assert_eq!(target.fanout(id(9)).await.unwrap(), journal);
+}
+
+async fn killed_at_every_named_point_of_a_move_it_ends_with_everything_the_same(
+    source: Fresh,
+    target: Fresh,
+) {
+    fill(&source, 60).await;
+    let before = sums(&source).await;
+    let stage = Stage::set(&source, Dialect::Resend, 1).await;
+    let with_stage = sums(&source).await;
+    assert_ne!(before, with_stage);
+
+    for point in OF_A_MOVE {
+        stage.dies_at(&["move", "--to", target.url()], point).await;
+    }
+    stage.moves(&target).await;
+
+    assert_eq!(sums(&target).await, with_stage);
+    assert_eq!(sums(&source).await, with_stage);
+    answer_the_same(&source, &target, 60).await;
+}
+
+async fn killed_at_random_a_move_ends_with_everything_the_same(source: Fresh, target: Fresh) {
+    let (seed, kills, people) = (
+        number("TIDINGS_TEST_SEED", 1),
+        number("TIDINGS_TEST_MOVES", 3),
+        number("TIDINGS_TEST_PEOPLE", 200),
+    );
+    println!("TIDINGS_TEST_SEED={seed} TIDINGS_TEST_MOVES={kills} TIDINGS_TEST_PEOPLE={people}");
+    fill(&source, people).await;
+    let stage = Stage::set(&source, Dialect::Resend, seed).await;
+    let before = sums(&source).await;
+    let records: u64 = before.iter().map(|(_, count, _)| count).sum();
+    println!("{records} records in {} parts", before.len());
+    let (mut dice, began) = (Dice(seed), Instant::now());
+
+    let mut killed = 0;
+    while killed < kills {
+        // So that all of them fall into the move, however many records there are.
+        let longest = 300 + people / 20;
+        let moment = Duration::from_millis(dice.below(longest));
+        let mut run = stage.start(&["move", "--to", target.url()], &[]);
+        if let Some(status) = run.ended(moment).await {
+            assert!(status.success(), "{status}");
+            break;
+        }
+        drop(run);
+        killed += 1;
+        let note = target.movable().move_note().await.unwrap();
+        let reached = note.map(|note| (note.done, note.reached));
+        println!("killed after {} ms: {reached:?}", moment.as_millis());
+    }
+    stage.moves(&target).await;
+    println!(
+        "killed {killed} times; moved after {:.1} s",
+        began.elapsed().as_secs_f64()
+    );
+
+    assert_eq!(sums(&target).await, before);
+    assert_eq!(sums(&source).await, before);
+    answer_the_same(&source, &target, people).await;
+}
+
+async fn a_town_that_moves_loses_and_doubles_no_mail(source: Fresh, target: Fresh) {
+    moves_in_the_middle(Dialect::Resend, &source, &target).await;
+}
+
+async fn a_town_whose_provider_tells_nothing_loses_and_doubles_no_mail_when_it_moves(
+    source: Fresh,
+    target: Fresh,
+) {
+    moves_in_the_middle(Dialect::SendGrid, &source, &target).await;
+}
+
+async fn moves_in_the_middle(dialect: Dialect, source: &Fresh, target: &Fresh) {
+    let mut stage = Stage::set(source, dialect, 3).await;
+    stage.a_day_passes().await;
+    stage.digest_dies_at("after-sending").await;
+    stage.word_gets_round().await;
+    stage.worker_dies_at("after-send").await;
+    stage.a_day_passes().await;
+    stage.worker_dies_at("after-push").await;
+
+    for point in ["move-put", "move-restored", "move-target-done"] {
+        stage.dies_at(&["move", "--to", target.url()], point).await;
+    }
+    stage.moves(target).await;
+    stage.goes_on_at(target);
+    stage.kill_at_random(3).await;
+    stage.settle("after the move").await;
+}
