@@ -18,9 +18,9 @@ mod help;
 mod hostile;
 mod imports;
 mod keys;
-mod previews;
 #[cfg(unix)]
 mod moving;
+mod previews;
 #[cfg(unix)]
 mod private;
 mod readme;
