@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::mapped;
-use super::moving::refuse_in_move;
+use super::moving::{InMove, in_move};
 use crate::config::{Config, StoreUrl};
 use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
@@ -66,8 +66,10 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
                 return Err(missing().into());
             }
             let file = Sqlite::open(path).await.with_context(opening)?;
-            refuse_in_move(&file).await?;
-            Ok(Arc::new(file))
+            match in_move(&file).await.with_context(opening)? {
+                None => Ok(Arc::new(file)),
+                Some(in_move) => Err(in_move.into()),
+            }
         }
         StoreUrl::Mongo(url) => {
             let options = MongoOptions {
@@ -76,15 +78,12 @@ pub async fn open_store(config: &Config, access: Access) -> anyhow::Result<Arc<d
             };
             let mongo = Mongo::connect(url, options).await.with_context(opening)?;
             let silence = tokio::spawn(say_what_for(format!("{:?}", config.store)));
-            let refused = refuse_in_move(&mongo).await;
-            let prepared = match refused {
-                Ok(()) => prepare(&mongo, access).await.with_context(opening),
-                Err(error) => Err(error),
-            };
+            let prepared = prepare(&mongo, access).await;
             silence.abort();
-            match prepared? {
-                true => Ok(Arc::new(mongo)),
-                false => Err(missing().into()),
+            match prepared.with_context(opening)? {
+                Prepared::Ready => Ok(Arc::new(mongo)),
+                Prepared::Missing => Err(missing().into()),
+                Prepared::InMove(in_move) => Err(in_move.into()),
             }
         }
     }
@@ -105,15 +104,26 @@ pub async fn upgrade_ahead(config: &Config) -> anyhow::Result<Option<Schema>> {
     Ok((!schema.steps.is_empty()).then_some(schema))
 }
 
-/// Whether there is something to open.
-async fn prepare(mongo: &Mongo, access: Access) -> crate::store::Result<bool> {
+/// What became of a database that is to be opened.
+enum Prepared {
+    Ready,
+    /// There is nothing to open.
+    Missing,
+    InMove(InMove),
+}
+
+async fn prepare(mongo: &Mongo, access: Access) -> crate::store::Result<Prepared> {
+    // Asked first, as a target holds nothing else at its start.
+    if let Some(in_move) = in_move(mongo).await? {
+        return Ok(Prepared::InMove(in_move));
+    }
     if access != Access::Bring && mongo.is_bare().await? {
-        return Ok(false);
+        return Ok(Prepared::Missing);
     }
     match access {
         // A database that needs a newer program is refused all the same.
         Access::Look => drop(mongo.schema().await?),
         Access::Bring | Access::Work => mongo.prepare().await?,
     }
-    Ok(true)
+    Ok(Prepared::Ready)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::{holds, upgrade_ahead};
-use super::moving::{InMove, refuse_in_move};
+use super::moving::{InMove, in_move};
 use super::{mailer, mapped};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl, Transport};
@@ -66,8 +66,10 @@ async fn open(
             }
             let told = |error| unopened(format!("{:#}", anyhow::Error::from(error)));
             let opened = Sqlite::open(path).await.map_err(told)?;
-            refuse_in_move(&opened).await.map_err(in_move)?;
-            Ok(Arc::new(opened))
+            match in_move(&opened).await.map_err(told)? {
+                None => Ok(Arc::new(opened)),
+                Some(in_move) => Err(closed(&in_move)),
+            }
         }
         StoreUrl::Mongo(url) => {
             let options = MongoOptions {
@@ -83,7 +85,9 @@ async fn open(
                 let why = format!("{:#}", anyhow::Error::from(error));
                 Finding::error("database", why, UNREACHED)
             };
-            refuse_in_move(&mongo).await.map_err(in_move)?;
+            if let Some(in_move) = in_move(&mongo).await.map_err(unreached)? {
+                return Err(closed(&in_move));
+            }
             match mongo.is_bare().await.map_err(unreached)? {
                 true => Err(nothing_yet(format!("{:?}", config.store), is_configured)),
                 false => Ok(Arc::new(mongo)),
@@ -128,12 +132,9 @@ fn is_there(path: &Path, is_configured: bool) -> Result<(), Finding> {
     Err(nothing_yet(file.to_string(), is_configured))
 }
 
-/// Of a store that is being moved, or cannot be asked whether it is.
-fn in_move(failure: anyhow::Error) -> Finding {
-    match failure.downcast_ref::<InMove>() {
-        Some(in_move) => Finding::error("database", in_move.to_string(), in_move.next()),
-        None => Finding::error("database", format!("{failure:#}"), UNREACHED),
-    }
+/// Of a store that is in a move.
+fn closed(in_move: &InMove) -> Finding {
+    Finding::error("database", in_move.to_string(), in_move.next())
 }
 
 fn unopened(found: String) -> Finding {

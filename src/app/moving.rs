@@ -15,7 +15,7 @@ use crate::config::{Config, StoreUrl};
 use crate::services::moving::{self, Mover, Names};
 use crate::store::mongo::{Mongo, MongoOptions};
 use crate::store::sqlite::Sqlite;
-use crate::store::{Movable, MoveNote, Moving, Role};
+use crate::store::{self, Movable, MoveNote, Moving, Role};
 use crate::wire::moving::Account;
 
 /// The store is in a move, and this command is none.
@@ -53,12 +53,11 @@ impl InMove {
     }
 }
 
-/// Refuses a store that is in a move; one that was moved into is like any other.
-pub(super) async fn refuse_in_move(store: &dyn Moving) -> anyhow::Result<()> {
-    match store.move_note().await? {
-        Some(note) if note.role == Role::Source || !note.done => Err(InMove(note).into()),
-        _ => Ok(()),
-    }
+/// Why nobody but a move may use this store; one that was moved into is like any other.
+pub(super) async fn in_move(store: &dyn Moving) -> store::Result<Option<InMove>> {
+    let note = store.move_note().await?;
+    let keeps_off = |note: &MoveNote| note.role == Role::Source || !note.done;
+    Ok(note.filter(keeps_off).map(InMove))
 }
 
 /// Whoever moves the configured store into another, which is made where there is none.

@@ -11,6 +11,11 @@ fn the_list_of_commands() {
     insta::assert_snapshot!("tidings", Desk::new().run(&["--help"]).done());
 }
 
+#[test]
+fn moving() {
+    insta::assert_snapshot!("move", help("move"));
+}
+
 macro_rules! helps {
     ($($verb:ident)*) => {$(
         #[test]
