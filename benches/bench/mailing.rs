@@ -1,6 +1,8 @@
 //! Digests end to end: whoever is due is found, their mails are made, handed to a provider that
 //! answers at once, and settled; beside the writes to ledger and stacks alone, by the bare driver.
 
+use std::time::Duration;
+
 use bson::{Document, doc};
 use mongodb::{Collection, Database};
 use tidings::domain::Day;
@@ -8,6 +10,7 @@ use tidings::services::Silent;
 use tidings::services::digest::{Request, Timing};
 
 use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};
+use crate::standing::processor;
 use crate::world::{World, now, people};
 
 const DAYS: u32 = 8;
@@ -34,6 +37,7 @@ pub async fn end_to_end() {
         ("each another content", Contents::Different),
     ] {
         let [mut ours, mut bare] = [(); 2].map(|()| Rounds::default());
+        let [mut ours_server, mut bare_server] = [(); 2].map(|()| Rounds::default());
         for _ in 0..rounds(3) {
             let world = World::fresh("bench_mailing").await;
             let ids = people(count);
@@ -42,7 +46,10 @@ pub async fn end_to_end() {
                 Contents::Different => world.fill(&ids, DAYS, EVENTS).await,
                 Contents::Equal => world.fill_alike(&ids, DAYS, EVENTS).await,
             }
+            let begin = processor(&world).await;
             bare.note(count as u64, timed(ledger_alone(&world, &ids)).await.1);
+            let between = processor(&world).await;
+            bare_server.note(count as u64, worked(between - begin));
             let request = Request {
                 timing: Timing::Now,
                 ..Request::default()
@@ -51,25 +58,44 @@ pub async fn end_to_end() {
             let (report, took) = timed(digests.run(&request, &Silent)).await;
             assert_eq!(report.expect("a run").mails.sent, count as u64);
             ours.note(count as u64, took);
+            ours_server.note(count as u64, worked(processor(&world).await - between));
             world.end().await;
         }
-        rows.push((way, ours, bare));
+        rows.push((way, ours, bare, ours_server, bare_server));
     }
     let columns = [
         "contents",
         "tidings, mails/s",
         "the writes alone, mails/s",
         "ratio",
+        "processor time of the server a mail: tidings, ms",
+        "the writes alone, ms",
     ];
     let table = Table::begin(&title, &columns);
-    for (way, ours, bare) in rows {
+    for (way, ours, bare, ours_server, bare_server) in rows {
         let ratio = number(ours.median() / bare.median());
-        table.row(&[way.into(), spread(&ours), spread(&bare), ratio]);
+        let each = |rounds: &Rounds| number(1e3 / rounds.median());
+        let servers = [each(&ours_server), each(&bare_server)];
+        let [ours_server, bare_server] = servers;
+        let cells = [
+            way.into(),
+            spread(&ours),
+            spread(&bare),
+            ratio,
+            ours_server,
+            bare_server,
+        ];
+        table.row(&cells);
     }
 }
 
-/// What a mail costs the database at the least: a row that is inserted, noted as sending, settled
-/// and closed, and a marker on each stack, a thousand people a command, majority.
+fn worked(milliseconds: f64) -> Duration {
+    Duration::from_secs_f64(milliseconds / 1e3)
+}
+
+/// What a mail costs the database with a statement for each thing that is changed: a row that is
+/// inserted, noted as sending, settled and closed, and a marker on each stack, a thousand people a
+/// command, majority.
 async fn ledger_alone(world: &World, ids: &[String]) {
     let rows: Collection<Document> = world.db.collection("bare_deliveries");
     for ids in ids.chunks(1_000) {

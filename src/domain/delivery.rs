@@ -224,7 +224,7 @@ pub struct Delivery {
     /// Up to where a digest reaches on each stack; nothing for a batch, which knows its events
     /// itself.
     pub watermarks: Watermarks,
-    /// The id of the markers it will write.
+    /// The id of the markers it will write; no other row of the person has it.
     pub marker: Id,
     /// Who works on it; `None` where nobody does, and once it is closed.
     pub lease: Option<Lease>,

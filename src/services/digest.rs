@@ -10,27 +10,28 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use futures::{StreamExt, join};
 
 use super::catalog::{self, Catalog, CatalogSource};
 use super::mailing::{GateState, Sender, Spread, Step};
 use super::owed::OwedDays;
 use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
-use super::{Result, Watcher, crash};
+use super::{Result, Watcher};
 use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted};
 use crate::domain::stack::{BadStack, Pending};
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
-    Cadence, Content, DeliveryId, Due, EventType, Lease, Period, PersonStacks, Policies, Schedule,
-    User, UserId, Window,
+    Cadence, Content, DeliveryId, Due, EventType, Period, PersonStacks, Policies, Schedule, User,
+    UserId, Window,
 };
 use crate::store::{self, Deliveries, Directory, Journal, Notes, People, Stacks, Suppressions};
 use crate::wire::digest::{Ended, Report};
 
+mod mail;
 mod older;
 mod request;
 mod rows;
@@ -38,6 +39,7 @@ mod tick;
 
 pub use request::{Effect, Request, Timing};
 
+use mail::{FoundDue, Mailed, Mailing};
 use older::Older;
 use rows::{Opening, Row};
 
@@ -132,6 +134,8 @@ struct Run<'a> {
 
 /// People read from the stacks at once.
 const SCAN_CHUNK: usize = 1_000;
+/// How many times so many people who are named are read at once.
+const READ_AHEAD: usize = 2;
 /// Where fewer than one in so many people between the first and the last is due, they are looked up
 /// one by one.
 const SPARSE: usize = 20;
@@ -167,21 +171,12 @@ impl Digests {
         window: Window,
         users: Vec<UserId>,
     ) -> BoxStream<'_, store::Result<Vec<PersonStacks>>> {
-        let left = stream::unfold(
-            (users.into_iter(), window),
-            move |(mut left, window)| async move {
-                let chunk: Vec<UserId> = left.by_ref().take(SCAN_CHUNK).collect();
-                if chunk.is_empty() {
-                    return None;
-                }
-                let found = self
-                    .stacks
-                    .windows(window.clone(), People::Each(&chunk))
-                    .await;
-                Some((found, (left, window)))
-            },
-        );
-        left.boxed()
+        let chunks: Vec<Vec<UserId>> = users.chunks(SCAN_CHUNK).map(<[UserId]>::to_vec).collect();
+        let read = move |chunk: Vec<UserId>| {
+            let window = window.clone();
+            async move { self.stacks.windows(window, People::Each(&chunk)).await }
+        };
+        stream::iter(chunks).map(read).buffered(READ_AHEAD).boxed()
     }
 }
 
@@ -228,40 +223,31 @@ impl<'a> Run<'a> {
             }
             None => digests.stacks.scan(window, None, SCAN_CHUNK),
         };
-        while let Some(people) = chunks.next().await {
-            let mut people = people?;
-            let bad: Vec<BadStack> = people
-                .iter_mut()
-                .flat_map(PersonStacks::set_aside_bad)
-                .collect();
-            self.older.pass_over(&bad);
-            self.sender.ledger.tally.passed_over(bad);
-            self.catalog
-                .take_back(&mut people, catalog::uncovered)
-                .await?;
-            digests.skip_seen.leave_out(&mut people).await?;
-            if self.sends() {
-                // Who is passed over here is passed over until the next run.
-                digests.stacks.catch_up().await?;
+        let sender = self.sender.clone();
+        let mailing = Mailing {
+            digests,
+            request: self.request,
+            progress: self.progress,
+            sender: &sender,
+        };
+        let mut found = None;
+        loop {
+            let ended = self.report.ended.clone();
+            let looking = self.look(&mut chunks, &mut onlooker);
+            let (mailed, looked) = join!(mailing.mail(found, ended), looking);
+            self.take(mailed?);
+            let Some(looked) = looked? else {
+                break;
+            };
+            found = looked;
+            let is_last = self.report.limited || self.progress.stopping();
+            if is_last || self.request.limit.is_some() {
+                // How many more there may be rests on how many of these are ours.
+                let ended = self.report.ended.clone();
+                let mailed = mailing.mail(found.take(), ended).await?;
+                self.take(mailed);
             }
-            let due = self.find(&people).await?;
-            if let Some(onlooker) = onlooker.as_deref_mut()
-                && !due.is_empty()
-            {
-                for (person, content) in &due {
-                    onlooker.mail(&person.found(content));
-                }
-                onlooker.together();
-            }
-            if self.sends() && !due.is_empty() {
-                let few = people.len() > due.len() * SPARSE || self.request.users.is_some();
-                let spread = if few { Spread::Sparse } else { Spread::Dense };
-                let rows = due.iter().map(|(person, _)| self.opening(person));
-                let rows: Vec<Opening> = rows.collect();
-                self.mail(rows, spread).await?;
-            }
-            self.progress.advance(people.len() as u64);
-            if self.report.limited || self.progress.stopping() {
+            if is_last {
                 self.older.partly = true;
                 break;
             }
@@ -283,6 +269,61 @@ impl<'a> Run<'a> {
         }
         self.report.mails = self.sender.ledger.tally.so_far();
         Ok(self)
+    }
+
+    /// Looks at the next people; `None` after the last.
+    async fn look(
+        &mut self,
+        chunks: &mut BoxStream<'_, store::Result<Vec<PersonStacks>>>,
+        onlooker: &mut Option<&mut dyn Onlooker>,
+    ) -> Result<Option<Option<FoundDue>>> {
+        let Some(people) = chunks.next().await else {
+            return Ok(None);
+        };
+        let (digests, mut people) = (self.digests, people?);
+        let bad: Vec<BadStack> = people
+            .iter_mut()
+            .flat_map(PersonStacks::set_aside_bad)
+            .collect();
+        self.older.pass_over(&bad);
+        self.sender.ledger.tally.passed_over(bad);
+        self.catalog
+            .take_back(&mut people, catalog::uncovered)
+            .await?;
+        digests.skip_seen.leave_out(&mut people).await?;
+        if self.sends() {
+            // Who is passed over here is passed over until the next run.
+            digests.stacks.catch_up().await?;
+        }
+        let due = self.find(&people).await?;
+        if let Some(onlooker) = onlooker.as_deref_mut()
+            && !due.is_empty()
+        {
+            for (person, content) in &due {
+                onlooker.mail(&person.found(content));
+            }
+            onlooker.together();
+        }
+        let found = (self.sends() && !due.is_empty()).then(|| {
+            let few = people.len() > due.len() * SPARSE || self.request.users.is_some();
+            let spread = if few { Spread::Sparse } else { Spread::Dense };
+            // Of people who are marked alike, many are marked together.
+            let marker = digests.ids.next(self.at);
+            let rows = due.iter().map(|(person, _)| self.opening(person, marker));
+            let rows: Vec<Opening> = rows.collect();
+            FoundDue { rows, spread }
+        });
+        self.progress.advance(people.len() as u64);
+        Ok(Some(found))
+    }
+
+    /// Counts what became of rows.
+    fn take(&mut self, mailed: Mailed) {
+        let report = &mut self.report;
+        report.busy += mailed.busy;
+        report.held += mailed.held;
+        report.ended = mailed.ended;
+        self.passed_over |= mailed.busy > 0;
     }
 
     /// Whose digest is due of these people, and tells something.
@@ -315,46 +356,6 @@ impl<'a> Run<'a> {
         report.due += due.len() as u64;
         report.events += due.iter().map(|(_, told)| told.total).sum::<u64>();
         Ok(due)
-    }
-
-    /// Opens these rows and takes them as far as they go, unless the run has ended: then it only
-    /// says how many there would be.
-    async fn mail(&mut self, rows: Vec<Opening>, spread: Spread) -> Result<()> {
-        let (sender, report) = (&self.sender, &mut self.report);
-        for rows in rows.chunks(sender.gate.chunk()) {
-            if report.ended.is_none() {
-                report.ended = match self.request.patience {
-                    Some(patience) => sender.wait_for_gate(patience, self.progress).await?,
-                    None => match sender.gate.before_chunk().await? {
-                        GateState::Paused(pause) => Some(Ended::Paused(pause)),
-                        GateState::Stopping => Some(Ended::Stopped),
-                        // They are opened, and leave when they may.
-                        GateState::Open | GateState::ClosedUntil(_) => None,
-                    },
-                };
-            }
-            if report.ended.is_some() {
-                report.held += rows.len() as u64;
-                continue;
-            }
-            let _turn = sender.gate.turn().await;
-            // They may have waited: the lease begins now.
-            let lease = Lease {
-                owner: sender.ledger.owner.clone(),
-                until: self.digests.clock.now() + sender.ledger.lease,
-            };
-            let mut rows = rows.to_vec();
-            rows.iter_mut()
-                .for_each(|opening| opening.row.lease = Some(lease.clone()));
-            crash::point("before-open");
-            let ours = self.digests.open(rows.clone()).await?;
-            crash::point("after-open");
-            let taken = rows.len() - ours.len();
-            report.busy += taken as u64;
-            self.passed_over |= taken > 0;
-            sender.finish(ours, spread).await?;
-        }
-        Ok(())
     }
 
     /// Whether this person's digest is due and what it could tell; counts why not.

@@ -20,6 +20,7 @@ use crate::mail::provider::{Dialect, Next};
 use crate::support::town::on_both_stores;
 use crate::support::{Fresh, Shorthand, kind, user};
 
+mod dice;
 mod moved;
 mod stage;
 mod suspend;

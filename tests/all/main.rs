@@ -17,6 +17,7 @@ mod fresh_reads;
 mod house;
 mod joins;
 mod mail;
+mod mongo_alike;
 mod mongo_faults;
 mod mongo_leftovers;
 mod mongo_plans;

@@ -3,15 +3,21 @@
 use bson::{Document, doc};
 use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use chrono_tz::Tz;
+use futures::TryStreamExt;
+use tidings::domain::delivery::{Handover, Settlement};
 use tidings::domain::due_choices::Common;
 use tidings::domain::user::DigestPreference;
-use tidings::domain::{Cadence, DueChoices, Schedule, User};
-use tidings::store::{People, PeopleFilter};
+use tidings::domain::{Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId};
+use tidings::store::{Mark, Meeting, People, PeopleFilter};
 
 use crate::support::*;
 
-/// What the server did for what was asked of this collection meanwhile: one question.
-async fn profiled(store: &Fresh, collection: &str, asking: impl Future<Output = ()>) -> Document {
+/// What the server did for what was asked of this collection meanwhile, question by question.
+async fn all_profiled(
+    store: &Fresh,
+    collection: &str,
+    asking: impl Future<Output = ()>,
+) -> Vec<Document> {
     let client = mongodb::Client::with_uri_str(store.url()).await.unwrap();
     let database = client.default_database().unwrap();
     let asked = database.collection::<Document>("system.profile");
@@ -20,9 +26,21 @@ async fn profiled(store: &Fresh, collection: &str, asking: impl Future<Output = 
     asking.await;
     database.run_command(doc! {"profile": 0}).await.unwrap();
     let of = doc! {"ns": format!("{}.{collection}", database.name())};
-    let mut found = asked.find(of).await.unwrap();
-    assert!(found.advance().await.unwrap(), "nothing was asked");
-    found.deserialize_current().unwrap()
+    let found = asked.find(of).sort(doc! {"$natural": 1}).await.unwrap();
+    found.try_collect().await.unwrap()
+}
+
+/// The same where it is one question.
+async fn profiled(store: &Fresh, collection: &str, asking: impl Future<Output = ()>) -> Document {
+    let mut all = all_profiled(store, collection, asking).await;
+    assert!(!all.is_empty(), "nothing was asked");
+    all.swap_remove(0)
+}
+
+/// Statements of updates among what was asked.
+fn updates(asked: &[Document]) -> usize {
+    let is_update = |one: &&Document| one.get_str("op").is_ok_and(|op| op == "update");
+    asked.iter().filter(is_update).count()
 }
 
 /// After days without a worker, and in an ordinary tick: a page is read from the index, in order.
@@ -90,6 +108,106 @@ async fn the_stacks_of_some_of_many_people_are_looked_up() {
         assert_eq!(found.iter().filter(|one| one.stacks.len() == 1).count(), 30);
         assert_eq!(told.get_i32("nreturned").unwrap(), 30, "{told}");
         assert!(told.get_i32("docsExamined").unwrap() <= 60, "{told}");
+    })
+    .await;
+}
+
+/// Ids of documents that older writers made are ObjectIds; where nobody has such a one on a day,
+/// looking for it is half of the work for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn people_are_looked_for_under_object_ids_only_where_somebody_has_one() {
+    mongo::run(async |store: Fresh| {
+        let hex = |n: usize| format!("{:024x}", 0x5334_0000 + n);
+        let everybody: Vec<UserId> = (0..300).map(|n| user(&hex(n))).collect();
+        let pushes = push_to_all(&everybody, events(1, 1));
+        store.push(today(), 1_000, &pushes).await.unwrap();
+        let asked: Vec<UserId> = everybody.iter().step_by(10).cloned().collect();
+        let old = format!(
+            r#"{{"_id":{{"$oid":"{}"}},"events":[{{"t":"T","o":"o"}}]}}"#,
+            hex(10)
+        );
+
+        for (old, looked, stacks) in [(None, 30, 30), (Some(old), 60, 31)] {
+            let lines: Vec<String> = old.into_iter().collect();
+            let restored = store.restore_day(today(), &lines, Meeting::Same);
+            restored.await.unwrap();
+            let mut found = Vec::new();
+            let told = profiled(&store, "$cmd.aggregate", async {
+                found = store.windows(window(), People::Each(&asked)).await.unwrap();
+            });
+            let told = told.await;
+
+            assert_eq!(
+                found.iter().map(|one| one.stacks.len()).sum::<usize>(),
+                stacks
+            );
+            let command = told.get_document("command").unwrap();
+            let stages = command.get_array("pipeline").unwrap();
+            let stage = stages[0].as_document().unwrap();
+            let ids = stage.get_array("$documents").unwrap();
+            assert_eq!(ids.len(), looked);
+        }
+    })
+    .await;
+}
+
+/// Neighbors who are marked alike are one statement; who stands far from the others has their own,
+/// as everybody between them would be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_neighbors_are_marked_by_one_statement() {
+    mongo::run(async |store: Fresh| {
+        let everybody = people(2_000);
+        let pushes = push_to_all(&everybody, events(2, 1));
+        store.push(today(), 1_000, &pushes).await.unwrap();
+
+        for (step, statements) in [(2, 1), (20, 50)] {
+            let marked = everybody.iter().step_by(step).take(50);
+            let marks: Vec<Mark> = marked
+                .map(|person| mark(person, today(), id(step as u32), 2))
+                .collect();
+            let day = today().collection();
+            let asked = all_profiled(&store, &day, async {
+                assert_eq!(store.mark(&marks).await.unwrap(), []);
+            });
+            assert_eq!(updates(&asked.await), statements, "one in {step}");
+        }
+    })
+    .await;
+}
+
+/// A mail costs the ledger a row; what becomes of it is written for many rows together.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_are_changed_alike_are_changed_by_one_statement() {
+    mongo::run(async |store: Fresh| {
+        let everybody = people(100);
+        let row = |person: &UserId| delivery(person.as_str(), "2014-04-22", "one");
+        let rows: Vec<Delivery> = everybody.iter().map(row).collect();
+        store.open(&rows).await.unwrap();
+        let handovers: Vec<Handover> = rows.iter().map(|row| handover(&row.id, "x")).collect();
+        let settle = |(n, row): (usize, &Delivery)| Settlement {
+            provider_id: Some(format!("<{n}@esp>")),
+            ..Settlement::of(row, DeliveryState::Sent, 3, None)
+        };
+        let ends: Vec<Settlement> = rows.iter().enumerate().map(settle).collect();
+        let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
+
+        let asked = all_profiled(&store, "deliveries", async {
+            let until = noon() + TimeDelta::minutes(5);
+            store
+                .sending("one", noon(), until, &handovers)
+                .await
+                .unwrap();
+            store.settle("one", noon(), &ends).await.unwrap();
+            store.close(&ids).await.unwrap();
+        });
+
+        assert_eq!(updates(&asked.await), 3);
+        let rows = store.deliveries(&ids).await.unwrap();
+        assert!(
+            rows.iter()
+                .flatten()
+                .all(|row| !row.open && row.attempts == 1)
+        );
     })
     .await;
 }

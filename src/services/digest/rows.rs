@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use super::{Digests, DuePerson, Effect, Run, Timing};
 use crate::domain::delivery::{Corrected, Correction, Reopening};
 use crate::domain::digest_row::{Place, Rows, tried_again};
-use crate::domain::{Delivery, DeliveryId, DeliveryState, Occasion};
+use crate::domain::{Delivery, DeliveryId, DeliveryState, Id, Occasion};
 use crate::services::Result;
 
 /// The row that a digest is made under.
@@ -96,8 +96,8 @@ impl Run<'_> {
         }
     }
 
-    /// The row to open, which nobody holds yet.
-    pub(super) fn opening(&self, person: &DuePerson<'_>) -> Opening {
+    /// The row to open, which nobody holds yet. Others of the run may have the same marker.
+    pub(super) fn opening(&self, person: &DuePerson<'_>, marker: Id) -> Opening {
         let now = self.digests.clock.now();
         let occasion = Occasion::Digest {
             cadence: person.cadence,
@@ -107,7 +107,7 @@ impl Run<'_> {
         let new = Delivery {
             watermarks: person.stacks.covers(),
             due_on: Some(person.due.date),
-            ..Delivery::new(id, user, occasion, self.digests.ids.next(self.at), now)
+            ..Delivery::new(id, user, occasion, marker, now)
         };
         match &person.row {
             Row::New(_) => Opening {

@@ -12,7 +12,8 @@ use bson::{Bson, Document, doc};
 use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 
-use super::bulk::{DUPLICATE, Verb, Write};
+use super::alike::{self, Change};
+use super::bulk::{DUPLICATE, Verb};
 use super::patience::Failure;
 use super::values::{date, in_order, lease, put};
 use super::{DELIVERIES, Mongo, at_once};
@@ -95,29 +96,38 @@ impl Deliveries for Mongo {
         until: DateTime<Utc>,
         transitions: &[Transition],
     ) -> Result<Vec<bool>> {
-        let statement = |transition: &Transition, revision: Oid| {
-            let mut query = held(transition.id(), owner);
-            let (mut set, mut unset) = (doc! {"stamp": revision}, Document::new());
-            let mut count = Document::new();
+        let change = |transition: &Transition, revision: Oid| {
+            let mut change = Change {
+                when: held(owner),
+                set: doc! {"stamp": revision},
+                ..Change::default()
+            };
+            let Change {
+                when,
+                set,
+                unset,
+                add,
+                own,
+            } = &mut change;
             match transition {
                 Transition::HandOver(Handover { call, items, .. }) => {
                     // What was counted is not counted again when the command is.
-                    query.insert("stamp", doc! {"$ne": revision});
+                    when.insert("stamp", doc! {"$ne": revision});
                     set.insert("state", DeliveryState::Sending.as_str());
                     set.insert("lease.until", date(until));
                     set.insert("call", call);
-                    set.insert("items", i64::from(*items));
                     set.insert("tried", date(now));
-                    count.insert("attempts", 1);
+                    own.insert("items", i64::from(*items));
+                    add.insert("attempts", 1);
                 }
                 Transition::Recall(_) => {
                     let sending = doc! {"state": DeliveryState::Sending.as_str()};
-                    query.insert("$or", vec![sending, doc! {"stamp": revision}]);
+                    when.insert("$or", vec![sending, doc! {"stamp": revision}]);
                     set.insert("state", DeliveryState::Pending.as_str());
                     unset.insert("call", "");
                 }
                 Transition::Hold(_) => {
-                    query.remove("state");
+                    when.remove("state");
                     set.insert("lease.until", date(until));
                 }
                 Transition::Defer(deferral) => {
@@ -125,28 +135,27 @@ impl Deliveries for Mongo {
                     // A lease of nobody's: it keeps everybody off until then, and no release ends
                     // it early.
                     set.insert("lease", doc! {"until": date(deferral.not_before)});
-                    put(&mut set, "reason", deferral.reason.as_deref());
+                    put(set, "reason", deferral.reason.as_deref());
                     // Who let go holds it no more, so nothing is counted twice.
                     if deferral.spends_try {
-                        count.insert("refusals", 1);
+                        add.insert("refusals", 1);
                     }
                 }
                 Transition::Settle(settlement) => {
                     set.insert("state", settlement.state.as_str());
-                    set.insert("items", i64::from(settlement.items));
                     set.insert("settled", date(now));
-                    put(&mut set, "provider_id", settlement.provider_id.as_deref());
-                    put(&mut set, "reason", settlement.reason.as_deref());
+                    own.insert("items", i64::from(settlement.items));
+                    put(own, "provider_id", settlement.provider_id.as_deref());
+                    put(set, "reason", settlement.reason.as_deref());
                     // Why it waited is no reason any more.
                     if settlement.reason.is_none() {
                         unset.insert("reason", "");
                     }
                 }
             }
-            let update = update_of([("$set", set), ("$unset", unset), ("$inc", count)]);
-            (Bson::from(transition.id().as_str()), query, update)
+            (Bson::from(transition.id().as_str()), change)
         };
-        self.update_each(doing(transitions), DELIVERIES, transitions, statement)
+        self.change_each(doing(transitions), DELIVERIES, transitions, change)
             .await
     }
 
@@ -156,12 +165,17 @@ impl Deliveries for Mongo {
             .into_iter()
             .filter(|state| state.settled());
         let settled: Vec<&str> = settled.map(DeliveryState::as_str).collect();
-        let close = |id: &DeliveryId| Write {
-            q: doc! {"_id": id.as_str(), "state": {"$in": &settled}},
-            u: doc! {"$unset": {"slot": "", "lease": ""}},
-            upsert: false,
+        let close = |id: &DeliveryId| {
+            let change = Change {
+                when: doc! {"state": {"$in": &settled}},
+                unset: doc! {"slot": "", "lease": ""},
+                ..Change::default()
+            };
+            (Bson::from(id.as_str()), change)
         };
-        let closed = self.write(doing, Verb::Update, DELIVERIES, ids.iter().map(close));
+        let closings: Vec<_> = ids.iter().map(close).collect();
+        let closings = alike::statements(doing, &closings)?;
+        let closed = self.write(doing, Verb::Update, DELIVERIES, closings);
         closed.await?.complete(doing).map(drop)
     }
 
@@ -240,24 +254,13 @@ impl Deliveries for Mongo {
     }
 }
 
-/// The operators of an update that have something to do.
-fn update_of(operators: [(&str, Document); 3]) -> Document {
-    let used = operators
-        .into_iter()
-        .filter(|(_, fields)| !fields.is_empty());
-    used.map(|(operator, fields)| (operator.to_owned(), Bson::from(fields)))
-        .collect()
-}
-
 /// Rows that are not settled and that this owner holds.
-fn held(id: &DeliveryId, owner: &str) -> Document {
+fn held(owner: &str) -> Document {
     let open = [
         DeliveryState::Pending.as_str(),
         DeliveryState::Sending.as_str(),
     ];
-    doc! {
-        "_id": id.as_str(), "slot": {"$exists": true}, "state": {"$in": open.as_slice()}, "lease.owner": owner
-    }
+    doc! {"slot": {"$exists": true}, "state": {"$in": open.as_slice()}, "lease.owner": owner}
 }
 
 impl Mongo {
@@ -303,7 +306,7 @@ impl Mongo {
             }
         };
         set.insert("stamp", revision);
-        let update = update_of([("$set", set), ("$unset", unset), ("$inc", Document::new())]);
+        let update = alike::operators([("$set", set), ("$unset", unset)]);
         // With its own revision it was corrected by an attempt whose answer was lost.
         let closed = doc! {"state": from.as_str(), "slot": {"$exists": false}};
         let which = [closed, doc! {"stamp": revision}];

@@ -13,6 +13,7 @@ use chrono::{DateTime, Utc};
 use mongodb::options::FindOptions;
 use serde::Deserialize;
 
+use super::alike::Change;
 use super::audiences::parts;
 use super::bulk::{Verb, encode};
 use super::values::{date, in_order, oid, put};
@@ -112,27 +113,27 @@ impl Journal for Mongo {
         until: DateTime<Utc>,
         progress: &[(Id, Progress)],
     ) -> Result<Vec<bool>> {
-        let statement = |(id, progress): &(Id, Progress), revision: Oid| {
-            let mut set = doc! {"counts": counts_of(progress.counts), "stamp": revision};
-            put(
-                &mut set,
-                "cursor",
-                progress.cursor.as_ref().map(UserId::as_str),
-            );
-            let update = match progress.done {
-                true => {
-                    set.insert("state", DONE);
-                    doc! {"$set": set, "$unset": {"lease": ""}}
-                }
-                false => {
-                    set.insert("lease.until", date(until));
-                    doc! {"$set": set}
-                }
+        let save = |(id, progress): &(Id, Progress), revision: Oid| {
+            let (mut set, mut unset) = (doc! {"stamp": revision}, Document::new());
+            let mut own = doc! {"counts": counts_of(progress.counts)};
+            let cursor = progress.cursor.as_ref().map(UserId::as_str);
+            put(&mut own, "cursor", cursor);
+            if progress.done {
+                set.insert("state", DONE);
+                unset.insert("lease", "");
+            } else {
+                set.insert("lease.until", date(until));
+            }
+            let change = Change {
+                when: doc! {"state": PENDING, "lease.owner": owner},
+                set,
+                unset,
+                own,
+                ..Change::default()
             };
-            let query = doc! {"_id": oid(*id), "state": PENDING, "lease.owner": owner};
-            (oid(*id), query, update)
+            (oid(*id), change)
         };
-        self.update_each("saving fan-outs", FANOUTS, progress, statement)
+        self.change_each("saving fan-outs", FANOUTS, progress, save)
             .await
     }
 

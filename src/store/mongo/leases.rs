@@ -4,14 +4,13 @@
 //! taking. Whether a conditional write happened is told by the revision it left, never by a count
 //! that a lost answer may have taken along.
 
-use std::collections::HashSet;
-
 use async_trait::async_trait;
 use bson::oid::ObjectId as Oid;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::{DateTime, Utc};
 
-use super::bulk::{DUPLICATE, Verb, Write};
+use super::alike::Change;
+use super::bulk::DUPLICATE;
 use super::patience::Failure;
 use super::values::{date, in_order};
 use super::{LEASES, Mongo, records};
@@ -93,13 +92,15 @@ impl Mongo {
             if ids.is_empty() {
                 break;
             }
-            let statement = |id: &Bson, revision: Oid| {
-                let mut query = doc! {"_id": id.clone()};
-                query.extend(free.clone());
-                let update = doc! {"$set": {"lease": lease.clone(), "stamp": revision}};
-                (id.clone(), query, update)
+            let take = |id: &Bson, revision: Oid| {
+                let change = Change {
+                    when: free.clone(),
+                    set: doc! {"lease": lease.clone(), "stamp": revision},
+                    ..Change::default()
+                };
+                (id.clone(), change)
             };
-            let taken = self.update_each(doing, collection, &ids, statement).await?;
+            let taken = self.change_each(doing, collection, &ids, take).await?;
             let ours: Vec<Bson> = ids
                 .into_iter()
                 .zip(taken)
@@ -113,40 +114,5 @@ impl Mongo {
             }
         }
         Ok(Vec::new())
-    }
-
-    /// Conditional updates of records by `_id`; tells which were done, in order. Each statement has
-    /// to set `stamp` to the revision it is given.
-    pub(super) async fn update_each<T: Sync>(
-        &self,
-        doing: &str,
-        collection: &str,
-        items: &[T],
-        statement: impl Fn(&T, Oid) -> (Bson, Document, Document),
-    ) -> Result<Vec<bool>> {
-        if items.is_empty() {
-            return Ok(Vec::new());
-        }
-        let revision = Oid::new();
-        let statements = items.iter().map(|item| {
-            let (id, q, u) = statement(item, revision);
-            let upsert = false;
-            (id, Write { q, u, upsert })
-        });
-        let (ids, writes): (Vec<Bson>, Vec<_>) = statements.unzip();
-        let outcome = self.write(doing, Verb::Update, collection, writes);
-        let outcome = outcome.await?.complete(doing)?;
-        if outcome.n == items.len() as u64 {
-            return Ok(vec![true; items.len()]);
-        }
-        // Some conditions did not hold, or an answer was lost: the revisions tell.
-        let filter = doc! {"_id": {"$in": &ids}, "stamp": revision};
-        let (order, all) = (Document::new(), usize::MAX);
-        let done = self
-            .find_ids(doing, collection, &filter, order, all)
-            .await?;
-        let done: HashSet<String> = done.iter().map(Bson::to_string).collect();
-        let done = |id: &Bson| done.contains(&id.to_string());
-        Ok(ids.iter().map(done).collect())
     }
 }

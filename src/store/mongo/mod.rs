@@ -23,6 +23,7 @@ use super::{Error, Result};
 use crate::domain::{Day, ModelName};
 
 mod additions;
+mod alike;
 mod append;
 mod aside;
 mod audiences;
@@ -42,6 +43,7 @@ mod indexes;
 mod journal;
 mod leases;
 mod mapped;
+mod mark;
 mod moving;
 mod notes;
 mod objects;

@@ -1,21 +1,18 @@
-//! The heart: day collections, written by [`super::push`] and by marking what was mailed, read by
+//! The heart: day collections, written by [`super::push`] and [`super::mark`], read by
 //! [`super::scan`] and [`super::windows`].
 //!
-//! The rule: day collections are made before their first push, clustered by `_id`, and a marker is
-//! added as a whole value with `$addToSet`, so any statement may be sent again, by anybody.
+//! The rule: day collections are made before their first push, clustered by `_id`.
 
 use async_trait::async_trait;
 use bson::doc;
 use futures::stream::BoxStream;
 
-use super::bulk::{DUPLICATE, Outcome, Refused, Targets, Verb};
+use super::bulk::DUPLICATE;
 use super::patience::Failure;
 use super::push::Push;
 use super::{Known, Layout, Mongo};
-use crate::domain::{
-    BadStack, Day, Defect, Form, Id, Mailed, PersonStacks, Poke, StackId, UserId, Window,
-};
-use crate::store::{Error, Mark, People, Pushed, Pushes, Result, Stacks};
+use crate::domain::{BadStack, Day, Defect, PersonStacks, Poke, UserId, Window};
+use crate::store::{Mark, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
 impl Stacks for Mongo {
@@ -50,73 +47,7 @@ impl Stacks for Mongo {
     }
 
     async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
-        let mut statements: Vec<_> = marks.iter().flat_map(entries_of).collect();
-        statements.sort_by_key(|(stack, ..)| *stack);
-        let targets = of_days(&statements, |(stack, ..)| stack.day);
-        let doing = "marking stacks";
-        let outcome = self.bulk(doing, Verb::Update, targets, |writer, item| {
-            let (stack, user, entry) = &statements[item];
-            writer.document("q");
-            match (stack.form, user.legacy()) {
-                (Form::ObjectId, Some(id)) => writer.id("_id", id),
-                _ => writer.text("_id", user.as_str()),
-            }
-            writer.close();
-            writer.document("u");
-            writer.document("$addToSet");
-            match entry {
-                Entry::Marker(marker, n) => writer.marker("events", *marker, *n),
-                Entry::Mailed(mailed) => writer.mailed("events", mailed),
-            }
-            writer.close();
-            writer.close();
-        });
-        let marked = |item: usize| (statements[item].1, statements[item].0.day);
-        outcome.await?.bad_stacks(doing, marked)
-    }
-}
-
-/// What is written at the end of a stack.
-enum Entry<'a> {
-    Marker(Id, u32),
-    Mailed(&'a Mailed),
-}
-
-fn entries_of(mark: &Mark) -> Vec<(StackId, &UserId, Entry<'_>)> {
-    match mark {
-        Mark::Flushed {
-            user,
-            marker,
-            watermarks,
-        } => {
-            // Who has no such form has no such stack.
-            let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
-            let standing = watermarks.iter().filter(|(stack, _)| has(*stack));
-            let entry = |(stack, n): &(StackId, u32)| (*stack, user, Entry::Marker(*marker, *n));
-            standing.map(entry).collect()
-        }
-        Mark::Mailed { user, day, mailed } => {
-            vec![(StackId::of(*day), user, Entry::Mailed(mailed))]
-        }
-    }
-}
-
-impl Outcome {
-    /// The stacks that took nothing, if nothing else was refused.
-    fn bad_stacks<'a>(
-        self,
-        doing: &str,
-        of: impl Fn(usize) -> (&'a UserId, Day),
-    ) -> Result<Vec<BadStack>> {
-        let bad = |refused: Refused| match defect(&refused.failure) {
-            Some(reason) => {
-                let (user, day) = of(refused.item);
-                let user = user.clone();
-                Ok(BadStack { user, day, reason })
-            }
-            None => Err(Error::database(doing, refused.failure)),
-        };
-        self.refused.into_iter().map(bad).collect()
+        self.mark_all(marks).await
     }
 }
 
@@ -136,18 +67,6 @@ pub(super) fn defect(failure: &Failure) -> Option<Defect> {
         }
         _ => None,
     }
-}
-
-/// The collections of things that are sorted by their days.
-fn of_days<T>(sorted: &[T], day: impl Fn(&T) -> Day) -> Targets {
-    let mut start = 0;
-    let target = |of_day: &[T]| {
-        let items = (start..start + of_day.len()).collect();
-        start += of_day.len();
-        (day(&of_day[0]).collection(), items)
-    };
-    let days = sorted.chunk_by(|a, b| day(a) == day(b));
-    days.map(target).collect()
 }
 
 impl Mongo {

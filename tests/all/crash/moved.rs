@@ -15,8 +15,9 @@ use tidings::domain::{
 use tidings::services::crash::OF_A_MOVE;
 use tidings::store::{Counted, Kept, Kind, Summing};
 
+use super::dice::Dice;
 use super::number;
-use super::stage::{Dice, Stage};
+use super::stage::Stage;
 use crate::mail::provider::Dialect;
 use crate::store_laws::batches::opened;
 use crate::support::{

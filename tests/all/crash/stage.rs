@@ -24,6 +24,7 @@ use tidings::services::digest::Request;
 use tidings::services::notify::{self, Notify};
 use tokio::time::{Instant, interval};
 
+use super::dice::Dice;
 use crate::mail::provider::{Dialect, Provider};
 use crate::support::{BatchCounts, Fresh, Shorthand, kind, user};
 
@@ -68,18 +69,6 @@ pub struct Work {
     pub day: Day,
     /// Whether it still applies.
     pub applies: bool,
-}
-
-/// Numbers that a seed decides.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
 }
 
 /// A town whose processes die.

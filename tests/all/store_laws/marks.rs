@@ -324,3 +324,35 @@ pub async fn what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending(store:
     assert_eq!(found[0].stacks.len(), 1);
     assert!(found[1].stacks.is_empty());
 }
+
+pub async fn people_who_are_marked_alike_are_marked_once_and_nobody_between_them(store: Fresh) {
+    let everybody = people(200);
+    let days = [today().back(1), today()];
+    for day in days {
+        let pushes = push_to_all(&everybody, events(2, 1));
+        store.push(day, ROOMY, &pushes).await.unwrap();
+    }
+    let reach = |n: usize| (n < 160 && n % 2 == 0).then_some(1 + (n % 4 / 2) as u32);
+    let of = |person: &tidings::domain::UserId, n| Mark::Flushed {
+        user: person.clone(),
+        marker: id(90),
+        watermarks: days.map(|day| (StackId::of(day), n)).to_vec(),
+    };
+    let known = everybody.iter().enumerate();
+    let known = known.filter_map(|(n, person)| Some(of(person, reach(n)?)));
+    let marks: Vec<Mark> = known.chain([of(&user("p00001x"), 1)]).collect();
+
+    for _ in 0..2 {
+        assert_eq!(store.mark(&marks).await.unwrap(), []);
+    }
+
+    let plain = entries(events(2, 1));
+    for (n, person) in everybody.iter().enumerate() {
+        let marker = reach(n).map(|n| marker(id(90), n));
+        let expected: Vec<Entry> = plain.iter().cloned().chain(marker).collect();
+        for day in days {
+            assert_eq!(store.entries_of(person, day).await, expected, "{person}");
+        }
+    }
+    assert_eq!(store.entries_of(&user("p00001x"), today()).await, []);
+}

@@ -94,6 +94,7 @@ laws! {
         an_event_pushed_between_read_and_mark_stays_pending
         marks_and_pushes_at_once_lose_nothing
         each_of_many_people_gets_their_own_marker
+        people_who_are_marked_alike_are_marked_once_and_nobody_between_them
         no_marks_are_no_error
         what_was_mailed_on_its_own_stands_once_at_the_end
         what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending;
@@ -271,7 +272,8 @@ laws! {
         closed_rows_of_long_ago_are_forgotten_and_unknown_ones_stay
         many_rows_go_all_the_way_at_once;
     transitions:
-        of_many_transitions_those_are_made_whose_condition_holds;
+        of_many_transitions_those_are_made_whose_condition_holds
+        where_many_are_changed_alike_each_keeps_what_is_its_own;
     reopening:
         spent_tries_are_counted_and_other_waits_are_not
         what_waits_can_be_let_go_and_what_is_held_or_in_doubt_stays

@@ -1,6 +1,6 @@
 //! Laws of `Deliveries` about lists of transitions: each is made or not by itself.
 
-use tidings::domain::delivery::{Deferral, Transition};
+use tidings::domain::delivery::{Deferral, Handover, Settlement, Transition};
 use tidings::domain::{DeliveryId, DeliveryState};
 
 use super::deliveries::{later, open, row, sending, settlement};
@@ -63,4 +63,59 @@ pub async fn of_many_transitions_those_are_made_whose_condition_holds(store: Fre
         (failed, 0, until(5)),
     ];
     assert_eq!(told, expected);
+}
+
+pub async fn where_many_are_changed_alike_each_keeps_what_is_its_own(store: Fresh) {
+    let everybody = people(450);
+    let names: Vec<_> = everybody.iter().map(|person| person.as_str()).collect();
+    let ids = open(&store, &names).await;
+    let others = store.open(&[delivery("zoe", "2014-04-22", "two")]).await;
+    assert_eq!(others.unwrap(), [true]);
+    let zoe = delivery("zoe", "2014-04-22", "two").id;
+    let all = || ids.iter().chain([&zoe]).enumerate();
+    let call = |n: usize| ["x", "y"][n % 2];
+    let state = |n: usize| match n % 3 {
+        0 => DeliveryState::Failed,
+        _ => DeliveryState::Sent,
+    };
+    let hand_over = |(n, id): (usize, &DeliveryId)| {
+        Transition::HandOver(Handover {
+            items: n as u32 % 7,
+            ..handover(id, call(n))
+        })
+    };
+    let settle = |(n, id): (usize, &DeliveryId)| {
+        Transition::Settle(Settlement {
+            items: n as u32 % 5,
+            provider_id: (n % 3 > 0).then(|| format!("$id.{n}")),
+            reason: (n % 3 == 0).then(|| "$refused".into()),
+            ..settlement(id, state(n))
+        })
+    };
+
+    for transitions in [
+        all().map(hand_over).collect::<Vec<_>>(),
+        all().map(settle).collect(),
+    ] {
+        let made = store.advance("one", later(1), later(30), &transitions);
+        let made = made.await.unwrap();
+        assert!(made[..450].iter().all(|made| *made));
+        assert!(!made[450], "it is somebody else's");
+        if matches!(transitions[0], Transition::HandOver(_)) {
+            let rows = store.deliveries(&ids).await.unwrap();
+            let items = rows.iter().flatten().map(|row| (row.items, row.attempts));
+            let expected = (0..450).map(|n| (n % 7, 1));
+            assert!(items.eq(expected));
+        }
+    }
+
+    let rows = store.deliveries(&ids).await.unwrap();
+    for (n, row) in rows.into_iter().flatten().enumerate() {
+        assert_eq!(row.state, state(n));
+        assert_eq!(row.call.as_deref(), Some(call(n)));
+        assert_eq!((row.items, row.attempts), (n as u32 % 5, 1));
+        assert_eq!(row.provider_id, (n % 3 > 0).then(|| format!("$id.{n}")));
+        assert_eq!(row.reason.is_some(), n % 3 == 0);
+        assert_eq!(row.settled, Some(later(1)));
+    }
 }

@@ -1,0 +1,230 @@
+//! Marking what was mailed, at the ends of stacks.
+//!
+//! The rule: an entry is added as a whole value with `$addToSet`, so any statement may be sent
+//! again, by anybody. Neighbors whose entries are the same are named in one statement, which costs
+//! the server a third of a statement each; on a clustered collection it reads whoever stands
+//! between them, so it is used only where few others do. A document that takes no entry ends such
+//! a statement: then each of its people gets one of their own, which tells whose it is.
+
+use std::collections::HashMap;
+
+use bson::{Bson, Document, doc};
+
+use super::bulk::{Outcome, Refused, Targets, Verb, encode};
+use super::stacks::defect;
+use super::values::oid;
+use super::{Mongo, at_once};
+use crate::domain::{BadStack, Day, Form, Id, Mailed, StackId, UserId};
+use crate::store::{Error, Mark, Result};
+
+const DOING: &str = "marking stacks";
+/// From so many people on it pays to ask how close together they stand.
+const MANY: usize = 32;
+/// Documents that are read for each that is marked, at most: passing one by costs a thirtieth of a
+/// statement.
+const PASSED_BY: usize = 8;
+/// People of one statement.
+const TOGETHER: usize = 250;
+/// How many of these questions are asked at the same time.
+const ASKED: usize = 4;
+
+/// What is written at the end of a stack.
+enum Entry<'a> {
+    Marker(Id, u32),
+    Mailed(&'a Mailed),
+}
+
+type Statement<'a> = (StackId, &'a UserId, Entry<'a>);
+
+impl Mongo {
+    pub(super) async fn mark_all(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
+        let mut entries: Vec<Statement<'_>> = marks.iter().flat_map(entries_of).collect();
+        entries.sort_by_key(|(stack, ..)| *stack);
+        let mut alone = vec![true; entries.len()];
+        let neighbors = self.neighbors(&entries).await?;
+        neighbors
+            .iter()
+            .flatten()
+            .for_each(|item| alone[*item] = false);
+        for item in self.mark_neighbors(&entries, &neighbors).await? {
+            alone[item] = true;
+        }
+        let targets = of_days(&entries, |item| alone[item]);
+        let outcome = self.bulk(DOING, Verb::Update, targets, |writer, item| {
+            let (stack, user, entry) = &entries[item];
+            writer.document("q");
+            match (stack.form, user.legacy()) {
+                (Form::ObjectId, Some(id)) => writer.id("_id", id),
+                _ => writer.text("_id", user.as_str()),
+            }
+            writer.close();
+            writer.document("u");
+            writer.document("$addToSet");
+            match entry {
+                Entry::Marker(marker, n) => writer.marker("events", *marker, *n),
+                Entry::Mailed(mailed) => writer.mailed("events", mailed),
+            }
+            writer.close();
+            writer.close();
+        });
+        let marked = |item: usize| (entries[item].1, entries[item].0.day);
+        outcome.await?.bad_stacks(marked)
+    }
+
+    /// Entries that are the same, of people who stand close together, as many as a statement takes.
+    async fn neighbors(&self, entries: &[Statement<'_>]) -> Result<Vec<Vec<usize>>> {
+        let mut same: HashMap<(StackId, Id, u32), Vec<usize>> = HashMap::new();
+        for (item, (stack, _, entry)) in entries.iter().enumerate() {
+            if let Entry::Marker(marker, n) = entry {
+                same.entry((*stack, *marker, *n)).or_default().push(item);
+            }
+        }
+        let mut groups: Vec<Vec<usize>> = same.into_values().collect();
+        groups.retain(|group| group.len() >= MANY);
+        for group in &mut groups {
+            group.sort_unstable_by_key(|item| entries[*item].1);
+        }
+        let mut close = Vec::new();
+        let look = |group: usize| self.stand_close(entries, &groups[group], group);
+        let found = |group: Option<usize>| close.extend(group);
+        at_once(ASKED, 0..groups.len(), look, found).await?;
+        let parts = close
+            .iter()
+            .flat_map(|group| groups[*group].chunks(TOGETHER));
+        Ok(parts.map(<[usize]>::to_vec).collect())
+    }
+
+    async fn stand_close(
+        &self,
+        entries: &[Statement<'_>],
+        group: &[usize],
+        number: usize,
+    ) -> Result<Option<usize>> {
+        let Some(range) = range_of(entries, group) else {
+            return Ok(None);
+        };
+        let (name, most) = (
+            entries[group[0]].0.day.collection(),
+            group.len() * PASSED_BY,
+        );
+        let standing = self.patiently(DOING, || {
+            let collection = self.collection(&name);
+            let filter = doc! {"$and": range.clone()};
+            async move {
+                let count = collection.count_documents(filter).limit(most as u64 + 1);
+                self.count_of(count).await
+            }
+        });
+        Ok((standing.await? <= most as u64).then_some(number))
+    }
+
+    /// Marks these with a statement for each list; tells which have to be marked alone.
+    async fn mark_neighbors(
+        &self,
+        entries: &[Statement<'_>],
+        neighbors: &[Vec<usize>],
+    ) -> Result<Vec<usize>> {
+        let statements: Vec<Document> = neighbors
+            .iter()
+            .filter_map(|together| mark_between(entries, together))
+            .collect();
+        let statements = encode(DOING, statements)?;
+        let mut targets: Targets = Vec::new();
+        for (number, together) in neighbors.iter().enumerate() {
+            let name = entries[together[0]].0.day.collection();
+            match targets.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, numbers)) => numbers.push(number),
+                None => targets.push((name, vec![number])),
+            }
+        }
+        let outcome = self.bulk(DOING, Verb::Update, targets, |writer, number| {
+            writer.fields(statements[number].as_bytes());
+        });
+        let mut alone = Vec::new();
+        for refused in outcome.await?.refused {
+            match defect(&refused.failure) {
+                Some(_) => alone.extend(&neighbors[refused.item]),
+                None => return Err(Error::database(DOING, refused.failure)),
+            }
+        }
+        Ok(alone)
+    }
+}
+
+fn spelled(entry: &Statement<'_>) -> Bson {
+    let (stack, user, _) = entry;
+    match (stack.form, user.legacy()) {
+        (Form::ObjectId, Some(id)) => oid(id),
+        _ => Bson::from(user.as_str()),
+    }
+}
+
+/// From the first of these to the last.
+fn range_of(entries: &[Statement<'_>], sorted: &[usize]) -> Option<Vec<Document>> {
+    let (first, last) = (sorted.first()?, sorted.last()?);
+    let (from, to) = (spelled(&entries[*first]), spelled(&entries[*last]));
+    Some(vec![
+        doc! {"_id": {"$gte": from}},
+        doc! {"_id": {"$lte": to}},
+    ])
+}
+
+fn mark_between(entries: &[Statement<'_>], sorted: &[usize]) -> Option<Document> {
+    let Entry::Marker(marker, n) = &entries[*sorted.first()?].2 else {
+        return None;
+    };
+    let ids: Vec<Bson> = sorted.iter().map(|item| spelled(&entries[*item])).collect();
+    let mut which = range_of(entries, sorted)?;
+    which.push(doc! {"_id": {"$in": ids}});
+    let n = i32::try_from(*n).unwrap_or(i32::MAX);
+    let marker = doc! {"flushed": oid(*marker), "n": n};
+    let add = doc! {"$addToSet": {"events": marker}};
+    Some(doc! {"q": {"$and": which}, "u": add, "multi": true})
+}
+
+fn entries_of(mark: &Mark) -> Vec<Statement<'_>> {
+    match mark {
+        Mark::Flushed {
+            user,
+            marker,
+            watermarks,
+        } => {
+            // Who has no such form has no such stack.
+            let has = |stack: StackId| stack.form == Form::Text || user.legacy().is_some();
+            let standing = watermarks.iter().filter(|(stack, _)| has(*stack));
+            let entry = |(stack, n): &(StackId, u32)| (*stack, user, Entry::Marker(*marker, *n));
+            standing.map(entry).collect()
+        }
+        Mark::Mailed { user, day, mailed } => {
+            vec![(StackId::of(*day), user, Entry::Mailed(mailed))]
+        }
+    }
+}
+
+/// Those that are wanted of entries that are sorted by their days, by their collections.
+fn of_days(sorted: &[Statement<'_>], wanted: impl Fn(usize) -> bool) -> Targets {
+    let mut start = 0;
+    let target = |of_day: &[Statement<'_>]| {
+        let items = start..start + of_day.len();
+        start = items.end;
+        let items = items.filter(|item| wanted(*item)).collect();
+        (of_day[0].0.day.collection(), items)
+    };
+    let days = sorted.chunk_by(|a, b| a.0.day == b.0.day);
+    days.map(target).collect()
+}
+
+impl Outcome {
+    /// The stacks that took nothing, if nothing else was refused.
+    fn bad_stacks<'a>(self, of: impl Fn(usize) -> (&'a UserId, Day)) -> Result<Vec<BadStack>> {
+        let bad = |refused: Refused| match defect(&refused.failure) {
+            Some(reason) => {
+                let (user, day) = of(refused.item);
+                let user = user.clone();
+                Ok(BadStack { user, day, reason })
+            }
+            None => Err(Error::database(DOING, refused.failure)),
+        };
+        self.refused.into_iter().map(bad).collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! What is written for many people by one statement, where something goes wrong on the way.
+//!
+//! The rule: it comes to the same as a statement each.
+
+use bson::doc;
+use tidings::domain::delivery::{Handover, Settlement};
+use tidings::domain::{Delivery, DeliveryState, UserId};
+use tidings::store::mongo::MongoOptions;
+use tidings::store::{Mark, Meeting};
+
+use crate::support::mongo::{Faulty, faulty};
+use crate::support::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_mails_that_are_sent_once_are_counted_once_though_the_answer_was_lost() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let everybody = people(30);
+        let row = |person: &UserId| delivery(person.as_str(), "2014-04-22", "one");
+        let rows: Vec<Delivery> = everybody.iter().map(row).collect();
+        store.open(&rows).await.unwrap();
+        let unheard = || {
+            let error = doc! {"code": 91, "errmsg": "shutting down"};
+            doc! {"failCommands": ["update"], "writeConcernError": error}
+        };
+        let hand_over = |(n, row): (usize, &Delivery)| Handover {
+            items: n as u32,
+            ..handover(&row.id, "call")
+        };
+        let handovers: Vec<Handover> = rows.iter().enumerate().map(hand_over).collect();
+        let settle = |(n, row): (usize, &Delivery)| Settlement {
+            provider_id: Some(format!("<{n}@esp>")),
+            ..Settlement::of(row, DeliveryState::Sent, n as u32, None)
+        };
+        let ends: Vec<Settlement> = rows.iter().enumerate().map(settle).collect();
+
+        store.fails(1, unheard()).await;
+        let until = noon() + minutes(9);
+        let sending = store.sending("one", noon(), until, &handovers).await;
+        store.fails(1, unheard()).await;
+        let settled = store.settle("one", noon(), &ends).await;
+
+        assert_eq!(sending.unwrap(), vec![true; 30]);
+        assert_eq!(settled.unwrap(), vec![true; 30]);
+        let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
+        let rows = store.deliveries(&ids).await.unwrap();
+        for (n, row) in rows.into_iter().flatten().enumerate() {
+            assert_eq!((row.items, row.attempts), (n as u32, 1));
+            assert_eq!(row.provider_id, Some(format!("<{n}@esp>")));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_that_takes_no_marker_is_named_and_its_neighbors_are_marked() {
+    faulty(MongoOptions::default(), async |store: &Faulty| {
+        let everybody = people(80);
+        let broken = [r#"{"_id":"p00040","events":"none"}"#.to_owned()];
+        let restored = store.restore_day(today(), &broken, Meeting::Same);
+        restored.await.unwrap();
+        let pushes = push_to_all(&everybody, events(2, 1));
+        store.push(today(), 1_000, &pushes).await.unwrap();
+        let marks: Vec<Mark> = everybody
+            .iter()
+            .map(|person| mark(person, today(), id(90), 2))
+            .collect();
+
+        let bad = store.mark(&marks).await.unwrap();
+
+        let named: Vec<&UserId> = bad.iter().map(|bad| &bad.user).collect();
+        assert_eq!(named, [&everybody[40]]);
+        for (n, person) in everybody.iter().enumerate() {
+            let entries = store.entries_of(person, today()).await.len();
+            assert_eq!(entries, if n == 40 { 0 } else { 3 });
+        }
+    })
+    .await;
+}
