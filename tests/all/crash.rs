@@ -25,6 +25,7 @@ mod moved;
 mod stage;
 mod suspend;
 mod verdict;
+mod work;
 
 use stage::Stage;
 

@@ -178,6 +178,8 @@ async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fres
         .accept(vec![comment(&["a5"], "two")])
         .await;
     assert!(again.unwrap()[0].known, "its key is known");
+    // Its lease is over, and it is still worth asking.
+    town.digests_at(issued + TimeDelta::minutes(6)).await;
     town.clock.advance(TimeDelta::hours(3));
     let app = town.process();
     app.fanouts().drain(&Silent).await.unwrap();

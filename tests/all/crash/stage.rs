@@ -16,7 +16,7 @@ use tidings::app::{App, mailer};
 use tidings::clock::{Clock, Ids, ManualClock, SystemClock};
 use tidings::config::{Config, Sources};
 use tidings::domain::{
-    Address, Audience, Cadence, ChosenKey, Day, DeliveryState, Id, Object, ObjectId, User,
+    Address, Audience, Cadence, ChosenKey, Day, DeliveryState, Object, ObjectId, User,
 };
 use tidings::services::Silent;
 use tidings::services::crash::POINTS;
@@ -25,6 +25,7 @@ use tidings::services::notify::{self, Notify};
 use tokio::time::{Instant, interval};
 
 use super::dice::Dice;
+pub use super::work::{Kind, Work};
 use crate::mail::provider::{Dialect, Provider};
 use crate::support::{BatchCounts, Fresh, Shorthand, kind, user};
 
@@ -38,38 +39,6 @@ const CRASH: &str = "TIDINGS_CRASH";
 const CHUNK: usize = 10;
 /// How long a batch gathers.
 const WINDOW: TimeDelta = TimeDelta::seconds(1);
-
-/// How a work is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Digest,
-    /// In batches.
-    Gathered,
-    /// In a batch of its own.
-    Immediate,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Digest => "ArtworkPublished",
-            Self::Gathered => "CommentAdded",
-            Self::Immediate => "MentionMade",
-        }
-    }
-}
-
-/// Something that happened.
-pub struct Work {
-    pub kind: Kind,
-    /// Whom it has to reach.
-    pub people: BTreeSet<String>,
-    pub fanout: Id,
-    /// The day it happened.
-    pub day: Day,
-    /// Whether it still applies.
-    pub applies: bool,
-}
 
 /// A town whose processes die.
 pub struct Stage<'a> {

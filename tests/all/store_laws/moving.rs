@@ -61,7 +61,8 @@ async fn filled(store: &Fresh) {
     followed.audience = Audience::followers_of([key("artist:5")])
         .unwrap()
         .except([user("0")]);
-    let long = (0..400_000).map(|n| user(&format!("somebody-with-a-long-name-{n:06}")));
+    // More than a document of MongoDB holds.
+    let long = (0..100_000).map(|n| user(&format!("{n:0>180}")));
     let mut named = fanout(4);
     named.audience = Audience::users(long).unwrap();
     store.accept(&[fanout(1), followed, named]).await.unwrap();
