@@ -127,7 +127,7 @@ fn address(person: &UserId) -> Address {
 fn record(person: &UserId, n: u32) -> User {
     let mut record = User {
         email: Some(address(person)),
-        confirmed: n % 7 != 0,
+        confirmed: !n.is_multiple_of(7),
         ..User::new(person.clone())
     };
     let routes = [Route::Never, Route::Immediate, Route::Batch, Route::Digest];
