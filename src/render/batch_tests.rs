@@ -67,6 +67,7 @@ static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch {
 });
 
 pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
+    let stop = Stop::of_types(content.sections.iter().map(|section| &section.kind));
     Mail {
         user,
         content,
@@ -77,6 +78,7 @@ pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
         },
+        stop: Some(Box::leak(Box::new(stop))),
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) const PARTS: &[Template] = &[
     template!("mail/item.html"),
     template!("mail/more.html"),
     template!("mail/said.html"),
+    template!("mail/ends.txt"),
     template!("mail/foot.html"),
     template!("mail/items.txt"),
     template!("mail/said.txt"),

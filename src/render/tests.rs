@@ -38,6 +38,7 @@ pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
         },
+        stop: Some(&Stop::Digest),
     }
 }
 

@@ -11,6 +11,7 @@ use minijinja::Value;
 use serde::Serialize;
 
 use super::color::{self, Color};
+use super::ends::EndsView;
 use super::naming::{
     NAME, Named, SAID, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names,
     short, things, words,
@@ -19,7 +20,7 @@ use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
 use super::{Links, Mail, Site};
 use crate::domain::content::{About, Group, Item, Section};
-use crate::domain::{Cadence, Invalid, Occasion};
+use crate::domain::{Cadence, Invalid, Occasion, Stop};
 
 /// How many lines a postal address may have.
 const ADDRESS_LINES: usize = 8;
@@ -84,6 +85,8 @@ pub(super) struct MailView<'a> {
     /// How many events stand in sections that are not shown, or nobody knows where.
     elsewhere: u64,
     links: LinksView<'a>,
+    /// What the link to unsubscribe ends, where there is one.
+    ends: Option<EndsView>,
     #[serde(flatten)]
     own: OwnView<'a>,
 }
@@ -209,6 +212,7 @@ impl<'a> MailView<'a> {
             sections,
             elsewhere: content.total.saturating_sub(told),
             links: LinksView::of(&mail.links),
+            ends: mail.ends(),
             own: OwnView::of(mail),
         }
     }
@@ -304,6 +308,16 @@ impl<'a> Mail<'a> {
             on: object.at.map(|at| self.when(at)),
             data: &object.data,
         }
+    }
+
+    /// What its link ends, by the headings of its own sections.
+    fn ends(&self) -> Option<EndsView> {
+        self.links.unsubscribe.as_ref()?;
+        let sections = &self.content.sections;
+        Some(EndsView::of(self.stop.unwrap_or(&Stop::All), |kind| {
+            let section = sections.iter().find(|section| section.kind == *kind);
+            section.map_or_else(|| heading_of(kind.as_str(), kind), heading)
+        }))
     }
 
     /// A moment as the mail names it: what comes once a day tells days, what comes soon tells
