@@ -270,7 +270,7 @@ fn a_subject_tells_who_did_what() {
         ),
         (
             subject(vec![new_work(0), new_work(2)], 12),
-            "Eleanor Whitcombe and 13 more new things",
+            "14 new: Eleanor Whitcombe and more",
         ),
     ] {
         assert_eq!(subject, expected);

@@ -253,6 +253,8 @@ mod batch_template_tests;
 #[cfg(test)]
 mod batch_tests;
 #[cfg(test)]
+mod opening_tests;
+#[cfg(test)]
 mod template_tests;
 #[cfg(test)]
 mod tests;

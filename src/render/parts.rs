@@ -44,6 +44,7 @@ pub(super) const PARTS: &[Template] = &[
     template!("mail/items.html"),
     template!("mail/item.html"),
     template!("mail/more.html"),
+    template!("mail/button.html"),
     template!("mail/said.html"),
     template!("mail/ends.txt"),
     template!("mail/foot.html"),

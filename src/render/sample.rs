@@ -110,6 +110,7 @@ pub(super) fn batches(
             0 => {
                 serde_json::json!({"about": {"title": "Sample", "url": "https://example.org/sample"}})
             }
+            1 => serde_json::json!({"place": "Somewhere"}),
             _ => serde_json::Value::Null,
         },
         ..bare(0)

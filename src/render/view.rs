@@ -14,7 +14,7 @@ use super::color::{self, Color};
 use super::ends::EndsView;
 use super::naming::{
     NAME, Named, SAID, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names,
-    short, things, words,
+    short, takes_place, things, words,
 };
 use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
@@ -169,6 +169,10 @@ struct ItemView<'a> {
     date: String,
     /// The same of the object's own time, such as that of an opening.
     on: Option<String>,
+    /// When the object takes place, unless that was before the event.
+    when: Option<String>,
+    /// Where it takes place, by name: `data.place` of the object.
+    place: Option<String>,
     /// What the application keeps with the object.
     data: &'a serde_json::Value,
 }
@@ -294,6 +298,7 @@ impl<'a> Mail<'a> {
         let title = object.title.as_deref();
         let details = item.details.as_deref();
         let text = details.and_then(|details| details.text.as_deref());
+        let place = object.data.get("place").and_then(serde_json::Value::as_str);
         ItemView {
             kind: section.kind.as_str(),
             heading,
@@ -306,6 +311,11 @@ impl<'a> Mail<'a> {
             text: text.and_then(|text| words(text, SAID)),
             date: self.when(item.at),
             on: object.at.map(|at| self.when(at)),
+            when: object
+                .at
+                .filter(|at| *at >= item.at)
+                .map(|at| takes_place(at, self.at, self.tz)),
+            place: place.and_then(|place| words(place, NAME)),
             data: &object.data,
         }
     }
