@@ -16,7 +16,7 @@ use super::problem::{Code, Problem};
 use super::uri::{NoQuery, segment};
 use crate::app::App;
 use crate::demo::{self, Gallery};
-use crate::domain::{ObjectId, UserId};
+use crate::domain::{ObjectId, Stop, UserId};
 use crate::wire::demo::Visit;
 
 mod local;
@@ -103,7 +103,7 @@ pub(super) async fn play(
         let detail = "the demo's tidings.toml has lost its address or its secret; start it again";
         return Err(Problem::new(Code::Internal, detail));
     };
-    let links = maker.personal(&id, now);
+    let links = maker.personal(&id, Some(&Stop::All), now);
     Ok(fresh().json(Visit {
         token: token.expose(),
         preferences: &links.preferences,

@@ -354,7 +354,7 @@ impl User {
     }
 
     /// What is mailed to them outside the digest, also where they never chose it.
-    fn mailed_alone(
+    pub(super) fn mailed_alone(
         &mut self,
         policies: &Policies,
         since: DateTime<Utc>,

@@ -67,6 +67,7 @@ static CLOSED: LazyLock<Occasion> = LazyLock::new(|| Occasion::Batch {
 });
 
 pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
+    let stop = Stop::of_types(content.sections.iter().map(|section| &section.kind));
     Mail {
         user,
         content,
@@ -77,6 +78,7 @@ pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
         },
+        stop: Some(Box::leak(Box::new(stop))),
     }
 }
 
@@ -268,7 +270,7 @@ fn a_subject_tells_who_did_what() {
         ),
         (
             subject(vec![new_work(0), new_work(2)], 12),
-            "Eleanor Whitcombe and 13 more new things",
+            "14 new: Eleanor Whitcombe and more",
         ),
     ] {
         assert_eq!(subject, expected);

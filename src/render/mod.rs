@@ -8,6 +8,7 @@
 //! styles get into the elements; [`pages`] is for browsers, [`report`] for whoever sends.
 
 mod color;
+mod ends;
 mod inline;
 mod mail_templates;
 mod naming;
@@ -32,7 +33,7 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 
 use crate::domain::content::Section;
-use crate::domain::{Content, EventType, Occasion, User};
+use crate::domain::{Content, EventType, Occasion, Stop, User};
 
 use mail_templates::{BATCH, DIGEST, MailTemplates};
 use recipient::Recipient;
@@ -89,6 +90,8 @@ pub struct Mail<'a> {
     pub tz: Tz,
     /// The recipient's own links, or marks where they will go.
     pub links: Links,
+    /// What the link to unsubscribe ends; everything, where that is not said.
+    pub stop: Option<&'a Stop>,
 }
 
 /// Links by which people slow or stop the mails; each is shown if it is given.
@@ -96,7 +99,7 @@ pub struct Mail<'a> {
 pub struct Links {
     /// The page on which people choose what they get.
     pub preferences: Option<String>,
-    /// Where the mails can be ended; the page asks once more.
+    /// Where what the mail is about can be ended; the page asks once more.
     pub unsubscribe: Option<String>,
 }
 
@@ -249,6 +252,8 @@ fn level(counts: &mut [usize], most: usize) {
 mod batch_template_tests;
 #[cfg(test)]
 mod batch_tests;
+#[cfg(test)]
+mod opening_tests;
 #[cfg(test)]
 mod template_tests;
 #[cfg(test)]

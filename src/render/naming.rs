@@ -3,7 +3,7 @@
 //! The rule: whatever comes from outside is one harmless line of bounded length here, and stays
 //! within what subjects and headings have room for.
 
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Datelike, NaiveTime, Utc};
 use chrono_tz::Tz;
 
 use super::text::{clamp, clean, spaced};
@@ -115,6 +115,16 @@ pub(super) fn day(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
         "%-d %B %Y"
     };
     at.format(format).to_string()
+}
+
+/// When something takes place, such as `2 May, 18:00`. What is noted as midnight UTC has a day alone,
+/// which is the same everywhere.
+pub(super) fn takes_place(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
+    if at.time() == NaiveTime::MIN {
+        return day(at, now, Tz::UTC);
+    }
+    let time = at.with_timezone(&tz).format("%H:%M");
+    format!("{}, {time}", day(at, now, tz))
 }
 
 /// A time of the day, such as `08:14`, with its day if that is not this one.

@@ -3,7 +3,7 @@
 use super::super::tests::{at, site};
 use super::*;
 use crate::domain::user::TypePreference;
-use crate::domain::{Address, Policy};
+use crate::domain::{Address, Route};
 
 const TOKEN: &str = "1token";
 
@@ -72,31 +72,87 @@ fn told(html: &str) -> String {
     }
 }
 
+fn tokens() -> Tokens {
+    let [own, digest, all] = ["2own", "2digest", TOKEN].map(str::to_owned);
+    Tokens { own, digest, all }
+}
+
+fn ended(user: &User, stop: &Stop, policies: &Policies, before: Option<Option<&User>>) -> String {
+    let stopping = Stopping {
+        user,
+        stop,
+        tokens: &tokens(),
+        default: &default(),
+        policies,
+    };
+    let page = match before {
+        Some(before) => Page::Stopped { stopping, before },
+        None => Page::Stop(stopping),
+    };
+    pages().render(&page).unwrap()
+}
+
+/// As they are after they ended it.
+fn after(before: &User, stop: &Stop) -> User {
+    let mut user = before.clone();
+    user.stop(stop, &policies(), at());
+    user
+}
+
+fn replies() -> Stop {
+    Stop::of_types([&EventType::stored("Reply")])
+}
+
 #[test]
 fn the_page_that_asks_names_the_address_no_more_than_needed() {
-    let user = &mara();
-    let page = Page::Unsubscribe {
-        user,
-        token: TOKEN,
-        policies: &policies(),
-    };
+    let html = ended(&mara(), &Stop::All, &policies(), None);
 
-    insta::assert_snapshot!("page_unsubscribe", pages().render(&page).unwrap());
+    insta::assert_snapshot!("page_unsubscribe", html);
 }
 
 #[test]
 fn the_page_that_says_it_is_done_leads_back() {
-    let user = &User {
-        unsubscribed: Some(at()),
-        ..mara()
-    };
-    let page = Page::Unsubscribed {
-        user,
-        token: TOKEN,
-        policies: &policies(),
-    };
+    let gone = after(&mara(), &Stop::All);
 
-    insta::assert_snapshot!("page_unsubscribed", told(&pages().render(&page).unwrap()));
+    let html = ended(&gone, &Stop::All, &policies(), Some(Some(&mara())));
+
+    insta::assert_snapshot!("page_unsubscribed", told(&html));
+}
+
+#[test]
+fn the_page_of_a_type_says_what_ends_and_what_still_comes() {
+    let (before, stop) = (mara(), replies());
+
+    let asks = ended(&before, &stop, &policies(), None);
+    let done = after(&before, &stop);
+    let done = ended(&done, &stop, &policies(), Some(Some(&before)));
+
+    insta::assert_snapshot!("page_stop_type", told(&asks));
+    insta::assert_snapshot!("page_stopped_type", told(&done));
+}
+
+#[test]
+fn the_page_of_a_digest_says_what_ends_and_what_still_comes() {
+    let (before, stop) = (mara(), Stop::Digest);
+
+    let asks = ended(&before, &stop, &policies(), None);
+    let done = after(&before, &stop);
+    let done = ended(&done, &stop, &policies(), Some(Some(&before)));
+
+    insta::assert_snapshot!("page_stop_digest", told(&asks));
+    insta::assert_snapshot!("page_stopped_digest", told(&done));
+}
+
+#[test]
+fn the_preferences_say_what_was_turned_off() {
+    let user = after(&mara(), &replies());
+
+    let html = preferences(&user, false);
+
+    assert!(
+        html.contains("You turned off: <bdi>Replies to you</bdi>."),
+        "{html}"
+    );
 }
 
 #[test]
@@ -125,7 +181,7 @@ fn whoever_unsubscribed_is_told_so_and_need_not_again() {
 #[test]
 fn every_zone_that_is_chosen_stands_in_the_list() {
     for zone in chrono_tz::TZ_VARIANTS {
-        let regions = zones(zone);
+        let regions = choices::zones(zone);
         let options = regions.iter().flat_map(|region| &region.options);
         let chosen: Vec<_> = options.filter(|option| option.chosen).collect();
         assert_eq!(chosen.len(), 1, "{zone}");
@@ -249,21 +305,14 @@ fn types_stand_by_category_and_what_is_mandatory_is_locked_with_the_reason() {
 
 #[test]
 fn the_pages_of_unsubscribing_say_what_comes_all_the_same() {
-    let (user, token, policies) = (&mara(), TOKEN, &sorted());
-    let asks = Page::Unsubscribe {
-        user,
-        token,
-        policies,
-    };
-    let done = Page::Unsubscribed {
-        user,
-        token,
-        policies,
-    };
-
-    for page in [asks, done] {
-        let html = pages().render(&page).unwrap();
+    for before in [None, Some(None)] {
+        let html = ended(&mara(), &Stop::All, &sorted(), before);
         let but = "no more mails from Tate but those that cannot be turned off: Security notices.";
         assert!(html.contains(but), "{html}");
     }
+    let html = ended(&mara(), &Stop::Digest, &sorted(), Some(None));
+    assert!(
+        html.contains("<bdi>Security notices</bdi> <span class=\"soft\">(cannot"),
+        "{html}"
+    );
 }

@@ -11,7 +11,7 @@ use crate::domain::batch::Item as Kept;
 use crate::domain::content::{About, Group, Item, People, Section, gather};
 use crate::domain::{
     BatchKey, Cadence, ChosenKey, Content, Event, EventType, Id, Object, ObjectId, ObjectKey,
-    Occasion, Policies, Policy, User, UserId,
+    Occasion, Policies, Policy, Stop, User, UserId,
 };
 
 /// 22 April 2014, 08:00 UTC.
@@ -28,6 +28,7 @@ pub(super) fn mail<'a>(user: &'a User, content: &'a Content, occasion: &'a Occas
         at: now(),
         tz: Tz::UTC,
         links: Links::default(),
+        stop: None,
     }
 }
 
@@ -81,6 +82,7 @@ pub(super) fn digests(
         let occasion = of_cadence(cadence);
         try_out(&Mail {
             links,
+            stop: Some(&Stop::Digest),
             ..mail(user, content, &occasion)
         })?;
     }
@@ -108,6 +110,7 @@ pub(super) fn batches(
             0 => {
                 serde_json::json!({"about": {"title": "Sample", "url": "https://example.org/sample"}})
             }
+            1 => serde_json::json!({"place": "Somewhere"}),
             _ => serde_json::Value::Null,
         },
         ..bare(0)
@@ -141,9 +144,15 @@ pub(super) fn batches(
         let Some(content) = gather(&key, &kept, not_kept, &policies, applies) else {
             continue;
         };
-        for links in [Links::default(), links()] {
+        let types = Stop::of_types(content.sections.iter().map(|section| &section.kind));
+        for (links, stop) in [
+            (Links::default(), None),
+            (links(), Some(&types)),
+            (links(), Some(&Stop::Alone)),
+        ] {
             try_out(&Mail {
                 links,
+                stop,
                 ..mail(&user, &content, &occasion)
             })?;
         }

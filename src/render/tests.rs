@@ -38,6 +38,7 @@ pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
         },
+        stop: Some(&Stop::Digest),
     }
 }
 
@@ -186,7 +187,7 @@ fn a_subject_tells_what_is_inside() {
         (of("New works", vec![bare()], 0), "New works: A1"),
         (
             of("New works", works(0..6), 39_383),
-            "Eleanor Whitcombe, Tomás Arquero and 39,387 more new works",
+            "39,389 new works: Eleanor Whitcombe, Tomás Arquero and more",
         ),
         (
             of("New works", one_artist(), 0),
@@ -229,7 +230,7 @@ fn a_subject_tells_what_is_inside() {
     );
     assert_eq!(
         render(&several).subject,
-        "Eleanor Whitcombe, Ruins and Rooms and 11 more new things"
+        "13 new: Eleanor Whitcombe, Ruins and Rooms and more"
     );
 }
 

@@ -11,15 +11,16 @@ use minijinja::Value;
 use serde::Serialize;
 
 use super::color::{self, Color};
+use super::ends::EndsView;
 use super::naming::{
     NAME, Named, SAID, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names,
-    short, things, words,
+    short, takes_place, things, words,
 };
 use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
 use super::{Links, Mail, Site};
 use crate::domain::content::{About, Group, Item, Section};
-use crate::domain::{Cadence, Invalid, Occasion};
+use crate::domain::{Cadence, Invalid, Occasion, Stop};
 
 /// How many lines a postal address may have.
 const ADDRESS_LINES: usize = 8;
@@ -84,6 +85,8 @@ pub(super) struct MailView<'a> {
     /// How many events stand in sections that are not shown, or nobody knows where.
     elsewhere: u64,
     links: LinksView<'a>,
+    /// What the link to unsubscribe ends, where there is one.
+    ends: Option<EndsView>,
     #[serde(flatten)]
     own: OwnView<'a>,
 }
@@ -166,6 +169,10 @@ struct ItemView<'a> {
     date: String,
     /// The same of the object's own time, such as that of an opening.
     on: Option<String>,
+    /// When the object takes place, unless that was before the event.
+    when: Option<String>,
+    /// Where it takes place, by name: `data.place` of the object.
+    place: Option<String>,
     /// What the application keeps with the object.
     data: &'a serde_json::Value,
 }
@@ -209,6 +216,7 @@ impl<'a> MailView<'a> {
             sections,
             elsewhere: content.total.saturating_sub(told),
             links: LinksView::of(&mail.links),
+            ends: mail.ends(),
             own: OwnView::of(mail),
         }
     }
@@ -290,6 +298,7 @@ impl<'a> Mail<'a> {
         let title = object.title.as_deref();
         let details = item.details.as_deref();
         let text = details.and_then(|details| details.text.as_deref());
+        let place = object.data.get("place").and_then(serde_json::Value::as_str);
         ItemView {
             kind: section.kind.as_str(),
             heading,
@@ -302,8 +311,23 @@ impl<'a> Mail<'a> {
             text: text.and_then(|text| words(text, SAID)),
             date: self.when(item.at),
             on: object.at.map(|at| self.when(at)),
+            when: object
+                .at
+                .filter(|at| *at >= item.at)
+                .map(|at| takes_place(at, self.at, self.tz)),
+            place: place.and_then(|place| words(place, NAME)),
             data: &object.data,
         }
+    }
+
+    /// What its link ends, by the headings of its own sections.
+    fn ends(&self) -> Option<EndsView> {
+        self.links.unsubscribe.as_ref()?;
+        let sections = &self.content.sections;
+        Some(EndsView::of(self.stop.unwrap_or(&Stop::All), |kind| {
+            let section = sections.iter().find(|section| section.kind == *kind);
+            section.map_or_else(|| heading_of(kind.as_str(), kind), heading)
+        }))
     }
 
     /// A moment as the mail names it: what comes once a day tells days, what comes soon tells

@@ -1,8 +1,10 @@
 //! The links in mails by which people slow or stop them: what each mail carries, and whose a link
 //! is that comes back.
 //!
-//! The rule (P7): a link names one person by a [`token`], works for a year, and needs no login.
-//! Where no public address is configured mails carry none, as there is nowhere for them to lead.
+//! The rule (P7): a link names one person and what it ends by a [`token`], works for a year, and
+//! needs no login. A mail's link ends what the mail is about; the one to the preferences ends
+//! nothing by itself. Where no public address is configured mails carry none, as there is nowhere
+//! for them to lead.
 
 use std::sync::Arc;
 
@@ -10,14 +12,14 @@ use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
 use super::Result;
-use crate::domain::UserId;
+use crate::domain::{Stop, UserId};
 use crate::mail::Personal;
 use crate::store::{Error, Notes};
 
 pub mod token;
 
 use token::Keys;
-pub use token::Refused;
+pub use token::{Opened, Refused};
 
 /// Under which name the store keeps the secret that was made up.
 const NOTE: &str = "link_secret";
@@ -77,27 +79,33 @@ impl Links {
             return Ok(None);
         };
         let nobody = UserId::stored(NOBODY);
-        let genuine = page(maker.public_url, &maker.keys.seal(&nobody, now));
+        let genuine = page(maker.public_url, &maker.keys.seal(&nobody, &Stop::All, now));
         // Of another secret: it looks alike, and its first proof fails.
-        let other = Keys::new(&made_up()?).seal(&nobody, now);
+        let other = Keys::new(&made_up()?).seal(&nobody, &Stop::All, now);
         let forged = page(maker.public_url, &other);
         Ok(Some(Probe { genuine, forged }))
     }
 
     /// What stands in for somebody's links in a mail that is only measured: as long as theirs, and
     /// it opens nothing. Needs no secret, so none is made up for it.
-    pub fn stand_in(&self, user: &UserId) -> Option<Personal> {
+    pub fn stand_in(&self, user: &UserId, stop: Option<&Stop>) -> Option<Personal> {
         let public_url = self.public_url.as_deref()?;
-        Some(personal(public_url, &token::stand_in(user)))
+        let token = |stop: &Stop| token::stand_in(user, stop);
+        Some(personal(public_url, stop, token))
     }
 
-    /// Whose link it is.
+    /// Whose link it is, and what it ends.
     pub async fn open(
         &self,
         token: &str,
         now: DateTime<Utc>,
-    ) -> Result<std::result::Result<UserId, Refused>> {
+    ) -> Result<std::result::Result<Opened, Refused>> {
         Ok(self.keys().await?.open(token, now))
+    }
+
+    /// The token of the same mail of the same person that ends something else.
+    pub async fn instead(&self, opened: &Opened, stop: &Stop) -> Result<String> {
+        Ok(self.keys().await?.seal(&opened.user, stop, opened.issued))
     }
 
     async fn keys(&self) -> Result<&Keys> {
@@ -117,9 +125,10 @@ impl Links {
 }
 
 impl Maker<'_> {
-    /// The links of somebody's mail that was begun at that moment.
-    pub fn personal(&self, user: &UserId, begun: DateTime<Utc>) -> Personal {
-        personal(self.public_url, &self.keys.seal(user, begun))
+    /// The links of somebody's mail that was begun at that moment and can be stopped so, if it can.
+    pub fn personal(&self, user: &UserId, stop: Option<&Stop>, begun: DateTime<Utc>) -> Personal {
+        let token = |stop: &Stop| self.keys.seal(user, stop, begun);
+        personal(self.public_url, stop, token)
     }
 }
 
@@ -127,11 +136,12 @@ fn page(public_url: &str, token: &str) -> String {
     format!("{public_url}/u/{token}")
 }
 
-fn personal(public_url: &str, token: &str) -> Personal {
-    let unsubscribe = page(public_url, token);
+fn personal(public_url: &str, stop: Option<&Stop>, token: impl Fn(&Stop) -> String) -> Personal {
+    // The page has all that can be chosen, whatever the mail was about.
+    let choices = page(public_url, &token(&Stop::All));
     Personal {
-        preferences: format!("{unsubscribe}/preferences"),
-        unsubscribe: Some(unsubscribe),
+        unsubscribe: stop.map(|stop| page(public_url, &token(stop))),
+        preferences: format!("{choices}/preferences"),
     }
 }
 

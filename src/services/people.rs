@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::Result;
 use crate::clock::Clock;
 use crate::domain::user::check_choices;
-use crate::domain::{FollowKey, Policies, Schedule, User, UserId};
+use crate::domain::{FollowKey, Policies, Schedule, Stop, User, UserId};
 use crate::store::{self, Directory, FollowChange, PeopleFilter};
 
 mod input;
@@ -190,13 +190,19 @@ impl PeopleService {
     /// Ends all mails to somebody, at their own wish; again, it changes nothing. Their record as it
     /// is now, or nothing where there is none.
     pub async fn unsubscribe(&self, id: &UserId) -> Result<Option<User>> {
+        self.stop(id, &Stop::All).await
+    }
+
+    /// Ends what a link ends, at their own wish; again, it changes nothing. Their record as it is
+    /// now, or nothing where there is none.
+    pub async fn stop(&self, id: &UserId, stop: &Stop) -> Result<Option<User>> {
         let now = self.clock.now();
         self.change(
             vec![id.clone()],
             |_, before| {
                 let before = before?;
                 let mut user = before.clone();
-                user.unsubscribe(&self.policies, now);
+                user.stop(stop, &self.policies, now);
                 Some(user.replacing(Some(before), &self.schedule, &self.policies, now))
             },
             Bound::None,

@@ -205,12 +205,13 @@ impl<'a> Stage<'a> {
 
     /// Renders a mail as it would be sent, and notes what became of it.
     fn try_on(&mut self, mail: &Found<'_>, drawn: u64) {
-        let stand_in = self.compose.links.stand_in(&mail.user.id);
-        let stand_in = stand_in.map(|links| self.compose.links_of(mail.content, links));
         let occasion = Occasion::Digest {
             cadence: mail.cadence,
             period: mail.period.to_string(),
         };
+        let stop = self.compose.stop_of(mail.content, &occasion);
+        let links = &self.compose.links;
+        let stand_in = links.stand_in(&mail.user.id, stop.as_ref());
         let rendered = self
             .compose
             .rendered(mail.user, mail.content, &occasion, self.at);

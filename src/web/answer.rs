@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::form;
 use crate::app::App;
-use crate::domain::Invalid;
+use crate::domain::{Invalid, Mandate};
 use crate::render::Page;
 use crate::services::{self, links};
 
@@ -28,6 +28,8 @@ pub(super) enum Failure {
     Link(links::Refused),
     /// The token is sound, and nobody has this name any more.
     Gone,
+    /// What the link ended once cannot be turned off any more.
+    Mandatory(Mandate),
     /// What was sent cannot be read.
     Form(form::Unreadable),
     /// What was sent cannot be chosen.
@@ -97,6 +99,11 @@ pub(super) fn failure(app: &App, failure: Failure) -> HttpResponse {
             "You get no mails from us",
             "We no longer have a record of you, so there is nothing to choose and nothing to stop.",
         ),
+        Failure::Mandatory(why) => {
+            let why = why.as_str().trim_end_matches('.');
+            let text = format!("{why}. All other e-mail can be. Nothing was changed.");
+            notice(app, StatusCode::OK, "This cannot be turned off", &text)
+        }
         Failure::Form(unreadable) => {
             let text = format!("{} Nothing was changed.", unreadable.why);
             notice(app, unreadable.status, "That did not work", &text)

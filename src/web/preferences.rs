@@ -14,22 +14,23 @@ use chrono::{DateTime, Utc};
 
 use super::answer::{Failure, failure, page};
 use super::form::{Form, Unreadable, short};
-use super::unsubscribe::person;
+use super::unsubscribe::opened;
 use crate::app::App;
-use crate::domain::{EventType, Invalid, User};
+use crate::domain::{EventType, Invalid, Stop, User};
 use crate::render::Page;
 use crate::render::pages::TYPE_FIELD;
+use crate::services::links::Opened;
 use crate::services::people::{PreferencesInput, TypeInput};
 
 /// `GET /u/{token}/preferences`
 pub(super) async fn show(token: Path<String>, app: Data<App>) -> HttpResponse {
     let found = async {
-        let id = person(&app, &token).await?;
-        let user = app.people().get(&id).await?.ok_or(Failure::Gone)?;
-        let seen = app.feeds().types(&id).await?;
-        shown(&app, user, seen).await
+        let opened = opened(&app, &token).await?;
+        let user = app.people().get(&opened.user).await?;
+        let seen = app.feeds().types(&opened.user).await?;
+        shown(&app, &opened, user.ok_or(Failure::Gone)?, seen).await
     };
-    answer(&app, &token, found.await, false)
+    answer(&app, found.await, false)
 }
 
 /// `POST /u/{token}/preferences`
@@ -40,17 +41,17 @@ pub(super) async fn save(
     app: Data<App>,
 ) -> HttpResponse {
     let saved = async {
-        let id = person(&app, &token).await?;
-        let people = app.people();
-        let user = people.get(&id).await?.ok_or(Failure::Gone)?;
+        let opened = opened(&app, &token).await?;
+        let (id, people) = (&opened.user, app.people());
+        let user = people.get(id).await?.ok_or(Failure::Gone)?;
         let form = Form::read(&req, payload).await?;
-        let seen = app.feeds().types(&id).await?;
+        let seen = app.feeds().types(id).await?;
         let offered = app.config.policies.offered(user.types.keys(), &seen);
         let change = change(&form, |kind| offered.contains(&kind))?;
-        let user = people.prefer(&id, change).await?.ok_or(Failure::Gone)?;
-        shown(&app, user, seen).await
+        let user = people.prefer(id, change).await?.ok_or(Failure::Gone)?;
+        shown(&app, &opened, user, seen).await
     };
-    answer(&app, &token, saved.await, true)
+    answer(&app, saved.await, true)
 }
 
 /// What the page shows of a person.
@@ -60,19 +61,35 @@ struct Shown {
     seen: Vec<EventType>,
     /// When their next digest falls due.
     next: Option<DateTime<Utc>>,
+    /// The token by which everything can be ended, whatever the link ends that led here.
+    token: String,
 }
 
-async fn shown(app: &App, user: User, seen: Vec<EventType>) -> Result<Shown, Failure> {
-    let next = app.next_digest().of(&user).await?;
-    Ok(Shown { user, seen, next })
+async fn shown(
+    app: &App,
+    opened: &Opened,
+    user: User,
+    seen: Vec<EventType>,
+) -> Result<Shown, Failure> {
+    Ok(Shown {
+        next: app.next_digest().of(&user).await?,
+        token: app.links().instead(opened, &Stop::All).await?,
+        user,
+        seen,
+    })
 }
 
-fn answer(app: &App, token: &str, found: Result<Shown, Failure>, saved: bool) -> HttpResponse {
+fn answer(app: &App, found: Result<Shown, Failure>, saved: bool) -> HttpResponse {
     match found {
-        Ok(Shown { user, seen, next }) => {
+        Ok(Shown {
+            user,
+            seen,
+            next,
+            token,
+        }) => {
             let shown = Page::Preferences {
                 user: &user,
-                token,
+                token: &token,
                 default: &app.config.digest.schedule,
                 policies: &app.config.policies,
                 seen: &seen,

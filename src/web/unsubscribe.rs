@@ -1,9 +1,10 @@
-//! `GET /u/{token}` asks, `POST /u/{token}` unsubscribes: the page behind the link, and the one
-//! click of RFC 8058.
+//! `GET /u/{token}` asks, `POST /u/{token}` ends what the link ends: the page behind the link of a
+//! mail, and the one click of RFC 8058.
 //!
-//! The rule (P7): asking changes nothing; one POST ends all mails, and a second one finds that it
-//! is so. Mails that are on their way out are stopped by [`crate::services::mailing`], which asks
-//! once more.
+//! The rule (P7): asking changes nothing; one POST ends what the mail was about and nothing else,
+//! and a second one finds that it is so. Mails that are on their way out are stopped by
+//! [`crate::services::mailing`], which asks once more. What became mandatory since the mail left
+//! cannot be ended, and the page says why.
 
 use actix_web::HttpRequest;
 use actix_web::HttpResponse;
@@ -13,39 +14,64 @@ use actix_web::web::{Data, Path, Payload};
 use super::answer::{Failure, failure, page};
 use super::form::{Form, Unreadable};
 use crate::app::App;
-use crate::domain::UserId;
+use crate::domain::{Mandate, Policies, Stop, User};
 use crate::render::Page;
+use crate::render::pages::{Stopping, Tokens};
+use crate::services::links::Opened;
 
-/// Whose link this is.
-pub(super) async fn person(app: &App, token: &str) -> Result<UserId, Failure> {
+/// Whose link this is, and what it ends.
+pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
     let opened = app.links().open(token, app.clock.now()).await?;
     opened.map_err(Failure::Link)
+}
+
+/// The tokens of the mail that a link is of.
+pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Tokens, Failure> {
+    let links = app.links();
+    Ok(Tokens {
+        own: own.to_owned(),
+        digest: links.instead(opened, &Stop::Digest).await?,
+        all: links.instead(opened, &Stop::All).await?,
+    })
+}
+
+/// What of it can be ended; why nothing, where all of it is mandatory by now.
+fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Mandate> {
+    let Stop::Types(kinds) = stop else {
+        return Ok(stop.clone());
+    };
+    let mandate = |kind| policies.of(kind).mandatory.clone();
+    let optional = kinds.iter().filter(|kind| mandate(kind).is_none());
+    match (Stop::of_types(optional), kinds.iter().find_map(mandate)) {
+        (Stop::Types(left), Some(why)) if left.is_empty() => Err(why),
+        (stop, _) => Ok(stop),
+    }
+}
+
+/// What a page is about.
+struct Asked {
+    stop: Stop,
+    tokens: Tokens,
+    user: User,
+    /// Their record before it was ended, if that was just now.
+    before: Option<User>,
 }
 
 /// `GET /u/{token}`
 pub(super) async fn ask(token: Path<String>, app: Data<App>) -> HttpResponse {
     let asked = async {
-        let id = person(&app, &token).await?;
-        app.people().get(&id).await?.ok_or(Failure::Gone)
+        let opened = opened(&app, &token).await?;
+        let user = app.people().get(&opened.user).await?;
+        let stop = optional(&opened.stop, &app.config.policies).map_err(Failure::Mandatory)?;
+        Ok(Asked {
+            tokens: tokens(&app, &token, &opened).await?,
+            user: user.ok_or(Failure::Gone)?,
+            before: None,
+            stop,
+        })
     };
-    let token = token.as_str();
     match asked.await {
-        Ok(user) => {
-            let (user, policies) = (&user, &app.config.policies);
-            let shown = match user.unsubscribed {
-                Some(_) => Page::Unsubscribed {
-                    user,
-                    token,
-                    policies,
-                },
-                None => Page::Unsubscribe {
-                    user,
-                    token,
-                    policies,
-                },
-            };
-            page(&app, StatusCode::OK, &shown)
-        }
+        Ok(asked) => shown(&app, &asked),
         Err(why) => failure(&app, why),
     }
 }
@@ -58,30 +84,50 @@ pub(super) async fn act(
     app: Data<App>,
 ) -> HttpResponse {
     let done = async {
-        let id = person(&app, &token).await?;
+        let opened = opened(&app, &token).await?;
         let form = Form::read(&req, payload).await?;
         if form.get("List-Unsubscribe") != Some("One-Click") {
             let why = "The form does not say List-Unsubscribe=One-Click; please use the button on the page.";
             return Err(Unreadable::bad(why).into());
         }
-        Ok(app.people().unsubscribe(&id).await?)
+        let stop = optional(&opened.stop, &app.config.policies).map_err(Failure::Mandatory)?;
+        let people = app.people();
+        // What can be undone; another change at this moment is kept by what follows.
+        let before = people.get(&opened.user).await?;
+        let user = people.stop(&opened.user, &stop).await?;
+        Ok(Asked {
+            tokens: tokens(&app, &token, &opened).await?,
+            user: user.ok_or(Failure::Gone)?,
+            before,
+            stop,
+        })
     };
-    let token = token.as_str();
     match done.await {
-        Ok(Some(user)) => {
-            let done = Page::Unsubscribed {
-                user: &user,
-                token,
-                policies: &app.config.policies,
-            };
-            page(&app, StatusCode::OK, &done)
-        }
+        Ok(asked) => shown(&app, &asked),
         // Whoever is unknown gets no mails: the wish is granted.
-        Ok(None) => {
+        Err(Failure::Gone) => {
             let mut response = failure(&app, Failure::Gone);
             *response.status_mut() = StatusCode::OK;
             response
         }
         Err(why) => failure(&app, why),
     }
+}
+
+fn shown(app: &App, asked: &Asked) -> HttpResponse {
+    let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
+    let stopping = Stopping {
+        user: &asked.user,
+        stop: &asked.stop,
+        tokens: &asked.tokens,
+        default,
+        policies,
+    };
+    let shown = if asked.stop.holds(&asked.user, default, policies) {
+        let before = asked.before.as_ref();
+        Page::Stopped { stopping, before }
+    } else {
+        Page::Stop(stopping)
+    };
+    page(app, StatusCode::OK, &shown)
 }

@@ -297,7 +297,7 @@ impl Compose {
             let has_pages = self.links.public_url.is_some();
             has_pages.then(|| marks.of(place).to_owned())
         };
-        let unsubscribe = mark(Place::Unsubscribe);
+        let stop = self.stop_of(content, occasion);
         let rendered = self.renderer.render(&render::Mail {
             user,
             content,
@@ -305,9 +305,10 @@ impl Compose {
             at,
             tz: user.schedule(&self.schedule).tz,
             links: render::Links {
-                unsubscribe: unsubscribe.filter(|_| !self.is_mandatory(content)),
+                unsubscribe: stop.as_ref().and_then(|_| mark(Place::Unsubscribe)),
                 preferences: mark(Place::Preferences),
             },
+            stop: stop.as_ref(),
         });
         let rendered = rendered.map_err(|error| format!("{error:#}"))?;
         Ok(Written {
@@ -335,8 +336,9 @@ impl Compose {
             .map_err(|why| why.as_str().to_owned())?
             .clone();
         // Of the row's moment, so that the links are the same however often it is built.
-        let personal =
-            maker.map(|maker| self.links_of(&told, maker.personal(&row.user, row.created)));
+        let stop = self.stop_of(&told, &row.occasion);
+        let personal = |maker: &Maker<'_>| maker.personal(&row.user, stop.as_ref(), row.created);
+        let personal = maker.map(personal);
         let further = self.feedback_id(row, &told).into_iter().collect();
         let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz);
         let content = match contents.rendered(&of, &told) {

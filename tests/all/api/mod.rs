@@ -63,6 +63,7 @@ mod pages;
 mod polls;
 mod records;
 mod stop;
+mod stops;
 mod strict;
 mod suppressions;
 mod users;

@@ -1,5 +1,5 @@
 //! P7 over real HTTP: one click ends the mails, following a link changes nothing, and only a sound
-//! link does anything.
+//! link does anything. What the links of single mails end is in `stops.rs`.
 //!
 //! The rule: a test asks as a browser, a mail program or a mail scanner would: without a key, a
 //! cookie or a script.
@@ -7,7 +7,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::header::HeaderMap;
 use tidings::clock::Clock;
-use tidings::domain::{Cadence, User};
+use tidings::domain::{Cadence, Stop, User};
 use tidings::services::links::Links;
 
 use super::Api;
@@ -35,17 +35,17 @@ on_sqlite! {
 }
 
 /// Where links lead in these tests; the server is asked at its own address.
-const PUBLIC: &str = "https://news.example.org/mail";
-const SECRET: &str = "the link secret of the tests";
+pub const PUBLIC: &str = "https://news.example.org/mail";
+pub const SECRET: &str = "the link secret of the tests";
 
 const TYPES: &str =
     "[types.ArtworkPublished]\nheading = \"New works\"\n[types.Alert]\nroute = \"immediate\"";
 
 /// What a browser sees.
-struct Shown {
-    status: u16,
+pub struct Shown {
+    pub status: u16,
     headers: HeaderMap,
-    html: String,
+    pub html: String,
 }
 
 pub async fn api(fresh: &Fresh) -> Api {
@@ -66,11 +66,14 @@ pub async fn path(api: &Api, id: &str, begun: DateTime<Utc>) -> String {
         Some(SECRET.into()),
     );
     let maker = links.maker().await.unwrap().unwrap();
-    let link = maker.personal(&user(id), begun).unsubscribe.unwrap();
+    let link = maker
+        .personal(&user(id), Some(&Stop::All), begun)
+        .unsubscribe
+        .unwrap();
     link.strip_prefix(PUBLIC).unwrap().to_owned()
 }
 
-async fn shown(request: reqwest::RequestBuilder) -> Shown {
+pub async fn shown(request: reqwest::RequestBuilder) -> Shown {
     let response = request.send().await.unwrap();
     Shown {
         status: response.status().as_u16(),
@@ -80,7 +83,7 @@ async fn shown(request: reqwest::RequestBuilder) -> Shown {
 }
 
 impl Api {
-    async fn browse(&self, path: &str) -> Shown {
+    pub async fn browse(&self, path: &str) -> Shown {
         shown(self.anonymous("GET", path)).await
     }
 
@@ -90,13 +93,13 @@ impl Api {
     }
 
     /// As a browser's form, or the provider of a mailbox.
-    async fn submit(&self, path: &str, body: &str) -> Shown {
+    pub async fn submit(&self, path: &str, body: &str) -> Shown {
         self.send(path, FORM, body).await
     }
 }
 
 const FORM: &str = "application/x-www-form-urlencoded";
-const CLICK: &str = "List-Unsubscribe=One-Click";
+pub const CLICK: &str = "List-Unsubscribe=One-Click";
 
 async fn stored(api: &Api, id: &str) -> User {
     let found = api.town.store.users(&[user(id)]).await.unwrap();
@@ -484,7 +487,7 @@ async fn a_link_is_signed_by_the_configured_secret_or_by_the_one_in_the_store(fr
 
     let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), None);
     let maker = links.maker().await.unwrap().unwrap();
-    let ours = maker.personal(&user("ada"), saturday()).preferences;
+    let ours = maker.personal(&user("ada"), None, saturday()).preferences;
 
     assert_eq!(
         api.browse(ours.strip_prefix(PUBLIC).unwrap()).await.status,

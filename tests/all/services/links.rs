@@ -3,7 +3,7 @@
 
 use chrono::TimeDelta;
 use tidings::clock::Clock;
-use tidings::domain::DeliveryState;
+use tidings::domain::{DeliveryState, Stop};
 use tidings::render::MAX_BYTES;
 use tidings::services::links::Links;
 
@@ -35,10 +35,12 @@ async fn a_mail_carries_its_persons_own_links(fresh: Fresh) {
         let token = link.strip_prefix("https://news.example.org/u/").unwrap();
         let opened = town.process().links().open(token, town.clock.now()).await;
         let person = mail.delivery.as_str().split(':').nth(1).unwrap();
-        assert_eq!(opened.unwrap(), Ok(user(person)));
+        let opened = opened.unwrap().unwrap();
+        assert_eq!((opened.user, opened.stop), (user(person), Stop::Digest));
         let filled = mail.filled();
         for body in [&filled.html, &filled.text] {
-            assert!(body.contains(link.as_str()) && body.contains(&format!("{link}/preferences")));
+            let choices = &mail.personal.as_ref().unwrap().preferences;
+            assert!(body.contains(link.as_str()) && body.contains(choices.as_str()));
             assert!(!body.contains(".invalid") && body.len() < MAX_BYTES);
         }
         let headers = mail.headers();
@@ -76,12 +78,11 @@ async fn a_mail_that_is_built_again_has_the_same_links(fresh: Fresh) {
         Some("https://news.example.org".into()),
         secret,
     );
-    let first = links
-        .maker()
-        .await
-        .unwrap()
-        .unwrap()
-        .personal(&user("ada"), row.created);
+    let first = links.maker().await.unwrap().unwrap().personal(
+        &user("ada"),
+        Some(&Stop::Digest),
+        row.created,
+    );
     assert!(town.mails()[0].personal == Some(first));
 }
 

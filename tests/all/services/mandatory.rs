@@ -150,8 +150,8 @@ async fn a_mail_of_nothing_else_offers_no_unsubscribing(fresh: Fresh) {
         let post = headers
             .iter()
             .any(|(name, _)| name == "List-Unsubscribe-Post");
-        let text = filled.text.contains("Unsubscribe:");
-        let html = filled.html.contains(">Unsubscribe</a>");
+        let text = filled.text.contains("Unsubscribe from this digest:");
+        let html = filled.html.contains(">Unsubscribe from this digest</a>");
         assert!(
             filled.html.contains("/preferences\""),
             "all lead to the preferences"

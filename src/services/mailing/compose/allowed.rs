@@ -6,8 +6,7 @@
 
 use super::Compose;
 use crate::domain::user::Extent;
-use crate::domain::{Cadence, Content, Delivery, Occasion, User};
-use crate::mail::Personal;
+use crate::domain::{Cadence, Content, Delivery, Occasion, Stop, User};
 use crate::services::suppressions::Suppressed;
 
 /// Whom a row's mail may go to.
@@ -55,18 +54,21 @@ impl Compose {
         Ok(Allowed { user, barred })
     }
 
-    /// Whether all of it comes whatever its reader chooses.
-    pub(super) fn is_mandatory(&self, content: &Content) -> bool {
-        let mut kinds = content.sections.iter().map(|section| &section.kind);
-        kinds.all(|kind| self.policies.is_mandatory(kind))
-    }
-
-    /// These links, as far as a mail of this content carries them.
-    pub(in crate::services) fn links_of(&self, content: &Content, links: Personal) -> Personal {
-        let unsubscribe = links.unsubscribe.filter(|_| !self.is_mandatory(content));
-        Personal {
-            unsubscribe,
-            ..links
-        }
+    /// What the link of a mail of this content ends; `None` where all of it comes whatever its
+    /// reader chooses.
+    pub(in crate::services) fn stop_of(
+        &self,
+        content: &Content,
+        occasion: &Occasion,
+    ) -> Option<Stop> {
+        let kinds = content.sections.iter().map(|section| &section.kind);
+        let mut kinds = kinds
+            .filter(|kind| !self.policies.is_mandatory(kind))
+            .peekable();
+        kinds.peek()?;
+        Some(match occasion {
+            Occasion::Digest { .. } => Stop::Digest,
+            Occasion::Batch { .. } => Stop::of_types(kinds),
+        })
     }
 }

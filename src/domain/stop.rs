@@ -1,0 +1,99 @@
+//! What a link in a mail ends: the types of a batch, the digest, or everything.
+//!
+//! The rule (P7): a link ends what its mail was about and leaves the rest as it was. What comes back
+//! later mails nothing older, as after any change of a route or cadence ([`User::replacing`]). What
+//! is mandatory comes all the same. Events stay in the feed.
+
+use chrono::{DateTime, Utc};
+
+use super::cadence::{Cadence, Schedule};
+use super::name::EventType;
+use super::policy::{Policies, Route};
+use super::user::{TypePreference, User};
+
+/// What a link ends.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Stop {
+    /// All mail.
+    All,
+    /// The digest.
+    Digest,
+    /// All that is mailed outside the digest, whatever its type.
+    Alone,
+    /// Mails of these types.
+    Types(Vec<EventType>),
+}
+
+/// So many bytes of names fit into a link; no single name is longer.
+const NAMES: usize = 300;
+
+impl Stop {
+    /// What ends a mail of its own that is of these types. Where they are too many for a link, it
+    /// ends all that is mailed so.
+    pub fn of_types<'a>(kinds: impl IntoIterator<Item = &'a EventType>) -> Self {
+        let kinds: Vec<EventType> = kinds.into_iter().cloned().collect();
+        let bytes: usize = kinds.iter().map(|kind| kind.as_str().len()).sum();
+        if bytes > NAMES {
+            Self::Alone
+        } else {
+            Self::Types(kinds)
+        }
+    }
+
+    /// Whether nothing of it is mailed to this person any more, but what is mandatory.
+    pub fn holds(&self, user: &User, default: &Schedule, policies: &Policies) -> bool {
+        if user.unsubscribed.is_some() {
+            return true;
+        }
+        match self {
+            Self::All => false,
+            Self::Digest => user.schedule(default).cadence == Cadence::Never,
+            Self::Alone => {
+                let mut kinds = policies.kinds().chain(user.types.keys());
+                kinds.all(|kind| !user.is_mailed_alone(kind, policies))
+            }
+            Self::Types(kinds) => {
+                let mut kinds = kinds.iter();
+                kinds.all(|kind| user.chosen_route(kind, policies) == Route::Never)
+            }
+        }
+    }
+}
+
+impl User {
+    /// Ends it, at their own wish; again, it changes nothing.
+    pub fn stop(&mut self, stop: &Stop, policies: &Policies, now: DateTime<Utc>) {
+        match stop {
+            Stop::All => self.unsubscribe(policies, now),
+            Stop::Digest => self.digest.cadence = Some(Cadence::Never),
+            Stop::Alone => {
+                for chosen in self.mailed_alone(policies, now) {
+                    chosen.route = Route::Never;
+                }
+            }
+            Stop::Types(kinds) => {
+                for kind in kinds {
+                    let never = TypePreference::new(Route::Never, now);
+                    let chosen = self.types.entry(kind.clone()).or_insert(never);
+                    chosen.route = Route::Never;
+                }
+            }
+        }
+    }
+
+    /// By which route they get this type by their choice, or where they chose nothing; whether that
+    /// counts, as it does not where it is mandatory, is not asked.
+    pub fn chosen_route(&self, kind: &EventType, policies: &Policies) -> Route {
+        let chosen = self.types.get(kind);
+        chosen.map_or(policies.of(kind).route, |chosen| chosen.route)
+    }
+
+    /// Whether they can turn this type off and get it outside the digest.
+    pub fn is_mailed_alone(&self, kind: &EventType, policies: &Policies) -> bool {
+        !policies.is_mandatory(kind) && self.chosen_route(kind, policies).is_mailed_alone()
+    }
+}
+
+#[cfg(test)]
+#[path = "stop_tests.rs"]
+mod tests;

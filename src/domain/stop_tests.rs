@@ -1,0 +1,142 @@
+//! What each stop ends, what it leaves, and what it means for the past.
+
+use chrono::{DateTime, TimeDelta, Utc, Weekday};
+
+use super::*;
+use crate::domain::{Policy, UserId};
+
+fn at(hours: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_124_800, 0).unwrap() + TimeDelta::hours(hours)
+}
+
+fn kind(name: &str) -> EventType {
+    EventType::stored(name)
+}
+
+/// Works go to the digest, comments and replies come as they happen, notices cannot be turned off.
+fn policies() -> Policies {
+    let policy = |name: &str, route, mandatory: bool| {
+        let policy = Policy {
+            route,
+            mandatory: mandatory.then(Default::default),
+            ..Policy::default()
+        };
+        (kind(name), policy)
+    };
+    Policies::new([
+        policy("Work", Route::Digest, false),
+        policy("Comment", Route::Batch, false),
+        policy("Reply", Route::Immediate, false),
+        policy("Notice", Route::Immediate, true),
+    ])
+}
+
+fn weekly() -> Schedule {
+    Schedule {
+        cadence: Cadence::Weekly,
+        weekday: Weekday::Mon,
+        hour: 9,
+        tz: chrono_tz::UTC,
+    }
+}
+
+fn ada() -> User {
+    User::new(UserId::stored("ada"))
+}
+
+/// As services do it.
+fn stopped(before: &User, stop: &Stop, now: DateTime<Utc>) -> User {
+    let mut user = before.clone();
+    user.stop(stop, &policies(), now);
+    user.replacing(Some(before), &weekly(), &policies(), now)
+}
+
+/// By which route an event of that hour goes, type by type, and whether a digest tells works.
+fn goes(user: &User, hour: i64) -> ([Route; 4], bool) {
+    let route = |name| user.route(&kind(name), at(hour), &policies());
+    let routes = ["Work", "Comment", "Reply", "Notice"].map(route);
+    let schedule = user.digests(&weekly()).1;
+    let digest = user.wants_in_digest(&kind("Work"), at(hour), &policies());
+    (
+        routes,
+        digest && schedule == crate::domain::user::Extent::All,
+    )
+}
+
+#[test]
+fn each_stop_ends_its_own_and_leaves_the_rest() {
+    use Route::{Batch, Digest, Immediate, Never};
+    let comments = Stop::of_types([&kind("Comment")]);
+    for (stop, routes, digest) in [
+        (&comments, [Digest, Never, Immediate, Immediate], true),
+        (&Stop::Digest, [Digest, Batch, Immediate, Immediate], false),
+        (&Stop::Alone, [Digest, Never, Never, Immediate], true),
+        (&Stop::All, [Digest, Never, Never, Immediate], false),
+    ] {
+        assert!(!stop.holds(&ada(), &weekly(), &policies()), "{stop:?}");
+
+        let user = stopped(&ada(), stop, at(0));
+
+        assert_eq!(goes(&user, 1), (routes, digest), "{stop:?}");
+        assert!(stop.holds(&user, &weekly(), &policies()), "{stop:?}");
+        assert_eq!(stopped(&user, stop, at(5)), user, "again, {stop:?}");
+        assert_eq!(user.unsubscribed.is_some(), *stop == Stop::All);
+    }
+}
+
+#[test]
+fn what_comes_back_mails_nothing_that_happened_meanwhile() {
+    for (stop, name) in [
+        (Stop::of_types([&kind("Comment")]), "Comment"),
+        (Stop::Digest, "Work"),
+    ] {
+        let off = stopped(&ada(), &stop, at(0));
+        let mut on = off.clone();
+        match &stop {
+            Stop::Digest => on.digest.cadence = Some(Cadence::Weekly),
+            _ => on.types.get_mut(&kind(name)).unwrap().route = Route::Batch,
+        }
+        let on = on.replacing(Some(&off), &weekly(), &policies(), at(10));
+
+        let wants = |hour| match &stop {
+            Stop::Digest => on.wants_in_digest(&kind(name), at(hour), &policies()),
+            _ => on.route(&kind(name), at(hour), &policies()) == Route::Batch,
+        };
+        assert_eq!([5, 10].map(wants), [false, true], "{stop:?}");
+    }
+}
+
+#[test]
+fn a_type_of_which_nothing_is_configured_is_stopped_as_well() {
+    let strange = Stop::of_types([&kind("strange")]);
+
+    let user = stopped(&ada(), &strange, at(0));
+
+    assert!(!user.wants_in_digest(&kind("strange"), at(1), &policies()));
+    assert!(strange.holds(&user, &weekly(), &policies()));
+}
+
+#[test]
+fn a_window_of_ones_own_is_found_again_after_a_stop() {
+    let mut before = ada();
+    let mut slow = TypePreference::new(Route::Batch, at(-9));
+    slow.window = Some(TimeDelta::hours(1));
+    before.types.insert(kind("Comment"), slow);
+
+    let user = stopped(&before, &Stop::of_types([&kind("Comment")]), at(0));
+
+    let chosen = user.types[&kind("Comment")];
+    assert_eq!(
+        (chosen.route, chosen.window),
+        (Route::Never, Some(TimeDelta::hours(1)))
+    );
+}
+
+#[test]
+fn more_names_than_fit_into_a_link_end_all_that_comes_so() {
+    let many: Vec<EventType> = (0..40).map(|n| kind(&format!("Type{n:04}"))).collect();
+    let longest = kind(&"x".repeat(crate::domain::name::MAX_NAME_BYTES));
+
+    assert_eq!(Stop::of_types(&many), Stop::Alone);
+    assert_eq!(Stop::of_types([&longest]), Stop::Types(vec![longest]));
+}

@@ -1,0 +1,38 @@
+//! What a link ends, as templates of mails and pages see it.
+//!
+//! The rule: types go by the headings that people know them by; how it is said is the templates'.
+
+use serde::Serialize;
+
+use super::naming::heading_of;
+use crate::domain::{EventType, Policies, Stop};
+
+/// `ends` in templates.
+#[derive(Serialize)]
+pub(super) struct EndsView {
+    /// `all`, `digest`, `alone` for all that comes outside the digest, or `types`.
+    what: &'static str,
+    /// Of which types, where it is types.
+    headings: Vec<String>,
+}
+
+impl EndsView {
+    /// With headings by type.
+    pub(super) fn of(stop: &Stop, heading: impl Fn(&EventType) -> String) -> Self {
+        let (what, kinds) = match stop {
+            Stop::All => ("all", &[][..]),
+            Stop::Digest => ("digest", &[][..]),
+            Stop::Alone => ("alone", &[][..]),
+            Stop::Types(kinds) => ("types", kinds.as_slice()),
+        };
+        Self {
+            what,
+            headings: kinds.iter().map(heading).collect(),
+        }
+    }
+
+    /// With the headings of the configuration.
+    pub(super) fn configured(stop: &Stop, policies: &Policies) -> Self {
+        Self::of(stop, |kind| heading_of(policies.heading(kind), kind))
+    }
+}

@@ -1,0 +1,99 @@
+//! What a mail lets its reader open: a button for the one thing it is about, titles that look like
+//! links where they are, and when and where a thing takes place.
+
+use chrono::TimeDelta;
+use serde_json::json;
+
+use super::batch_tests::{content, four_comments, on, render, said};
+use super::tests::{at, titled};
+use super::*;
+use crate::domain::Object;
+
+/// Where the button leads and what it says, without marks of direction.
+fn button(rendered: &Rendered) -> Option<(String, String)> {
+    let (before, rest) = rendered.html.split_once(">Open <span dir=\"auto\">")?;
+    let (_, url) = before.rsplit_once("href=\"")?;
+    let (url, _) = url.split_once('"')?;
+    let (name, _) = rest.split_once('<')?;
+    Some((url.to_owned(), name.to_owned()))
+}
+
+fn opens(events: Vec<(&str, Object)>, not_kept: u64) -> Option<(String, String)> {
+    button(&render(&content(events, not_kept)))
+}
+
+#[test]
+fn a_mail_about_one_thing_opens_it_with_a_button() {
+    let budget = |url: &str| Some((url.to_owned(), "Budget".to_owned()));
+
+    for (events, not_kept, expected) in [
+        (four_comments(), 0, budget("https://www.example.org/budget")),
+        // One event is opened where it happened.
+        (
+            vec![said("Ada", "+1", "Budget")],
+            0,
+            budget("https://www.example.org/budget#ada"),
+        ),
+        (
+            vec![on("Ada", "Budget"), on("Ben", "Budget")],
+            0,
+            budget("https://www.example.org/budget"),
+        ),
+        // Several things, or what nobody knows any more: there is no one thing to open.
+        (vec![on("Ada", "Budget"), on("Ada", "Roadmap")], 0, None),
+        (four_comments(), 3, None),
+        // Nobody knows where it is.
+        (vec![("Work", titled("Ruins"))], 0, None),
+    ] {
+        assert_eq!(opens(events, not_kept), expected);
+    }
+}
+
+#[test]
+fn a_long_name_does_not_burst_the_button() {
+    let long = "Portrait of a Woman Reading, possibly the Artist’s Sister, by a Window";
+
+    let (_, name) = opens(vec![on("Ada", long)], 0).unwrap();
+
+    assert!(name.chars().count() <= 40 && name.ends_with('…'), "{name}");
+}
+
+#[test]
+fn a_title_that_is_a_link_looks_like_one_and_no_other_does() {
+    let html = render(&content(vec![on("Ada", "Budget"), on("Ben", "Roadmap")], 0)).html;
+    let bare = render(&content(vec![("Work", titled("Ruins")); 2], 0)).html;
+
+    let (_, style) = html.split_once("class=\"ink\"").unwrap();
+    let (style, _) = style.split_once('>').unwrap();
+    assert!(style.contains("text-decoration:underline"), "{style}");
+    assert!(!bare.contains("class=\"ink\""), "{bare}");
+}
+
+#[test]
+fn what_takes_place_says_when_and_where() {
+    let show = |hours: i64, place: serde_json::Value| {
+        let object = Object {
+            at: Some(at() + TimeDelta::hours(hours)),
+            data: json!({ "place": place }),
+            ..titled("Ruins")
+        };
+        let rendered = render(&content(vec![("Work", object)], 0));
+        (rendered.html, rendered.text)
+    };
+    let says = |(html, text): &(String, String), words: &str| {
+        [html, text].map(|body| body.contains(words))
+    };
+
+    // 22 April, 08:00 UTC, and 30 hours; told in London.
+    let later = show(30, json!("Werkhalle <Nord>"));
+    assert_eq!(says(&later, "23 April, 15:00 · "), [true; 2], "{later:?}");
+    assert!(later.1.contains("23 April, 15:00 · Werkhalle <Nord>"));
+    assert!(later.0.contains("Werkhalle &lt;Nord&gt;"), "{}", later.0);
+    // Midnight UTC is a day.
+    let day = show(16, json!("Werkhalle"));
+    assert_eq!(says(&day, "23 April · "), [true; 2], "{day:?}");
+    // What was before the event is when it was made, which is no news; and a place needs a name.
+    let made = show(-9_000, json!([13.4, 52.53]));
+    assert_eq!(says(&made, " · Werkhalle"), [false; 2]);
+    assert_eq!(says(&made, "2013"), [false; 2], "{made:?}");
+}

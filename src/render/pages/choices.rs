@@ -1,0 +1,232 @@
+//! What the preferences page sees: everything that can be chosen, and how it is.
+//!
+//! The rule: what is offered is what a form may hold; what is mandatory is shown, locked, with the
+//! reason.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc, Weekday};
+use serde::Serialize;
+
+use super::super::naming::heading_of;
+use super::TYPE_FIELD;
+use super::stopping::PersonView;
+use crate::domain::{Cadence, Category, EventType, Policies, Route, Schedule, User};
+
+/// Everything the page sees.
+#[derive(Serialize)]
+pub(super) struct PreferencesView {
+    #[serde(flatten)]
+    person: PersonView,
+    links: LinksView,
+    saved: bool,
+    /// As it holds now.
+    schedule: ScheduleView,
+    cadences: Vec<OptionView>,
+    weekdays: Vec<OptionView>,
+    hours: Vec<OptionView>,
+    zones: Vec<RegionView>,
+    groups: Vec<GroupView>,
+    #[serde(skip)]
+    zone: chrono_tz::Tz,
+    #[serde(skip)]
+    wants_mail: bool,
+}
+
+#[derive(Serialize)]
+struct LinksView {
+    /// Everything is ended there.
+    unsubscribe: String,
+    preferences: String,
+}
+
+impl PreferencesView {
+    pub(super) fn of(
+        user: &User,
+        token: &str,
+        default: &Schedule,
+        policies: &Policies,
+        kinds: &[&EventType],
+    ) -> Self {
+        let schedule = user.schedule(default);
+        let weekday = |n| Weekday::try_from(n).unwrap_or(Weekday::Mon);
+        Self {
+            person: PersonView::of(user, default, policies, kinds),
+            links: LinksView {
+                unsubscribe: format!("../{token}"),
+                preferences: String::new(),
+            },
+            saved: false,
+            schedule: ScheduleView::of(&schedule),
+            cadences: [Cadence::Daily, Cadence::Weekly, Cadence::Never]
+                .map(|cadence| OptionView::plain(cadence.as_str(), cadence == schedule.cadence))
+                .into(),
+            weekdays: (0..7)
+                .map(weekday)
+                .map(|day| OptionView::plain(&name(day), day == schedule.weekday))
+                .collect(),
+            hours: (0..24)
+                .map(|hour| OptionView {
+                    value: hour.to_string(),
+                    label: format!("{hour:02}"),
+                    chosen: hour == schedule.hour,
+                })
+                .collect(),
+            zones: zones(schedule.tz),
+            groups: groups(user, policies, kinds),
+            zone: schedule.tz,
+            wants_mail: user.unsubscribed.is_none(),
+        }
+    }
+
+    /// With whether it was just saved, and when the next digest falls due.
+    pub(super) fn with(mut self, saved: bool, next: Option<DateTime<Utc>>) -> Self {
+        self.saved = saved;
+        self.schedule.next = next.filter(|_| self.wants_mail).map(|at| {
+            let at = at.with_timezone(&self.zone);
+            at.format("%A %-d %B %Y, %H:%M").to_string()
+        });
+        self
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct ScheduleView {
+    cadence: &'static str,
+    weekday: String,
+    hour: String,
+    tz: &'static str,
+    /// The day and the hour of the next digest, in that zone.
+    next: Option<String>,
+}
+
+impl ScheduleView {
+    pub(super) fn of(schedule: &Schedule) -> Self {
+        Self {
+            cadence: schedule.cadence.as_str(),
+            weekday: name(schedule.weekday),
+            hour: format!("{:02}", schedule.hour),
+            tz: schedule.tz.name(),
+            next: None,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct OptionView {
+    pub value: String,
+    label: String,
+    pub chosen: bool,
+}
+
+impl OptionView {
+    fn plain(value: &str, chosen: bool) -> Self {
+        Self {
+            value: value.to_owned(),
+            label: value.to_owned(),
+            chosen,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct RegionView {
+    label: &'static str,
+    pub options: Vec<OptionView>,
+}
+
+/// The types of a category.
+#[derive(Serialize)]
+struct GroupView {
+    /// `None` for types of no category.
+    category: Option<String>,
+    types: Vec<TypeView>,
+}
+
+#[derive(Serialize)]
+struct TypeView {
+    /// The name of the form field.
+    field: String,
+    heading: String,
+    /// Where there is a choice.
+    options: Vec<OptionView>,
+    /// Where there is none.
+    locked: Option<LockView>,
+}
+
+#[derive(Serialize)]
+struct LockView {
+    route: &'static str,
+    reason: String,
+}
+
+fn name(weekday: Weekday) -> String {
+    weekday.to_string().to_lowercase()
+}
+
+/// Places by region, each by its name; and the chosen zone, whatever kind of name it has.
+pub(super) fn zones(chosen: chrono_tz::Tz) -> Vec<RegionView> {
+    const REGIONS: [&str; 9] = [
+        "Africa",
+        "America",
+        "Antarctica",
+        "Asia",
+        "Atlantic",
+        "Australia",
+        "Europe",
+        "Indian",
+        "Pacific",
+    ];
+    let mut regions: BTreeMap<&str, Vec<OptionView>> = BTreeMap::new();
+    for zone in chrono_tz::TZ_VARIANTS {
+        let (region, place) = match zone.name().split_once('/') {
+            Some((region, place)) if REGIONS.contains(&region) => (region, place),
+            _ if zone == chrono_tz::UTC || zone == chosen => ("Other", zone.name()),
+            _ => continue,
+        };
+        regions.entry(region).or_default().push(OptionView {
+            value: zone.name().to_owned(),
+            label: place.replace('_', " ").replace('/', ", "),
+            chosen: zone == chosen,
+        });
+    }
+    let region = |(label, options)| RegionView { label, options };
+    regions.into_iter().map(region).collect()
+}
+
+fn groups(user: &User, policies: &Policies, kinds: &[&EventType]) -> Vec<GroupView> {
+    let groups = policies.by_category(kinds).into_iter();
+    let group = |(category, kinds): (Option<&Category>, Vec<&EventType>)| GroupView {
+        category: category.map(|category| category.as_str().to_owned()),
+        types: kinds
+            .into_iter()
+            .map(|kind| shown(user, policies, kind))
+            .collect(),
+    };
+    groups.map(group).collect()
+}
+
+/// It can go where it goes by default, where it goes now, into the digest, or nowhere; unless it is
+/// mandatory.
+fn shown(user: &User, policies: &Policies, kind: &EventType) -> TypeView {
+    let policy = policies.of(kind);
+    let default = policy.route;
+    let route = user.chosen_route(kind, policies);
+    let possible = [default, route, Route::Digest, Route::Never];
+    let offered = [Route::Immediate, Route::Batch, Route::Digest, Route::Never];
+    let offered = offered.iter().filter(|one| possible.contains(one));
+    let options = offered.map(|one| OptionView::plain(one.as_str(), *one == route));
+    let locked = policy.mandatory.as_ref().map(|mandate| LockView {
+        route: default.as_str(),
+        reason: mandate.as_str().to_owned(),
+    });
+    TypeView {
+        field: format!("{TYPE_FIELD}{kind}"),
+        heading: heading_of(policies.heading(kind), kind),
+        options: match locked {
+            Some(_) => Vec::new(),
+            None => options.collect(),
+        },
+        locked,
+    }
+}

@@ -1,0 +1,186 @@
+//! What the pages behind a mail's link see: what it ends, what else can be ended, how it is undone,
+//! and what still comes.
+//!
+//! The rule: what still comes is said plainly, so that nobody ends more than they want to for not
+//! knowing. What is undone is a form of the preferences page, and means what saving that page does.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::super::ends::EndsView;
+use super::super::naming::{day_in_full, heading_of};
+use super::choices::ScheduleView;
+use super::{Stopping, TYPE_FIELD};
+use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, User};
+
+/// A page that only says something.
+#[derive(Serialize)]
+pub(super) struct NoticeView<'a> {
+    pub heading: &'a str,
+    pub text: &'a str,
+}
+
+/// Whose mails a page is about.
+#[derive(Serialize)]
+pub(super) struct PersonView {
+    /// Masked.
+    address: Option<String>,
+    /// The day on which they unsubscribed.
+    unsubscribed: Option<String>,
+    /// Whether no mail leaves for a reason that is not theirs to change here.
+    stopped: bool,
+    /// The headings of what is mailed to them all the same.
+    kept: Vec<String>,
+    coming: ComingView,
+}
+
+/// What is mailed to them, and what they turned off.
+#[derive(Serialize)]
+struct ComingView {
+    /// When digests come, if they do.
+    digest: Option<ScheduleView>,
+    /// The headings of what comes as it happens.
+    alone: Vec<String>,
+    /// The headings of what they turned off.
+    off: Vec<String>,
+}
+
+impl PersonView {
+    pub(super) fn of(
+        user: &User,
+        default: &Schedule,
+        policies: &Policies,
+        kinds: &[&EventType],
+    ) -> Self {
+        let schedule = user.schedule(default);
+        let day = |at: DateTime<Utc>| day_in_full(at, schedule.tz);
+        let heading = |kind: &EventType| heading_of(policies.heading(kind), kind);
+        let headings = |of: &dyn Fn(&EventType) -> bool| {
+            let kinds = kinds.iter().filter(|kind| of(kind));
+            kinds.map(|kind| heading(kind)).collect()
+        };
+        let wants_mail = user.unsubscribed.is_none();
+        let digest = wants_mail && schedule.cadence != Cadence::Never;
+        let off = |kind: &EventType| {
+            let chosen = user.types.get(kind).map(|chosen| chosen.route);
+            chosen == Some(Route::Never) && !policies.is_mandatory(kind)
+        };
+        Self {
+            address: user.email.as_ref().map(ToString::to_string),
+            unsubscribed: user.unsubscribed.map(day),
+            stopped: user.suppressed.is_some() || !user.confirmed || user.email.is_none(),
+            kept: policies.always_mailed().map(heading).collect(),
+            coming: ComingView {
+                digest: digest.then(|| ScheduleView::of(&schedule)),
+                alone: headings(&|kind| wants_mail && user.is_mailed_alone(kind, policies)),
+                off: headings(&off),
+            },
+        }
+    }
+}
+
+/// What the pages behind a link see.
+#[derive(Serialize)]
+pub(super) struct StopView {
+    #[serde(flatten)]
+    person: PersonView,
+    links: LinksView,
+    ends: EndsView,
+    /// What a form to the preferences page brings back; nothing where that is not known.
+    undo: Vec<FieldView>,
+}
+
+/// Where the forms and links of a page lead.
+#[derive(Serialize)]
+struct LinksView {
+    /// What the page is about is ended there.
+    unsubscribe: String,
+    preferences: String,
+    /// The digest is ended there, if that is something else and comes.
+    digest: Option<String>,
+    /// Everything is ended there, if anything comes.
+    all: Option<String>,
+}
+
+/// A field of a form.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct FieldView {
+    name: String,
+    value: &'static str,
+}
+
+impl StopView {
+    pub(super) fn of(stopping: Stopping<'_>, before: Option<&User>) -> Self {
+        let Stopping {
+            user,
+            stop,
+            tokens,
+            default,
+            policies,
+        } = stopping;
+        let kinds = policies.offered(user.types.keys(), &[]);
+        let person = PersonView::of(user, default, policies, &kinds);
+        let digest = person.coming.digest.as_ref();
+        let digest = digest.filter(|_| *stop != Stop::Digest);
+        let all = user.unsubscribed.is_none() && *stop != Stop::All;
+        Self {
+            links: LinksView {
+                unsubscribe: tokens.own.clone(),
+                preferences: format!("{}/preferences", tokens.own),
+                digest: digest.map(|_| tokens.digest.clone()),
+                all: all.then(|| tokens.all.clone()),
+            },
+            ends: EndsView::configured(stop, policies),
+            undo: undo(stopping, before),
+            person,
+        }
+    }
+}
+
+/// What brings back what was ended: what they had before, or, where nobody knows any more, what
+/// mailed them what the link is of.
+fn undo(stopping: Stopping<'_>, before: Option<&User>) -> Vec<FieldView> {
+    let Stopping {
+        user,
+        stop,
+        default,
+        policies,
+        ..
+    } = stopping;
+    let cadence = |cadence: Cadence| FieldView {
+        name: "cadence".to_owned(),
+        value: cadence.as_str(),
+    };
+    let route = |kind: &EventType, route: Route| FieldView {
+        name: format!("{TYPE_FIELD}{kind}"),
+        value: route.as_str(),
+    };
+    let mut fields = Vec::new();
+    if let Some(before) = before {
+        let had = before.schedule(default).cadence;
+        if had != user.schedule(default).cadence {
+            fields.push(cadence(had));
+        }
+        let kinds = user.types.keys();
+        for kind in kinds.filter(|kind| !policies.is_mandatory(kind)) {
+            let had = before.chosen_route(kind, policies);
+            if had != user.chosen_route(kind, policies) {
+                fields.push(route(kind, had));
+            }
+        }
+    }
+    if !fields.is_empty() || user.unsubscribed.is_some() {
+        return fields;
+    }
+    match stop {
+        Stop::Digest if default.cadence != Cadence::Never => vec![cadence(default.cadence)],
+        Stop::Types(kinds) => kinds
+            .iter()
+            .map(|kind| match policies.of(kind).route {
+                Route::Immediate => route(kind, Route::Immediate),
+                Route::Batch | Route::Digest | Route::Never => route(kind, Route::Batch),
+            })
+            .collect(),
+        Stop::Digest | Stop::Alone | Stop::All => Vec::new(),
+    }
+}

@@ -1,0 +1,163 @@
+//! What a token says, to whom, for how long, and that nobody else can make one.
+
+use super::*;
+
+fn keys() -> Keys {
+    Keys::new("a secret of the tests")
+}
+
+fn at(days: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(1_398_124_800, 0).unwrap() + TimeDelta::days(days)
+}
+
+fn mara() -> UserId {
+    UserId::stored("mara")
+}
+
+fn names() -> Vec<UserId> {
+    let long = "x".repeat(256);
+    let names = ["0", "mara", "533998b1c9dc24c371000041", "éve—🎨", &long];
+    names.map(UserId::stored).to_vec()
+}
+
+fn types(names: &[&str]) -> Stop {
+    Stop::Types(names.iter().map(EventType::stored).collect())
+}
+
+fn stops() -> Vec<Stop> {
+    let long = "y".repeat(256);
+    vec![
+        Stop::All,
+        Stop::Digest,
+        Stop::Alone,
+        types(&["Comment"]),
+        types(&["Comment", "Réponse 🎨", "\0\u{2}\0"]),
+        types(&[&long]),
+    ]
+}
+
+#[test]
+fn a_token_opens_to_the_person_and_the_end_it_was_made_for() {
+    for user in names() {
+        for stop in stops() {
+            let token = keys().seal(&user, &stop, at(0));
+
+            let opened = Opened {
+                user: user.clone(),
+                stop: stop.clone(),
+                issued: at(0),
+            };
+            assert_eq!(keys().open(&token, at(1)), Ok(opened));
+            let again = keys().seal(&user, &stop, at(0));
+            assert_eq!(token, again, "the same mail, the same bytes");
+            let next = keys().seal(&user, &stop, at(7));
+            assert_ne!(token, next, "each mail has its own");
+            assert!(token.len() < MAX_CHARS, "{} characters", token.len());
+        }
+    }
+}
+
+/// As it was made before links said what they end: secret, person and moment as in [`keys`].
+const OLD: &str = "13NLmPw8kWFZbcKYeW8rRDwnr13RshSHO";
+
+#[test]
+fn a_token_of_the_first_version_still_ends_everything() {
+    let opened = keys().open(OLD, at(1)).unwrap();
+
+    assert_eq!((opened.user, opened.stop), (mara(), Stop::All));
+    assert_eq!(keys().seal(&mara(), &Stop::All, at(0)), OLD);
+}
+
+#[test]
+fn a_token_works_for_a_year_and_not_longer() {
+    for stop in stops() {
+        let token = keys().seal(&mara(), &stop, at(0));
+
+        for (days, expected) in [
+            (0, Ok(mara())),
+            (30, Ok(mara())),
+            (365, Ok(mara())),
+            (366, Err(Refused::Expired)),
+            (3_660, Err(Refused::Expired)),
+        ] {
+            let opened = keys().open(&token, at(days)).map(|opened| opened.user);
+            assert_eq!(opened, expected, "{stop:?} after {days} days");
+        }
+        // A machine whose clock is behind the one that made it.
+        assert!(keys().open(&token, at(-1)).is_ok());
+    }
+}
+
+#[test]
+fn a_token_shows_neither_a_name_nor_what_two_have_in_common() {
+    for stop in [Stop::All, types(&["Comment"])] {
+        let sealed = |name| keys().seal(&UserId::stored(name), &stop, at(0));
+        let (token, other) = (sealed("mara@example.org"), sealed("mara@example.com"));
+        let bytes = URL_SAFE_NO_PAD.decode(&token[1..]).unwrap();
+
+        let holds = |word: &[u8]| bytes.windows(word.len()).any(|part| part == word);
+        assert!(!token.contains("mara") && !holds(b"mara") && !holds(b"Comment"));
+        let common = token.chars().zip(other.chars()).take_while(|(a, b)| a == b);
+        assert!(common.count() < 8, "{token} {other}");
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        assert!(token.chars().all(plain));
+    }
+}
+
+#[test]
+fn whatever_is_changed_of_a_token_it_opens_nothing() {
+    for stop in [Stop::All, Stop::Digest, types(&["Comment"])] {
+        let token = keys().seal(&mara(), &stop, at(0));
+
+        for (place, _) in token.char_indices() {
+            let others = "AZaz0129-_=+/.%".chars();
+            for other in others.filter(|c| !token[place..].starts_with(*c)) {
+                let mut forged = token.clone();
+                forged.replace_range(place..=place, &other.to_string());
+                let opened = keys().open(&forged, at(1));
+                assert_eq!(opened, Err(Refused::Forged), "{forged}");
+            }
+            assert_eq!(keys().open(&token[..place], at(1)), Err(Refused::Forged));
+        }
+        for forged in [
+            format!("{token}A"),
+            format!("{token}="),
+            format!(" {token}"),
+            "x".repeat(100_000),
+        ] {
+            assert_eq!(keys().open(&forged, at(1)), Err(Refused::Forged));
+        }
+    }
+}
+
+#[test]
+fn a_person_whose_name_is_the_end_of_another_link_gets_no_such_link() {
+    // An end that is written into a name: whose token it is stays signed, and so does the version.
+    let inside = String::from_utf8(written(&types(&["Comment"]))).unwrap();
+    let odd = UserId::stored(format!("{inside}mara"));
+    let token = keys().seal(&odd, &Stop::All, at(0));
+
+    let renamed = format!("{NAMED}{}", &token[1..]);
+
+    assert_eq!(keys().open(&renamed, at(1)), Err(Refused::Forged));
+    assert_eq!(keys().open(&token, at(1)).unwrap().user, odd);
+}
+
+#[test]
+fn what_stands_in_for_a_token_is_as_long_and_opens_nothing() {
+    for (user, stop) in names().iter().zip(stops()) {
+        let stand_in = stand_in(user, &stop);
+
+        let token = keys().seal(user, &stop, at(0));
+        assert_eq!(stand_in.len(), token.len(), "{user}");
+        assert_eq!(keys().open(&stand_in, at(0)), Err(Refused::Forged));
+    }
+}
+
+#[test]
+fn a_token_of_another_secret_opens_nothing() {
+    let other = Keys::new("another secret of the tests");
+    let token = other.seal(&mara(), &Stop::Digest, at(0));
+
+    assert_eq!(keys().open(&token, at(1)), Err(Refused::Forged));
+}
