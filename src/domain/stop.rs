@@ -7,6 +7,8 @@
 use chrono::{DateTime, Utc};
 
 use super::cadence::{Cadence, Schedule};
+use super::content::Content;
+use super::delivery::Occasion;
 use super::name::EventType;
 use super::policy::{Policies, Route};
 use super::user::{TypePreference, User};
@@ -38,6 +40,18 @@ impl Stop {
         } else {
             Self::Types(kinds)
         }
+    }
+
+    /// What the link of a mail of this content ends; `None` where all of it comes whatever its
+    /// reader chooses.
+    pub fn of_mail(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
+        let kinds = content.sections.iter().map(|section| &section.kind);
+        let mut kinds = kinds.filter(|kind| !policies.is_mandatory(kind)).peekable();
+        kinds.peek()?;
+        Some(match occasion {
+            Occasion::Digest { .. } => Self::Digest,
+            Occasion::Batch { .. } => Self::of_types(kinds),
+        })
     }
 
     /// Whether nothing of it is mailed to this person any more, but what is mandatory.

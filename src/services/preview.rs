@@ -12,8 +12,9 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::content::Caps;
-use crate::domain::{Content, EventType, Occasion, Policies, Schedule, User};
+use crate::domain::{Content, EventType, Occasion, Policies, Schedule, Stop, User};
 use crate::mail::Place;
+use crate::render::pages::{Stopping, Tokens};
 use crate::render::{self, Links, Page, Pages, Renderer, Site};
 
 mod invented;
@@ -149,8 +150,7 @@ impl Preview {
         now: DateTime<Utc>,
     ) -> Result<Sheet, render::Error> {
         let place = |place: Place| Some(place.nowhere().to_owned());
-        let mut kinds = draft.content.sections.iter().map(|section| &section.kind);
-        let is_mandatory = kinds.all(|kind| self.policies.is_mandatory(kind));
+        let stop = Stop::of_mail(&draft.content, &draft.occasion, &self.policies);
         let rendered = renderer.render(&render::Mail {
             user: &draft.user,
             content: &draft.content,
@@ -159,8 +159,9 @@ impl Preview {
             tz: draft.user.schedule(&self.schedule).tz,
             links: Links {
                 preferences: place(Place::Preferences),
-                unsubscribe: place(Place::Unsubscribe).filter(|_| !is_mandatory),
+                unsubscribe: stop.as_ref().and_then(|_| place(Place::Unsubscribe)),
             },
+            stop: stop.as_ref(),
         })?;
         Ok(Sheet {
             kind: draft.kind(),
@@ -177,50 +178,61 @@ impl Preview {
         reader: &Reader,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
-        let (token, policies) = ("preview", &*self.policies);
-        let stopped = User {
-            unsubscribed: Some(now),
-            ..reader.user.clone()
+        let (user, policies) = (&reader.user, &*self.policies);
+        let tokens = &Tokens {
+            own: "preview".to_owned(),
+            digest: "preview-digest".to_owned(),
+            all: "preview-all".to_owned(),
         };
         let preferences = Page::Preferences {
-            user: &reader.user,
-            token,
+            user,
+            token: &tokens.all,
             default: &self.schedule,
             policies,
             seen: &reader.seen,
             saved: false,
             next: Some(now + TimeDelta::days(3)),
         };
-        let unsubscribe = Page::Unsubscribe {
-            user: &reader.user,
-            token,
-            policies,
-        };
-        let unsubscribed = Page::Unsubscribed {
-            user: &stopped,
-            token,
-            policies,
-        };
+        let alone = policies
+            .kinds()
+            .find(|kind| user.is_mailed_alone(kind, policies));
+        let types = Stop::of_types(alone);
+        let mut stops = vec![("the digest", &Stop::Digest), ("all e-mail", &Stop::All)];
+        if alone.is_some() {
+            stops.insert(0, ("a type", &types));
+        }
+        let mut named = vec![("preferences".to_owned(), pages.render(&preferences)?)];
+        for (what, stop) in stops {
+            let mut stopped = user.clone();
+            stopped.stop(stop, policies, now);
+            let stopping = |user| Stopping {
+                user,
+                stop,
+                tokens,
+                default: &self.schedule,
+                policies,
+            };
+            let ask = Page::Stop(stopping(user));
+            named.push((format!("stop {what}"), pages.render(&ask)?));
+            let done = Page::Stopped {
+                stopping: stopping(&stopped),
+                before: Some(user),
+            };
+            named.push((format!("stopped {what}"), pages.render(&done)?));
+        }
         let notice = Page::Notice {
             heading: "This link has expired",
             text: "Links in our e-mails work for a year. Open the link in a newer one.",
         };
-        let named = [
-            ("preferences", preferences),
-            ("unsubscribe", unsubscribe),
-            ("unsubscribed", unsubscribed),
-            ("notice", notice),
-        ];
-        let sheet = |(name, page): (&str, Page<'_>)| {
-            Ok(Sheet {
-                kind: Kind::Page,
-                name: name.to_owned(),
-                subject: None,
-                html: pages.render(&page)?,
-                text: None,
-            })
+        named.push(("notice".to_owned(), pages.render(&notice)?));
+        let sheet = |(name, html)| Sheet {
+            kind: Kind::Page,
+            name,
+            subject: None,
+            html,
+            text: None,
         };
-        named.into_iter().map(sheet).collect()
+        Ok(named.into_iter().map(sheet).collect())
     }
 }
 

@@ -14,7 +14,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::digest::{Digests, Found, Onlooker, Request};
 use super::mailing::{Compose, Contents};
 use super::{Result, Watcher};
-use crate::domain::{Cadence, EventType, FanoutState, Occasion, Pause, Period};
+use crate::domain::{Cadence, EventType, FanoutState, Occasion, Pause, Period, Stop};
 use crate::mail::{Mailer, Message, Place};
 use crate::render::CLIP_BYTES;
 use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading_of, preheader};
@@ -209,7 +209,7 @@ impl<'a> Stage<'a> {
             cadence: mail.cadence,
             period: mail.period.to_string(),
         };
-        let stop = self.compose.stop_of(mail.content, &occasion);
+        let stop = Stop::of_mail(mail.content, &occasion, &self.compose.policies);
         let links = &self.compose.links;
         let stand_in = links.stand_in(&mail.user.id, stop.as_ref());
         let rendered = self

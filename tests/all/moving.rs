@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use chrono::TimeDelta;
 use tidings::clock::{Clock, Ids};
 use tidings::domain::user::TypePreference;
-use tidings::domain::{Address, Day, DeliveryState, ObjectId, Reason, Route, Suppression, User};
+use tidings::domain::{
+    Address, Day, DeliveryState, ObjectId, Reason, Route, Stop, Suppression, User,
+};
 use tidings::mail::Certainty;
 use tidings::services::moving::{Mover, Names, Reopening, rehearse, reopen};
 use tidings::services::{Error, Silent, Watcher};
@@ -157,7 +159,8 @@ async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fres
     let link = {
         let links = app.links();
         let maker = links.maker().await.unwrap().unwrap();
-        maker.personal(&user("ada"), issued).unsubscribe.unwrap()
+        let personal = maker.personal(&user("ada"), Some(&Stop::Digest), issued);
+        personal.unsubscribe.unwrap()
     };
     let before = answers(&town).await;
     let lines = source.lines().await;
@@ -171,7 +174,8 @@ async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fres
     assert_eq!(answers(&town).await, before);
     let token = link.rsplit('/').next().unwrap();
     let opened = town.process().links().open(token, town.clock.now()).await;
-    assert_eq!(opened.unwrap(), Ok(user("ada")));
+    let opened = opened.unwrap().unwrap();
+    assert_eq!((opened.user, opened.stop), (user("ada"), Stop::Digest));
     let again = town
         .process()
         .notify()

@@ -20,7 +20,7 @@ use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::Pending;
 use crate::domain::{
     Content, Delivery, DeliveryState, Event, EventType, Id, Occasion, PersonStacks, Policies,
-    Schedule, Stack, User, UserId, Window,
+    Schedule, Stack, Stop, User, UserId, Window,
 };
 use crate::mail::{self, Marks, Message, Place};
 use crate::render::{self, Renderer};
@@ -297,7 +297,7 @@ impl Compose {
             let has_pages = self.links.public_url.is_some();
             has_pages.then(|| marks.of(place).to_owned())
         };
-        let stop = self.stop_of(content, occasion);
+        let stop = Stop::of_mail(content, occasion, &self.policies);
         let rendered = self.renderer.render(&render::Mail {
             user,
             content,
@@ -336,7 +336,7 @@ impl Compose {
             .map_err(|why| why.as_str().to_owned())?
             .clone();
         // Of the row's moment, so that the links are the same however often it is built.
-        let stop = self.stop_of(&told, &row.occasion);
+        let stop = Stop::of_mail(&told, &row.occasion, &self.policies);
         let personal = |maker: &Maker<'_>| maker.personal(&row.user, stop.as_ref(), row.created);
         let personal = maker.map(personal);
         let further = self.feedback_id(row, &told).into_iter().collect();

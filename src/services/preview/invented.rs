@@ -51,6 +51,8 @@ const THINGS: [(&str, &str, &str); 6] = [
 ];
 /// What comments are about.
 const ABOUT: &str = "Budget";
+/// What is told takes place so much later.
+const TAKES_PLACE: TimeDelta = TimeDelta::days(9);
 /// So many types are shown at most.
 const TYPES: usize = 4;
 
@@ -135,7 +137,9 @@ impl World<'_> {
             Some(Draft {
                 name: name.to_owned(),
                 user: reader(),
-                content: assemble(&pending, &policies, caps, |event| Some(self.told(event)))?,
+                content: assemble(&pending, &policies, caps, |event| {
+                    Some(self.told(event, Some(self.now + TAKES_PLACE)))
+                })?,
                 occasion: Occasion::Digest {
                     cadence: Cadence::Weekly,
                     period: self.now.format("%G-W%V").to_string(),
@@ -165,7 +169,7 @@ impl World<'_> {
                 });
                 let items: Vec<Kept> = items.collect();
                 let key = BatchKey::Type(kind.clone());
-                let told = |event: &Event| Some(self.told(event));
+                let told = |event: &Event| Some(self.told(event, None));
                 let Some(content) = gather(&key, &items, not_kept, &policies, told) else {
                     continue;
                 };
@@ -192,8 +196,8 @@ impl World<'_> {
         Event { t, o, i: None }
     }
 
-    /// The object of an event, and what is said of it.
-    fn told(&self, event: &Event) -> Told {
+    /// The object of an event, which takes place then, and what is said of it.
+    fn told(&self, event: &Event, at: Option<DateTime<Utc>>) -> Told {
         let n: usize = event.o.as_str().parse().unwrap_or_default();
         let (title, by, text) = THINGS[n % THINGS.len()];
         let url = |path: &str| Some(format!("https://example.org/{path}"));
@@ -203,7 +207,7 @@ impl World<'_> {
             url: url(&format!("things/{n}")),
             image: self.pictures.map(picture),
             by: Some(by.to_owned()),
-            at: Some(self.now + TimeDelta::days(9)),
+            at,
             // What comments are about; types without a phrase do not ask.
             data: about(),
             ..Object::bare(ObjectKey::stored(event.o.as_str()))

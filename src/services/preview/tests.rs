@@ -66,8 +66,12 @@ fn what_is_invented_is_of_the_types_that_are_configured() {
             "Loan, several",
             "Loan, many",
             "preferences",
-            "unsubscribe",
-            "unsubscribed",
+            "stop a type",
+            "stopped a type",
+            "stop the digest",
+            "stopped the digest",
+            "stop all e-mail",
+            "stopped all e-mail",
             "notice"
         ]
     );

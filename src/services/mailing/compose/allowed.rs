@@ -6,7 +6,7 @@
 
 use super::Compose;
 use crate::domain::user::Extent;
-use crate::domain::{Cadence, Content, Delivery, Occasion, Stop, User};
+use crate::domain::{Cadence, Delivery, Occasion, User};
 use crate::services::suppressions::Suppressed;
 
 /// Whom a row's mail may go to.
@@ -52,23 +52,5 @@ impl Compose {
             }
         }
         Ok(Allowed { user, barred })
-    }
-
-    /// What the link of a mail of this content ends; `None` where all of it comes whatever its
-    /// reader chooses.
-    pub(in crate::services) fn stop_of(
-        &self,
-        content: &Content,
-        occasion: &Occasion,
-    ) -> Option<Stop> {
-        let kinds = content.sections.iter().map(|section| &section.kind);
-        let mut kinds = kinds
-            .filter(|kind| !self.policies.is_mandatory(kind))
-            .peekable();
-        kinds.peek()?;
-        Some(match occasion {
-            Occasion::Digest { .. } => Stop::Digest,
-            Occasion::Batch { .. } => Stop::of_types(kinds),
-        })
     }
 }
