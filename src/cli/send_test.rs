@@ -15,8 +15,8 @@ use crate::services::preview::{Kind, Sheet};
 
 /// Send one mail to an address of yours, to see it arrive
 ///
-/// It leaves by the configured provider, with "[Test]" before its subject. Neither the ledger nor
-/// anybody's feed hears of it, and its links to stop mails lead nowhere. An address that is
+/// It leaves by the configured provider, and its subject says that it is a test. Neither the ledger
+/// nor anybody's feed hears of it, and its links to stop mails lead nowhere. An address that is
 /// suppressed gets none.
 #[derive(Debug, Arguments)]
 pub(super) struct Args {

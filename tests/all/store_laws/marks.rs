@@ -332,7 +332,7 @@ pub async fn people_who_are_marked_alike_are_marked_once_and_nobody_between_them
         let pushes = push_to_all(&everybody, events(2, 1));
         store.push(day, ROOMY, &pushes).await.unwrap();
     }
-    let reach = |n: usize| (n < 160 && n % 2 == 0).then_some(1 + (n % 4 / 2) as u32);
+    let reach = |n: usize| (n < 160 && n.is_multiple_of(2)).then_some(1 + (n % 4 / 2) as u32);
     let of = |person: &tidings::domain::UserId, n| Mark::Flushed {
         user: person.clone(),
         marker: id(90),
