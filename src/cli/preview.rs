@@ -1,5 +1,6 @@
 //! `tidings preview`: mails and pages as the templates make them, before anybody gets them.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -164,10 +165,11 @@ async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow:
     }
     std::fs::create_dir_all(folder)
         .with_context(|| format!("making the folder {}", folder.display()))?;
-    let mut written = 0;
+    let (mut written, mut taken) = (0, HashSet::new());
     for sheet in &sheets {
+        let name = free(file(sheet), &mut taken);
         for (ending, text) in parts(sheet) {
-            let path = folder.join(format!("{}.{ending}", file(sheet)));
+            let path = folder.join(format!("{name}.{ending}"));
             let mut file = private::create(&path);
             let done = file
                 .as_mut()
@@ -194,10 +196,22 @@ fn parts(sheet: &Sheet) -> Vec<(&'static str, String)> {
     parts
 }
 
+/// The longest name of a file, in characters, without its ending.
+const LONGEST: usize = 60;
+
+/// This name, or one that nothing has yet.
+fn free(name: String, taken: &mut HashSet<String>) -> String {
+    let others = (2..).map(|n| format!("{name}-{n}"));
+    let mut names = std::iter::once(name.clone()).chain(others);
+    let free = names.find(|name| !taken.contains(name)).unwrap_or(name);
+    taken.insert(free.clone());
+    free
+}
+
 /// `batch-comment-one-event`.
 fn file(sheet: &Sheet) -> String {
     let name = format!("{} {}", sheet.kind.as_str(), sheet.name).to_lowercase();
     let words = name.split(|c: char| !c.is_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    words.join("-")
+    words.join("-").chars().take(LONGEST).collect()
 }

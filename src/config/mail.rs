@@ -355,6 +355,8 @@ fn smtp(r: &mut Reader<'_>, name: Name) -> SmtpServer {
 /// What a tag may be at every provider.
 const MOST_TAG_CHARS: usize = 64;
 const MOST_TAGS: usize = 8;
+/// What providers repeat in their reports.
+const OWN_TAG: &str = "delivery";
 
 fn tags(r: &mut Reader<'_>, name: Name) -> Vec<String> {
     let tags = r.list("mail.tags");
@@ -369,6 +371,10 @@ fn tags(r: &mut Reader<'_>, name: Name) -> Vec<String> {
             "mail.tags",
             format!("{tag:?} is not 1 to {MOST_TAG_CHARS} letters, digits, - and _"),
         );
+    }
+    if tags.iter().any(|tag| tag == OWN_TAG) {
+        let what = format!("{OWN_TAG:?} is the name under which we find our mails again");
+        r.problem("mail.tags", what);
     }
     let most = name.api().map_or(MOST_TAGS, |provider| provider.tags);
     if tags.len() > most {

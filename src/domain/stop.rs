@@ -28,13 +28,15 @@ pub enum Stop {
 
 /// So many bytes of names fit into a link; no single name is longer.
 const NAMES: usize = 300;
+/// Bytes that say how long a name is.
+const LENGTH: usize = 2;
 
 impl Stop {
     /// What ends a mail of its own that is of these types. Where they are too many for a link, it
     /// ends all that is mailed so.
     pub fn of_types<'a>(kinds: impl IntoIterator<Item = &'a EventType>) -> Self {
         let kinds: Vec<EventType> = kinds.into_iter().cloned().collect();
-        let bytes: usize = kinds.iter().map(|kind| kind.as_str().len()).sum();
+        let bytes: usize = kinds.iter().map(|kind| kind.as_str().len() + LENGTH).sum();
         if bytes > NAMES {
             Self::Alone
         } else {

@@ -87,9 +87,15 @@ impl Pinned {
         kept.insert(place, certificate);
     }
 
-    /// Asks for what is at this place, and has it done.
+    /// Asks for what is at this place, and has it done. Whatever else is answered than that it is,
+    /// may be otherwise the next time.
     pub async fn visit(&self, place: &Place) -> Result<(), Unfetched> {
-        self.get(place).await.map(|_| ())
+        let refused = || Unfetched::Unreached(format!("{}: did not do it", place.host));
+        match self.get(place).await {
+            Ok(_) => Ok(()),
+            Err(Unfetched::Absent) => Err(refused()),
+            Err(unreached) => Err(unreached),
+        }
     }
 
     async fn get(&self, place: &Place) -> Result<Vec<u8>, Unfetched> {
@@ -107,7 +113,8 @@ impl Pinned {
         let response = response.map_err(|error| unreached(chain(&error.without_url())))?;
         match response.status().as_u16() {
             200 => read(response).await.map_err(unreached),
-            400..=499 => Err(Unfetched::Absent),
+            // What keeps certificates forbids to see what is not there.
+            403 | 404 | 410 => Err(Unfetched::Absent),
             status => Err(unreached(format!("answered {status}"))),
         }
     }

@@ -48,6 +48,13 @@ pub(super) static ALL: [Template; 10] = [
 /// The name of the form field that chooses a type's route is this and the type.
 pub const TYPE_FIELD: &str = "type.";
 
+/// What a page says of a link that has expired, and what to do.
+pub const TOO_OLD: (&str, &str) = (
+    "This link is too old",
+    "Links in our e-mails work for a year. Please use the one in a newer e-mail; it stands at its \
+     end. Nothing was changed.",
+);
+
 /// A page, and whom it is about. Links are relative, so that the pages may stand below any path.
 #[derive(Debug, Clone, Copy)]
 pub enum Page<'a> {

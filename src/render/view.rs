@@ -6,7 +6,7 @@
 //! names are the contract with templates that applications write: they may be added to, not
 //! changed.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use minijinja::Value;
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ use crate::domain::{Cadence, Invalid, Occasion, Stop};
 
 /// How many lines a postal address may have.
 const ADDRESS_LINES: usize = 8;
+/// What an object was made at may be so much later than its event, and it takes no place then.
+const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
 
 /// `site` in every template.
 #[derive(Serialize)]
@@ -169,7 +171,7 @@ struct ItemView<'a> {
     date: String,
     /// The same of the object's own time, such as that of an opening.
     on: Option<String>,
-    /// When the object takes place, unless that was before the event.
+    /// When the object takes place, unless that is no later than the event.
     when: Option<String>,
     /// Where it takes place, by name: `data.place` of the object.
     place: Option<String>,
@@ -313,7 +315,7 @@ impl<'a> Mail<'a> {
             on: object.at.map(|at| self.when(at)),
             when: object
                 .at
-                .filter(|at| *at >= item.at)
+                .filter(|at| *at - item.at > AT_ONCE)
                 .map(|at| takes_place(at, self.at, self.tz)),
             place: place.and_then(|place| words(place, NAME)),
             data: &object.data,

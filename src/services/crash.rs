@@ -39,7 +39,7 @@ pub const OF_A_MOVE: [&str; 8] = [
     "move-noted",
     "move-restored",
     "move-compared",
-    "move-target-done",
+    "move-source-done",
 ];
 
 /// The process may die here.

@@ -137,20 +137,24 @@ impl Mover {
                 account.outcome = MoveOutcome::Differs;
                 return Ok(account);
             }
+            account.outcome = MoveOutcome::Moved;
+        }
+        // The source first: who opened it again meanwhile has taken its note away, and the target
+        // stays closed.
+        let done = MoveNote {
+            done: true,
+            ..source.clone()
+        };
+        swap(&*self.source, Some(&source), &done).await?;
+        point("move-source-done");
+        if !target.done {
             let done = MoveNote {
                 done: true,
                 reached: None,
                 ..target.clone()
             };
             swap(&*self.target, Some(&target), &done).await?;
-            account.outcome = MoveOutcome::Moved;
         }
-        point("move-target-done");
-        let done = MoveNote {
-            done: true,
-            ..source.clone()
-        };
-        swap(&*self.source, Some(&source), &done).await?;
         Ok(account)
     }
 
@@ -195,6 +199,8 @@ impl Mover {
                     ..note(Role::Target)
                 };
                 swap(&*self.target, None, &target).await?;
+                // Whoever had it open before it was noted may have brought something in.
+                is_empty(&*self.target, &self.names).await?;
                 target
             }
         };
@@ -267,14 +273,22 @@ fn under_way(source: Option<&MoveNote>, names: &Names) -> Result<Option<Id>> {
 
 /// What the target is in this move; nothing where it is empty. Anything else is in the way.
 async fn standing(target: &dyn Movable, id: Option<Id>, names: &Names) -> Result<Option<MoveNote>> {
-    let taken = |by: String| Err(Error::Conflict(format!("{} is not empty: {by}", names.to)));
     if let Some(note) = target.move_note().await? {
         let MoveNote { from, to, .. } = &note;
         return match note.role == Role::Target && id == Some(note.id) {
             true => Ok(Some(note)),
-            false => taken(format!("it is of another move, from {from} to {to}")),
+            false => {
+                let by = format!("it is of another move, from {from} to {to}");
+                Err(not_empty(names, &by))
+            }
         };
     }
+    is_empty(target, names).await.map(|()| None)
+}
+
+/// Whatever the target holds is in the way.
+async fn is_empty(target: &dyn Movable, names: &Names) -> Result<()> {
+    let taken = |by: String| Err(not_empty(names, &by));
     for kind in Kind::ALL {
         let records = target.tally(kind).await?;
         if records > 0 {
@@ -283,8 +297,12 @@ async fn standing(target: &dyn Movable, id: Option<Id>, names: &Names) -> Result
     }
     match target.days().await?.first() {
         Some(day) => taken(format!("it holds {}", day.collection())),
-        None => Ok(None),
+        None => Ok(()),
     }
+}
+
+fn not_empty(names: &Names, by: &str) -> Error {
+    Error::Conflict(format!("{} is not empty: {by}", names.to))
 }
 
 /// Nothing was copied yet.

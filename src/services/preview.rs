@@ -14,7 +14,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::domain::content::Caps;
 use crate::domain::{Content, EventType, Occasion, Policies, Schedule, Stop, User};
 use crate::mail::Place;
-use crate::render::pages::{Stopping, Tokens};
+use crate::render::pages::{self, Stopping, Tokens};
 use crate::render::{self, Links, Page, Pages, Renderer, Site};
 
 mod invented;
@@ -174,7 +174,7 @@ impl Preview {
 
     fn pages(
         &self,
-        pages: &Pages,
+        made: &Pages,
         reader: &Reader,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
@@ -201,7 +201,7 @@ impl Preview {
         if alone.is_some() {
             stops.insert(0, ("a type", &types));
         }
-        let mut named = vec![("preferences".to_owned(), pages.render(&preferences)?)];
+        let mut named = vec![("preferences".to_owned(), made.render(&preferences)?)];
         for (what, stop) in stops {
             let mut stopped = user.clone();
             stopped.stop(stop, policies, now);
@@ -213,18 +213,18 @@ impl Preview {
                 policies,
             };
             let ask = Page::Stop(stopping(user));
-            named.push((format!("stop {what}"), pages.render(&ask)?));
+            named.push((format!("stop {what}"), made.render(&ask)?));
             let done = Page::Stopped {
                 stopping: stopping(&stopped),
                 before: Some(user),
             };
-            named.push((format!("stopped {what}"), pages.render(&done)?));
+            named.push((format!("stopped {what}"), made.render(&done)?));
         }
         let notice = Page::Notice {
-            heading: "This link has expired",
-            text: "Links in our e-mails work for a year. Open the link in a newer one.",
+            heading: pages::TOO_OLD.0,
+            text: pages::TOO_OLD.1,
         };
-        named.push(("notice".to_owned(), pages.render(&notice)?));
+        named.push(("notice".to_owned(), made.render(&notice)?));
         let sheet = |(name, html)| Sheet {
             kind: Kind::Page,
             name,

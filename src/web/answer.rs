@@ -15,6 +15,7 @@ use super::form;
 use crate::app::App;
 use crate::domain::{Invalid, Mandate};
 use crate::render::Page;
+use crate::render::pages::TOO_OLD;
 use crate::services::{self, links};
 
 /// Why an answer is an apology: for the log alone.
@@ -87,12 +88,9 @@ pub(super) fn failure(app: &App, failure: Failure) -> HttpResponse {
             "It is not complete, or it is not one of ours. Some mail programs break long links: copy the whole link out of the \
              mail, or use the one in a newer mail. Nothing was changed.",
         ),
-        Failure::Link(links::Refused::Expired) => notice(
-            app,
-            StatusCode::GONE,
-            "This link is too old",
-            "Links in our mails work for a year. Please use the one in a newer mail; it stands at the mail’s end. Nothing was changed.",
-        ),
+        Failure::Link(links::Refused::Expired) => {
+            notice(app, StatusCode::GONE, TOO_OLD.0, TOO_OLD.1)
+        }
         Failure::Gone => notice(
             app,
             StatusCode::NOT_FOUND,

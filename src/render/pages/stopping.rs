@@ -88,6 +88,8 @@ pub(super) struct StopView {
     ends: EndsView,
     /// What a form to the preferences page brings back; nothing where that is not known.
     undo: Vec<FieldView>,
+    /// Whether that is what they had.
+    undo_known: bool,
 }
 
 /// Where the forms and links of a page lead.
@@ -123,6 +125,7 @@ impl StopView {
         let digest = person.coming.digest.as_ref();
         let digest = digest.filter(|_| *stop != Stop::Digest);
         let all = user.unsubscribed.is_none() && *stop != Stop::All;
+        let (undo, undo_known) = undo(stopping, before);
         Self {
             links: LinksView {
                 unsubscribe: tokens.own.clone(),
@@ -131,15 +134,16 @@ impl StopView {
                 all: all.then(|| tokens.all.clone()),
             },
             ends: EndsView::configured(stop, policies),
-            undo: undo(stopping, before),
+            undo,
+            undo_known,
             person,
         }
     }
 }
 
 /// What brings back what was ended: what they had before, or, where nobody knows any more, what
-/// mailed them what the link is of.
-fn undo(stopping: Stopping<'_>, before: Option<&User>) -> Vec<FieldView> {
+/// mailed them what the link is of; and whether it is what they had.
+fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<FieldView>, bool) {
     let Stopping {
         user,
         stop,
@@ -170,9 +174,9 @@ fn undo(stopping: Stopping<'_>, before: Option<&User>) -> Vec<FieldView> {
         }
     }
     if !fields.is_empty() || user.unsubscribed.is_some() {
-        return fields;
+        return (fields, true);
     }
-    match stop {
+    let usual = match stop {
         Stop::Digest if default.cadence != Cadence::Never => vec![cadence(default.cadence)],
         Stop::Types(kinds) => kinds
             .iter()
@@ -182,5 +186,6 @@ fn undo(stopping: Stopping<'_>, before: Option<&User>) -> Vec<FieldView> {
             })
             .collect(),
         Stop::Digest | Stop::Alone | Stop::All => Vec::new(),
-    }
+    };
+    (usual, false)
 }

@@ -59,6 +59,17 @@ impl Mongo {
     }
 }
 
+impl Mongo {
+    /// Whether a router stands between us and the servers, as before a sharded cluster.
+    pub(super) async fn is_routed(&self) -> Result<bool> {
+        let ask = || async {
+            let hello = self.tell("greeting the server", "hello").await?;
+            Ok(topology(&hello) == Topology::Sharded)
+        };
+        self.0.routed.get_or_try_init(ask).await.copied()
+    }
+}
+
 #[async_trait]
 impl Diagnostics for Mongo {
     async fn server(&self) -> Result<Server> {

@@ -16,6 +16,7 @@ use bson::{Bson, Document, RawDocumentBuf};
 use futures::stream::{self, StreamExt};
 use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
+use tokio::sync::OnceCell;
 
 use self::together::Together;
 use super::record::{Record, read_bson};
@@ -115,6 +116,8 @@ struct Shared {
     floor: fresh::Floor,
     /// Puts of inboxes that come at the same time.
     inboxes: Together<RawDocumentBuf>,
+    /// Whether a router is asked, once that was found out.
+    routed: OnceCell<bool>,
 }
 
 /// What is known of a day collection that stands.
@@ -211,6 +214,7 @@ impl Mongo {
             days,
             floor: fresh::Floor::default(),
             inboxes: Together::default(),
+            routed: OnceCell::new(),
         })))
     }
 

@@ -186,7 +186,7 @@ async fn a_link_works_after_thirty_days_and_not_after_a_year(fresh: Fresh) {
     api.town.clock.set(saturday() + TimeDelta::days(366));
     for late in [api.browse(&path).await, api.submit(&path, CLICK).await] {
         assert_eq!(late.status, 410);
-        assert!(late.html.contains("This link is too old") && late.html.contains("newer mail"));
+        assert!(late.html.contains("This link is too old") && late.html.contains("newer e-mail"));
     }
     assert_eq!(stored(&api, "ada").await.unsubscribed, None);
 

@@ -311,7 +311,7 @@ async fn moves_in_the_middle(dialect: Dialect, source: &Fresh, target: &Fresh) {
     stage.a_day_passes().await;
     stage.worker_dies_at("after-push").await;
 
-    for point in ["move-put", "move-restored", "move-target-done"] {
+    for point in ["move-put", "move-restored", "move-source-done"] {
         stage.dies_at(&["move", "--to", target.url()], point).await;
     }
     stage.moves(target).await;
