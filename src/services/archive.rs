@@ -119,6 +119,10 @@ impl Archive {
     /// Exports and drops a day whose lease is ours, and that had so many stacks when it was listed.
     async fn forget(&self, day: Day, stacks: u64, request: &Request) -> Result<Fate> {
         self.days.fix_day(day).await?;
+        // Somebody else may have archived it since it was listed, and before it was counted.
+        if !self.days.days().await?.contains(&day) {
+            return Ok(Fate::Held);
+        }
         if let Some(fate) = self.kept(day, request).await? {
             return Ok(fate);
         }
