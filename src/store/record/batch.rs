@@ -8,7 +8,7 @@ use chrono::DateTime;
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
-use super::fields::{As, Count, LeaseRecord, Oid, Text, Time};
+use super::fields::{As, Count, LeaseRecord, Oid, Oids, Text, Time};
 use super::{Record, needs, of};
 use crate::domain::batch::{Accumulator, AccumulatorId, Contents, Item, Lead, Memory};
 use crate::domain::{Batch, BatchKey, BatchState, Id, UserId};
@@ -22,7 +22,7 @@ by_field!(ItemRecord of Item { i, t, o });
 
 listed! {
     /// When something was handed on, and what had joined it.
-    MemoryRecord { at: Time, joined: Vec<Oid> } [at, joined]
+    MemoryRecord { at: Time, joined: Oids } [at, joined]
 }
 
 by_field!(MemoryRecord of Memory { at, joined });
@@ -32,7 +32,7 @@ by_field!(MemoryRecord of Memory { at, joined });
 pub(in crate::store) struct Gathered {
     count: Count<u64>,
     items: Option<Vec<ItemRecord>>,
-    joined: Vec<Oid>,
+    joined: Oids,
 }
 
 impl Gathered {
@@ -66,7 +66,7 @@ record! {
         state: BatchState = Some(batch.state),
         count: Count<u64> = Some(Count(batch.contents.count)),
         items: Vec<ItemRecord> = Some(As::keep(&batch.contents.items)),
-        joined: Vec<Oid> = Some(As::keep(&batch.joined)),
+        joined: Oids = Some(As::keep(&batch.joined)),
         // In JSON, these three.
         contents: Gathered = None,
         lead: Gathered = match &batch.lead {
@@ -74,7 +74,7 @@ record! {
             Lead::None | Lead::Mailed { .. } => None,
         },
         // What its lead took along that is a batch of its own by now.
-        led: Vec<Oid> = match &batch.lead {
+        led: Oids = match &batch.lead {
             Lead::Mailed { joined } => Some(As::keep(joined)),
             Lead::None | Lead::Waiting { .. } => None,
         },
@@ -91,9 +91,9 @@ record! {
                     count: lead.count.0,
                     items: lead.items.unwrap_or_default().told()?,
                 },
-                joined: lead.joined.told()?,
+                joined: lead.joined.0,
             },
-            (None, Some(joined)) => Lead::Mailed { joined: joined.told()? },
+            (None, Some(joined)) => Lead::Mailed { joined: joined.0 },
             (None, None) => Lead::None,
         },
         contents: Contents {
@@ -102,7 +102,7 @@ record! {
         },
         joined: {
             // What was added to an open batch is last.
-            let mut joined: Vec<Id> = needs("joined", record.joined)?.told()?;
+            let mut joined: Vec<Id> = needs("joined", record.joined)?.0;
             joined.sort_unstable();
             joined
         },

@@ -136,8 +136,8 @@ fn documents_and_json_are_written_as_ever() {
     let item = json!([hex(1), "T", "$o.1"]);
     let expected = json!({
         "id": hex(9), "state": "closing", "settled": 4, "opened": 1, "last": 2, "closes": 3, "policy": "p",
-        "contents": {"count": 7, "items": [item], "joined": [hex(1), hex(2)]},
-        "lead": {"count": 1, "items": [], "joined": [hex(3)]}, "taken": [item],
+        "contents": {"count": 7, "items": [item], "joined": hex(1) + &hex(2)},
+        "lead": {"count": 1, "items": [], "joined": hex(3)}, "taken": [item],
     });
     let json = serde_json::to_value(BatchRecord::keep(&batch).apart(&batch)).unwrap();
     assert_eq!(json, expected);
@@ -190,14 +190,49 @@ fn accumulators_are_written_as_ever() {
     );
     let expected = json!({
         "_id": {"u": "$ne", "k": "type:T"}, "stamp": hex(4), "due": 3, "turn": 0,
-        "lease": {"owner": "me", "until": 0}, "memories": [[0, [hex(5)]]],
+        "lease": {"owner": "me", "until": 0}, "memories": [[0, hex(5)]],
     });
     assert_eq!(json, expected);
     let expected =
         leads().map(|batch| serde_json::to_value(BatchRecord::keep(&batch).apart(&batch)).unwrap());
     let [open, mailed, waiting] = expected;
-    assert_eq!(mailed["led"], json!([hex(3)]));
+    assert_eq!(mailed["led"], json!(hex(3)));
     assert_eq!(batches, (open, json!([mailed, waiting])));
+}
+
+#[test]
+fn lists_of_ids_are_read_as_older_programs_wrote_them() {
+    let hex = |byte: u8| id(byte).to_string();
+    let list = |digits: &str| -> serde_json::Value {
+        let digits = digits.as_bytes().chunks(24);
+        digits.map(|id| std::str::from_utf8(id).unwrap()).collect()
+    };
+    let mut json = serde_json::to_value(AccumulatorRecord::row(&whole(), id(4))).unwrap();
+    json["memories"] = json!([[0, [hex(5)]]]);
+    for place in [
+        "/open/contents/joined",
+        "/ended/0/led",
+        "/ended/1/lead/joined",
+    ] {
+        let joined = json.pointer_mut(place).unwrap();
+        *joined = list(joined.as_str().unwrap());
+    }
+
+    let record: AccumulatorRecord = serde_json::from_value(json).unwrap();
+
+    assert_eq!(record.value().unwrap(), whole());
+}
+
+#[test]
+fn ids_that_are_cut_off_or_no_digits_are_refused() {
+    for (joined, why) in [
+        ("5353a4001c74b0d6d99ef4", "cut off"),
+        ("no digits!", "Invalid"),
+    ] {
+        let read = serde_json::from_value::<MemoryRecord>(json!([0, joined]));
+        let error = read.err().unwrap().to_string();
+        assert!(error.contains(why), "{error}");
+    }
 }
 
 #[test]

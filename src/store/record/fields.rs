@@ -4,7 +4,7 @@
 //! and an id its digits; in BSON they are a date and an ObjectId. What older programs and other
 //! hands wrote is read: numbers of any type, and places as GeoJSON or as a pair.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use bson::oid;
@@ -12,7 +12,7 @@ use bson::{Bson, RawBsonRef};
 use chrono::{DateTime, NaiveDate, Utc};
 use chrono_tz::Tz;
 use compact_str::CompactString;
-use serde::de::Error as _;
+use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::needs;
@@ -76,6 +76,67 @@ impl<'de> Deserialize<'de> for Oid {
             true => Id::deserialize(from).map(Self),
             false => typed(from, id).map(Self),
         }
+    }
+}
+
+/// Ids of ours. In JSON they are one text, the digits of each after those of the last: they are
+/// read and written with every change of what holds them, and there may be thousands. A list of
+/// texts, as older programs wrote them, is read too.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Oids(pub Vec<Id>);
+
+impl Serialize for Oids {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if !to.is_human_readable() {
+            return to.collect_seq(self.0.iter().copied().map(Oid));
+        }
+        let bytes: Vec<u8> = self.0.iter().flat_map(|id| id.bytes()).collect();
+        to.serialize_str(&hex::encode(bytes))
+    }
+}
+
+impl<'de> Deserialize<'de> for Oids {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match from.is_human_readable() {
+            true => from.deserialize_any(OidsVisitor),
+            false => from.deserialize_seq(OidsVisitor),
+        }
+    }
+}
+
+struct OidsVisitor;
+
+impl<'de> Visitor<'de> for OidsVisitor {
+    type Value = Oids;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ids, in one text or in a list")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, digits: &str) -> Result<Oids, E> {
+        let bytes = hex::decode(digits).map_err(E::custom)?;
+        match bytes.as_chunks() {
+            (ids, []) => Ok(Oids(ids.iter().copied().map(Id::from_bytes).collect())),
+            _ => Err(E::custom("the last id is cut off")),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Oids, A::Error> {
+        let mut ids = Vec::new();
+        while let Some(Oid(id)) = list.next_element()? {
+            ids.push(id);
+        }
+        Ok(Oids(ids))
+    }
+}
+
+impl As<Vec<Id>> for Oids {
+    fn keep(ids: &Vec<Id>) -> Self {
+        Self(ids.clone())
+    }
+
+    fn told(self) -> Result<Vec<Id>, String> {
+        Ok(self.0)
     }
 }
 

@@ -60,6 +60,11 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
         "adds the index users_by_schedule (whose digests fall due in an hour)",
         |_| Ok(()),
     ),
+    (
+        "writes the ids of what joined a batch shorter, which processes of the version before \
+            cannot read: stop them first",
+        |_| Ok(()),
+    ),
 ];
 
 fn left(from: i32) -> impl Iterator<Item = &'static Step> {

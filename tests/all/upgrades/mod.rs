@@ -1,7 +1,8 @@
 //! What earlier versions wrote is read and worked on as if this one had written it.
 //!
 //! The rule: each file here was written by a program of its time, never by hand, but for what a
-//! worker leaves that dies between the provider's yes and the ledger. All tell one story. On
+//! worker leaves that dies between the provider's yes and the ledger, and what the accumulator of
+//! schema 10 remembers. All tell one story. On
 //! Saturday 19 April 2014 the works a1, a2 and a9, which is withdrawn, are published to everybody;
 //! on Sunday cem and fay get their daily digest, and fay's mail is in doubt; a3 is published, and
 //! a4 accepted. From schema 5 on ada has an open batch of a comment on a5. On MongoDB a4 is pushed,
