@@ -44,6 +44,8 @@ macro_rules! both_ways {
     };
 }
 
+mod meanwhile;
+
 both_ways! {
     what_was_under_way_goes_on_in_the_new_store
     a_target_that_is_not_empty_is_refused_and_nothing_is_closed
