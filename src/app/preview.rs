@@ -49,10 +49,8 @@ impl App {
             digests: self.digests(),
             batches: self.batches(),
             feeds: self.feeds(),
+            compose: self.compose(),
             directory: self.store.clone(),
-            journal: self.store.clone(),
-            suppressions: self.store.clone(),
-            catalog: self.catalog(),
         }
     }
 }

@@ -14,7 +14,7 @@ use chrono::{DateTime, Utc};
 
 use self::gathered::{Gathered, Tells};
 use crate::clock::Clock;
-use crate::domain::content::{Caps, gather};
+use crate::domain::content::Caps;
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::Pending;
@@ -256,13 +256,12 @@ impl Compose {
         gathered: &HashMap<Id, Gathered>,
         catalog: &Catalog,
     ) -> Option<Content> {
-        let applies = |event: &Event| catalog.told(event);
         match &row.occasion {
-            Occasion::Digest { .. } => assemble(wanted, &self.policies, self.caps, applies),
-            Occasion::Batch { batch, .. } => {
-                let of = gathered.get(batch)?;
-                gather(&of.key, &of.items, of.not_kept, &self.policies, applies)
+            Occasion::Digest { .. } => {
+                let applies = |event: &Event| catalog.told(event);
+                assemble(wanted, &self.policies, self.caps, applies)
             }
+            Occasion::Batch { batch, .. } => gathered.get(batch)?.content(&self.policies, catalog),
         }
     }
 

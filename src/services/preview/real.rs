@@ -1,22 +1,19 @@
 //! What somebody would be mailed now, and whose pages they would see.
 //!
 //! The rule: it is found as a run finds it ([`Digests::rehearse`], as if their hour had come), and
-//! as batches are read that are not mailed yet; only read. Who may not be mailed is shown nothing,
-//! and why.
+//! as mails of batches are made ([`Compose::of_batches`]); only read. Who may not be mailed is shown
+//! nothing, and why.
 
 use std::sync::Arc;
 
 use super::{Draft, Reader};
-use crate::domain::batch::Item;
-use crate::domain::content::gather;
-use crate::domain::{Batch, BatchState, Event, Occasion, User, UserId};
+use crate::domain::{Batch, BatchState, Content, Occasion, User, UserId};
 use crate::services::batches::{BatchFilter, BatchService};
-use crate::services::catalog::CatalogSource;
 use crate::services::digest::{Digests, Found, Onlooker, Request, Timing};
 use crate::services::feed::Feeds;
-use crate::services::suppressions::Suppressed;
+use crate::services::mailing::Compose;
 use crate::services::{Result, Silent};
-use crate::store::{Directory, Journal, Suppressions};
+use crate::store::Directory;
 
 /// How many of a person's open batches are shown.
 const BATCHES: usize = 20;
@@ -29,10 +26,9 @@ pub struct OfPerson {
     pub batches: BatchService,
     /// Knows what types a person has had lately.
     pub feeds: Feeds,
+    /// Makes their mails.
+    pub compose: Compose,
     pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) suppressions: Arc<dyn Suppressions>,
-    pub(crate) catalog: CatalogSource,
 }
 
 /// Keeps what would be mailed.
@@ -87,9 +83,7 @@ impl OfPerson {
     }
 
     async fn of_batches(&self, id: &UserId) -> Result<Vec<Draft>> {
-        let user = self.user(id).await?;
-        let suppressed = Suppressed::among(&*self.suppressions, &user).await?;
-        let Some(user) = user.filter(|user| suppressed.mailable(user).is_ok()) else {
+        let Some(user) = self.user(id).await? else {
             return Ok(Vec::new());
         };
         let theirs = BatchFilter {
@@ -98,31 +92,16 @@ impl OfPerson {
         };
         let mut batches = self.batches.list(&theirs, None, BATCHES).await?;
         batches.retain(|batch| matches!(batch.state, BatchState::Open | BatchState::Closing));
-        let mut catalog = self.catalog.of_mails();
-        let kept = batches.iter().flat_map(Batch::kept).cloned();
-        let kept: Vec<Event> = kept.map(Event::from).collect();
-        catalog.load(kept.iter()).await?;
-        catalog.load_details(&*self.journal, kept.iter()).await?;
-        let policies = &self.digests.policies;
-        let draft = |batch: &Batch| {
-            let contents = &batch.contents;
-            let told = |event: &Event| catalog.told(event);
-            let wanted = |item: &&Item| {
-                let route = user.route(&item.t, item.i.time(), policies);
-                route.is_mailed_alone()
-            };
-            let items: Vec<Item> = contents.items.iter().filter(wanted).cloned().collect();
-            let more = contents.more();
-            Some(Draft {
-                name: format!("{} {}", batch.key, batch.id),
-                user: user.clone(),
-                content: gather(&batch.key, &items, more, policies, told)?,
-                occasion: Occasion::Batch {
-                    batch: batch.id,
-                    turn: batch.opened_at,
-                },
-            })
+        let told = self.compose.of_batches(&user, batches).await?;
+        let draft = |(batch, content): (Batch, Content)| Draft {
+            name: format!("{} {}", batch.key, batch.id),
+            user: user.clone(),
+            content,
+            occasion: Occasion::Batch {
+                batch: batch.id,
+                turn: batch.opened_at,
+            },
         };
-        Ok(batches.iter().filter_map(draft).collect())
+        Ok(told.into_iter().map(draft).collect())
     }
 }

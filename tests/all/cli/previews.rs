@@ -168,6 +168,49 @@ fn somebodys_own_mails_are_shown_and_nothing_is_changed() {
     assert_eq!(nobody.code, 2, "{}", nobody.err);
 }
 
+#[test]
+fn a_batch_is_shown_as_its_mail_would_tell_it() {
+    let desk = Desk::with_people();
+    desk.write(
+        "more.toml",
+        "batch.keep = \"last 2\"\ntypes.Comment.route = \"batch\"\ntypes.Rule.route = \"batch\"\ntypes.Rule.mandatory = true\ntypes.Rule.unknown_objects = \"mail\"\n",
+    );
+    let with = |arguments: &[&str]| desk.run(&[arguments, &["--config", "more.toml"]].concat());
+    for comment in ["c1", "c2", "c3", "c4"] {
+        with(&["notify", "Comment", comment, "--to", "ada"]).done();
+    }
+    with(&["notify", "Rule", "r1", "--to", "ada"]).done();
+    desk.write("gone.ndjson", "{\"id\": \"c4\", \"notifiable\": false}\n");
+    with(&["import", "objects", "gone.ndjson"]).done();
+    let shown = |into: &str| {
+        with(&["preview", "batch", "--user", "ada", "--out", into]).done();
+        let folder = desk.path().join(into);
+        let texts = files(&folder)
+            .into_iter()
+            .filter(|name| name.ends_with(".txt"));
+        let read = |name: String| std::fs::read_to_string(folder.join(name)).unwrap();
+        texts.map(read).collect::<String>()
+    };
+
+    // One that is kept was withdrawn, so the stack says what else there is.
+    let all = shown("all");
+    for comment in ["c1", "c2", "c3", "r1"] {
+        assert!(all.contains(comment), "{comment} in {all}");
+    }
+    assert!(!all.contains("c4"), "{all}");
+
+    desk.write(
+        "ada.ndjson",
+        "{\"id\": \"ada\", \"email\": \"ada@example.org\", \"confirmed\": true, \"unsubscribed\": true}\n",
+    );
+    with(&["import", "users", "ada.ndjson"]).done();
+    let obliged = shown("obliged");
+    assert!(
+        obliged.contains("r1") && !obliged.contains("c1"),
+        "{obliged}"
+    );
+}
+
 #[tokio::test]
 async fn the_page_shows_what_was_saved_and_what_is_wrong_with_it() {
     let desk = kiosk();

@@ -8,10 +8,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::domain::batch::Item;
+use crate::domain::content::gather;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Batch, BatchKey, BatchState, Day, Delivery, Event, Id, Occasion, PersonStacks, Policies, User,
-    UserId, Window,
+    Batch, BatchKey, BatchState, Content, Day, Delivery, Event, Id, Occasion, PersonStacks,
+    Policies, User, UserId, Window,
 };
 use crate::services::Result;
 use crate::services::catalog::Catalog;
@@ -69,11 +70,7 @@ impl Compose {
             .into_iter()
             .flatten()
             .collect();
-        let kept: Vec<Event> = batches
-            .iter()
-            .flat_map(|batch| batch.contents.items.iter().cloned().map(Event::from))
-            .collect();
-        catalog.load(kept.iter()).await?;
+        catalog.load(kept(&batches).iter()).await?;
         // One that is settled and comes again had failed, or was taken for mailed.
         let settled = |batch: &&Batch| batch.state != BatchState::Closing;
         let settled: Vec<Batch> = batches.iter().filter(settled).cloned().collect();
@@ -87,6 +84,23 @@ impl Compose {
             .filter(|batch| marked(batch))
             .map(|batch| batch.id)
             .collect();
+        let mut gathered = self.tellable(batches, &whose, catalog).await?;
+        for id in marked {
+            if let Some(gathered) = gathered.get_mut(&id) {
+                gathered.marked = true;
+            }
+        }
+        Ok(gathered)
+    }
+
+    /// What these batches may tell, by their ids; what they keep is in the catalog already, and all
+    /// of it is then.
+    pub(super) async fn tellable(
+        &self,
+        batches: Vec<Batch>,
+        whose: &HashMap<Id, (&User, Tells)>,
+        catalog: &mut Catalog,
+    ) -> Result<HashMap<Id, Gathered>> {
         let mut gathered = HashMap::with_capacity(batches.len());
         let mut doubtful = Vec::new();
         for batch in batches {
@@ -108,11 +122,6 @@ impl Compose {
             catalog.load(events.iter()).await?;
             gathered.insert(batch.id, Gathered::new(batch, items, 0));
         }
-        for id in marked {
-            if let Some(gathered) = gathered.get_mut(&id) {
-                gathered.marked = true;
-            }
-        }
         for (id, gathered) in &mut gathered {
             gathered
                 .items
@@ -120,6 +129,12 @@ impl Compose {
         }
         Ok(gathered)
     }
+}
+
+/// The events that these batches keep.
+pub(super) fn kept(batches: &[Batch]) -> Vec<Event> {
+    let items = batches.iter().flat_map(|batch| &batch.contents.items);
+    items.cloned().map(Event::from).collect()
 }
 
 /// What stands on the stacks of these batches' people, on the days of what joined them.
@@ -147,6 +162,12 @@ impl Gathered {
             not_kept,
             marked: false,
         }
+    }
+
+    /// What its mail tells; `None` if nothing of it applies.
+    pub(super) fn content(&self, policies: &Policies, catalog: &Catalog) -> Option<Content> {
+        let told = |event: &Event| catalog.told(event);
+        gather(&self.key, &self.items, self.not_kept, policies, told)
     }
 }
 

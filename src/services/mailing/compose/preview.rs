@@ -8,10 +8,10 @@
 //! they want now, what of it was not seen or is mandatory, or all that the row covers, as they may
 //! have turned some of it off since.
 
-use super::{Allowed, Compose, Spread, Tells};
+use super::{Allowed, Compose, Spread, Tells, gathered};
 use crate::domain::content::Item;
 use crate::domain::user::Extent;
-use crate::domain::{Delivery, DeliveryState, EventType, Occasion, User};
+use crate::domain::{Batch, Content, Delivery, DeliveryState, Event, EventType, Occasion, User};
 use crate::mail::Place;
 use crate::services::Result;
 use crate::services::suppressions::Suppressed;
@@ -111,6 +111,32 @@ impl Compose {
             Ok(whole) => Ok(Ok(whole)),
             Err(_) => self.preview(row, users, Part::EVERYTHING).await,
         }
+    }
+
+    /// What batches that are not mailed yet would tell this person now, each with its content; those
+    /// that would tell nothing are left out.
+    pub async fn of_batches(
+        &self,
+        user: &User,
+        batches: Vec<Batch>,
+    ) -> Result<Vec<(Batch, Content)>> {
+        let suppressed = Suppressed::among(&*self.suppressions, [user]).await?;
+        let Ok(extent) = suppressed.extent(user) else {
+            return Ok(Vec::new());
+        };
+        let of = |batch: &Batch| (batch.id, (user, Tells::Wanted(extent)));
+        let whose = batches.iter().map(of).collect();
+        let mut catalog = self.catalog.of_mails();
+        catalog.load(gathered::kept(&batches).iter()).await?;
+        let gathered = self.tellable(batches.clone(), &whose, &mut catalog).await?;
+        let items = gathered.values().flat_map(|of| &of.items);
+        let events: Vec<Event> = items.cloned().map(Event::from).collect();
+        catalog.load_details(&*self.journal, events.iter()).await?;
+        let told = |batch: Batch| {
+            let content = gathered.get(&batch.id)?.content(&self.policies, &catalog)?;
+            Some((batch, content))
+        };
+        Ok(batches.into_iter().filter_map(told).collect())
     }
 
     /// What it holds, or why there is nothing to show.
