@@ -5,6 +5,7 @@
 //! by a loopback name ([`super::demo::local`]). It shows and changes nothing. What cannot be made
 //! is told in place, beside what could be made last.
 
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
@@ -24,7 +25,7 @@ use crate::clock::Clock;
 use crate::demo::picture;
 use crate::domain::UserId;
 use crate::services::preview::{Kind, OfPerson, Preview, Sheet, trouble};
-use crate::wire::preview::{Board, Sheet as Shown};
+use crate::wire::preview::{Board, Locale, Sheet as Shown};
 
 const PAGE: &str = include_str!("preview/page.html");
 const SCRIPT: &str = include_str!("preview/page.js");
@@ -54,6 +55,8 @@ pub struct Showing {
     pub of: Of,
     /// Which kinds of them.
     pub kinds: Vec<Kind>,
+    /// In which locale; that of each person, if in none.
+    pub locale: Option<String>,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
@@ -69,7 +72,8 @@ struct Made {
 struct Desk {
     showing: Showing,
     addr: SocketAddr,
-    made: Mutex<Made>,
+    /// By the locale; those there are, and none.
+    made: Mutex<HashMap<Option<String>, Made>>,
 }
 
 /// What is shown of something that somebody has nothing of.
@@ -86,10 +90,11 @@ fn note(kind: Kind, user: &UserId) -> String {
 
 impl Showing {
     /// What is to be seen now, and what there is nothing of. Pictures of invented things are looked
-    /// for below this address.
+    /// for below this address. In this locale, or each person's own.
     pub async fn sheets(
         &self,
         pictures: Option<&str>,
+        locale: Option<&str>,
     ) -> anyhow::Result<(Vec<Sheet>, Vec<String>)> {
         let (now, has) = (self.clock.now(), |kind| self.kinds.contains(&kind));
         let (mut drafts, reader) = match &self.of {
@@ -101,7 +106,8 @@ impl Showing {
         };
         drafts.retain(|draft| has(draft.kind()));
         let reader = reader.filter(|_| has(Kind::Page));
-        let sheets = self.preview.sheets(&drafts, reader.as_ref(), now)?;
+        let reader = reader.as_ref();
+        let sheets = self.preview.sheets(&drafts, reader, locale, now)?;
         let missing = |kind: &&Kind| !sheets.iter().any(|sheet| sheet.kind == **kind);
         let notes = match &self.of {
             Of::Nobody => Vec::new(),
@@ -116,22 +122,39 @@ impl Showing {
 
 impl Desk {
     /// What there is to look at: made again if a template was saved since.
-    async fn board(&self) -> Board {
+    async fn board(&self, asked: Option<&str>) -> Board {
         let version = version(self.showing.preview.templates.as_deref());
+        // A catalog that is broken is told where sheets are made of it.
+        let catalogs = self.showing.preview.catalogs().ok();
+        let nearest = |asked: &str| catalogs.as_ref()?.nearest(asked).map(str::to_owned);
+        let locale = asked.filter(|asked| !asked.is_empty()).and_then(nearest);
+        let languages = catalogs.iter().flat_map(|catalogs| catalogs.languages());
+        let locales = languages.map(|(tag, name)| Locale {
+            tag: tag.to_owned(),
+            name,
+        });
+        let locales: Vec<Locale> = locales.collect();
         let mut made = self.made.lock().await;
+        let made = made.entry(locale.clone()).or_default();
         if made.version == version {
             return made.board.clone();
         }
         let pictures = format!("http://{}/pictures", self.addr);
-        let board = match self.showing.sheets(Some(&pictures)).await {
+        let board = match self
+            .showing
+            .sheets(Some(&pictures), locale.as_deref())
+            .await
+        {
             Ok((sheets, notes)) => {
                 made.sheets = sheets;
                 let shown = made.sheets.iter().enumerate();
                 Board {
                     version,
                     sheets: shown
-                        .map(|(n, sheet)| shown_of(n, version, sheet))
+                        .map(|(n, sheet)| shown_of(n, version, locale.as_deref(), sheet))
                         .collect(),
+                    locale,
+                    locales,
                     trouble: None,
                     notes,
                 }
@@ -139,6 +162,7 @@ impl Desk {
             Err(error) => Board {
                 version,
                 trouble: Some(trouble(&error)),
+                locale,
                 ..made.board.clone()
             },
         };
@@ -148,13 +172,17 @@ impl Desk {
     }
 }
 
-fn shown_of(n: usize, version: u64, sheet: &Sheet) -> Shown {
+/// What stands for each person's own locale.
+const OWN: &str = "own";
+
+fn shown_of(n: usize, version: u64, locale: Option<&str>, sheet: &Sheet) -> Shown {
+    let locale = locale.unwrap_or(OWN);
     Shown {
         kind: sheet.kind.as_str(),
         name: sheet.name.clone(),
         subject: sheet.subject.clone(),
         text: sheet.text.clone(),
-        html: format!("sheets/{n}?{version:x}"),
+        html: format!("sheets/{locale}/{n}?{version:x}"),
         bytes: sheet.html.len(),
     }
 }
@@ -214,7 +242,7 @@ impl Listening {
                 .route("/page.js", web::get().to(script))
                 .route("/page.css", web::get().to(style))
                 .route("/board", web::get().to(board))
-                .route("/sheets/{n}", web::get().to(sheet))
+                .route("/sheets/{locale}/{n}", web::get().to(sheet))
                 .route("/pictures/{name}", web::get().to(drawn))
         })
         .workers(1)
@@ -252,14 +280,24 @@ async fn style() -> HttpResponse {
     answer("text/css; charset=utf-8", OF_PAGE, STYLE)
 }
 
-async fn board(desk: Data<Desk>) -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .json(desk.board().await)
+/// Which locale is looked at; the one that was started with, where none is named.
+#[derive(serde::Deserialize)]
+struct Which {
+    locale: Option<String>,
 }
 
-async fn sheet(desk: Data<Desk>, n: web::Path<usize>) -> HttpResponse {
-    match desk.made.lock().await.sheets.get(*n) {
+async fn board(desk: Data<Desk>, which: web::Query<Which>) -> HttpResponse {
+    let locale = which.locale.as_deref().or(desk.showing.locale.as_deref());
+    HttpResponse::Ok()
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .json(desk.board(locale).await)
+}
+
+async fn sheet(desk: Data<Desk>, of: web::Path<(String, usize)>) -> HttpResponse {
+    let (locale, n) = of.into_inner();
+    let locale = Some(locale).filter(|locale| locale != OWN);
+    let made = desk.made.lock().await;
+    match made.get(&locale).and_then(|made| made.sheets.get(n)) {
         Some(sheet) => answer("text/html; charset=utf-8", OF_SHEET, sheet.html.clone()),
         None => HttpResponse::NotFound().finish(),
     }

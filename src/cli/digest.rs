@@ -185,6 +185,9 @@ impl Args {
         for warning in report.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
+        for warning in report.other_locales() {
+            screen.warning(warning)?;
+        }
         for line in late(&report) {
             screen.warning(line)?;
         }

@@ -20,6 +20,7 @@ use crate::app::{self, Access, App, Made};
 use crate::clock::SystemClock;
 use crate::domain::UserId;
 use crate::private;
+use crate::render::Catalogs;
 use crate::services::preview::{Kind, Sheet};
 
 /// Show mails and pages before anybody gets them
@@ -36,6 +37,9 @@ pub(super) struct Args {
     /// What this person would get now, and their pages
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
+    /// In this locale, such as de or pt-BR, whatever people's own is
+    #[arg(long, value_name = "LOCALE")]
+    locale: Option<String>,
     /// Write the files into this folder instead, and end; earlier ones of that name are replaced
     #[arg(long, value_name = "DIR", conflicts_with_all = ["listen", "open"])]
     out: Option<PathBuf>,
@@ -70,9 +74,13 @@ pub(super) async fn showing(
     global: &Global,
     user: Option<&UserId>,
     kinds: Vec<Kind>,
+    locale: Option<&str>,
 ) -> anyhow::Result<Showing> {
     let config = global.load(Vec::new())?;
     let preview = app::preview(&config);
+    if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs()) {
+        there(locale, &catalogs)?;
+    }
     let of = match user {
         None => {
             global.refuse_store("invented things are in no store; --user shows somebody's own")?;
@@ -92,8 +100,19 @@ pub(super) async fn showing(
         preview,
         of,
         kinds,
+        locale: locale.map(str::to_owned),
         clock: Arc::new(SystemClock),
     })
+}
+
+/// Whether there is a catalog for this locale.
+fn there(locale: &str, catalogs: &Catalogs) -> Result<(), Usage> {
+    if catalogs.nearest(locale).is_some() {
+        return Ok(());
+    }
+    let tags: Vec<&str> = catalogs.tags().collect();
+    let why = format!("there is no catalog for the locale {locale:?}");
+    Err(Usage::new(why).instead(format!("one of {}", tags.join(", "))))
 }
 
 impl Args {
@@ -109,7 +128,7 @@ impl Args {
             let next = format!("--listen 127.0.0.1:{}", self.listen.port());
             return Err(Usage::new(what).instead(next).into());
         }
-        let showing = showing(global, self.user.as_ref(), kinds).await?;
+        let showing = showing(global, self.user.as_ref(), kinds, self.locale.as_deref()).await?;
         match &self.out {
             Some(folder) => write(folder, &showing, screen).await,
             None => self.serve(showing, screen).await,
@@ -159,7 +178,7 @@ fn open(url: &str) -> std::io::Result<()> {
 }
 
 async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow::Result<Exit> {
-    let (sheets, notes) = showing.sheets(None).await?;
+    let (sheets, notes) = showing.sheets(None, showing.locale.as_deref()).await?;
     for note in &notes {
         screen.warning(note)?;
     }

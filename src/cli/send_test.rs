@@ -56,8 +56,8 @@ fn chosen(sheets: Vec<Sheet>) -> Option<Sheet> {
 impl Args {
     pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
         let kinds = vec![self.kind.into()];
-        let showing = preview::showing(global, self.user.as_ref(), kinds).await?;
-        let (sheets, notes) = showing.sheets(None).await?;
+        let showing = preview::showing(global, self.user.as_ref(), kinds, None).await?;
+        let (sheets, notes) = showing.sheets(None, None).await?;
         let Some(sheet) = chosen(sheets) else {
             let why = notes.join("; ");
             return Err(Usage::new(why).instead("leaving --user out").into());

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::naming::heading_of;
+use super::voice::Voice;
 use crate::domain::{EventType, Policies, Stop};
 
 /// `ends` in templates.
@@ -31,8 +31,8 @@ impl EndsView {
         }
     }
 
-    /// With the headings of the configuration.
-    pub(super) fn configured(stop: &Stop, policies: &Policies) -> Self {
-        Self::of(stop, |kind| heading_of(policies.heading(kind), kind))
+    /// With the headings of the configuration, or of the catalog.
+    pub(super) fn configured(stop: &Stop, policies: &Policies, voice: &Voice) -> Self {
+        Self::of(stop, |kind| voice.heading(policies.heading(kind), kind))
     }
 }

@@ -3,10 +3,12 @@
 //! The rule: a mail that is rendered can be sent. Its HTML stays under 90 KB, as Gmail hides what
 //! comes after 102 KB; its subject is one line of at most 150 characters; nothing in an object can
 //! break out of its place. What a mail says depends on what it tells, the time zone and the site,
-//! and on nothing else of the person, so that people who are told the same share their mail. What a
+//! and the words of a locale ([`Catalogs`]), and on nothing else of the person, so that people who
+//! are told the same share their mail. What a
 //! template can get wrong is found by [`Renderer::new`]. `view` is what templates see; `inline` how
 //! styles get into the elements; [`pages`] is for browsers, [`report`] for whoever sends.
 
+mod catalogs;
 mod color;
 mod ends;
 mod inline;
@@ -18,10 +20,12 @@ mod recipient;
 pub mod report;
 mod sample;
 mod sentence;
+mod speech;
 mod stray;
 mod templates;
 mod text;
 mod view;
+mod voice;
 mod weight;
 
 use std::collections::BTreeMap;
@@ -39,7 +43,9 @@ use mail_templates::{BATCH, DIGEST, MailTemplates};
 use recipient::Recipient;
 use templates::Templates;
 use view::MailView;
+use voice::Voice;
 
+pub use catalogs::Catalogs;
 pub use pages::{Page, Pages};
 pub use report::ReportPage;
 pub use stray::{Stray, strays};
@@ -134,7 +140,8 @@ impl Renderer {
         let own = MailTemplates::of_types(overrides.as_deref())?;
         let all = [&DIGEST, &BATCH].into_iter().chain(own.values());
         let all = all.flat_map(MailTemplates::all);
-        let templates = Templates::load(all, overrides.as_deref(), &site)?;
+        let catalogs = Catalogs::load(overrides.as_deref())?;
+        let templates = Templates::load(all, overrides.as_deref(), &site, catalogs)?;
         let mut renderer = Self { templates, own };
         renderer.try_out()?;
         let Self { templates, own } = &mut renderer;
@@ -142,6 +149,20 @@ impl Renderer {
         templates.inline_styles(all.map(|mail| &mail.html))?;
         renderer.try_out()?;
         Ok(renderer)
+    }
+
+    /// The words of all locales.
+    pub fn catalogs(&self) -> &Catalogs {
+        self.templates.catalogs()
+    }
+
+    /// The locale of the words that mails to this person are written in.
+    pub fn locale_of(&self, user: &User) -> &str {
+        self.voice_of(user).tag()
+    }
+
+    fn voice_of(&self, user: &User) -> &Voice {
+        self.catalogs().voice(user.locale.as_deref())
     }
 
     /// Renders a mail. Where it would be too long, the longest sections show fewer items and count
@@ -198,12 +219,18 @@ impl Renderer {
     ) -> Result<Rendered, Error> {
         let recipient = Recipient::of(mail.user);
         let user = Value::from_dyn_object(recipient.clone());
-        let view = Value::from(Serde(MailView::new(mail, user, shown)));
-        let subject = self.templates.render(&templates.subject, view.clone())?;
-        let subject = text::clamp(&text::clean(&subject), MAX_SUBJECT).into_owned();
+        let voice = self.voice_of(mail.user);
+        let view = Value::from(Serde(MailView::new(mail, voice, user, shown)));
+        let subject = self
+            .templates
+            .render(&templates.subject, voice, view.clone())?;
+        let subject = text::clamp(&text::one_line(&subject), MAX_SUBJECT).into_owned();
+        let subject = voice::closed(subject);
         let view = context! { subject => &subject, ..view };
-        let html = self.templates.render(&templates.html, view.clone())?;
-        let text = self.templates.render(&templates.text, view)?;
+        let html = self
+            .templates
+            .render(&templates.html, voice, view.clone())?;
+        let text = self.templates.render(&templates.text, voice, view)?;
         Ok(Rendered {
             subject,
             html,
@@ -252,6 +279,8 @@ fn level(counts: &mut [usize], most: usize) {
 mod batch_template_tests;
 #[cfg(test)]
 mod batch_tests;
+#[cfg(test)]
+mod language_tests;
 #[cfg(test)]
 mod opening_tests;
 #[cfg(test)]

@@ -1,10 +1,7 @@
-//! Names, headings, days and times as mails write them.
+//! Names and headings as mails write them.
 //!
 //! The rule: whatever comes from outside is one harmless line of bounded length here, and stays
 //! within what subjects and headings have room for.
-
-use chrono::{DateTime, Datelike, NaiveTime, Utc};
-use chrono_tz::Tz;
 
 use super::text::{clamp, clean, spaced};
 use crate::domain::EventType;
@@ -52,14 +49,11 @@ pub fn heading_of(heading: &str, kind: &EventType) -> String {
     }
 }
 
-/// What all of it is called after a number, by the headings of its sections.
-pub(super) fn things(headings: &[String]) -> String {
-    if let [heading] = headings
-        && let Some(rest) = heading.strip_prefix("New ")
-    {
-        return format!("new {rest}");
-    }
-    "new things".to_owned()
+/// What things of an English heading are called after a number: `new works`, where it is `New
+/// works`.
+pub(super) fn new_things(heading: &str) -> Option<String> {
+    let rest = heading.strip_prefix("New ")?;
+    Some(format!("new {rest}"))
 }
 
 /// What an item can be named by in a subject.
@@ -99,40 +93,4 @@ pub(super) fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Ve
         }
     }
     names
-}
-
-/// A day with its year, such as `22 April 2014`.
-pub(super) fn day_in_full(at: DateTime<Utc>, tz: Tz) -> String {
-    at.with_timezone(&tz).format("%-d %B %Y").to_string()
-}
-
-/// A day as people write it, with its year if that is not this one.
-pub(super) fn day(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
-    let (at, now) = (at.with_timezone(&tz), now.with_timezone(&tz));
-    let format = if at.year() == now.year() {
-        "%-d %B"
-    } else {
-        "%-d %B %Y"
-    };
-    at.format(format).to_string()
-}
-
-/// When something takes place, such as `2 May, 18:00`. What is noted as midnight UTC has a day alone,
-/// which is the same everywhere.
-pub(super) fn takes_place(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
-    if at.time() == NaiveTime::MIN {
-        return day(at, now, Tz::UTC);
-    }
-    let time = at.with_timezone(&tz).format("%H:%M");
-    format!("{}, {time}", day(at, now, tz))
-}
-
-/// A time of the day, such as `08:14`, with its day if that is not this one.
-pub(super) fn moment(at: DateTime<Utc>, now: DateTime<Utc>, tz: Tz) -> String {
-    let time = at.with_timezone(&tz).format("%H:%M");
-    if at.with_timezone(&tz).date_naive() == now.with_timezone(&tz).date_naive() {
-        time.to_string()
-    } else {
-        format!("{}, {time}", day(at, now, tz))
-    }
 }

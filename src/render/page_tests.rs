@@ -57,7 +57,7 @@ fn preferences(user: &User, saved: bool) -> String {
         saved,
         next: None,
     };
-    pages().render(&page).unwrap()
+    pages().render(&page, None).unwrap()
 }
 
 /// What stands between the style and the list of time zones, which are long, and after the latter.
@@ -89,7 +89,7 @@ fn ended(user: &User, stop: &Stop, policies: &Policies, before: Option<Option<&U
         Some(before) => Page::Stopped { stopping, before },
         None => Page::Stop(stopping),
     };
-    pages().render(&page).unwrap()
+    pages().render(&page, None).unwrap()
 }
 
 /// As they are after they ended it.
@@ -174,7 +174,8 @@ fn whoever_unsubscribed_is_told_so_and_need_not_again() {
 
     let html = preferences(&user, false);
 
-    assert!(html.contains("You are unsubscribed since 22 April 2014"));
+    let since = r#"since <time datetime="2014-04-22T08:00:00Z">22 April 2014</time> and"#;
+    assert!(html.contains(since), "{html}");
     assert!(!html.contains("Unsubscribe from everything"));
 }
 
@@ -195,12 +196,12 @@ fn names_from_outside_stay_in_their_place() {
     let odd = EventType::stored("\"><script>alert(1)</script>");
     let (route, since) = (Route::Digest, at());
     user.types.insert(odd, TypePreference::new(route, since));
-    let notice = Page::Notice {
-        heading: "<b>",
-        text: "<i>&\"",
-    };
+    let notice = Page::Notice(Notice::Choice("<b>, <i>&\""));
 
-    for html in [preferences(&user, true), pages().render(&notice).unwrap()] {
+    for html in [
+        preferences(&user, true),
+        pages().render(&notice, None).unwrap(),
+    ] {
         for bad in ["<script", "<b>", "<i>"] {
             assert!(!html.contains(bad), "{bad} in {html}");
         }
@@ -213,17 +214,14 @@ fn an_operators_page_takes_the_place_of_ours_and_a_wrong_one_is_told() {
     std::fs::create_dir(folder.path().join("pages")).unwrap();
     let file = folder.path().join("pages/notice.html");
     let theirs = || Pages::new(&site(), Some(folder.path().to_owned()));
-    let notice = Page::Notice {
-        heading: "Lost",
-        text: "",
-    };
+    let notice = Page::Notice(Notice::Expired);
 
     std::fs::write(&file, "<h1>{{ heading }} at {{ site.name }}</h1>").unwrap();
-    let html = theirs().unwrap().render(&notice).unwrap();
+    let html = theirs().unwrap().render(&notice, None).unwrap();
     std::fs::write(&file, "fine\n{{ haeding }}").unwrap();
     let error = theirs().err().unwrap().to_string();
 
-    assert_eq!(html, "<h1>Lost at Tate</h1>");
+    assert_eq!(html, "<h1>This link is too old at Tate</h1>");
     assert!(error.contains("notice.html, line 2"), "{error}");
 }
 
@@ -240,7 +238,7 @@ fn the_preferences_say_when_the_next_digest_comes_by_the_persons_clock() {
             saved: true,
             next: "2014-04-28T07:00:00Z".parse().ok(),
         };
-        pages().render(&page).unwrap()
+        pages().render(&page, None).unwrap()
     };
     let gone = User {
         unsubscribed: Some(at()),
@@ -249,7 +247,7 @@ fn the_preferences_say_when_the_next_digest_comes_by_the_persons_clock() {
 
     let (to_mara, to_one_who_left) = (shown(&mara()), shown(&gone));
 
-    let told = "Your next digest comes on Monday 28 April 2014, 09:00";
+    let told = "Your next digest comes on <time datetime=\"2014-04-28T07:00:00Z\">Monday 28 April 2014, 09:00</time>";
     assert!(to_mara.contains(told), "{to_mara}");
     assert!(!to_one_who_left.contains("next digest"));
 }
@@ -297,7 +295,7 @@ fn types_stand_by_category_and_what_is_mandatory_is_locked_with_the_reason() {
         next: None,
     };
 
-    let html = pages().render(&page).unwrap();
+    let html = pages().render(&page, None).unwrap();
 
     let (_, types) = html.split_once("</optgroup>\n</select></div>").unwrap();
     insta::assert_snapshot!("page_preferences_locked", types);
@@ -315,4 +313,25 @@ fn the_pages_of_unsubscribing_say_what_comes_all_the_same() {
         html.contains("<bdi>Security notices</bdi> <span class=\"soft\">(cannot"),
         "{html}"
     );
+}
+
+#[test]
+fn pages_are_in_the_language_of_whom_they_are_about() {
+    for tag in ["de", "ja", "ar"] {
+        let user = User {
+            locale: Some(tag.into()),
+            ..mara()
+        };
+        let stop = replies();
+
+        let asks = ended(&user, &stop, &policies(), None);
+        let choices = preferences(&user, true);
+
+        assert!(
+            asks.contains(&format!(r#"<html lang="{tag}" dir=""#)),
+            "{asks}"
+        );
+        insta::assert_snapshot!(format!("page_stop_type_{tag}"), told(&asks));
+        insta::assert_snapshot!(format!("page_preferences_{tag}"), told(&choices));
+    }
 }

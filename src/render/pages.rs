@@ -10,16 +10,22 @@ use chrono::{DateTime, Utc, Weekday};
 use minijinja::Value;
 use minijinja::value::Serde;
 
+use super::catalogs::Catalogs;
 use super::parts::{Template, template};
 use super::templates::Templates;
+use super::voice::Voice;
 use super::{Error, Site};
 use crate::domain::{Cadence, EventType, Mandate, Policies, Policy, Schedule, Stop, User, UserId};
 
 mod choices;
+mod notice;
 mod stopping;
 
 use choices::PreferencesView;
-use stopping::{NoticeView, StopView};
+use notice::NoticeView;
+use stopping::StopView;
+
+pub use notice::Notice;
 
 const LAYOUT: Template = template!("pages/layout.html");
 const UNSUBSCRIBE: Template = template!("pages/unsubscribe.html");
@@ -29,14 +35,16 @@ const STOPPED: Template = template!("pages/stopped.html");
 const UNDO: Template = template!("pages/undo.html");
 const COMING: Template = template!("pages/coming.html");
 const ELSE: Template = template!("pages/else.html");
+const WHOSE: Template = template!("pages/whose.html");
 const PREFERENCES: Template = template!("pages/preferences.html");
 const NOTICE: Template = template!("pages/notice.html");
 
-pub(super) static ALL: [Template; 10] = [
+pub(super) static ALL: [Template; 11] = [
     LAYOUT,
     UNDO,
     COMING,
     ELSE,
+    WHOSE,
     UNSUBSCRIBE,
     UNSUBSCRIBED,
     STOP,
@@ -47,13 +55,6 @@ pub(super) static ALL: [Template; 10] = [
 
 /// The name of the form field that chooses a type's route is this and the type.
 pub const TYPE_FIELD: &str = "type.";
-
-/// What a page says of a link that has expired, and what to do.
-pub const TOO_OLD: (&str, &str) = (
-    "This link is too old",
-    "Links in our e-mails work for a year. Please use the one in a newer e-mail; it stands at its \
-     end. Nothing was changed.",
-);
 
 /// A page, and whom it is about. Links are relative, so that the pages may stand below any path.
 #[derive(Debug, Clone, Copy)]
@@ -85,12 +86,7 @@ pub enum Page<'a> {
         next: Option<DateTime<Utc>>,
     },
     /// Something went otherwise than somebody expected.
-    Notice {
-        /// What happened, in a few words.
-        heading: &'a str,
-        /// What it means, and what to do.
-        text: &'a str,
-    },
+    Notice(Notice<'a>),
 }
 
 /// What a link ends, and whose mails it is about.
@@ -134,15 +130,29 @@ impl Pages {
     /// Compiles the templates and tries them on samples. Those in `overrides` (`pages/layout.html`
     /// and the others) take the place of the built-in ones.
     pub fn new(site: &Site, overrides: Option<PathBuf>) -> Result<Self, Error> {
+        let catalogs = Catalogs::load(overrides.as_deref())?;
         let pages = Self {
-            templates: Templates::load(&ALL, overrides.as_deref(), site)?,
+            templates: Templates::load(&ALL, overrides.as_deref(), site, catalogs)?,
         };
         pages.try_out()?;
         Ok(pages)
     }
 
-    /// The whole page as HTML; a template that fails here did not fail on the samples.
-    pub fn render(&self, page: &Page<'_>) -> Result<String, Error> {
+    /// The words of all locales.
+    pub fn catalogs(&self) -> &Catalogs {
+        self.templates.catalogs()
+    }
+
+    /// Why this type cannot be turned off, in the words of a locale.
+    pub fn reason(&self, locale: Option<&str>, kind: &EventType, mandate: &Mandate) -> String {
+        self.catalogs().voice(locale).reason(kind, mandate)
+    }
+
+    /// The whole page as HTML, in the language of the person it is about; where that is not known,
+    /// in that of this locale. A template that fails here did not fail on the samples.
+    pub fn render(&self, page: &Page<'_>, locale: Option<&str>) -> Result<String, Error> {
+        let own = page.user().and_then(|user| user.locale.as_deref());
+        let voice = self.catalogs().voice(own.or(locale));
         let template = match page {
             Page::Stop(Stopping {
                 stop: Stop::All, ..
@@ -156,9 +166,9 @@ impl Pages {
             } => UNSUBSCRIBED,
             Page::Stopped { .. } => STOPPED,
             Page::Preferences { .. } => PREFERENCES,
-            Page::Notice { .. } => NOTICE,
+            Page::Notice(_) => NOTICE,
         };
-        self.templates.render(&template, page.view())
+        self.templates.render(&template, voice, page.view(voice))
     }
 
     fn try_out(&self) -> Result<(), Error> {
@@ -175,11 +185,7 @@ impl Pages {
             unsubscribed: Some(DateTime::UNIX_EPOCH),
             ..nobody.clone()
         };
-        let notice = Page::Notice {
-            heading: "Sample",
-            text: "This is a sample.",
-        };
-        self.render(&notice)?;
+        self.render(&Page::Notice(Notice::Expired), None)?;
         let mandatory = Policy {
             category: "Sample".parse().ok(),
             mandatory: Some(Mandate::default()),
@@ -199,13 +205,13 @@ impl Pages {
                     default,
                     policies,
                 };
-                self.render(&Page::Stop(stopping))?;
+                self.render(&Page::Stop(stopping), None)?;
                 for before in [None, Some(&nobody)] {
-                    self.render(&Page::Stopped { stopping, before })?;
+                    self.render(&Page::Stopped { stopping, before }, None)?;
                 }
             }
             for saved in [false, true] {
-                self.render(&Page::Preferences {
+                let preferences = Page::Preferences {
                     user,
                     token,
                     default,
@@ -213,7 +219,8 @@ impl Pages {
                     seen: &[],
                     saved,
                     next: Some(DateTime::UNIX_EPOCH),
-                })?;
+                };
+                self.render(&preferences, None)?;
             }
         }
         Ok(())
@@ -221,12 +228,21 @@ impl Pages {
 }
 
 impl Page<'_> {
-    fn view(&self) -> Value {
+    /// Whom it is about, if that is known.
+    fn user(&self) -> Option<&User> {
+        match self {
+            Self::Notice(_) => None,
+            Self::Stop(stopping) | Self::Stopped { stopping, .. } => Some(stopping.user),
+            Self::Preferences { user, .. } => Some(user),
+        }
+    }
+
+    fn view(&self, voice: &Voice) -> Value {
         match *self {
-            Self::Notice { heading, text } => Value::from(Serde(NoticeView { heading, text })),
-            Self::Stop(stopping) => Value::from(Serde(StopView::of(stopping, None))),
+            Self::Notice(notice) => Value::from(Serde(NoticeView::of(notice, voice))),
+            Self::Stop(stopping) => Value::from(Serde(StopView::of(stopping, None, voice))),
             Self::Stopped { stopping, before } => {
-                Value::from(Serde(StopView::of(stopping, before)))
+                Value::from(Serde(StopView::of(stopping, before, voice)))
             }
             Self::Preferences {
                 user,
@@ -238,8 +254,8 @@ impl Page<'_> {
                 next,
             } => {
                 let kinds = policies.offered(user.types.keys(), seen);
-                let view = PreferencesView::of(user, token, default, policies, &kinds);
-                Value::from(Serde(view.with(saved, next)))
+                let view = PreferencesView::of(user, token, default, policies, &kinds, voice);
+                Value::from(Serde(view.with(saved, next, voice)))
             }
         }
     }

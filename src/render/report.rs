@@ -8,6 +8,7 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde::Serialize;
 
+use super::catalogs::Catalogs;
 use super::parts::{Template, template};
 use super::templates::Templates;
 use super::{Error, Site};
@@ -199,13 +200,15 @@ pub struct ReportPage {
 impl ReportPage {
     /// Compiles the page's template, which is always the built-in one.
     pub fn new(site: &Site) -> Result<Self, Error> {
-        let templates = Templates::load([&PAGE], None, site)?;
+        let templates = Templates::load([&PAGE], None, site, Catalogs::load(None)?)?;
         Ok(Self { templates })
     }
 
     /// The page as HTML, whole in itself.
     pub fn render(&self, rehearsed: &Rehearsed) -> Result<String, Error> {
-        self.templates.render(&PAGE, Value::from(Serde(rehearsed)))
+        let english = self.templates.catalogs().voice(None);
+        self.templates
+            .render(&PAGE, english, Value::from(Serde(rehearsed)))
     }
 }
 

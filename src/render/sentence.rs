@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::naming::{SHORT, TITLE, label, short};
 use super::text::link;
+use super::voice::Voice;
 use crate::domain::content::{About, Group, People, Section};
 
 /// So many names stand in a sentence if that is all of them, else one fewer.
@@ -54,21 +55,26 @@ impl<'a> AboutView<'a> {
 impl SentenceView {
     /// Of everything, if one can be said of all that is of one type; else of the first group of
     /// which one can.
-    pub(super) fn of_all(sections: &[Section], total: u64) -> Option<Self> {
+    pub(super) fn of_all(voice: &Voice, sections: &[Section], total: u64) -> Option<Self> {
         let of_one = match sections {
-            [section] => Self::of_section(section, total),
+            [section] => Self::of_section(voice, section, total),
             _ => None,
         };
         of_one.or_else(|| {
             let groups = |section: &'_ Section| -> Option<Self> {
                 let mut groups = section.groups.iter();
-                groups.find_map(|group| Self::of_group(section, group, total))
+                groups.find_map(|group| Self::of_group(voice, section, group, total))
             };
             sections.iter().find_map(groups)
         })
     }
 
-    pub(super) fn of_group(section: &Section, group: &Group, total: u64) -> Option<Self> {
+    pub(super) fn of_group(
+        voice: &Voice,
+        section: &Section,
+        group: &Group,
+        total: u64,
+    ) -> Option<Self> {
         let all = section.groups.len() == 1 && section.abouts == 1;
         let url = match group.items.as_slice() {
             [only] if is_itself(group) && group.total == 1 => only.object.url.as_deref(),
@@ -78,13 +84,13 @@ impl SentenceView {
             about: vec![about(group, TITLE)],
             url: url.and_then(link).map(str::to_owned),
             whole: all && group.total == total,
-            ..Self::of(section, &group.people, group.total, total)?
+            ..Self::of(voice, section, &group.people, group.total, total)?
         })
     }
 
-    fn of_section(section: &Section, total: u64) -> Option<Self> {
+    fn of_section(voice: &Voice, section: &Section, total: u64) -> Option<Self> {
         if section.abouts == 1 {
-            return Self::of_group(section, section.groups.first()?, total);
+            return Self::of_group(voice, section, section.groups.first()?, total);
         }
         let groups = section.groups.iter().take(named(section.abouts));
         let about: Vec<String> = groups.map(|group| about(group, SHORT)).collect();
@@ -92,23 +98,30 @@ impl SentenceView {
         Some(Self {
             elsewhere: section.abouts - about.len(),
             about,
-            ..Self::of(section, &section.people, known, total)?
+            ..Self::of(voice, section, &section.people, known, total)?
         })
     }
 
     /// Who did so many of the mail's events, to nothing yet.
-    fn of(section: &Section, people: &People, told: u64, total: u64) -> Option<Self> {
+    fn of(
+        voice: &Voice,
+        section: &Section,
+        people: &People,
+        told: u64,
+        total: u64,
+    ) -> Option<Self> {
         let phrase = section.phrase.as_ref()?;
         let People::Named(people) = people else {
             return None;
         };
+        let said = voice.phrase(&section.kind, people.len() as u64);
         let names = people.iter().take(named(people.len()));
         let names: Vec<String> = names.map(|by| short(by, SHORT)).collect();
         Some(Self {
             others: people.len() - names.len(),
             names,
             people: people.len(),
-            phrase: short(phrase.as_str(), SHORT),
+            phrase: said.unwrap_or_else(|| short(phrase.as_str(), SHORT)),
             about: Vec::new(),
             elsewhere: 0,
             url: None,

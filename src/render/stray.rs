@@ -39,7 +39,8 @@ pub fn strays<'a>(folder: &Path, kinds: impl Iterator<Item = &'a EventType>) -> 
     let read = |file: &String| {
         let parts: Vec<&str> = file.split('/').collect();
         let is_own = matches!(parts[..], ["batch", _, name] if FILES.contains(&name));
-        known.contains(file) || (is_own && kinds.is_empty())
+        let is_catalog = matches!(parts[..], ["locales", name] if name.ends_with(".ftl"));
+        known.contains(file) || is_catalog || (is_own && kinds.is_empty())
     };
     files.retain(|file| !read(file));
     files

@@ -12,7 +12,8 @@ fn styles_inlined_once_are_those_inlined_for_each_mail() {
     let once = renderer();
     assert!(!once.templates.inlines_each_mail());
     let mut each = renderer();
-    each.templates = Templates::load(DIGEST.all(), None, &site()).unwrap();
+    each.templates =
+        Templates::load(DIGEST.all(), None, &site(), Catalogs::load(None).unwrap()).unwrap();
     let inliner = inline::inliner();
     let user = User::new(UserId::stored("ada"));
     for digest in [
@@ -186,4 +187,53 @@ fn a_mail_is_personal_where_a_template_asks_who_it_is_for() {
         let renderer = with(&[("digest/subject.txt", subject)]).unwrap();
         assert_eq!(is_personal(renderer), personal, "{subject}");
     }
+}
+
+#[test]
+fn a_template_writes_moments_and_says_messages_as_its_reader_does() {
+    let digest = digest(at(), [("A", "New works", works(0..1), 0)]);
+    let subject = "{% if one %}{{ one.at }} {{ one.at|day(tz) }} {{ one.at|time('Asia/Tokyo') }} \
+                   {{ t('people', count=total) }} {{ 39389|grouped }}{% endif %}";
+    let renderer = with(&[("digest/subject.txt", subject)]).unwrap();
+    let said = |locale: &str| {
+        let user = User {
+            locale: Some(locale.into()),
+            ..User::new(UserId::stored("ada"))
+        };
+        renderer.render(&mail(&user, &digest)).unwrap().subject
+    };
+
+    assert_eq!(
+        said("en"),
+        "2014-04-22T00:00:00Z 22 April 2014 09:00 1 people 39,389"
+    );
+    assert_eq!(
+        said("de"),
+        "2014-04-22T00:00:00Z 22. April 2014 09:00 1 Person 39.389"
+    );
+    let wrong = with(&[("digest/subject.txt", "one\n{{ t('peeple') }}")]);
+    let error = wrong.err().unwrap().to_string();
+    assert!(
+        error.contains("subject.txt, line 2") && error.contains("no message peeple"),
+        "{error}"
+    );
+}
+
+#[test]
+fn parts_that_are_older_than_catalogs_keep_working() {
+    let ends = "{% macro from(ends) -%}\n from it\n{%- endmacro %}\n";
+    let said = "{% macro listed(all, others, word) -%}\n{{ all|join(' + ') }}\n{%- endmacro %}\n\
+                {% macro times(s) -%}\n{%- endmacro %}\n";
+    let renderer = with(&[("mail/ends.txt", ends), ("mail/said.txt", said)]).unwrap();
+    let digest = digest(at(), [("A", "New works", works(0..2), 0)]);
+    let user = User::new(UserId::stored("ada"));
+
+    let rendered = renderer.render(&mail(&user, &digest)).unwrap();
+
+    assert!(
+        rendered.text.contains("Unsubscribe from it:\n"),
+        "{}",
+        rendered.text
+    );
+    assert!(rendered.subject.contains(" + "), "{}", rendered.subject);
 }

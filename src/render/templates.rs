@@ -6,7 +6,7 @@
 //! error, except in `{% if … %}`.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,12 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, escape_formatter};
 
+use super::catalogs::Catalogs;
 use super::parts::{Template, Whole};
-use super::text::{clamp, grouped, wrap};
+use super::speech::spoken;
+use super::text::{clamp, wrap};
 use super::view::SiteView;
+use super::voice::Voice;
 use super::{Site, inline};
 
 /// Why templates cannot be used, or a mail cannot be made of them.
@@ -77,6 +80,9 @@ impl fmt::Display for Line {
 /// The templates of one renderer, compiled.
 pub(super) struct Templates {
     env: Environment<'static>,
+    /// The same with the words of each locale.
+    spoken: BTreeMap<String, Environment<'static>>,
+    catalogs: Catalogs,
     overrides: Option<PathBuf>,
     /// As they were written, until their styles are inlined.
     written: HashMap<Cow<'static, str>, Whole>,
@@ -91,6 +97,7 @@ impl Templates {
         all: impl IntoIterator<Item = &'a Template>,
         overrides: Option<&Path>,
         site: &Site,
+        catalogs: Catalogs,
     ) -> Result<Self, Error> {
         let site = SiteView::of(site)?;
         if let Some(folder) = overrides {
@@ -102,6 +109,8 @@ impl Templates {
         }
         let mut templates = Self {
             env: environment(&site),
+            spoken: BTreeMap::new(),
+            catalogs,
             overrides: overrides.map(Path::to_owned),
             written: HashMap::new(),
             each_mail: BTreeSet::new(),
@@ -116,7 +125,20 @@ impl Templates {
                 .add_template_owned(template.name.clone(), text);
             added.map_err(|error| templates.error(template, &error))?;
         }
+        templates.speak();
         Ok(templates)
+    }
+
+    /// Gives what is compiled to everybody who speaks.
+    fn speak(&mut self) {
+        let voices = self.catalogs.voices();
+        let spoken = voices.map(|voice| (voice.tag().to_owned(), spoken(&self.env, voice)));
+        self.spoken = spoken.collect();
+    }
+
+    /// The words of all locales.
+    pub(super) fn catalogs(&self) -> &Catalogs {
+        &self.catalogs
     }
 
     /// Inlines the styles of these HTML templates. Until then errors name the lines of the files as
@@ -144,6 +166,7 @@ impl Templates {
             }
         }
         self.inliner = Some(inliner);
+        self.speak();
         Ok(())
     }
 
@@ -153,10 +176,15 @@ impl Templates {
         !self.each_mail.is_empty()
     }
 
-    /// Fills a template in.
-    pub(super) fn render(&self, template: &Template, context: Value) -> Result<String, Error> {
-        let filled = self
-            .env
+    /// Fills a template in, in the words of a locale.
+    pub(super) fn render(
+        &self,
+        template: &Template,
+        voice: &Voice,
+        context: Value,
+    ) -> Result<String, Error> {
+        let env = self.spoken.get(voice.tag()).unwrap_or(&self.env);
+        let filled = env
             .get_template(&template.name)
             .and_then(|compiled| compiled.render(context))
             .map_err(|error| self.error(template, &error))?;
@@ -248,7 +276,6 @@ fn environment(site: &SiteView) -> Environment<'static> {
             _ => escape_formatter(out, state, value),
         }
     });
-    env.add_filter("grouped", |n: u64| grouped(n));
     env.add_filter("clamp", |text: String, max: usize| {
         clamp(&text, max).into_owned()
     });
@@ -263,7 +290,7 @@ fn environment(site: &SiteView) -> Environment<'static> {
     env
 }
 
-fn escape<E>(text: &str, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+pub(super) fn escape<E>(text: &str, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
     let mut rest = text;
     while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
         write(&rest[..at])?;

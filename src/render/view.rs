@@ -6,18 +6,18 @@
 //! names are the contract with templates that applications write: they may be added to, not
 //! changed.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use minijinja::Value;
 use serde::Serialize;
 
 use super::color::{self, Color};
 use super::ends::EndsView;
 use super::naming::{
-    NAME, Named, SAID, SHORT, TITLE, by_all, day, day_in_full, heading_of, label, moment, names,
-    short, takes_place, things, words,
+    NAME, Named, SAID, SHORT, TITLE, by_all, label, names, new_things, short, words,
 };
 use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
+use super::voice::{Filled, Medium, Voice};
 use super::{Links, Mail, Site};
 use crate::domain::content::{About, Group, Item, Section};
 use crate::domain::{Cadence, Invalid, Occasion, Stop};
@@ -66,6 +66,8 @@ pub(super) struct MailView<'a> {
     user: Value,
     /// The mail's day, such as `22 April 2014`.
     date: String,
+    /// The recipient's zone, such as `Europe/London`.
+    tz: &'static str,
     /// When the oldest event happened that is known: its day in a digest, its time in a batch.
     since: String,
     /// How many events the mail tells of.
@@ -73,6 +75,8 @@ pub(super) struct MailView<'a> {
     /// What they are called together, after a number: `new works` if all are known to be of one
     /// section, whose heading is `New works`; else `new things`.
     things: String,
+    /// Whether `things` says no more than that they are new.
+    unnamed: bool,
     /// The event, if it is the only one.
     one: Option<ItemView<'a>>,
     /// Up to three names that tell best what is inside: by-lines, else titles.
@@ -169,6 +173,8 @@ struct ItemView<'a> {
     text: Option<String>,
     /// When the event happened: its day in a digest, its time in a batch.
     date: String,
+    /// The moment of the event by ISO 8601, in UTC.
+    at: String,
     /// The same of the object's own time, such as that of an opening.
     on: Option<String>,
     /// When the object takes place, unless that is no later than the event.
@@ -181,13 +187,13 @@ struct ItemView<'a> {
 
 impl<'a> MailView<'a> {
     /// The view of a mail that shows so many items of each section, and only as many sections.
-    pub(super) fn new(mail: &'a Mail<'a>, user: Value, shown: &[usize]) -> Self {
+    pub(super) fn new(mail: &'a Mail<'a>, voice: &Voice, user: Value, shown: &[usize]) -> Self {
         let content = mail.content;
         let all = &content.sections;
         let sections: Vec<_> = all
             .iter()
             .zip(shown)
-            .map(|(section, shown)| mail.section(section, *shown))
+            .map(|(section, shown)| mail.section(voice, section, *shown))
             .collect();
         let told: u64 = sections.iter().map(|section| section.total).sum();
         let known: u64 = all.iter().map(|section| section.total).sum();
@@ -195,37 +201,40 @@ impl<'a> MailView<'a> {
         let by_all = by_all(by, content.more() == 0);
         let columns: Vec<Vec<Named<'_>>> = all.iter().map(named).collect();
         let names = names(&columns, content.total, by_all.is_some());
-        let headings: Vec<String> = match known == content.total {
-            true => all.iter().map(heading).collect(),
-            false => Vec::new(),
+        let alike = match all.as_slice() {
+            [section] if known == content.total => Some(section),
+            _ => None,
         };
+        let things = alike.and_then(|section| things(voice, section, content.total));
         let one = all.first().filter(|_| content.total == 1);
         let one = one.and_then(|section| {
             let item = section.items().next()?;
-            Some(mail.item(section, heading(section), item))
+            Some(mail.item(voice, section, heading(voice, section), item))
         });
         Self {
             user,
-            date: day_in_full(mail.at, mail.tz),
-            since: mail.when(content.oldest),
+            date: voice.day_in_full(mail.at, mail.tz),
+            tz: mail.tz.name(),
+            since: mail.when(voice, content.oldest),
             total: content.total,
-            things: things(&headings),
+            unnamed: things.is_none(),
+            things: things.unwrap_or_else(|| news(voice, content.total)),
             one,
             others: content.total.saturating_sub(names.len() as u64),
             names,
             by_all,
-            preview: mail.preview(),
+            preview: mail.preview(voice),
             sections,
             elsewhere: content.total.saturating_sub(told),
             links: LinksView::of(&mail.links),
-            ends: mail.ends(),
-            own: OwnView::of(mail),
+            ends: mail.ends(voice),
+            own: OwnView::of(mail, voice),
         }
     }
 }
 
 impl<'a> OwnView<'a> {
-    fn of(mail: &'a Mail<'a>) -> Self {
+    fn of(mail: &'a Mail<'a>, voice: &Voice) -> Self {
         let content = mail.content;
         match mail.occasion {
             Occasion::Digest { cadence, period } => Self::Digest {
@@ -237,7 +246,7 @@ impl<'a> OwnView<'a> {
             },
             Occasion::Batch { .. } => Self::Batch {
                 zone: mail.tz.name(),
-                until: mail.when(content.newest),
+                until: mail.when(voice, content.newest),
                 not_kept: content.not_kept,
                 topic: match content.sections.as_slice() {
                     [section] if section.abouts == 1 && content.not_kept == 0 => {
@@ -245,15 +254,16 @@ impl<'a> OwnView<'a> {
                     }
                     _ => None,
                 },
-                sentence: SentenceView::of_all(&content.sections, content.total).map(Box::new),
+                sentence: SentenceView::of_all(voice, &content.sections, content.total)
+                    .map(Box::new),
             },
         }
     }
 }
 
 impl<'a> Mail<'a> {
-    fn section(&self, section: &'a Section, shown: usize) -> SectionView<'a> {
-        let heading = heading(section);
+    fn section(&self, voice: &Voice, section: &'a Section, shown: usize) -> SectionView<'a> {
+        let heading = heading(voice, section);
         let (mut left, mut in_groups) = (shown, 0);
         let mut groups = Vec::new();
         for group in &section.groups {
@@ -266,7 +276,7 @@ impl<'a> Mail<'a> {
         }
         let view = |items: &'a [Item]| {
             let items = items.iter();
-            items.map(|item| self.item(section, heading.clone(), item))
+            items.map(|item| self.item(voice, section, heading.clone(), item))
         };
         let told = match self.occasion {
             Occasion::Digest { .. } => ToldView::Items(
@@ -278,7 +288,7 @@ impl<'a> Mail<'a> {
             Occasion::Batch { .. } => {
                 let group = |(group, items): (&'a Group, &'a [Item])| GroupView {
                     about: AboutView::of(group),
-                    sentence: SentenceView::of_group(section, group, self.content.total),
+                    sentence: SentenceView::of_group(voice, section, group, self.content.total),
                     total: group.total,
                     more: group.total - items.len() as u64,
                     items: view(items).collect(),
@@ -295,7 +305,13 @@ impl<'a> Mail<'a> {
         }
     }
 
-    fn item(&self, section: &'a Section, heading: String, item: &'a Item) -> ItemView<'a> {
+    fn item(
+        &self,
+        voice: &Voice,
+        section: &'a Section,
+        heading: String,
+        item: &'a Item,
+    ) -> ItemView<'a> {
         let object = &*item.object;
         let title = object.title.as_deref();
         let details = item.details.as_deref();
@@ -311,39 +327,43 @@ impl<'a> Mail<'a> {
             image: object.image.as_deref().and_then(link),
             by: item.by().and_then(|by| words(by, NAME)),
             text: text.and_then(|text| words(text, SAID)),
-            date: self.when(item.at),
-            on: object.at.map(|at| self.when(at)),
+            date: self.when(voice, item.at),
+            at: iso(item.at),
+            on: object.at.map(|at| self.when(voice, at)),
             when: object
                 .at
                 .filter(|at| *at - item.at > AT_ONCE)
-                .map(|at| takes_place(at, self.at, self.tz)),
+                .map(|at| voice.takes_place(at, self.at, self.tz)),
             place: place.and_then(|place| words(place, NAME)),
             data: &object.data,
         }
     }
 
     /// What its link ends, by the headings of its own sections.
-    fn ends(&self) -> Option<EndsView> {
+    fn ends(&self, voice: &Voice) -> Option<EndsView> {
         self.links.unsubscribe.as_ref()?;
         let sections = &self.content.sections;
         Some(EndsView::of(self.stop.unwrap_or(&Stop::All), |kind| {
             let section = sections.iter().find(|section| section.kind == *kind);
-            section.map_or_else(|| heading_of(kind.as_str(), kind), heading)
+            section.map_or_else(
+                || voice.heading(kind.as_str(), kind),
+                |section| heading(voice, section),
+            )
         }))
     }
 
     /// A moment as the mail names it: what comes once a day tells days, what comes soon tells
     /// times.
-    fn when(&self, at: DateTime<Utc>) -> String {
+    fn when(&self, voice: &Voice, at: DateTime<Utc>) -> String {
         match self.occasion {
-            Occasion::Digest { .. } => day(at, self.at, self.tz),
-            Occasion::Batch { .. } => moment(at, self.at, self.tz),
+            Occasion::Digest { .. } => voice.day(at, self.at, self.tz),
+            Occasion::Batch { .. } => voice.moment(at, self.at, self.tz),
         }
     }
 
     /// What the first items begin with: their titles where those are their own, else who and when.
     /// In a batch, where many can be about the same, none is said twice.
-    fn preview(&self) -> Vec<String> {
+    fn preview(&self, voice: &Voice) -> Vec<String> {
         let repeats = matches!(self.occasion, Occasion::Digest { .. });
         let mut preview = Vec::new();
         let groups = self.content.sections.iter().flat_map(|one| &one.groups);
@@ -352,7 +372,7 @@ impl<'a> Mail<'a> {
         {
             let by = item.by().filter(|_| is_unnamed(about, item));
             let beginning = match (by.and_then(|by| words(by, SHORT)), about) {
-                (Some(by), _) => format!("{by} {}", self.when(item.at)),
+                (Some(by), _) => format!("{by} {}", self.when(voice, item.at)),
                 (None, About::Page { title, .. }) => short(title, SHORT),
                 (None, About::Other { .. } | About::Itself) => label(item, SHORT),
             };
@@ -376,8 +396,27 @@ impl<'a> LinksView<'a> {
     }
 }
 
-fn heading(section: &Section) -> String {
-    heading_of(&section.heading, &section.kind)
+fn heading(voice: &Voice, section: &Section) -> String {
+    voice.heading(&section.heading, &section.kind)
+}
+
+/// What so many events of one section are called after their number, if they have a name.
+fn things(voice: &Voice, section: &Section, total: u64) -> Option<String> {
+    let named = || new_things(&heading(voice, section)).filter(|_| voice.is_english());
+    voice.news(&section.kind, total).or_else(named)
+}
+
+/// What so many events are called that have no name together.
+fn news(voice: &Voice, total: u64) -> String {
+    let count = [("count", Filled::Count(total))];
+    voice
+        .say("things", &count, Medium::Text)
+        .unwrap_or_default()
+}
+
+/// A moment by ISO 8601, in UTC: for `<time datetime>`.
+pub(super) fn iso(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// Whether an item has no title of its own: it is one of several on a page, or done to another

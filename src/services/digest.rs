@@ -31,6 +31,7 @@ use crate::domain::{
 use crate::store::{self, Deliveries, Directory, Journal, Notes, People, Stacks, Suppressions};
 use crate::wire::digest::{Ended, Report};
 
+mod locales;
 mod mail;
 mod older;
 mod request;
@@ -296,6 +297,16 @@ impl<'a> Run<'a> {
             digests.stacks.catch_up().await?;
         }
         let due = self.find(&people).await?;
+        if !self.sends() {
+            let catalogs = self.sender.compose.renderer.catalogs();
+            for (person, content) in &due {
+                locales::ask(
+                    &mut self.report.locales,
+                    catalogs,
+                    person.found(content).user,
+                );
+            }
+        }
         if let Some(onlooker) = onlooker.as_deref_mut()
             && !due.is_empty()
         {

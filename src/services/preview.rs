@@ -14,8 +14,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::domain::content::Caps;
 use crate::domain::{Content, EventType, Occasion, Policies, Schedule, Stop, User};
 use crate::mail::Place;
-use crate::render::pages::{self, Stopping, Tokens};
-use crate::render::{self, Links, Page, Pages, Renderer, Site};
+use crate::render::pages::{Notice, Stopping, Tokens};
+use crate::render::{self, Catalogs, Links, Page, Pages, Renderer, Site};
 
 mod invented;
 mod real;
@@ -126,21 +126,50 @@ impl Preview {
         }
     }
 
-    /// These mails, and the pages of this person, by the templates as they were saved last.
+    /// These mails, and the pages of this person, by the templates as they were saved last; in this
+    /// locale, or each person's own.
     pub fn sheets(
         &self,
         drafts: &[Draft],
         reader: Option<&Reader>,
+        locale: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
         let renderer = Renderer::new(self.site.clone(), self.templates.clone())?;
-        let mails = drafts.iter().map(|draft| self.mail(&renderer, draft, now));
+        let asks = |user: &User| User {
+            locale: locale.map(str::to_owned).or_else(|| user.locale.clone()),
+            ..user.clone()
+        };
+        let mails = drafts.iter().map(|draft| {
+            let user = asks(&draft.user);
+            self.mail(
+                &renderer,
+                &Draft {
+                    user,
+                    ..draft.clone()
+                },
+                now,
+            )
+        });
         let mut sheets = mails.collect::<Result<Vec<_>, _>>()?;
         if let Some(reader) = reader {
             let pages = Pages::new(&self.site, self.templates.clone())?;
-            sheets.extend(self.pages(&pages, reader, now)?);
+            let user = asks(&reader.user);
+            sheets.extend(self.pages(
+                &pages,
+                &Reader {
+                    user,
+                    ..reader.clone()
+                },
+                now,
+            )?);
         }
         Ok(sheets)
+    }
+
+    /// The words of all locales there are, as they were saved last.
+    pub fn catalogs(&self) -> Result<Catalogs, render::Error> {
+        Catalogs::load(self.templates.as_deref())
     }
 
     fn mail(
@@ -179,6 +208,7 @@ impl Preview {
         now: DateTime<Utc>,
     ) -> Result<Vec<Sheet>, render::Error> {
         let (user, policies) = (&reader.user, &*self.policies);
+        let locale = user.locale.as_deref();
         let tokens = &Tokens {
             own: "preview".to_owned(),
             digest: "preview-digest".to_owned(),
@@ -201,7 +231,7 @@ impl Preview {
         if alone.is_some() {
             stops.insert(0, ("a type", &types));
         }
-        let mut named = vec![("preferences".to_owned(), made.render(&preferences)?)];
+        let mut named = vec![("preferences".to_owned(), made.render(&preferences, locale)?)];
         for (what, stop) in stops {
             let mut stopped = user.clone();
             stopped.stop(stop, policies, now);
@@ -213,18 +243,15 @@ impl Preview {
                 policies,
             };
             let ask = Page::Stop(stopping(user));
-            named.push((format!("stop {what}"), made.render(&ask)?));
+            named.push((format!("stop {what}"), made.render(&ask, locale)?));
             let done = Page::Stopped {
                 stopping: stopping(&stopped),
                 before: Some(user),
             };
-            named.push((format!("stopped {what}"), made.render(&done)?));
+            named.push((format!("stopped {what}"), made.render(&done, locale)?));
         }
-        let notice = Page::Notice {
-            heading: pages::TOO_OLD.0,
-            text: pages::TOO_OLD.1,
-        };
-        named.push(("notice".to_owned(), made.render(&notice)?));
+        let notice = made.render(&Page::Notice(Notice::Expired), locale)?;
+        named.push(("notice".to_owned(), notice));
         let sheet = |(name, html)| Sheet {
             kind: Kind::Page,
             name,

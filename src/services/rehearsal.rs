@@ -104,6 +104,7 @@ impl Rehearsal {
         let mut warnings = tell::warnings(report, sizes, pause.as_ref(), accepted);
         warnings.extend(report.not_known.warnings(&self.digests.policies));
         warnings.extend(stage.failures.iter().cloned());
+        warnings.extend(report.other_locales());
         if report.due > 0 {
             warnings.extend(self.lacking.iter().cloned());
         }

@@ -11,11 +11,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
+use super::asked::Asked;
 use super::form;
 use crate::app::App;
-use crate::domain::{Invalid, Mandate};
+use crate::domain::{EventType, Invalid, Mandate};
 use crate::render::Page;
-use crate::render::pages::TOO_OLD;
+use crate::render::pages::Notice;
 use crate::services::{self, links};
 
 /// Why an answer is an apology: for the log alone.
@@ -30,7 +31,7 @@ pub(super) enum Failure {
     /// The token is sound, and nobody has this name any more.
     Gone,
     /// What the link ended once cannot be turned off any more.
-    Mandatory(Mandate),
+    Mandatory(EventType, Mandate),
     /// What was sent cannot be read.
     Form(form::Unreadable),
     /// What was sent cannot be chosen.
@@ -60,9 +61,9 @@ impl From<form::Unreadable> for Failure {
     }
 }
 
-/// A page.
-pub(super) fn page(app: &App, status: StatusCode, page: &Page<'_>) -> HttpResponse {
-    match app.pages().render(page) {
+/// A page, in the language of the person it is about, or in the asked one.
+pub(super) fn page(app: &App, asked: &Asked, status: StatusCode, page: &Page<'_>) -> HttpResponse {
+    match app.pages().render(page, asked.locale()) {
         Ok(html) => sealed(status, html),
         Err(error) => {
             let text = "This page cannot be shown at the moment.".to_owned();
@@ -74,48 +75,33 @@ pub(super) fn page(app: &App, status: StatusCode, page: &Page<'_>) -> HttpRespon
 }
 
 /// A page that only says something.
-pub(super) fn notice(app: &App, status: StatusCode, heading: &str, text: &str) -> HttpResponse {
-    page(app, status, &Page::Notice { heading, text })
+pub(super) fn notice(
+    app: &App,
+    asked: &Asked,
+    status: StatusCode,
+    notice: Notice<'_>,
+) -> HttpResponse {
+    page(app, asked, status, &Page::Notice(notice))
 }
 
 /// The page that says what went wrong and what to do.
-pub(super) fn failure(app: &App, failure: Failure) -> HttpResponse {
+pub(super) fn failure(app: &App, asked: &Asked, failure: Failure) -> HttpResponse {
+    let said = |status, told| notice(app, asked, status, told);
     match failure {
-        Failure::Link(links::Refused::Forged) => notice(
-            app,
-            StatusCode::NOT_FOUND,
-            "This link does not work",
-            "It is not complete, or it is not one of ours. Some mail programs break long links: copy the whole link out of the \
-             mail, or use the one in a newer mail. Nothing was changed.",
+        Failure::Link(links::Refused::Forged) => said(StatusCode::NOT_FOUND, Notice::Forged),
+        Failure::Link(links::Refused::Expired) => said(StatusCode::GONE, Notice::Expired),
+        Failure::Gone => said(StatusCode::NOT_FOUND, Notice::Gone),
+        Failure::Mandatory(kind, why) => {
+            let reason = app.pages().reason(asked.locale(), &kind, &why);
+            said(StatusCode::OK, Notice::Mandatory(&reason))
+        }
+        Failure::Form(unreadable) => said(unreadable.status, Notice::Form(&unreadable.why)),
+        Failure::Choice(invalid) => said(
+            StatusCode::BAD_REQUEST,
+            Notice::Choice(&invalid.to_string()),
         ),
-        Failure::Link(links::Refused::Expired) => {
-            notice(app, StatusCode::GONE, TOO_OLD.0, TOO_OLD.1)
-        }
-        Failure::Gone => notice(
-            app,
-            StatusCode::NOT_FOUND,
-            "You get no mails from us",
-            "We no longer have a record of you, so there is nothing to choose and nothing to stop.",
-        ),
-        Failure::Mandatory(why) => {
-            let why = why.as_str().trim_end_matches('.');
-            let text = format!("{why}. All other e-mail can be. Nothing was changed.");
-            notice(app, StatusCode::OK, "This cannot be turned off", &text)
-        }
-        Failure::Form(unreadable) => {
-            let text = format!("{} Nothing was changed.", unreadable.why);
-            notice(app, unreadable.status, "That did not work", &text)
-        }
-        Failure::Choice(invalid) => {
-            let text =
-                format!("The {invalid}. Nothing was changed; please go back and choose again.");
-            notice(app, StatusCode::BAD_REQUEST, "That cannot be chosen", &text)
-        }
         Failure::Inside(error) => {
-            let text = "We cannot reach our records at the moment, and do not know whether something was changed. Please try again in \
-                        a minute: doing it twice does no harm.";
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            let mut response = notice(app, status, "Please try again", text);
+            let mut response = said(StatusCode::SERVICE_UNAVAILABLE, Notice::Inside);
             let soon = header::HeaderValue::from_static("30");
             response.headers_mut().insert(header::RETRY_AFTER, soon);
             response.extensions_mut().insert(Cause(chain(&error)));

@@ -12,14 +12,17 @@ use actix_web::web::{self, Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 
 use crate::app::App;
+use crate::render::pages::Notice;
 
 mod answer;
+mod asked;
 mod form;
 mod preferences;
 mod unsubscribe;
 
 pub use answer::Cause;
 use answer::notice;
+use asked::Asked;
 
 /// Method and path of all pages.
 pub const ROUTES: &[(&str, &str)] = &[
@@ -51,15 +54,11 @@ fn page(guard: impl Guard + 'static) -> actix_web::Route {
 }
 
 async fn wrong_method(req: HttpRequest, app: Data<App>) -> HttpResponse {
-    let text = format!(
-        "{} does not work here. Nothing was changed.",
-        req.method().as_str()
-    );
     let mut response = notice(
         &app,
+        &Asked::of(&req, &app),
         StatusCode::METHOD_NOT_ALLOWED,
-        "That does not work",
-        &text,
+        Notice::Method(req.method().as_str()),
     );
     let allowed = header::HeaderValue::from_static("GET, HEAD, POST");
     response.headers_mut().insert(header::ALLOW, allowed);

@@ -13,6 +13,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use chrono::{DateTime, Utc};
 
 use super::answer::{Failure, failure, page};
+use super::asked::Asked;
 use super::form::{Form, Unreadable, short};
 use super::unsubscribe::opened;
 use crate::app::App;
@@ -23,14 +24,18 @@ use crate::services::links::Opened;
 use crate::services::people::{PreferencesInput, TypeInput};
 
 /// `GET /u/{token}/preferences`
-pub(super) async fn show(token: Path<String>, app: Data<App>) -> HttpResponse {
+pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
+    let mut asked = Asked::of(&req, &app);
     let found = async {
         let opened = opened(&app, &token).await?;
         let user = app.people().get(&opened.user).await?;
+        let user = user.ok_or(Failure::Gone)?;
+        asked.by(&user);
         let seen = app.feeds().types(&opened.user).await?;
-        shown(&app, &opened, user.ok_or(Failure::Gone)?, seen).await
+        shown(&app, &opened, user, seen).await
     };
-    answer(&app, found.await, false)
+    let found = found.await;
+    answer(&app, &asked, found, false)
 }
 
 /// `POST /u/{token}/preferences`
@@ -40,10 +45,12 @@ pub(super) async fn save(
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
+    let mut asked = Asked::of(&req, &app);
     let saved = async {
         let opened = opened(&app, &token).await?;
         let (id, people) = (&opened.user, app.people());
         let user = people.get(id).await?.ok_or(Failure::Gone)?;
+        asked.by(&user);
         let form = Form::read(&req, payload).await?;
         let seen = app.feeds().types(id).await?;
         let offered = app.config.policies.offered(user.types.keys(), &seen);
@@ -51,7 +58,8 @@ pub(super) async fn save(
         let user = people.prefer(id, change).await?.ok_or(Failure::Gone)?;
         shown(&app, &opened, user, seen).await
     };
-    answer(&app, saved.await, true)
+    let saved = saved.await;
+    answer(&app, &asked, saved, true)
 }
 
 /// What the page shows of a person.
@@ -79,7 +87,7 @@ async fn shown(
     })
 }
 
-fn answer(app: &App, found: Result<Shown, Failure>, saved: bool) -> HttpResponse {
+fn answer(app: &App, asked: &Asked, found: Result<Shown, Failure>, saved: bool) -> HttpResponse {
     match found {
         Ok(Shown {
             user,
@@ -96,9 +104,9 @@ fn answer(app: &App, found: Result<Shown, Failure>, saved: bool) -> HttpResponse
                 saved,
                 next,
             };
-            page(app, StatusCode::OK, &shown)
+            page(app, asked, StatusCode::OK, &shown)
         }
-        Err(why) => failure(app, why),
+        Err(why) => failure(app, asked, why),
     }
 }
 

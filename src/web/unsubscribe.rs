@@ -12,9 +12,10 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
 
 use super::answer::{Failure, failure, page};
+use super::asked::Asked;
 use super::form::{Form, Unreadable};
 use crate::app::App;
-use crate::domain::{Mandate, Policies, Stop, User};
+use crate::domain::{Policies, Stop, User};
 use crate::render::Page;
 use crate::render::pages::{Stopping, Tokens};
 use crate::services::links::Opened;
@@ -36,20 +37,23 @@ pub(super) async fn tokens(app: &App, own: &str, opened: &Opened) -> Result<Toke
 }
 
 /// What of it can be ended; why nothing, where all of it is mandatory by now.
-fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Mandate> {
+fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
     let Stop::Types(kinds) = stop else {
         return Ok(stop.clone());
     };
-    let mandate = |kind| policies.of(kind).mandatory.clone();
+    let mandate = |kind| policies.of(kind).mandatory.as_ref();
     let optional = kinds.iter().filter(|kind| mandate(kind).is_none());
-    match (Stop::of_types(optional), kinds.iter().find_map(mandate)) {
-        (Stop::Types(left), Some(why)) if left.is_empty() => Err(why),
+    let locked = kinds.iter().find_map(|kind| Some((kind, mandate(kind)?)));
+    match (Stop::of_types(optional), locked) {
+        (Stop::Types(left), Some((kind, why))) if left.is_empty() => {
+            Err(Failure::Mandatory(kind.clone(), why.clone()))
+        }
         (stop, _) => Ok(stop),
     }
 }
 
 /// What a page is about.
-struct Asked {
+struct Found {
     stop: Stop,
     tokens: Tokens,
     user: User,
@@ -58,21 +62,24 @@ struct Asked {
 }
 
 /// `GET /u/{token}`
-pub(super) async fn ask(token: Path<String>, app: Data<App>) -> HttpResponse {
-    let asked = async {
+pub(super) async fn ask(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
+    let mut asked = Asked::of(&req, &app);
+    let found = async {
         let opened = opened(&app, &token).await?;
         let user = app.people().get(&opened.user).await?;
-        let stop = optional(&opened.stop, &app.config.policies).map_err(Failure::Mandatory)?;
-        Ok(Asked {
+        user.iter().for_each(|user| asked.by(user));
+        let stop = optional(&opened.stop, &app.config.policies)?;
+        Ok(Found {
             tokens: tokens(&app, &token, &opened).await?,
             user: user.ok_or(Failure::Gone)?,
             before: None,
             stop,
         })
     };
-    match asked.await {
-        Ok(asked) => shown(&app, &asked),
-        Err(why) => failure(&app, why),
+    let found = found.await;
+    match found {
+        Ok(found) => shown(&app, &asked, &found),
+        Err(why) => failure(&app, &asked, why),
     }
 }
 
@@ -83,51 +90,54 @@ pub(super) async fn act(
     payload: Payload,
     app: Data<App>,
 ) -> HttpResponse {
+    let mut asked = Asked::of(&req, &app);
     let done = async {
         let opened = opened(&app, &token).await?;
+        let people = app.people();
+        // What can be undone; another change at this moment is kept by what follows.
+        let before = people.get(&opened.user).await?;
+        before.iter().for_each(|user| asked.by(user));
         let form = Form::read(&req, payload).await?;
         if form.get("List-Unsubscribe") != Some("One-Click") {
             let why = "The form does not say List-Unsubscribe=One-Click; please use the button on the page.";
             return Err(Unreadable::bad(why).into());
         }
-        let stop = optional(&opened.stop, &app.config.policies).map_err(Failure::Mandatory)?;
-        let people = app.people();
-        // What can be undone; another change at this moment is kept by what follows.
-        let before = people.get(&opened.user).await?;
+        let stop = optional(&opened.stop, &app.config.policies)?;
         let user = people.stop(&opened.user, &stop).await?;
-        Ok(Asked {
+        Ok(Found {
             tokens: tokens(&app, &token, &opened).await?,
             user: user.ok_or(Failure::Gone)?,
             before,
             stop,
         })
     };
-    match done.await {
-        Ok(asked) => shown(&app, &asked),
+    let done = done.await;
+    match done {
+        Ok(found) => shown(&app, &asked, &found),
         // Whoever is unknown gets no mails: the wish is granted.
         Err(Failure::Gone) => {
-            let mut response = failure(&app, Failure::Gone);
+            let mut response = failure(&app, &asked, Failure::Gone);
             *response.status_mut() = StatusCode::OK;
             response
         }
-        Err(why) => failure(&app, why),
+        Err(why) => failure(&app, &asked, why),
     }
 }
 
-fn shown(app: &App, asked: &Asked) -> HttpResponse {
+fn shown(app: &App, asked: &Asked, found: &Found) -> HttpResponse {
     let (default, policies) = (&app.config.digest.schedule, &app.config.policies);
     let stopping = Stopping {
-        user: &asked.user,
-        stop: &asked.stop,
-        tokens: &asked.tokens,
+        user: &found.user,
+        stop: &found.stop,
+        tokens: &found.tokens,
         default,
         policies,
     };
-    let shown = if asked.stop.holds(&asked.user, default, policies) {
-        let before = asked.before.as_ref();
+    let shown = if found.stop.holds(&found.user, default, policies) {
+        let before = found.before.as_ref();
         Page::Stopped { stopping, before }
     } else {
         Page::Stop(stopping)
     };
-    page(app, StatusCode::OK, &shown)
+    page(app, asked, StatusCode::OK, &shown)
 }

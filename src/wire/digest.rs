@@ -61,10 +61,29 @@ pub struct Report {
     /// What is not known of the events of whoever is due, those that are not mailed for it as well.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub not_known: Unknown,
+    /// In a rehearsal, people who are due and ask for a locale that has no catalog, by locale: their
+    /// mails are in English.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub locales: BTreeMap<String, u64>,
     /// Whether the limit ended the run.
     pub limited: bool,
     /// What ended the run before everything was settled, if anything did.
     pub ended: Option<Ended>,
+}
+
+impl Report {
+    /// That people ask for locales that are not there, a sentence each.
+    pub fn other_locales(&self) -> Vec<String> {
+        let told = |(asked, people): (&String, &u64)| {
+            let people = match people {
+                1 => "1 person asks".to_owned(),
+                people => format!("{people} people ask"),
+            };
+            let asked = asked.escape_debug();
+            format!("{people} for locale {asked}, which is not there: their mails are in English")
+        };
+        self.locales.iter().map(told).collect()
+    }
 }
 
 /// What became of deliveries.

@@ -7,11 +7,23 @@ use serde::Serialize;
 pub(crate) struct Board {
     /// Another one, another board.
     pub(crate) version: u64,
+    /// Which locale they are in; `None` for each person's own.
+    pub(crate) locale: Option<String>,
+    /// The locales there are.
+    pub(crate) locales: Vec<Locale>,
     pub(crate) sheets: Vec<Sheet>,
     /// Why there is nothing newer to look at; the sheets are those of before then.
     pub(crate) trouble: Option<Trouble>,
     /// What there is to know where there are no sheets of something.
     pub(crate) notes: Vec<String>,
+}
+
+/// A locale that has a catalog.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Locale {
+    pub(crate) tag: String,
+    /// What it calls itself.
+    pub(crate) name: String,
 }
 
 /// A mail or a page.

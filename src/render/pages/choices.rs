@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc, Weekday};
 use serde::Serialize;
 
-use super::super::naming::heading_of;
+use super::super::view::iso;
+use super::super::voice::Voice;
 use super::TYPE_FIELD;
 use super::stopping::PersonView;
 use crate::domain::{Cadence, Category, EventType, Policies, Route, Schedule, User};
@@ -47,11 +48,12 @@ impl PreferencesView {
         default: &Schedule,
         policies: &Policies,
         kinds: &[&EventType],
+        voice: &Voice,
     ) -> Self {
         let schedule = user.schedule(default);
         let weekday = |n| Weekday::try_from(n).unwrap_or(Weekday::Mon);
         Self {
-            person: PersonView::of(user, default, policies, kinds),
+            person: PersonView::of(user, default, policies, kinds, voice),
             links: LinksView {
                 unsubscribe: format!("../{token}"),
                 preferences: String::new(),
@@ -73,19 +75,18 @@ impl PreferencesView {
                 })
                 .collect(),
             zones: zones(schedule.tz),
-            groups: groups(user, policies, kinds),
+            groups: groups(user, policies, kinds, voice),
             zone: schedule.tz,
             wants_mail: user.unsubscribed.is_none(),
         }
     }
 
     /// With whether it was just saved, and when the next digest falls due.
-    pub(super) fn with(mut self, saved: bool, next: Option<DateTime<Utc>>) -> Self {
+    pub(super) fn with(mut self, saved: bool, next: Option<DateTime<Utc>>, voice: &Voice) -> Self {
         self.saved = saved;
-        self.schedule.next = next.filter(|_| self.wants_mail).map(|at| {
-            let at = at.with_timezone(&self.zone);
-            at.format("%A %-d %B %Y, %H:%M").to_string()
-        });
+        let next = next.filter(|_| self.wants_mail);
+        self.schedule.next = next.map(|at| voice.next(at, self.zone));
+        self.schedule.next_at = next.map(iso);
         self
     }
 }
@@ -98,6 +99,8 @@ pub(super) struct ScheduleView {
     tz: &'static str,
     /// The day and the hour of the next digest, in that zone.
     next: Option<String>,
+    /// The moment, by ISO 8601 in UTC.
+    next_at: Option<String>,
 }
 
 impl ScheduleView {
@@ -108,6 +111,7 @@ impl ScheduleView {
             hour: format!("{:02}", schedule.hour),
             tz: schedule.tz.name(),
             next: None,
+            next_at: None,
         }
     }
 }
@@ -194,13 +198,17 @@ pub(super) fn zones(chosen: chrono_tz::Tz) -> Vec<RegionView> {
     regions.into_iter().map(region).collect()
 }
 
-fn groups(user: &User, policies: &Policies, kinds: &[&EventType]) -> Vec<GroupView> {
+fn groups(user: &User, policies: &Policies, kinds: &[&EventType], voice: &Voice) -> Vec<GroupView> {
     let groups = policies.by_category(kinds).into_iter();
     let group = |(category, kinds): (Option<&Category>, Vec<&EventType>)| GroupView {
-        category: category.map(|category| category.as_str().to_owned()),
+        category: category.map(|category| {
+            // The first of them that the catalog says it of says it of all.
+            let said = kinds.iter().find_map(|kind| voice.category(kind));
+            said.unwrap_or_else(|| category.as_str().to_owned())
+        }),
         types: kinds
             .into_iter()
-            .map(|kind| shown(user, policies, kind))
+            .map(|kind| shown(user, policies, kind, voice))
             .collect(),
     };
     groups.map(group).collect()
@@ -208,7 +216,7 @@ fn groups(user: &User, policies: &Policies, kinds: &[&EventType]) -> Vec<GroupVi
 
 /// It can go where it goes by default, where it goes now, into the digest, or nowhere; unless it is
 /// mandatory.
-fn shown(user: &User, policies: &Policies, kind: &EventType) -> TypeView {
+fn shown(user: &User, policies: &Policies, kind: &EventType, voice: &Voice) -> TypeView {
     let policy = policies.of(kind);
     let default = policy.route;
     let route = user.chosen_route(kind, policies);
@@ -218,11 +226,11 @@ fn shown(user: &User, policies: &Policies, kind: &EventType) -> TypeView {
     let options = offered.map(|one| OptionView::plain(one.as_str(), *one == route));
     let locked = policy.mandatory.as_ref().map(|mandate| LockView {
         route: default.as_str(),
-        reason: mandate.as_str().to_owned(),
+        reason: voice.reason(kind, mandate),
     });
     TypeView {
         field: format!("{TYPE_FIELD}{kind}"),
-        heading: heading_of(policies.heading(kind), kind),
+        heading: voice.heading(policies.heading(kind), kind),
         options: match locked {
             Some(_) => Vec::new(),
             None => options.collect(),

@@ -8,17 +8,11 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::super::ends::EndsView;
-use super::super::naming::{day_in_full, heading_of};
+use super::super::view::iso;
+use super::super::voice::Voice;
 use super::choices::ScheduleView;
 use super::{Stopping, TYPE_FIELD};
 use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, User};
-
-/// A page that only says something.
-#[derive(Serialize)]
-pub(super) struct NoticeView<'a> {
-    pub heading: &'a str,
-    pub text: &'a str,
-}
 
 /// Whose mails a page is about.
 #[derive(Serialize)]
@@ -27,6 +21,8 @@ pub(super) struct PersonView {
     address: Option<String>,
     /// The day on which they unsubscribed.
     unsubscribed: Option<String>,
+    /// The moment, by ISO 8601 in UTC.
+    unsubscribed_at: Option<String>,
     /// Whether no mail leaves for a reason that is not theirs to change here.
     stopped: bool,
     /// The headings of what is mailed to them all the same.
@@ -51,10 +47,11 @@ impl PersonView {
         default: &Schedule,
         policies: &Policies,
         kinds: &[&EventType],
+        voice: &Voice,
     ) -> Self {
         let schedule = user.schedule(default);
-        let day = |at: DateTime<Utc>| day_in_full(at, schedule.tz);
-        let heading = |kind: &EventType| heading_of(policies.heading(kind), kind);
+        let day = |at: DateTime<Utc>| voice.day_in_full(at, schedule.tz);
+        let heading = |kind: &EventType| voice.heading(policies.heading(kind), kind);
         let headings = |of: &dyn Fn(&EventType) -> bool| {
             let kinds = kinds.iter().filter(|kind| of(kind));
             kinds.map(|kind| heading(kind)).collect()
@@ -68,6 +65,7 @@ impl PersonView {
         Self {
             address: user.email.as_ref().map(ToString::to_string),
             unsubscribed: user.unsubscribed.map(day),
+            unsubscribed_at: user.unsubscribed.map(iso),
             stopped: user.suppressed.is_some() || !user.confirmed || user.email.is_none(),
             kept: policies.always_mailed().map(heading).collect(),
             coming: ComingView {
@@ -112,7 +110,7 @@ struct FieldView {
 }
 
 impl StopView {
-    pub(super) fn of(stopping: Stopping<'_>, before: Option<&User>) -> Self {
+    pub(super) fn of(stopping: Stopping<'_>, before: Option<&User>, voice: &Voice) -> Self {
         let Stopping {
             user,
             stop,
@@ -121,7 +119,7 @@ impl StopView {
             policies,
         } = stopping;
         let kinds = policies.offered(user.types.keys(), &[]);
-        let person = PersonView::of(user, default, policies, &kinds);
+        let person = PersonView::of(user, default, policies, &kinds, voice);
         let digest = person.coming.digest.as_ref();
         let digest = digest.filter(|_| *stop != Stop::Digest);
         let all = user.unsubscribed.is_none() && *stop != Stop::All;
@@ -133,7 +131,7 @@ impl StopView {
                 digest: digest.map(|_| tokens.digest.clone()),
                 all: all.then(|| tokens.all.clone()),
             },
-            ends: EndsView::configured(stop, policies),
+            ends: EndsView::configured(stop, policies, voice),
             undo,
             undo_known,
             person,

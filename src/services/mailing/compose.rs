@@ -339,7 +339,8 @@ impl Compose {
         let personal = |maker: &Maker<'_>| maker.personal(&row.user, stop.as_ref(), row.created);
         let personal = maker.map(personal);
         let further = self.feedback_id(row, &told).into_iter().collect();
-        let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz);
+        let locale = self.renderer.locale_of(user);
+        let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz, locale);
         let content = match contents.rendered(&of, &told) {
             Some(content) => content,
             None => {

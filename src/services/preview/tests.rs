@@ -41,7 +41,7 @@ fn now() -> DateTime<Utc> {
 
 fn sheets(preview: &Preview) -> Vec<Sheet> {
     let drafts = preview.invented(Some("http://127.0.0.1:1/pictures"), now());
-    let sheets = preview.sheets(&drafts, Some(&preview.nobody()), now());
+    let sheets = preview.sheets(&drafts, Some(&preview.nobody()), None, now());
     sheets.unwrap()
 }
 
@@ -144,7 +144,7 @@ fn templates_are_read_anew_each_time() {
         ..preview(&[])
     };
     let drafts = shown.invented(None, now());
-    let sheet = || shown.sheets(&drafts[..1], None, now());
+    let sheet = || shown.sheets(&drafts[..1], None, None, now());
 
     std::fs::write(&file, "One").unwrap();
     assert_eq!(sheet().unwrap()[0].subject.as_deref(), Some("One"));

@@ -54,6 +54,7 @@ mod health;
 mod hooks;
 mod key;
 mod kinds;
+mod languages;
 mod limits;
 mod logs;
 mod marks;

@@ -211,6 +211,58 @@ fn a_batch_is_shown_as_its_mail_would_tell_it() {
     );
 }
 
+#[test]
+fn mails_and_pages_are_shown_in_a_locale_and_one_that_is_not_there_is_refused() {
+    let desk = kiosk();
+
+    desk.run(&["preview", "--out", "seen", "--locale", "de-DE"])
+        .done();
+    let none = desk.run(&["preview", "--out", "seen", "--locale", "xx"]);
+
+    let read = |name: &str| std::fs::read_to_string(desk.path().join("seen").join(name)).unwrap();
+    assert!(read("digest-several.html").contains(r#"<html lang="de" dir="ltr""#));
+    assert!(read("page-preferences.html").contains("Wie oft"));
+    assert_eq!(none.code, 2);
+    assert!(
+        none.err
+            .contains("there is no catalog for the locale \"xx\""),
+        "{}",
+        none.err
+    );
+    assert!(
+        none.err.contains("ar, de, en, es, fr, ja, pl, pt, ru"),
+        "{}",
+        none.err
+    );
+}
+
+#[tokio::test]
+async fn the_page_offers_the_locales_and_shows_the_one_that_is_chosen() {
+    let desk = kiosk();
+    let served = Served::start(&desk, &["--locale", "de"]);
+
+    let german = served.board().await;
+    let arabic: Value = served.get("board?locale=ar").await.json().await.unwrap();
+
+    assert_eq!(
+        (&german["locale"], &arabic["locale"]),
+        (&"de".into(), &"ar".into())
+    );
+    let locales = german["locales"].as_array().unwrap();
+    assert!(
+        locales
+            .iter()
+            .any(|one| one["tag"] == "ja" && one["name"] == "日本語")
+    );
+    for (board, html) in [
+        (&german, r#"lang="de""#),
+        (&arabic, r#"lang="ar" dir="rtl""#),
+    ] {
+        let sheet = board["sheets"][0]["html"].as_str().unwrap();
+        assert!(served.get(sheet).await.text().await.unwrap().contains(html));
+    }
+}
+
 #[tokio::test]
 async fn the_page_shows_what_was_saved_and_what_is_wrong_with_it() {
     let desk = kiosk();
@@ -259,7 +311,13 @@ async fn the_page_is_for_this_machine_alone() {
     let desk = kiosk();
     let served = Served::start(&desk, &["digest"]);
 
-    for path in ["", "board", "sheets/0", "page.js", "pictures/thing-1.svg"] {
+    for path in [
+        "",
+        "board",
+        "sheets/own/0",
+        "page.js",
+        "pictures/thing-1.svg",
+    ] {
         served.board().await;
         let url = format!("{}/{path}", served.url);
         let foreign = served.client.get(&url).header("Host", "evil.example");

@@ -156,6 +156,31 @@ fn a_template_that_fails_whatever_it_is_given_is_refused_before_anything_is_done
 }
 
 #[test]
+fn a_catalog_that_is_wrong_is_refused_with_file_and_line() {
+    let desk = desk("templates = \"own\"");
+    std::fs::create_dir_all(desk.path().join("own/locales")).unwrap();
+    desk.write("own/locales/de.ftl", "new = Neu\nopen = { $nam } öffnen\n");
+
+    let ran = desk.run(&["digest", "--now"]);
+    let doctor = desk.run(&["doctor", "--offline"]);
+
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    let told = "own/locales/de.ftl, line 2: open has no variable $nam";
+    assert!(
+        ran.err.starts_with(&format!("error: {told}")),
+        "{}",
+        ran.err
+    );
+    assert!(
+        doctor.out.contains("error      templates"),
+        "{}",
+        doctor.out
+    );
+    assert!(doctor.out.contains("de.ftl, line 2"), "{}", doctor.out);
+    assert!(ledger(&desk).is_empty());
+}
+
+#[test]
 fn a_template_that_fails_for_some_is_named_and_their_mails_have_failed() {
     let desk = desk("templates = \"own\"");
     std::fs::create_dir_all(desk.path().join("own/digest")).unwrap();

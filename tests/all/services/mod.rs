@@ -16,6 +16,7 @@ mod explain;
 mod fanout;
 mod import;
 mod inbox_states;
+mod languages;
 mod lateness;
 mod lingering;
 mod links;

@@ -1,7 +1,7 @@
 //! What mails of one build say, each once: people who are told the same share it.
 //!
 //! The rule: a mail that says nothing of its person is rendered once for all who are told the same
-//! things in the same zone. What two people are told is compared whole.
+//! things in the same zone and language. What two people are told is compared whole.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,15 +40,21 @@ pub(super) struct Of {
     /// Of a digest.
     digest: Option<(Cadence, String)>,
     tz: Tz,
+    /// Of the words.
+    locale: String,
 }
 
 impl Of {
-    pub(super) fn new(occasion: &Occasion, tz: Tz) -> Self {
+    pub(super) fn new(occasion: &Occasion, tz: Tz, locale: &str) -> Self {
         let digest = match occasion {
             Occasion::Digest { cadence, period } => Some((*cadence, period.clone())),
             Occasion::Batch { .. } => None,
         };
-        Self { digest, tz }
+        Self {
+            digest,
+            tz,
+            locale: locale.to_owned(),
+        }
     }
 
     /// What is mostly different where two people are told different things.

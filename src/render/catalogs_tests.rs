@@ -1,0 +1,451 @@
+//! Tests of catalogs: that ours are complete, choose plurals right and fall back, and that what is
+//! wrong with a team's own is told.
+
+use super::super::tests::{at, mail, site, titled, work};
+use super::super::voice::{Filled, Medium};
+use super::super::{Renderer, sample};
+use super::*;
+use crate::domain::{User, UserId};
+
+fn ours() -> Catalogs {
+    Catalogs::load(None).unwrap()
+}
+
+fn said(locale: &str, id: &str, filled: &[(&str, Filled<'_>)]) -> String {
+    ours()
+        .voice(Some(locale))
+        .say(id, filled, Medium::Text)
+        .unwrap()
+}
+
+/// What the catalog of a folder comes to.
+fn with(file: &str, text: &str) -> Result<Renderer, String> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("locales")).unwrap();
+    std::fs::write(folder.path().join("locales").join(file), text).unwrap();
+    let made = Renderer::new(site(), Some(folder.path().to_owned()));
+    made.map_err(|error| error.to_string())
+}
+
+fn reader(locale: &str) -> User {
+    User {
+        locale: Some(locale.into()),
+        ..User::new(UserId::stored("ada"))
+    }
+}
+
+/// What is missing in a catalog, too much in it, or uses other variables than the English one.
+fn differences(text: &str) -> Vec<String> {
+    let read = |text: &str| -> Messages {
+        match FluentResource::try_new(text.to_owned()) {
+            Ok(resource) => messages(&resource),
+            Err((_, errors)) => panic!("{errors:?}"),
+        }
+    };
+    let english = BUILT_IN.iter().find(|(tag, _)| *tag == ENGLISH).unwrap();
+    let (english, other) = (read(english.1), read(text));
+    let ids = english.keys().chain(other.keys());
+    let mut different: Vec<String> = ids
+        .filter(|id| english.get(*id) != other.get(*id))
+        .map(|id| format!("{id}: {:?}", other.get(id)))
+        .collect();
+    different.dedup();
+    different
+}
+
+#[test]
+fn every_catalog_says_everything_with_the_same_variables() {
+    for (tag, text) in BUILT_IN {
+        assert_eq!(differences(text), Vec::<String>::new(), "{tag}");
+    }
+}
+
+#[test]
+fn a_message_that_is_missing_or_has_another_variable_is_found() {
+    let english = BUILT_IN.iter().find(|(tag, _)| *tag == ENGLISH).unwrap().1;
+
+    let missing = differences(&english.replace("see-online = See it online\n", ""));
+    let other = differences(&english.replace("{ $since } to", "{ $sinse } to"));
+
+    assert_eq!(missing, ["see-online: None"]);
+    assert_eq!(other, [r#"batch-span: Some({"sinse", "until"})"#]);
+}
+
+#[test]
+fn every_catalog_can_be_spoken() {
+    let user = |tag: &str| reader(tag);
+    let renderer = Renderer::new(site(), None).unwrap();
+    for (tag, _) in BUILT_IN {
+        let user = user(tag);
+        assert_eq!(renderer.locale_of(&user), *tag);
+        let try_out = |mail: &super::super::Mail<'_>| {
+            let mail = super::super::Mail {
+                user: &user,
+                ..mail.clone()
+            };
+            let rendered = renderer.render(&mail)?;
+            let html = format!(r#"<html lang="{tag}" dir=""#);
+            assert!(rendered.html.contains(&html), "{}", rendered.html);
+            let words = format!("{} {}", rendered.subject, rendered.text);
+            assert!(!words.contains(['{', '\u{e000}', '\u{e001}']), "{words}");
+            Ok(())
+        };
+        sample::digests(try_out).unwrap();
+        sample::batches(try_out).unwrap();
+    }
+}
+
+#[test]
+fn plurals_are_those_of_the_language() {
+    let people = |locale: &str, count: u64| {
+        let said = said(locale, "people", &[("count", Filled::Count(count))]);
+        said.replace(['\u{a0}', '\u{202f}'], " ")
+    };
+    let all = |locale: &str, counts: &[u64]| -> Vec<String> {
+        counts.iter().map(|count| people(locale, *count)).collect()
+    };
+
+    assert_eq!(
+        all("de", &[1, 2, 1_000]),
+        ["1 Person", "2 Personen", "1.000 Personen"]
+    );
+    assert_eq!(
+        all("fr", &[0, 1, 2]),
+        ["0 personne", "1 personne", "2 personnes"]
+    );
+    assert_eq!(all("ja", &[1, 2, 5]), ["1人", "2人", "5人"]);
+    assert_eq!(
+        all("pl", &[1, 2, 4, 5, 12, 22, 25]),
+        [
+            "1 osoba", "2 osoby", "4 osoby", "5 osób", "12 osób", "22 osoby", "25 osób"
+        ]
+    );
+    assert_eq!(
+        all("ru", &[1, 2, 5, 11, 21, 22, 25]),
+        [
+            "1 человек",
+            "2 человека",
+            "5 человек",
+            "11 человек",
+            "21 человек",
+            "22 человека",
+            "25 человек"
+        ]
+    );
+    assert_eq!(
+        all("ar", &[0, 1, 2, 3, 10, 11, 99, 100, 102, 103]),
+        [
+            "لا أحد",
+            "شخص واحد",
+            "شخصان",
+            "3 أشخاص",
+            "10 أشخاص",
+            "11 شخصًا",
+            "99 شخصًا",
+            "100 شخص",
+            "102 شخص",
+            "103 أشخاص"
+        ]
+    );
+}
+
+#[test]
+fn plurals_of_large_numbers_are_those_of_their_last_digits() {
+    let plural = |locale: &str, ftl: &str, counts: &[u64]| -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("locales")).unwrap();
+        std::fs::write(folder.path().join(format!("locales/{locale}.ftl")), ftl).unwrap();
+        let catalogs = Catalogs::load(Some(folder.path())).unwrap();
+        let voice = catalogs.voice(Some(locale));
+        let say = |count: &u64| {
+            let count = [("count", Filled::Count(*count))];
+            voice.say("people", &count, Medium::Text).unwrap()
+        };
+        counts.iter().map(say).collect()
+    };
+    let all = "people = { $count ->\n    [zero] zero\n    [one] one\n    [two] two\n    [few] few\n    \
+               [many] many\n   *[other] other\n}\n";
+
+    assert_eq!(
+        plural("ar", all, &[102, 103, 110, 111, 199, 200, 211]),
+        ["other", "few", "few", "many", "many", "other", "many"]
+    );
+    assert_eq!(
+        plural("be", all, &[1, 3, 5, 11, 12, 15, 20, 21, 22, 111, 123]),
+        [
+            "one", "few", "many", "many", "many", "many", "many", "one", "few", "many", "few"
+        ]
+    );
+    assert_eq!(
+        plural("lt", all, &[1, 2, 10, 11, 12, 21, 29, 30, 111, 121]),
+        [
+            "one", "few", "other", "other", "other", "one", "few", "other", "other", "one"
+        ]
+    );
+    assert_eq!(
+        plural("lv", all, &[1, 2, 10, 11, 21, 111]),
+        ["one", "other", "zero", "zero", "one", "zero"]
+    );
+}
+
+#[test]
+fn numbers_and_days_are_written_as_the_language_does() {
+    let catalogs = ours();
+    let voice = |tag: &str| catalogs.voice(Some(tag));
+    for (tag, number, day, next) in [
+        (
+            "en",
+            "39,389",
+            "22 April 2014",
+            "Tuesday 22 April 2014, 08:00",
+        ),
+        (
+            "de",
+            "39.389",
+            "22. April 2014",
+            "Dienstag, 22. April 2014, 08:00",
+        ),
+        (
+            "fr",
+            "39\u{202f}389",
+            "22 avril 2014",
+            "mardi 22 avril 2014, 08:00",
+        ),
+        (
+            "es",
+            "39.389",
+            "22 de abril de 2014",
+            "martes, 22 de abril de 2014, 08:00",
+        ),
+        (
+            "pt",
+            "39.389",
+            "22 de abril de 2014",
+            "terça, 22 de abril de 2014, 08:00",
+        ),
+        (
+            "ja",
+            "39,389",
+            "2014年4月22日",
+            "2014年4月22日(火曜日) 08:00",
+        ),
+        (
+            "pl",
+            "39\u{a0}389",
+            "22 kwietnia 2014",
+            "wtorek, 22 kwietnia 2014, 08:00",
+        ),
+        (
+            "ru",
+            "39\u{a0}389",
+            "22 апреля 2014",
+            "22 апреля 2014, 08:00",
+        ),
+        (
+            "ar",
+            "39,389",
+            "22 أبريل 2014",
+            "الثلاثاء، 22 أبريل 2014، 08:00",
+        ),
+    ] {
+        assert_eq!(voice(tag).grouped(39_389), number, "{tag}");
+        assert_eq!(voice(tag).day_in_full(at(), chrono_tz::UTC), day, "{tag}");
+        assert_eq!(voice(tag).next(at(), chrono_tz::UTC), next, "{tag}");
+    }
+    let english: Vec<String> = [0, 999, 1_000, 1_234_567]
+        .iter()
+        .map(|n| voice("en").grouped(*n))
+        .collect();
+    assert_eq!(english, ["0", "999", "1,000", "1,234,567"]);
+    assert_eq!(
+        [999, 4_500, 45_000].map(|n| voice("es").grouped(n)),
+        ["999", "4500", "45.000"]
+    );
+}
+
+#[test]
+fn a_locale_falls_back_part_by_part_and_to_english_at_last() {
+    let catalogs = ours();
+    for (asked, near) in [
+        ("pt-BR", Some("pt")),
+        ("pt_br", Some("pt")),
+        ("PT", Some("pt")),
+        ("de_AT.UTF-8", Some("de")),
+        ("ar-Arab-EG", Some("ar")),
+        ("en-GB", Some("en")),
+        ("xx", None),
+        ("", None),
+        ("../../etc/passwd", None),
+        ("d", None),
+    ] {
+        assert_eq!(catalogs.nearest(asked), near, "{asked}");
+        let voice = catalogs.voice(Some(asked));
+        assert_eq!(voice.tag(), near.unwrap_or("en"), "{asked}");
+    }
+    assert_eq!(catalogs.voice(None).tag(), "en");
+}
+
+#[test]
+fn the_browser_is_given_what_it_wants_most_of_what_there_is() {
+    let catalogs = ours();
+    for (header, best) in [
+        ("de-CH,de;q=0.9,en;q=0.8", Some("de")),
+        ("nl, fr;q=0.4, ja;q=0.7", Some("ja")),
+        ("nl", None),
+        ("*", None),
+        ("de;q=0, en;q=0.1", Some("en")),
+        ("de;q=nonsense", None),
+        ("", None),
+    ] {
+        assert_eq!(catalogs.accepted(header).as_deref(), best, "{header}");
+    }
+}
+
+#[test]
+fn a_language_is_one_file_and_what_it_lacks_falls_back() {
+    let digest = sample::digest(
+        at(),
+        [("ArtworkPublished", "New works", vec![work(0), work(1)], 9)],
+    );
+    let swedish = "calendar = sv_SE\ndigest-head = { $news } till dig\n\
+                   things = { $count ->\n    [one] nyhet\n   *[other] nyheter\n}\n\
+                   type-ArtworkPublished = Nya verk\n    .new = nya verk\n";
+    let renderer = with("sv.ftl", swedish).unwrap();
+
+    let rendered = renderer.render(&mail(&reader("sv-FI"), &digest)).unwrap();
+
+    assert_eq!(renderer.locale_of(&reader("sv-FI")), "sv");
+    assert!(rendered.html.contains(r#"<html lang="sv" dir="ltr""#));
+    assert!(
+        rendered.html.contains(">11 nya verk till dig</h1>"),
+        "{}",
+        rendered.html
+    );
+    assert!(
+        rendered
+            .text
+            .contains("Your weekly digest: what is new since 21 april.")
+    );
+    assert!(
+        rendered.text.contains("Nya verk · 11\n"),
+        "{}",
+        rendered.text
+    );
+}
+
+#[test]
+fn a_file_of_a_region_says_what_differs_from_its_language_and_ours_can_be_changed() {
+    let digest = sample::digest(at(), [("Show", "Shows", vec![titled("Ruins")], 4)]);
+    let austrian = with("de-AT.ftl", "digest-head = { $news } für Sie, servus\n").unwrap();
+    let german = with("de.ftl", "digest-head = { $news } für dich\n").unwrap();
+
+    let of = |renderer: &Renderer, locale: &str| {
+        renderer
+            .render(&mail(&reader(locale), &digest))
+            .unwrap()
+            .text
+    };
+
+    assert!(of(&austrian, "de-AT").contains("5 Neuigkeiten für Sie, servus\nIhre wöchentliche"));
+    assert!(of(&austrian, "de-CH").contains("5 Neuigkeiten für Sie\n"));
+    assert!(of(&german, "de").contains("5 Neuigkeiten für dich\nIhre wöchentliche"));
+    assert!(of(&german, "en").contains("5 new things for you\n"));
+}
+
+#[test]
+fn what_is_wrong_with_a_catalog_is_told_with_file_and_line() {
+    for (text, line, why) in [
+        ("new = Ny\nopen = { $name\n", 3, "Expected"),
+        (
+            "new = Ny\n\nopenn = Öppna { $name }\n",
+            3,
+            "there is no message openn; did you mean open?",
+        ),
+        ("open = Öppna { $nam }\n", 1, "open has no variable $nam"),
+        (
+            "type-A = A\n    .fraze = b\n",
+            1,
+            "there is no message type-A.fraze",
+        ),
+        (
+            "new = { -brand }\n",
+            1,
+            "new uses brand, which is no term here",
+        ),
+        ("new = { NUMBER($x) }\n", 1, "new uses NUMBER"),
+        ("date = %Q\n", 1, "no date that strftime can write"),
+        ("calendar = sweden\n", 1, "\"sweden\" is not known"),
+        ("direction = up\n", 1, "is not ltr or rtl"),
+    ] {
+        let error = with("sv.ftl", text)
+            .err()
+            .unwrap_or_else(|| panic!("{text} is taken"));
+        assert!(
+            error.contains(&format!("locales/sv.ftl, line {line}: ")),
+            "{error}"
+        );
+        assert!(error.contains(why), "{error}");
+    }
+    let error = with("my words.ftl", "").err().unwrap();
+    assert!(error.contains("is no locale"), "{error}");
+    assert!(
+        with(
+            "sv.ftl",
+            "own-words = Egna { $ord }\n-brand = Tate\nnew = { -brand }\n"
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn nothing_filled_in_can_pose_as_a_part_of_a_message() {
+    let voice = |tag: &str| Arc::clone(ours().voice(Some(tag)));
+    let evil = "{ $site } <b>\u{e000}\u{e101}\u{e001}9\u{e002}";
+    let filled = [
+        ("news", Filled::words(evil)),
+        ("site", Filled::words("Tate")),
+    ];
+
+    let html = voice("en").say("news-from", &filled, Medium::Html).unwrap();
+
+    assert_eq!(
+        html,
+        "{ $site } &lt;b&gt;\u{e000}\u{e101}\u{e001}9\u{e002} from Tate"
+    );
+}
+
+#[test]
+fn names_are_isolated_where_their_direction_may_differ() {
+    let say = |tag: &str, who: &str, medium| {
+        let filled = [("label", Filled::words("X")), ("who", Filled::words(who))];
+        ours().voice(Some(tag)).say("by", &filled, medium).unwrap()
+    };
+
+    assert_eq!(say("en", "Ada", Medium::Text), "X by Ada");
+    assert_eq!(say("en", "ليلى", Medium::Text), "X by \u{2068}ليلى\u{2069}");
+    assert_eq!(say("en", "ليلى", Medium::Html), "X by <bdi>ليلى</bdi>");
+    assert!(!say("ar", "ليلى", Medium::Text).contains("\u{2068}ليلى"));
+    assert!(
+        say("ar", "09:30", Medium::Text).ends_with(" 09:30"),
+        "one time, whatever is around it"
+    );
+    let arabic = say("ar", "Ada", Medium::Text);
+    assert!(arabic.contains("\u{2068}Ada\u{2069}") && arabic.contains("\u{2068}X\u{2069}"));
+}
+
+#[test]
+fn a_subject_keeps_its_isolates_whole_however_long_it_is() {
+    let long = format!("ליאת {}", "x".repeat(70));
+    let objects = vec![titled(&long), titled(&format!("{long} y")), titled("Z")];
+    let digest = sample::digest(at(), [("Show", "Shows", objects, 4)]);
+    let renderer = Renderer::new(site(), None).unwrap();
+
+    let subject = renderer
+        .render(&mail(&reader("ar"), &digest))
+        .unwrap()
+        .subject;
+
+    let count = |c| subject.matches(c).count();
+    assert!(count('\u{2068}') > 0, "{subject:?}");
+    assert_eq!(count('\u{2068}'), count('\u{2069}'), "{subject:?}");
+}

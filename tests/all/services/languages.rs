@@ -1,0 +1,176 @@
+//! Everybody is told in their own language, and shares a mail only with whoever reads the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tidings::services::Silent;
+use tidings::services::digest::Request;
+
+use crate::support::Fresh;
+use crate::support::town::{Town, monday, on_both_stores, to};
+
+on_both_stores! {
+    each_person_is_told_in_their_own_language_and_shares_with_their_like
+    a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal
+    a_catalog_says_what_the_configuration_says_of_a_type
+    a_catalog_names_nothing_that_a_provider_fills_in
+}
+
+const CROWD: [(&str, Option<&str>); 3] =
+    [("ada", Some("de-AT")), ("ben", Some("ar")), ("cem", None)];
+
+async fn speak(town: &Town) {
+    for (person, locale) in CROWD {
+        town.change(person, |user| user.locale = locale.map(str::to_owned))
+            .await;
+    }
+}
+
+async fn each_person_is_told_in_their_own_language_and_shares_with_their_like(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "delivery.chunk = 100\n").await;
+    speak(&town).await;
+    let crowd = town.crowd(6).await;
+    for (n, person) in crowd.iter().enumerate() {
+        let locale = ["de", "de-CH"][n % 2];
+        town.change(person, |user| user.locale = Some(locale.into()))
+            .await;
+    }
+    let all = crowd
+        .iter()
+        .map(String::as_str)
+        .chain(["ada", "ben", "cem"]);
+    town.happens(&["a1", "a2"], to(&all.collect::<Vec<_>>()))
+        .await;
+
+    town.digests_at(monday(0)).await;
+
+    let mails = town.mails();
+    let of = |person: &str| {
+        let address = format!("{person}@example.org");
+        mails
+            .iter()
+            .find(|mail| mail.to.reveal() == address)
+            .unwrap()
+    };
+    for (person, html, text) in [
+        (
+            "ada",
+            r#"<html lang="de" dir="ltr""#,
+            "2 Neuigkeiten für Sie",
+        ),
+        ("ben", r#"<html lang="ar" dir="rtl""#, "خبران جديدان لك"),
+        (
+            "cem",
+            r#"<html lang="en" dir="ltr""#,
+            "2 new things for you",
+        ),
+    ] {
+        let mail = of(person).filled();
+        assert!(mail.html.contains(html), "{}", mail.html);
+        assert!(mail.text.contains(text), "{}", mail.text);
+    }
+    assert_eq!(mails.len(), 9);
+    let mut readers: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for mail in &mails {
+        let content = Arc::as_ptr(&mail.content);
+        readers
+            .entry(content)
+            .or_default()
+            .insert(mail.to.reveal().to_owned());
+    }
+    let mut shared: Vec<usize> = readers.values().map(BTreeSet::len).collect();
+    shared.sort_unstable();
+    assert_eq!(
+        shared,
+        [1, 1, 7],
+        "everybody who reads German shares one content"
+    );
+}
+
+async fn a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    for (person, locale) in [("ada", "xx"), ("ben", "xx"), ("cem", "pt-BR")] {
+        town.change(person, |user| user.locale = Some(locale.into()))
+            .await;
+    }
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.clock.set(monday(0));
+
+    let rehearsal = town.process().rehearsal();
+    let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 2)]));
+    let warning = "2 people ask for locale xx, which is not there: their mails are in English";
+    assert!(
+        told.warnings.iter().any(|told| told == warning),
+        "{:?}",
+        told.warnings
+    );
+    let english = town.mails();
+    let english = english
+        .iter()
+        .filter(|mail| mail.filled().html.contains(r#"lang="en""#));
+    assert_eq!(english.count(), 2);
+}
+
+async fn a_catalog_says_what_the_configuration_says_of_a_type(fresh: Fresh) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("locales")).unwrap();
+    let german = "type-ArtworkPublished = Neue Werke\n    .new = { $count ->\n        \
+                  [one] neues Werk\n       *[other] neue Werke\n    }\n";
+    std::fs::write(folder.path().join("locales/de.ftl"), german).unwrap();
+    let config = format!(
+        "mail.templates = {:?}\n[types.ArtworkPublished]\nheading = \"New works\"\n",
+        folder.path()
+    );
+    let town = Town::found(&fresh, true, &config).await;
+    speak(&town).await;
+    town.happens(&["a1", "a2"], to(&["ada", "cem"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    for mail in town.mails() {
+        let (subject, text) = (mail.filled().subject, mail.filled().text);
+        let german = mail.to.reveal() == "ada@example.org";
+        let said = if german {
+            "2 neue Werke für Sie"
+        } else {
+            "2 new works for you"
+        };
+        assert!(text.contains(said), "{text}");
+        let heading = if german {
+            "Neue Werke · 2"
+        } else {
+            "New works · 2"
+        };
+        assert!(text.contains(heading), "{text}");
+        let named = if german {
+            "Neue Werke: "
+        } else {
+            "New works: "
+        };
+        assert!(subject.starts_with(named), "{subject}");
+    }
+}
+
+async fn a_catalog_names_nothing_that_a_provider_fills_in(fresh: Fresh) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("locales")).unwrap();
+    let evil = r#"digest-head = %recipient.email% { "{{{ pm:unsubscribe_url }}}" } { $news }"#;
+    std::fs::write(folder.path().join("locales/en.ftl"), format!("{evil}\n")).unwrap();
+    let config = format!("mail.templates = {:?}\n", folder.path());
+    let town = Town::found(&fresh, true, &config).await;
+    town.happens(&["a1", "a2"], to(&["cem"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    let mail = town.mails().remove(0).filled();
+    for part in [&mail.html, &mail.text] {
+        assert!(part.contains("recipient.email"), "{part}");
+        assert!(
+            !part.contains("%recipient") && !part.contains("{{{ pm:"),
+            "{part}"
+        );
+    }
+}
