@@ -6,6 +6,7 @@
 
 mod apis;
 mod asking;
+mod headers;
 pub mod provider;
 pub mod received;
 pub mod server;
