@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
+use super::dkim::Signing;
 use super::reader::Reader;
 use super::{hidden, set};
 use crate::domain::{Address, Secret};
@@ -47,6 +48,8 @@ pub struct Mail {
     pub per_call: Option<usize>,
     /// Under which name in the DNS the key stands that signs the mails.
     pub dkim_selector: Option<String>,
+    /// What mails are signed with here that leave by SMTP; `None` where the server signs, or nobody.
+    pub dkim: Option<Signing>,
 }
 
 /// How mails leave this machine.
@@ -184,7 +187,14 @@ impl Mail {
             list_domain,
         );
         let list_domain = list_domain.unwrap_or_else(|| in_ascii(from.domain()));
+        let dkim_selector = r.optional_parse(
+            "mail.dkim_selector",
+            "a DKIM selector: letters, digits, -, _ and dots",
+            selector,
+        );
         Self {
+            dkim: Signing::read(r, &from, dkim_selector.as_ref()),
+            dkim_selector,
             transport: transport(r, name),
             outbox: r.string("mail.outbox").into(),
             outbox_pages: r.flag("mail.outbox_pages"),
@@ -197,11 +207,6 @@ impl Mail {
             timeout,
             calls_per_second: NonZeroU32::new(asked).unwrap_or(usual),
             per_call: (per_call > 0).then_some(per_call),
-            dkim_selector: r.optional_parse(
-                "mail.dkim_selector",
-                "a DKIM selector: letters, digits, -, _ and dots",
-                selector,
-            ),
         }
     }
 

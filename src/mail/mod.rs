@@ -8,6 +8,7 @@
 
 mod check;
 mod content;
+pub mod dkim;
 mod guarded;
 pub mod hooks;
 mod http;
@@ -31,6 +32,7 @@ use crate::domain::{Address, DeliveryId};
 
 pub use check::Checked;
 pub use content::{Content, Filled, Marks, Place, Text};
+pub use dkim::Dkim;
 pub use http::Account;
 pub use leave::{Leave, Standing};
 pub use mime::tag;

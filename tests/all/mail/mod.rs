@@ -6,6 +6,7 @@
 
 mod apis;
 mod asking;
+mod dkim;
 mod headers;
 pub mod provider;
 pub mod received;
