@@ -17,6 +17,7 @@ use crate::domain::{ModelName, Policies, Sending};
 mod batch;
 mod delivery;
 mod digest;
+mod dkim;
 mod feed;
 mod hidden;
 mod hooks;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::{holds, upgrade_ahead};
+use super::mailer::dkim as signer;
 use super::moving::{InMove, in_move};
 use super::{mailer, mapped};
 use crate::clock::Clock;
@@ -164,6 +165,8 @@ fn setup(config: &Config, file: Option<PathBuf>) -> Setup {
         has_postal_address: site.postal_address.is_some(),
         has_feedback_id: site.feedback_id.is_some(),
         dkim_selector: mail.dkim_selector.clone(),
+        // A key that cannot be used is found where the mailer is made.
+        dkim: (signer(mail).ok().flatten()).map(|dkim| (dkim.name(), dkim.record())),
         items: config.digest.caps.total,
         strays: mail
             .templates

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{self, Config, Login, SmtpServer, SmtpTls, Transport};
-use crate::mail::{Account, Mailer, Outbox, Relay, Security, Sender, Smtp};
+use crate::mail::{Account, Dkim, Mailer, Outbox, Relay, Security, Sender, Smtp};
 
 /// The mailer that writes `.eml` files.
 pub fn outbox(config: &Config) -> Outbox {
@@ -54,7 +54,18 @@ fn smtp(
         timeout,
         sender: sender(mail),
     })?;
-    Ok(Arc::new(smtp))
+    Ok(Arc::new(smtp.with_dkim(dkim(mail)?)))
+}
+
+/// What signs the mails that leave by SMTP, if anything does here.
+pub(super) fn dkim(mail: &config::Mail) -> Result<Option<Arc<Dkim>>, String> {
+    let signing = match (&mail.transport, &mail.dkim) {
+        (Transport::Smtp(_), Some(signing)) => signing,
+        _ => return Ok(None),
+    };
+    let dkim = Dkim::new(&signing.domain, &signing.selector, &signing.key);
+    let dkim = dkim.map_err(|why| format!("mail.dkim_key_file cannot be used: {why}"))?;
+    Ok(Some(Arc::new(dkim)))
 }
 
 fn sender(mail: &config::Mail) -> Sender {

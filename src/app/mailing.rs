@@ -1,10 +1,19 @@
 //! Puts together what mails: the sender and its helpers, who finds what is due, and the rehearsal.
 
 use super::App;
+use crate::config::Config;
 use crate::services::digest::Digests;
-use crate::services::mailing::{self, Compose, Gate, Ledger, Retry, Sender};
+use crate::services::mailing::{self, Compose, Gate, Headers, Ledger, Retry, Sender};
 use crate::services::rehearsal::{self, Rehearsal};
 use crate::services::skip_seen::SkipSeen;
+
+/// Says in headers what a mail is.
+pub(super) fn headers(config: &Config) -> Headers {
+    Headers {
+        list_domain: config.mail.list_domain.clone(),
+        feedback_id: config.site.feedback_id.clone(),
+    }
+}
 
 impl App {
     /// Makes mails of rows, and only reads.
@@ -20,7 +29,7 @@ impl App {
             policies: self.policies.clone(),
             renderer: self.renderer.clone(),
             links: self.links.clone(),
-            feedback_id: self.config.site.feedback_id.clone(),
+            headers: headers(&self.config),
             clock: self.clock.clone(),
             caps: self.config.digest.caps,
             schedule: self.config.digest.schedule,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::mailing::headers;
 use super::{App, NoStore, mailer, open_store, site};
 use crate::app::Access;
 use crate::clock::{Ids, SystemClock};
@@ -32,6 +33,7 @@ pub async fn send_test(config: &Config) -> anyhow::Result<SendTest> {
     };
     Ok(SendTest {
         mailer,
+        headers: headers(config),
         suppressions,
         clock: Arc::new(SystemClock),
         ids: Arc::new(Ids::random()),

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
+use super::dkim::Signing;
 use super::reader::Reader;
 use super::{hidden, set};
 use crate::domain::{Address, Secret};
@@ -32,6 +33,9 @@ pub struct Mail {
     pub from_name: String,
     /// Where answers go; `None` for the sender.
     pub reply_to: Option<Address>,
+    /// The domain in which lists and threads have their names, in ASCII and lower case: the
+    /// sender's, if nobody said.
+    pub list_domain: String,
     /// A folder of the operator's own templates; `None` for the built-in ones alone.
     pub templates: Option<PathBuf>,
     /// What all mails are tagged with at the provider: no more than it takes.
@@ -44,6 +48,8 @@ pub struct Mail {
     pub per_call: Option<usize>,
     /// Under which name in the DNS the key stands that signs the mails.
     pub dkim_selector: Option<String>,
+    /// What mails are signed with here that leave by SMTP; `None` where the server signs, or nobody.
+    pub dkim: Option<Signing>,
 }
 
 /// How mails leave this machine.
@@ -175,10 +181,24 @@ impl Mail {
         let usual = name.api().map_or(20, |provider| provider.calls_per_second);
         let usual = NonZeroU32::new(usual).unwrap_or(NonZeroU32::MIN);
         let per_call = r.number("mail.per_call", 0..=1000) as usize;
+        let list_domain = r.optional_parse(
+            "mail.list_domain",
+            "a domain such as art.example: letters, digits, hyphens and dots, 190 at most",
+            list_domain,
+        );
+        let list_domain = list_domain.unwrap_or_else(|| in_ascii(from.domain()));
+        let dkim_selector = r.optional_parse(
+            "mail.dkim_selector",
+            "a DKIM selector: letters, digits, -, _ and dots",
+            selector,
+        );
         Self {
+            dkim: Signing::read(r, &from, dkim_selector.as_ref()),
+            dkim_selector,
             transport: transport(r, name),
             outbox: r.string("mail.outbox").into(),
             outbox_pages: r.flag("mail.outbox_pages"),
+            list_domain,
             from,
             from_name: r.string("mail.from_name"),
             reply_to: r.optional_address("mail.reply_to"),
@@ -187,11 +207,6 @@ impl Mail {
             timeout,
             calls_per_second: NonZeroU32::new(asked).unwrap_or(usual),
             per_call: (per_call > 0).then_some(per_call),
-            dkim_selector: r.optional_parse(
-                "mail.dkim_selector",
-                "a DKIM selector: letters, digits, -, _ and dots",
-                selector,
-            ),
         }
     }
 
@@ -388,6 +403,32 @@ fn selector(text: &str) -> Option<String> {
     let known = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     let fits = text.len() <= 63 && !text.starts_with('.') && text.bytes().all(known);
     fits.then(|| text.to_ascii_lowercase())
+}
+
+/// With a list's name before it, it must not be longer than 255 bytes (RFC 2919, section 2).
+const MOST_LIST_DOMAIN: usize = 190;
+
+fn list_domain(text: &str) -> Option<String> {
+    let ascii = idna::domain_to_ascii(text).ok()?;
+    let fits = |word: &str| {
+        let known = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        !word.is_empty() && word.bytes().all(known)
+    };
+    let fits = ascii.len() <= MOST_LIST_DOMAIN && ascii.split('.').all(fits);
+    fits.then_some(ascii)
+}
+
+/// A sender's domain as the name of a list can end in it.
+fn in_ascii(domain: &str) -> String {
+    if let Some(domain) = list_domain(domain) {
+        return domain;
+    }
+    // An address's own number, or what no DNS knows.
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let words = domain.split(|c| !fits(c)).filter(|word| !word.is_empty());
+    let mut readable = words.collect::<Vec<_>>().join(".").to_lowercase();
+    readable.truncate(MOST_LIST_DOMAIN);
+    readable
 }
 
 fn api_url(text: &str) -> Option<String> {

@@ -22,6 +22,66 @@ fn a_dkim_selector_is_a_name_in_the_dns() {
 }
 
 #[test]
+fn mails_are_signed_for_the_senders_domain_by_a_key_that_has_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("dkim.pem");
+    std::fs::write(&key, "the key\n").unwrap();
+    let with = |more: &str| {
+        Config::parse(&format!(
+            "[mail]\nfrom = \"a@news.bücher.example\"\ndkim_key_file = {key:?}\n{more}"
+        ))
+    };
+    let domain = |more: &str| with(more).unwrap().mail.dkim.unwrap().domain;
+    let selector = "dkim_selector = \"k1\"\n";
+
+    assert_eq!(domain(selector), "news.xn--bcher-kva.example");
+    let above = format!("{selector}dkim_domain = \"Bücher.example\"");
+    assert_eq!(domain(&above), "xn--bcher-kva.example");
+    let config = with(selector).unwrap();
+    let signing = config.mail.dkim.as_ref().unwrap();
+    assert_eq!(signing.selector, "k1");
+    assert!(signing.key.expose() == "the key" && !format!("{config:?}").contains("the key"));
+    assert_eq!(config.secret_files, std::slice::from_ref(&key));
+    assert!(Config::standard().mail.dkim.is_none());
+
+    for (more, expected) in [
+        ("", "mail.dkim_selector: is needed with mail.dkim_key_file"),
+        (
+            "dkim_selector = \"k1\"\ndkim_domain = \"art.example\"",
+            "mail.dkim_domain: must be the domain of mail.from, or one above it",
+        ),
+        (
+            "dkim_selector = \"k1\"\ndkim_domain = \"art example\"",
+            "mail.dkim_domain",
+        ),
+    ] {
+        let refused = with(more).unwrap_err().to_string();
+        assert!(refused.contains(expected), "{expected} in {refused}");
+    }
+    let missing = problems("mail.dkim_key_file = \"/nowhere/at/all\"");
+    assert!(missing.contains("cannot be read"), "{missing}");
+}
+
+#[test]
+fn lists_end_in_a_domain() {
+    let of = |more: &str| {
+        let config = Config::parse(&format!("mail.from = \"a@Bücher.example\"\n{more}"));
+        config.map(|config| config.mail.list_domain)
+    };
+    assert_eq!(of("").unwrap(), "xn--bcher-kva.example");
+    let chosen = of("mail.list_domain = \"Lists.art.example\"");
+    assert_eq!(chosen.unwrap(), "lists.art.example");
+    for bad in ["a b", "art..example", "art.example>", &"a.".repeat(100)] {
+        assert!(
+            of(&format!("mail.list_domain = \"{bad}\"")).is_err(),
+            "{bad}"
+        );
+    }
+    assert_eq!(in_ascii("[192.0.2.1]"), "192.0.2.1");
+    assert_eq!(in_ascii("exa_mple!.org"), "exa.mple.org");
+}
+
+#[test]
 fn without_a_word_mails_go_to_the_outbox() {
     let mail = Config::standard().mail;
     assert!(matches!(mail.transport, Transport::Outbox));

@@ -16,6 +16,7 @@ pub(super) fn begin_at(table: &mut Table, folder: &Path) {
         "mail.outbox",
         "mail.templates",
         "mail.key_file",
+        "mail.dkim_key_file",
         "mail.smtp_password_file",
         "server.key_file",
         "server.link_secret_file",

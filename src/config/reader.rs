@@ -268,20 +268,26 @@ impl<'a> Reader<'a> {
                 None
             }
             (given, None) => given,
-            (None, Some(file)) => match std::fs::read_to_string(&file) {
-                Ok(text) if !text.trim().is_empty() => {
-                    self.secret_files.push(file.into());
-                    Some(text.trim().to_owned())
-                }
-                Ok(_) => {
-                    self.problem(file_option, format!("{file} is empty"));
-                    None
-                }
-                Err(error) => {
-                    self.problem(file_option, format!("{file} cannot be read: {error}"));
-                    None
-                }
-            },
+            (None, Some(_)) => self.secret_file(file_option),
+        }
+    }
+
+    /// A secret that stands only in a file; `None` where none is named.
+    pub fn secret_file(&mut self, file_option: &str) -> Option<String> {
+        let file = self.optional(file_option)?;
+        match std::fs::read_to_string(&file) {
+            Ok(text) if !text.trim().is_empty() => {
+                self.secret_files.push(file.into());
+                Some(text.trim().to_owned())
+            }
+            Ok(_) => {
+                self.problem(file_option, format!("{file} is empty"));
+                None
+            }
+            Err(error) => {
+                self.problem(file_option, format!("{file} cannot be read: {error}"));
+                None
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use super::object::Object;
 use super::policy::{Phrase, Policies};
 
 mod gather;
+mod thread;
 
 pub use super::about::About;
 pub use gather::gather;

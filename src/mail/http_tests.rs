@@ -67,7 +67,12 @@ pub(crate) fn mail(person: &str, subject: &str) -> Message {
             preferences: format!("{base}/preferences"),
             unsubscribe: Some(base),
         }),
-        further: vec![("Feedback-ID".into(), "weekly:tidings".into())],
+        further: vec![
+            ("List-Id".into(), "<Comment.art.example>".into()),
+            ("Feedback-ID".into(), "weekly:tidings".into()),
+            ("In-Reply-To".into(), "<thread-1@art.example>".into()),
+            ("References".into(), "<thread-1@art.example>".into()),
+        ],
         at: DateTime::UNIX_EPOCH,
     }
 }

@@ -8,6 +8,7 @@
 
 mod check;
 mod content;
+pub mod dkim;
 mod guarded;
 pub mod hooks;
 mod http;
@@ -31,6 +32,7 @@ use crate::domain::{Address, DeliveryId};
 
 pub use check::Checked;
 pub use content::{Content, Filled, Marks, Place, Text};
+pub use dkim::Dkim;
 pub use http::Account;
 pub use leave::{Leave, Standing};
 pub use mime::tag;
@@ -79,13 +81,17 @@ pub struct Message {
     pub content: Arc<Content>,
     /// What fills the places of the content. Without it the content has none.
     pub personal: Option<Personal>,
-    /// Further headers that are the same for everybody, such as `Feedback-ID`. `List-Unsubscribe`
-    /// is not among them: mailers derive it from the personal links ([`Message::headers`]). One
-    /// that a mail has anyway, or that cannot stand in one, makes the message refused.
+    /// Further headers that are the same for everybody, such as `List-Id`. `Auto-Submitted` and
+    /// `List-Unsubscribe` are not among them: every mail has the one, and mailers derive the other
+    /// from the personal links ([`Message::headers`]). One that a mail has anyway, or that cannot
+    /// stand in one, makes the message refused.
     pub further: Vec<(String, String)>,
     /// The moment the mail is of: its `Date`, the same each time it is sent.
     pub at: DateTime<Utc>,
 }
+
+/// That a mail was made by a program and answers none.
+const AUTOMATIC: (&str, &str) = ("Auto-Submitted", "auto-generated");
 
 impl Message {
     /// The content with this person's links in it.
@@ -93,10 +99,13 @@ impl Message {
         self.content.filled(self.personal.as_ref())
     }
 
-    /// All headers beside those every mail has: the further ones, and the one-click unsubscribe of
-    /// RFC 8058, section 3.1, which asks for an HTTPS link.
+    /// All headers beside those that mails have of themselves: that no person wrote it (RFC 3834,
+    /// section 5.1), so that nobody's absence is told to us; the further ones; and the one-click
+    /// unsubscribe of RFC 8058, section 3.1, which asks for an HTTPS link.
     pub fn headers(&self) -> Vec<(String, String)> {
-        let mut headers = self.further.clone();
+        let (name, value) = AUTOMATIC;
+        let mut headers = vec![(name.to_owned(), value.to_owned())];
+        headers.extend_from_slice(&self.further);
         if let Some(link) = self.personal.as_ref().and_then(Personal::one_click) {
             headers.push(("List-Unsubscribe".into(), format!("<{link}>")));
             headers.push((
@@ -357,6 +366,7 @@ mod tests {
         assert_eq!(
             message.headers(),
             [
+                ("Auto-Submitted".into(), "auto-generated".into()),
                 (
                     "List-Unsubscribe".into(),
                     "<https://x.example/u/token>".into()
@@ -365,7 +375,7 @@ mod tests {
                     "List-Unsubscribe-Post".into(),
                     "List-Unsubscribe=One-Click".into()
                 ),
-            ] as [(String, String); 2]
+            ] as [(String, String); 3]
         );
     }
 
@@ -388,6 +398,7 @@ mod tests {
             at: DateTime::UNIX_EPOCH,
         };
 
-        assert_eq!(plain.headers(), []);
+        let automatic = ("Auto-Submitted".into(), "auto-generated".into());
+        assert_eq!(plain.headers(), [automatic]);
     }
 }

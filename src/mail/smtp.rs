@@ -8,7 +8,7 @@
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 
 use super::http::{is_of, is_refused, words};
 use super::mime::{compose, mailbox, message_id, tag};
-use super::{Certainty, Checked, Leave, Mailer, Message, Outcome, Sender};
+use super::{Certainty, Checked, Dkim, Leave, Mailer, Message, Outcome, Sender};
 use crate::domain::Secret;
 
 /// An SMTP server that takes our mails.
@@ -57,6 +57,7 @@ pub enum Security {
 /// A mailer that speaks SMTP.
 pub struct Smtp {
     relay: Relay,
+    dkim: Option<Arc<Dkim>>,
     tls: Option<TlsParameters>,
     hello: ClientId,
     idle: Mutex<Vec<Line>>,
@@ -135,10 +136,25 @@ impl Smtp {
         let domain = from.rsplit_once('@').map_or(from, |(_, domain)| domain);
         Ok(Self {
             hello: ClientId::Domain(domain.to_owned()),
+            dkim: None,
             idle: Mutex::default(),
             tls,
             relay,
         })
+    }
+
+    /// The same, which signs each mail, if it has what to sign with.
+    pub fn with_dkim(self, dkim: Option<Arc<Dkim>>) -> Self {
+        Self { dkim, ..self }
+    }
+
+    /// The mail's bytes, signed where mails are.
+    fn mail(&self, message: &Message) -> Result<Vec<u8>, String> {
+        let mail = compose(message, &self.relay.sender)?;
+        match &self.dkim {
+            Some(dkim) => dkim.signed(&mail, message.at),
+            None => Ok(mail),
+        }
     }
 
     /// A connection that can take a mail: a kept one, or a new one.
@@ -214,7 +230,7 @@ impl Smtp {
     }
 
     async fn one(&self, message: &Message, leave: &Leave) -> Outcome {
-        let prepared = compose(message, &self.relay.sender).and_then(|mail| {
+        let prepared = self.mail(message).and_then(|mail| {
             let from = mailbox(&self.relay.sender.from, None)?.email;
             let to = mailbox(&message.to, None)?.email;
             Ok((from, to, mail))

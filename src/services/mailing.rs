@@ -8,6 +8,7 @@
 
 mod compose;
 mod gate;
+mod headers;
 mod ledger;
 mod retry;
 mod sender;
@@ -16,6 +17,7 @@ mod tally;
 pub(super) use compose::Contents;
 pub use compose::{Compose, NOTHING_LEFT, Spread};
 pub use gate::{Gate, GateState, Pacer, account_prefix};
+pub use headers::Headers;
 pub use ledger::Ledger;
 pub use retry::{GIVEN_UP, Retry, Undeliverable};
 pub use sender::{Sender, Step};

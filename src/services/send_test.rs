@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use super::preview::Sheet;
+use super::mailing::Headers;
+use super::preview::{Kind, Sheet};
 use super::{Error, Result};
 use crate::clock::{Clock, Ids};
 use crate::domain::{Address, DeliveryId};
@@ -20,6 +21,7 @@ pub const MARK: &str = "[Test] ";
 /// Sends test mails.
 pub struct SendTest {
     pub(crate) mailer: Arc<dyn Mailer>,
+    pub(crate) headers: Headers,
     /// The addresses that no mail goes to; `None` where there is no store yet.
     pub suppressions: Option<Arc<dyn Suppressions>>,
     /// The time; tests turn it.
@@ -58,7 +60,7 @@ impl SendTest {
             to_name: None,
             content: Arc::new(content),
             personal: None,
-            further: Vec::new(),
+            further: self.headers.of_test(sheet.kind == Kind::Digest),
             at: now,
         };
         let reference = format!("test-{id}");

@@ -396,7 +396,10 @@ fn nothing_is_left_for_later() {
 fn no_test_sleeps() {
     let mut files = rust(&["tests"]);
     // A clock of a test's own says how it waits; nobody is to call it.
-    let calls = |code: String| code.replace("fn sleep(", "").contains(concat!("sleep", "("));
+    let calls = |code: String| {
+        code.replace("fn sleep(", "")
+            .contains(concat!("sleep", "("))
+    };
     files.retain(|file| calls(file.code()));
     let found: Vec<String> = files.into_iter().map(|file| file.place).collect();
     assert_none("tests that sleep", &found);

@@ -193,6 +193,46 @@ fn a_page_is_known_by_its_address_and_called_as_it_was_last() {
 }
 
 #[test]
+fn a_mail_of_one_thing_and_nothing_else_is_on_its_thread() {
+    let budget = "https://a.example/budget";
+    let on = |id: &str, title: &str, url: &str| Object {
+        url: (!url.is_empty()).then(|| url.to_owned()),
+        ..object(id, title, "Ada")
+    };
+    let objects = [
+        on("1", "Budget", "https://a.example/budget#c1"),
+        on("2", "Budget", "https://a.example/budget#c2"),
+        on("3", "Roadmap", "https://a.example/roadmap#c3"),
+        on("4", "Budget", ""),
+        Object {
+            data: json!({"about": {"title": "Budget, renamed", "url": budget}}),
+            ..on("5", "Note", "")
+        },
+        on("6", "Nocturne", "https://a.example/nocturne"),
+    ];
+    let of = |events: &[(&str, &str)], not_kept| {
+        let content = gathered(events, not_kept, &objects).unwrap();
+        content.thread().map(str::to_owned)
+    };
+
+    let comments = [("Comment", "1"), ("Comment", "2")];
+    assert_eq!(of(&comments, 0).as_deref(), Some(budget));
+    assert_eq!(of(&comments[..1], 0).as_deref(), Some(budget));
+    assert_eq!(of(&[("Work", "5")], 0).as_deref(), Some(budget));
+    let both = [("Comment", "1"), ("Work", "5")];
+    assert_eq!(of(&both, 0).as_deref(), Some(budget));
+    assert_eq!(of(&[("Comment", "4")], 0).as_deref(), Some("Budget"));
+    let twice = [("Work", "6"), ("Sale", "6")];
+    assert_eq!(of(&twice, 0).as_deref(), Some("6"));
+
+    assert_eq!(of(&[("Comment", "1"), ("Comment", "3")], 0), None);
+    assert_eq!(of(&[("Work", "5"), ("Work", "6")], 0), None);
+    assert_eq!(of(&[("Comment", "1"), ("Work", "6")], 0), None);
+    // Nobody knows what they were about.
+    assert_eq!(of(&comments, 1), None);
+}
+
+#[test]
 fn things_nobody_did_anything_to_stand_for_themselves() {
     let objects = [
         object("1", "Untitled", "Ada"),

@@ -1,12 +1,12 @@
 //! DKIM (RFC 6376): whether the key that mails are signed with is where receivers look for it.
 //!
-//! The rule: the key is not compared with anything, as only the signer has its other half. Pure:
-//! who asks is [`super::sender`].
+//! The rule: where a provider signs, the key is not compared with anything, as only the signer has
+//! its other half; where we do, it is. Pure: who asks is [`super::sender`].
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Finding;
+use super::{Finding, Verdict};
 
 pub(super) const DKIM: &str = "DKIM";
 /// An RSA key of 1,024 bits, which RFC 8301, section 3.2, has as the least, takes so many bytes; of
@@ -33,8 +33,29 @@ pub(super) fn judge(name: &str, texts: &[String]) -> Finding {
     }
 }
 
+/// Judges what stands under the name of a key that we sign with ourselves, whose record is this.
+pub(super) fn judge_own(name: &str, texts: &[String], record: &str) -> Finding {
+    let found = judge(name, texts);
+    let publish = format!("publish this text there: {record}");
+    if found.verdict == Verdict::Error {
+        return Finding::error(DKIM, found.found, publish);
+    }
+    let ours = Key::read(record);
+    let theirs = texts.iter().find_map(|text| Key::read(text));
+    match (theirs, ours) {
+        (Some(theirs), Some(ours)) if theirs.is_same(&ours) => found,
+        _ => Finding::error(
+            DKIM,
+            format!(
+                "the key at {name} is not the one that mails are signed with, so receivers refuse their signatures"
+            ),
+            publish,
+        ),
+    }
+}
+
 fn judge_key(name: &str, key: &Key, publish: &str) -> Finding {
-    match (key.is_rsa, key.bytes) {
+    match (key.is_rsa, key.bytes.as_ref().map(Vec::len)) {
         (_, None) => Finding::error(DKIM, format!("the key at {name} is not Base64"), publish),
         (_, Some(0)) => Finding::error(DKIM, format!("the key at {name} is withdrawn"), publish),
         (true, Some(bytes)) if bytes < LEAST_BYTES => Finding::error(
@@ -52,8 +73,8 @@ fn judge_key(name: &str, key: &Key, publish: &str) -> Finding {
 
 struct Key {
     is_rsa: bool,
-    /// How long it is, if it can be read.
-    bytes: Option<usize>,
+    /// The key itself, if it can be read.
+    bytes: Option<Vec<u8>>,
 }
 
 impl Key {
@@ -74,14 +95,23 @@ impl Key {
         let key: String = of("p")?.split_whitespace().collect();
         Some(Self {
             is_rsa: of("k").is_none_or(|kind| kind == "rsa"),
-            bytes: STANDARD.decode(key).ok().map(|bytes| bytes.len()),
+            bytes: STANDARD.decode(key).ok(),
         })
+    }
+
+    /// Whether both are one key; one of RSA may stand there with its algorithm before its numbers
+    /// or without.
+    fn is_same(&self, other: &Self) -> bool {
+        let (Some(one), Some(other_one)) = (&self.bytes, &other.bytes) else {
+            return false;
+        };
+        let is_within = self.is_rsa && (one.ends_with(other_one) || other_one.ends_with(one));
+        self.is_rsa == other.is_rsa && (one == other_one || is_within)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
     use super::*;
 
     fn of(bytes: usize) -> String {
@@ -103,6 +133,27 @@ mod tests {
             let found = judge("k1._domainkey.art.example", std::slice::from_ref(&text));
             assert_eq!(found.verdict, expected, "{text}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_key_of_our_own_is_the_one_that_mails_are_signed_with() {
+        let record = |key: &[u8]| format!("v=DKIM1; k=rsa; p={}", STANDARD.encode(key));
+        let numbers = [9; 270];
+        let whole = [&[1; 24], &numbers[..]].concat();
+        let ours = record(&whole);
+        let of = |texts: &[String]| judge_own("k1._domainkey.art.example", texts, &ours);
+
+        assert_eq!(of(std::slice::from_ref(&ours)).verdict, Verdict::Ok);
+        assert_eq!(of(&[record(&numbers)]).verdict, Verdict::Ok);
+        let missing = of(&[]);
+        let another = of(&[record(&[8; 294])]);
+        let kind = of(&[ours.replace("rsa", "ed25519")]);
+        for found in [&missing, &another, &kind] {
+            assert_eq!(found.verdict, Verdict::Error, "{found:?}");
+            assert!(found.advice.as_ref().unwrap().contains(&ours), "{found:?}");
+        }
+        assert!(missing.found.contains("there is no key"), "{missing:?}");
+        assert!(another.found.contains("is not the one"), "{another:?}");
     }
 
     #[test]

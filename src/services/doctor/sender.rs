@@ -19,8 +19,13 @@ impl Doctor {
         self.asking(DMARC, |names| self.look_at_dmarc(names)).await
     }
 
-    /// Looks at the keys that the provider named, or else at the one that is configured.
+    /// Looks at the key that mails are signed with here, at those that the provider named, or else
+    /// at the one that is configured.
     pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
+        if let Some((place, record)) = &self.setup.dkim {
+            let look = |names| self.look_at_own_key(names, place, record);
+            return vec![self.asking(DKIM, look).await];
+        }
         let domain = self.setup.from.domain();
         let configured = self.setup.dkim_selector.iter();
         let configured = configured.map(|selector| format!("{selector}._domainkey.{domain}"));
@@ -68,6 +73,15 @@ impl Doctor {
         };
         let found = self.within(look(names), Err).await;
         found.unwrap_or_else(|why| Finding::unchecked(check, why))
+    }
+
+    async fn look_at_own_key(
+        &self,
+        names: &Names,
+        place: &str,
+        record: &str,
+    ) -> Result<Finding, String> {
+        Ok(dkim::judge_own(place, &names.texts(place).await?, record))
     }
 
     async fn look_at_spf(&self, names: &Names) -> Result<Finding, String> {

@@ -29,6 +29,9 @@ pub struct Setup {
     pub has_feedback_id: bool,
     /// What the sender's mails are signed with, where the provider does not say.
     pub dkim_selector: Option<String>,
+    /// What mails are signed with here, if they are: its name in the DNS, and the record that
+    /// belongs there.
+    pub dkim: Option<(String, String)>,
     /// The most items of a mail.
     pub items: usize,
     /// Files among the templates that nothing is made of.
@@ -182,6 +185,7 @@ mod tests {
             has_postal_address: true,
             has_feedback_id: true,
             dkim_selector: None,
+            dkim: None,
             items: 40,
             strays: Vec::new(),
             files: Vec::new(),

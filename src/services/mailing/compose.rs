@@ -13,14 +13,15 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use self::gathered::{Gathered, Tells};
+use super::Headers;
 use crate::clock::Clock;
 use crate::domain::content::Caps;
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::Pending;
 use crate::domain::{
-    Content, Delivery, DeliveryState, Event, EventType, Id, Occasion, PersonStacks, Policies,
-    Schedule, Stack, Stop, User, UserId, Window,
+    Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies, Schedule, Stack,
+    Stop, User, UserId, Window,
 };
 use crate::mail::{self, Marks, Message, Place};
 use crate::render::{self, Renderer};
@@ -55,8 +56,8 @@ pub struct Compose {
     pub(crate) policies: Arc<Policies>,
     pub(crate) renderer: Arc<Renderer>,
     pub(crate) links: Arc<Links>,
-    /// The sender's part of `Feedback-ID`; without it mails have none.
-    pub feedback_id: Option<String>,
+    /// Says in headers what a mail is.
+    pub(crate) headers: Headers,
     pub(crate) clock: Arc<dyn Clock>,
     /// How many items a section and a digest show.
     pub caps: Caps,
@@ -338,7 +339,7 @@ impl Compose {
         let stop = Stop::of_mail(&told, &row.occasion, &self.policies);
         let personal = |maker: &Maker<'_>| maker.personal(&row.user, stop.as_ref(), row.created);
         let personal = maker.map(personal);
-        let further = self.feedback_id(row, &told).into_iter().collect();
+        let further = self.headers.of(row, &told, &self.policies);
         let locale = self.renderer.locale_of(user);
         let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz, locale);
         let content = match contents.rendered(&of, &told) {
@@ -363,24 +364,6 @@ impl Compose {
             further,
             at,
         })
-    }
-
-    /// What Gmail counts spam reports under: the run or the day, the kind of mail, and whose it is.
-    /// Nothing in it names a person.
-    fn feedback_id(&self, row: &Delivery, told: &Content) -> Option<(String, String)> {
-        let sender = self.feedback_id.as_ref()?;
-        let of = match &row.occasion {
-            Occasion::Digest { cadence, period } => format!("{period}:{cadence}:digest"),
-            Occasion::Batch { .. } => {
-                let kind = told.only().map(EventType::as_str);
-                // A colon would part it, and what is not ASCII is no header.
-                let plain =
-                    kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-                let day = row.created.date_naive();
-                format!("{day}:{}:batch", plain.unwrap_or("mixed"))
-            }
-        };
-        Some(("Feedback-ID".into(), format!("{of}:{sender}")))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The provider, the sender's domain, and the templates.
 
+use tidings::domain::Secret;
+use tidings::mail::Dkim;
 use tidings::services::doctor::{Look, Outside};
 use tidings::wire::doctor::Verdict;
 
@@ -49,6 +51,31 @@ async fn a_selector_can_be_configured_where_the_provider_does_not_say() {
 
     found(&right, "DKIM", Verdict::Ok, "resend._domainkey.art.example");
     found(&wrong, "DKIM", Verdict::Error, "no key at s1._domainkey");
+}
+
+#[tokio::test]
+async fn a_key_that_we_sign_with_is_compared_with_the_one_in_the_dns() {
+    let key = include_str!("../mail/keys/ed25519.pem");
+    let signer = Dkim::new("art.example", "k1", &Secret::new(key)).unwrap();
+    let (place, record) = (signer.name(), signer.record());
+    let another = "v=DKIM1; k=ed25519; p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/mail/keys");
+    let config = format!(
+        "{STORE}mail.provider = \"smtp\"\nmail.from = \"digest@art.example\"\n\
+         mail.smtp_host = \"127.0.0.1\"\nmail.smtp_port = 9\nmail.smtp_tls = \"none\"\n\
+         mail.dkim_selector = \"k1\"\nmail.dkim_key_file = \"{folder}/ed25519.pem\"\n"
+    );
+    for (text, verdict, words) in [
+        (record.as_str(), Verdict::Ok, place.as_str()),
+        (another, Verdict::Error, "not the one that mails are signed"),
+        ("", Verdict::Error, record.as_str()),
+    ] {
+        let outdoors = Outdoors::with(&[(&place, text)]).await;
+
+        let seen = findings(&config, outdoors.look()).await;
+
+        found(&seen, "DKIM", verdict, words);
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@
 
 mod apis;
 mod asking;
+mod dkim;
+mod headers;
 pub mod provider;
 pub mod received;
 pub mod server;

@@ -50,7 +50,10 @@ pub fn by_smtp(mail: &str) -> Received {
         subject: filled(&[], parsed.subject().unwrap()),
         html: filled(&[], &parsed.body_html(0).unwrap()),
         text: filled(&[], &parsed.body_text(0).unwrap()),
-        headers: vec![("List-Unsubscribe".into(), header("List-Unsubscribe"))],
+        headers: parsed
+            .headers_raw()
+            .map(|(name, _)| (name.to_owned(), header(name)))
+            .collect(),
     }
 }
 
@@ -68,15 +71,18 @@ fn mailgun(request: &Request) -> Vec<Received> {
         let own: Vec<_> = own
             .map(|(name, value)| (format!("%recipient.{name}%"), text(value)))
             .collect();
-        let header = (
-            "List-Unsubscribe".into(),
-            filled(&own, &one("h:List-Unsubscribe")),
-        );
+        let lines = request.body.lines();
+        let headers = lines.filter_map(|line| {
+            let header = line.strip_prefix("Content-Disposition: form-data; name=\"h:")?;
+            let header = header.trim_end().trim_end_matches('"');
+            let value = filled(&own, &one(&format!("h:{header}")));
+            Some((header.to_owned(), value))
+        });
         Received {
             subject: filled(&own, &one("subject")),
             html: filled(&own, &one("html")),
             text: filled(&own, &one("text")),
-            headers: vec![header],
+            headers: headers.collect(),
             to: filled(&own, &to),
         }
     };

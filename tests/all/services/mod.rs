@@ -14,6 +14,7 @@ mod digest;
 mod doubt;
 mod explain;
 mod fanout;
+mod headers;
 mod import;
 mod inbox_states;
 mod languages;

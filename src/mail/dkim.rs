@@ -1,0 +1,323 @@
+//! DKIM signatures (RFC 6376, RFC 8463) of mails that leave by SMTP: with RSA or Ed25519, by `ring`.
+//!
+//! The rule: what is signed is what is sent, byte for byte, and the same mail has the same
+//! signature. Whatever a mail program acts on is covered, and named once more than it stands, so
+//! that nobody can add a second one. Providers sign by themselves; what stands in the DNS is looked
+//! at by `services::doctor`. `docs/decisions/0021-headers.md` says why it is done here.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, Utc};
+use ring::rand::SystemRandom;
+use ring::signature::{Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::Secret;
+
+/// Signs mails for a domain.
+pub struct Dkim {
+    domain: String,
+    selector: String,
+    key: Key,
+}
+
+enum Key {
+    Rsa(Box<RsaKeyPair>),
+    Ed25519(Ed25519KeyPair),
+}
+
+/// What is covered where it stands. RFC 8058, section 4, wants the two of unsubscribing to be.
+const COVERED: [&str; 15] = [
+    "from",
+    "to",
+    "subject",
+    "date",
+    "message-id",
+    "reply-to",
+    "mime-version",
+    "content-type",
+    "list-unsubscribe",
+    "list-unsubscribe-post",
+    "list-id",
+    "auto-submitted",
+    "references",
+    "in-reply-to",
+    "feedback-id",
+];
+/// Covered as well where it does not stand: answers would go where somebody else says.
+const ABSENT: &str = "reply-to";
+/// How long a line of the signature is, about.
+const LINE: usize = 70;
+/// What stands before an RSA key's two numbers in a `SubjectPublicKeyInfo`: its algorithm.
+const RSA: [u8; 15] = [
+    0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00,
+];
+
+impl Dkim {
+    /// A signer with this private key, in PEM: RSA (PKCS#1 or PKCS#8) of at least 2,048 bits, or
+    /// Ed25519 (PKCS#8). The reason why it is none says nothing of the key.
+    pub fn new(domain: &str, selector: &str, key: &Secret) -> Result<Self, String> {
+        Ok(Self {
+            domain: domain.to_owned(),
+            selector: selector.to_owned(),
+            key: Key::read(key)?,
+        })
+    }
+
+    /// Under which name the public key stands in the DNS.
+    pub fn name(&self) -> String {
+        format!("{}._domainkey.{}", self.selector, self.domain)
+    }
+
+    /// The record that belongs under the name.
+    pub fn record(&self) -> String {
+        let kind = match self.key {
+            Key::Rsa(_) => "rsa",
+            Key::Ed25519(_) => "ed25519",
+        };
+        format!(
+            "v=DKIM1; k={kind}; p={}",
+            STANDARD.encode(self.key.public())
+        )
+    }
+
+    /// The mail with its signature before it; `at` is when it was signed.
+    pub(super) fn signed(&self, mail: &[u8], at: DateTime<Utc>) -> Result<Vec<u8>, String> {
+        let (head, body) = parted(mail);
+        let fields = fields(head);
+        let names = names(&fields);
+        let unsigned = self.field(&names, body, at);
+        let covered = covered(&fields, &names, &unsigned);
+        let signature = STANDARD.encode(self.key.sign(&covered)?);
+        let mut signed = unsigned;
+        for line in signature.as_bytes().chunks(LINE) {
+            signed.push_str("\r\n ");
+            signed.push_str(&String::from_utf8_lossy(line));
+        }
+        let mut signed = signed.into_bytes();
+        signed.extend_from_slice(b"\r\n");
+        signed.extend_from_slice(mail);
+        Ok(signed)
+    }
+
+    /// The header as it is signed: without the signature.
+    fn field(&self, names: &[&str], body: &[u8], at: DateTime<Utc>) -> String {
+        let algorithm = match self.key {
+            Key::Rsa(_) => "rsa-sha256",
+            Key::Ed25519(_) => "ed25519-sha256",
+        };
+        let (domain, selector, time) = (&self.domain, &self.selector, at.timestamp().max(0));
+        let hash = STANDARD.encode(Sha256::digest(relaxed_body(body)));
+        let mut list = String::new();
+        let mut line = 0;
+        for (place, name) in names.iter().enumerate() {
+            if place > 0 {
+                list.push(':');
+            }
+            if line + name.len() > LINE {
+                list.push_str("\r\n  ");
+                line = 0;
+            }
+            list.push_str(name);
+            line += name.len() + 1;
+        }
+        format!(
+            "DKIM-Signature: v=1; a={algorithm}; c=relaxed/relaxed;\r\n d={domain}; s={selector}; \
+             t={time};\r\n h={list};\r\n bh={hash};\r\n b="
+        )
+    }
+}
+
+impl fmt::Debug for Dkim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Dkim").field(&self.name()).finish()
+    }
+}
+
+impl Key {
+    fn read(pem: &Secret) -> Result<Self, String> {
+        let wanted = "it is an RSA key (PKCS#1 or PKCS#8) or an Ed25519 key (PKCS#8), in PEM and \
+                      not encrypted";
+        let key = PrivateKeyDer::from_pem_slice(pem.expose().as_bytes())
+            .map_err(|_| format!("it holds no private key that can be read: {wanted}"))?;
+        let rsa = match &key {
+            PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()),
+            PrivateKeyDer::Pkcs8(der) => {
+                let der = der.secret_pkcs8_der();
+                if let Ok(key) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
+                    return Ok(Self::Ed25519(key));
+                }
+                RsaKeyPair::from_pkcs8(der)
+            }
+            _ => return Err(format!("it holds a key of another kind: {wanted}")),
+        };
+        match rsa {
+            Ok(key) => Ok(Self::Rsa(Box::new(key))),
+            Err(why) => Err(format!(
+                "its key cannot sign ({why}): {wanted}; RSA of 2,048 to 4,096 bits"
+            )),
+        }
+    }
+
+    /// The public key as it stands in the DNS: of RSA a `SubjectPublicKeyInfo`, as is usual.
+    fn public(&self) -> Vec<u8> {
+        match self {
+            Self::Ed25519(key) => key.public_key().as_ref().to_vec(),
+            Self::Rsa(key) => {
+                let mut bits = vec![0];
+                bits.extend_from_slice(key.public_key().as_ref());
+                let mut info = RSA.to_vec();
+                info.extend(tagged(0x03, &bits));
+                tagged(0x30, &info)
+            }
+        }
+    }
+
+    fn sign(&self, covered: &[u8]) -> Result<Vec<u8>, String> {
+        match self {
+            // RFC 8463, section 3: the hash is what is signed.
+            Self::Ed25519(key) => Ok(key.sign(&Sha256::digest(covered)).as_ref().to_vec()),
+            Self::Rsa(key) => {
+                let mut signature = vec![0; key.public().modulus_len()];
+                key.sign(
+                    &RSA_PKCS1_SHA256,
+                    &SystemRandom::new(),
+                    covered,
+                    &mut signature,
+                )
+                .map_err(|_| "the mail could not be signed (DKIM)".to_owned())?;
+                Ok(signature)
+            }
+        }
+    }
+}
+
+/// Bytes with their tag and length, as DER has them.
+fn tagged(tag: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = bytes.len().to_be_bytes();
+    let short: Vec<u8> = length.into_iter().skip_while(|byte| *byte == 0).collect();
+    let mut all = vec![tag];
+    if let ([length], true) = (short.as_slice(), bytes.len() < 0x80) {
+        all.push(*length);
+    } else {
+        all.push(0x80 | u8::try_from(short.len()).unwrap_or(0));
+        all.extend(short);
+    }
+    all.extend_from_slice(bytes);
+    all
+}
+
+/// Head and body of a mail, without the empty line between them.
+fn parted(mail: &[u8]) -> (&[u8], &[u8]) {
+    let end = mail.windows(4).position(|four| four == b"\r\n\r\n");
+    end.map_or((mail, &[]), |end| (&mail[..end + 2], &mail[end + 4..]))
+}
+
+/// A header of a mail, canonical: its name in lower case, and `name:value` without a line's end.
+struct Field {
+    name: String,
+    line: String,
+}
+
+/// The headers of a mail, canonical ("relaxed", RFC 6376, section 3.4.2), in their order.
+fn fields(head: &[u8]) -> Vec<Field> {
+    let head = String::from_utf8_lossy(head);
+    let mut whole: Vec<String> = Vec::new();
+    for line in head.split("\r\n").filter(|line| !line.is_empty()) {
+        match whole.last_mut() {
+            Some(last) if line.starts_with([' ', '\t']) => last.push_str(line),
+            _ => whole.push(line.to_owned()),
+        }
+    }
+    whole.iter().filter_map(|line| relaxed(line)).collect()
+}
+
+fn relaxed(line: &str) -> Option<Field> {
+    let (name, value) = line.split_once(':')?;
+    let name = name.trim_matches([' ', '\t']).to_ascii_lowercase();
+    let words = value.split([' ', '\t']).filter(|word| !word.is_empty());
+    let value = words.collect::<Vec<_>>().join(" ");
+    let line = format!("{name}:{value}");
+    Some(Field { name, line })
+}
+
+/// The names that a signature lists: each that is covered once for each header of that name, and
+/// once more.
+fn names(fields: &[Field]) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for name in COVERED {
+        let times = fields.iter().filter(|field| field.name == name).count();
+        if times > 0 || name == ABSENT {
+            names.extend(std::iter::repeat_n(name, times + 1));
+        }
+    }
+    names
+}
+
+/// What is signed: of each name the last header that is not taken yet, then the signature's own.
+fn covered(fields: &[Field], names: &[&str], unsigned: &str) -> Vec<u8> {
+    let mut taken = vec![false; fields.len()];
+    let mut all = String::new();
+    for name in names {
+        let mut last = fields.iter().enumerate().rev();
+        let Some((place, field)) = last.find(|(place, of)| !taken[*place] && of.name == *name)
+        else {
+            continue;
+        };
+        taken[place] = true;
+        all.push_str(&field.line);
+        all.push_str("\r\n");
+    }
+    if let Some(own) = fields_of(unsigned) {
+        all.push_str(&own.line);
+    }
+    all.into_bytes()
+}
+
+fn fields_of(unsigned: &str) -> Option<Field> {
+    fields(unsigned.as_bytes()).into_iter().next()
+}
+
+/// A body, canonical ("relaxed", RFC 6376, section 3.4.4).
+fn relaxed_body(body: &[u8]) -> Vec<u8> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let mut all = Vec::with_capacity(body.len() + 2);
+    let mut empty = 0;
+    let mut rest = body;
+    while !rest.is_empty() {
+        let end = rest.windows(2).position(|two| two == b"\r\n");
+        let (line, after) = match end {
+            Some(end) => (&rest[..end], &rest[end + 2..]),
+            None => (rest, &[][..]),
+        };
+        rest = after;
+        let kept = line.iter().rposition(|byte| !is_space(byte));
+        let Some(kept) = kept else {
+            empty += 1;
+            continue;
+        };
+        for _ in 0..empty {
+            all.extend_from_slice(b"\r\n");
+        }
+        empty = 0;
+        let mut was_space = false;
+        for byte in &line[..=kept] {
+            if !is_space(byte) {
+                all.push(*byte);
+            } else if !was_space {
+                all.push(b' ');
+            }
+            was_space = is_space(byte);
+        }
+        all.extend_from_slice(b"\r\n");
+    }
+    all
+}
+
+#[cfg(test)]
+#[path = "dkim_tests.rs"]
+mod tests;

@@ -1,0 +1,76 @@
+//! What a mail says of itself in its headers reaches everybody, whoever carries it.
+
+use tidings::mail::{Leave, Mailer, Message, Relay, Security, Smtp};
+
+use super::provider::Provider;
+use super::received::{Received, by_smtp, received};
+use super::server::Server;
+use super::{ALL, PATIENT, call_of, kinds, mailer, sender};
+
+const FURTHER: [(&str, &str); 4] = [
+    ("List-Id", "<Comment.art.example>"),
+    ("Feedback-ID", "2014-04-22:Comment:batch:tidings"),
+    ("In-Reply-To", "<thread-1@art.example>"),
+    ("References", "<thread-1@art.example>"),
+];
+
+/// So many mails on one thread.
+fn on_a_thread(mails: Vec<Message>) -> Vec<Message> {
+    let further = FURTHER.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let with = |mail| Message {
+        further: further.to_vec(),
+        ..mail
+    };
+    mails.into_iter().map(with).collect()
+}
+
+/// Each of these headers stands once, as it was given.
+fn are_whole(carrier: &str, mail: &Received) {
+    let automatic = ("Auto-Submitted", "auto-generated");
+    let one_click = ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
+    for (name, value) in FURTHER.into_iter().chain([automatic, one_click]) {
+        let named = mail.headers.iter();
+        let named = named.filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        let values: Vec<&str> = named.map(|(_, value)| value.as_str()).collect();
+        assert_eq!(values, [value], "{carrier}: {name}");
+    }
+}
+
+#[tokio::test]
+async fn every_provider_is_given_the_headers_for_each_recipient() {
+    for dialect in ALL {
+        let provider = Provider::start(dialect).await;
+        let mailer = mailer(dialect, &provider.url, PATIENT);
+        let mails = on_a_thread(call_of(dialect, 2));
+
+        let outcomes = mailer.send("ref-1", &mails, &Leave::always()).await;
+
+        assert_eq!(kinds(&outcomes), ["accepted"], "{dialect:?}: {outcomes:?}");
+        let requests = provider.requests();
+        assert_eq!(requests.len(), 1, "{dialect:?}");
+        let taken = received(dialect, &requests[0]);
+        assert_eq!(taken.len(), mails.len(), "{dialect:?}");
+        for mail in &taken {
+            are_whole(&format!("{dialect:?}"), mail);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mail_that_goes_over_smtp_has_the_headers() {
+    let server = Server::start().await;
+    let smtp = Smtp::new(Relay {
+        host: "127.0.0.1".into(),
+        port: server.port,
+        security: Security::Plain,
+        login: None,
+        timeout: PATIENT,
+        sender: sender(),
+    })
+    .unwrap();
+
+    smtp.send("ref", &on_a_thread(super::mails(1)), &Leave::always())
+        .await;
+
+    are_whole("SMTP", &by_smtp(&server.mails()[0]));
+}
