@@ -58,7 +58,7 @@ by = { $label } من { $who }
 news-from = { $news } من { $site }
 news-by = { $news } من { $who }
 news-and-more = { $names } والمزيد
-more = { $count } غير ذلك
+more = +{ $count } أخرى
 open = فتح { $name }
 see-online = العرض على الإنترنت
 
@@ -70,7 +70,7 @@ digest-why = لقد طلبت هذا الملخص من { $site }.
 digest-why-daily = هذا ملخصك اليومي من { $site }. يصلك مرة واحدة في اليوم على الأكثر، وفقط عندما يكون هناك جديد.
 digest-why-weekly = هذا ملخصك الأسبوعي من { $site }. يصلك مرة واحدة في الأسبوع على الأكثر، وفقط عندما يكون هناك جديد.
 
-batch-at = في الساعة { $time }.
+batch-at = الوقت: { $time }.
 batch-span = من { $since } إلى { $until }.
 batch-why = تصلك هذه الرسائل من { $site } عند وقوع الأحداث، وتُجمع الأحداث المتقاربة معًا. الأوقات بحسب { $zone }.
 

@@ -29,29 +29,29 @@ list-others = { $count ->
     [one] { $list } und { $count } weitere Person
    *[other] { $list } und { $count } weitere
 }
-list-more = { $list } und { $count } mehr
+list-more = { $list } und { $count } weitere
 said = { $who } { $phrase } { $about }
 times = ({ $count }-mal)
-said-more = { $said }, und { $count } mehr
+said-more = { $said } und { $count } weitere
 new = Neu
 by = { $label } von { $who }
 news-from = { $news } von { $site }
 news-by = { $news } von { $who }
 news-and-more = { $names } und mehr
-more = +{ $count } mehr
+more = +{ $count } weitere
 open = { $name } öffnen
 see-online = Online ansehen
 
 digest-head = { $news } für Sie
-digest-since = Ihre Übersicht: was seit { $since } neu ist.
-digest-since-daily = Ihre tägliche Übersicht: was seit { $since } neu ist.
-digest-since-weekly = Ihre wöchentliche Übersicht: was seit { $since } neu ist.
+digest-since = Ihre Übersicht: was seit dem { $since } neu ist.
+digest-since-daily = Ihre tägliche Übersicht: was seit dem { $since } neu ist.
+digest-since-weekly = Ihre wöchentliche Übersicht: was seit dem { $since } neu ist.
 digest-why = Sie haben diese Übersicht von { $site } angefordert.
 digest-why-daily = Das ist Ihre tägliche Übersicht von { $site }. Sie kommt höchstens einmal am Tag und nur, wenn es etwas Neues gibt.
 digest-why-weekly = Das ist Ihre wöchentliche Übersicht von { $site }. Sie kommt höchstens einmal in der Woche und nur, wenn es etwas Neues gibt.
 
-batch-at = Um { $time }.
-batch-span = Von { $since } bis { $until }.
+batch-at = Zeit: { $time }.
+batch-span = Zeit: { $since } bis { $until }.
 batch-why = Sie erhalten diese E-Mails von { $site }, sobald etwas geschieht; was kurz nacheinander geschieht, wird zusammengefasst. Die Uhrzeiten gelten für { $zone }.
 
 choose = Auswählen, was Sie erhalten
@@ -134,8 +134,8 @@ ask-digest = Übersicht abbestellen?
 ask-types = Diese E-Mails abbestellen?
 ask-digest-of = { $address } erhält dann keine Übersichten von { $site } mehr.
 ask-digest-you = Sie erhalten dann keine Übersichten von { $site } mehr.
-ask-alone-of = { $address } erhält dann keine E-Mails von { $site } mehr, sobald etwas geschieht.
-ask-alone-you = Sie erhalten dann keine E-Mails von { $site } mehr, sobald etwas geschieht.
+ask-alone-of = { $address } erhält dann keine E-Mails zu einzelnen Ereignissen von { $site } mehr.
+ask-alone-you = Sie erhalten dann keine E-Mails zu einzelnen Ereignissen von { $site } mehr.
 ask-types-of = { $count ->
     [one] { $address } erhält dann keine E-Mails dieser Art von { $site } mehr:
    *[other] { $address } erhält dann keine E-Mails dieser Arten von { $site } mehr:
@@ -151,8 +151,8 @@ stopped-digest = Keine Übersichten mehr
 stopped-types = Keine E-Mails dieser Art mehr
 stopped-digest-of = { $address } erhält keine Übersichten von { $site } mehr.
 stopped-digest-you = Sie erhalten keine Übersichten von { $site } mehr.
-stopped-alone-of = { $address } erhält keine E-Mails von { $site } mehr, sobald etwas geschieht.
-stopped-alone-you = Sie erhalten keine E-Mails von { $site } mehr, sobald etwas geschieht.
+stopped-alone-of = { $address } erhält keine E-Mails zu einzelnen Ereignissen von { $site } mehr.
+stopped-alone-you = Sie erhalten keine E-Mails zu einzelnen Ereignissen von { $site } mehr.
 stopped-types-of = { $count ->
     [one] { $address } erhält keine E-Mails dieser Art von { $site } mehr:
    *[other] { $address } erhält keine E-Mails dieser Arten von { $site } mehr:
@@ -176,7 +176,7 @@ stopped-all-you = Sie erhalten keine E-Mails von { $site } mehr.
 stopped-all-of-kept = { $address } erhält von { $site } nur noch E-Mails, die sich nicht abschalten lassen: { $types }.
 stopped-all-you-kept = Sie erhalten von { $site } nur noch E-Mails, die sich nicht abschalten lassen: { $types }.
 stopped-since = Seit dem { $date }.
-stopped-mistake = War das ein Versehen? { $choose }: Ab dann geht es wieder los.
+stopped-mistake = War das ein Versehen? { $choose }: Ab dann erhalten Sie wieder E-Mails.
 
 notice-forged = Dieser Link funktioniert nicht
     .text = Er ist unvollständig oder stammt nicht von uns. Manche Mailprogramme zerteilen lange Links: Kopieren Sie den ganzen Link aus der E-Mail, oder verwenden Sie den aus einer neueren. Es wurde nichts geändert.

@@ -56,8 +56,8 @@ digest-why = Usted pidió este resumen de { $site }.
 digest-why-daily = Este es su resumen diario de { $site }. Llega como máximo una vez al día, y solo cuando hay algo nuevo.
 digest-why-weekly = Este es su resumen semanal de { $site }. Llega como máximo una vez por semana, y solo cuando hay algo nuevo.
 
-batch-at = A las { $time }.
-batch-span = De { $since } a { $until }.
+batch-at = Hora: { $time }.
+batch-span = { $since } – { $until }.
 batch-why = Usted recibe estos correos de { $site } a medida que ocurren las cosas; lo que ocurre seguido se agrupa. Las horas son las de { $zone }.
 
 choose = Elegir lo que recibe

@@ -11,8 +11,8 @@ date-next = %A %-d %B %Y, %H:%M
 date-time = { $date }, { $time }
 comma = {", "}
 and = {" et "}
-label = { $label } : { $text }
-quote = « { $text } »
+label = { $label } : { $text }
+quote = « { $text } »
 
 things = { $count ->
     [one] nouveauté
@@ -55,16 +55,16 @@ open = Ouvrir { $name }
 see-online = Voir en ligne
 
 digest-head = { $news } pour vous
-digest-since = Votre récapitulatif : les nouveautés depuis le { $since }.
-digest-since-daily = Votre récapitulatif quotidien : les nouveautés depuis le { $since }.
-digest-since-weekly = Votre récapitulatif hebdomadaire : les nouveautés depuis le { $since }.
+digest-since = Votre récapitulatif : les nouveautés depuis le { $since }.
+digest-since-daily = Votre récapitulatif quotidien : les nouveautés depuis le { $since }.
+digest-since-weekly = Votre récapitulatif hebdomadaire : les nouveautés depuis le { $since }.
 digest-why = Vous avez demandé ce récapitulatif de { $site }.
 digest-why-daily = Ceci est votre récapitulatif quotidien de { $site }. Il arrive au plus une fois par jour, et seulement s’il y a du nouveau.
 digest-why-weekly = Ceci est votre récapitulatif hebdomadaire de { $site }. Il arrive au plus une fois par semaine, et seulement s’il y a du nouveau.
 
-batch-at = À { $time }.
-batch-span = De { $since } à { $until }.
-batch-why = Vous recevez ces e-mails de { $site } au fil des événements ; ceux qui se suivent de près sont regroupés. Les heures sont celles de { $zone }.
+batch-at = Heure : { $time }.
+batch-span = { $since } – { $until }.
+batch-why = Vous recevez ces e-mails de { $site } au fil des événements ; ceux qui se suivent de près sont regroupés. Les heures sont celles de { $zone }.
 
 choose = Choisir ce que vous recevez
 unsubscribe = Se désabonner
@@ -74,7 +74,7 @@ unsubscribe-kinds = { $count ->
     [one] Se désabonner de ce type
    *[other] Se désabonner de ces { $count } types
 }
-unsubscribe-types = Se désabonner : { $types }
+unsubscribe-types = Se désabonner : { $types }
 
 coming-digest = Récapitulatif
 coming-daily = Tous les jours à { $hour }:00 ({ $zone }), s’il y a du nouveau
@@ -82,7 +82,7 @@ coming-weekly = { $days } à { $hour }:00 ({ $zone }), s’il y a du nouveau
 coming-alone = Au fil des événements
 coming-always = Toujours
 coming-locked = (ne peut pas être désactivé)
-coming-nothing = Rien : vous ne recevez aucun e-mail de { $site }.
+coming-nothing = Rien : vous ne recevez aucun e-mail de { $site }.
 held-back = Les e-mails à cette adresse sont retenus pour le moment, quels que soient les choix faits ici.
 stop-digest = Arrêter le récapitulatif
 stop-all = Se désabonner de tout
@@ -98,7 +98,7 @@ state-never-kept = Vous ne recevez de récapitulatif que de ce qui ne peut pas �
 state-daily = Vous recevez au plus un récapitulatif par jour, à { $hour }:00 ({ $zone }).
 state-weekly = Vous recevez au plus un récapitulatif par semaine, { $days } à { $hour }:00 ({ $zone }).
 next-digest = Votre prochain récapitulatif arrive le { $date }, s’il y a du nouveau.
-turned-off = Vous avez désactivé : { $types }.
+turned-off = Vous avez désactivé : { $types }.
 mails-held-back = Les e-mails à cette adresse sont retenus pour le moment, quels que soient les choix faits ici.
 how-often = Fréquence
 cadence-daily = Chaque jour où il y a du nouveau
@@ -115,8 +115,8 @@ route-batch = Bientôt, regroupés
 route-immediate = Immédiatement
 route-never = Jamais
 save = Enregistrer
-end-all = Ou arrêter tous les e-mails en une fois :
-end-all-kept = Ou arrêter en une fois tous les e-mails qui peuvent être désactivés :
+end-all = Ou arrêter tous les e-mails en une fois :
+end-all-kept = Ou arrêter en une fois tous les e-mails qui peuvent être désactivés :
 weekday-mon = lundi
     .each = le lundi
 weekday-tue = mardi
@@ -142,19 +142,19 @@ region-Indian = Océan Indien
 region-Pacific = Pacifique
 region-Other = Autres
 
-ask-digest = Arrêter le récapitulatif ?
-ask-types = Arrêter ces e-mails ?
+ask-digest = Arrêter le récapitulatif ?
+ask-types = Arrêter ces e-mails ?
 ask-digest-of = { $address } ne recevra plus de récapitulatifs de { $site }.
 ask-digest-you = Vous ne recevrez plus de récapitulatifs de { $site }.
 ask-alone-of = { $address } ne recevra plus d’e-mails de { $site } au fil des événements.
 ask-alone-you = Vous ne recevrez plus d’e-mails de { $site } au fil des événements.
 ask-types-of = { $count ->
-    [one] { $address } ne recevra plus d’e-mails de ce type de { $site } :
-   *[other] { $address } ne recevra plus d’e-mails de ces types de { $site } :
+    [one] { $address } ne recevra plus d’e-mails de ce type de { $site } :
+   *[other] { $address } ne recevra plus d’e-mails de ces types de { $site } :
 }
 ask-types-you = { $count ->
-    [one] Vous ne recevrez plus d’e-mails de ce type de { $site } :
-   *[other] Vous ne recevrez plus d’e-mails de ces types de { $site } :
+    [one] Vous ne recevrez plus d’e-mails de ce type de { $site } :
+   *[other] Vous ne recevrez plus d’e-mails de ces types de { $site } :
 }
 stop-types = Arrêter ces e-mails
 comes-now = Ce que vous recevez maintenant
@@ -166,36 +166,36 @@ stopped-digest-you = Vous ne recevez plus de récapitulatifs de { $site }.
 stopped-alone-of = { $address } ne reçoit plus d’e-mails de { $site } au fil des événements.
 stopped-alone-you = Vous ne recevez plus d’e-mails de { $site } au fil des événements.
 stopped-types-of = { $count ->
-    [one] { $address } ne reçoit plus d’e-mails de ce type de { $site } :
-   *[other] { $address } ne reçoit plus d’e-mails de ces types de { $site } :
+    [one] { $address } ne reçoit plus d’e-mails de ce type de { $site } :
+   *[other] { $address } ne reçoit plus d’e-mails de ces types de { $site } :
 }
 stopped-types-you = { $count ->
-    [one] Vous ne recevez plus d’e-mails de ce type de { $site } :
-   *[other] Vous ne recevez plus d’e-mails de ces types de { $site } :
+    [one] Vous ne recevez plus d’e-mails de ce type de { $site } :
+   *[other] Vous ne recevez plus d’e-mails de ces types de { $site } :
 }
 still-comes = Ce qui arrive encore
 undo = Annuler
 turn-on = Réactiver
-ask-all = Se désabonner ?
+ask-all = Se désabonner ?
 ask-all-of = { $address } ne recevra plus d’e-mails de { $site }.
 ask-all-you = Vous ne recevrez plus d’e-mails de { $site }.
-ask-all-of-kept = { $address } ne recevra plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
-ask-all-you-kept = Vous ne recevrez plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
-ask-all-instead = Trop d’e-mails, ou pas les bons ? { $choose }
+ask-all-of-kept = { $address } ne recevra plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
+ask-all-you-kept = Vous ne recevrez plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
+ask-all-instead = Trop d’e-mails, ou pas les bons ? { $choose }
 stopped-all = Vous êtes désabonné
 stopped-all-of = { $address } ne reçoit plus d’e-mails de { $site }.
 stopped-all-you = Vous ne recevez plus d’e-mails de { $site }.
-stopped-all-of-kept = { $address } ne reçoit plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
-stopped-all-you-kept = Vous ne recevez plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
+stopped-all-of-kept = { $address } ne reçoit plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
+stopped-all-you-kept = Vous ne recevez plus d’e-mails de { $site }, sauf ceux qui ne peuvent pas être désactivés : { $types }.
 stopped-since = Depuis le { $date }.
-stopped-mistake = Était-ce une erreur ? { $choose } : les envois reprendront à partir de là.
+stopped-mistake = Était-ce une erreur ? { $choose } : les envois reprendront à partir de là.
 
 notice-forged = Ce lien ne fonctionne pas
-    .text = Il est incomplet, ou il ne vient pas de nous. Certains logiciels de messagerie coupent les longs liens : copiez le lien entier depuis l’e-mail, ou utilisez celui d’un e-mail plus récent. Rien n’a été modifié.
+    .text = Il est incomplet, ou il ne vient pas de nous. Certains logiciels de messagerie coupent les longs liens : copiez le lien entier depuis l’e-mail, ou utilisez celui d’un e-mail plus récent. Rien n’a été modifié.
 notice-expired = Ce lien est trop ancien
-    .text = Les liens de nos e-mails sont valables un an. Veuillez utiliser celui d’un e-mail plus récent ; il se trouve à la fin. Rien n’a été modifié.
+    .text = Les liens de nos e-mails sont valables un an. Veuillez utiliser celui d’un e-mail plus récent ; il se trouve à la fin. Rien n’a été modifié.
 notice-gone = Vous ne recevez aucun e-mail de nous
-    .text = Nous n’avons plus de données vous concernant : il n’y a donc rien à choisir ni à arrêter.
+    .text = Nous n’avons plus de données vous concernant : il n’y a donc rien à choisir ni à arrêter.
 notice-mandatory = Ceci ne peut pas être désactivé
     .text = { $reason }. Tous les autres e-mails peuvent l’être. Rien n’a été modifié.
 notice-form = Cela n’a pas fonctionné
@@ -203,6 +203,6 @@ notice-form = Cela n’a pas fonctionné
 notice-method = Cela ne fonctionne pas
     .text = { $method } ne fonctionne pas ici. Rien n’a été modifié.
 notice-choice = Ce choix n’est pas possible
-    .text = { $why }. Rien n’a été modifié ; veuillez revenir en arrière et choisir de nouveau.
+    .text = { $why }. Rien n’a été modifié ; veuillez revenir en arrière et choisir de nouveau.
 notice-inside = Veuillez réessayer
-    .text = Nous ne pouvons pas accéder à nos données pour le moment et ne savons pas si quelque chose a été modifié. Veuillez réessayer dans une minute : le faire deux fois est sans conséquence.
+    .text = Nous ne pouvons pas accéder à nos données pour le moment et ne savons pas si quelque chose a été modifié. Veuillez réessayer dans une minute : le faire deux fois est sans conséquence.

@@ -64,7 +64,7 @@ digest-why = To podsumowanie z { $site } wysłano na Twoją prośbę.
 digest-why-daily = To Twoje codzienne podsumowanie z { $site }. Przychodzi najwyżej raz dziennie i tylko wtedy, gdy jest coś nowego.
 digest-why-weekly = To Twoje cotygodniowe podsumowanie z { $site }. Przychodzi najwyżej raz w tygodniu i tylko wtedy, gdy jest coś nowego.
 
-batch-at = O { $time }.
+batch-at = Czas: { $time }.
 batch-span = Od { $since } do { $until }.
 batch-why = Te wiadomości z { $site } przychodzą na bieżąco; zdarzenia następujące krótko po sobie są łączone. Godziny według { $zone }.
 
@@ -184,7 +184,7 @@ ask-all-you = Nie będziesz już otrzymywać wiadomości z { $site }.
 ask-all-of-kept = { $address } będzie otrzymywać z { $site } tylko wiadomości, których nie można wyłączyć: { $types }.
 ask-all-you-kept = Będziesz otrzymywać z { $site } tylko wiadomości, których nie można wyłączyć: { $types }.
 ask-all-instead = Za dużo wiadomości albo nie te? { $choose }.
-stopped-all = Nie otrzymujesz już wiadomości
+stopped-all = Wypisano
 stopped-all-of = { $address } nie otrzymuje już wiadomości z { $site }.
 stopped-all-you = Nie otrzymujesz już wiadomości z { $site }.
 stopped-all-of-kept = { $address } otrzymuje z { $site } tylko wiadomości, których nie można wyłączyć: { $types }.

@@ -56,8 +56,8 @@ digest-why = Você pediu este resumo de { $site }.
 digest-why-daily = Este é o seu resumo diário de { $site }. Ele chega no máximo uma vez por dia, e só quando há novidades.
 digest-why-weekly = Este é o seu resumo semanal de { $site }. Ele chega no máximo uma vez por semana, e só quando há novidades.
 
-batch-at = Às { $time }.
-batch-span = De { $since } a { $until }.
+batch-at = Horário: { $time }.
+batch-span = { $since } – { $until }.
 batch-why = Você recebe estes e-mails de { $site } à medida que as coisas acontecem; o que acontece em seguida é agrupado. Os horários são os de { $zone }.
 
 choose = Escolher o que você recebe

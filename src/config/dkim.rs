@@ -30,13 +30,22 @@ impl Signing {
         let own = idna::domain_to_ascii(from.domain()).unwrap_or_default();
         let wanted = "a domain such as art.example: letters, digits, hyphens and dots";
         let domain = r.optional_parse("mail.dkim_domain", wanted, domain);
-        let key = r.secret_file(KEY_FILE)?;
+        let Some(key) = r.secret_file(KEY_FILE) else {
+            if domain.is_some() {
+                r.problem(
+                    "mail.dkim_domain",
+                    format!("signs nothing without {KEY_FILE}"),
+                );
+            }
+            return None;
+        };
         if selector.is_none() {
             let what = format!("is needed with {KEY_FILE}: the key's name in the DNS");
             r.problem("mail.dkim_selector", what);
         }
         let domain = domain.unwrap_or_else(|| own.clone());
-        let is_senders = own == domain || own.ends_with(&format!(".{domain}"));
+        let is_above = domain.contains('.') && own.ends_with(&format!(".{domain}"));
+        let is_senders = own == domain || is_above;
         if !is_senders {
             let what = "must be the domain of mail.from, or one above it";
             r.problem("mail.dkim_domain", what);

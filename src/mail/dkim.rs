@@ -31,15 +31,18 @@ enum Key {
 }
 
 /// What is covered where it stands. RFC 8058, section 4, wants the two of unsubscribing to be.
-const COVERED: [&str; 15] = [
+const COVERED: [&str; 18] = [
     "from",
+    "sender",
     "to",
+    "cc",
     "subject",
     "date",
     "message-id",
     "reply-to",
     "mime-version",
     "content-type",
+    "content-transfer-encoding",
     "list-unsubscribe",
     "list-unsubscribe-post",
     "list-id",
@@ -48,8 +51,9 @@ const COVERED: [&str; 15] = [
     "in-reply-to",
     "feedback-id",
 ];
-/// Covered as well where it does not stand: answers would go where somebody else says.
-const ABSENT: &str = "reply-to";
+/// Covered as well where they do not stand, so that nobody adds one: answers would go where somebody
+/// else says, or the mail would be of others, for others, or read otherwise.
+const ABSENT: [&str; 4] = ["reply-to", "sender", "cc", "content-transfer-encoding"];
 /// How long a line of the signature is, about.
 const LINE: usize = 70;
 /// What stands before an RSA key's two numbers in a `SubjectPublicKeyInfo`: its algorithm.
@@ -251,7 +255,7 @@ fn names(fields: &[Field]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for name in COVERED {
         let times = fields.iter().filter(|field| field.name == name).count();
-        if times > 0 || name == ABSENT {
+        if times > 0 || ABSENT.contains(&name) {
             names.extend(std::iter::repeat_n(name, times + 1));
         }
     }

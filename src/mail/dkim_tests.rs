@@ -90,7 +90,17 @@ fn the_last_of_several_headers_is_signed_first_and_none_can_be_added() {
     let names = names(&fields);
     let covered = String::from_utf8(covered(&fields, &names, "DKIM-Signature: b=")).unwrap();
 
-    let expected = ["from", "from", "subject", "subject", "subject", "reply-to"];
+    let expected = [
+        "from",
+        "from",
+        "sender",
+        "cc",
+        "subject",
+        "subject",
+        "subject",
+        "reply-to",
+        "content-transfer-encoding",
+    ];
     assert_eq!(names, expected);
     assert_eq!(
         covered,

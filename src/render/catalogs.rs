@@ -62,16 +62,21 @@ impl Catalogs {
     /// Ours, and what the folder of templates says otherwise or beside them.
     pub fn load(overrides: Option<&Path>) -> Result<Self, Error> {
         let own = overrides.map(file::own).transpose()?.unwrap_or_default();
-        let mut bundles: BTreeMap<String, Arc<Bundle>> = BTreeMap::new();
-        let ours = OURS.iter().map(|(tag, _)| (*tag).to_owned());
-        for tag in ours.chain(own.keys().cloned()) {
-            let resources = OURS.iter().filter(|(ours, _)| *ours == tag);
-            let resources = resources.map(|(_, resource)| resource).chain(own.get(&tag));
-            bundles.insert(tag.clone(), Arc::new(bundle(&tag, resources)));
+        let mut bundles: BTreeMap<String, Vec<Arc<Bundle>>> = BTreeMap::new();
+        let tags = OURS.iter().map(|(tag, _)| (*tag).to_owned());
+        for tag in tags.chain(own.keys().cloned()) {
+            let ours = OURS.iter().find(|(ours, _)| *ours == tag);
+            let ours = ours.map(|(_, resource)| resource);
+            let own = own.get(&tag);
+            // A message goes as a whole, so what the folder's leaves out of one is in ours alone.
+            let with_own = own.map(|own| bundle(&tag, ours.into_iter().chain([own])));
+            let alone = ours.map(|ours| bundle(&tag, std::iter::once(ours)));
+            let both = with_own.into_iter().chain(alone).map(Arc::new);
+            bundles.insert(tag, both.collect());
         }
         let voice = |tag: &String| {
             let chain = chain(tag).filter_map(|tag| bundles.get(&tag).cloned());
-            Arc::new(Voice::new(tag.clone(), chain.collect()))
+            Arc::new(Voice::new(tag.clone(), chain.flatten().collect()))
         };
         let voices: BTreeMap<String, Arc<Voice>> = bundles
             .keys()
@@ -164,7 +169,8 @@ fn bundle<'a>(tag: &str, resources: impl Iterator<Item = &'a Arc<FluentResource>
 ///
 /// In `intl_pluralrules` 7 the rules that rest on the remainder of a number lack the remainder
 /// where they name a range, as in Arabic, whose 103 is as 3. So a small number of the same plural
-/// stands for a large one, and the large one where only its writing looks.
+/// stands for a large one, and the large one where only its writing looks. Breton has more rules of
+/// that kind than there are numbers to stand for.
 pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
     let language = bundle
         .locales
@@ -179,6 +185,14 @@ pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
         Some("ar" | "ars") if count >= 100 => match count % 100 {
             rest @ 3..=99 => rest,
             _ => 100,
+        },
+        Some("ro" | "mo") if count >= 100 => match count % 100 {
+            1..=19 => 2,
+            _ => 20,
+        },
+        Some("mt") if count >= 100 => match count % 100 {
+            rest @ 2..=19 => rest,
+            _ => 20,
         },
         Some("be") => last(11..=14),
         Some("lt" | "lv" | "prg") => last(11..=19),

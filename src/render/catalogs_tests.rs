@@ -186,6 +186,14 @@ fn plurals_of_large_numbers_are_those_of_their_last_digits() {
         plural("lv", all, &[1, 2, 10, 11, 21, 111]),
         ["one", "other", "zero", "zero", "one", "zero"]
     );
+    assert_eq!(
+        plural("ro", all, &[1, 2, 19, 20, 101, 119, 120]),
+        ["one", "few", "few", "other", "few", "few", "other"]
+    );
+    assert_eq!(
+        plural("mt", all, &[3, 11, 20, 103, 111, 120]),
+        ["few", "many", "other", "few", "many", "other"]
+    );
 }
 
 #[test]
@@ -350,6 +358,28 @@ fn a_file_of_a_region_says_what_differs_from_its_language_and_ours_can_be_change
     assert!(of(&austrian, "de-CH").contains("5 Neuigkeiten für Sie\n"));
     assert!(of(&german, "de").contains("5 Neuigkeiten für dich\nIhre wöchentliche"));
     assert!(of(&german, "en").contains("5 new things for you\n"));
+}
+
+#[test]
+fn what_a_file_leaves_out_of_a_message_is_ours_in_that_language() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("locales")).unwrap();
+    std::fs::write(
+        folder.path().join("locales/de.ftl"),
+        "notice-gone = Kein Konto\n",
+    )
+    .unwrap();
+    let catalogs = Catalogs::load(Some(folder.path())).unwrap();
+
+    let say = |id: &str| {
+        catalogs
+            .voice(Some("de"))
+            .say(id, &[], Medium::Text)
+            .unwrap()
+    };
+
+    assert_eq!(say("notice-gone"), "Kein Konto");
+    assert!(say("notice-gone.text").starts_with("Wir haben keine Daten"));
 }
 
 #[test]

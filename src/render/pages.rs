@@ -152,6 +152,8 @@ impl Pages {
     /// in that of this locale. A template that fails here did not fail on the samples.
     pub fn render(&self, page: &Page<'_>, locale: Option<&str>) -> Result<String, Error> {
         let own = page.user().and_then(|user| user.locale.as_deref());
+        // A locale that there is none of says nothing.
+        let own = own.filter(|own| self.catalogs().nearest(own).is_some());
         let voice = self.catalogs().voice(own.or(locale));
         let template = match page {
             Page::Stop(Stopping {

@@ -21,10 +21,12 @@ impl Asked {
         Self(header.and_then(|header| app.pages().catalogs().accepted(header)))
     }
 
-    /// By whoever it is, if their record says so.
-    pub(super) fn by(&mut self, user: &User) {
-        if let Some(locale) = &user.locale {
-            self.0 = Some(locale.clone());
+    /// By whoever it is, if their record says so and we speak it.
+    pub(super) fn by(&mut self, user: &User, app: &App) {
+        let locale = user.locale.as_deref();
+        let known = locale.filter(|own| app.pages().catalogs().nearest(own).is_some());
+        if let Some(locale) = known {
+            self.0 = Some(locale.to_owned());
         }
     }
 

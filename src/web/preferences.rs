@@ -30,7 +30,7 @@ pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) 
         let opened = opened(&app, &token).await?;
         let user = app.people().get(&opened.user).await?;
         let user = user.ok_or(Failure::Gone)?;
-        asked.by(&user);
+        asked.by(&user, &app);
         let seen = app.feeds().types(&opened.user).await?;
         shown(&app, &opened, user, seen).await
     };
@@ -50,7 +50,7 @@ pub(super) async fn save(
         let opened = opened(&app, &token).await?;
         let (id, people) = (&opened.user, app.people());
         let user = people.get(id).await?.ok_or(Failure::Gone)?;
-        asked.by(&user);
+        asked.by(&user, &app);
         let form = Form::read(&req, payload).await?;
         let seen = app.feeds().types(id).await?;
         let offered = app.config.policies.offered(user.types.keys(), &seen);

@@ -67,7 +67,7 @@ pub(super) async fn ask(req: HttpRequest, token: Path<String>, app: Data<App>) -
     let found = async {
         let opened = opened(&app, &token).await?;
         let user = app.people().get(&opened.user).await?;
-        user.iter().for_each(|user| asked.by(user));
+        user.iter().for_each(|user| asked.by(user, &app));
         let stop = optional(&opened.stop, &app.config.policies)?;
         Ok(Found {
             tokens: tokens(&app, &token, &opened).await?,
@@ -96,7 +96,7 @@ pub(super) async fn act(
         let people = app.people();
         // What can be undone; another change at this moment is kept by what follows.
         let before = people.get(&opened.user).await?;
-        before.iter().for_each(|user| asked.by(user));
+        before.iter().for_each(|user| asked.by(user, &app));
         let form = Form::read(&req, payload).await?;
         if form.get("List-Unsubscribe") != Some("One-Click") {
             let why = "The form does not say List-Unsubscribe=One-Click; please use the button on the page.";

@@ -79,12 +79,18 @@ impl Report {
                 1 => "1 person asks".to_owned(),
                 people => format!("{people} people ask"),
             };
-            let asked = asked.escape_debug();
-            format!("{people} for locale {asked}, which is not there: their mails are in English")
+            let asked = match asked.as_str() {
+                OTHER_LOCALES => "other locales, which are not there".to_owned(),
+                asked => format!("locale {}, which is not there", asked.escape_debug()),
+            };
+            format!("{people} for {asked}: their mails are in English")
         };
         self.locales.iter().map(told).collect()
     }
 }
+
+/// All locales that are not told by name, among those that are; no locale has a star.
+pub const OTHER_LOCALES: &str = "*";
 
 /// What became of deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]

@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 
 use crate::domain::User;
 use crate::render::Catalogs;
+use crate::wire::digest::OTHER_LOCALES;
 
 /// So many locales are told by name.
 const NAMED: usize = 20;
-/// What the others are told as.
-const OTHERS: &str = "others";
 
 /// Counts somebody whose locale has no catalog: their mail is in English.
 pub(super) fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user: &User) {
@@ -19,6 +18,6 @@ pub(super) fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user
         return;
     }
     let is_named = locales.len() < NAMED || locales.contains_key(asked);
-    let name = if is_named { asked } else { OTHERS };
+    let name = if is_named { asked } else { OTHER_LOCALES };
     *locales.entry(name.to_owned()).or_default() += 1;
 }
