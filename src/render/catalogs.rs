@@ -3,7 +3,7 @@
 //!
 //! The rule: a message is looked for in the catalog of the locale, then in those it falls back to
 //! (`pt-BR`, `pt`, `en`), in each first in the folder's own file. English has every message. What
-//! is wrong with a file is found when it is loaded ([`file`]). [`super::voice`] speaks.
+//! is wrong with a file is found when it is loaded ([`mod@file`]). [`super::voice`] speaks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
