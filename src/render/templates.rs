@@ -276,6 +276,10 @@ fn environment(site: &SiteView) -> Environment<'static> {
             _ => escape_formatter(out, state, value),
         }
     });
+    // The engine's own escapes slashes too.
+    for name in ["e", "escape"] {
+        env.add_filter(name, escaped);
+    }
     env.add_filter("clamp", |text: String, max: usize| {
         clamp(&text, max).into_owned()
     });
@@ -288,6 +292,21 @@ fn environment(site: &SiteView) -> Environment<'static> {
     });
     env.add_global("site", Value::from(Serde(site)));
     env
+}
+
+/// A value as it stands in HTML.
+fn escaped(value: Value) -> Value {
+    if value.is_safe() || value.is_none() || value.is_undefined() {
+        return value;
+    }
+    let mut html = String::new();
+    let written = escape(&value.to_string(), |part| {
+        html.push_str(part);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    match written {
+        Ok(()) => Value::from_safe_string(html),
+    }
 }
 
 pub(super) fn escape<E>(text: &str, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {

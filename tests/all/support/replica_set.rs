@@ -96,7 +96,14 @@ impl ReplicaSet {
     /// Makes this server the primary.
     pub async fn step_up(&self, host: &str) {
         let admin = self.only(host).await.database("admin");
-        admin.run_command(doc! {"replSetStepUp": 1}).await.unwrap();
+        loop {
+            match admin.run_command(doc! {"replSetStepUp": 1}).await {
+                Ok(_) => break,
+                // Its voters were not ready for another election yet.
+                Err(error) if failed_election(&error) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
         let leads = || async {
             let hello = admin.run_command(doc! {"hello": 1}).await.unwrap();
             hello.get_bool("isWritablePrimary").unwrap()
@@ -178,4 +185,10 @@ pub async fn kill_primary(client: &Client) -> Vec<String> {
     let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
     assert!(killed.unwrap().success());
     line
+}
+
+fn failed_election(error: &mongodb::error::Error) -> bool {
+    const COMMAND_FAILED: i32 = 125;
+    let kind = error.kind.as_ref();
+    matches!(kind, mongodb::error::ErrorKind::Command(why) if why.code == COMMAND_FAILED)
 }
