@@ -24,7 +24,7 @@ use super::demo;
 use crate::clock::Clock;
 use crate::demo::picture;
 use crate::domain::UserId;
-use crate::services::preview::{Kind, OfPerson, Preview, Sheet, trouble};
+use crate::services::preview::{Catalogs, Kind, OfPerson, Preview, Sheet, trouble};
 use crate::wire::preview::{Board, Locale, Sheet as Shown};
 
 const PAGE: &str = include_str!("preview/page.html");
@@ -69,11 +69,19 @@ struct Made {
     board: Board,
 }
 
+/// All that was made, and the catalogs that could be read last.
+#[derive(Default)]
+struct Shelf {
+    version: u64,
+    catalogs: Option<Catalogs>,
+    /// By the locale; those there are, and none.
+    made: HashMap<Option<String>, Made>,
+}
+
 struct Desk {
     showing: Showing,
     addr: SocketAddr,
-    /// By the locale; those there are, and none.
-    made: Mutex<HashMap<Option<String>, Made>>,
+    shelf: Mutex<Shelf>,
 }
 
 /// What is shown of something that somebody has nothing of.
@@ -124,21 +132,28 @@ impl Desk {
     /// What there is to look at: made again if a template was saved since.
     async fn board(&self, asked: Option<&str>) -> Board {
         let version = version(self.showing.preview.templates.as_deref());
-        // A catalog that is broken is told where sheets are made of it.
-        let catalogs = self.showing.preview.catalogs().ok();
-        let nearest = |asked: &str| catalogs.as_ref()?.nearest(asked).map(str::to_owned);
+        let mut shelf = self.shelf.lock().await;
+        let shelf = &mut *shelf;
+        if shelf.version != version {
+            shelf.version = version;
+            // A catalog that is broken is told where sheets are made of it.
+            if let Ok(catalogs) = self.showing.preview.catalogs() {
+                shelf.catalogs = Some(catalogs);
+            }
+        }
+        let catalogs = shelf.catalogs.as_ref();
+        let nearest = |asked: &str| catalogs?.nearest(asked).map(str::to_owned);
         let locale = asked.filter(|asked| !asked.is_empty()).and_then(nearest);
+        let made = shelf.made.entry(locale.clone()).or_default();
+        if made.version == version {
+            return made.board.clone();
+        }
         let languages = catalogs.iter().flat_map(|catalogs| catalogs.languages());
         let locales = languages.map(|(tag, name)| Locale {
             tag: tag.to_owned(),
             name,
         });
         let locales: Vec<Locale> = locales.collect();
-        let mut made = self.made.lock().await;
-        let made = made.entry(locale.clone()).or_default();
-        if made.version == version {
-            return made.board.clone();
-        }
         let pictures = format!("http://{}/pictures", self.addr);
         let board = match self
             .showing
@@ -163,6 +178,7 @@ impl Desk {
                 version,
                 trouble: Some(trouble(&error)),
                 locale,
+                locales,
                 ..made.board.clone()
             },
         };
@@ -232,7 +248,7 @@ impl Listening {
         let desk = Data::new(Desk {
             showing,
             addr: self.addr,
-            made: Mutex::default(),
+            shelf: Mutex::default(),
         });
         let server = HttpServer::new(move || {
             actix_web::App::new()
@@ -296,8 +312,8 @@ async fn board(desk: Data<Desk>, which: web::Query<Which>) -> HttpResponse {
 async fn sheet(desk: Data<Desk>, of: web::Path<(String, usize)>) -> HttpResponse {
     let (locale, n) = of.into_inner();
     let locale = Some(locale).filter(|locale| locale != OWN);
-    let made = desk.made.lock().await;
-    match made.get(&locale).and_then(|made| made.sheets.get(n)) {
+    let shelf = desk.shelf.lock().await;
+    match shelf.made.get(&locale).and_then(|made| made.sheets.get(n)) {
         Some(sheet) => answer("text/html; charset=utf-8", OF_SHEET, sheet.html.clone()),
         None => HttpResponse::NotFound().finish(),
     }

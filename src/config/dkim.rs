@@ -18,6 +18,8 @@ pub struct Signing {
     pub key: Secret,
 }
 
+/// The longest domain there is, in bytes.
+const MOST: usize = 253;
 const KEY_FILE: &str = "mail.dkim_key_file";
 
 impl Signing {
@@ -29,7 +31,7 @@ impl Signing {
     ) -> Option<Self> {
         let own = idna::domain_to_ascii(from.domain()).unwrap_or_default();
         let wanted = "a domain such as art.example: letters, digits, hyphens and dots";
-        let domain = r.optional_parse("mail.dkim_domain", wanted, domain);
+        let domain = r.optional_parse("mail.dkim_domain", wanted, |text| domain(text, MOST));
         let Some(key) = r.secret_file(KEY_FILE) else {
             if domain.is_some() {
                 r.problem(
@@ -58,10 +60,11 @@ impl Signing {
     }
 }
 
-fn domain(text: &str) -> Option<String> {
+/// The domain in ASCII and lower case; `None` for what is none, or is longer than so many bytes.
+pub(super) fn domain(text: &str, most: usize) -> Option<String> {
     let ascii = idna::domain_to_ascii(text).ok()?;
     let known = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
     let fits = |word: &str| !word.is_empty() && word.bytes().all(known);
-    let fits = ascii.len() <= 253 && ascii.split('.').all(fits);
+    let fits = ascii.len() <= most && ascii.split('.').all(fits);
     fits.then_some(ascii)
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use super::dkim::Signing;
+use super::dkim::{Signing, domain};
 use super::reader::Reader;
 use super::{hidden, set};
 use crate::domain::{Address, Secret};
@@ -409,13 +409,7 @@ fn selector(text: &str) -> Option<String> {
 const MOST_LIST_DOMAIN: usize = 190;
 
 fn list_domain(text: &str) -> Option<String> {
-    let ascii = idna::domain_to_ascii(text).ok()?;
-    let fits = |word: &str| {
-        let known = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-        !word.is_empty() && word.bytes().all(known)
-    };
-    let fits = ascii.len() <= MOST_LIST_DOMAIN && ascii.split('.').all(fits);
-    fits.then_some(ascii)
+    domain(text, MOST_LIST_DOMAIN)
 }
 
 /// A sender's domain as the name of a list can end in it.

@@ -54,10 +54,16 @@ fn mails_are_signed_for_the_senders_domain_by_a_key_that_has_a_name() {
             "dkim_selector = \"k1\"\ndkim_domain = \"art example\"",
             "mail.dkim_domain",
         ),
+        (
+            "dkim_selector = \"k1\"\ndkim_domain = \"example\"",
+            "mail.dkim_domain: must be the domain of mail.from, or one above it",
+        ),
     ] {
         let refused = with(more).unwrap_err().to_string();
         assert!(refused.contains(expected), "{expected} in {refused}");
     }
+    let alone = problems("mail.from = \"a@art.example\"\nmail.dkim_domain = \"art.example\"");
+    assert!(alone.contains("signs nothing without"), "{alone}");
     let missing = problems("mail.dkim_key_file = \"/nowhere/at/all\"");
     assert!(missing.contains("cannot be read"), "{missing}");
 }

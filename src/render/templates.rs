@@ -300,16 +300,19 @@ fn escaped(value: Value) -> Value {
         return value;
     }
     let mut html = String::new();
-    let written = escape(&value.to_string(), |part| {
-        html.push_str(part);
-        Ok::<_, std::convert::Infallible>(())
-    });
-    match written {
-        Ok(()) => Value::from_safe_string(html),
-    }
+    escape_into(&mut html, &value.to_string());
+    Value::from_safe_string(html)
 }
 
-pub(super) fn escape<E>(text: &str, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+/// Adds a text as it stands in HTML.
+pub(super) fn escape_into(out: &mut String, text: &str) {
+    let Ok(()) = escape(text, |part| {
+        out.push_str(part);
+        Ok::<_, std::convert::Infallible>(())
+    });
+}
+
+fn escape<E>(text: &str, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
     let mut rest = text;
     while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
         write(&rest[..at])?;

@@ -13,7 +13,7 @@ use fluent_bundle::FluentArgs;
 
 use super::catalogs::{Bundle, counted};
 use super::naming::{NAME, SHORT, heading_of, words};
-use super::templates::escape;
+use super::templates::escape_into;
 use crate::domain::{EventType, Mandate};
 
 /// Around the digits of a number, until it is written as the locale does. Of Unicode's private
@@ -352,16 +352,7 @@ fn args<'a>(bundle: &Bundle, filled: &[(&'a str, Filled<'_>)]) -> FluentArgs<'a>
 pub(super) fn plain(text: &str, medium: Medium, out: &mut String) {
     match medium {
         Medium::Text => out.push_str(text),
-        Medium::Html => {
-            let escaped: Result<(), std::convert::Infallible> = escape(text, |part| {
-                out.push_str(part);
-                Ok(())
-            });
-            match escaped {
-                Ok(()) => {}
-                Err(never) => match never {},
-            }
-        }
+        Medium::Html => escape_into(out, text),
     }
 }
 

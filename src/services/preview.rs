@@ -14,8 +14,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::domain::content::Caps;
 use crate::domain::{Content, EventType, Occasion, Policies, Schedule, Stop, User};
 use crate::mail::Place;
+pub use crate::render::Catalogs;
 use crate::render::pages::{Notice, Stopping, Tokens};
-use crate::render::{self, Catalogs, Links, Page, Pages, Renderer, Site};
+use crate::render::{self, Links, Page, Pages, Renderer, Site};
 
 mod invented;
 mod real;

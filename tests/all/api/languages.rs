@@ -77,6 +77,15 @@ async fn where_no_language_is_known_the_browser_is_asked(fresh: Fresh) {
 
     assert!(german.contains("Abmelden?"), "{german}");
     assert!(english.contains("Unsubscribe?"), "{english}");
+    // A record that names what we do not speak says nothing.
+    for locale in ["nl", "C", ""] {
+        let asks = |user: &mut tidings::domain::User| user.locale = Some(locale.into());
+        api.town.change("ada", asks).await;
+        for path in [link.clone(), format!("{link}/preferences")] {
+            let page = speaking(&api, &path, "de").await.html;
+            assert!(page.contains(r#"<html lang="de""#), "{locale:?}: {page}");
+        }
+    }
     api.stop().await;
 }
 

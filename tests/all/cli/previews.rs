@@ -168,6 +168,37 @@ fn somebodys_own_mails_are_shown_and_nothing_is_changed() {
     assert_eq!(nobody.code, 2, "{}", nobody.err);
 }
 
+#[tokio::test]
+async fn a_catalog_that_breaks_leaves_what_could_be_made_last() {
+    let desk = kiosk();
+    let catalog = "templates/locales/de.ftl";
+    std::fs::create_dir_all(desk.path().join("templates/locales")).unwrap();
+    desk.write(catalog, "digest-head = { $news } für dich\n");
+    let served = Served::start(&desk, &["--locale", "de"]);
+    let first = served.board().await;
+
+    desk.write(catalog, "digest-head = { $news\n");
+    let (wrong, _) = served.once(|board| !board["trouble"].is_null()).await;
+
+    assert_eq!(wrong["locale"], "de", "{wrong}");
+    assert_eq!(wrong["locales"], first["locales"]);
+    let subjects = |board: &Value| -> Vec<Value> {
+        let sheets = board["sheets"].as_array().unwrap();
+        sheets
+            .iter()
+            .map(|sheet| sheet["subject"].clone())
+            .collect()
+    };
+    assert!(
+        subjects(&first).len() > 9 && subjects(&wrong) == subjects(&first),
+        "{wrong}"
+    );
+    let what = wrong["trouble"]["what"].as_str().unwrap();
+    assert!(what.contains("de.ftl, line "), "{what}");
+    let sheet = wrong["sheets"][0]["html"].as_str().unwrap();
+    assert!(served.get(sheet).await.status().is_success());
+}
+
 #[test]
 fn a_batch_is_shown_as_its_mail_would_tell_it() {
     let desk = Desk::with_people();

@@ -1,11 +1,12 @@
 //! What a mail says of itself in its headers reaches everybody, whoever carries it.
 
-use tidings::mail::{Leave, Mailer, Message, Relay, Security, Smtp};
+use tidings::mail::{Leave, Mailer, Message};
 
 use super::provider::Provider;
 use super::received::{Received, by_smtp, received};
 use super::server::Server;
-use super::{ALL, PATIENT, call_of, kinds, mailer, sender};
+use super::smtp::smtp;
+use super::{ALL, PATIENT, call_of, kinds, mailer};
 
 const FURTHER: [(&str, &str); 4] = [
     ("List-Id", "<Comment.art.example>"),
@@ -59,17 +60,9 @@ async fn every_provider_is_given_the_headers_for_each_recipient() {
 #[tokio::test]
 async fn a_mail_that_goes_over_smtp_has_the_headers() {
     let server = Server::start().await;
-    let smtp = Smtp::new(Relay {
-        host: "127.0.0.1".into(),
-        port: server.port,
-        security: Security::Plain,
-        login: None,
-        timeout: PATIENT,
-        sender: sender(),
-    })
-    .unwrap();
 
-    smtp.send("ref", &on_a_thread(super::mails(1)), &Leave::always())
+    smtp(&server)
+        .send("ref", &on_a_thread(super::mails(1)), &Leave::always())
         .await;
 
     are_whole("SMTP", &by_smtp(&server.mails()[0]));

@@ -24,7 +24,7 @@ fn relay(server: &Server) -> Relay {
     }
 }
 
-fn smtp(server: &Server) -> Smtp {
+pub(super) fn smtp(server: &Server) -> Smtp {
     Smtp::new(relay(server)).unwrap()
 }
 
