@@ -70,6 +70,8 @@ batch-why = You get these e-mails from { $site } as things happen; events close 
 
 ### The end of a mail
 
+because = Because you follow { $name }
+unfollow = Unfollow
 choose = Choose what you get
 unsubscribe = Unsubscribe
 unsubscribe-digest = Unsubscribe from this digest
@@ -150,9 +152,12 @@ region-Other = Other
 ### The pages behind a link to stop something
 
 ask-digest = Stop the digest?
+ask-follow = Unfollow { $name }?
 ask-types = Stop these e-mails?
 ask-digest-of = { $address } will get no more digests from { $site }.
 ask-digest-you = You will get no more digests from { $site }.
+ask-follow-of = { $address } will get no more news of { $name } from { $site }. What happened before may still come once.
+ask-follow-you = You will get no more news of { $name } from { $site }. What happened before may still come once.
 ask-alone-of = { $address } will get no more e-mails from { $site } as things happen.
 ask-alone-you = You will get no more e-mails from { $site } as things happen.
 ask-types-of = { $count ->
@@ -167,9 +172,13 @@ stop-types = Stop these e-mails
 comes-now = What you get now
 unsubscribed = Unsubscribed
 stopped-digest = No more digests
+stopped-follow = You no longer follow { $name }
 stopped-types = No more of these e-mails
 stopped-digest-of = { $address } gets no more digests from { $site }.
 stopped-digest-you = You get no more digests from { $site }.
+stopped-follow-of = { $address } gets no more news of { $name } from { $site }. What happened before may still come once.
+stopped-follow-you = You get no more news of { $name } from { $site }. What happened before may still come once.
+follows-again = You follow { $name } again.
 stopped-alone-of = { $address } gets no more e-mails from { $site } as things happen.
 stopped-alone-you = You get no more e-mails from { $site } as things happen.
 stopped-types-of = { $count ->
@@ -205,6 +214,8 @@ notice-expired = This link is too old
     .text = Links in our e-mails work for a year. Please use the one in a newer e-mail; it stands at its end. Nothing was changed.
 notice-gone = You get no mails from us
     .text = We no longer have a record of you, so there is nothing to choose and nothing to stop.
+notice-not-followed = You do not follow this
+    .text = There is nothing to unfollow here: you stopped following it before, or never did. Nothing was changed.
 notice-mandatory = This cannot be turned off
     .text = { $reason }. All other e-mail can be. Nothing was changed.
 notice-form = That did not work

@@ -182,7 +182,7 @@ impl Args {
                 actor: self.actor.clone().map(Actor::bare),
                 text: self.text.clone(),
                 data: self.data.clone().unwrap_or_default(),
-                reason: None,
+                ..Details::default()
             },
             at: self.at,
         })

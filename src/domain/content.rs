@@ -11,7 +11,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::details::Details;
-use super::name::{EventType, ObjectId};
+use super::name::{EventType, FollowKey, ObjectId};
 use super::object::Object;
 use super::policy::{Phrase, Policies};
 
@@ -133,6 +133,17 @@ pub struct Section {
     pub not_kept: u64,
 }
 
+/// What a mail's reader follows, which is why something of it concerns them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// What they follow.
+    pub key: FollowKey,
+    /// What it is called.
+    pub name: String,
+    /// Where it can be looked at.
+    pub url: Option<String>,
+}
+
 /// What one mail tells one person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
@@ -146,6 +157,8 @@ pub struct Content {
     pub oldest: DateTime<Utc>,
     /// The other end of that span; the same moment where there is one event.
     pub newest: DateTime<Utc>,
+    /// What of it they follow, most of it first; whoever builds the mail knows it.
+    pub because: Vec<Followed>,
 }
 
 impl Content {
@@ -161,6 +174,7 @@ impl Content {
             not_kept: 0,
             oldest: told.last()?.1.at,
             newest: told.first()?.1.at,
+            because: Vec::new(),
         };
         let sections = &mut content.sections;
         for (kind, item) in told {

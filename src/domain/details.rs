@@ -9,12 +9,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::audience::{Audience, Selector};
-use super::name::{Invalid, UserId};
+use super::name::{FollowKey, Invalid, UserId};
 
 /// The longest text, in characters.
 pub const MAX_TEXT: usize = 500;
 /// The most `data`, in bytes of JSON.
 pub const MAX_DATA: usize = 2 << 10;
+
+/// Of so many keys whose followers an event went to it is known which they were.
+pub const MAX_TOLD_KEYS: usize = 8;
+/// What stands before the key in the reason of one key.
+const FOLLOWS: &str = "follows ";
 
 /// The longest link of an actor, in bytes.
 pub const MAX_LINK: usize = 2 << 10;
@@ -85,6 +90,9 @@ pub struct Details {
     /// Why it concerns people: see [`Details::reason_of`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whose followers it concerns, where that is several keys: see [`Details::follow_keys`].
+    #[serde(skip)]
+    pub keys: Vec<FollowKey>,
 }
 
 impl Details {
@@ -125,9 +133,32 @@ impl Details {
             Selector::Users(_) => "named".to_owned(),
             Selector::Near { .. } => "near".to_owned(),
             Selector::FollowersOf(keys) => match keys.as_slice() {
-                [key] => format!("follows {key}"),
-                _ => "follows".to_owned(),
+                [key] => format!("{FOLLOWS}{key}"),
+                _ => FOLLOWS.trim_end().to_owned(),
             },
+        }
+    }
+
+    /// The keys of an audience that its reason does not name, if they are few.
+    pub fn keys_of(audience: &Audience) -> Vec<FollowKey> {
+        match &audience.to {
+            Selector::FollowersOf(keys) if (2..=MAX_TOLD_KEYS).contains(&keys.len()) => {
+                keys.clone()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Of which keys the event concerns the followers; none where it does not, or where they are
+    /// more than [`MAX_TOLD_KEYS`].
+    pub fn follow_keys(&self) -> Vec<FollowKey> {
+        let named = self
+            .reason
+            .as_deref()
+            .and_then(|of| of.strip_prefix(FOLLOWS));
+        match named {
+            Some(key) => vec![FollowKey::stored(key)],
+            None => self.keys.clone(),
         }
     }
 

@@ -117,6 +117,7 @@ impl Fanout {
         audience.check()?;
         let details = Details {
             reason: Some(Details::reason_of(&audience)),
+            keys: Details::keys_of(&audience),
             ..Details::default()
         };
         let key = match key {
@@ -156,8 +157,13 @@ impl Fanout {
     /// The same, of which this is said; why it concerns people is known already.
     pub fn with_details(self, details: Details) -> Result<Self, Invalid> {
         details.check()?;
-        let reason = self.details.and_then(|known| known.reason);
-        let details = Some(Details { reason, ..details });
+        let known = self.details.unwrap_or_default();
+        let (reason, keys) = (known.reason, known.keys);
+        let details = Some(Details {
+            reason,
+            keys,
+            ..details
+        });
         Ok(Self { details, ..self })
     }
 

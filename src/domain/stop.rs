@@ -1,4 +1,4 @@
-//! What a link in a mail ends: the types of a batch, the digest, or everything.
+//! What a link in a mail ends: the types of a batch, the digest, a follow, or everything.
 //!
 //! The rule (P7): a link ends what its mail was about and leaves the rest as it was. What comes back
 //! later mails nothing older, as after any change of a route or cadence ([`User::replacing`]). What
@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use super::cadence::{Cadence, Schedule};
 use super::content::Content;
 use super::delivery::Occasion;
-use super::name::EventType;
+use super::name::{EventType, FollowKey};
 use super::policy::{Policies, Route};
 use super::user::{TypePreference, User};
 
@@ -24,6 +24,8 @@ pub enum Stop {
     Alone,
     /// Mails of these types.
     Types(Vec<EventType>),
+    /// That they follow this. It is not part of their record: whoever keeps follows ends it.
+    Follow(FollowKey),
 }
 
 /// So many bytes of names fit into a link; no single name is longer.
@@ -56,12 +58,18 @@ impl Stop {
         })
     }
 
-    /// Whether nothing of it is mailed to this person any more, but what is mandatory.
-    pub fn holds(&self, user: &User, default: &Schedule, policies: &Policies) -> bool {
-        if user.unsubscribed.is_some() {
-            return true;
-        }
+    /// Whether nothing of it is mailed to this person any more, but what is mandatory; of a follow,
+    /// whether it has ended, where `follows` says whether it stands.
+    pub fn holds(
+        &self,
+        user: &User,
+        follows: bool,
+        default: &Schedule,
+        policies: &Policies,
+    ) -> bool {
         match self {
+            Self::Follow(_) => !follows,
+            _ if user.unsubscribed.is_some() => true,
             Self::All => false,
             Self::Digest => user.schedule(default).cadence == Cadence::Never,
             Self::Alone => {
@@ -94,6 +102,7 @@ impl User {
                     chosen.route = Route::Never;
                 }
             }
+            Stop::Follow(_) => {}
         }
     }
 

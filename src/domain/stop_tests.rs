@@ -73,12 +73,15 @@ fn each_stop_ends_its_own_and_leaves_the_rest() {
         (&Stop::Alone, [Digest, Never, Never, Immediate], true),
         (&Stop::All, [Digest, Never, Never, Immediate], false),
     ] {
-        assert!(!stop.holds(&ada(), &weekly(), &policies()), "{stop:?}");
+        assert!(
+            !stop.holds(&ada(), true, &weekly(), &policies()),
+            "{stop:?}"
+        );
 
         let user = stopped(&ada(), stop, at(0));
 
         assert_eq!(goes(&user, 1), (routes, digest), "{stop:?}");
-        assert!(stop.holds(&user, &weekly(), &policies()), "{stop:?}");
+        assert!(stop.holds(&user, true, &weekly(), &policies()), "{stop:?}");
         assert_eq!(stopped(&user, stop, at(5)), user, "again, {stop:?}");
         assert_eq!(user.unsubscribed.is_some(), *stop == Stop::All);
     }
@@ -113,7 +116,7 @@ fn a_type_of_which_nothing_is_configured_is_stopped_as_well() {
     let user = stopped(&ada(), &strange, at(0));
 
     assert!(!user.wants_in_digest(&kind("strange"), at(1), &policies()));
-    assert!(strange.holds(&user, &weekly(), &policies()));
+    assert!(strange.holds(&user, true, &weekly(), &policies()));
 }
 
 #[test]

@@ -4,15 +4,16 @@
 
 use serde::Serialize;
 
+use super::naming::{NAME, words};
 use super::voice::Voice;
 use crate::domain::{EventType, Policies, Stop};
 
 /// `ends` in templates.
 #[derive(Serialize)]
 pub(super) struct EndsView {
-    /// `all`, `digest`, `alone` for all that comes outside the digest, or `types`.
+    /// `all`, `digest`, `alone` for all that comes outside the digest, `types`, or `follow`.
     what: &'static str,
-    /// Of which types, where it is types.
+    /// Of which types, where it is types; what is followed, where it is that.
     headings: Vec<String>,
 }
 
@@ -24,6 +25,7 @@ impl EndsView {
             Stop::Digest => ("digest", &[][..]),
             Stop::Alone => ("alone", &[][..]),
             Stop::Types(kinds) => ("types", kinds.as_slice()),
+            Stop::Follow(_) => ("follow", &[][..]),
         };
         Self {
             what,
@@ -34,5 +36,16 @@ impl EndsView {
     /// With the headings of the configuration, or of the catalog.
     pub(super) fn configured(stop: &Stop, policies: &Policies, voice: &Voice) -> Self {
         Self::of(stop, |kind| voice.heading(policies.heading(kind), kind))
+    }
+
+    /// The same, of something that is called so.
+    pub(super) fn called(self, name: Option<&str>) -> Self {
+        match name.and_then(|name| words(name, NAME)) {
+            Some(name) => Self {
+                headings: vec![name],
+                ..self
+            },
+            None => self,
+        }
     }
 }

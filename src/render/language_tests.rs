@@ -4,7 +4,8 @@
 use super::batch_tests::{content, mail as batch_mail, said};
 use super::tests::{at, mail, site, titled, whole, works};
 use super::*;
-use crate::domain::{Object, UserId};
+use crate::domain::content::Followed;
+use crate::domain::{FollowKey, Object, UserId};
 
 /// What teams would say of their types.
 const OWN: [(&str, &str); 3] = [
@@ -56,7 +57,18 @@ fn a_digest_is_in_the_language_of_its_reader_throughout() {
         ("ArtworkPublished", "New works", works(0..2), 9),
         ("NearbyShow", "Shows near you", shows, 0),
     ];
-    let digest = sample::digest(at(), sections);
+    let followed = |key: &str, name: &str, url: Option<&str>| Followed {
+        key: FollowKey::stored(key),
+        name: name.to_owned(),
+        url: url.map(str::to_owned),
+    };
+    let digest = Content {
+        because: vec![
+            followed("artist:7", "Eleanor Whitcombe", Some("https://a.example/7")),
+            followed("مكان:3", "متحف الرمل", None),
+        ],
+        ..sample::digest(at(), sections)
+    };
     for user in readers() {
         let rendered = renderer.render(&mail(&user, &digest)).unwrap();
 

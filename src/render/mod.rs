@@ -56,7 +56,7 @@ pub use weight::Weight;
 pub const MAX_BYTES: usize = 90_000;
 /// So many of them are left free for a person's own links, which are longer than the places they
 /// fill.
-const LINK_BYTES: usize = 2_000;
+const LINK_BYTES: usize = 6_000;
 /// Gmail hides what comes after so many.
 pub const CLIP_BYTES: usize = 102_000;
 /// The longest subject, in characters.

@@ -61,6 +61,27 @@ pub(super) fn new_things(heading: &str) -> Option<String> {
 pub(super) struct Named<'a> {
     pub by: Option<&'a str>,
     pub title: Option<&'a str>,
+    /// How many events the by-line names, and how many the title.
+    pub events: (u64, u64),
+}
+
+impl<'a> Named<'a> {
+    /// Its name, the by-line first unless all have the same, and how many events that names.
+    fn name(&self, by_one: bool) -> Option<(&'a str, u64)> {
+        let by = self.by.filter(|_| !by_one).map(|by| (by, self.events.0));
+        by.or_else(|| Some((self.title?, self.events.1)))
+    }
+}
+
+/// How many events these names are of.
+pub(super) fn named(sections: &[Vec<Named<'_>>], names: &[String], by_one: bool) -> u64 {
+    let all = sections.iter().flatten();
+    let events = all.filter_map(|item| {
+        let (name, events) = item.name(by_one)?;
+        let is_named = words(name, SHORT).is_some_and(|name| names.contains(&name));
+        is_named.then_some(events)
+    });
+    events.sum()
 }
 
 /// The one by-line of everything, if every single event is known to have it.
@@ -79,9 +100,8 @@ pub(super) fn names(sections: &[Vec<Named<'_>>], total: u64, by_one: bool) -> Ve
     let mut names: Vec<String> = Vec::new();
     for n in 0..ROUNDS {
         for item in sections.iter().filter_map(|section| section.get(n)) {
-            let by = item.by.filter(|_| !by_one);
-            let name = by.or(item.title);
-            if let Some(name) = name.and_then(|name| words(name, SHORT))
+            let name = item.name(by_one);
+            if let Some(name) = name.and_then(|(name, _)| words(name, SHORT))
                 && !names.contains(&name)
             {
                 names.push(name);

@@ -84,6 +84,8 @@ fn ended(user: &User, stop: &Stop, policies: &Policies, before: Option<Option<&U
         tokens: &tokens(),
         default: &default(),
         policies,
+        name: matches!(stop, Stop::Follow(_)).then_some("Ines Tavoro"),
+        again: false,
     };
     let page = match before {
         Some(before) => Page::Stopped { stopping, before },
@@ -129,6 +131,17 @@ fn the_page_of_a_type_says_what_ends_and_what_still_comes() {
 
     insta::assert_snapshot!("page_stop_type", told(&asks));
     insta::assert_snapshot!("page_stopped_type", told(&done));
+}
+
+#[test]
+fn the_page_of_a_follow_asks_by_name_and_takes_it_back_by_its_own_link() {
+    let stop = Stop::Follow(FollowKey::stored("artist:7"));
+
+    let asks = ended(&mara(), &stop, &policies(), None);
+    let done = ended(&mara(), &stop, &policies(), Some(Some(&mara())));
+
+    insta::assert_snapshot!("page_stop_follow", told(&asks));
+    insta::assert_snapshot!("page_stopped_follow", told(&done));
 }
 
 #[test]
@@ -323,8 +336,10 @@ fn pages_are_in_the_language_of_whom_they_are_about() {
             ..mara()
         };
         let stop = replies();
+        let follow = Stop::Follow(FollowKey::stored("artist:7"));
 
         let asks = ended(&user, &stop, &policies(), None);
+        let unfollowed = ended(&user, &follow, &policies(), Some(None));
         let choices = preferences(&user, true);
 
         assert!(
@@ -332,6 +347,7 @@ fn pages_are_in_the_language_of_whom_they_are_about() {
             "{asks}"
         );
         insta::assert_snapshot!(format!("page_stop_type_{tag}"), told(&asks));
+        insta::assert_snapshot!(format!("page_stopped_follow_{tag}"), told(&unfollowed));
         insta::assert_snapshot!(format!("page_preferences_{tag}"), told(&choices));
     }
 }

@@ -15,7 +15,9 @@ use super::parts::{Template, template};
 use super::templates::Templates;
 use super::voice::Voice;
 use super::{Error, Site};
-use crate::domain::{Cadence, EventType, Mandate, Policies, Policy, Schedule, Stop, User, UserId};
+use crate::domain::{
+    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Schedule, Stop, User, UserId,
+};
 
 mod choices;
 mod notice;
@@ -55,6 +57,9 @@ pub(super) static ALL: [Template; 11] = [
 
 /// The name of the form field that chooses a type's route is this and the type.
 pub const TYPE_FIELD: &str = "type.";
+
+/// The parameter of the page of choices that names what to unfollow.
+pub const UNFOLLOW: &str = "unfollow";
 
 /// A page, and whom it is about. Links are relative, so that the pages may stand below any path.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +107,10 @@ pub struct Stopping<'a> {
     pub default: &'a Schedule,
     /// What types there are: some may be mailed all the same.
     pub policies: &'a Policies,
+    /// What it is called, where it ends a follow.
+    pub name: Option<&'a str>,
+    /// Whether what was ended has just been undone.
+    pub again: bool,
 }
 
 /// The tokens of one mail.
@@ -199,13 +208,16 @@ impl Pages {
         ]);
         for user in [&nobody, &unsubscribed] {
             let types = Stop::of_types([&EventType::stored("Sample")]);
-            for stop in [&Stop::All, &Stop::Digest, &Stop::Alone, &types] {
+            let follow = Stop::Follow(FollowKey::stored("sample:1"));
+            for stop in [&Stop::All, &Stop::Digest, &Stop::Alone, &types, &follow] {
                 let stopping = Stopping {
                     user,
                     stop,
                     tokens,
                     default,
                     policies,
+                    name: Some("Sample"),
+                    again: true,
                 };
                 self.render(&Page::Stop(stopping), None)?;
                 for before in [None, Some(&nobody)] {

@@ -218,6 +218,7 @@ pub(super) fn digest<'a>(
         not_kept: 0,
         oldest: times().min().unwrap_or(at),
         newest: times().max().unwrap_or(at),
+        because: Vec::new(),
         sections,
     }
 }

@@ -207,7 +207,7 @@ fn a_subject_tells_what_is_inside() {
         ),
         (
             of("New works", works(0..3), 0),
-            "New works: Eleanor Whitcombe, Tomás Arquero and 1 more",
+            "3 new works: Eleanor Whitcombe and Tomás Arquero",
         ),
         (
             of(

@@ -7,19 +7,21 @@
 //! changed.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use form_urlencoded::byte_serialize;
 use minijinja::Value;
 use serde::Serialize;
 
 use super::color::{self, Color};
 use super::ends::EndsView;
 use super::naming::{
-    NAME, Named, SAID, SHORT, TITLE, by_all, label, names, new_things, short, words,
+    NAME, Named, SAID, SHORT, TITLE, by_all, label, named, names, new_things, short, words,
 };
+use super::pages::UNFOLLOW;
 use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
 use super::voice::{Filled, Medium, Voice};
 use super::{Links, Mail, Site};
-use crate::domain::content::{About, Group, Item, Section};
+use crate::domain::content::{About, Followed, Group, Item, Section};
 use crate::domain::{Cadence, Invalid, Occasion, Stop};
 
 /// How many lines a postal address may have.
@@ -81,7 +83,7 @@ pub(super) struct MailView<'a> {
     one: Option<ItemView<'a>>,
     /// Up to three names that tell best what is inside: by-lines, else titles.
     names: Vec<String>,
-    /// How many events there are beside those named.
+    /// How many events there are beside those that the names are of.
     others: u64,
     /// By whom all of it is, if by one.
     by_all: Option<String>,
@@ -91,6 +93,8 @@ pub(super) struct MailView<'a> {
     /// How many events stand in sections that are not shown, or nobody knows where.
     elsewhere: u64,
     links: LinksView<'a>,
+    /// What its reader follows, which is why something of it concerns them: most of it first.
+    because: Vec<FollowedView<'a>>,
     /// What the link to unsubscribe ends, where there is one.
     ends: Option<EndsView>,
     #[serde(flatten)]
@@ -124,6 +128,16 @@ enum OwnView<'a> {
 struct LinksView<'a> {
     preferences: Option<&'a str>,
     unsubscribe: Option<&'a str>,
+}
+
+/// What a mail's reader follows.
+#[derive(Serialize)]
+struct FollowedView<'a> {
+    key: &'a str,
+    name: String,
+    url: Option<&'a str>,
+    /// Where it can be unfollowed; the page asks once more.
+    unfollow: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -199,7 +213,7 @@ impl<'a> MailView<'a> {
         let known: u64 = all.iter().map(|section| section.total).sum();
         let by = content.items().map(|(_, item)| item.by());
         let by_all = by_all(by, content.more() == 0);
-        let columns: Vec<Vec<Named<'_>>> = all.iter().map(named).collect();
+        let columns: Vec<Vec<Named<'_>>> = all.iter().map(named_by).collect();
         let names = names(&columns, content.total, by_all.is_some());
         let alike = match all.as_slice() {
             [section] if known == content.total => Some(section),
@@ -220,12 +234,15 @@ impl<'a> MailView<'a> {
             unnamed: things.is_none(),
             things: things.unwrap_or_else(|| news(voice, content.total)),
             one,
-            others: content.total.saturating_sub(names.len() as u64),
+            others: content
+                .total
+                .saturating_sub(named(&columns, &names, by_all.is_some())),
             names,
             by_all,
             preview: mail.preview(voice),
             sections,
             elsewhere: content.total.saturating_sub(told),
+            because: mail.because(),
             links: LinksView::of(&mail.links),
             ends: mail.ends(voice),
             own: OwnView::of(mail, voice),
@@ -339,6 +356,23 @@ impl<'a> Mail<'a> {
         }
     }
 
+    /// What its reader follows, as far as it has a name that can be shown.
+    fn because(&self) -> Vec<FollowedView<'a>> {
+        let of = |followed: &'a Followed| {
+            let preferences = self.links.preferences.as_deref().and_then(link);
+            Some(FollowedView {
+                key: followed.key.as_str(),
+                name: words(&followed.name, NAME)?,
+                url: followed.url.as_deref().and_then(link),
+                unfollow: preferences.map(|page| {
+                    let key = byte_serialize(followed.key.as_str().as_bytes());
+                    format!("{page}?{UNFOLLOW}={}", key.collect::<String>())
+                }),
+            })
+        };
+        self.content.because.iter().filter_map(of).collect()
+    }
+
     /// What its link ends, by the headings of its own sections.
     fn ends(&self, voice: &Voice) -> Option<EndsView> {
         self.links.unsubscribe.as_ref()?;
@@ -430,7 +464,7 @@ fn is_unnamed(about: &About, item: &Item) -> bool {
 }
 
 /// What the items of a section can be named by, one a group.
-fn named(section: &Section) -> Vec<Named<'_>> {
+fn named_by(section: &Section) -> Vec<Named<'_>> {
     let groups = section.groups.iter();
     let named = groups.filter_map(|group| {
         let by = group.items.first()?.by();
@@ -438,6 +472,10 @@ fn named(section: &Section) -> Vec<Named<'_>> {
             // Where people do something to a thing, the thing tells more than one of many.
             by: by.filter(|_| section.phrase.is_none()),
             title: group.title(),
+            events: (
+                group.items.iter().filter(|item| item.by() == by).count() as u64,
+                group.total,
+            ),
         })
     });
     named.collect()

@@ -68,14 +68,18 @@ impl CatalogSource {
         Catalog::of(Purpose::Feed, self.clone())
     }
 
-    async fn look_up(&self, events: &[Event]) -> Result<Vec<Option<Object>>> {
-        let mut found = Vec::with_capacity(events.len());
-        for events in events.chunks(AT_ONCE) {
-            let keys = events.iter().map(|event| self.policies.object_of(event));
-            let keys: Vec<ObjectKey> = keys.collect();
-            found.extend(self.objects.objects(&keys).await?);
+    /// The records under these keys, in the order asked.
+    pub async fn records(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
+        let mut found = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(AT_ONCE) {
+            found.extend(self.objects.objects(keys).await?);
         }
         Ok(found)
+    }
+
+    async fn look_up(&self, events: &[Event]) -> Result<Vec<Option<Object>>> {
+        let keys = events.iter().map(|event| self.policies.object_of(event));
+        self.records(&keys.collect::<Vec<_>>()).await
     }
 
     async fn taken_back(&self, events: &[Event]) -> Result<Vec<Option<Id>>> {

@@ -21,7 +21,7 @@ use super::suppressions::Suppressed;
 use super::{Result, Watcher};
 use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
-use crate::domain::digest::{assemble, wanted};
+use crate::domain::digest::wanted;
 use crate::domain::stack::{BadStack, Pending};
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
@@ -31,6 +31,7 @@ use crate::domain::{
 use crate::store::{self, Deliveries, Directory, Journal, Notes, People, Stacks, Suppressions};
 use crate::wire::digest::{Ended, Report};
 
+mod applying;
 mod locales;
 mod mail;
 mod older;
@@ -129,6 +130,8 @@ struct Run<'a> {
     /// Whether somebody who is due was passed over for a mail that is still open: an earlier one, or
     /// this one, opened by somebody else.
     passed_over: bool,
+    /// Whether what is found is shown to somebody.
+    is_looked_on: bool,
     catalog: Catalog,
     older: Older,
 }
@@ -192,6 +195,7 @@ impl<'a> Run<'a> {
             sender: digests.sender.anew(),
             report: Report::default(),
             passed_over: false,
+            is_looked_on: false,
             catalog: digests.catalog.of_mails(),
             older: Older::new(&digests.owed.days_read(at)),
         }
@@ -203,6 +207,7 @@ impl<'a> Run<'a> {
 
     async fn walk(mut self, mut onlooker: Option<&mut dyn Onlooker>) -> Result<Self> {
         let (digests, at) = (self.digests, self.at);
+        self.is_looked_on = onlooker.is_some();
         if self.sends() {
             self.report.ended = match self.sender.drain().await? {
                 Step::Held(GateState::Paused(pause)) => Some(Ended::Paused(pause)),
@@ -442,29 +447,5 @@ impl<'a> Run<'a> {
             row,
             wanted,
         })
-    }
-
-    /// Leaves out whoever has nothing left that applies; says what each would be told.
-    async fn applicable<'p>(
-        &mut self,
-        due: Vec<DuePerson<'p>>,
-    ) -> Result<Vec<(DuePerson<'p>, Content)>> {
-        let (catalog, report) = (&mut self.catalog, &mut self.report);
-        let (policies, caps) = (&self.digests.policies, self.digests.caps);
-        let pending = || due.iter().flat_map(|person| &person.wanted);
-        catalog.load(pending().map(|pending| pending.event)).await?;
-        for pending in pending() {
-            report.not_known.note(pending.event, catalog, policies);
-        }
-        let mut left = Vec::with_capacity(due.len());
-        for person in due {
-            match assemble(&person.wanted, policies, caps, |event| {
-                catalog.applies(event)
-            }) {
-                Some(content) => left.push((person, content)),
-                None => report.withdrawn += 1,
-            }
-        }
-        Ok(left)
     }
 }

@@ -326,7 +326,7 @@ impl EventInput {
                 actor,
                 text: self.text,
                 data: self.data,
-                reason: None,
+                ..Details::default()
             },
             at: self.at,
         })

@@ -196,6 +196,12 @@ impl PeopleService {
     /// Ends what a link ends, at their own wish; again, it changes nothing. Their record as it is
     /// now, or nothing where there is none.
     pub async fn stop(&self, id: &UserId, stop: &Stop) -> Result<Option<User>> {
+        if let Stop::Follow(key) = stop {
+            let follow = (key.clone(), id.clone());
+            let unfollow = FollowChange::Unfollow;
+            self.directory.change_follows(unfollow, &[follow]).await?;
+            return self.get(id).await;
+        }
         let now = self.clock.now();
         self.change(
             vec![id.clone()],
@@ -209,6 +215,12 @@ impl PeopleService {
         )
         .await?;
         self.get(id).await
+    }
+
+    /// Whether somebody follows this.
+    pub async fn is_following(&self, id: &UserId, key: &FollowKey) -> Result<bool> {
+        let follow = (key.clone(), id.clone());
+        Ok(self.directory.following(&[follow]).await? == [true])
     }
 
     /// Lets people follow keys; what they follow already stays as it is.

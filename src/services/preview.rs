@@ -12,7 +12,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::content::Caps;
-use crate::domain::{Content, EventType, Occasion, Policies, Schedule, Stop, User};
+use crate::domain::{Content, EventType, FollowKey, Occasion, Policies, Schedule, Stop, User};
 use crate::mail::Place;
 pub use crate::render::Catalogs;
 use crate::render::pages::{Notice, Stopping, Tokens};
@@ -232,6 +232,8 @@ impl Preview {
         if alone.is_some() {
             stops.insert(0, ("a type", &types));
         }
+        let follow = Stop::Follow(FollowKey::stored("artist:7"));
+        stops.push(("a follow", &follow));
         let mut named = vec![("preferences".to_owned(), made.render(&preferences, locale)?)];
         for (what, stop) in stops {
             let mut stopped = user.clone();
@@ -242,6 +244,8 @@ impl Preview {
                 tokens,
                 default: &self.schedule,
                 policies,
+                name: Some(invented::FOLLOWED),
+                again: false,
             };
             let ask = Page::Stop(stopping(user));
             named.push((format!("stop {what}"), made.render(&ask, locale)?));

@@ -286,6 +286,9 @@ pub trait Directory: Send + Sync {
     /// The time zones that people's records say, each once. Costs what it returns.
     async fn zones(&self) -> Result<Vec<Tz>>;
 
+    /// Whether these stand, in the order asked; each is one look-up.
+    async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>>;
+
     /// What this person follows, ascending, after this key, at most `limit`.
     async fn follows(
         &self,

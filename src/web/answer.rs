@@ -30,6 +30,8 @@ pub(super) enum Failure {
     Link(links::Refused),
     /// The token is sound, and nobody has this name any more.
     Gone,
+    /// They do not follow this.
+    NotFollowed,
     /// What the link ended once cannot be turned off any more.
     Mandatory(EventType, Mandate),
     /// What was sent cannot be read.
@@ -74,6 +76,15 @@ pub(super) fn page(app: &App, asked: &Asked, status: StatusCode, page: &Page<'_>
     }
 }
 
+/// Sends a browser that reads to another of these pages, relative to the one it asked for.
+pub(super) fn elsewhere(place: &str) -> HttpResponse {
+    let mut response = sealed(StatusCode::SEE_OTHER, String::new());
+    if let Ok(place) = header::HeaderValue::from_str(place) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    response
+}
+
 /// A page that only says something.
 pub(super) fn notice(
     app: &App,
@@ -91,6 +102,7 @@ pub(super) fn failure(app: &App, asked: &Asked, failure: Failure) -> HttpRespons
         Failure::Link(links::Refused::Forged) => said(StatusCode::NOT_FOUND, Notice::Forged),
         Failure::Link(links::Refused::Expired) => said(StatusCode::GONE, Notice::Expired),
         Failure::Gone => said(StatusCode::NOT_FOUND, Notice::Gone),
+        Failure::NotFollowed => said(StatusCode::OK, Notice::NotFollowed),
         Failure::Mandatory(kind, why) => {
             let reason = app.pages().reason(asked.locale(), &kind, &why);
             said(StatusCode::OK, Notice::Mandatory(&reason))

@@ -1,5 +1,6 @@
 //! `GET /u/{token}/preferences` shows what a person can choose, `POST` saves it and shows what
-//! holds then.
+//! holds then. `?unfollow=KEY` leads on to the page that asks whether to unfollow it: mails that
+//! many people share name what they follow there, behind the link that is each person's own.
 //!
 //! The rule (P7, P10): a form is taken whole or not at all, but for types that left the page since
 //! it was shown; what it does not hold stays. What a choice means for the past is
@@ -12,30 +13,49 @@ use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use chrono::{DateTime, Utc};
 
-use super::answer::{Failure, failure, page};
+use super::answer::{Failure, elsewhere, failure, page};
 use super::asked::Asked;
 use super::form::{Form, Unreadable, short};
 use super::unsubscribe::opened;
 use crate::app::App;
-use crate::domain::{EventType, Invalid, Stop, User};
+use crate::domain::{EventType, FollowKey, Invalid, Stop, User};
 use crate::render::Page;
-use crate::render::pages::TYPE_FIELD;
+use crate::render::pages::{TYPE_FIELD, UNFOLLOW};
 use crate::services::links::Opened;
 use crate::services::people::{PreferencesInput, TypeInput};
 
 /// `GET /u/{token}/preferences`
 pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
     let mut asked = Asked::of(&req, &app);
+    let mut query = form_urlencoded::parse(req.query_string().as_bytes());
+    let unfollow = query.find(|(name, _)| name == UNFOLLOW);
     let found = async {
         let opened = opened(&app, &token).await?;
         let user = app.people().get(&opened.user).await?;
         let user = user.ok_or(Failure::Gone)?;
         asked.by(&user, &app);
+        if let Some((_, key)) = unfollow {
+            return unfollowing(&app, &opened, FollowKey::stored(key))
+                .await
+                .map(Err);
+        }
         let seen = app.feeds().types(&opened.user).await?;
-        shown(&app, &opened, user, seen).await
+        shown(&app, &opened, user, seen).await.map(Ok)
     };
-    let found = found.await;
-    answer(&app, &asked, found, false)
+    match found.await {
+        Ok(Ok(found)) => answer(&app, &asked, Ok(found), false),
+        Ok(Err(token)) => elsewhere(&format!("../{token}")),
+        Err(why) => failure(&app, &asked, why),
+    }
+}
+
+/// The token that ends this follow, which must stand: so nobody gets a link that lets them follow
+/// what they never did.
+async fn unfollowing(app: &App, opened: &Opened, key: FollowKey) -> Result<String, Failure> {
+    if !app.people().is_following(&opened.user, &key).await? {
+        return Err(Failure::NotFollowed);
+    }
+    Ok(app.links().instead(opened, &Stop::Follow(key)).await?)
 }
 
 /// `POST /u/{token}/preferences`

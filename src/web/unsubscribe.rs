@@ -15,10 +15,11 @@ use super::answer::{Failure, failure, page};
 use super::asked::Asked;
 use super::form::{Form, Unreadable};
 use crate::app::App;
-use crate::domain::{Policies, Stop, User};
+use crate::domain::{FollowKey, ObjectKey, Policies, Stop, User};
 use crate::render::Page;
 use crate::render::pages::{Stopping, Tokens};
 use crate::services::links::Opened;
+use crate::services::people::FollowInput;
 
 /// Whose link this is, and what it ends.
 pub(super) async fn opened(app: &App, token: &str) -> Result<Opened, Failure> {
@@ -59,6 +60,42 @@ struct Found {
     user: User,
     /// Their record before it was ended, if that was just now.
     before: Option<User>,
+    /// Whether they follow what the link ends, where it ends a follow.
+    follows: bool,
+    /// What that is called.
+    name: Option<String>,
+    /// Whether what was ended has just been undone.
+    again: bool,
+}
+
+impl Found {
+    /// What stands now of a person and what a link of theirs ends.
+    async fn now(app: &App, token: &str, opened: &Opened, user: User) -> Result<Self, Failure> {
+        let stop = optional(&opened.stop, &app.config.policies)?;
+        let (follows, name) = match &stop {
+            Stop::Follow(key) => {
+                let follows = app.people().is_following(&opened.user, key).await?;
+                (follows, Some(called(app, key).await?))
+            }
+            _ => (false, None),
+        };
+        Ok(Self {
+            tokens: tokens(app, token, opened).await?,
+            user,
+            before: None,
+            stop,
+            follows,
+            name,
+            again: false,
+        })
+    }
+}
+
+/// What people know something by that they follow; its key, where nothing is known of it.
+async fn called(app: &App, key: &FollowKey) -> Result<String, Failure> {
+    let object = app.objects().get(&ObjectKey::stored(key.as_str())).await?;
+    let title = object.and_then(|object| object.title);
+    Ok(title.unwrap_or_else(|| key.to_string()))
 }
 
 /// `GET /u/{token}`
@@ -68,13 +105,7 @@ pub(super) async fn ask(req: HttpRequest, token: Path<String>, app: Data<App>) -
         let opened = opened(&app, &token).await?;
         let user = app.people().get(&opened.user).await?;
         user.iter().for_each(|user| asked.by(user, &app));
-        let stop = optional(&opened.stop, &app.config.policies)?;
-        Ok(Found {
-            tokens: tokens(&app, &token, &opened).await?,
-            user: user.ok_or(Failure::Gone)?,
-            before: None,
-            stop,
-        })
+        Found::now(&app, &token, &opened, user.ok_or(Failure::Gone)?).await
     };
     let found = found.await;
     match found {
@@ -102,13 +133,30 @@ pub(super) async fn act(
             let why = "The form does not say List-Unsubscribe=One-Click; please use the button on the page.";
             return Err(Unreadable::bad(why).into());
         }
-        let stop = optional(&opened.stop, &app.config.policies)?;
-        let user = people.stop(&opened.user, &stop).await?;
+        let again = match &opened.stop {
+            Stop::Follow(key) => Some(key).filter(|_| form.get("follow") == Some("again")),
+            _ => None,
+        };
+        let user = match again {
+            // The link says that they followed it when it was made.
+            Some(key) => {
+                let follow = FollowInput {
+                    user: opened.user.clone(),
+                    key: key.clone(),
+                };
+                people.follow(vec![follow]).await?;
+                people.get(&opened.user).await?
+            }
+            None => {
+                let stop = optional(&opened.stop, &app.config.policies)?;
+                people.stop(&opened.user, &stop).await?
+            }
+        };
+        let found = Found::now(&app, &token, &opened, user.ok_or(Failure::Gone)?).await?;
         Ok(Found {
-            tokens: tokens(&app, &token, &opened).await?,
-            user: user.ok_or(Failure::Gone)?,
             before,
-            stop,
+            again: again.is_some(),
+            ..found
         })
     };
     let done = done.await;
@@ -132,8 +180,13 @@ fn shown(app: &App, asked: &Asked, found: &Found) -> HttpResponse {
         tokens: &found.tokens,
         default,
         policies,
+        name: found.name.as_deref(),
+        again: found.again,
     };
-    let shown = if found.stop.holds(&found.user, default, policies) {
+    let shown = if found
+        .stop
+        .holds(&found.user, found.follows, default, policies)
+    {
         let before = found.before.as_ref();
         Page::Stopped { stopping, before }
     } else {

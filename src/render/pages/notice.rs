@@ -16,6 +16,8 @@ pub enum Notice<'a> {
     Expired,
     /// There is no record of whoever a link is of.
     Gone,
+    /// They do not follow what a link would end.
+    NotFollowed,
     /// What a link ended once cannot be turned off any more; why.
     Mandatory(&'a str),
     /// What was sent cannot be read; why, as a sentence.
@@ -41,6 +43,7 @@ impl NoticeView {
             Notice::Forged => ("notice-forged", None),
             Notice::Expired => ("notice-expired", None),
             Notice::Gone => ("notice-gone", None),
+            Notice::NotFollowed => ("notice-not-followed", None),
             Notice::Mandatory(reason) => (
                 "notice-mandatory",
                 Some(("reason", reason.trim_end_matches('.'))),

@@ -88,6 +88,8 @@ pub(super) struct StopView {
     undo: Vec<FieldView>,
     /// Whether that is what they had.
     undo_known: bool,
+    /// Whether what was ended has just been undone on this page.
+    again: bool,
 }
 
 /// Where the forms and links of a page lead.
@@ -117,6 +119,8 @@ impl StopView {
             tokens,
             default,
             policies,
+            name,
+            again,
         } = stopping;
         let kinds = policies.offered(user.types.keys(), &[]);
         let person = PersonView::of(user, default, policies, &kinds, voice);
@@ -131,7 +135,8 @@ impl StopView {
                 digest: digest.map(|_| tokens.digest.clone()),
                 all: all.then(|| tokens.all.clone()),
             },
-            ends: EndsView::configured(stop, policies, voice),
+            ends: EndsView::configured(stop, policies, voice).called(name),
+            again,
             undo,
             undo_known,
             person,
@@ -158,6 +163,10 @@ fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<FieldView>, bool)
         value: route.as_str(),
     };
     let mut fields = Vec::new();
+    if let Stop::Follow(_) = stop {
+        // Their choices have nothing of it: the page's own link brings it back.
+        return (fields, true);
+    }
     if let Some(before) = before {
         let had = before.schedule(default).cadence;
         if had != user.schedule(default).cadence {
@@ -183,7 +192,7 @@ fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<FieldView>, bool)
                 Route::Batch | Route::Digest | Route::Never => route(kind, Route::Batch),
             })
             .collect(),
-        Stop::Digest | Stop::Alone | Stop::All => Vec::new(),
+        Stop::Digest | Stop::Alone | Stop::All | Stop::Follow(_) => Vec::new(),
     };
     (usual, false)
 }

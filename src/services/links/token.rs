@@ -16,7 +16,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use crate::domain::{EventType, Stop, UserId};
+use crate::domain::{EventType, FollowKey, Stop, UserId};
 
 /// How long a link works after its mail was made.
 pub const VALID: TimeDelta = TimeDelta::days(365);
@@ -35,6 +35,7 @@ const MAX_CHARS: usize = 1_024;
 const DIGEST: u8 = 0;
 const ALONE: u8 = 1;
 const TYPES: u8 = 2;
+const FOLLOW: u8 = 3;
 
 /// Why a token opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +175,7 @@ impl Pair {
 fn version(stop: &Stop) -> char {
     match stop {
         Stop::All => EVERYTHING,
-        Stop::Digest | Stop::Alone | Stop::Types(_) => NAMED,
+        Stop::Digest | Stop::Alone | Stop::Types(_) | Stop::Follow(_) => NAMED,
     }
 }
 
@@ -188,12 +189,23 @@ fn written(stop: &Stop) -> Vec<u8> {
             let mut bytes = vec![TYPES];
             bytes.extend(short(kinds.len()));
             for kind in kinds {
-                bytes.extend(short(kind.as_str().len()));
-                bytes.extend_from_slice(kind.as_str().as_bytes());
+                bytes.extend(sized(kind.as_str()));
             }
             bytes
         }
+        Stop::Follow(key) => {
+            let mut bytes = vec![FOLLOW];
+            bytes.extend(sized(key.as_str()));
+            bytes
+        }
     }
+}
+
+/// A name behind its length.
+fn sized(name: &str) -> Vec<u8> {
+    let mut bytes = short(name.len()).to_vec();
+    bytes.extend_from_slice(name.as_bytes());
+    bytes
 }
 
 /// A number as two bytes: names and how many there are stay far below ([`Stop::of_types`]).
@@ -207,6 +219,11 @@ fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
         let (number, rest) = bytes.split_first_chunk()?;
         Some((u16::from_be_bytes(*number).into(), rest))
     }
+    fn name(bytes: &[u8]) -> Option<(&str, &[u8])> {
+        let (length, named) = number(bytes)?;
+        let (name, rest) = named.split_at_checked(length)?;
+        Some((std::str::from_utf8(name).ok()?, rest))
+    }
     match bytes.split_first()? {
         (&DIGEST, rest) => Some((Stop::Digest, rest)),
         (&ALONE, rest) => Some((Stop::Alone, rest)),
@@ -214,12 +231,15 @@ fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
             let (count, mut rest) = number(rest)?;
             let mut kinds = Vec::new();
             for _ in 0..count {
-                let (length, named) = number(rest)?;
-                let (name, after) = named.split_at_checked(length)?;
-                kinds.push(EventType::stored(std::str::from_utf8(name).ok()?));
+                let (kind, after) = name(rest)?;
+                kinds.push(EventType::stored(kind));
                 rest = after;
             }
             Some((Stop::Types(kinds), rest))
+        }
+        (&FOLLOW, rest) => {
+            let (key, rest) = name(rest)?;
+            Some((Stop::Follow(FollowKey::stored(key)), rest))
         }
         _ => None,
     }

@@ -33,6 +33,8 @@ fn stops() -> Vec<Stop> {
         types(&["Comment"]),
         types(&["Comment", "Réponse 🎨", "\0\u{2}\0"]),
         types(&[&long]),
+        Stop::Follow(FollowKey::stored("artist:7")),
+        Stop::Follow(FollowKey::stored(&long)),
     ]
 }
 

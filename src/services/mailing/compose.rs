@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use self::because::Reasons;
 use self::gathered::{Gathered, Tells};
 use super::Headers;
 use crate::clock::Clock;
@@ -33,6 +34,7 @@ use crate::services::suppressions::Suppressed;
 use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
 
 mod allowed;
+mod because;
 mod contents;
 mod gathered;
 mod preview;
@@ -154,16 +156,19 @@ impl Compose {
 
         let gathered = self.gathered(rows, &people, &tells, &mut catalog).await?;
         let applies = |event: &Event| catalog.applies(event).is_some();
-        let digests = wanted.iter();
-        let digests: Vec<&Event> = digests
-            .flat_map(|wanted| showable(wanted, self.caps, applies))
+        let batched: HashMap<Id, Vec<Event>> = gathered
+            .iter()
+            .map(|(id, of)| (*id, of.items.iter().cloned().map(Event::from).collect()))
             .collect();
-        catalog
-            .load_details(&*self.journal, digests.into_iter())
-            .await?;
-        let batches = gathered.values().flat_map(|of| &of.items);
-        let batches: Vec<Event> = batches.cloned().map(Event::from).collect();
-        catalog.load_details(&*self.journal, batches.iter()).await?;
+        let shown = rows.iter().zip(&wanted).map(|(row, wanted)| {
+            let shown = match &row.occasion {
+                Occasion::Digest { .. } => showable(wanted, self.caps, applies),
+                Occasion::Batch { batch, .. } => batched.get(batch).into_iter().flatten().collect(),
+            };
+            (&row.user, shown)
+        });
+        let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
+        let reasons = self.reasons(&shown, &mut catalog).await?;
         let maker = self.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
         for (((row, allowed), stacks), wanted) in rows.iter().zip(allowed).zip(&stacks).zip(&wanted)
@@ -185,12 +190,13 @@ impl Compose {
                 Occasion::Digest { .. } => stacks.are_marked_by(row.marker),
                 Occasion::Batch { batch, .. } => gathered.get(batch).is_some_and(|of| of.marked),
             };
-            let Some(told) = self.told(row, wanted, &gathered, &catalog) else {
+            let Some(mut told) = self.told(row, wanted, &gathered, &catalog) else {
                 let why = barred.as_deref().unwrap_or(NOTHING_LEFT);
                 let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(why));
                 built.settlements.push(canceled);
                 continue;
             };
+            told.because = reasons.because(&row.user, &told);
             let items = u32::try_from(told.total).unwrap_or(u32::MAX);
             match self.render(row, user, told, maker.as_ref(), at, &mut contents) {
                 Ok(message) => built.mails.push(Mail {
@@ -207,6 +213,19 @@ impl Compose {
             }
         }
         Ok(built)
+    }
+
+    /// What is said of these events, which is in the catalog then, and why each concerns its person.
+    pub(in crate::services) async fn reasons(
+        &self,
+        shown: &[(&UserId, Vec<&Event>)],
+        catalog: &mut Catalog,
+    ) -> Result<Reasons> {
+        let events = shown.iter().flat_map(|(_, events)| events);
+        let events: Vec<&Event> = events.copied().collect();
+        let events = events.into_iter();
+        catalog.load_details(&*self.journal, events).await?;
+        Reasons::of(shown, catalog, &self.catalog, &*self.directory).await
     }
 
     /// What stands on the stacks of each row's person, without what was taken back, in the order of

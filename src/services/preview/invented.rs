@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::Draft;
 use crate::domain::batch::{BatchKey, Item as Kept};
-use crate::domain::content::{Caps, Told, gather};
+use crate::domain::content::{Caps, Followed, Told, gather};
 use crate::domain::details::Actor;
 use crate::domain::digest::assemble;
 use crate::domain::stack::Pending;
 use crate::domain::{
-    Cadence, Day, Details, Event, EventType, Id, Object, ObjectId, ObjectKey, Occasion, Policies,
-    Policy, Position, Route, StackId, User, UserId,
+    Cadence, Content, Day, Details, Event, EventType, FollowKey, Id, Object, ObjectId, ObjectKey,
+    Occasion, Policies, Policy, Position, Route, StackId, User, UserId,
 };
 
 /// What happened to whom, and what was said of it.
@@ -49,6 +49,8 @@ const THINGS: [(&str, &str, &str); 6] = [
     ),
     ("Untitled (blue)", "Mei Tanaka", "Can we have it by Friday?"),
 ];
+/// Whom the reader follows.
+pub(super) const FOLLOWED: &str = "Ines Tavoro";
 /// What comments are about.
 const ABOUT: &str = "Budget";
 /// What is told takes place so much later.
@@ -137,9 +139,12 @@ impl World<'_> {
             Some(Draft {
                 name: name.to_owned(),
                 user: reader(),
-                content: assemble(&pending, &policies, caps, |event| {
-                    Some(self.told(event, Some(self.now + TAKES_PLACE)))
-                })?,
+                content: Content {
+                    because: followed(),
+                    ..assemble(&pending, &policies, caps, |event| {
+                        Some(self.told(event, Some(self.now + TAKES_PLACE)))
+                    })?
+                },
                 occasion: Occasion::Digest {
                     cadence: Cadence::Weekly,
                     period: self.now.format("%G-W%V").to_string(),
@@ -225,6 +230,15 @@ impl World<'_> {
             details: Some(Arc::new(details)),
         }
     }
+}
+
+/// What the reader follows.
+fn followed() -> Vec<Followed> {
+    vec![Followed {
+        key: FollowKey::stored("artist:7"),
+        name: FOLLOWED.to_owned(),
+        url: Some("https://example.org/artists/7".to_owned()),
+    }]
 }
 
 /// What comments say that they are about.

@@ -72,6 +72,8 @@ fn what_is_invented_is_of_the_types_that_are_configured() {
             "stopped the digest",
             "stop all e-mail",
             "stopped all e-mail",
+            "stop a follow",
+            "stopped a follow",
             "notice"
         ]
     );

@@ -3,7 +3,7 @@
 //! The rule: one bad record keeps nobody else from their mail; its owner gets none (P7). A follow
 //! is all `_id`, `{k, u}`, so who follows a key is a range of the index.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use bson::raw::cstr;
@@ -25,6 +25,9 @@ use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::record::write_bson;
 use crate::store::{Directory, Error, FollowChange, PeopleFilter, Result};
+
+/// So many follows are looked up in one request.
+const FOLLOWS_AT_ONCE: usize = 1_000;
 
 #[async_trait]
 impl Directory for Mongo {
@@ -160,6 +163,25 @@ impl Directory for Mongo {
         Ok(found.iter().filter_map(zone).collect())
     }
 
+    async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
+        let mut standing = Vec::with_capacity(follows.len());
+        for follows in follows.chunks(FOLLOWS_AT_ONCE) {
+            let id = |(key, user): &(FollowKey, UserId)| {
+                Bson::from(doc! {"k": key.as_str(), "u": user.as_str()})
+            };
+            let ids: Vec<Bson> = follows.iter().map(id).collect();
+            let filter = doc! {"_id": {"$in": &ids}};
+            let (doing, any_order) = ("looking whether people follow", doc! {});
+            let found = self.find_ids(doing, FOLLOWS, &filter, any_order, ids.len());
+            let found = found.await?;
+            let found: HashSet<(&str, &str)> = found.iter().filter_map(names).collect();
+            let stands =
+                |(key, user): &(FollowKey, UserId)| found.contains(&(key.as_str(), user.as_str()));
+            standing.extend(follows.iter().map(stands));
+        }
+        Ok(standing)
+    }
+
     async fn follows(
         &self,
         user: &UserId,
@@ -178,6 +200,12 @@ impl Directory for Mongo {
         let key = |id: &Bson| Some(FollowKey::stored(id.as_document()?.get_str("k").ok()?));
         Ok(ids.iter().filter_map(key).collect())
     }
+}
+
+/// Key and user of a follow's `_id`.
+fn names(id: &Bson) -> Option<(&str, &str)> {
+    let id = id.as_document()?;
+    Some((id.get_str("k").ok()?, id.get_str("u").ok()?))
 }
 
 impl Mongo {

@@ -48,12 +48,14 @@ record! {
     }
     extra(details) {
         data: String = (!details.data.is_null()).then(|| details.data.to_string()),
+        keys: Vec<CompactString> = (!details.keys.is_empty()).then(|| As::keep(&details.keys)),
     }
     odd(record) {
         data: match &record.data {
             Some(json) => serde_json::from_str(json).map_err(|why| format!("data: {why}"))?,
             None => serde_json::Value::Null,
         },
+        keys: record.keys.unwrap_or_default().told()?,
     }
 }
 

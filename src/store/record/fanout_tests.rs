@@ -96,7 +96,7 @@ fn documents_and_json_are_written_as_ever() {
         }),
         text: Some("so".into()),
         data: json!({"$a": 1}),
-        reason: None,
+        ..Details::default()
     };
     let fanout = held(near.except([UserId::stored("$alice")]));
     let fanout = fanout.with_details(said).unwrap();

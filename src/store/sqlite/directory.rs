@@ -134,6 +134,23 @@ impl Directory for Sqlite {
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
+    async fn following(&self, follows: &[(FollowKey, UserId)]) -> Result<Vec<bool>> {
+        if follows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let follows = follows.to_vec();
+        let look = move |transaction: &Transaction<'_>| {
+            let sql = "SELECT 1 FROM follows WHERE k = ?1 AND u = ?2";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let stands = |(key, user): &(FollowKey, UserId)| {
+                Ok(statement.exists((key.as_str(), user.as_str()))?)
+            };
+            follows.iter().map(stands).collect()
+        };
+        let doing = "looking whether people follow";
+        self.connections.read(doing, look).await
+    }
+
     async fn follows(
         &self,
         user: &UserId,

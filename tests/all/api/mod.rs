@@ -49,6 +49,7 @@ mod events;
 mod exact;
 mod failovers;
 mod feed;
+mod follows;
 mod groups;
 mod health;
 mod hooks;

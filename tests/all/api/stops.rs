@@ -96,7 +96,7 @@ fn link(mail: &Message) -> String {
 }
 
 /// The path to which the form with this button posts.
-fn form(page: &Shown, button: &str) -> (String, String) {
+pub fn form(page: &Shown, button: &str) -> (String, String) {
     let forms = page.html.split("<form").skip(1);
     let forms = forms.map(|form| form.split_once("</form>").unwrap().0);
     let mut with = forms.filter(|form| form.contains(&format!("{button}</button>")));

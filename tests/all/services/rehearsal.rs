@@ -110,6 +110,7 @@ async fn a_rehearsal_only_reads(fresh: Fresh) {
     assert_eq!(report.due, 2);
     let reading = [
         "scan",
+        "details",
         "users",
         "suppressed",
         "deliveries",

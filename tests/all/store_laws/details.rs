@@ -18,7 +18,8 @@ pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
         }),
         text: Some("line 3 is too high \u{202e}\n“so”".into()),
         data: odd,
-        reason: Some("follows artist:7".into()),
+        reason: Some("follows".into()),
+        keys: vec![key("artist:7"), key("$ne")],
     };
     let all = [
         Fanout {

@@ -399,3 +399,32 @@ pub async fn whoever_moves_or_leaves_is_found_where_they_are(store: Fresh) {
         [user("ada")]
     );
 }
+
+pub async fn whether_follows_stand_is_told_in_the_order_asked(store: Fresh) {
+    let odd = ["artist:558", "$ne", "", "ü"].map(FollowKey::stored);
+    let all: Vec<(FollowKey, UserId)> = odd
+        .iter()
+        .flat_map(|key| people(700).into_iter().map(|who| (key.clone(), who)))
+        .collect();
+    let (standing, absent): (Vec<_>, Vec<_>) = all
+        .iter()
+        .cloned()
+        .enumerate()
+        .partition(|(n, _)| n % 3 != 0);
+    let standing: Vec<_> = standing.into_iter().map(|(_, follow)| follow).collect();
+    store.follow(&standing).await.unwrap();
+    let gone = [standing[0].clone()];
+    let unfollow = FollowChange::Unfollow;
+    store.change_follows(unfollow, &gone).await.unwrap();
+
+    let told = store.following(&all).await.unwrap();
+    let twice = [gone[0].clone(), standing[1].clone(), standing[1].clone()];
+    let twice = store.following(&twice).await.unwrap();
+    let nothing = store.following(&[]).await.unwrap();
+
+    let expected = (0..all.len()).map(|n| n % 3 != 0 && all[n] != gone[0]);
+    assert_eq!(told, expected.collect::<Vec<_>>());
+    assert!(told.iter().filter(|stands| !**stands).count() == absent.len() + 1);
+    assert_eq!(twice, [false, true, true]);
+    assert_eq!(nothing, [] as [bool; 0]);
+}

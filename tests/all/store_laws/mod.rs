@@ -184,6 +184,7 @@ laws! {
         a_deleted_record_is_gone_and_stacks_stay;
     directory:
         followers_are_paged_in_ascending_order
+        whether_follows_stand_is_told_in_the_order_asked
         what_somebody_follows_is_paged_in_ascending_order
         everybody_with_a_record_is_paged_in_ascending_order
         following_twice_is_following_once

@@ -301,6 +301,7 @@ hand_on! { Directory:
     users(ids: &[UserId]) -> Vec<Option<User>>;
     delete_user(id: &UserId) -> bool;
     change_follows(change: FollowChange, follows: &[(FollowKey, UserId)]) -> ();
+    following(follows: &[(FollowKey, UserId)]) -> Vec<bool>;
     follows(user: &UserId, after: Option<&FollowKey>, limit: usize) -> Vec<FollowKey>;
     find_people(filter: &PeopleFilter<'_>, after: Option<&UserId>, limit: usize) -> Vec<UserId>;
     zones() -> Vec<Tz>;

@@ -131,9 +131,11 @@ impl Compose {
         let gathered = self.tellable(batches.clone(), &whose, &mut catalog).await?;
         let items = gathered.values().flat_map(|of| &of.items);
         let events: Vec<Event> = items.cloned().map(Event::from).collect();
-        catalog.load_details(&*self.journal, events.iter()).await?;
+        let shown = [(&user.id, events.iter().collect())];
+        let reasons = self.reasons(&shown, &mut catalog).await?;
         let told = |batch: Batch| {
-            let content = gathered.get(&batch.id)?.content(&self.policies, &catalog)?;
+            let mut content = gathered.get(&batch.id)?.content(&self.policies, &catalog)?;
+            content.because = reasons.because(&user.id, &content);
             Some((batch, content))
         };
         Ok(batches.into_iter().filter_map(told).collect())
@@ -189,13 +191,20 @@ impl Compose {
         let gathered = self
             .gathered(rows, users, &[part.tells], &mut catalog)
             .await?;
+        let batched = gathered.values().flat_map(|of| &of.items);
+        let batched: Vec<Event> = batched.cloned().map(Event::from).collect();
+        let events = wanted.iter().map(|pending| pending.event).chain(&batched);
+        let shown = [(&user.id, events.collect())];
+        let reasons = self.reasons(&shown, &mut catalog).await?;
         let told = self.told(row, &wanted, &gathered, &catalog);
-        let Some(content) = told else {
+        let Some(mut content) = told else {
             return none(match row.occasion {
                 Occasion::Digest { .. } => "nothing of it is on their stacks any more, or applies",
                 Occasion::Batch { .. } => "nothing is left of its batch that applies",
             });
         };
+        content.because = reasons.because(&user.id, &content);
+        let items = content.items().map(self::shown).collect();
         Ok(self
             .rendered(user, &content, &row.occasion, at)
             .map(|written| {
@@ -204,7 +213,7 @@ impl Compose {
                     subject: words.subject,
                     text: words.text,
                     html: words.html,
-                    items: content.items().map(shown).collect(),
+                    items,
                     more: content.more(),
                 }
             })
