@@ -453,7 +453,10 @@ fn names_are_isolated_where_their_direction_may_differ() {
 
     assert_eq!(say("en", "Ada", Medium::Text), "X by Ada");
     assert_eq!(say("en", "ليلى", Medium::Text), "X by \u{2068}ليلى\u{2069}");
-    assert_eq!(say("en", "ليلى", Medium::Html), "X by <bdi>ليلى</bdi>");
+    assert_eq!(
+        say("en", "ليلى", Medium::Html),
+        "X by <span dir=\"auto\">ليلى</span>"
+    );
     assert!(!say("ar", "ليلى", Medium::Text).contains("\u{2068}ليلى"));
     assert!(
         say("ar", "09:30", Medium::Text).ends_with(" 09:30"),

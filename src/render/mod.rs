@@ -11,6 +11,7 @@
 mod catalogs;
 mod color;
 mod ends;
+mod following;
 mod inline;
 mod mail_templates;
 mod naming;
@@ -283,6 +284,8 @@ mod batch_tests;
 mod language_tests;
 #[cfg(test)]
 mod opening_tests;
+#[cfg(test)]
+mod support_tests;
 #[cfg(test)]
 mod template_tests;
 #[cfg(test)]

@@ -50,6 +50,10 @@ impl<'a> AboutView<'a> {
             itself: is_itself(group),
         }
     }
+
+    pub(super) fn is_itself(&self) -> bool {
+        self.itself
+    }
 }
 
 impl SentenceView {

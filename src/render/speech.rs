@@ -43,9 +43,9 @@ pub(super) fn spoken(env: &Environment<'static>, voice: &Arc<Voice>) -> Environm
     env.add_filter("told", move |state: &State, words: Value| {
         match medium(state) {
             Medium::Html if rtl => {
-                let mut out = String::from("<bdi dir=\"rtl\">");
+                let mut out = String::from("<span dir=\"rtl\">");
                 plain(words.as_str().unwrap_or_default(), Medium::Html, &mut out);
-                out.push_str("</bdi>");
+                out.push_str("</span>");
                 Value::from_safe_string(out)
             }
             _ => words,

@@ -7,21 +7,20 @@
 //! changed.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use form_urlencoded::byte_serialize;
 use minijinja::Value;
 use serde::Serialize;
 
 use super::color::{self, Color};
 use super::ends::EndsView;
+use super::following::FollowedView;
 use super::naming::{
     NAME, Named, SAID, SHORT, TITLE, by_all, label, named, names, new_things, short, words,
 };
-use super::pages::UNFOLLOW;
 use super::sentence::{AboutView, NAMES, SentenceView};
 use super::text::link;
 use super::voice::{Filled, Medium, Voice};
 use super::{Links, Mail, Site};
-use crate::domain::content::{About, Followed, Group, Item, Section};
+use crate::domain::content::{About, Group, Item, Section};
 use crate::domain::{Cadence, Invalid, Occasion, Stop};
 
 /// How many lines a postal address may have.
@@ -130,16 +129,6 @@ struct LinksView<'a> {
     unsubscribe: Option<&'a str>,
 }
 
-/// What a mail's reader follows.
-#[derive(Serialize)]
-struct FollowedView<'a> {
-    key: &'a str,
-    name: String,
-    url: Option<&'a str>,
-    /// Where it can be unfollowed; the page asks once more.
-    unfollow: Option<String>,
-}
-
 #[derive(Serialize)]
 struct SectionView<'a> {
     #[serde(rename = "type")]
@@ -148,6 +137,8 @@ struct SectionView<'a> {
     total: u64,
     /// How many there are beside the items, or beside those of the groups.
     more: u64,
+    /// Whether pictures stand beside items, in a column of their own.
+    pictured: bool,
     #[serde(flatten)]
     told: ToldView<'a>,
 }
@@ -158,6 +149,22 @@ struct SectionView<'a> {
 enum ToldView<'a> {
     Items(Vec<ItemView<'a>>),
     Groups(Vec<GroupView<'a>>),
+}
+
+impl ToldView<'_> {
+    /// Whether pictures stand beside items; `opens` says that the first has its own above it.
+    fn is_pictured(&self, opens: bool) -> bool {
+        match self {
+            Self::Items(items) => {
+                let mut beside = items.iter().skip(usize::from(opens));
+                beside.any(|item| item.image.is_some())
+            }
+            Self::Groups(groups) => groups.iter().any(|group| {
+                let alone = group.sentence.is_none() && group.total == 1 && group.about.is_itself();
+                alone && group.items.iter().any(|item| item.image.is_some())
+            }),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -242,7 +249,7 @@ impl<'a> MailView<'a> {
             preview: mail.preview(voice),
             sections,
             elsewhere: content.total.saturating_sub(told),
-            because: mail.because(),
+            because: FollowedView::all(mail),
             links: LinksView::of(&mail.links),
             ends: mail.ends(voice),
             own: OwnView::of(mail, voice),
@@ -295,6 +302,8 @@ impl<'a> Mail<'a> {
             let items = items.iter();
             items.map(|item| self.item(voice, section, heading.clone(), item))
         };
+        // A mail's first item has its picture above it.
+        let opens = self.content.sections.first().map(|first| &first.kind) == Some(&section.kind);
         let told = match self.occasion {
             Occasion::Digest { .. } => ToldView::Items(
                 groups
@@ -314,6 +323,7 @@ impl<'a> Mail<'a> {
             }
         };
         SectionView {
+            pictured: told.is_pictured(opens),
             kind: section.kind.as_str(),
             total: section.total,
             more: section.total - in_groups,
@@ -354,23 +364,6 @@ impl<'a> Mail<'a> {
             place: place.and_then(|place| words(place, NAME)),
             data: &object.data,
         }
-    }
-
-    /// What its reader follows, as far as it has a name that can be shown.
-    fn because(&self) -> Vec<FollowedView<'a>> {
-        let of = |followed: &'a Followed| {
-            let preferences = self.links.preferences.as_deref().and_then(link);
-            Some(FollowedView {
-                key: followed.key.as_str(),
-                name: words(&followed.name, NAME)?,
-                url: followed.url.as_deref().and_then(link),
-                unfollow: preferences.map(|page| {
-                    let key = byte_serialize(followed.key.as_str().as_bytes());
-                    format!("{page}?{UNFOLLOW}={}", key.collect::<String>())
-                }),
-            })
-        };
-        self.content.because.iter().filter_map(of).collect()
     }
 
     /// What its link ends, by the headings of its own sections.

@@ -2,7 +2,8 @@
 //!
 //! The rule: what is filled into a message stays what it is. It cannot be taken for a part of the
 //! message, in HTML it is escaped, and where it may run in the other direction it is isolated: by
-//! `<bdi>` in HTML, by U+2068 and U+2069 elsewhere.
+//! `<span dir="auto">` in HTML, which more mail programs know than `<bdi>`, by U+2068 and U+2069
+//! elsewhere.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -196,9 +197,9 @@ impl Voice {
         }
         match medium {
             Medium::Html => {
-                out.push_str("<bdi>");
+                out.push_str("<span dir=\"auto\">");
                 plain(words, medium, out);
-                out.push_str("</bdi>");
+                out.push_str("</span>");
             }
             Medium::Text => {
                 out.push(ISOLATE);
