@@ -66,6 +66,7 @@ pub(super) async fn ask(req: HttpRequest, token: Path<String>, app: Data<App>) -
     let mut asked = Asked::of(&req, &app);
     let found = async {
         let opened = opened(&app, &token).await?;
+        asked.from(&opened);
         let user = app.people().get(&opened.user).await?;
         user.iter().for_each(|user| asked.by(user, &app));
         let stop = optional(&opened.stop, &app.config.policies)?;
@@ -93,6 +94,7 @@ pub(super) async fn act(
     let mut asked = Asked::of(&req, &app);
     let done = async {
         let opened = opened(&app, &token).await?;
+        asked.from(&opened);
         let people = app.people();
         // What can be undone; another change at this moment is kept by what follows.
         let before = people.get(&opened.user).await?;

@@ -10,6 +10,7 @@ mod batch_machine;
 mod batch_races;
 mod batch_totals;
 mod batches;
+mod brands;
 mod digest;
 mod doubt;
 mod explain;

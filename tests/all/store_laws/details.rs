@@ -18,6 +18,7 @@ pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
         }),
         text: Some("line 3 is too high \u{202e}\n“so”".into()),
         data: odd,
+        brand: "acme".parse().ok(),
         reason: Some("follows artist:7".into()),
     };
     let all = [
