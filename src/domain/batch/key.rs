@@ -193,7 +193,7 @@ impl FromStr for BatchKey {
             None => Err(Invalid::new(
                 "batch key",
                 text,
-                "does not begin with type:, key: or brand:",
+                "does not begin with type: or key:, nor with brand:NAME: before that",
             )),
         }
     }

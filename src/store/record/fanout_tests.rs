@@ -96,7 +96,7 @@ fn documents_and_json_are_written_as_ever() {
         }),
         text: Some("so".into()),
         data: json!({"$a": 1}),
-        brand: "acme".parse().ok(),
+        brand: None,
         reason: None,
     };
     let fanout = held(near.except([UserId::stored("$alice")]));

@@ -10,7 +10,7 @@ use tidings::config::Config;
 use tidings::domain::{BrandName, DeliveryState, EventType, ObjectId};
 use tidings::mail::Certainty;
 use tidings::services::Silent;
-use tidings::services::digest::{Effect, Request as Run};
+use tidings::services::digest::Request as Run;
 use tidings::services::notify::Request;
 
 use crate::mail::provider::{Dialect, Provider};
@@ -24,13 +24,10 @@ on_both_stores! {
     mails_of_a_brand_that_stays_away_are_given_up_and_told_later
     a_call_is_made_again_as_the_brand_it_was_made_for
     one_provider_that_wants_no_calls_holds_no_other_brand_up
-    a_rehearsal_counts_the_mails_of_each_brand
-    a_brand_that_nobody_configured_is_refused_with_those_there_are
-    a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all
 }
 
 /// The words by which each of them is known: no two share one.
-const WORDS: [&str; 3] = ["origina", "acmeish", "umbrage"];
+pub(super) const WORDS: [&str; 3] = ["origina", "acmeish", "umbrage"];
 
 /// What is one's own, in the sections of the default or of a brand.
 fn own(word: &str, before: &str) -> String {
@@ -50,7 +47,7 @@ fn own(word: &str, before: &str) -> String {
 }
 
 /// The default and `umbrage` share an account; `acmeish` has one of its own.
-fn three(shared: &str, own_provider: &str) -> String {
+pub(super) fn three(shared: &str, own_provider: &str) -> String {
     let [origina, acmeish, umbrage] = WORDS;
     format!(
         r#"
@@ -75,7 +72,7 @@ fn three(shared: &str, own_provider: &str) -> String {
     )
 }
 
-fn brand(name: &str) -> Option<BrandName> {
+pub(super) fn brand(name: &str) -> Option<BrandName> {
     Some(BrandName::new(name).unwrap())
 }
 
@@ -87,7 +84,7 @@ fn process(town: &Town, config: &str) -> App {
 }
 
 /// The same, whose brands all go to the town's postbox.
-fn by_postbox(town: &Town, config: &str) -> App {
+pub(super) fn by_postbox(town: &Town, config: &str) -> App {
     let config = Config::parse(config).unwrap();
     let mailers = Mailers::one(town.postbox.clone(), &config);
     assembled(town, config, mailers)
@@ -99,7 +96,7 @@ fn assembled(town: &Town, config: Config, mailers: Mailers) -> App {
     App::assemble_with(config, store, mailers, clock, ids).unwrap()
 }
 
-fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> Request {
+pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> Request {
     let mut comment = request(&[], to(people), None);
     comment.kind = EventType::stored("Comment");
     comment.objects = vec![ObjectId::stored(object)];
@@ -107,7 +104,7 @@ fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> Request {
     comment
 }
 
-async fn happens(app: &App, requests: Vec<Request>) {
+pub(super) async fn happens(app: &App, requests: Vec<Request>) {
     app.notify().accept(requests).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
     app.closer().drain(&Silent).await.unwrap();
@@ -390,164 +387,4 @@ async fn one_provider_that_wants_no_calls_holds_no_other_brand_up(fresh: Fresh) 
     town.clock.advance(TimeDelta::minutes(10));
     other.sender().drain().await.unwrap();
     assert_eq!((to(&shared), to(&acmes)), (2, 2));
-}
-
-async fn a_rehearsal_counts_the_mails_of_each_brand(fresh: Fresh) {
-    let town = Town::found(&fresh, true, "").await;
-    town.change("ada", |user| user.brand = brand("acme")).await;
-    town.change("cem", |user| user.brand = brand("gone")).await;
-    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
-    town.clock.set(monday(0));
-    let app = by_postbox(
-        &town,
-        "brands.acme.site.name = \"Acmeish\"\nbrands.acme.mail.from_name = \"Acme\"\n",
-    );
-    let request = Run {
-        effect: Effect::Rehearse,
-        ..Run::default()
-    };
-
-    let (report, rehearsed) = app.rehearsal().run(&request, &Silent).await.unwrap();
-
-    assert_eq!(
-        report.of_brands(),
-        [
-            "1 mail is of the brand acme",
-            "1 mail is of the brand gone, which is not configured: what is of it waits"
-        ]
-    );
-    let acmes = rehearsed
-        .samples
-        .iter()
-        .filter(|one| one.from.starts_with("Acme <"));
-    let acmes: Vec<_> = acmes.collect();
-    assert_eq!((acmes.len(), rehearsed.samples.len()), (1, 2));
-    assert!(acmes[0].html.contains("Acmeish"));
-    assert!(
-        rehearsed
-            .warnings
-            .iter()
-            .any(|said| said.contains("brand gone"))
-    );
-}
-
-async fn a_brand_that_nobody_configured_is_refused_with_those_there_are(fresh: Fresh) {
-    let town = Town::found(&fresh, true, "").await;
-    let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
-    let user = |json: &str| serde_json::from_str(json).unwrap();
-    let put = |json: &str| {
-        let input = user(json);
-        let people = app.people();
-        async move {
-            people
-                .put(vec![input])
-                .await
-                .map_err(|error| error.to_string())
-        }
-    };
-    let accept = |request| {
-        let notify = app.notify();
-        async move {
-            notify
-                .accept(vec![request])
-                .await
-                .map_err(|error| error.to_string())
-        }
-    };
-    let mut digest = request(&["a1"], to(&["ada"]), None);
-    digest.details.brand = brand(WORDS[1]);
-    let named = "brand \"gone\" is not configured; there are acmeish and umbrage";
-
-    let unknown = put(r#"{"id": "new", "brand": "gone"}"#).await.unwrap_err();
-    let in_digests = put(r#"{"id": "new", "types": {"Comment": {"route": "digest"}}}"#).await;
-    put(r#"{"id": "eve", "brand": "acmeish"}"#).await.unwrap();
-    let event = accept(comment("c1", &["ada"], brand("gone")))
-        .await
-        .unwrap_err();
-    let digest = accept(digest).await.unwrap_err();
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let lines = "{\"id\":\"x\",\"brand\":\"gone\"}\n{\"id\":\"y\",\"brand\":\"umbrage\"}\n";
-    std::fs::write(file.path(), lines).unwrap();
-    let users = tidings::services::import::Kind::Users;
-    let imported = app
-        .import()
-        .file(&users, file.path(), &Silent)
-        .await
-        .unwrap();
-
-    assert_eq!(unknown, named);
-    assert!(
-        in_digests
-            .unwrap_err()
-            .contains("has events of several brands")
-    );
-    assert_eq!(event, named);
-    assert!(
-        digest.contains("set types.ArtworkPublished.branded = true"),
-        "{digest}"
-    );
-    assert_eq!((imported.taken, imported.bad), (1, 1));
-    assert!(imported.bad_lines[0].why.contains(named));
-    let ids = ["new", "eve", "x", "y"].map(crate::support::user);
-    let kept = town.store.users(&ids).await.unwrap();
-    let brands: Vec<_> = kept
-        .into_iter()
-        .map(|user| user.map(|user| user.brand))
-        .collect();
-    assert_eq!(
-        brands,
-        [None, Some(brand("acmeish")), None, Some(brand("umbrage"))]
-    );
-}
-
-async fn a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all(fresh: Fresh) {
-    let town = Town::found(&fresh, true, "").await;
-    let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
-    happens(&app, vec![comment("c1", &["ada"], brand(WORDS[1]))]).await;
-    app.sender().drain().await.unwrap();
-    let mail = town.mails().remove(0);
-    let link = mail.personal.unwrap().unsubscribe.unwrap();
-    let token = link
-        .strip_prefix("https://mail.acmeish.example/u/")
-        .unwrap();
-
-    let opened = app
-        .links()
-        .open(token, tidings::clock::Clock::now(&*town.clock))
-        .await
-        .unwrap()
-        .unwrap();
-    app.people().stop(&opened.user, &opened.stop).await.unwrap();
-    happens(
-        &app,
-        vec![
-            comment("c2", &["ada"], brand(WORDS[1])),
-            comment("c3", &["ada"], brand(WORDS[2])),
-            comment("c4", &["ada"], None),
-        ],
-    )
-    .await;
-    app.sender().drain().await.unwrap();
-
-    assert_eq!(opened.brand, brand(WORDS[1]));
-    let notice = tidings::render::Page::Notice(tidings::render::pages::Notice::Expired);
-    let page = app
-        .pages_of(opened.brand.as_ref())
-        .render(&notice, None)
-        .unwrap();
-    assert!(
-        page.contains("acmeish Gallery") && !page.contains("origina"),
-        "{page}"
-    );
-    assert!(
-        app.pages_of(brand("gone").as_ref())
-            .render(&notice, None)
-            .unwrap()
-            .contains("origina")
-    );
-    assert_eq!(
-        town.mails().len(),
-        1,
-        "the type is ended, whatever the brand"
-    );
 }
