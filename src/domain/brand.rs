@@ -45,7 +45,22 @@ impl BrandName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Why a mail of this brand waits while nobody configures it; the ledger has it so.
+    pub fn absent(&self) -> String {
+        format!("{ABSENT}{self}{FROM_HERE}")
+    }
+
+    /// The brand that a mail waits for, if that is why it does.
+    pub fn awaited(reason: &str) -> Option<Self> {
+        let name = reason.strip_prefix(ABSENT)?.strip_suffix(FROM_HERE)?;
+        Some(Self::stored(name))
+    }
 }
+
+/// What such a reason begins and ends with.
+const ABSENT: &str = "the brand ";
+const FROM_HERE: &str = " is not configured";
 
 impl FromStr for BrandName {
     type Err = Invalid;
@@ -123,6 +138,15 @@ mod tests {
         for text in ["", "Acme", "a b", "a.b", "$ne", "ä", "a:b", &"x".repeat(41)] {
             assert!(BrandName::new(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn who_waits_for_a_brand_says_for_which() {
+        let acme = BrandName::new("acme").unwrap();
+
+        assert_eq!(acme.absent(), "the brand acme is not configured");
+        assert_eq!(BrandName::awaited(&acme.absent()), Some(acme));
+        assert_eq!(BrandName::awaited("it waits for its turn"), None);
     }
 
     #[test]

@@ -85,7 +85,7 @@ async fn a_brand_that_nobody_configured_is_refused_with_those_there_are(fresh: F
     let unknown = put(r#"{"id": "new", "brand": "gone"}"#).await.unwrap_err();
     let in_digests = put(r#"{"id": "new", "types": {"Comment": {"route": "digest"}}}"#).await;
     put(r#"{"id": "eve", "brand": "acmeish"}"#).await.unwrap();
-    let event = accept(comment("c1", &["ada"], brand("gone")))
+    let event = accept(comment("remark-1", &["ada"], brand("gone")))
         .await
         .unwrap_err();
     let digest = accept(digest).await.unwrap_err();
@@ -127,7 +127,7 @@ async fn a_brand_that_nobody_configured_is_refused_with_those_there_are(fresh: F
 async fn a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all(fresh: Fresh) {
     let town = Town::found(&fresh, true, "").await;
     let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
-    happens(&app, vec![comment("c1", &["ada"], brand(WORDS[1]))]).await;
+    happens(&app, vec![comment("remark-1", &["ada"], brand(WORDS[1]))]).await;
     app.sender().drain().await.unwrap();
     let mail = town.mails().remove(0);
     let link = mail.personal.unwrap().unsubscribe.unwrap();
@@ -145,9 +145,9 @@ async fn a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all(fr
     happens(
         &app,
         vec![
-            comment("c2", &["ada"], brand(WORDS[1])),
-            comment("c3", &["ada"], brand(WORDS[2])),
-            comment("c4", &["ada"], None),
+            comment("remark-2", &["ada"], brand(WORDS[1])),
+            comment("remark-3", &["ada"], brand(WORDS[2])),
+            comment("remark-4", &["ada"], None),
         ],
     )
     .await;

@@ -130,7 +130,7 @@ async fn two_brands_and_the_default_in_one_run_have_nothing_of_each_other(fresh:
     let people: Vec<&str> = crowd.iter().map(String::as_str).collect();
     town.happens(&["a1", "a2"], to(&people)).await;
     let app = process(&town, &config);
-    happens(&app, vec![comment("c1", &people, None)]).await;
+    happens(&app, vec![comment("remark-1", &people, None)]).await;
 
     town.clock.set(monday(0));
     let report = app.digests().run(&Run::default(), &Silent).await.unwrap();
@@ -207,10 +207,10 @@ async fn an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest(fresh
     happens(
         &app,
         vec![
-            comment("c1", &both, brand(WORDS[1])),
-            comment("c2", &both, brand(WORDS[1])),
-            comment("c3", &both, brand(WORDS[2])),
-            comment("c4", &both, None),
+            comment("remark-1", &both, brand(WORDS[1])),
+            comment("remark-2", &both, brand(WORDS[1])),
+            comment("remark-3", &both, brand(WORDS[2])),
+            comment("remark-4", &both, None),
         ],
     )
     .await;
@@ -227,7 +227,7 @@ async fn an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest(fresh
             let filled = mail.filled();
             let all = format!("{} {} {:?}", filled.html, filled.text, mail.headers());
             let all = all.to_lowercase();
-            let events = ["c1", "c2", "c3", "c4"].into_iter();
+            let events = ["remark-1", "remark-2", "remark-3", "remark-4"].into_iter();
             (
                 mail.to.reveal().to_owned(),
                 WORDS
@@ -243,12 +243,12 @@ async fn an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest(fresh
         (format!("{person}@example.org"), vec![word], events.to_vec())
     };
     let mut expected = [
-        of("ada", WORDS[1], &["c1", "c2"]),
-        of("ada", WORDS[2], &["c3"]),
-        of("ada", WORDS[0], &["c4"]),
-        of("ben", WORDS[1], &["c1", "c2"]),
-        of("ben", WORDS[2], &["c3"]),
-        of("ben", WORDS[2], &["c4"]),
+        of("ada", WORDS[1], &["remark-1", "remark-2"]),
+        of("ada", WORDS[2], &["remark-3"]),
+        of("ada", WORDS[0], &["remark-4"]),
+        of("ben", WORDS[1], &["remark-1", "remark-2"]),
+        of("ben", WORDS[2], &["remark-3"]),
+        of("ben", WORDS[2], &["remark-4"]),
     ];
     expected.sort();
     assert_eq!(told, expected);
@@ -378,7 +378,7 @@ async fn one_provider_that_wants_no_calls_holds_no_other_brand_up(fresh: Fresh) 
     let other = process(&town, &three(&shared.url, &acmes.url));
     town.happens(&["a2"], to(&["ada", "ben"])).await;
     town.clock.advance(TimeDelta::minutes(1));
-    happens(&other, vec![comment("c1", &["ada", "ben"], None)]).await;
+    happens(&other, vec![comment("remark-1", &["ada", "ben"], None)]).await;
     other.sender().drain().await.unwrap();
 
     let to = |provider: &Provider| provider.mails().len();

@@ -53,8 +53,7 @@ impl Compose {
             Some(own) => own.story_of(row).await,
             None => {
                 let mut story = self.story_of(row).await?;
-                let brand = brand.as_ref().map_or("", BrandName::as_str);
-                let why = format!("the brand {brand} is not configured");
+                let why = brand.as_ref().map(BrandName::absent).unwrap_or_default();
                 (story.mail, story.no_mail) = (None, Some(why.clone()));
                 story.barred = story
                     .barred

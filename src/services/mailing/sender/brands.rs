@@ -155,8 +155,7 @@ impl Sender {
                 verdicts.deferrals.push(waits);
                 continue;
             }
-            let brand = brand.as_ref().map_or("", BrandName::as_str);
-            let reason = format!("the brand {brand} is not configured");
+            let reason = brand.as_ref().map(BrandName::absent).unwrap_or_default();
             if now - row.created < self.retry.settings.give_up_after {
                 let waits = deferral(row, DeliveryState::Pending, now + LOOK, &reason);
                 verdicts.deferrals.push(waits);
