@@ -105,6 +105,21 @@ pub(super) struct Parts {
     pub pages: Arc<BTreeMap<BrandName, Arc<Pages>>>,
 }
 
+/// What tells the account of a mailer from any other; a relay's name does not say which it is.
+fn told_apart(config: &Config, mailer: &dyn Mailer) -> String {
+    let account = mailer.account();
+    match &config.mail.transport {
+        Transport::Smtp(server) => {
+            let user = server
+                .login
+                .as_ref()
+                .map_or("", |login| login.user.expose());
+            format!("{account} {}:{} {user}", server.host, server.port)
+        }
+        Transport::Outbox | Transport::Api(_) => account,
+    }
+}
+
 /// So many calls a second; a folder takes as many as there are.
 pub(super) fn pacer(config: &Config) -> Arc<Pacer> {
     let mail = &config.mail;
@@ -120,8 +135,9 @@ impl Parts {
         mailers: &Mailers,
         pacer_of_default: &Arc<Pacer>,
     ) -> Self {
-        let default = Account::of(&*mailers.default, &*mailers.default);
-        let mut pacers = BTreeMap::from([(default, pacer_of_default.clone())]);
+        let default = Account::of_default(&*mailers.default);
+        let of_default = told_apart(config, &*mailers.default);
+        let mut pacers = BTreeMap::from([(default.clone(), pacer_of_default.clone())]);
         let (mut all, mut outlets, mut pages) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (name, made) in looks {
             let (Some(brand), Some(mailer)) = (config.brands.get(&name), mailers.brands.get(&name))
@@ -129,7 +145,10 @@ impl Parts {
                 continue;
             };
             let own = config.of_brand(brand);
-            let account = Account::of(&**mailer, &*mailers.default);
+            let account = match told_apart(&own, &**mailer) {
+                text if text == of_default => default.clone(),
+                text => Account::of_brand(&text),
+            };
             let known = pacers.entry(account.clone());
             let pacer = known.or_insert_with(|| pacer(&own)).clone();
             outlets.insert(
@@ -174,5 +193,40 @@ impl App {
         let mut outlets = self.brands.outlets.iter();
         let made = outlets.find(|(_, outlet)| call.starts_with(&outlet.account_prefix));
         made.map(|(brand, _)| brand)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brands_share_an_account_where_provider_and_login_are_the_same() {
+        let smtp = "mail.provider = \"smtp\"\nmail.from = \"a@a.example\"\nmail.smtp_host = \"a.example\"\n";
+        let api = "mail.provider = \"resend\"\nmail.from = \"a@a.example\"\nmail.key = \"key-1\"\n";
+        for (default, brand, same) in [
+            (smtp, "mail.from = \"b@b.example\"", true),
+            (smtp, "mail.smtp_host = \"b.example\"", false),
+            (smtp, "mail.smtp_port = 2525", false),
+            (
+                smtp,
+                "mail.smtp_user = \"b\"\nmail.smtp_password = \"x\"",
+                false,
+            ),
+            (api, "site.name = \"B\"", true),
+            (api, "mail.key = \"key-2\"", false),
+        ] {
+            let config = Config::parse(&format!("{default}[brands.b]\n{brand}\n")).unwrap();
+            let mailers = Mailers::of(&config).unwrap();
+            let own = config.of_brand(config.brands.values().next().unwrap());
+            let of_brand = &**mailers.brands.values().next().unwrap();
+
+            let [ours, theirs] = [
+                told_apart(&config, &*mailers.default),
+                told_apart(&own, of_brand),
+            ];
+
+            assert_eq!(ours == theirs, same, "{brand}: {ours} and {theirs}");
+        }
     }
 }

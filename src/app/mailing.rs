@@ -56,7 +56,7 @@ impl App {
                 owner: self.owner.clone(),
                 settings,
                 account_prefix: mailing::account_prefix(&*self.mailer, None),
-                account: Account::of(&*self.mailer, &*self.mailer),
+                account: Account::of_default(&*self.mailer),
                 pacer: self.pacer.clone(),
             },
             ledger: Ledger::new(

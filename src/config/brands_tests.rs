@@ -221,3 +221,19 @@ fn a_file_says_which_brands_there_are_and_the_environment_what_they_keep_secret(
             .contains("TIDINGS_BRANDS_C_MAIL_KEY: no option")
     );
 }
+
+#[test]
+fn a_type_with_events_of_brands_needs_a_route_outside_digests() {
+    let parse = |route: &str| Config::parse(&format!("[types.A]\nbranded = true\n{route}\n"));
+
+    for refused in ["", "route = \"digest\""] {
+        let told = parse(refused).unwrap_err().to_string();
+        assert!(
+            told.contains("types.A.branded: needs another route than digest"),
+            "{told}"
+        );
+    }
+    for route in ["batch", "immediate", "never"] {
+        assert!(parse(&format!("route = \"{route}\"")).is_ok(), "{route}");
+    }
+}

@@ -98,12 +98,14 @@ const LOOK: TimeDelta = TimeDelta::seconds(1);
 /// How the references of all calls begin that are made at this mailer's account, for mails of this
 /// brand: whoever finds one later knows which brand it was made for.
 pub fn account_prefix(mailer: &dyn Mailer, brand: Option<&BrandName>) -> String {
-    let mut hash = Sha256::new_with_prefix(mailer.account());
-    if let Some(brand) = brand {
-        hash.update([0]);
-        hash.update(brand.as_str());
+    match brand {
+        Some(brand) => prefix(&format!("{}\0{brand}", mailer.account())),
+        None => prefix(&mailer.account()),
     }
-    hex::encode(&hash.finalize()[..4]) + "-"
+}
+
+fn prefix(text: &str) -> String {
+    hex::encode(&Sha256::digest(text)[..4]) + "-"
 }
 
 /// An account at a provider, as notes name it.
@@ -116,11 +118,19 @@ pub struct Account {
 }
 
 impl Account {
-    /// That of a mailer, where the default's is this one.
-    pub fn of(mailer: &dyn Mailer, default: &dyn Mailer) -> Self {
+    /// The default's, at this mailer.
+    pub fn of_default(mailer: &dyn Mailer) -> Self {
         Self {
             name: account_prefix(mailer, None),
-            is_default: mailer.account() == default.account(),
+            is_default: true,
+        }
+    }
+
+    /// A brand's own, which this tells from any other.
+    pub fn of_brand(told_apart: &str) -> Self {
+        Self {
+            name: prefix(told_apart),
+            is_default: false,
         }
     }
 }
