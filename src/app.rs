@@ -11,7 +11,7 @@ use anyhow::Context;
 use tokio::sync::watch;
 
 use crate::clock::{Clock, Ids, SystemClock};
-use crate::config::{Config, Transport};
+use crate::config::Config;
 use crate::domain::{ModelName, Policies};
 use crate::mail::{Mailer, Pinned};
 use crate::metrics::Metrics;
@@ -43,6 +43,7 @@ use crate::store::mongo::Mapping;
 
 mod accepting;
 mod access;
+mod brands;
 mod doctor;
 mod feeds;
 mod mailer;
@@ -53,9 +54,11 @@ mod preview;
 mod watching;
 
 use accepting::Joined;
-use measured::{MeasuredMailer, MeasuredStore};
+use brands::Looks;
+use measured::MeasuredStore;
 
 pub use access::{Access, NoStore, is_missing, open_store, upgrade_ahead};
+pub use brands::Mailers;
 pub use doctor::doctor;
 pub use mailer::{mailer, outbox};
 pub use moving::{InMove, mover, rehearse_move, source};
@@ -73,6 +76,7 @@ pub struct App {
     ids: Arc<Ids>,
     policies: Arc<Policies>,
     mailer: Arc<dyn Mailer>,
+    brands: brands::Parts,
     renderer: Arc<Renderer>,
     links: Arc<Links>,
     pages: Arc<Pages>,
@@ -86,16 +90,11 @@ pub struct App {
     pinned: Arc<Pinned>,
 }
 
-/// What mails and pages are made by.
-struct Look {
-    pages: Arc<Pages>,
-    renderer: Arc<Renderer>,
-}
-
 fn site(config: &Config) -> Site {
     Site {
         name: config.site.name.clone(),
         url: config.site.url.clone(),
+        logo: config.site.logo.clone(),
         postal_address: config.site.postal_address.clone(),
         accent: config.site.accent.clone(),
     }
@@ -111,30 +110,18 @@ pub enum Made {
     Nothing,
 }
 
-impl Look {
-    fn of(config: &Config, made: Made) -> Result<Self, render::Error> {
-        let site = site(config);
-        let own = config.mail.templates.clone();
-        let templates = own.filter(|_| made == Made::Something);
-        Ok(Self {
-            pages: Arc::new(Pages::new(&site, templates.clone())?),
-            renderer: Arc::new(Renderer::new(site, templates)?),
-        })
-    }
-}
-
 impl App {
     /// Opens the configured store and mailer on this machine's clock.
     pub async fn open(config: Config, access: Access, made: Made) -> anyhow::Result<Self> {
         // Whatever may be wrong with the configuration comes first: then nothing was changed.
-        let mailer = mailer(&config)?;
-        let look = Look::of(&config, made)?;
+        let mailers = Mailers::of(&config)?;
+        let looks = Looks::of(&config, made)?;
         let store = open_store(&config, access).await?;
         let (clock, ids) = (Arc::new(SystemClock), Arc::new(Ids::random()));
-        Ok(Self::of(config, store, mailer, look, clock, ids))
+        Ok(Self::of(config, store, mailers, looks, clock, ids))
     }
 
-    /// Puts given parts together.
+    /// Puts given parts together; all brands are sent by this mailer.
     pub fn assemble(
         config: Config,
         store: Arc<dyn Store>,
@@ -142,34 +129,42 @@ impl App {
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Result<Self, render::Error> {
-        let look = Look::of(&config, Made::Something)?;
-        Ok(Self::of(config, store, mailer, look, clock, ids))
+        let mailers = Mailers::one(mailer, &config);
+        Self::assemble_with(config, store, mailers, clock, ids)
+    }
+
+    /// The same with a mailer for each brand.
+    pub fn assemble_with(
+        config: Config,
+        store: Arc<dyn Store>,
+        mailers: Mailers,
+        clock: Arc<dyn Clock>,
+        ids: Arc<Ids>,
+    ) -> Result<Self, render::Error> {
+        let looks = Looks::of(&config, Made::Something)?;
+        Ok(Self::of(config, store, mailers, looks, clock, ids))
     }
 
     fn of(
         config: Config,
         store: Arc<dyn Store>,
-        mailer: Arc<dyn Mailer>,
-        look: Look,
+        mailers: Mailers,
+        looks: Looks,
         clock: Arc<dyn Clock>,
         ids: Arc<Ids>,
     ) -> Self {
-        let metrics = Metrics::new(watching::build(&config, &*mailer));
+        let metrics = Metrics::new(watching::build(&config, &*mailers.default));
         let store: Arc<dyn Store> = Arc::new(MeasuredStore {
             inner: store,
             metrics: metrics.clone(),
             clock: clock.clone(),
         });
-        let mailer: Arc<dyn Mailer> = Arc::new(MeasuredMailer {
-            inner: mailer,
-            metrics: metrics.clone(),
-        });
+        let mailers = mailers.measured(&metrics);
         let policies = Arc::new(config.policies.clone());
         let owner = ids.owner();
-        // A folder takes as many as there are.
-        let mail = &config.mail;
-        let leaves = !matches!(mail.transport, Transport::Outbox);
-        let rate = leaves.then_some(mail.calls_per_second);
+        let pacer = brands::pacer(&config);
+        let Looks { default, brands } = looks;
+        let brands = brands::Parts::of(&config, &store, brands, &mailers, &pacer);
         let server = &config.server;
         let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
         let links = Arc::new(Links::new(store.clone(), public_url, secret));
@@ -180,12 +175,13 @@ impl App {
             clock,
             ids,
             policies,
-            mailer,
-            renderer: look.renderer,
+            mailer: mailers.default,
+            brands,
+            renderer: default.renderer,
             links,
-            pages: look.pages,
+            pages: default.pages,
             owner,
-            pacer: Arc::new(Pacer::new(rate)),
+            pacer,
             shelf: Arc::new(Shelf::new(Arc::clone(&polls))),
             polls,
             metrics,
@@ -205,6 +201,8 @@ impl App {
 
     /// From now on nothing new is handed over once this turns true.
     pub fn end_with(&self, stop: watch::Receiver<bool>) {
+        let brands = self.brands.outlets.values();
+        brands.for_each(|outlet| outlet.pacer.end_with(stop.clone()));
         self.pacer.end_with(stop);
     }
 
@@ -351,6 +349,7 @@ impl App {
             batches: self.batches(),
             suppressions: self.store.clone(),
             policies: self.policies.clone(),
+            brands: self.config.brand_names(),
             clock: self.clock.clone(),
             schedule: self.config.digest.schedule,
             skip_seen: self.skip_seen(),
@@ -366,6 +365,7 @@ impl App {
             directory: self.store.clone(),
             clock: self.clock.clone(),
             policies: self.policies.clone(),
+            brands: self.config.brand_names(),
             schedule: self.config.digest.schedule,
         }
     }
@@ -396,6 +396,9 @@ impl App {
     /// Takes what providers report.
     pub fn feedback(&self) -> FeedbackService {
         let hooks = &self.config.hooks;
+        let mut keys = hooks.keys.clone();
+        let brands = self.config.brands.values();
+        brands.for_each(|brand| keys.add(&brand.hooks));
         FeedbackService {
             feedbacks: self.store.clone(),
             deliveries: self.store.clone(),
@@ -404,7 +407,7 @@ impl App {
             directory: self.store.clone(),
             people: self.people(),
             clock: self.clock.clone(),
-            keys: hooks.keys.clone(),
+            keys,
             pinned: self.pinned.clone(),
             soft_bounces: hooks.soft_bounces,
         }

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use chrono::TimeDelta;
 use toml::{Table, Value};
 
-use crate::domain::{ModelName, Policies, Sending};
+use crate::domain::{BrandName, ModelName, Policies, Sending};
 
 mod batch;
+mod brands;
 mod delivery;
 mod digest;
 mod dkim;
@@ -30,6 +31,7 @@ mod types;
 mod watch;
 
 pub use batch::{Candidate, Candidates};
+pub use brands::Brand;
 pub use digest::Digest;
 pub use feed::Feed;
 pub use hooks::Hooks;
@@ -67,6 +69,8 @@ pub struct Config {
     pub delivery: Sending,
     /// What providers' reports are verified by.
     pub hooks: Hooks,
+    /// What is different of mails and pages of brands, by their names.
+    pub brands: BTreeMap<BrandName, Brand>,
     /// How old a day must be to be dropped; never shorter than the window.
     pub archive_keep: TimeDelta,
     /// How long a worker rests when there is nothing to do, 10 ms to a minute.
@@ -211,11 +215,14 @@ impl Config {
                 }
                 Err(problem) => problems.push(problem),
             }
-            paths::begin_at(&mut merged, file.parent().unwrap_or(Path::new("")));
+            let folder = file.parent().unwrap_or(Path::new(""));
+            paths::begin_at(&mut merged, folder);
+            brands::begin_at(&mut merged, folder);
         }
         for (name, text) in &sources.environment {
             match option_of_variable(name) {
                 Some(option) => set(&mut merged, &option, text),
+                None if brands::set_by_variable(&mut merged, name, text) => {}
                 None if name.starts_with("TIDINGS_") && !is_for_others(name) => {
                     problems.push(Problem {
                         option: name.clone(),
@@ -252,7 +259,7 @@ impl Config {
 
     fn check(merged: Table, problems: Vec<Problem>) -> Result<Self, Problems> {
         let mut r = Reader::new(&merged, problems);
-        let delivery = delivery::read(&mut r);
+        let (delivery, standard) = (delivery::read(&mut r), defaults());
         let batch = batch::standard(&mut r);
         let lease = r.duration("fanout.lease", TimeDelta::seconds(5)..=TimeDelta::hours(1));
         let linger = r.duration("fanout.linger", TimeDelta::zero()..=TimeDelta::seconds(30));
@@ -278,6 +285,7 @@ impl Config {
             feed: feed::read(&mut r),
             delivery,
             hooks: hooks::read(&mut r),
+            brands: brands::read(&mut r, &merged, &standard, delivery.lease),
             archive_keep: r.duration("archive.keep", TimeDelta::days(1)..=TimeDelta::days(36_500)),
             worker_idle: r.duration(
                 "worker.idle",
@@ -321,6 +329,7 @@ impl Config {
         self.server.redact(&mut table);
         self.mail.redact(&mut table);
         hooks::redact(&mut table);
+        brands::redact(&mut table);
         tokens::redact(&mut table);
         table.to_string()
     }

@@ -23,7 +23,7 @@ use super::Listening;
 use super::demo;
 use crate::clock::Clock;
 use crate::demo::picture;
-use crate::domain::UserId;
+use crate::domain::{BrandName, UserId};
 use crate::services::preview::{Catalogs, Kind, OfPerson, Preview, Sheet, trouble};
 use crate::wire::preview::{Board, Locale, Sheet as Shown};
 
@@ -97,6 +97,17 @@ fn note(kind: Kind, user: &UserId) -> String {
 }
 
 impl Showing {
+    /// The brand of whoever it is that is shown.
+    pub async fn brand(&self) -> anyhow::Result<Option<BrandName>> {
+        match &self.of {
+            Of::Nobody => Ok(None),
+            Of::Somebody(of, user) => {
+                let reader = of.reader(user).await?;
+                Ok(reader.and_then(|reader| reader.user.brand))
+            }
+        }
+    }
+
     /// What is to be seen now, and what there is nothing of. Pictures of invented things are looked
     /// for below this address. In this locale, or each person's own.
     pub async fn sheets(

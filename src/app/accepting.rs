@@ -26,6 +26,8 @@ impl App {
             ids: self.ids.clone(),
             together: self.joined.accepted.clone(),
             window_back: self.config.window_back,
+            brands: self.config.brand_names(),
+            policies: self.policies.clone(),
         }
     }
 

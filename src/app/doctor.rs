@@ -13,6 +13,7 @@ use super::moving::{InMove, in_move};
 use super::{mailer, mapped};
 use crate::clock::Clock;
 use crate::config::{Config, StoreUrl, Transport};
+use crate::domain::BrandName;
 use crate::probe::{Names, Web};
 use crate::render::{Pages, Renderer, Site, strays};
 use crate::services::doctor::{Departure, Doctor, Hook, Look, Setup, UNREACHED};
@@ -38,19 +39,37 @@ pub async fn doctor(
         );
         Err(unopened(found))
     });
-    let server = &config.server;
-    let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
-    let links = |store: &Arc<dyn Store>| Arc::new(Links::new(store.clone(), public_url, secret));
+    let part = |config: &Config, brand: Option<&BrandName>| {
+        let server = &config.server;
+        let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
+        let links = |store: &Arc<dyn Store>| {
+            let links = Links::new(store.clone(), public_url, secret);
+            Arc::new(match brand {
+                Some(brand) => links.of_brand(brand.clone()),
+                None => links,
+            })
+        };
+        Doctor {
+            setup: setup(config, file.clone()),
+            look,
+            links: store.as_ref().ok().map(links),
+            store: store.clone(),
+            mailer: mailer(config).map_err(|error| format!("{error:#}")),
+            renderer: renderer(config).map_err(|error| format!("{error:#}")),
+            names: Names::new(look.nameserver, look.timeout),
+            web: Web::new(look.timeout),
+            clock: clock.clone(),
+            brands: Vec::new(),
+        }
+    };
+    let brands = config.brands.iter();
+    let brands = brands.map(|(name, brand)| {
+        let own = part(&config.of_brand(brand), Some(name));
+        (name.clone(), own)
+    });
     Doctor {
-        setup: setup(config, file),
-        look,
-        links: store.as_ref().ok().map(links),
-        store,
-        mailer: mailer(config).map_err(|error| format!("{error:#}")),
-        renderer: renderer(config).map_err(|error| format!("{error:#}")),
-        names: Names::new(look.nameserver, look.timeout),
-        web: Web::new(look.timeout),
-        clock,
+        brands: brands.collect(),
+        ..part(config, None)
     }
 }
 
@@ -146,6 +165,7 @@ fn renderer(config: &Config) -> anyhow::Result<Renderer> {
     let site = Site {
         name: config.site.name.clone(),
         url: config.site.url.clone(),
+        logo: config.site.logo.clone(),
         postal_address: config.site.postal_address.clone(),
         accent: config.site.accent.clone(),
     };
@@ -220,8 +240,8 @@ fn departure(config: &Config) -> Departure {
             .bounces
             .and_then(|domain| api.options.get(domain).cloned()),
         hook: match config.hooks.keys.of(provider.name) {
-            Some(_) => Hook::Verified,
-            None => Hook::Lacks(provider.hook_key.options().0),
+            [_, ..] => Hook::Verified,
+            [] => Hook::Lacks(provider.hook_key.options().0),
         },
     }
 }

@@ -1,9 +1,9 @@
 //! Puts together what mails: the sender and its helpers, who finds what is due, and the rehearsal.
 
 use super::App;
-use crate::config::Config;
+use crate::config::{Config, Mail};
 use crate::services::digest::Digests;
-use crate::services::mailing::{self, Compose, Gate, Headers, Ledger, Retry, Sender};
+use crate::services::mailing::{self, Account, Compose, Gate, Headers, Ledger, Retry, Sender};
 use crate::services::rehearsal::{self, Rehearsal};
 use crate::services::skip_seen::SkipSeen;
 
@@ -27,6 +27,8 @@ impl App {
             suppressions: self.store.clone(),
             skip_seen: self.skip_seen(),
             policies: self.policies.clone(),
+            brand: None,
+            looks: self.brands.looks.clone(),
             renderer: self.renderer.clone(),
             links: self.links.clone(),
             headers: headers(&self.config),
@@ -53,7 +55,8 @@ impl App {
                 clock: self.clock.clone(),
                 owner: self.owner.clone(),
                 settings,
-                account_prefix: mailing::account_prefix(&*self.mailer),
+                account_prefix: mailing::account_prefix(&*self.mailer, None),
+                account: Account::of_default(&*self.mailer),
                 pacer: self.pacer.clone(),
             },
             ledger: Ledger::new(
@@ -67,6 +70,7 @@ impl App {
                 certainty: self.mailer.certainty(),
             },
             mailer: self.mailer.clone(),
+            outlets: self.brands.outlets.clone(),
             leases: self.store.clone(),
             clock: self.clock.clone(),
         }
@@ -99,6 +103,7 @@ impl App {
         let mail = &self.config.mail;
         let leaves = self.outbox().is_none();
         let lacks = |lacks: bool, what: &str| (leaves && lacks).then(|| what.to_owned());
+        let from = |mail: &Mail| format!("{} <{}>", mail.from_name, mail.from);
         let lacking = [
             lacks(
                 self.lacks_links(),
@@ -116,7 +121,10 @@ impl App {
             notes: self.store.clone(),
             feedbacks: self.store.clone(),
             diagnostics: self.store.clone(),
-            from: format!("{} <{}>", mail.from_name, mail.from),
+            from: from(mail),
+            from_brands: (self.config.brands.iter())
+                .map(|(name, brand)| (name.clone(), from(&brand.mail)))
+                .collect(),
             lacking: lacking.into_iter().flatten().collect(),
             limits: rehearsal::Limits {
                 mails_per_hour: self.config.delivery.mails_per_hour,

@@ -216,7 +216,8 @@ impl Args {
             .deliveries()
             .list(&only, usize::from(self.limit))
             .await?;
-        let rows: Vec<DeliveryRow> = rows.into_iter().map(DeliveryRow::from).collect();
+        let shown = |row| DeliveryRow::from(row).with_brand(|call| app.brand_of_call(call));
+        let rows: Vec<DeliveryRow> = rows.into_iter().map(shown).collect();
         if self.json {
             screen.json(&rows)?;
         } else if rows.is_empty() {
@@ -228,10 +229,11 @@ impl Args {
     }
 }
 
-/// `sent`, or `sent, bounced` where the provider told more.
+/// `sent`, or `sent, bounced` where the provider told more, and of which brand it was.
 fn state(row: &DeliveryRow) -> String {
     let heard = row.feedback.map(|heard| heard.to_string());
-    words::list([Some(row.state.as_str().to_owned()), heard])
+    let brand = row.brand.as_ref().map(ToString::to_string);
+    words::list([Some(row.state.as_str().to_owned()), heard, brand])
 }
 
 /// Mails, and what became of them.

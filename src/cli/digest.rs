@@ -185,7 +185,7 @@ impl Args {
         for warning in report.not_known.warnings(&app.config.policies) {
             screen.warning(warning)?;
         }
-        for warning in report.other_locales() {
+        for warning in report.other_locales().into_iter().chain(report.of_brands()) {
             screen.warning(warning)?;
         }
         for line in late(&report) {

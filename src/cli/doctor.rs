@@ -126,7 +126,7 @@ const NARROWEST: usize = 30;
 fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     let verdicts = VERDICTS.map(|verdict| word(verdict).0.len());
     let verdicts = verdicts.into_iter().max().unwrap_or(0);
-    let checks = findings.iter().map(|finding| finding.check.width());
+    let checks = findings.iter().map(|finding| check(finding).width());
     let checks = checks.max().unwrap_or(0);
     let before = verdicts + checks + 2 * GAP.len();
     let room = screen.width().map(|width| width.saturating_sub(before));
@@ -138,7 +138,7 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
         let first = said.next().unwrap_or_default();
         screen.line(format!(
             "{verdict}{GAP}{:checks$}{GAP}{first}",
-            finding.check
+            check(finding)
         ))?;
         for line in said {
             screen.line(format!("{:before$}{line}", ""))?;
@@ -156,6 +156,14 @@ fn show(findings: &[Finding], screen: &mut Screen) -> std::io::Result<()> {
     };
     screen.line("")?;
     screen.line(words::list(VERDICTS.map(count)))
+}
+
+/// What was looked at: `provider`, or `acme: provider` of a brand.
+fn check(finding: &Finding) -> String {
+    match &finding.brand {
+        Some(brand) => format!("{brand}: {}", finding.check),
+        None => finding.check.to_owned(),
+    }
 }
 
 /// What was found and what to do, on one line. Control characters cannot be let onto a terminal.

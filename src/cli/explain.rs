@@ -12,7 +12,7 @@ use super::table::{Column, Table};
 use super::words;
 use crate::app::App;
 use crate::domain::{Cadence, UserId};
-use crate::wire::explanation::{By, DigestView, Explanation, Fate, Place, Why};
+use crate::wire::explanation::{BrandView, By, DigestView, Explanation, Fate, Place, Why};
 use crate::wire::suppression::SuppressionView;
 
 /// Explain why a person does or does not get something
@@ -87,6 +87,16 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     screen.line(head)?;
     if let Some(digest) = &explained.digest {
         screen.line(format!("  digest  {}", when(digest, now)))?;
+    }
+    if let Some(BrandView { name, configured }) = &explained.brand {
+        screen.line(match configured {
+            true => format!("  brand   {name}"),
+            false => {
+                let line =
+                    format!("no mail leaves: the brand {name} is not configured, so they wait");
+                format!("  {}", screen.ink(Ink::Warning, line))
+            }
+        })?;
     }
     if let Some(when) = explained.unsubscribed {
         let when = words::minute(when);

@@ -47,12 +47,12 @@ const AFTER_HELP: &str = r#"Lines, such as:
   events   {"type": "ArtworkPublished", "objects": ["A00001"], "followers_of": ["artist:558"]}
 
 All fields, those that are needed first; docs/api.md says what each means:
-  users    id; email, name, confirmed, tz, locale, loc [lng, lat], digest {cadence, weekday, hour},
-           types {TYPE: {route, window}}, suppressed, unsubscribed
+  users    id; email, name, confirmed, tz, locale, brand, loc [lng, lat],
+           digest {cadence, weekday, hour}, types {TYPE: {route, window}}, suppressed, unsubscribed
   follows  user, key
   objects  id; notifiable, title, url, image, by, at, place [lng, lat], data {…}
   events   type, objects, and one of to, followers_of and near {point [lng, lat], km};
-           except, actor, tell_actor, key, batch_key, text, data, at
+           except, actor, tell_actor, key, batch_key, brand, text, data, at
 
 Examples:
   tidings import users users.ndjson.gz

@@ -12,8 +12,8 @@ use super::{time, words};
 use crate::app::App;
 use crate::domain::details::Actor;
 use crate::domain::{
-    Audience, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid, ObjectId,
-    Point, UserId,
+    Audience, BrandName, ChosenKey, Counts, Details, EventType, FanoutState, FollowKey, Invalid,
+    ObjectId, Point, UserId,
 };
 use crate::services::notify::Request;
 use crate::wire::event::{Notified, Receipt};
@@ -54,6 +54,9 @@ pub(super) struct Args {
     /// What its batches are of, instead of the type: only events with the same key share one
     #[arg(long, value_name = "KEY")]
     batch_key: Option<ChosenKey>,
+    /// Of which brand its mails are, instead of each person's; its type must be `branded`
+    #[arg(long, value_name = "BRAND")]
+    brand: Option<BrandName>,
     /// Who did it: a user's id; they are not told of it
     #[arg(long, value_name = "USER")]
     actor: Option<UserId>,
@@ -180,6 +183,7 @@ impl Args {
             batch_key: self.batch_key.clone(),
             details: Details {
                 actor: self.actor.clone().map(Actor::bare),
+                brand: self.brand.clone(),
                 text: self.text.clone(),
                 data: self.data.clone().unwrap_or_default(),
                 ..Details::default()

@@ -18,7 +18,7 @@ use super::{stop, words};
 use crate::api::{self, Of, Showing};
 use crate::app::{self, Access, App, Made};
 use crate::clock::SystemClock;
-use crate::domain::UserId;
+use crate::domain::{BrandName, UserId};
 use crate::private;
 use crate::render::Catalogs;
 use crate::services::preview::{Kind, Sheet};
@@ -37,6 +37,9 @@ pub(super) struct Args {
     /// What this person would get now, and their pages
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
+    /// As this brand writes; left out, each person's, or the default
+    #[arg(long, value_name = "BRAND")]
+    brand: Option<BrandName>,
     /// In this locale, such as de or pt-BR, whatever people's own is
     #[arg(long, value_name = "LOCALE")]
     locale: Option<String>,
@@ -75,9 +78,10 @@ pub(super) async fn showing(
     user: Option<&UserId>,
     kinds: Vec<Kind>,
     locale: Option<&str>,
+    brand: Option<&BrandName>,
 ) -> anyhow::Result<Showing> {
     let config = global.load(Vec::new())?;
-    let preview = app::preview(&config);
+    let mut preview = app::preview(&config.of(brand)?);
     if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs()) {
         there(locale, &catalogs)?;
     }
@@ -89,9 +93,12 @@ pub(super) async fn showing(
         Some(user) => {
             let app = App::open(config, Access::Look, Made::Nothing).await?;
             let of = app.of_person();
-            if of.reader(user).await?.is_none() {
+            let Some(reader) = of.reader(user).await? else {
                 let why = format!("there is no record of {user:?}");
                 return Err(Usage::new(why).instead("leaving --user out").into());
+            };
+            if brand.is_none() {
+                preview = app::preview(&app.config.of(reader.user.brand.as_ref())?);
             }
             Of::Somebody(Box::new(of), user.clone())
         }
@@ -128,7 +135,8 @@ impl Args {
             let next = format!("--listen 127.0.0.1:{}", self.listen.port());
             return Err(Usage::new(what).instead(next).into());
         }
-        let showing = showing(global, self.user.as_ref(), kinds, self.locale.as_deref()).await?;
+        let (locale, brand) = (self.locale.as_deref(), self.brand.as_ref());
+        let showing = showing(global, self.user.as_ref(), kinds, locale, brand).await?;
         match &self.out {
             Some(folder) => write(folder, &showing, screen).await,
             None => self.serve(showing, screen).await,

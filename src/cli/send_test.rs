@@ -9,7 +9,7 @@ use super::preview;
 use super::screen::Screen;
 use crate::app;
 use crate::config::Transport;
-use crate::domain::{Address, UserId};
+use crate::domain::{Address, BrandName, UserId};
 use crate::mail::Outcome;
 use crate::services::preview::{Kind, Sheet};
 
@@ -28,6 +28,9 @@ pub(super) struct Args {
     /// What this person would get now, instead of invented things
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
+    /// As this brand sends it, by its provider
+    #[arg(long, value_name = "BRAND")]
+    brand: Option<BrandName>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,13 +59,16 @@ fn chosen(sheets: Vec<Sheet>) -> Option<Sheet> {
 impl Args {
     pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
         let kinds = vec![self.kind.into()];
-        let showing = preview::showing(global, self.user.as_ref(), kinds, None).await?;
+        let brand = self.brand.as_ref();
+        let showing = preview::showing(global, self.user.as_ref(), kinds, None, brand).await?;
+        // Somebody's mail goes as their brand's does.
+        let brand = self.brand.clone().or(showing.brand().await?);
         let (sheets, notes) = showing.sheets(None, None).await?;
         let Some(sheet) = chosen(sheets) else {
             let why = notes.join("; ");
             return Err(Usage::new(why).instead("leaving --user out").into());
         };
-        let config = global.load(Vec::new())?;
+        let config = global.load(Vec::new())?.of(brand.as_ref())?;
         let outcome = app::send_test(&config).await?;
         let outcome = outcome.send(self.address.clone(), &sheet).await?;
         self.tell(&outcome, &config.mail.transport, screen)

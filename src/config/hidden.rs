@@ -59,6 +59,10 @@ pub(super) fn shown(option: &str, text: &str) -> String {
 /// Whether what an option holds is nobody's business. Keys of batches, which are in other sections,
 /// are names.
 pub(super) fn is_secret(option: &str) -> bool {
+    let of_brand = option
+        .strip_prefix("brands.")
+        .and_then(|rest| rest.split_once('.'));
+    let option = of_brand.map_or(option, |(_, option)| option);
     let Some((section, name)) = option.split_once('.') else {
         return false;
     };
@@ -227,6 +231,7 @@ mod tests {
             "mail.smtp_user",
             "hooks.sendgrid_public_key",
             "tokens.keys.1.secret",
+            "brands.acme.mail.key",
         ] {
             assert_eq!(shown(option, "hunter2"), "(hidden)", "{option}");
         }

@@ -25,15 +25,20 @@ pub(super) fn files() -> impl Iterator<Item = String> {
 }
 
 pub(super) fn read(r: &mut Reader<'_>) -> Hooks {
+    Hooks {
+        keys: keys(r),
+        soft_bounces: r.number("delivery.soft_bounces", 1..=100) as u64,
+    }
+}
+
+/// The keys of all providers that have one.
+pub(super) fn keys(r: &mut Reader<'_>) -> Keys {
     let keys = PROVIDERS.iter().zip(files());
     let keys = keys.filter_map(|(provider, file)| {
         let key = key(r, &provider.hook_key, &file)?;
         Some((provider.name, key))
     });
-    Hooks {
-        keys: keys.collect(),
-        soft_bounces: r.number("delivery.soft_bounces", 1..=100) as u64,
-    }
+    keys.collect()
 }
 
 fn key(r: &mut Reader<'_>, key: &HookKey, file: &str) -> Option<Vec<u8>> {

@@ -23,6 +23,8 @@ pub struct Site {
     pub url: Option<String>,
     /// The sender's postal address, which commercial mail must carry; `None` for none.
     pub postal_address: Option<String>,
+    /// A picture of the name, which stands for it in mails; `None` for the name itself.
+    pub logo: Option<String>,
     /// The color of links and headings, as `#rrggbb`.
     pub accent: String,
     /// What Gmail counts spam reports under, 5 to 15 characters; `None` for no `Feedback-ID`.
@@ -64,6 +66,7 @@ impl Site {
         Self {
             name: r.string("site.name"),
             url: r.link("site.url"),
+            logo: r.link("site.logo"),
             postal_address: r.optional("site.postal_address"),
             accent: r.parse("site.accent", "a color written #rrggbb", color),
             feedback_id: r.optional_parse(
@@ -86,16 +89,21 @@ impl Server {
         Self {
             listen,
             key: key(r, listen),
-            public_url: r.optional_parse(
-                "server.public_url",
-                "an address such as https://news.example.org (plain http only on loopback)",
-                url,
-            ),
+            public_url: Self::read_public_url(r),
             link_secret: link_secret(r),
             cors_origins: origins(r),
             rate_limit_key: rate(r, "server.rate_limit_key"),
             rate_limit_token: rate(r, "server.rate_limit_token"),
         }
+    }
+
+    /// Takes the option that says where people reach the pages.
+    pub(super) fn read_public_url(r: &mut Reader<'_>) -> Option<String> {
+        r.optional_parse(
+            "server.public_url",
+            "an address such as https://news.example.org (plain http only on loopback)",
+            url,
+        )
     }
 
     /// Masks what is secret, where it is set.

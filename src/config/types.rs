@@ -60,7 +60,14 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
         ),
         mandatory: mandate(r, &format!("{path}.mandatory")),
         feed: !r.is_set(&format!("{path}.feed")) || r.flag(&format!("{path}.feed")),
+        branded: r.is_set(&format!("{path}.branded")) && r.flag(&format!("{path}.branded")),
     };
+    if policy.branded && policy.route == Route::Digest {
+        r.problem(
+            &format!("{path}.branded"),
+            "needs another route than digest, as a digest is of one brand: set route = \"batch\", \"immediate\" or \"never\"",
+        );
+    }
     if policy.route == Route::Never && !policy.feed {
         r.warn(
             &format!("{path}.feed"),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::audience::{Audience, Selector};
+use super::brand::BrandName;
 use super::name::{FollowKey, Invalid, UserId};
 
 /// The longest text, in characters.
@@ -81,6 +82,9 @@ pub struct Details {
     /// Who did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,
+    /// Of which brand it is; `None` for that of each person. Its type is mailed outside digests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brand: Option<BrandName>,
     /// What was said or done, in plain words: up to [`MAX_TEXT`] characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -164,7 +168,10 @@ impl Details {
 
     /// Whether its writer said the same; the reason is not its writer's.
     pub fn says_the_same(&self, other: &Self) -> bool {
-        self.actor == other.actor && self.text == other.text && self.data == other.data
+        self.actor == other.actor
+            && self.brand == other.brand
+            && self.text == other.text
+            && self.data == other.data
     }
 }
 

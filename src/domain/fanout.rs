@@ -167,10 +167,15 @@ impl Fanout {
         Ok(Self { details, ..self })
     }
 
-    /// What its batches are of: as its writer said, else as its type is configured, else the type.
+    /// What its batches are of: as its writer said, else as its type is configured, else the type;
+    /// those of a brand are apart.
     pub fn batch_key(&self, policies: &Policies) -> BatchKey {
         let configured = policies.of(&self.kind).key.as_ref();
-        BatchKey::of(&self.kind, self.batch_key.as_ref(), configured)
+        let brand = self
+            .details
+            .as_ref()
+            .and_then(|details| details.brand.as_ref());
+        BatchKey::of(&self.kind, self.batch_key.as_ref(), configured).of_brand(brand)
     }
 
     /// What it puts on each person's stack.

@@ -192,6 +192,9 @@ pub struct Policy {
     pub mandatory: Option<Mandate>,
     /// Whether feeds show its events.
     pub feed: bool,
+    /// Whether its events may name a brand. Then none of them is told in a digest, which is of the
+    /// person's brand alone: whoever chose that gets them in batches.
+    pub branded: bool,
 }
 
 impl Default for Policy {
@@ -207,6 +210,7 @@ impl Default for Policy {
             category: None,
             mandatory: None,
             feed: true,
+            branded: false,
         }
     }
 }
@@ -244,6 +248,14 @@ impl Policies {
     /// Whether people get this type whatever they choose.
     pub fn is_mandatory(&self, name: &EventType) -> bool {
         self.of(name).mandatory.is_some()
+    }
+
+    /// By which route this type is mailed where that one was chosen.
+    pub fn mailed_by(&self, name: &EventType, chosen: Route) -> Route {
+        match chosen {
+            Route::Digest if self.of(name).branded => Route::Batch,
+            chosen => chosen,
+        }
     }
 
     /// The types that people are mailed whatever they choose, in the order of their sections.

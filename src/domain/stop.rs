@@ -110,7 +110,9 @@ impl User {
     /// counts, as it does not where it is mandatory, is not asked.
     pub fn chosen_route(&self, kind: &EventType, policies: &Policies) -> Route {
         let chosen = self.types.get(kind);
-        chosen.map_or(policies.of(kind).route, |chosen| chosen.route)
+        chosen.map_or(policies.of(kind).route, |chosen| {
+            policies.mailed_by(kind, chosen.route)
+        })
     }
 
     /// Whether they can turn this type off and get it outside the digest.

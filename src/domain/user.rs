@@ -12,6 +12,7 @@ use chrono_tz::Tz;
 use super::address::Address;
 use super::audience::Point;
 use super::batch::BatchPolicy;
+use super::brand::BrandName;
 use super::cadence::{Cadence, Schedule};
 use super::duration;
 use super::name::{EventType, Invalid, UserId};
@@ -104,6 +105,9 @@ pub struct User {
     pub tz: Option<Tz>,
     /// Their language, for templates; tidings itself does not read it.
     pub locale: Option<String>,
+    /// Under which brand they are mailed; `None` for the default. It may be one that is not
+    /// configured any more.
+    pub brand: Option<BrandName>,
     /// Where they live, for events that concern everybody near a point.
     pub loc: Option<Point>,
     /// When they want digests.
@@ -190,6 +194,7 @@ impl User {
             confirmed: false,
             tz: None,
             locale: None,
+            brand: None,
             loc: None,
             digest: DigestPreference::default(),
             types: BTreeMap::new(),
@@ -257,7 +262,7 @@ impl User {
     pub fn route(&self, kind: &EventType, at: DateTime<Utc>, policies: &Policies) -> Route {
         match self.chosen(kind, policies) {
             Some(chosen) if at < chosen.since => Route::Never,
-            Some(chosen) => chosen.route,
+            Some(chosen) => policies.mailed_by(kind, chosen.route),
             None => policies.of(kind).route,
         }
     }
@@ -364,8 +369,12 @@ impl User {
             let default = TypePreference::new(route, since);
             self.types.entry(kind.clone()).or_insert(default);
         }
-        let chosen = self.types.values_mut();
-        chosen.filter(|chosen| chosen.route.is_mailed_alone())
+        let chosen = self.types.iter_mut();
+        let chosen = chosen.filter(|(kind, chosen)| {
+            let route = policies.mailed_by(kind, chosen.route);
+            route.is_mailed_alone()
+        });
+        chosen.map(|(_, chosen)| chosen)
     }
 }
 

@@ -331,3 +331,21 @@ mod mandatory {
         assert!(!Unmailable::Suppressed.is_own_wish());
     }
 }
+
+#[test]
+fn a_type_whose_events_are_of_brands_is_in_no_digest_whatever_was_chosen_once() {
+    let branded = Policy {
+        route: Route::Batch,
+        branded: true,
+        ..Policy::default()
+    };
+    let policies = Policies::new([(kind(), branded)]);
+    let mut user = with_route(Route::Digest);
+
+    assert_eq!(user.route(&kind(), at(1), &policies), Route::Batch);
+    assert_eq!(user.chosen_route(&kind(), &policies), Route::Batch);
+    assert!(!user.wants_in_digest(&kind(), at(1), &policies));
+    // What ends all that is mailed outside the digest ends it too.
+    user.stop(&crate::domain::Stop::Alone, &policies, at(2));
+    assert_eq!(user.route(&kind(), at(3), &policies), Route::Never);
+}

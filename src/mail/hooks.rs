@@ -22,18 +22,31 @@ use crate::domain::{Address, ReportKind, Tag};
 /// What hooks are verified by, for those providers that have a hook here. `Debug` shows nothing of
 /// it.
 #[derive(Clone, Default)]
-pub struct Keys(BTreeMap<&'static str, Vec<u8>>);
+pub struct Keys(BTreeMap<&'static str, Vec<Vec<u8>>>);
 
 impl Keys {
-    /// The key of the provider of this name.
-    pub fn of(&self, provider: &str) -> Option<&[u8]> {
-        self.0.get(provider).map(Vec::as_slice)
+    /// The keys of the provider of this name: one for each account that has one.
+    pub fn of(&self, provider: &str) -> &[Vec<u8>] {
+        self.0.get(provider).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds keys of further accounts; one that is there already is not there twice.
+    pub fn add(&mut self, others: &Self) {
+        for (provider, keys) in &others.0 {
+            let known = self.0.entry(provider).or_default();
+            for key in keys {
+                if !known.contains(key) {
+                    known.push(key.clone());
+                }
+            }
+        }
     }
 }
 
 impl FromIterator<(&'static str, Vec<u8>)> for Keys {
     fn from_iter<T: IntoIterator<Item = (&'static str, Vec<u8>)>>(keys: T) -> Self {
-        Self(keys.into_iter().collect())
+        let keys = keys.into_iter();
+        Self(keys.map(|(provider, key)| (provider, vec![key])).collect())
     }
 }
 

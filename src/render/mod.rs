@@ -75,6 +75,8 @@ pub struct Site {
     pub name: String,
     /// Where the name and "+12 more" lead.
     pub url: Option<String>,
+    /// A picture of the name, which stands for it in mails.
+    pub logo: Option<String>,
     /// Shown at the end, line by line.
     pub postal_address: Option<String>,
     /// The color of links, as `#rrggbb`; shades that can be read are made of it.

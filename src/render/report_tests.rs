@@ -7,6 +7,7 @@ fn site() -> Site {
     Site {
         name: "The Gallery".into(),
         url: Some("https://gallery.example".into()),
+        logo: None,
         postal_address: None,
         accent: "#1f4e79".into(),
     }

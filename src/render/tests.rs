@@ -11,6 +11,7 @@ pub(super) fn site() -> Site {
     Site {
         name: "Tate".into(),
         url: Some("https://www.example.org".into()),
+        logo: None,
         postal_address: Some("Gallery of Modern Things\n1 Millbank, London SW1P 4RG".into()),
         accent: "#1f4e79".into(),
     }
@@ -155,6 +156,7 @@ fn a_digest_of_odd_objects_keeps_its_shape() {
 fn what_nobody_gave_is_not_shown() {
     let site = Site {
         url: None,
+        logo: None,
         postal_address: None,
         ..site()
     };

@@ -33,6 +33,8 @@ const AT_ONCE: TimeDelta = TimeDelta::minutes(1);
 pub(super) struct SiteView {
     name: String,
     url: Option<String>,
+    /// Where a picture of the name is.
+    logo: Option<String>,
     /// Line by line.
     postal_address: Vec<String>,
     /// The accent color as it can be read on the light page …
@@ -48,6 +50,7 @@ impl SiteView {
         Ok(Self {
             name: short(&site.name, SHORT),
             url: site.url.as_deref().and_then(link).map(str::to_owned),
+            logo: site.logo.as_deref().and_then(link).map(str::to_owned),
             postal_address: postal
                 .lines()
                 .map(|line| short(line, NAME))

@@ -305,11 +305,15 @@ impl<'a> Run<'a> {
         if !self.sends() {
             let catalogs = self.sender.compose.renderer.catalogs();
             for (person, content) in &due {
-                locales::ask(
-                    &mut self.report.locales,
-                    catalogs,
-                    person.found(content).user,
-                );
+                let user = person.found(content).user;
+                locales::ask(&mut self.report.locales, catalogs, user);
+                if let Some(brand) = &user.brand {
+                    let counts = match self.sender.compose.looks.contains_key(brand) {
+                        true => &mut self.report.brands,
+                        false => &mut self.report.unknown_brands,
+                    };
+                    *counts.entry(brand.clone()).or_default() += 1;
+                }
             }
         }
         if let Some(onlooker) = onlooker.as_deref_mut()

@@ -18,9 +18,11 @@ use crate::clock::Clock;
 use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
 use crate::domain::user::Extent;
-use crate::domain::{Delivery, DeliveryId, EventType, Id, Policies, Position, Schedule, UserId};
+use crate::domain::{
+    Brands, Delivery, DeliveryId, EventType, Id, Policies, Position, Schedule, User, UserId,
+};
 use crate::store::{Deliveries, DeliveryFilter, Directory, People, Stacks, Suppressions};
-use crate::wire::explanation::{By, DigestView, Explanation, Fate, InBatch, Place, Why};
+use crate::wire::explanation::{BrandView, By, DigestView, Explanation, Fate, InBatch, Place, Why};
 
 mod gathered;
 
@@ -36,6 +38,8 @@ pub struct Explain {
     pub batches: BatchService,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) policies: Arc<Policies>,
+    /// The brands there are.
+    pub brands: Brands,
     pub(crate) clock: Arc<dyn Clock>,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
@@ -63,6 +67,13 @@ fn settled_of(deliveries: &[Delivery], batch: Id) -> Option<DateTime<Utc>> {
 }
 
 impl Explain {
+    fn brand(&self, user: &User) -> Option<BrandView> {
+        Some(BrandView {
+            name: user.brand.clone()?,
+            configured: self.brands.knows(user.brand.as_ref()),
+        })
+    }
+
     /// Explains one person, newest event first; `only` narrows it to one object or position.
     pub async fn user(&self, user: &UserId, only: Option<&str>) -> Result<Explanation> {
         let now = self.clock.now();
@@ -256,6 +267,7 @@ impl Explain {
             known: record.is_some(),
             name: record.and_then(|user| user.name.clone()),
             email: address.map(ToString::to_string),
+            brand: record.and_then(|user| self.brand(user)),
             unmailable,
             suppression: suppression.map(Into::into),
             unsubscribed: record.and_then(|user| user.unsubscribed),

@@ -126,21 +126,42 @@ impl FeedbackService {
         self.hook(provider).map(|_| ())
     }
 
-    fn hook(&self, provider: &str) -> Result<(&'static Provider, &[u8]), Error> {
+    fn hook(&self, provider: &str) -> Result<(&'static Provider, &[Vec<u8>]), Error> {
         let provider = Provider::named(provider).ok_or(Error::UnknownProvider)?;
-        let key = self.keys.of(provider.name);
-        Ok((provider, key.ok_or(Error::Unconfigured(provider.name))?))
+        match self.keys.of(provider.name) {
+            [] => Err(Error::Unconfigured(provider.name)),
+            keys => Ok((provider, keys)),
+        }
     }
 
-    /// Verifies what was posted for a provider of this name, and reads what it reports. `header`
-    /// gives a header's value by its name in lower case; the body is as it came.
+    /// Verifies what was posted for a provider of this name, and reads what it reports: by the key
+    /// of any account there, as brands may have their own. `header` gives a header's value by its
+    /// name in lower case; the body is as it came.
     pub async fn verify<'a>(
         &self,
         provider: &str,
         header: &'a dyn Fn(&str) -> Option<&'a str>,
         body: &'a [u8],
     ) -> Result<Reports, Error> {
-        let (provider, key) = self.hook(provider)?;
+        let (provider, keys) = self.hook(provider)?;
+        let mut refused = Error::Unconfigured(provider.name);
+        for key in keys {
+            match self.verify_by(provider, key, header, body).await {
+                // None of the others fits either, or nobody can tell now.
+                Err(Error::Unverified(why)) => refused = Error::Unverified(why),
+                answer => return answer,
+            }
+        }
+        Err(refused)
+    }
+
+    async fn verify_by<'a>(
+        &self,
+        provider: &'static Provider,
+        key: &[u8],
+        header: &'a dyn Fn(&str) -> Option<&'a str>,
+        body: &'a [u8],
+    ) -> Result<Reports, Error> {
         let at = self.clock.now();
         let posted = |certificate| Posted {
             header,

@@ -84,7 +84,8 @@ pub struct Import {
 
 /// A line, read.
 enum Record {
-    User(Box<UserInput>),
+    /// With its line, as only the configuration can tell whether there is its brand.
+    User(u64, Box<UserInput>),
     Follow(FollowInput),
     /// With its line, as only the configuration can tell whether its model is kept here.
     Object(u64, Box<Object>),
@@ -136,7 +137,13 @@ impl Import {
         for line in batch {
             report.taken += u64::from(line.is_ok());
             match line {
-                Ok(Record::User(user)) => users.push(*user),
+                Ok(Record::User(line, user)) => match self.people.check(&user) {
+                    Ok(()) => users.push(*user),
+                    Err(why) => {
+                        report.taken -= 1;
+                        report.leave_out(BadLine::new(line, why.into()));
+                    }
+                },
                 Ok(Record::Follow(follow)) => follows.push(follow),
                 Ok(Record::Object(line, object)) => match self.objects.check(&object) {
                     Ok(()) => {

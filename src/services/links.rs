@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
 use super::Result;
-use crate::domain::{Stop, UserId};
+use crate::domain::{BrandName, Stop, UserId};
 use crate::mail::Personal;
 use crate::store::{Error, Notes};
 
@@ -29,6 +29,8 @@ pub struct Links {
     pub(crate) notes: Arc<dyn Notes>,
     /// Where the pages are, without a slash at its end.
     pub public_url: Option<String>,
+    /// Of which brand their mails are; `None` for the default.
+    pub brand: Option<BrandName>,
     /// What the configuration signs with; without it the store keeps a secret.
     pub secret: Option<String>,
     keys: OnceCell<Keys>,
@@ -50,6 +52,7 @@ const NOBODY: &str = "";
 #[derive(Debug)]
 pub struct Maker<'a> {
     public_url: &'a str,
+    brand: Option<&'a BrandName>,
     keys: &'a Keys,
 }
 
@@ -59,9 +62,16 @@ impl Links {
         Self {
             notes,
             public_url,
+            brand: None,
             secret,
             keys: OnceCell::new(),
         }
+    }
+
+    /// The same for mails of this brand.
+    pub fn of_brand(self, brand: BrandName) -> Self {
+        let brand = Some(brand);
+        Self { brand, ..self }
     }
 
     /// What makes links, if they have somewhere to lead.
@@ -70,7 +80,12 @@ impl Links {
             return Ok(None);
         };
         let keys = self.keys().await?;
-        Ok(Some(Maker { public_url, keys }))
+        let brand = self.brand.as_ref();
+        Ok(Some(Maker {
+            public_url,
+            brand,
+            keys,
+        }))
     }
 
     /// What the pages can be tried with from outside, if they have somewhere to be.
@@ -90,7 +105,7 @@ impl Links {
     /// it opens nothing. Needs no secret, so none is made up for it.
     pub fn stand_in(&self, user: &UserId, stop: Option<&Stop>) -> Option<Personal> {
         let public_url = self.public_url.as_deref()?;
-        let token = |stop: &Stop| token::stand_in(user, stop);
+        let token = |stop: &Stop| token::stand_in(self.brand.as_ref(), user, stop);
         Some(personal(public_url, stop, token))
     }
 
@@ -105,7 +120,8 @@ impl Links {
 
     /// The token of the same mail of the same person that ends something else.
     pub async fn instead(&self, opened: &Opened, stop: &Stop) -> Result<String> {
-        Ok(self.keys().await?.seal(&opened.user, stop, opened.issued))
+        let (brand, keys) = (opened.brand.as_ref(), self.keys().await?);
+        Ok(keys.seal_in(brand, &opened.user, stop, opened.issued))
     }
 
     async fn keys(&self) -> Result<&Keys> {
@@ -127,7 +143,7 @@ impl Links {
 impl Maker<'_> {
     /// The links of somebody's mail that was begun at that moment and can be stopped so, if it can.
     pub fn personal(&self, user: &UserId, stop: Option<&Stop>, begun: DateTime<Utc>) -> Personal {
-        let token = |stop: &Stop| self.keys.seal(user, stop, begun);
+        let token = |stop: &Stop| self.keys.seal_in(self.brand, user, stop, begun);
         personal(self.public_url, stop, token)
     }
 }

@@ -15,10 +15,10 @@ mod sender;
 mod tally;
 
 pub(super) use compose::Contents;
-pub use compose::{Compose, NOTHING_LEFT, Spread};
-pub use gate::{Gate, GateState, Pacer, account_prefix};
+pub use compose::{Compose, Look, NOTHING_LEFT, Spread};
+pub use gate::{Account, Gate, GateState, Pacer, account_prefix};
 pub use headers::Headers;
 pub use ledger::Ledger;
 pub use retry::{GIVEN_UP, Retry, Undeliverable};
-pub use sender::{Sender, Step};
+pub use sender::{Outlet, Sender, Step};
 pub use tally::RunTally;

@@ -15,8 +15,8 @@ use crate::clock::{Clock, Ids};
 use crate::domain::audience::check_except;
 use crate::domain::details::Actor;
 use crate::domain::{
-    Acceptance, Audience, ChosenKey, Details, Event, EventType, Fanout, FollowKey, Id, Invalid,
-    ObjectId, Point, Selector, UserId, moment,
+    Acceptance, Audience, BrandName, Brands, ChosenKey, Details, Event, EventType, Fanout,
+    FollowKey, Id, Invalid, ObjectId, Point, Policies, Selector, UserId, moment,
 };
 use crate::store::{self, Accepted, Journal};
 use crate::wire::event::Receipt;
@@ -100,6 +100,10 @@ pub struct Notify {
     pub together: Arc<Joint<Fanout, Accepted>>,
     /// How many days before today the window reaches: events can be of no day before it.
     pub window_back: u32,
+    /// The brands that events can be of.
+    pub brands: Brands,
+    /// Which types have events of brands.
+    pub policies: Arc<Policies>,
 }
 
 impl Notify {
@@ -154,7 +158,23 @@ impl Notify {
     /// Whether this can be accepted now.
     pub fn check(&self, request: &Request) -> std::result::Result<(), Invalid> {
         self.in_time(request, self.clock.now())?;
+        self.check_brand(request)?;
         request.check()
+    }
+
+    fn check_brand(&self, request: &Request) -> std::result::Result<(), Invalid> {
+        let Some(brand) = &request.details.brand else {
+            return Ok(());
+        };
+        self.brands.check(Some(brand))?;
+        let kind = &request.kind;
+        if self.policies.of(kind).branded {
+            return Ok(());
+        }
+        let why = format!(
+            "cannot be that of an event of type {kind}, which may be told in a digest of another brand; set types.{kind}.branded = true, and it never is"
+        );
+        Err(Invalid::new("brand", brand, why))
     }
 
     fn in_time(&self, request: &Request, now: DateTime<Utc>) -> std::result::Result<(), Invalid> {
@@ -166,6 +186,7 @@ impl Notify {
 
     fn fanout(&self, request: Request, now: DateTime<Utc>) -> std::result::Result<Fanout, Invalid> {
         self.in_time(&request, now)?;
+        self.check_brand(&request)?;
         let Request {
             key,
             kind,
@@ -254,6 +275,9 @@ pub struct EventInput {
     /// Whether who did it is told as well, if the event concerns them.
     #[serde(default)]
     pub tell_actor: bool,
+    /// Of which brand its mails are, instead of each person's; its type must be `branded`.
+    #[serde(default, deserialize_with = "fields::given")]
+    pub brand: Option<BrandName>,
     /// What was said or done, in plain words: up to 500 characters.
     #[serde(default)]
     pub text: Option<String>,
@@ -324,6 +348,7 @@ impl EventInput {
             batch_key: self.batch_key,
             details: Details {
                 actor,
+                brand: self.brand,
                 text: self.text,
                 data: self.data,
                 ..Details::default()

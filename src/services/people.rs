@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::Result;
 use crate::clock::Clock;
 use crate::domain::user::check_choices;
-use crate::domain::{FollowKey, Policies, Schedule, Stop, User, UserId};
+use crate::domain::{Brands, FollowKey, Invalid, Policies, Schedule, Stop, User, UserId};
 use crate::store::{self, Directory, FollowChange, PeopleFilter};
 
 mod input;
@@ -33,6 +33,8 @@ pub struct PeopleService {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policies: Arc<Policies>,
+    /// The brands that people can be of.
+    pub brands: Brands,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
 }
@@ -63,11 +65,18 @@ fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) 
 }
 
 impl PeopleService {
+    /// Whether a record says nothing that the configuration does not know.
+    pub fn check(&self, input: &UserInput) -> std::result::Result<(), Invalid> {
+        self.brands.check(input.brand.as_ref())?;
+        input::check_routes(input.types.iter().flatten(), &self.policies)
+    }
+
     /// Creates or replaces these people's records. Where one id occurs twice, the last counts.
     pub async fn put(&self, inputs: Vec<UserInput>) -> Result<()> {
         let now = self.clock.now();
         let mut people: HashMap<UserId, UserInput> = HashMap::with_capacity(inputs.len());
         for input in inputs {
+            self.check(&input)?;
             people.insert(input.check()?.clone(), input);
         }
         let mut ids: Vec<UserId> = people.keys().cloned().collect();
@@ -147,7 +156,8 @@ impl PeopleService {
 
     /// Changes some fields of somebody's record; it as it is now, or nothing where there is none.
     pub async fn patch(&self, id: &UserId, patch: UserPatch) -> Result<Option<User>> {
-        patch.check()?;
+        patch.check(&self.brands)?;
+        patch.check_routes(&self.policies)?;
         let now = self.clock.now();
         self.change(
             vec![id.clone()],

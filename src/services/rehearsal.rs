@@ -14,7 +14,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::digest::{Digests, Found, Onlooker, Request};
 use super::mailing::{Compose, Contents};
 use super::{Result, Watcher};
-use crate::domain::{Cadence, EventType, FanoutState, Occasion, Pause, Period, Stop};
+use crate::domain::{BrandName, Cadence, EventType, FanoutState, Occasion, Pause, Period, Stop};
 use crate::mail::{Mailer, Message, Place};
 use crate::render::CLIP_BYTES;
 use crate::render::report::{Bar, Rehearsed, Sample, Sizes, TypeBar, heading_of, preheader};
@@ -47,6 +47,8 @@ pub struct Rehearsal {
     pub(crate) diagnostics: Arc<dyn Diagnostics>,
     /// Whom mails come from, masked.
     pub from: String,
+    /// The same of mails of brands.
+    pub from_brands: BTreeMap<BrandName, String>,
     /// What the configuration lacks for mails that leave this machine.
     pub lacking: Vec<String>,
     /// What decides how long the run would take.
@@ -85,7 +87,7 @@ impl Rehearsal {
             types: stage.types(),
             pace: self.limits.pace(mails, stage.calls(mails)),
             comparisons: compare::comparisons(stage.periods.values(), &counted),
-            samples: stage.samples(&self.from),
+            samples: stage.samples(self),
             sizes,
         };
         Ok((report, rehearsed))
@@ -105,6 +107,7 @@ impl Rehearsal {
         warnings.extend(report.not_known.warnings(&self.digests.policies));
         warnings.extend(stage.failures.iter().cloned());
         warnings.extend(report.other_locales());
+        warnings.extend(report.of_brands());
         if report.due > 0 {
             warnings.extend(self.lacking.iter().cloned());
         }
@@ -210,12 +213,18 @@ impl<'a> Stage<'a> {
             cadence: mail.cadence,
             period: mail.period.to_string(),
         };
-        let stop = Stop::of_mail(mail.content, &occasion, &self.compose.policies);
-        let links = &self.compose.links;
+        let brand = mail.user.brand.as_ref();
+        let branded = brand.map(|brand| self.compose.of_brand(Some(brand)));
+        let compose = match &branded {
+            None => self.compose,
+            Some(Some(own)) => own,
+            // It would wait, and the report says so.
+            Some(None) => return,
+        };
+        let stop = Stop::of_mail(mail.content, &occasion, &compose.policies);
+        let links = &compose.links;
         let stand_in = links.stand_in(&mail.user.id, stop.as_ref());
-        let rendered = self
-            .compose
-            .rendered(mail.user, mail.content, &occasion, self.at);
+        let rendered = compose.rendered(mail.user, mail.content, &occasion, self.at);
         let (rendered, to) = match (rendered, mail.user.reachable()) {
             (Ok(rendered), Ok(to)) => (rendered, to),
             (Ok(_), Err(_)) => return,
@@ -238,6 +247,7 @@ impl<'a> Stage<'a> {
             let shown = content.with(Place::nowhere);
             Candidate {
                 drawn,
+                brand: brand.cloned(),
                 to: to.to_string(),
                 subject: shown.subject,
                 html: shown.html,
@@ -310,11 +320,17 @@ impl<'a> Stage<'a> {
         scaled(self.calls.calls, self.calls.called, mails)
     }
 
-    fn samples(&self, from: &str) -> Vec<Sample> {
+    fn samples(&self, rehearsal: &Rehearsal) -> Vec<Sample> {
+        let from = |brand: &Option<BrandName>| {
+            let own = brand
+                .as_ref()
+                .and_then(|brand| rehearsal.from_brands.get(brand));
+            own.unwrap_or(&rehearsal.from).clone()
+        };
         let chosen = self.picks.chosen(self.levels.sum().median());
         let sample = |(one, whys): (Arc<Candidate>, Vec<&str>)| Sample {
             why: whys.join(", "),
-            from: from.to_owned(),
+            from: from(&one.brand),
             to: one.to.clone(),
             subject: one.subject.clone(),
             preheader: preheader(&one.html),

@@ -65,7 +65,7 @@ impl From<form::Unreadable> for Failure {
 
 /// A page, in the language of the person it is about, or in the asked one.
 pub(super) fn page(app: &App, asked: &Asked, status: StatusCode, page: &Page<'_>) -> HttpResponse {
-    match app.pages().render(page, asked.locale()) {
+    match asked.pages(app).render(page, asked.locale()) {
         Ok(html) => sealed(status, html),
         Err(error) => {
             let text = "This page cannot be shown at the moment.".to_owned();
@@ -104,7 +104,7 @@ pub(super) fn failure(app: &App, asked: &Asked, failure: Failure) -> HttpRespons
         Failure::Gone => said(StatusCode::NOT_FOUND, Notice::Gone),
         Failure::NotFollowed => said(StatusCode::OK, Notice::NotFollowed),
         Failure::Mandatory(kind, why) => {
-            let reason = app.pages().reason(asked.locale(), &kind, &why);
+            let reason = asked.pages(app).reason(asked.locale(), &kind, &why);
             said(StatusCode::OK, Notice::Mandatory(&reason))
         }
         Failure::Form(unreadable) => said(unreadable.status, Notice::Form(&unreadable.why)),

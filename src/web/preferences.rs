@@ -31,6 +31,7 @@ pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) 
     let unfollow = query.find(|(name, _)| name == UNFOLLOW);
     let found = async {
         let opened = opened(&app, &token).await?;
+        asked.from(&opened);
         let user = app.people().get(&opened.user).await?;
         let user = user.ok_or(Failure::Gone)?;
         asked.by(&user, &app);
@@ -68,6 +69,7 @@ pub(super) async fn save(
     let mut asked = Asked::of(&req, &app);
     let saved = async {
         let opened = opened(&app, &token).await?;
+        asked.from(&opened);
         let (id, people) = (&opened.user, app.people());
         let user = people.get(id).await?.ok_or(Failure::Gone)?;
         asked.by(&user, &app);

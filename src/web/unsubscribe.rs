@@ -103,6 +103,7 @@ pub(super) async fn ask(req: HttpRequest, token: Path<String>, app: Data<App>) -
     let mut asked = Asked::of(&req, &app);
     let found = async {
         let opened = opened(&app, &token).await?;
+        asked.from(&opened);
         let user = app.people().get(&opened.user).await?;
         user.iter().for_each(|user| asked.by(user, &app));
         Found::now(&app, &token, &opened, user.ok_or(Failure::Gone)?).await
@@ -124,6 +125,7 @@ pub(super) async fn act(
     let mut asked = Asked::of(&req, &app);
     let done = async {
         let opened = opened(&app, &token).await?;
+        asked.from(&opened);
         let people = app.people();
         // What can be undone; another change at this moment is kept by what follows.
         let before = people.get(&opened.user).await?;

@@ -3,7 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use crate::domain::{Delivery, DeliveryId, DeliveryState, EventType, ObjectId, ReportKind, UserId};
+use crate::domain::{
+    BrandName, Delivery, DeliveryId, DeliveryState, EventType, ObjectId, ReportKind, UserId,
+};
 
 /// A mail of the ledger.
 #[derive(Debug, Clone, Serialize)]
@@ -20,6 +22,9 @@ pub struct DeliveryRow {
     pub attempts: u32,
     /// The call it was handed over in last.
     pub call: Option<String>,
+    /// For which brand that call was made, if that is one of the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brand: Option<BrandName>,
     /// When the row was opened, or opened again.
     pub created: DateTime<Utc>,
     /// When it was handed over first in that call.
@@ -38,6 +43,14 @@ pub struct DeliveryRow {
     pub feedback_at: Option<DateTime<Utc>>,
 }
 
+impl DeliveryRow {
+    /// The same with the brand of its call.
+    pub(crate) fn with_brand<'a>(self, of: impl FnOnce(&str) -> Option<&'a BrandName>) -> Self {
+        let brand = self.call.as_deref().and_then(of).cloned();
+        Self { brand, ..self }
+    }
+}
+
 impl From<Delivery> for DeliveryRow {
     fn from(row: Delivery) -> Self {
         Self {
@@ -47,6 +60,7 @@ impl From<Delivery> for DeliveryRow {
             items: row.items,
             attempts: row.attempts,
             call: row.call,
+            brand: None,
             created: row.created,
             tried: row.tried,
             not_before: row.not_before,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::delivery::Waiting;
 use super::trouble::{BadFanouts, BadStacks};
 use super::unknown::Unknown;
-use crate::domain::{Day, Owed, Pause};
+use crate::domain::{BrandName, Day, Owed, Pause};
 
 /// What a run came to.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -65,6 +65,12 @@ pub struct Report {
     /// mails are in English.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub locales: BTreeMap<String, u64>,
+    /// In a rehearsal, mails of brands, by brand; those that are of none are the default's.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub brands: BTreeMap<BrandName, u64>,
+    /// The same of brands that are not configured: these mails wait until they are.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown_brands: BTreeMap<BrandName, u64>,
     /// Whether the limit ended the run.
     pub limited: bool,
     /// What ended the run before everything was settled, if anything did.
@@ -72,6 +78,23 @@ pub struct Report {
 }
 
 impl Report {
+    /// How many mails are of which brand, and which of them wait, a sentence each.
+    pub fn of_brands(&self) -> Vec<String> {
+        let mails = |mails: u64| match mails {
+            1 => "1 mail is".to_owned(),
+            mails => format!("{mails} mails are"),
+        };
+        let of = self.brands.iter();
+        let of = of.map(|(brand, n)| format!("{} of the brand {brand}", mails(*n)));
+        let waits = self.unknown_brands.iter().map(|(brand, n)| {
+            format!(
+                "{} of the brand {brand}, which is not configured: what is of it waits",
+                mails(*n)
+            )
+        });
+        of.chain(waits).collect()
+    }
+
     /// That people ask for locales that are not there, a sentence each.
     pub fn other_locales(&self) -> Vec<String> {
         let told = |(asked, people): (&String, &u64)| {

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::domain::BrandName;
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -23,6 +25,9 @@ pub struct Finding {
     pub verdict: Verdict,
     /// What was looked at, such as `database` or an option's path.
     pub check: &'static str,
+    /// Of which brand, where it is not the default's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brand: Option<BrandName>,
     /// What there is, or why nobody could be asked; for people to read.
     pub found: String,
     /// What to do about it.

@@ -8,7 +8,7 @@ use super::batch::BatchView;
 use super::delivery::DeliveryRow;
 use super::suppression::SuppressionView;
 use super::user::ScheduleView;
-use crate::domain::{Day, DeliveryId, DeliveryState, Id, ObjectId, Position, UserId};
+use crate::domain::{BrandName, Day, DeliveryId, DeliveryState, Id, ObjectId, Position, UserId};
 
 /// Everything that decides what a person gets.
 #[derive(Debug, Serialize)]
@@ -21,6 +21,9 @@ pub struct Explanation {
     pub name: Option<String>,
     /// Their address, masked.
     pub email: Option<String>,
+    /// Under which brand they are mailed, where that is not the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brand: Option<BrandView>,
     /// Why no mail leaves to them, if none does.
     pub unmailable: Option<String>,
     /// What is known of their address, if it must not be written to.
@@ -37,6 +40,15 @@ pub struct Explanation {
     pub batches: Vec<BatchView>,
     /// Their latest mails, newest first, at most ten.
     pub deliveries: Vec<DeliveryRow>,
+}
+
+/// A person's brand.
+#[derive(Debug, Serialize)]
+pub struct BrandView {
+    /// As the record says.
+    pub name: BrandName,
+    /// Whether there is such a brand; while there is none, their mails wait.
+    pub configured: bool,
 }
 
 /// When a person's digests fall due.

@@ -8,8 +8,8 @@ use chrono_tz::Tz;
 use serde::Serialize;
 
 use crate::domain::{
-    Cadence, Category, EventType, FollowKey, Mandate, Point, Route, Schedule, User, UserId,
-    duration,
+    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Point, Route, Schedule, User,
+    UserId, duration,
 };
 
 /// A record as it is shown.
@@ -22,6 +22,7 @@ pub(crate) struct UserView {
     confirmed: bool,
     tz: Option<Tz>,
     locale: Option<String>,
+    brand: Option<BrandName>,
     loc: Option<Point>,
     digest: DigestView,
     types: BTreeMap<EventType, TypeView>,
@@ -52,6 +53,7 @@ impl From<User> for UserView {
             confirmed: user.confirmed,
             tz: user.tz,
             locale: user.locale,
+            brand: user.brand,
             loc: user.loc,
             digest: DigestView {
                 cadence: user.digest.cadence,

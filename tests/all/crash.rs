@@ -82,6 +82,8 @@ async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
         ids: Arc::new(Ids::random()),
         together: Arc::default(),
         window_back: 0,
+        brands: Default::default(),
+        policies: Default::default(),
     };
     let receipt = notify.accept(vec![again]).await.unwrap().remove(0);
     let fanout = fresh.fanout(receipt.id).await.unwrap().unwrap();

@@ -29,7 +29,8 @@ impl Show {
                 .instead("tidings deliveries, which lists them")
                 .into());
         };
-        let story = app.compose().story(row).await?;
+        let mut story = app.compose().story(row).await?;
+        story.row = story.row.with_brand(|call| app.brand_of_call(call));
         if self.json {
             screen.json(&story)?;
         } else {

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use compact_str::CompactString;
 
+use crate::domain::brand::BrandName;
 use crate::domain::name::{EventType, Invalid};
 
 /// The longest key, in bytes.
@@ -21,6 +22,8 @@ pub enum BatchKey {
     Type(EventType),
     /// One that the request or the configuration chose; events of several types can share it.
     Chosen(ChosenKey),
+    /// One of these of events of a brand: they share it with none of another.
+    Branded(BrandName, Box<Self>),
 }
 
 /// A key that somebody chose: 1 to 256 bytes without control characters. `0`, `false`, `a.b`, `$x`
@@ -111,6 +114,8 @@ impl serde::de::Visitor<'_> for Text {
 /// Before a type's name, and before a chosen key, as they are written.
 const TYPE: &str = "type:";
 const CHOSEN: &str = "key:";
+/// Before a brand, another colon, and one of these.
+const BRAND: &str = "brand:";
 
 impl BatchKey {
     /// The key of an event: the request's, else the one its type is configured with, else the
@@ -125,14 +130,40 @@ impl BatchKey {
             None => Self::Type(kind.clone()),
         }
     }
+
+    /// The same of events of this brand, if they have one.
+    pub fn of_brand(self, brand: Option<&BrandName>) -> Self {
+        match brand {
+            Some(brand) => Self::Branded(brand.clone(), Box::new(self)),
+            None => self,
+        }
+    }
+
+    /// The brand of its events; `None` for that of their person.
+    pub fn brand(&self) -> Option<&BrandName> {
+        match self {
+            Self::Branded(brand, _) => Some(brand),
+            Self::Type(_) | Self::Chosen(_) => None,
+        }
+    }
+
+    /// The type whose own it is, whatever its brand.
+    pub fn kind(&self) -> Option<&EventType> {
+        match self {
+            Self::Type(kind) => Some(kind),
+            Self::Chosen(_) => None,
+            Self::Branded(_, key) => key.kind(),
+        }
+    }
 }
 
-/// As it is stored and shown: `type:Comment`, `key:acme`.
+/// As it is stored and shown: `type:Comment`, `key:acme`, `brand:acme:type:Comment`.
 impl fmt::Display for BatchKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Type(kind) => write!(f, "{TYPE}{kind}"),
             Self::Chosen(key) => write!(f, "{CHOSEN}{}", key.as_str()),
+            Self::Branded(brand, key) => write!(f, "{BRAND}{brand}:{key}"),
         }
     }
 }
@@ -148,6 +179,12 @@ impl FromStr for BatchKey {
 
     /// What [`fmt::Display`] wrote.
     fn from_str(text: &str) -> Result<Self, Invalid> {
+        if let Some((brand, key)) = text.strip_prefix(BRAND).and_then(|of| of.split_once(':')) {
+            return match key.parse()? {
+                Self::Branded(..) => Err(Invalid::new("batch key", text, "names two brands")),
+                key => Ok(key.of_brand(Some(&brand.parse()?))),
+            };
+        }
         if let Some(kind) = text.strip_prefix(TYPE) {
             return Ok(Self::Type(kind.parse()?));
         }
@@ -156,7 +193,7 @@ impl FromStr for BatchKey {
             None => Err(Invalid::new(
                 "batch key",
                 text,
-                "does not begin with type: or key:",
+                "does not begin with type: or key:, nor with brand:NAME: before that",
             )),
         }
     }
@@ -235,6 +272,35 @@ mod tests {
             BatchKey::Type(kind).to_string(),
             chosen("Comment").to_string()
         );
+    }
+
+    #[test]
+    fn a_key_of_a_brand_is_none_of_another_and_is_read_as_it_was_written() {
+        let brand = |name: &str| BrandName::new(name).unwrap();
+        let kind = || BatchKey::Type(EventType::new("a:b").unwrap());
+        let keys = [
+            kind(),
+            kind().of_brand(Some(&brand("acme"))),
+            kind().of_brand(Some(&brand("umbra"))),
+            chosen("brand:acme:type:a:b"),
+            chosen(":").of_brand(Some(&brand("acme"))),
+        ];
+
+        let written: BTreeSet<String> = keys.iter().map(BatchKey::to_string).collect();
+
+        assert_eq!(written.len(), keys.len());
+        for key in keys {
+            assert_eq!(key.to_string().parse(), Ok(key));
+        }
+        assert_eq!(kind().of_brand(Some(&brand("acme"))).kind(), kind().kind());
+        for odd in [
+            "brand:",
+            "brand:acme",
+            "brand:Acme:type:a",
+            "brand:a:brand:b:key:c",
+        ] {
+            assert!(odd.parse::<BatchKey>().is_err(), "{odd}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn gather<T: Into<Told>>(
     let mut content = Content::of(told, policies, Grouping::ByAbout)?;
     content.total += not_kept;
     content.not_kept = not_kept;
-    if let (BatchKey::Type(kind), Some(section)) = (key, content.sections.first_mut())
+    if let (Some(kind), Some(section)) = (key.kind(), content.sections.first_mut())
         && *kind == section.kind
     {
         section.not_kept = not_kept;

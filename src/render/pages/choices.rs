@@ -223,6 +223,7 @@ fn shown(user: &User, policies: &Policies, kind: &EventType, voice: &Voice) -> T
     let possible = [default, route, Route::Digest, Route::Never];
     let offered = [Route::Immediate, Route::Batch, Route::Digest, Route::Never];
     let offered = offered.iter().filter(|one| possible.contains(one));
+    let offered = offered.filter(|one| policies.mailed_by(kind, **one) == **one);
     let options = offered.map(|one| OptionView::plain(one.as_str(), *one == route));
     let locked = policy.mandatory.as_ref().map(|mandate| LockView {
         route: default.as_str(),

@@ -52,7 +52,7 @@ impl Mailing<'_> {
             if mailed.ended.is_none() {
                 mailed.ended = match self.request.patience {
                     Some(patience) => sender.wait_for_gate(patience, self.progress).await?,
-                    None => match sender.gate.before_chunk().await? {
+                    None => match sender.ready().await? {
                         GateState::Paused(pause) => Some(Ended::Paused(pause)),
                         GateState::Stopping => Some(Ended::Stopped),
                         // They are opened, and leave when they may.

@@ -4,13 +4,14 @@
 //! The rule: one note is written and taken away again, to know that it can be; nothing else is
 //! changed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::{Doctor, Finding, chain};
-use crate::domain::{DeliveryState, Pause};
-use crate::store::{Counted, Engine, Error, Schema, Store, Topology};
+use crate::domain::{BrandName, DeliveryState, Pause};
+use crate::store::{Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
 /// What to do where a database cannot be reached.
 pub const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
@@ -23,6 +24,7 @@ const CLOCK: &str = "clock";
 const WRITING: &str = "writing";
 const SENDING: &str = "sending";
 const UNKNOWN: &str = "unknown mails";
+const BRANDS: &str = "brands";
 
 /// The oldest MongoDB that will do.
 const OLDEST: u32 = 6;
@@ -34,6 +36,8 @@ const ODD: TimeDelta = TimeDelta::seconds(2);
 const HARMFUL: TimeDelta = TimeDelta::seconds(30);
 /// What is said of a clock that cannot be compared.
 const UNTOLD: &str = "the database does not say what time it has";
+/// So many of the mails that wait are looked at, the newest.
+const LOOKED_AT: usize = 10_000;
 /// The note that is written and taken away.
 const NOTE: &str = "doctor";
 
@@ -61,15 +65,16 @@ impl Doctor {
             (None, Engine::Mongo { .. }) => Some(Finding::unchecked(CLOCK, UNTOLD)),
             (None, Engine::Sqlite { .. }) => None,
         };
-        let (schema, indexes, writing, sending, unknown) = futures::join!(
+        let (schema, indexes, writing, sending, unknown, brands) = futures::join!(
             self.asked(SCHEMA, schema(store)),
             self.asked(INDEXES, indexes(store)),
             self.asked(WRITING, writing(store)),
             self.asked(SENDING, sending(store)),
             self.asked(UNKNOWN, unknown(store)),
+            self.asked(BRANDS, brands(store)),
         );
         findings.extend(
-            [schema, indexes, clock, writing, sending, unknown]
+            [schema, indexes, clock, writing, sending, unknown, brands]
                 .into_iter()
                 .flatten(),
         );
@@ -189,6 +194,31 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
             ),
         },
     ))
+}
+
+/// Only where mails wait for brands that were taken out of the configuration.
+async fn brands(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+    let pending = DeliveryFilter::State(DeliveryState::Pending);
+    let rows = store.find_deliveries(&pending, LOOKED_AT).await?;
+    let mut waits: BTreeMap<BrandName, u64> = BTreeMap::new();
+    for brand in rows
+        .iter()
+        .filter_map(|row| BrandName::awaited(row.reason.as_deref()?))
+    {
+        *waits.entry(brand).or_default() += 1;
+    }
+    let told = waits.iter().map(|(brand, mails)| match mails {
+        1 => format!("1 mail waits for the brand {brand}"),
+        _ => format!("{mails} mails wait for the brand {brand}"),
+    });
+    let told: Vec<String> = told.collect();
+    Ok((!told.is_empty()).then(|| {
+        Finding::error(
+            BRANDS,
+            format!("{}, which is not configured", told.join(", ")),
+            "put [brands.NAME] back, or give its people another brand",
+        )
+    }))
 }
 
 fn judge_engine(engine: &Engine) -> Vec<Finding> {

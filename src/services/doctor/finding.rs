@@ -11,6 +11,7 @@ impl Finding {
         Self {
             verdict: Verdict::Ok,
             check,
+            brand: None,
             found: found.into(),
             advice: None,
         }

@@ -10,7 +10,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
+
 use crate::clock::Clock;
+use crate::domain::BrandName;
 use crate::mail::Mailer;
 use crate::probe::{Names, Web};
 use crate::render::Renderer;
@@ -77,6 +80,8 @@ pub struct Doctor {
     /// Reaches the public pages as the world does.
     pub web: Part<Web>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The same for each brand, of which only what is its own is told.
+    pub brands: Vec<(BrandName, Doctor)>,
 }
 
 /// What is said of what is left alone.
@@ -91,6 +96,25 @@ impl Doctor {
         findings.extend(self.setup.files());
         findings.extend(self.setup.secret_files());
         findings.extend(database);
+        findings.extend(mail);
+        findings.extend(public);
+        findings.extend(self.templates());
+        let brands = self.brands.iter().map(|(name, own)| async move {
+            let findings = own.of_brand().await.into_iter();
+            let named = findings.map(|finding| Finding {
+                brand: Some(name.clone()),
+                ..finding
+            });
+            named.collect::<Vec<_>>()
+        });
+        findings.extend(join_all(brands).await.into_iter().flatten());
+        findings
+    }
+
+    /// What is found of a brand: its sender, its provider, its pages and its templates.
+    async fn of_brand(&self) -> Vec<Finding> {
+        let (mail, public) = futures::join!(self.mail(), self.public_face());
+        let mut findings = self.setup.judge_brand();
         findings.extend(mail);
         findings.extend(public);
         findings.extend(self.templates());

@@ -107,6 +107,13 @@ impl Setup {
         findings
     }
 
+    /// What of it a brand can have of its own.
+    pub(super) fn judge_brand(&self) -> Vec<Finding> {
+        let mut findings = self.sending();
+        findings.extend(self.links().into_iter().take(1));
+        findings
+    }
+
     fn sending(&self) -> Vec<Finding> {
         match &self.departure {
             Departure::Outbox => vec![Finding::warning(

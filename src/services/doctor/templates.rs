@@ -114,6 +114,7 @@ mod tests {
         let site = Site {
             name: "Art".into(),
             url: None,
+            logo: None,
             postal_address: None,
             accent: "#1f4e79".into(),
         };

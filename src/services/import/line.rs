@@ -22,7 +22,7 @@ pub(super) fn parse(kind: &Kind, line: &[u8], number: u64) -> Result<Record> {
                 return Err(Mistake::missing("`id`"));
             }
             user.check()?;
-            Ok(Record::User(Box::new(user)))
+            Ok(Record::User(number, Box::new(user)))
         }
         Kind::Follows => Ok(Record::Follow(read(line)?)),
         Kind::Objects(mapping) => {

@@ -16,7 +16,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use crate::domain::{EventType, FollowKey, Stop, UserId};
+use crate::domain::{BrandName, EventType, FollowKey, Stop, UserId};
 
 /// How long a link works after its mail was made.
 pub const VALID: TimeDelta = TimeDelta::days(365);
@@ -25,6 +25,8 @@ pub const VALID: TimeDelta = TimeDelta::days(365);
 const EVERYTHING: char = '1';
 /// The same of those that name what they end, between the moment and the person.
 const NAMED: char = '2';
+/// The same of those that also name the brand of their mail, before what they end.
+const BRANDED: char = '3';
 /// Bytes of the proof that we made it.
 const PROOF: usize = 16;
 /// Bytes of the moment: seconds since 1970.
@@ -35,7 +37,9 @@ const MAX_CHARS: usize = 1_024;
 const DIGEST: u8 = 0;
 const ALONE: u8 = 1;
 const TYPES: u8 = 2;
-const FOLLOW: u8 = 3;
+/// Only where a brand stands before it.
+const ALL: u8 = 3;
+const FOLLOW: u8 = 4;
 
 /// Why a token opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct Opened {
     pub user: UserId,
     /// What it ends.
     pub stop: Stop,
+    /// Of which brand its mail was; `None` for the default.
+    pub brand: Option<BrandName>,
     /// When its mail was begun, to the second.
     pub issued: DateTime<Utc>,
 }
@@ -62,6 +68,7 @@ pub struct Opened {
 pub struct Keys {
     everything: Pair,
     named: Pair,
+    branded: Pair,
 }
 
 /// The keys of one version, so that none passes for one of another.
@@ -93,20 +100,33 @@ impl Keys {
         Self {
             everything: pair(EVERYTHING),
             named: pair(NAMED),
+            branded: pair(BRANDED),
         }
     }
 
     /// The token of somebody's mail of that moment, which ends this.
     pub fn seal(&self, user: &UserId, stop: &Stop, issued: DateTime<Utc>) -> String {
+        self.seal_in(None, user, stop, issued)
+    }
+
+    /// The same of a mail of this brand.
+    pub fn seal_in(
+        &self,
+        brand: Option<&BrandName>,
+        user: &UserId,
+        stop: &Stop,
+        issued: DateTime<Utc>,
+    ) -> String {
         let seconds = u32::try_from(issued.timestamp()).unwrap_or_default();
         let mut inside = seconds.to_be_bytes().to_vec();
-        inside.extend(written(stop));
+        inside.extend(written(stop, brand));
         inside.extend_from_slice(user.as_str().as_bytes());
-        let pair = self.of(version(stop));
+        let version = version(stop, brand);
+        let pair = self.of(version);
         let mut bytes = pair.proof(&inside).to_vec();
         pair.mask(&bytes, &mut inside);
         bytes.extend_from_slice(&inside);
-        format!("{}{}", version(stop), URL_SAFE_NO_PAD.encode(bytes))
+        format!("{version}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
 
     /// What a token says, if it is one of ours and still valid.
@@ -119,7 +139,7 @@ impl Keys {
     }
 
     fn read(&self, token: &str) -> Option<Opened> {
-        let mut versions = [EVERYTHING, NAMED].into_iter();
+        let mut versions = [EVERYTHING, NAMED, BRANDED].into_iter();
         let version = versions.find(|one| token.starts_with(*one))?;
         let rest = token.strip_prefix(version)?;
         if rest.len() > MAX_CHARS {
@@ -135,13 +155,18 @@ impl Keys {
         }
         let (seconds, rest) = inside.split_first_chunk::<MOMENT>()?;
         let issued = DateTime::from_timestamp(i64::from(u32::from_be_bytes(*seconds)), 0)?;
+        let (brand, rest) = match version {
+            BRANDED => brand(rest)?,
+            _ => (None, rest),
+        };
         let (stop, user) = match version {
-            NAMED => read(rest)?,
+            NAMED | BRANDED => read(rest)?,
             _ => (Stop::All, rest),
         };
         Some(Opened {
             user: UserId::stored(std::str::from_utf8(user).ok()?),
             stop,
+            brand,
             issued,
         })
     }
@@ -149,6 +174,7 @@ impl Keys {
     fn of(&self, version: char) -> &Pair {
         match version {
             NAMED => &self.named,
+            BRANDED => &self.branded,
             _ => &self.everything,
         }
     }
@@ -172,15 +198,30 @@ impl Pair {
     }
 }
 
-fn version(stop: &Stop) -> char {
+fn version(stop: &Stop, brand: Option<&BrandName>) -> char {
     match stop {
+        _ if brand.is_some() => BRANDED,
         Stop::All => EVERYTHING,
         Stop::Digest | Stop::Alone | Stop::Types(_) | Stop::Follow(_) => NAMED,
     }
 }
 
-/// What a token ends, as it stands before the person; nothing where that is everything.
-fn written(stop: &Stop) -> Vec<u8> {
+/// The brand and what a token ends, as they stand before the person; nothing where that is
+/// everything, of the default.
+fn written(stop: &Stop, brand: Option<&BrandName>) -> Vec<u8> {
+    let Some(brand) = brand else {
+        return ended(stop);
+    };
+    let mut bytes = short(brand.as_str().len()).to_vec();
+    bytes.extend_from_slice(brand.as_str().as_bytes());
+    match stop {
+        Stop::All => bytes.push(ALL),
+        named => bytes.extend(ended(named)),
+    }
+    bytes
+}
+
+fn ended(stop: &Stop) -> Vec<u8> {
     match stop {
         Stop::All => Vec::new(),
         Stop::Digest => vec![DIGEST],
@@ -213,18 +254,28 @@ fn short(number: usize) -> [u8; 2] {
     u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes()
 }
 
+fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    Some((u16::from_be_bytes(*number).into(), rest))
+}
+
+/// The brand that was written, and what follows it.
+fn brand(bytes: &[u8]) -> Option<(Option<BrandName>, &[u8])> {
+    let (length, named) = number(bytes)?;
+    let (name, rest) = named.split_at_checked(length)?;
+    let name = BrandName::stored(std::str::from_utf8(name).ok()?);
+    Some((Some(name), rest))
+}
+
 /// What was written, and what follows it.
 fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
-    fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
-        let (number, rest) = bytes.split_first_chunk()?;
-        Some((u16::from_be_bytes(*number).into(), rest))
-    }
     fn name(bytes: &[u8]) -> Option<(&str, &[u8])> {
         let (length, named) = number(bytes)?;
         let (name, rest) = named.split_at_checked(length)?;
         Some((std::str::from_utf8(name).ok()?, rest))
     }
     match bytes.split_first()? {
+        (&ALL, rest) => Some((Stop::All, rest)),
         (&DIGEST, rest) => Some((Stop::Digest, rest)),
         (&ALONE, rest) => Some((Stop::Alone, rest)),
         (&TYPES, rest) => {
@@ -247,10 +298,10 @@ fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
 
 /// As many characters as this person's tokens of this end have; it opens nothing, whatever the
 /// secret.
-pub fn stand_in(user: &UserId, stop: &Stop) -> String {
+pub fn stand_in(brand: Option<&BrandName>, user: &UserId, stop: &Stop) -> String {
     const BITS: usize = 6;
-    let bytes = PROOF + MOMENT + written(stop).len() + user.as_str().len();
-    "0".repeat(version(stop).len_utf8() + (bytes * 8).div_ceil(BITS))
+    let bytes = PROOF + MOMENT + written(stop, brand).len() + user.as_str().len();
+    "0".repeat(version(stop, brand).len_utf8() + (bytes * 8).div_ceil(BITS))
 }
 
 fn keyed(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {

@@ -47,6 +47,7 @@ fn a_token_opens_to_the_person_and_the_end_it_was_made_for() {
             let opened = Opened {
                 user: user.clone(),
                 stop: stop.clone(),
+                brand: None,
                 issued: at(0),
             };
             assert_eq!(keys().open(&token, at(1)), Ok(opened));
@@ -135,7 +136,7 @@ fn whatever_is_changed_of_a_token_it_opens_nothing() {
 #[test]
 fn a_person_whose_name_is_the_end_of_another_link_gets_no_such_link() {
     // An end that is written into a name: whose token it is stays signed, and so does the version.
-    let inside = String::from_utf8(written(&types(&["Comment"]))).unwrap();
+    let inside = String::from_utf8(written(&types(&["Comment"]), None)).unwrap();
     let odd = UserId::stored(format!("{inside}mara"));
     let token = keys().seal(&odd, &Stop::All, at(0));
 
@@ -148,7 +149,7 @@ fn a_person_whose_name_is_the_end_of_another_link_gets_no_such_link() {
 #[test]
 fn what_stands_in_for_a_token_is_as_long_and_opens_nothing() {
     for (user, stop) in names().iter().zip(stops()) {
-        let stand_in = stand_in(user, &stop);
+        let stand_in = stand_in(None, user, &stop);
 
         let token = keys().seal(user, &stop, at(0));
         assert_eq!(stand_in.len(), token.len(), "{user}");
@@ -162,4 +163,27 @@ fn a_token_of_another_secret_opens_nothing() {
     let token = other.seal(&mara(), &Stop::Digest, at(0));
 
     assert_eq!(keys().open(&token, at(1)), Err(Refused::Forged));
+}
+
+#[test]
+fn a_token_of_a_brand_says_which_and_is_none_of_another() {
+    let brands = ["acme", "umbra"].map(BrandName::stored);
+    for user in names() {
+        for stop in stops() {
+            let of = |brand| keys().seal_in(brand, &user, &stop, at(0));
+            let [ours, theirs] = [of(Some(&brands[0])), of(Some(&brands[1]))];
+
+            let opened = keys().open(&ours, at(1)).unwrap();
+
+            let said = (opened.user, opened.stop, opened.brand);
+            assert_eq!(said, (user.clone(), stop.clone(), Some(brands[0].clone())));
+            assert!(ours != theirs && ours != of(None));
+            let stand_in = stand_in(Some(&brands[0]), &user, &stop);
+            assert_eq!(stand_in.len(), ours.len());
+            assert!(ours.len() < MAX_CHARS, "{} characters", ours.len());
+            // What is signed for one version is nothing in another.
+            let forged = format!("2{}", &ours[1..]);
+            assert_eq!(keys().open(&forged, at(1)), Err(Refused::Forged));
+        }
+    }
 }

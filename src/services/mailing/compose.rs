@@ -7,7 +7,7 @@
 //! alone cannot be unsubscribed from ([`allowed`]). A call that is made again is built as of its
 //! first time, so that it says the same.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -21,8 +21,8 @@ use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
 use crate::domain::stack::Pending;
 use crate::domain::{
-    Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies, Schedule, Stack,
-    Stop, User, UserId, Window,
+    BrandName, Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies,
+    Schedule, Stack, Stop, User, UserId, Window,
 };
 use crate::mail::{self, Marks, Message, Place};
 use crate::render::{self, Renderer};
@@ -35,11 +35,14 @@ use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
 
 mod allowed;
 mod because;
+mod brands;
 mod contents;
 mod gathered;
 mod preview;
 
 use allowed::Allowed;
+pub use brands::Look;
+pub(super) use brands::Stray;
 pub(in crate::services) use contents::Contents;
 use contents::Of;
 pub(super) use gathered::stacks_of;
@@ -56,6 +59,10 @@ pub struct Compose {
     /// Leaves out of digests what was seen in the feed, where that is wanted.
     pub skip_seen: SkipSeen,
     pub(crate) policies: Arc<Policies>,
+    /// Of which brand the mails are that it makes; `None` for the default.
+    pub brand: Option<BrandName>,
+    /// What makes mails those of other brands.
+    pub looks: Arc<BTreeMap<BrandName, Look>>,
     pub(crate) renderer: Arc<Renderer>,
     pub(crate) links: Arc<Links>,
     /// Says in headers what a mail is.
@@ -91,7 +98,9 @@ pub(super) struct Built {
     pub mails: Vec<Mail>,
     /// Rows that ended here.
     pub settlements: Vec<Settlement>,
-    /// How many of the rows, from the first on, these two are of; at least one, if there were any.
+    /// Rows that are of another brand.
+    pub strays: Vec<Stray>,
+    /// How many of the rows, from the first on, these three are of; at least one, if there were any.
     pub rows: usize,
 }
 
@@ -177,6 +186,10 @@ impl Compose {
                 break;
             }
             built.rows += 1;
+            let marked = match &row.occasion {
+                Occasion::Digest { .. } => stacks.are_marked_by(row.marker),
+                Occasion::Batch { batch, .. } => gathered.get(batch).is_some_and(|of| of.marked),
+            };
             let marks = |allowed| markable(row, stacks).map(|()| allowed);
             let Allowed { user, barred } = match allowed.and_then(marks) {
                 Ok(allowed) => allowed,
@@ -186,10 +199,6 @@ impl Compose {
                     continue;
                 }
             };
-            let marked = match &row.occasion {
-                Occasion::Digest { .. } => stacks.are_marked_by(row.marker),
-                Occasion::Batch { batch, .. } => gathered.get(batch).is_some_and(|of| of.marked),
-            };
             let Some(mut told) = self.told(row, wanted, &gathered, &catalog) else {
                 let why = barred.as_deref().unwrap_or(NOTHING_LEFT);
                 let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(why));
@@ -197,6 +206,12 @@ impl Compose {
                 continue;
             };
             told.because = reasons.because(&row.user, &told);
+            let brand = Self::brand_of_row(row, user, &gathered);
+            if room == Room::Bounded && brand != self.brand {
+                let row = row.clone();
+                built.strays.push(Stray { row, brand, marked });
+                continue;
+            }
             let items = u32::try_from(told.total).unwrap_or(u32::MAX);
             match self.render(row, user, told, maker.as_ref(), at, &mut contents) {
                 Ok(message) => built.mails.push(Mail {

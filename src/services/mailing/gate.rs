@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 
 use crate::clock::Clock;
-use crate::domain::{Lease, Pause, Sending};
+use crate::domain::{BrandName, Lease, Pause, Sending};
 use crate::mail::{Leave, Mailer, Standing};
 use crate::services::Result;
 use crate::store::{Feedbacks, Leases, Notes};
@@ -39,8 +39,10 @@ pub struct Gate {
     pub owner: String,
     /// The limits: mails an hour, leases, and the shares that stop everything.
     pub settings: Sending,
-    /// How the references of all calls begin that are made at the mailer's account.
+    /// How the references of all calls begin that are made for this brand at the mailer's account.
     pub account_prefix: String,
+    /// What tells the account from others, whichever brands share it.
+    pub account: Account,
     /// What holds calls back that this process knows of; shared by all that send in it.
     pub(crate) pacer: Arc<Pacer>,
 }
@@ -93,9 +95,44 @@ const ASK_AGAIN: TimeDelta = TimeDelta::seconds(5);
 /// The longest that is slept without a look whether a call may be made now.
 const LOOK: TimeDelta = TimeDelta::seconds(1);
 
-/// How the references of all calls begin that are made at this mailer's account.
-pub fn account_prefix(mailer: &dyn Mailer) -> String {
-    hex::encode(&Sha256::digest(mailer.account())[..4]) + "-"
+/// How the references of all calls begin that are made at this mailer's account, for mails of this
+/// brand: whoever finds one later knows which brand it was made for.
+pub fn account_prefix(mailer: &dyn Mailer, brand: Option<&BrandName>) -> String {
+    match brand {
+        Some(brand) => prefix(&format!("{}\0{brand}", mailer.account())),
+        None => prefix(&mailer.account()),
+    }
+}
+
+fn prefix(text: &str) -> String {
+    hex::encode(&Sha256::digest(text)[..4]) + "-"
+}
+
+/// An account at a provider, as notes name it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account {
+    /// What stands for it.
+    pub name: String,
+    /// Whether it is the one that is no brand's own.
+    pub is_default: bool,
+}
+
+impl Account {
+    /// The default's, at this mailer.
+    pub fn of_default(mailer: &dyn Mailer) -> Self {
+        Self {
+            name: account_prefix(mailer, None),
+            is_default: true,
+        }
+    }
+
+    /// A brand's own, which this tells from any other.
+    pub fn of_brand(told_apart: &str) -> Self {
+        Self {
+            name: prefix(told_apart),
+            is_default: false,
+        }
+    }
 }
 
 impl Gate {

@@ -5,6 +5,7 @@
 //! is `finish` → [`Compose`] → `hand_over` → [`Retry`] → [`Ledger`]; what nobody
 //! saw the end of goes to `resolve`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -15,14 +16,17 @@ use super::ledger::Ledger;
 use super::retry::Retry;
 use super::tally::RunTally;
 use crate::clock::Clock;
-use crate::domain::{Delivery, DeliveryState};
+use crate::domain::{BrandName, Delivery, DeliveryState};
 use crate::mail::Mailer;
 use crate::services::Result;
 use crate::store::{Claim, Leases};
 
+mod brands;
 mod hand_over;
 mod resolve;
 mod wait;
+
+pub use brands::Outlet;
 
 /// Takes rows to their end.
 #[derive(Clone)]
@@ -36,6 +40,8 @@ pub struct Sender {
     /// Says what an outcome means for its row.
     pub retry: Retry,
     pub(crate) mailer: Arc<dyn Mailer>,
+    /// Where the mails of brands go; all others are the default's.
+    pub(crate) outlets: Arc<BTreeMap<BrandName, Outlet>>,
     pub(crate) leases: Arc<dyn Leases>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -63,7 +69,7 @@ impl Sender {
     /// Claims open rows that nobody works on, and finishes them.
     pub async fn step(&self) -> Result<Step> {
         let _turn = self.gate.turn().await;
-        match self.gate.before_chunk().await? {
+        match self.ready().await? {
             GateState::Open => {}
             held => return Ok(Step::Held(held)),
         }
@@ -100,8 +106,8 @@ impl Sender {
         self.ledger
             .close(settled.iter().map(|row| (row, row.state)))
             .await?;
-        self.resolve(sending).boxed().await?;
+        self.resolve_each(sending).boxed().await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        self.send(pending, spread).boxed().await
+        self.send_each(pending, spread).boxed().await
     }
 }

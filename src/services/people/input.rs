@@ -14,7 +14,8 @@ use serde::{Deserialize, Deserializer};
 use super::PeopleService;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
-    Address, Cadence, EventType, FollowKey, Invalid, Point, Policies, Route, User, UserId,
+    Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Route, User,
+    UserId,
 };
 use crate::services::fields;
 
@@ -39,6 +40,8 @@ pub struct UserInput {
     pub tz: Change<Tz>,
     /// At most 100 bytes; left out, there is none.
     pub locale: Option<String>,
+    /// One that is configured; left out, the default.
+    pub brand: Option<BrandName>,
     /// Where they live, for events that concern whoever is near; left out, nobody knows.
     pub loc: Option<Point>,
     /// Replaces what they chose; left out, it stays.
@@ -237,6 +240,7 @@ impl UserInput {
             confirmed: self.confirmed,
             tz: self.tz.unwrap_or(before.and_then(|user| user.tz)),
             locale: self.locale.clone(),
+            brand: self.brand.clone(),
             loc: self.loc,
             digest,
             types,
@@ -273,7 +277,11 @@ impl PreferencesInput {
                 return Err(Invalid::new("type", kind, why));
             }
         }
-        Ok(())
+        let chosen = self.types.iter();
+        check_routes(
+            chosen.filter_map(|(kind, input)| Some((kind, input.as_ref()?))),
+            policies,
+        )
     }
 
     pub(super) fn apply(&self, user: &mut User, book: &PeopleService) {
@@ -312,6 +320,20 @@ impl PreferencesInput {
             .keys()
             .filter(|kind| !book.policies.is_mandatory(kind));
         digest || optional.any(|kind| route(kind).is_mailed_alone())
+    }
+}
+
+/// Nobody gets a type in digests whose events may be of any brand.
+pub(super) fn check_routes<'a>(
+    mut chosen: impl Iterator<Item = (&'a EventType, &'a TypeInput)>,
+    policies: &Policies,
+) -> Result<()> {
+    match chosen.find(|(kind, input)| policies.mailed_by(kind, input.route) != input.route) {
+        None => Ok(()),
+        Some((kind, _)) => {
+            let why = "has events of several brands, so it is in no digest; choose immediate, batch or never";
+            Err(Invalid::new("type", kind, why))
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::PeopleService;
 use super::input::{self, Change, DigestChange, PreferencesInput, Result, TypeInput, change, zone};
-use crate::domain::{Address, EventType, Invalid, Point, User};
+use crate::domain::{Address, BrandName, Brands, EventType, Invalid, Point, Policies, User};
 use crate::services::fields;
 
 /// What changes of a person's record.
@@ -33,6 +33,9 @@ pub struct UserPatch {
     /// At most 100 bytes.
     #[serde(default, deserialize_with = "change")]
     pub locale: Change<String>,
+    /// One that is configured; `null` for the default.
+    #[serde(default, deserialize_with = "change")]
+    pub brand: Change<BrandName>,
     /// Where they live.
     #[serde(default, deserialize_with = "change")]
     pub loc: Change<Point>,
@@ -53,7 +56,8 @@ pub struct UserPatch {
 
 impl UserPatch {
     /// What the types of its fields cannot say.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(&self, brands: &Brands) -> Result<()> {
+        brands.check(self.brand.as_ref().and_then(Option::as_ref))?;
         let text = |text: &Change<String>| text.clone().flatten();
         input::check_texts(text(&self.name).as_deref(), text(&self.locale).as_deref())?;
         if self.unsubscribed == Some(None) {
@@ -61,6 +65,13 @@ impl UserPatch {
             return Err(Invalid::new("unsubscribed", "null", why));
         }
         self.choices().check()
+    }
+
+    /// What their types say only with the configuration.
+    pub(super) fn check_routes(&self, policies: &Policies) -> Result<()> {
+        let chosen = self.types.iter();
+        let chosen = chosen.filter_map(|(kind, input)| Some((kind, input.as_ref()?)));
+        input::check_routes(chosen, policies)
     }
 
     fn choices(&self) -> PreferencesInput {
@@ -84,6 +95,9 @@ impl UserPatch {
         user.confirmed = is_told(self.confirmed).unwrap_or(user.confirmed);
         if let Some(locale) = &self.locale {
             user.locale.clone_from(locale);
+        }
+        if let Some(brand) = &self.brand {
+            user.brand.clone_from(brand);
         }
         user.loc = self.loc.unwrap_or(user.loc);
         // The application's word for what they choose brings nobody back.

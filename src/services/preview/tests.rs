@@ -12,6 +12,7 @@ fn preview(types: &[(&str, Policy)]) -> Preview {
         site: Site {
             name: "Kiosk".into(),
             url: None,
+            logo: None,
             postal_address: None,
             accent: "#8a3b12".into(),
         },

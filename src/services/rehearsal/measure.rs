@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::DeliveryId;
+use crate::domain::{BrandName, DeliveryId};
 use crate::render::CLIP_BYTES;
 
 /// A number that is drawn for a delivery, the same each time.
@@ -185,6 +185,7 @@ impl Levels {
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub drawn: u64,
+    pub brand: Option<BrandName>,
     /// Masked.
     pub to: String,
     pub subject: String,

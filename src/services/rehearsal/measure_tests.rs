@@ -92,6 +92,7 @@ fn what_would_be_clipped_or_is_cut_is_counted() {
 fn offer(picks: &mut Picks, drawn: u64, bytes: usize, types: usize) {
     picks.offer(drawn, bytes, types, || Candidate {
         drawn,
+        brand: None,
         to: String::new(),
         subject: String::new(),
         html: String::new(),

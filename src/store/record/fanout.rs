@@ -44,7 +44,7 @@ record! {
     /// names that no document takes.
     DetailsRecord of Details as "the details of an event" {
         ;
-        actor: ActorRecord, text: String, reason: String
+        actor: ActorRecord, brand: CompactString, text: String, reason: String
     }
     extra(details) {
         data: String = (!details.data.is_null()).then(|| details.data.to_string()),

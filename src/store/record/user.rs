@@ -25,7 +25,7 @@ record! {
     /// See [`User`].
     UserRecord of User as "user" {
         id = "_id": CompactString, confirmed: Option<bool>;
-        name: String, tz: Tz, locale: String, loc: Place, unsubscribed: Time
+        name: String, tz: Tz, locale: String, brand: CompactString, loc: Place, unsubscribed: Time
     }
     extra(user) {
         email: Email = user.email.clone().map(|email| Email(Some(email))),

@@ -14,7 +14,7 @@ use crate::store::{Directory, FollowChange, PeopleFilter, Result};
 
 pub(super) const USERS: Table = Table {
     name: "users",
-    columns: "id=_id email name confirmed:flag tz locale lng=loc.lng lat=loc.lat cell
+    columns: "id=_id email name confirmed:flag tz locale brand lng=loc.lng lat=loc.lat cell
         cadence=digest.cadence weekday=digest.weekday hour=digest.hour digest_since=digest.since
         types:json suppressed unsubscribed rev",
 };

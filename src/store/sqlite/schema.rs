@@ -18,7 +18,7 @@ use crate::store::{Error, Schema};
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = 11;
+pub(super) const VERSION: i32 = 12;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter
 /// of that, and costs three to five times as much from then on: here that is a day of 88 events,
@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS users (
     confirmed    INTEGER NOT NULL,
     tz           TEXT,
     locale       TEXT,
+    brand        TEXT,
     lng          REAL,
     lat          REAL,
     cell         INTEGER,           -- the square of the grid that holds (lng, lat): see near.rs

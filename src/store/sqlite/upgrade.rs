@@ -65,6 +65,10 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
             cannot read: stop them first",
         |_| Ok(()),
     ),
+    (
+        "adds to each user the brand they are mailed under",
+        |transaction| add_column(transaction, "users", "brand", "TEXT"),
+    ),
 ];
 
 fn left(from: i32) -> impl Iterator<Item = &'static Step> {

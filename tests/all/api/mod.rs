@@ -37,6 +37,7 @@ macro_rules! on_sqlite {
 
 mod access;
 mod batches;
+mod brands;
 mod browsers;
 mod choices;
 mod demo;

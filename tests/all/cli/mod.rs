@@ -6,6 +6,7 @@
 
 mod batches;
 mod batching;
+mod brands;
 mod codes;
 mod damage;
 mod days;

@@ -209,6 +209,8 @@ impl<'a> Stage<'a> {
             ids: Arc::new(Ids::random()),
             together: Arc::default(),
             window_back: 0,
+            brands: Default::default(),
+            policies: Default::default(),
         };
         let receipts = notify.accept(vec![request]).await.unwrap();
         let happened = Work {

@@ -18,6 +18,7 @@ use crate::support::town::on_both_stores;
 use crate::support::{FailingStore, Fresh, Shorthand, delivery, noon};
 
 on_both_stores! {
+    mails_that_wait_for_a_brand_are_told_with_its_name
     a_store_that_works_is_well_and_keeps_nothing_of_the_visit
     a_note_that_an_earlier_visit_left_is_taken_away
     a_note_that_somebody_else_writes_meanwhile_is_not_called_well
@@ -69,6 +70,20 @@ async fn a_note_that_somebody_else_writes_meanwhile_is_not_called_well(fresh: Fr
     found(&seen, "writing", Verdict::Unchecked, "somebody else");
     let left = fresh.note("doctor").await.unwrap();
     assert_eq!(left.as_deref(), Some("another's"));
+}
+
+async fn mails_that_wait_for_a_brand_are_told_with_its_name(fresh: Fresh) {
+    let waits = |who: &str| tidings::domain::Delivery {
+        state: DeliveryState::Pending,
+        reason: Some("the brand gone is not configured".into()),
+        ..delivery(who, "2014-04-21", "w1")
+    };
+    fresh.open(&[waits("ada"), waits("ben")]).await.unwrap();
+
+    let seen = findings(fresh.url()).await;
+
+    let told = "2 mails wait for the brand gone, which is not configured";
+    found(&seen, "brands", Verdict::Error, told);
 }
 
 async fn sending_that_is_paused_is_an_error_that_says_how_to_go_on(fresh: Fresh) {

@@ -267,3 +267,33 @@ async fn a_provider_whose_connection_cannot_be_trusted_is_an_error_with_the_reas
 
     found(&seen, "provider", Verdict::Error, "cannot be trusted");
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_a_brand_is_told_with_its_name() {
+    let outdoors = Outdoors::well().await;
+    let other = crate::mail::provider::Provider::start(crate::mail::provider::Dialect::Resend);
+    let other = other.await;
+    let refusal = r#"{"statusCode":401,"name":"invalid_api_key","message":"API key is invalid"}"#;
+    other.then([Next::Answer(401, vec![], refusal.into())]);
+    let url = &other.url;
+    let brand = format!(
+        "[brands.acme.mail]\nprovider = \"resend\"\nkey = \"key-2\"\nurl = \"{url}\"\nfrom = \"news@acme.example\"\n"
+    );
+
+    let seen = outdoors.findings(&(STORE.to_owned() + &brand)).await;
+
+    let (acmes, own): (Vec<_>, Vec<_>) = seen
+        .into_iter()
+        .partition(|finding| finding.brand.is_some());
+    found(&own, "provider", Verdict::Ok, "");
+    found(&own, "SPF", Verdict::Ok, "art.example");
+    found(&acmes, "provider", Verdict::Error, "turned the key away");
+    found(&acmes, "DMARC", Verdict::Error, "acme.example");
+    found(
+        &acmes,
+        "mail.provider",
+        Verdict::Ok,
+        "an address at acme.example",
+    );
+    assert!(!format!("{acmes:?}").contains("key-2"));
+}

@@ -10,6 +10,8 @@ mod batch_machine;
 mod batch_races;
 mod batch_totals;
 mod batches;
+mod branded;
+mod brands;
 mod digest;
 mod doubt;
 mod explain;

@@ -20,6 +20,7 @@ pub async fn what_is_said_of_an_event_comes_back_as_it_was(store: Fresh) {
         data: odd,
         reason: Some("follows".into()),
         keys: vec![key("artist:7"), key("$ne")],
+        brand: "acme".parse().ok(),
     };
     let all = [
         Fanout {

@@ -23,6 +23,7 @@ pub(super) fn full(id: &str) -> User {
         confirmed: true,
         tz: Some(chrono_tz::Europe::Berlin),
         locale: Some("de-DE".into()),
+        brand: "acme-2_b".parse().ok(),
         loc: Some(Point::new(13.405, 52.52).unwrap()),
         digest: DigestPreference {
             cadence: Some(Cadence::Weekly),

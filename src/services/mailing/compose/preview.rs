@@ -11,7 +11,9 @@
 use super::{Allowed, Compose, Spread, Tells, gathered};
 use crate::domain::content::Item;
 use crate::domain::user::Extent;
-use crate::domain::{Batch, Content, Delivery, DeliveryState, Event, EventType, Occasion, User};
+use crate::domain::{
+    Batch, BrandName, Content, Delivery, DeliveryState, Event, EventType, Occasion, User,
+};
 use crate::mail::Place;
 use crate::services::Result;
 use crate::services::suppressions::Suppressed;
@@ -43,8 +45,26 @@ impl Part {
 }
 
 impl Compose {
-    /// All that is known of a delivery.
+    /// All that is known of a delivery; what it says, as its brand writes it.
     pub async fn story(&self, row: Delivery) -> Result<Story> {
+        let brand = self.brands_of(std::slice::from_ref(&row)).await?.pop();
+        let brand = brand.flatten();
+        match self.of_brand(brand.as_ref()) {
+            Some(own) => own.story_of(row).await,
+            None => {
+                let mut story = self.story_of(row).await?;
+                let why = brand.as_ref().map(BrandName::absent).unwrap_or_default();
+                (story.mail, story.no_mail) = (None, Some(why.clone()));
+                story.barred = story
+                    .barred
+                    .or(Some(why))
+                    .filter(|_| !story.row.state.settled());
+                Ok(story)
+            }
+        }
+    }
+
+    async fn story_of(&self, row: Delivery) -> Result<Story> {
         let users = self
             .directory
             .users(std::slice::from_ref(&row.user))

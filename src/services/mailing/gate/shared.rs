@@ -17,7 +17,7 @@ use crate::store::Notes;
 
 /// What all of these notes begin with, the pause among them.
 pub(super) const NOTES: &str = "pause";
-/// Until when nobody makes a call.
+/// Until when nobody makes a call; behind it stands the account, where it is a brand's own.
 const CLOSED: &str = "pause-until";
 /// How mails have ended lately.
 pub(super) const ENDED: &str = "pause-ended";
@@ -91,7 +91,9 @@ impl Gate {
         for (name, note) in self.notes.notes(NOTES).await? {
             match name.as_str() {
                 NOTES => pause = Some(Pause::read(note)),
-                CLOSED => (told, until) = (true, self.closed_by(&note, now)),
+                name if name == self.closed() => {
+                    (told, until) = (true, self.closed_by(&note, now));
+                }
                 ENDED => lately = Lately::read(Some(&note)),
                 _ => {}
             }
@@ -105,10 +107,18 @@ impl Gate {
         Ok(closed.map_or(GateState::Open, GateState::ClosedUntil))
     }
 
+    /// The note that says so of this account.
+    fn closed(&self) -> String {
+        match self.account.is_default {
+            true => CLOSED.to_owned(),
+            false => format!("{CLOSED}:{}", self.account.name),
+        }
+    }
+
     fn closed_by(&self, note: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let closed: Closed = serde_json::from_str(note).ok()?;
         let counts =
-            closed.account == self.account_prefix && closed.at <= now + SKEW && closed.until > now;
+            closed.account == self.account.name && closed.at <= now + SKEW && closed.until > now;
         counts.then_some(closed.until)
     }
 
@@ -121,18 +131,18 @@ impl Gate {
         let closed = Closed {
             at: now,
             until,
-            account: self.account_prefix.clone(),
+            account: self.account.name.clone(),
         };
         let note = serde_json::to_string(&closed).unwrap_or_default();
         loop {
-            let standing = self.notes.note(CLOSED).await?;
+            let standing = self.notes.note(&self.closed()).await?;
             let known = standing
                 .as_deref()
                 .and_then(|note| self.closed_by(note, now));
             if known.is_some_and(|known| known >= until)
                 || self
                     .notes
-                    .swap_note(CLOSED, standing.as_deref(), Some(&note))
+                    .swap_note(&self.closed(), standing.as_deref(), Some(&note))
                     .await?
             {
                 self.pacer.told(until);
@@ -227,7 +237,10 @@ impl Gate {
 /// Lets calls be made again before the provider wanted any: whoever resumes may have settled that
 /// with it. It says so again if not.
 pub(super) async fn open(notes: &dyn Notes) -> Result<()> {
-    drop_note(notes, CLOSED).await
+    for (name, _) in notes.notes(CLOSED).await? {
+        drop_note(notes, &name).await?;
+    }
+    Ok(())
 }
 
 /// Forgets a note, whatever it says.

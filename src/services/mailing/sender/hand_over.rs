@@ -58,6 +58,7 @@ impl Sender {
             };
             let concluded = self.ledger.conclude(&rows, ended).await?;
             self.gate.watch(&concluded).await?;
+            self.put_aside(built.strays).await?;
             let mails = built.mails;
             unbuilt.splice(0..0, rest.drain(built.rows..));
             if !allowed && !mails.is_empty() {

@@ -61,7 +61,7 @@ impl Sender {
     ) -> Result<Option<Ended>> {
         let end = self.clock.now() + patience;
         loop {
-            match self.gate.before_chunk().await? {
+            match self.ready().await? {
                 GateState::Open => return Ok(None),
                 GateState::Paused(pause) => return Ok(Some(Ended::Paused(pause))),
                 GateState::Stopping => return Ok(Some(Ended::Stopped)),

@@ -4,6 +4,7 @@
 //! comes twice, late or out of order comes to the same.
 
 mod attacks;
+mod brands;
 mod orders;
 mod provider_ids;
 mod ses;

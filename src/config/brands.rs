@@ -1,0 +1,302 @@
+//! Brands: the tables `[brands.NAME]`.
+//!
+//! The rule: a brand says what is different of `site`, `mail`, `server.public_url` and the keys of
+//! `hooks`, under the same names; the rest is the default's. What belongs together comes together:
+//! with a sender of its own goes no other's address for answers, with a provider of its own no
+//! other's key ([`GROUPS`]). All of it is read and checked as the default is.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use chrono::TimeDelta;
+use toml::{Table, Value};
+
+use super::reader::Reader;
+use super::{Config, Mail, Server, Site, hidden, hooks, overlay, paths};
+use crate::domain::{Address, BrandName, Brands, Invalid};
+use crate::mail::hooks::Keys;
+
+/// What is different of one brand, whole.
+#[derive(Debug, Clone)]
+pub struct Brand {
+    /// What its mails and pages call the service, and how they look.
+    pub site: Site,
+    /// How its mails leave, and whom they come from.
+    pub mail: Mail,
+    /// Where people reach its pages, without a slash at its end.
+    pub public_url: Option<String>,
+    /// What its own provider's reports are verified by.
+    pub hooks: Keys,
+}
+
+const SECTION: &str = "brands";
+
+/// Where one of the first is given, those of the others that are not are as nobody had set them.
+const GROUPS: [(&str, &[&str], &[&str]); 5] = [
+    ("site", &["name"], &["url", "logo", "feedback_id"]),
+    (
+        "mail",
+        &["from"],
+        &["reply_to", "list_domain", "dkim_domain"],
+    ),
+    ("mail", &["provider"], ACCOUNT),
+    (
+        "mail",
+        &["key", "key_file", "access_key_id"],
+        &[
+            "key",
+            "key_file",
+            "access_key_id",
+            "session_token",
+            "session_token_file",
+        ],
+    ),
+    (
+        "mail",
+        &[
+            "smtp_host",
+            "smtp_user",
+            "smtp_password",
+            "smtp_password_file",
+        ],
+        &["smtp_user", "smtp_password", "smtp_password_file"],
+    ),
+];
+
+/// What an account at a provider is made of.
+const ACCOUNT: &[&str] = &[
+    "key",
+    "key_file",
+    "access_key_id",
+    "session_token",
+    "session_token_file",
+    "configuration_set",
+    "region",
+    "url",
+    "domain",
+    "stream",
+    "smtp_host",
+    "smtp_port",
+    "smtp_tls",
+    "smtp_user",
+    "smtp_password",
+    "smtp_password_file",
+    "calls_per_second",
+    "per_call",
+];
+
+/// The tables of all brands, by the names that stand there.
+fn tables(table: &mut Table) -> impl Iterator<Item = (&String, &mut Table)> {
+    let all = table.get_mut(SECTION).and_then(Value::as_table_mut);
+    let all = all.into_iter().flatten();
+    all.filter_map(|(name, brand)| Some((name, brand.as_table_mut()?)))
+}
+
+/// Lets the relative paths of all brands begin at this folder.
+pub(super) fn begin_at(table: &mut Table, folder: &Path) {
+    for (_, brand) in tables(table) {
+        paths::begin_at(brand, folder);
+    }
+}
+
+/// Sets what a variable says of a brand that there is: `TIDINGS_BRANDS_ACME_MAIL_KEY` is
+/// `mail.key` of `acme`. Whether it says that.
+pub(super) fn set_by_variable(table: &mut Table, name: &str, text: &str) -> bool {
+    let Some(wanted) = name.strip_prefix("TIDINGS_BRANDS_") else {
+        return false;
+    };
+    let defaults = super::defaults();
+    for (brand, own) in tables(table) {
+        let prefix = brand.to_uppercase().replace('-', "_") + "_";
+        let Some(option) = wanted.strip_prefix(&prefix) else {
+            continue;
+        };
+        if let Some((section, key, default)) = option_named(&defaults, option) {
+            let section = own.entry(section);
+            let section = section.or_insert_with(|| Value::Table(Table::new()));
+            let value = match (default, text.parse::<i64>()) {
+                (Value::Integer(_), Ok(number)) => Value::Integer(number),
+                _ => Value::String(text.to_owned()),
+            };
+            if let Some(section) = section.as_table_mut() {
+                section.insert(key.to_owned(), value);
+                return true;
+            }
+        }
+    }
+    false
+}
+
+fn option_named<'a>(defaults: &'a Table, wanted: &str) -> Option<(&'a str, &'a str, &'a Value)> {
+    let sections = ["site", "mail", "server", "hooks"].into_iter();
+    let all = sections.filter_map(|name| defaults.get_key_value(name));
+    let options = all.filter_map(|(section, options)| Some((section, options.as_table()?)));
+    let options = options.flat_map(|(section, options)| {
+        let options = options.iter();
+        options.map(move |(key, value)| (section.as_str(), key.as_str(), value))
+    });
+    let is_it = |(section, key, _): &(&str, &str, &Value)| {
+        format!("{section}_{key}").to_uppercase() == wanted
+    };
+    options.into_iter().find(is_it)
+}
+
+/// Reads all brands over this table; what is wrong in one is told with its path.
+pub(super) fn read(
+    r: &mut Reader<'_>,
+    merged: &Table,
+    defaults: &Table,
+    lease: TimeDelta,
+) -> BTreeMap<BrandName, Brand> {
+    let brands = r.each(SECTION, |r, name, path| {
+        let own = r.table(path);
+        let name = match BrandName::new(name) {
+            Ok(name) => name,
+            Err(why) => {
+                r.problem(path, why.to_string());
+                return None;
+            }
+        };
+        one(r, &own, path, (merged, defaults, lease)).map(|brand| (name, brand))
+    });
+    brands.into_iter().collect()
+}
+
+fn one(
+    r: &mut Reader<'_>,
+    own: &Table,
+    path: &str,
+    (merged, defaults, lease): (&Table, &Table, TimeDelta),
+) -> Option<Brand> {
+    let table = over(merged, defaults, own);
+    let mut reader = Reader::new(&table, Vec::new());
+    let brand = Brand {
+        site: Site::read(&mut reader),
+        mail: Mail::read(&mut reader, lease),
+        public_url: Server::read_public_url(&mut reader),
+        hooks: hooks::keys(&mut reader),
+    };
+    for file in std::mem::take(&mut reader.secret_files) {
+        if !r.secret_files.contains(&file) {
+            r.secret_files.push(file);
+        }
+    }
+    match reader.finish() {
+        Ok(warnings) => {
+            for warning in warnings {
+                let option = format!("{path}.{}", warning.option);
+                r.warn(&option, warning.what, warning.advice);
+            }
+            Some(brand)
+        }
+        Err(problems) => {
+            // What is wrong with the default is told there.
+            let own = problems
+                .0
+                .into_iter()
+                .filter(|one| !r.is_wrong(&one.option));
+            for problem in own.collect::<Vec<_>>() {
+                r.problem(&format!("{path}.{}", problem.option), problem.what);
+            }
+            None
+        }
+    }
+}
+
+/// What holds for a brand: its own over the default's. Of `hooks` nothing is another's, and what
+/// it names that is no option of a brand stays there, to be told.
+fn over(merged: &Table, defaults: &Table, own: &Table) -> Table {
+    let part = |table: &Table, section: &str| {
+        let part = table.get(section).and_then(Value::as_table);
+        part.cloned().unwrap_or_default()
+    };
+    let (mut site, mut mail) = (part(merged, "site"), part(merged, "mail"));
+    for (section, given, others) in GROUPS {
+        let (ours, target) = (
+            part(own, section),
+            match section {
+                "site" => &mut site,
+                _ => &mut mail,
+            },
+        );
+        if !given.iter().any(|option| ours.contains_key(*option)) {
+            continue;
+        }
+        for option in others {
+            match part(defaults, section).remove(*option) {
+                Some(value) => drop(target.insert((*option).to_owned(), value)),
+                None => drop(target.remove(*option)),
+            }
+        }
+    }
+    let own_site = part(own, "site");
+    if let Some(name) = own_site.get("name") {
+        // Whom mails come from, if nothing else is said of that.
+        mail.insert("from_name".into(), name.clone());
+    }
+    let mut server = part(merged, "server");
+    server.retain(|option, _| option == "public_url");
+    let mut table = Table::new();
+    for (section, part) in [
+        ("site", site),
+        ("mail", mail),
+        ("server", server),
+        ("hooks", part(defaults, "hooks")),
+    ] {
+        table.insert(section.to_owned(), Value::Table(part));
+    }
+    overlay(&mut table, own.clone());
+    table
+}
+
+/// Masks in a table what is nobody's business of its brands.
+pub(super) fn redact(table: &mut Table) {
+    for (_, brand) in tables(table) {
+        hooks::redact(brand);
+        let Some(mail) = brand.get_mut("mail").and_then(Value::as_table_mut) else {
+            continue;
+        };
+        for (option, value) in mail.iter_mut() {
+            let Some(text) = value.as_str().filter(|text| !text.is_empty()) else {
+                continue;
+            };
+            let masked = match option.as_str() {
+                "from" | "reply_to" => Address::new(text).map(|address| address.to_string()).ok(),
+                "url" => Some(hidden::address(text)),
+                _ => hidden::is_secret(&format!("mail.{option}")).then(|| hidden::HIDDEN.into()),
+            };
+            if let Some(masked) = masked {
+                *value = Value::String(masked);
+            }
+        }
+    }
+}
+
+impl Config {
+    /// The configuration as it holds for a brand: its own as if it were the default, and no brands.
+    pub fn of_brand(&self, brand: &Brand) -> Self {
+        let mut config = self.clone();
+        config.brands.clear();
+        (config.site, config.mail) = (brand.site.clone(), brand.mail.clone());
+        config.server.public_url.clone_from(&brand.public_url);
+        config.hooks.keys.add(&brand.hooks);
+        config
+    }
+
+    /// The configuration as it holds for this brand, or for none; a name that is not there is
+    /// refused.
+    pub fn of(&self, brand: Option<&BrandName>) -> Result<Self, Invalid> {
+        self.brand_names().check(brand)?;
+        let brand = brand.and_then(|brand| self.brands.get(brand));
+        Ok(brand.map_or_else(|| self.clone(), |brand| self.of_brand(brand)))
+    }
+
+    /// The names of all brands.
+    pub fn brand_names(&self) -> Brands {
+        self.brands.keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "brands_tests.rs"]
+mod tests;

@@ -1,0 +1,110 @@
+//! Brands over HTTP: who is refused one, and which pages a link of one leads to.
+
+use serde_json::json;
+use tidings::domain::{BrandName, Stop};
+use tidings::services::links::Links;
+
+use super::Api;
+use super::pages::{SECRET, config};
+use crate::support::Fresh;
+use crate::support::town::{Town, on_both_stores, saturday};
+use crate::support::user;
+
+on_both_stores! {
+    a_brand_is_kept_shown_and_changed_and_one_that_is_not_there_is_refused
+    a_link_of_a_brand_leads_to_its_pages_and_ends_what_it_says
+}
+
+const BRANDS: &str = "\n[types.Comment]\nroute = \"batch\"\nbranded = true\n\
+    [brands.acme]\nsite.name = \"Acmeish\"\nsite.postal_address = \"1 Acme Road\"\n[brands.umbra]\n";
+
+async fn api(fresh: &Fresh) -> Api {
+    let config = format!("site.name = \"Kiosk\"\n{}{BRANDS}", config());
+    Api::of(Town::found(fresh, true, &config).await)
+}
+
+async fn a_brand_is_kept_shown_and_changed_and_one_that_is_not_there_is_refused(fresh: Fresh) {
+    let api = api(&fresh).await;
+    let eve = "/v1/users/eve";
+
+    let put = api.put(eve, json!({"brand": "acme"})).await;
+    let shown = api.get(eve).await;
+    let unknown = api.put(eve, json!({"brand": "gone"})).await;
+    let odd = api.put(eve, json!({"brand": "A b"})).await;
+    let patch = |body| api.ask("PATCH", eve).json(&body).send();
+    let refused = patch(json!({"brand": "gone"})).await.unwrap().status();
+    let changed = patch(json!({"brand": null})).await.unwrap().status();
+    let event = |kind: &str, brand: &str| json!({"type": kind, "objects": ["o1"], "to": ["eve"], "brand": brand});
+    let accepted = api.post("/v1/events", event("Comment", "umbra")).await;
+    let nobody = api.post("/v1/events", event("Comment", "gone")).await;
+    let digest = api
+        .post("/v1/events", event("ArtworkPublished", "umbra"))
+        .await;
+    let choice = json!({"types": {"Comment": {"route": "digest"}}});
+    let choice = api.put("/v1/users/eve/preferences", choice).await;
+
+    assert_eq!((put.status, &shown.body["brand"]), (204, &json!("acme")));
+    assert_eq!((refused.as_u16(), changed.is_success()), (400, true));
+    assert_eq!(api.get(eve).await.body["brand"], json!(null));
+    assert_eq!(accepted.status, 202, "{}", accepted.body);
+    for (answer, why) in [
+        (unknown, "there are acme and umbra"),
+        (odd, "lower-case letters, digits, - and _"),
+        (
+            nobody,
+            "brand \"gone\" is not configured; there are acme and umbra",
+        ),
+        (digest, "set types.ArtworkPublished.branded = true"),
+        (choice, "has events of several brands"),
+    ] {
+        assert_eq!((answer.status, answer.code()), (400, "invalid_body"));
+        let said = answer.body["detail"].as_str().unwrap_or_default();
+        assert!(said.contains(why), "{why} in {}", answer.body);
+    }
+}
+
+async fn a_link_of_a_brand_leads_to_its_pages_and_ends_what_it_says(fresh: Fresh) {
+    let api = api(&fresh).await;
+    let path = async |brand: Option<&str>| {
+        let links = Links::new(fresh.handle(), Some(String::new()), Some(SECRET.into()));
+        let links = match brand {
+            Some(brand) => links.of_brand(BrandName::new(brand).unwrap()),
+            None => links,
+        };
+        let maker = links.maker().await.unwrap().unwrap();
+        let personal = maker.personal(&user("ada"), Some(&Stop::Digest), saturday());
+        personal.unsubscribe.unwrap()
+    };
+    let (acme, gone, none) = (
+        path(Some("acme")).await,
+        path(Some("gone")).await,
+        path(None).await,
+    );
+
+    let page = api.browse(&acme).await.html;
+    let preferences = api.browse(&format!("{acme}/preferences")).await.html;
+    let done = api.submit(&acme, "List-Unsubscribe=One-Click").await;
+
+    for html in [&page, &preferences, &done.html] {
+        assert!(
+            html.contains("Acmeish") && html.contains("1 Acme Road"),
+            "{html}"
+        );
+        assert!(!html.contains("Kiosk"), "{html}");
+    }
+    assert!(!preferences.contains("name=\"type.Comment\" value=\"digest\""));
+    let never = fresh
+        .users(&[user("ada")])
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
+    assert_eq!(never.digest.cadence, Some(tidings::domain::Cadence::Never));
+    for other in [gone, none] {
+        let html = api.browse(&other).await.html;
+        assert!(
+            html.contains("Kiosk") && !html.contains("Acmeish"),
+            "{html}"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Brands at the command line: shown, tried and told apart before anybody gets a mail.
+
+use super::Desk;
+
+const TWO: &str = r#"
+site.name = "Kiosk"
+mail.from = "news@kiosk.example"
+mail.from_name = "The Kiosk"
+[brands.acme]
+site.name = "Acmeish"
+site.logo = "https://acme.example/logo.png"
+mail.from = "hello@acme.example"
+[brands.acme.hooks]
+mailgun_key = "hunter2"
+[brands.umbra]
+site.name = "Umbrage"
+"#;
+
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.write("tidings.toml", TWO);
+    desk
+}
+
+/// All files of a folder, one behind the other.
+fn all_of(desk: &Desk, folder: &str) -> String {
+    let files = std::fs::read_dir(desk.path().join(folder)).unwrap();
+    let read = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    read.collect()
+}
+
+#[test]
+fn mails_and_pages_of_a_brand_are_shown_and_one_that_is_not_there_is_refused() {
+    let desk = desk();
+
+    desk.run(&["preview", "--brand", "acme", "--out", "acme"])
+        .done();
+    desk.run(&["preview", "--out", "default"]).done();
+    let refused = desk.run(&["preview", "--brand", "gone", "--out", "gone"]);
+
+    let (acme, default) = (all_of(&desk, "acme"), all_of(&desk, "default"));
+    assert!(acme.contains("Acmeish") && acme.contains("https://acme.example/logo.png"));
+    assert!(!acme.contains("Kiosk") && !default.contains("Acmeish"));
+    assert!(default.contains("Kiosk") && !default.contains("logo.png"));
+    assert_ne!(refused.code, 0);
+    assert!(
+        refused.err.contains("there are acme and umbra"),
+        "{}",
+        refused.err
+    );
+    assert!(!desk.path().join("gone").exists());
+}
+
+#[test]
+fn a_test_mail_of_a_brand_comes_from_its_sender() {
+    let desk = desk();
+
+    desk.run(&["send-test", "me@example.org", "--brand", "acme"])
+        .done();
+
+    let mail = all_of(&desk, "outbox");
+    assert!(
+        mail.contains("From: Acmeish <hello@acme.example>"),
+        "{mail}"
+    );
+    assert!(mail.contains("List-Id: <digest.acme.example>"), "{mail}");
+    assert!(mail.contains("acme.example/logo.png") && !mail.to_lowercase().contains("kiosk"));
+}
+
+#[test]
+fn the_configuration_is_shown_with_its_brands_and_none_of_their_secrets() {
+    let shown = desk().run(&["config"]).done();
+
+    assert!(shown.contains("[brands.acme.mail]"), "{shown}");
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("hello@"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn each_mail_says_of_which_brand_it_is_and_a_run_counts_them() {
+    let desk = desk();
+    let users = r#"{"id": "ada", "email": "ada@example.org", "confirmed": true, "brand": "acme"}
+{"id": "ben", "email": "ben@example.org", "confirmed": true}
+"#;
+    desk.write("users.ndjson", users);
+    desk.write(
+        "objects.ndjson",
+        "{\"id\": \"a1\", \"title\": \"Night Ferry\"}\n",
+    );
+    desk.run(&["import", "users", "users.ndjson"]).done();
+    desk.run(&["import", "objects", "objects.ndjson"]).done();
+    desk.run(&["notify", "Work", "a1", "--to", "ada", "--to", "ben"])
+        .done();
+
+    let rehearsed = desk.run(&["digest", "--dry-run", "--now"]);
+    desk.run(&["digest", "--now"]).done();
+
+    assert!(
+        rehearsed.err.contains("1 mail is of the brand acme"),
+        "{}",
+        rehearsed.err
+    );
+    let told = desk.run(&["deliveries"]).done();
+    assert_eq!(told.matches("sent, acme").count(), 1, "{told}");
+    let rows = desk.run(&["deliveries", "--json"]).json();
+    let brands: Vec<_> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["brand"])
+        .collect();
+    assert!(brands.contains(&&"acme".into()) && brands.contains(&&serde_json::Value::Null));
+    let mail = desk.run(&["explain", "ada"]).done();
+    assert!(mail.contains("brand   acme"), "{mail}");
+}

@@ -1,0 +1,177 @@
+//! What is said of brands: who is refused one, what a rehearsal tells of them, and where links lead.
+
+use tidings::clock::Clock as _;
+use tidings::render::Page;
+use tidings::render::pages::Notice;
+use tidings::services::Silent;
+use tidings::services::digest::{Effect, Request as Run};
+
+use super::brands::{WORDS, brand, by_postbox, comment, happens, three};
+use crate::support::Fresh;
+use crate::support::town::{Town, monday, on_both_stores, request, to};
+
+on_both_stores! {
+    a_rehearsal_counts_the_mails_of_each_brand
+    a_brand_that_nobody_configured_is_refused_with_those_there_are
+    a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all
+}
+
+async fn a_rehearsal_counts_the_mails_of_each_brand(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.change("ada", |user| user.brand = brand("acme")).await;
+    town.change("cem", |user| user.brand = brand("gone")).await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.clock.set(monday(0));
+    let app = by_postbox(
+        &town,
+        "brands.acme.site.name = \"Acmeish\"\nbrands.acme.mail.from_name = \"Acme\"\n",
+    );
+    let request = Run {
+        effect: Effect::Rehearse,
+        ..Run::default()
+    };
+
+    let (report, rehearsed) = app.rehearsal().run(&request, &Silent).await.unwrap();
+
+    assert_eq!(
+        report.of_brands(),
+        [
+            "1 mail is of the brand acme",
+            "1 mail is of the brand gone, which is not configured: what is of it waits"
+        ]
+    );
+    let acmes = rehearsed
+        .samples
+        .iter()
+        .filter(|one| one.from.starts_with("Acme <"));
+    let acmes: Vec<_> = acmes.collect();
+    assert_eq!((acmes.len(), rehearsed.samples.len()), (1, 2));
+    assert!(acmes[0].html.contains("Acmeish"));
+    assert!(
+        rehearsed
+            .warnings
+            .iter()
+            .any(|said| said.contains("brand gone"))
+    );
+}
+
+async fn a_brand_that_nobody_configured_is_refused_with_those_there_are(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
+    let user = |json: &str| serde_json::from_str(json).unwrap();
+    let put = |json: &str| {
+        let input = user(json);
+        let people = app.people();
+        async move {
+            people
+                .put(vec![input])
+                .await
+                .map_err(|error| error.to_string())
+        }
+    };
+    let accept = |request| {
+        let notify = app.notify();
+        async move {
+            notify
+                .accept(vec![request])
+                .await
+                .map_err(|error| error.to_string())
+        }
+    };
+    let mut digest = request(&["a1"], to(&["ada"]), None);
+    digest.details.brand = brand(WORDS[1]);
+    let named = "brand \"gone\" is not configured; there are acmeish and umbrage";
+
+    let unknown = put(r#"{"id": "new", "brand": "gone"}"#).await.unwrap_err();
+    let in_digests = put(r#"{"id": "new", "types": {"Comment": {"route": "digest"}}}"#).await;
+    put(r#"{"id": "eve", "brand": "acmeish"}"#).await.unwrap();
+    let event = accept(comment("remark-1", &["ada"], brand("gone")))
+        .await
+        .unwrap_err();
+    let digest = accept(digest).await.unwrap_err();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let lines = "{\"id\":\"x\",\"brand\":\"gone\"}\n{\"id\":\"y\",\"brand\":\"umbrage\"}\n";
+    std::fs::write(file.path(), lines).unwrap();
+    let users = tidings::services::import::Kind::Users;
+    let imported = app
+        .import()
+        .file(&users, file.path(), &Silent)
+        .await
+        .unwrap();
+
+    assert_eq!(unknown, named);
+    assert!(
+        in_digests
+            .unwrap_err()
+            .contains("has events of several brands")
+    );
+    assert_eq!(event, named);
+    assert!(
+        digest.contains("set types.ArtworkPublished.branded = true"),
+        "{digest}"
+    );
+    assert_eq!((imported.taken, imported.bad), (1, 1));
+    assert!(imported.bad_lines[0].why.contains(named));
+    let ids = ["new", "eve", "x", "y"].map(crate::support::user);
+    let kept = town.store.users(&ids).await.unwrap();
+    let brands: Vec<_> = kept
+        .into_iter()
+        .map(|user| user.map(|user| user.brand))
+        .collect();
+    assert_eq!(
+        brands,
+        [None, Some(brand("acmeish")), None, Some(brand("umbrage"))]
+    );
+}
+
+async fn a_link_leads_to_the_pages_of_its_brand_and_ends_what_it_says_for_all(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
+    happens(&app, vec![comment("remark-1", &["ada"], brand(WORDS[1]))]).await;
+    app.sender().drain().await.unwrap();
+    let mail = town.mails().remove(0);
+    let link = mail.personal.unwrap().unsubscribe.unwrap();
+    let token = link
+        .strip_prefix("https://mail.acmeish.example/u/")
+        .unwrap();
+
+    let opened = app
+        .links()
+        .open(token, town.clock.now())
+        .await
+        .unwrap()
+        .unwrap();
+    app.people().stop(&opened.user, &opened.stop).await.unwrap();
+    happens(
+        &app,
+        vec![
+            comment("remark-2", &["ada"], brand(WORDS[1])),
+            comment("remark-3", &["ada"], brand(WORDS[2])),
+            comment("remark-4", &["ada"], None),
+        ],
+    )
+    .await;
+    app.sender().drain().await.unwrap();
+
+    assert_eq!(opened.brand, brand(WORDS[1]));
+    let notice = Page::Notice(Notice::Expired);
+    let page = app
+        .pages_of(opened.brand.as_ref())
+        .render(&notice, None)
+        .unwrap();
+    assert!(
+        page.contains("acmeish Gallery") && !page.contains("origina"),
+        "{page}"
+    );
+    assert!(
+        app.pages_of(brand("gone").as_ref())
+            .render(&notice, None)
+            .unwrap()
+            .contains("origina")
+    );
+    assert_eq!(
+        town.mails().len(),
+        1,
+        "the type is ended, whatever the brand"
+    );
+}

@@ -1,0 +1,390 @@
+//! Brands: a mail is of one, whole, and what is of none that there is waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use tidings::app::{App, Mailers};
+use tidings::clock::Ids;
+use tidings::config::Config;
+use tidings::domain::{BrandName, DeliveryState, EventType, ObjectId};
+use tidings::mail::Certainty;
+use tidings::services::Silent;
+use tidings::services::digest::Request as Run;
+use tidings::services::notify::Request;
+
+use crate::mail::provider::{Dialect, Provider};
+use crate::support::Fresh;
+use crate::support::town::{Town, lost, monday, on_both_stores, request, saturday, to};
+
+on_both_stores! {
+    two_brands_and_the_default_in_one_run_have_nothing_of_each_other
+    an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest
+    a_brand_that_is_gone_holds_its_mails_until_it_is_back
+    mails_of_a_brand_that_stays_away_are_given_up_and_told_later
+    a_call_is_made_again_as_the_brand_it_was_made_for
+    one_provider_that_wants_no_calls_holds_no_other_brand_up
+}
+
+/// The words by which each of them is known: no two share one.
+pub(super) const WORDS: [&str; 3] = ["origina", "acmeish", "umbrage"];
+
+/// What is one's own, in the sections of the default or of a brand.
+fn own(word: &str, before: &str) -> String {
+    format!(
+        r##"
+        {before}site.name = "{word} Gallery"
+        {before}site.url = "https://www.{word}.example"
+        {before}site.logo = "https://www.{word}.example/logo.png"
+        {before}site.postal_address = "1 {word} Road"
+        {before}site.feedback_id = "{word}"
+        {before}server.public_url = "https://mail.{word}.example"
+        {before}mail.from = "news@{word}.example"
+        {before}mail.from_name = "{word} News"
+        {before}mail.reply_to = "desk@{word}.example"
+        "##
+    )
+}
+
+/// The default and `umbrage` share an account; `acmeish` has one of its own.
+pub(super) fn three(shared: &str, own_provider: &str) -> String {
+    let [origina, acmeish, umbrage] = WORDS;
+    format!(
+        r#"
+        delivery.chunk = 100
+        fanout.page = 100
+        types.Comment.route = "immediate"
+        types.Comment.unknown_objects = "mail"
+        types.Comment.branded = true
+        {}
+        mail.provider = "sendgrid"
+        mail.key = "key-{origina}"
+        mail.url = "{shared}"
+        {}
+        brands.{acmeish}.mail.provider = "postmark"
+        brands.{acmeish}.mail.key = "key-{acmeish}"
+        brands.{acmeish}.mail.url = "{own_provider}"
+        {}
+        "#,
+        own(origina, ""),
+        own(acmeish, &format!("brands.{acmeish}.")),
+        own(umbrage, &format!("brands.{umbrage}.")),
+    )
+}
+
+pub(super) fn brand(name: &str) -> Option<BrandName> {
+    Some(BrandName::new(name).unwrap())
+}
+
+/// A process of the town that is configured otherwise, with the providers that are configured.
+fn process(town: &Town, config: &str) -> App {
+    let config = Config::parse(config).unwrap();
+    let mailers = Mailers::of(&config).unwrap();
+    assembled(town, config, mailers)
+}
+
+/// The same, whose brands all go to the town's postbox.
+pub(super) fn by_postbox(town: &Town, config: &str) -> App {
+    let config = Config::parse(config).unwrap();
+    let mailers = Mailers::one(town.postbox.clone(), &config);
+    assembled(town, config, mailers)
+}
+
+fn assembled(town: &Town, config: Config, mailers: Mailers) -> App {
+    let (store, clock) = (town.store.clone(), town.clock.clone());
+    let ids = Arc::new(Ids::random());
+    App::assemble_with(config, store, mailers, clock, ids).unwrap()
+}
+
+pub(super) fn comment(object: &str, people: &[&str], of: Option<BrandName>) -> Request {
+    let mut comment = request(&[], to(people), None);
+    comment.kind = EventType::stored("Comment");
+    comment.objects = vec![ObjectId::stored(object)];
+    comment.details.brand = of;
+    comment
+}
+
+pub(super) async fn happens(app: &App, requests: Vec<Request>) {
+    app.notify().accept(requests).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+    app.closer().drain(&Silent).await.unwrap();
+}
+
+/// Which words stand in a request, wherever they do.
+fn words_in(request: &crate::mail::provider::Request) -> Vec<&'static str> {
+    let all = format!("{:?} {}", request.headers, request.body).to_lowercase();
+    let words = WORDS.into_iter();
+    words.filter(|word| all.contains(word)).collect()
+}
+
+async fn two_brands_and_the_default_in_one_run_have_nothing_of_each_other(fresh: Fresh) {
+    let shared = Provider::start(Dialect::SendGrid).await;
+    let acmes = Provider::start(Dialect::Postmark).await;
+    let config = three(&shared.url, &acmes.url);
+    let town = Town::found(&fresh, true, "").await;
+    let crowd = town.crowd(30).await;
+    for (n, person) in crowd.iter().enumerate() {
+        let of = [None, brand(WORDS[1]), brand(WORDS[2])][n % 3].clone();
+        town.change(person, |user| user.brand = of).await;
+    }
+    let people: Vec<&str> = crowd.iter().map(String::as_str).collect();
+    town.happens(&["a1", "a2"], to(&people)).await;
+    let app = process(&town, &config);
+    happens(&app, vec![comment("remark-1", &people, None)]).await;
+
+    town.clock.set(monday(0));
+    let report = app.digests().run(&Run::default(), &Silent).await.unwrap();
+
+    assert_eq!(
+        (report.mails.sent, report.mails.failed),
+        (60, 0),
+        "{report:?}"
+    );
+    let (mut mails, mut of) = (0, BTreeMap::<&str, usize>::new());
+    for (provider, own) in [(&shared, None), (&acmes, Some(WORDS[1]))] {
+        for request in provider.requests() {
+            // The key of the account is the default's where a brand has none.
+            let mut found = words_in(&request);
+            if found.contains(&WORDS[2]) {
+                let key = format!("key-{}", WORDS[0]);
+                assert!(request.header("authorization").ends_with(&key));
+                let body = request.body.to_lowercase();
+                assert!(!body.contains(WORDS[0]), "{body}");
+                found.retain(|word| *word != WORDS[0]);
+            }
+            let [word] = found[..] else {
+                panic!("{found:?} in {}", request.body);
+            };
+            assert!(own.is_none_or(|own| own == word));
+            for part in ["news@", "desk@", "mail.", "www."] {
+                assert!(
+                    request.body.contains(&format!("{part}{word}.example")),
+                    "{part}"
+                );
+            }
+            assert!(
+                request
+                    .body
+                    .contains(&format!("www.{word}.example/logo.png"))
+            );
+            assert!(request.body.contains(&format!("1 {word} Road")));
+            *of.entry(word).or_default() += 1;
+        }
+        mails += provider
+            .mails()
+            .iter()
+            .map(|mail| mail.to.len())
+            .sum::<usize>();
+    }
+    assert_eq!(mails, 60);
+    assert_eq!(of.len(), 3, "{of:?}");
+    assert_eq!(
+        acmes
+            .mails()
+            .iter()
+            .map(|mail| mail.to.len())
+            .sum::<usize>(),
+        20
+    );
+}
+
+async fn an_event_of_a_brand_is_mailed_as_that_brand_and_told_in_no_digest(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    let config = three("http://127.0.0.1:9", "http://127.0.0.1:9").replace("immediate", "batch");
+    let app = by_postbox(&town, &config);
+    // Chosen before events of the type could be of brands.
+    town.change("ada", |user| {
+        let digest = tidings::domain::user::TypePreference::new(
+            tidings::domain::Route::Digest,
+            saturday() - TimeDelta::days(1),
+        );
+        user.types.insert(EventType::stored("Comment"), digest);
+    })
+    .await;
+    town.change("ben", |user| user.brand = brand(WORDS[2]))
+        .await;
+    let both = ["ada", "ben"];
+    happens(
+        &app,
+        vec![
+            comment("remark-1", &both, brand(WORDS[1])),
+            comment("remark-2", &both, brand(WORDS[1])),
+            comment("remark-3", &both, brand(WORDS[2])),
+            comment("remark-4", &both, None),
+        ],
+    )
+    .await;
+
+    town.clock.advance(TimeDelta::minutes(10));
+    app.closer().drain(&Silent).await.unwrap();
+    town.clock.set(monday(0));
+    app.digests().run(&Run::default(), &Silent).await.unwrap();
+
+    let mut told: Vec<(String, Vec<&str>, Vec<&str>)> = town
+        .mails()
+        .iter()
+        .map(|mail| {
+            let filled = mail.filled();
+            let all = format!("{} {} {:?}", filled.html, filled.text, mail.headers());
+            let all = all.to_lowercase();
+            let events = ["remark-1", "remark-2", "remark-3", "remark-4"].into_iter();
+            (
+                mail.to.reveal().to_owned(),
+                WORDS
+                    .into_iter()
+                    .filter(|word| all.contains(word))
+                    .collect(),
+                events.filter(|event| filled.text.contains(event)).collect(),
+            )
+        })
+        .collect();
+    told.sort();
+    let of = |person: &str, word, events: &[&'static str]| {
+        (format!("{person}@example.org"), vec![word], events.to_vec())
+    };
+    let mut expected = [
+        of("ada", WORDS[1], &["remark-1", "remark-2"]),
+        of("ada", WORDS[2], &["remark-3"]),
+        of("ada", WORDS[0], &["remark-4"]),
+        of("ben", WORDS[1], &["remark-1", "remark-2"]),
+        of("ben", WORDS[2], &["remark-3"]),
+        of("ben", WORDS[2], &["remark-4"]),
+    ];
+    expected.sort();
+    assert_eq!(told, expected);
+}
+
+async fn a_brand_that_is_gone_holds_its_mails_until_it_is_back(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.change("ada", |user| user.brand = brand("gone")).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.clock.set(monday(0));
+
+    let app = by_postbox(&town, "brands.other.site.name = \"Other\"");
+    let request = Run {
+        patience: Some(TimeDelta::zero()),
+        ..Run::default()
+    };
+    app.digests().run(&request, &Silent).await.unwrap();
+
+    assert_eq!(town.told_to("ada"), [] as [&str; 0]);
+    assert_eq!(town.told_to("ben"), ["a1"]);
+    let row = town.deliveries_of("ada").await.remove(0);
+    assert_eq!(row.state, DeliveryState::Pending);
+    assert_eq!(
+        row.reason.as_deref(),
+        Some("the brand gone is not configured")
+    );
+    let story = app.compose().story(row).await.unwrap();
+    assert_eq!(
+        story.barred.as_deref(),
+        Some("the brand gone is not configured")
+    );
+    let explained = app
+        .explain()
+        .user(&crate::support::user("ada"), None)
+        .await
+        .unwrap();
+    assert!(explained.brand.is_some_and(|brand| !brand.configured));
+
+    let app = by_postbox(&town, "brands.gone.site.name = \"Gone\"");
+    town.clock.advance(TimeDelta::hours(1));
+    app.digests().run(&request, &Silent).await.unwrap();
+    app.digests().run(&request, &Silent).await.unwrap();
+
+    assert_eq!(town.told_to("ada"), ["a1"]);
+    let mails = town.mails();
+    let adas: Vec<_> = mails
+        .iter()
+        .filter(|mail| mail.to.reveal().starts_with("ada"))
+        .collect();
+    assert_eq!(adas.len(), 1);
+    assert!(adas[0].filled().html.contains("Gone"));
+}
+
+async fn mails_of_a_brand_that_stays_away_are_given_up_and_told_later(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.change("ada", |user| user.brand = brand("gone")).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.clock.set(monday(0));
+    let app = town.process();
+    let request = Run {
+        patience: Some(TimeDelta::zero()),
+        ..Run::default()
+    };
+    app.digests().run(&request, &Silent).await.unwrap();
+
+    town.clock.advance(TimeDelta::days(3));
+    app.digests().run(&request, &Silent).await.unwrap();
+    let row = town.deliveries_of("ada").await.remove(0);
+    town.change("ada", |user| user.brand = None).await;
+    town.digests_at(monday(1)).await;
+
+    assert_eq!(row.state, DeliveryState::Failed);
+    let why = "given up: the brand gone is not configured";
+    assert_eq!(row.reason.as_deref(), Some(why));
+    assert_eq!(town.told_to("ada"), ["a1"]);
+    assert_eq!(town.mails().len(), 1);
+}
+
+async fn a_call_is_made_again_as_the_brand_it_was_made_for(fresh: Fresh) {
+    let town = Town::with(&fresh, Certainty::Repeat { within: None }, "").await;
+    let app = by_postbox(&town, "brands.acme.site.name = \"Acmeish\"");
+    town.change("ada", |user| user.brand = brand("acme")).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    town.answer([lost()]);
+    town.clock.set(monday(0));
+    let request = Run {
+        patience: Some(TimeDelta::zero()),
+        ..Run::default()
+    };
+    app.digests().run(&request, &Silent).await.unwrap();
+    let row = town.deliveries_of("ada").await.remove(0);
+    assert_eq!(row.state, DeliveryState::Sending);
+
+    town.change("ada", |user| user.brand = None).await;
+    town.clock.advance(TimeDelta::minutes(1));
+    app.digests().run(&request, &Silent).await.unwrap();
+
+    let calls = town.calls();
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    assert_eq!(calls[0].reference, calls[1].reference);
+    let acme = brand("acme");
+    assert_eq!(app.brand_of_call(&calls[0].reference), acme.as_ref());
+    assert_eq!(town.mails().len(), 1);
+    assert!(town.mails()[0].filled().html.contains("Acmeish"));
+    let row = town.deliveries_of("ada").await.remove(0);
+    assert_eq!(row.state, DeliveryState::Sent);
+}
+
+async fn one_provider_that_wants_no_calls_holds_no_other_brand_up(fresh: Fresh) {
+    let shared = Provider::start(Dialect::SendGrid).await;
+    let acmes = Provider::start(Dialect::Postmark).await;
+    let town = Town::found(&fresh, true, "").await;
+    town.change("ada", |user| user.brand = brand(WORDS[1]))
+        .await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    let app = process(&town, &three(&shared.url, &acmes.url));
+    let wait = vec![("Retry-After", "600".to_owned())];
+    shared.then([crate::mail::provider::Next::Answer(429, wait, "{}".into())]);
+    town.clock.set(monday(0));
+    let request = Run {
+        patience: Some(TimeDelta::zero()),
+        ..Run::default()
+    };
+
+    app.digests().run(&request, &Silent).await.unwrap();
+    // Another process hears of the wait, and it is the account's alone.
+    let other = process(&town, &three(&shared.url, &acmes.url));
+    town.happens(&["a2"], to(&["ada", "ben"])).await;
+    town.clock.advance(TimeDelta::minutes(1));
+    happens(&other, vec![comment("remark-1", &["ada", "ben"], None)]).await;
+    other.sender().drain().await.unwrap();
+
+    let to = |provider: &Provider| provider.mails().len();
+    assert_eq!((to(&shared), to(&acmes)), (0, 2));
+    assert_eq!(shared.requests().len(), 1);
+    town.clock.advance(TimeDelta::minutes(10));
+    other.sender().drain().await.unwrap();
+    assert_eq!((to(&shared), to(&acmes)), (2, 2));
+}
