@@ -290,6 +290,7 @@ impl App {
             notes: self.store.clone(),
             directory: self.store.clone(),
             catalog: self.catalog(),
+            journal: self.store.clone(),
             suppressions: self.store.clone(),
             deliveries: self.store.clone(),
             policies: self.policies.clone(),
@@ -347,6 +348,7 @@ impl App {
             stacks: self.store.clone(),
             directory: self.store.clone(),
             catalog: self.catalog(),
+            journal: self.store.clone(),
             deliveries: self.store.clone(),
             batches: self.batches(),
             suppressions: self.store.clone(),
@@ -367,6 +369,8 @@ impl App {
             clock: self.clock.clone(),
             policies: self.policies.clone(),
             schedule: self.config.digest.schedule,
+            remembered: self.remembers(),
+            polls: self.polls.clone(),
         }
     }
 

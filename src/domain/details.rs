@@ -131,6 +131,11 @@ impl Details {
         }
     }
 
+    /// The key whose followers it concerns, where that is one.
+    pub fn followed(&self) -> Option<&str> {
+        self.reason.as_deref()?.strip_prefix("follows ")
+    }
+
     /// Whether its writer said the same; the reason is not its writer's.
     pub fn says_the_same(&self, other: &Self) -> bool {
         self.actor == other.actor && self.text == other.text && self.data == other.data

@@ -1,4 +1,5 @@
-//! What a link in a mail ends: the types of a batch, the digest, or everything.
+//! What a link in a mail ends: the types of a batch, the digest, everything, or what is about one
+//! thing.
 //!
 //! The rule (P7): a link ends what its mail was about and leaves the rest as it was. What comes back
 //! later mails nothing older, as after any change of a route or cadence ([`User::replacing`]). What
@@ -9,7 +10,8 @@ use chrono::{DateTime, Utc};
 use super::cadence::{Cadence, Schedule};
 use super::content::Content;
 use super::delivery::Occasion;
-use super::name::EventType;
+use super::mute::Title;
+use super::name::{EventType, Subject};
 use super::policy::{Policies, Route};
 use super::user::{TypePreference, User};
 
@@ -24,6 +26,8 @@ pub enum Stop {
     Alone,
     /// Mails of these types.
     Types(Vec<EventType>),
+    /// All that is about this, with what people call it, if that is known.
+    Subject(Subject, Option<Title>),
 }
 
 /// So many bytes of names fit into a link; no single name is longer.
@@ -56,13 +60,33 @@ impl Stop {
         })
     }
 
+    /// What the link of a mail mutes that is about one thing and nothing else; `None` where it is
+    /// about several, is a digest, or comes whatever its reader chooses.
+    pub fn of_subject(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
+        if matches!(occasion, Occasion::Digest { .. }) {
+            return None;
+        }
+        let mut kinds = content.sections.iter().map(|section| &section.kind);
+        if kinds.all(|kind| policies.is_mandatory(kind)) {
+            return None;
+        }
+        // One that is longer than a subject can be has no link.
+        let subject = Subject::new(content.thread()?).ok()?;
+        let group = content.sections.first()?.groups.first();
+        let title = group.and_then(|group| group.title());
+        Some(Self::Subject(subject, title.and_then(Title::cut)))
+    }
+
     /// Whether nothing of it is mailed to this person any more, but what is mandatory.
     pub fn holds(&self, user: &User, default: &Schedule, policies: &Policies) -> bool {
+        if let Self::Subject(subject, _) = self {
+            return user.mutes.for_good(subject);
+        }
         if user.unsubscribed.is_some() {
             return true;
         }
         match self {
-            Self::All => false,
+            Self::All | Self::Subject(..) => false,
             Self::Digest => user.schedule(default).cadence == Cadence::Never,
             Self::Alone => {
                 let mut kinds = policies.kinds().chain(user.types.keys());
@@ -93,6 +117,9 @@ impl User {
                     let chosen = self.types.entry(kind.clone()).or_insert(never);
                     chosen.route = Route::Never;
                 }
+            }
+            Stop::Subject(subject, title) => {
+                self.mutes.mute(subject.clone(), None, title.clone(), now);
             }
         }
     }

@@ -93,6 +93,8 @@ pub(super) struct MailView<'a> {
     links: LinksView<'a>,
     /// What the link to unsubscribe ends, where there is one.
     ends: Option<EndsView>,
+    /// What can be muted, as it is called; `None` where that has no name.
+    mutes: Option<String>,
     #[serde(flatten)]
     own: OwnView<'a>,
 }
@@ -124,6 +126,7 @@ enum OwnView<'a> {
 struct LinksView<'a> {
     preferences: Option<&'a str>,
     unsubscribe: Option<&'a str>,
+    mute: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -228,6 +231,7 @@ impl<'a> MailView<'a> {
             elsewhere: content.total.saturating_sub(told),
             links: LinksView::of(&mail.links),
             ends: mail.ends(voice),
+            mutes: mail.mutes(),
             own: OwnView::of(mail, voice),
         }
     }
@@ -352,6 +356,13 @@ impl<'a> Mail<'a> {
         }))
     }
 
+    /// What all of it is about, by its name.
+    fn mutes(&self) -> Option<String> {
+        self.links.mute.as_ref()?;
+        let group = self.content.sections.first()?.groups.first()?;
+        words(group.title()?, TITLE)
+    }
+
     /// A moment as the mail names it: what comes once a day tells days, what comes soon tells
     /// times.
     fn when(&self, voice: &Voice, at: DateTime<Utc>) -> String {
@@ -392,6 +403,7 @@ impl<'a> LinksView<'a> {
         Self {
             preferences: links.preferences.as_deref().and_then(link),
             unsubscribe: links.unsubscribe.as_deref().and_then(link),
+            mute: links.mute.as_deref().and_then(link),
         }
     }
 }

@@ -16,7 +16,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use crate::domain::{EventType, Stop, UserId};
+use crate::domain::mute::Title;
+use crate::domain::{EventType, Stop, Subject, UserId};
 
 /// How long a link works after its mail was made.
 pub const VALID: TimeDelta = TimeDelta::days(365);
@@ -35,6 +36,7 @@ const MAX_CHARS: usize = 1_024;
 const DIGEST: u8 = 0;
 const ALONE: u8 = 1;
 const TYPES: u8 = 2;
+const SUBJECT: u8 = 3;
 
 /// Why a token opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +176,7 @@ impl Pair {
 fn version(stop: &Stop) -> char {
     match stop {
         Stop::All => EVERYTHING,
-        Stop::Digest | Stop::Alone | Stop::Types(_) => NAMED,
+        Stop::Digest | Stop::Alone | Stop::Types(_) | Stop::Subject(..) => NAMED,
     }
 }
 
@@ -187,13 +189,22 @@ fn written(stop: &Stop) -> Vec<u8> {
         Stop::Types(kinds) => {
             let mut bytes = vec![TYPES];
             bytes.extend(short(kinds.len()));
-            for kind in kinds {
-                bytes.extend(short(kind.as_str().len()));
-                bytes.extend_from_slice(kind.as_str().as_bytes());
-            }
+            kinds.iter().for_each(|kind| put(&mut bytes, kind.as_str()));
+            bytes
+        }
+        Stop::Subject(subject, title) => {
+            let mut bytes = vec![SUBJECT];
+            put(&mut bytes, subject.as_str());
+            put(&mut bytes, title.as_ref().map_or("", Title::as_str));
             bytes
         }
     }
+}
+
+/// A name behind its length.
+fn put(bytes: &mut Vec<u8>, name: &str) {
+    bytes.extend(short(name.len()));
+    bytes.extend_from_slice(name.as_bytes());
 }
 
 /// A number as two bytes: names and how many there are stay far below ([`Stop::of_types`]).
@@ -207,6 +218,11 @@ fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
         let (number, rest) = bytes.split_first_chunk()?;
         Some((u16::from_be_bytes(*number).into(), rest))
     }
+    fn name(bytes: &[u8]) -> Option<(&str, &[u8])> {
+        let (length, named) = number(bytes)?;
+        let (name, after) = named.split_at_checked(length)?;
+        Some((std::str::from_utf8(name).ok()?, after))
+    }
     match bytes.split_first()? {
         (&DIGEST, rest) => Some((Stop::Digest, rest)),
         (&ALONE, rest) => Some((Stop::Alone, rest)),
@@ -214,12 +230,17 @@ fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
             let (count, mut rest) = number(rest)?;
             let mut kinds = Vec::new();
             for _ in 0..count {
-                let (length, named) = number(rest)?;
-                let (name, after) = named.split_at_checked(length)?;
-                kinds.push(EventType::stored(std::str::from_utf8(name).ok()?));
+                let (named, after) = name(rest)?;
+                kinds.push(EventType::stored(named));
                 rest = after;
             }
             Some((Stop::Types(kinds), rest))
+        }
+        (&SUBJECT, rest) => {
+            let (subject, rest) = name(rest)?;
+            let (title, rest) = name(rest)?;
+            let title = (!title.is_empty()).then(|| Title::stored(title));
+            Some((Stop::Subject(Subject::stored(subject), title), rest))
         }
         _ => None,
     }

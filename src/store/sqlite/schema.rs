@@ -18,7 +18,7 @@ use crate::store::{Error, Schema};
 /// "tdng": what the file's header says so that others, and `file`, can tell whose it is.
 const APPLICATION: i32 = 0x7464_6E67;
 /// The schema that this code reads and writes.
-pub(super) const VERSION: i32 = 11;
+pub(super) const VERSION: i32 = 12;
 
 /// Pages of 32 KiB. A row of a table in the order of ids leaves its page when it outgrows a quarter
 /// of that, and costs three to five times as much from then on: here that is a day of 88 events,
@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS users (
     types        TEXT NOT NULL,     -- {type: [route, since] or [route, since, window]}
     suppressed   INTEGER,
     unsubscribed INTEGER,
+    mutes        TEXT,              -- {subject: [at, until or null, title or null]}
     rev          INTEGER NOT NULL   -- how often the record was put
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;

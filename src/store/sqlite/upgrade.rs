@@ -65,6 +65,11 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
             cannot read: stop them first",
         |_| Ok(()),
     ),
+    (
+        "adds to each user what they muted, which processes of the version before forget when they \
+            change a user: stop them first",
+        |transaction| add_column(transaction, "users", "mutes", "TEXT"),
+    ),
 ];
 
 fn left(from: i32) -> impl Iterator<Item = &'static Step> {

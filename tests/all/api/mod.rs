@@ -59,6 +59,7 @@ mod limits;
 mod logs;
 mod marks;
 mod metrics;
+mod mutes;
 mod objects;
 mod pages;
 mod polls;
