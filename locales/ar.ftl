@@ -85,6 +85,8 @@ unsubscribe-kinds = { $count ->
    *[other] إلغاء الاشتراك في هذه الأنواع ({ $count })
 }
 unsubscribe-types = إلغاء الاشتراك في { $types }
+mute = كتم { $name }
+mute-this = كتم هذا الموضوع
 
 coming-digest = الملخص
 coming-daily = كل يوم في الساعة { $hour }:00 ({ $zone })، إذا كان هناك جديد
@@ -197,6 +199,14 @@ stopped-types-you = { $count ->
 still-comes = ما سيستمر في الوصول
 undo = تراجع
 turn-on = إعادة التشغيل
+ask-mute = هل تريد كتم هذا الموضوع؟
+ask-subject-of = لن تصل إلى { $address } رسائل أخرى من { $site } عن هذا الموضوع:
+ask-subject-you = لن تصلك رسائل أخرى من { $site } عن هذا الموضوع:
+muted = تم الكتم
+stopped-subject-of = لم تعد تصل إلى { $address } رسائل من { $site } عن هذا الموضوع:
+stopped-subject-you = لم تعد تصلك رسائل من { $site } عن هذا الموضوع:
+muted-until = حتى { $date }
+unmute = إلغاء الكتم
 ask-all = هل تريد إلغاء الاشتراك؟
 ask-all-of = لن تصل إلى { $address } رسائل من { $site } بعد الآن.
 ask-all-you = لن تصلك رسائل من { $site } بعد الآن.

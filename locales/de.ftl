@@ -65,6 +65,8 @@ unsubscribe-kinds = { $count ->
    *[other] Diese { $count } Arten abbestellen
 }
 unsubscribe-types = { $types } abbestellen
+mute = { $name } stummschalten
+mute-this = Stummschalten
 
 coming-digest = Übersicht
 coming-daily = Täglich um { $hour }:00 Uhr ({ $zone }), wenn es etwas Neues gibt
@@ -173,6 +175,14 @@ stopped-types-you = { $count ->
 still-comes = Was weiterhin kommt
 undo = Rückgängig machen
 turn-on = Wieder einschalten
+ask-mute = Stummschalten?
+ask-subject-of = { $address } erhält dann keine E-Mails von { $site } mehr zu diesem Thema:
+ask-subject-you = Sie erhalten dann keine E-Mails von { $site } mehr zu diesem Thema:
+muted = Stummgeschaltet
+stopped-subject-of = { $address } erhält keine E-Mails von { $site } mehr zu diesem Thema:
+stopped-subject-you = Sie erhalten keine E-Mails von { $site } mehr zu diesem Thema:
+muted-until = Bis { $date }
+unmute = Nicht mehr stummschalten
 ask-all = Abmelden?
 ask-all-of = { $address } erhält dann keine E-Mails von { $site } mehr.
 ask-all-you = Sie erhalten dann keine E-Mails von { $site } mehr.

@@ -78,6 +78,8 @@ unsubscribe-digest = Unsubscribe from this digest
 unsubscribe-alone = Unsubscribe from e-mails like this
 unsubscribe-kinds = Unsubscribe from these { $count } kinds
 unsubscribe-types = Unsubscribe from { $types }
+mute = Mute { $name }
+mute-this = Mute this
 
 ### What comes, on all pages
 
@@ -192,6 +194,14 @@ stopped-types-you = { $count ->
 still-comes = What still comes
 undo = Undo
 turn-on = Turn it on again
+ask-mute = Mute this?
+ask-subject-of = { $address } will get no more e-mails from { $site } about this:
+ask-subject-you = You will get no more e-mails from { $site } about this:
+muted = Muted
+stopped-subject-of = { $address } gets no more e-mails from { $site } about this:
+stopped-subject-you = You get no more e-mails from { $site } about this:
+muted-until = Until { $date }
+unmute = Unmute
 ask-all = Unsubscribe?
 ask-all-of = { $address } will get no more mails from { $site }.
 ask-all-you = You will get no more mails from { $site }.

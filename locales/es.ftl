@@ -71,6 +71,8 @@ unsubscribe-kinds = { $count ->
    *[other] Cancelar estos { $count } tipos
 }
 unsubscribe-types = Cancelar: { $types }
+mute = Silenciar { $name }
+mute-this = Silenciar este tema
 
 coming-digest = Resumen
 coming-daily = Cada día a las { $hour }:00 ({ $zone }), si hay algo nuevo
@@ -179,6 +181,14 @@ stopped-types-you = { $count ->
 still-comes = Lo que sigue llegando
 undo = Deshacer
 turn-on = Volver a activar
+ask-mute = ¿Silenciar este tema?
+ask-subject-of = { $address } no recibirá más correos de { $site } sobre esto:
+ask-subject-you = Usted no recibirá más correos de { $site } sobre esto:
+muted = Silenciado
+stopped-subject-of = { $address } ya no recibe correos de { $site } sobre esto:
+stopped-subject-you = Usted ya no recibe correos de { $site } sobre esto:
+muted-until = Hasta el { $date }
+unmute = Dejar de silenciar
 ask-all = ¿Cancelar la suscripción?
 ask-all-of = { $address } no recibirá más correos de { $site }.
 ask-all-you = Usted no recibirá más correos de { $site }.

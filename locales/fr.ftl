@@ -77,6 +77,8 @@ unsubscribe-kinds = { $count ->
    *[other] Se désabonner de ces { $count } types
 }
 unsubscribe-types = Se désabonner : { $types }
+mute = Mettre { $name } en sourdine
+mute-this = Mettre en sourdine
 
 coming-digest = Récapitulatif
 coming-daily = Tous les jours à { $hour }:00 ({ $zone }), s’il y a du nouveau
@@ -185,6 +187,14 @@ stopped-types-you = { $count ->
 still-comes = Ce qui arrive encore
 undo = Annuler
 turn-on = Réactiver
+ask-mute = Mettre en sourdine ?
+ask-subject-of = { $address } ne recevra plus d’e-mails de { $site } à ce sujet :
+ask-subject-you = Vous ne recevrez plus d’e-mails de { $site } à ce sujet :
+muted = En sourdine
+stopped-subject-of = { $address } ne reçoit plus d’e-mails de { $site } à ce sujet :
+stopped-subject-you = Vous ne recevez plus d’e-mails de { $site } à ce sujet :
+muted-until = Jusqu’au { $date }
+unmute = Ne plus mettre en sourdine
 ask-all = Se désabonner ?
 ask-all-of = { $address } ne recevra plus d’e-mails de { $site }.
 ask-all-you = Vous ne recevrez plus d’e-mails de { $site }.

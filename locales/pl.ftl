@@ -79,6 +79,8 @@ unsubscribe-kinds = { $count ->
    *[many] Zrezygnuj z tych { $count } rodzajów
 }
 unsubscribe-types = Zrezygnuj: { $types }
+mute = Wycisz: { $name }
+mute-this = Wycisz ten temat
 
 coming-digest = Podsumowanie
 coming-daily = Codziennie o { $hour }:00 ({ $zone }), jeśli jest coś nowego
@@ -187,6 +189,14 @@ stopped-types-you = { $count ->
 still-comes = Co nadal przychodzi
 undo = Cofnij
 turn-on = Włącz ponownie
+ask-mute = Wyciszyć ten temat?
+ask-subject-of = { $address } nie będzie już otrzymywać wiadomości z { $site } na ten temat:
+ask-subject-you = Nie będziesz już otrzymywać wiadomości z { $site } na ten temat:
+muted = Wyciszone
+stopped-subject-of = { $address } nie otrzymuje już wiadomości z { $site } na ten temat:
+stopped-subject-you = Nie otrzymujesz już wiadomości z { $site } na ten temat:
+muted-until = Do { $date }
+unmute = Wyłącz wyciszenie
 ask-all = Wypisać się?
 ask-all-of = { $address } nie będzie już otrzymywać wiadomości z { $site }.
 ask-all-you = Nie będziesz już otrzymywać wiadomości z { $site }.

@@ -71,6 +71,8 @@ unsubscribe-kinds = { $count ->
    *[other] Cancelar estes { $count } tipos
 }
 unsubscribe-types = Cancelar: { $types }
+mute = Silenciar { $name }
+mute-this = Silenciar este assunto
 
 coming-digest = Resumo
 coming-daily = Todos os dias às { $hour }:00 ({ $zone }), se houver novidades
@@ -179,6 +181,14 @@ stopped-types-you = { $count ->
 still-comes = O que continua chegando
 undo = Desfazer
 turn-on = Ativar novamente
+ask-mute = Silenciar este assunto?
+ask-subject-of = { $address } não receberá mais e-mails de { $site } sobre isto:
+ask-subject-you = Você não receberá mais e-mails de { $site } sobre isto:
+muted = Silenciado
+stopped-subject-of = { $address } não recebe mais e-mails de { $site } sobre isto:
+stopped-subject-you = Você não recebe mais e-mails de { $site } sobre isto:
+muted-until = Até { $date }
+unmute = Deixar de silenciar
 ask-all = Cancelar inscrição?
 ask-all-of = { $address } não receberá mais e-mails de { $site }.
 ask-all-you = Você não receberá mais e-mails de { $site }.

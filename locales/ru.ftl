@@ -72,6 +72,8 @@ unsubscribe-kinds = { $count ->
    *[many] Отписаться от этих { $count } видов писем
 }
 unsubscribe-types = Отписаться: { $types }
+mute = Отключить уведомления: { $name }
+mute-this = Отключить уведомления
 
 coming-digest = Подборка
 coming-daily = Каждый день в { $hour }:00 ({ $zone }), если есть что-то новое
@@ -180,6 +182,14 @@ stopped-types-you = { $count ->
 still-comes = Что по-прежнему приходит
 undo = Отменить
 turn-on = Включить снова
+ask-mute = Отключить уведомления об этом?
+ask-subject-of = { $address } больше не будет получать письма от { $site } на эту тему:
+ask-subject-you = Вы больше не будете получать письма от { $site } на эту тему:
+muted = Без уведомлений
+stopped-subject-of = { $address } больше не получает письма от { $site } на эту тему:
+stopped-subject-you = Вы больше не получаете письма от { $site } на эту тему:
+muted-until = До { $date }
+unmute = Включить уведомления
 ask-all = Отписаться?
 ask-all-of = { $address } больше не будет получать письма от { $site }.
 ask-all-you = Вы больше не будете получать письма от { $site }.

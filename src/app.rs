@@ -288,6 +288,7 @@ impl App {
             notes: self.store.clone(),
             directory: self.store.clone(),
             catalog: self.catalog(),
+            journal: self.store.clone(),
             suppressions: self.store.clone(),
             deliveries: self.store.clone(),
             policies: self.policies.clone(),
@@ -345,6 +346,7 @@ impl App {
             stacks: self.store.clone(),
             directory: self.store.clone(),
             catalog: self.catalog(),
+            journal: self.store.clone(),
             deliveries: self.store.clone(),
             batches: self.batches(),
             suppressions: self.store.clone(),
@@ -367,6 +369,8 @@ impl App {
             policies: self.policies.clone(),
             brands: self.config.brand_names(),
             schedule: self.config.digest.schedule,
+            remembered: self.remembers(),
+            polls: self.polls.clone(),
         }
     }
 

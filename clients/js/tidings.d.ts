@@ -129,6 +129,15 @@ export interface PreferencesView {
   categories: { name: string | null; types: string[] }[];
 }
 
+export interface Mute {
+  until?: string | null;
+  title?: string | null;
+}
+
+export interface Mutes {
+  mutes: { subject: string; title: string | null; at: string; until: string | null }[];
+}
+
 export interface Follow {
   user: Id;
   key: string;
@@ -354,6 +363,12 @@ export class Tidings {
   follow(user: Id, key: string, options?: CallOptions): Promise<void>;
   unfollow(user: Id, key: string, options?: CallOptions): Promise<void>;
   putFollows(follows: Iterable<Follow>, options?: CallOptions): Promise<number>;
+
+  /** What a user has muted, by subject. */
+  mutes(user: Id, options?: CallOptions): Promise<Mutes>;
+  /** Mutes a thread, a document or what they follow: for good, or until a moment. */
+  mute(user: Id, subject: string, mute?: Mute, options?: CallOptions): Promise<void>;
+  unmute(user: Id, subject: string, options?: CallOptions): Promise<void>;
 
   object(model: string, id: Id, options?: CallOptions): Promise<ObjectView>;
   putObject(model: string, id: Id, object: ObjectFields, options?: CallOptions): Promise<void>;

@@ -292,6 +292,14 @@ export class Tidings {
   unfollow(user, key, options) {
     return this.#take('DELETE', ['users', user, 'follows', key], undefined, options);
   }
+  mutes(user, options) { return this.#get(['users', user, 'mutes'], options); }
+  mute(user, subject, mute, options) {
+    return this.#take('PUT', ['users', user, 'mutes', subject], mute, options);
+  }
+  unmute(user, subject, options) {
+    return this.#take('DELETE', ['users', user, 'mutes', subject], undefined, options);
+  }
+
   putFollows(follows, options) { return this.#many('follows', follows, options); }
 
   object(model, id, options) { return this.#get(['objects', model, id], options); }

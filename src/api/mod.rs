@@ -41,6 +41,7 @@ mod held;
 mod hooks;
 mod limits;
 mod metrics;
+mod mutes;
 mod objects;
 mod preview;
 pub mod problem;
@@ -125,6 +126,8 @@ routes! {v1, V1_ROUTES under "/v1":
     "/users/{id}/preferences" => {put write own: users::prefer, get read own: users::preferences}
     "/users/{id}/follows" => {get read: users::follows}
     "/users/{id}/follows/{key}" => {put write: users::follow, delete write: users::unfollow}
+    "/users/{id}/mutes" => {get read own: mutes::list}
+    "/users/{id}/mutes/{subject}" => {put write own: mutes::put, delete write own: mutes::delete}
     "/follows" => {post write: users::follow_many}
     "/objects" => {post write: objects::post}
     "/objects/{model}/{id}" => {

@@ -17,7 +17,7 @@ use crate::wire::user::{
     CategoryView, ChoiceView, FollowPage, PreferencesView, UserPage, UserView,
 };
 
-fn unknown(id: &UserId) -> Problem {
+pub(super) fn unknown(id: &UserId) -> Problem {
     Problem::new(
         Code::UnknownUser,
         format!("there is no record of user {id:?}"),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use tokio::sync::watch;
 
 use super::App;
@@ -39,6 +40,12 @@ impl App {
         let asked = digest.skip_seen.then(|| digest.max_age.num_days() + 1);
         let asked = asked.and_then(|days| u32::try_from(days).ok());
         asked.unwrap_or(0).max(self.config.window_back)
+    }
+
+    /// How long after it happened something may be mailed, or shown in a feed.
+    pub(super) fn remembers(&self) -> TimeDelta {
+        let window = TimeDelta::days(i64::from(self.config.window_back) + 1);
+        self.config.digest.max_age.max(window) + TimeDelta::days(1)
     }
 
     /// What is known of the answers to polls.

@@ -85,6 +85,17 @@ impl About {
         }
     }
 
+    /// What names it where it is another thing than the object: its address, or its title where it
+    /// has none.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Other { title, url } | Self::Page { title, url } => {
+                Some(url.as_deref().unwrap_or(title))
+            }
+            Self::Itself => None,
+        }
+    }
+
     /// Whether both are the same thing; an object that stands for itself is like no other.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {

@@ -143,6 +143,11 @@ impl Details {
         }
     }
 
+    /// The key whose followers it concerns, where that is one.
+    pub fn followed(&self) -> Option<&str> {
+        self.reason.as_deref()?.strip_prefix(FOLLOWS)
+    }
+
     /// The keys of an audience that its reason does not name, if they are few.
     pub fn keys_of(audience: &Audience) -> Vec<FollowKey> {
         match &audience.to {
@@ -156,11 +161,7 @@ impl Details {
     /// Of which keys the event concerns the followers; none where it does not, or where they are
     /// more than [`MAX_TOLD_KEYS`].
     pub fn follow_keys(&self) -> Vec<FollowKey> {
-        let named = self
-            .reason
-            .as_deref()
-            .and_then(|of| of.strip_prefix(FOLLOWS));
-        match named {
+        match self.followed() {
             Some(key) => vec![FollowKey::stored(key)],
             None => self.keys.clone(),
         }

@@ -28,6 +28,7 @@ pub mod id;
 pub mod inbox;
 pub mod lease;
 pub mod moment;
+pub mod mute;
 pub mod name;
 mod nearest;
 pub mod object;
@@ -63,7 +64,10 @@ pub use feedback::{Feedback, ReportCounts, ReportKind};
 pub use id::Id;
 pub use inbox::Inbox;
 pub use lease::Lease;
-pub use name::{EventType, FollowKey, Invalid, KeyName, Kind, ModelName, ObjectId, UserId};
+pub use mute::{Mute, Mutes};
+pub use name::{
+    EventType, FollowKey, Invalid, KeyName, Kind, ModelName, ObjectId, Subject, UserId,
+};
 pub use nearest::nearest;
 pub use object::{Object, ObjectKey};
 pub use owed::{DayNote, DaysRead, LastLook, Owed};

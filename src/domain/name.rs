@@ -160,6 +160,8 @@ names! {
     ModelName: "model";
     /// What people follow, such as `artist:558`.
     FollowKey: "follow key";
+    /// What people mute: the key of an object, what objects are about, or what people follow.
+    Subject: "subject";
     /// What operators call a server key, such as `web-app`.
     KeyName: "key name";
 }

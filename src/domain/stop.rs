@@ -1,4 +1,5 @@
-//! What a link in a mail ends: the types of a batch, the digest, a follow, or everything.
+//! What a link in a mail ends: the types of a batch, the digest, a follow, everything, or what is
+//! about one thing.
 //!
 //! The rule (P7): a link ends what its mail was about and leaves the rest as it was. What comes back
 //! later mails nothing older, as after any change of a route or cadence ([`User::replacing`]). What
@@ -9,7 +10,8 @@ use chrono::{DateTime, Utc};
 use super::cadence::{Cadence, Schedule};
 use super::content::Content;
 use super::delivery::Occasion;
-use super::name::{EventType, FollowKey};
+use super::mute::Title;
+use super::name::{EventType, FollowKey, Subject};
 use super::policy::{Policies, Route};
 use super::user::{TypePreference, User};
 
@@ -26,6 +28,8 @@ pub enum Stop {
     Types(Vec<EventType>),
     /// That they follow this. It is not part of their record: whoever keeps follows ends it.
     Follow(FollowKey),
+    /// All that is about this, with what people call it, if that is known.
+    Subject(Subject, Option<Title>),
 }
 
 /// So many bytes of names fit into a link; no single name is longer.
@@ -58,6 +62,23 @@ impl Stop {
         })
     }
 
+    /// What the link of a mail mutes that is about one thing and nothing else; `None` where it is
+    /// about several, is a digest, or comes whatever its reader chooses.
+    pub fn of_subject(content: &Content, occasion: &Occasion, policies: &Policies) -> Option<Self> {
+        if matches!(occasion, Occasion::Digest { .. }) {
+            return None;
+        }
+        let mut kinds = content.sections.iter().map(|section| &section.kind);
+        if kinds.all(|kind| policies.is_mandatory(kind)) {
+            return None;
+        }
+        // One that is longer than a subject can be has no link.
+        let subject = Subject::new(content.thread()?).ok()?;
+        let group = content.sections.first()?.groups.first();
+        let title = group.and_then(|group| group.title());
+        Some(Self::Subject(subject, title.and_then(Title::cut)))
+    }
+
     /// Whether nothing of it is mailed to this person any more, but what is mandatory; of a follow,
     /// whether it has ended, where `follows` says whether it stands.
     pub fn holds(
@@ -69,6 +90,7 @@ impl Stop {
     ) -> bool {
         match self {
             Self::Follow(_) => !follows,
+            Self::Subject(subject, _) => user.mutes.for_good(subject),
             _ if user.unsubscribed.is_some() => true,
             Self::All => false,
             Self::Digest => user.schedule(default).cadence == Cadence::Never,
@@ -103,6 +125,9 @@ impl User {
                 }
             }
             Stop::Follow(_) => {}
+            Stop::Subject(subject, title) => {
+                self.mutes.mute(subject.clone(), None, title.clone(), now);
+            }
         }
     }
 

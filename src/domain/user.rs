@@ -15,6 +15,7 @@ use super::batch::BatchPolicy;
 use super::brand::BrandName;
 use super::cadence::{Cadence, Schedule};
 use super::duration;
+use super::mute::Mutes;
 use super::name::{EventType, Invalid, UserId};
 use super::policy::{Policies, Route};
 use super::stack::Pending;
@@ -114,6 +115,8 @@ pub struct User {
     pub digest: DigestPreference,
     /// What they chose of types; all others go where the configuration says.
     pub types: BTreeMap<EventType, TypePreference>,
+    /// What they want to hear nothing of, whatever its type.
+    pub mutes: Mutes,
     /// Since when we must not write to them.
     pub suppressed: Option<DateTime<Utc>>,
     /// When they unsubscribed from everything; nothing once they chose to get something again.
@@ -198,6 +201,7 @@ impl User {
             loc: None,
             digest: DigestPreference::default(),
             types: BTreeMap::new(),
+            mutes: Mutes::default(),
             suppressed: None,
             unsubscribed: None,
             revision: Revision::NONE,

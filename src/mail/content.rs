@@ -18,17 +18,38 @@ pub enum Place {
     Unsubscribe,
     /// The link to the page of choices.
     Preferences,
+    /// The link to mute what the mail is about.
+    Mute,
 }
 
 impl Place {
     /// All places that a mail can have.
-    pub const ALL: [Self; 2] = [Self::Unsubscribe, Self::Preferences];
+    pub const ALL: [Self; 3] = [Self::Unsubscribe, Self::Preferences, Self::Mute];
 
     /// A link that leads nowhere (RFC 2606), for a mail that is only shown.
     pub fn nowhere(self) -> &'static str {
         match self {
             Self::Unsubscribe => "https://tidings.invalid/unsubscribe",
             Self::Preferences => "https://tidings.invalid/preferences",
+            Self::Mute => "https://tidings.invalid/mute",
+        }
+    }
+
+    /// Its name, as providers' variables have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unsubscribe => "unsubscribe",
+            Self::Preferences => "preferences",
+            Self::Mute => "mute",
+        }
+    }
+
+    /// Where it stands among [`Self::ALL`].
+    pub fn index(self) -> usize {
+        match self {
+            Self::Unsubscribe => 0,
+            Self::Preferences => 1,
+            Self::Mute => 2,
         }
     }
 }
@@ -143,7 +164,7 @@ impl Content {
 
 /// What marks the places of one mail while it is rendered. They look like links, as templates check
 /// what they print as one, and lead nowhere (RFC 2606).
-pub struct Marks([String; 2]);
+pub struct Marks([String; Place::ALL.len()]);
 
 impl Marks {
     /// Marks that nobody has seen and nobody will: they are of the operating system's randomness,
@@ -152,17 +173,14 @@ impl Marks {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| format!("no randomness: {error}"))?;
         let secret = hex::encode(bytes);
-        Ok(Self(
-            ["unsubscribe", "preferences"].map(|name| format!("https://{secret}.invalid/{name}/")),
-        ))
+        Ok(Self(Place::ALL.map(|place| {
+            format!("https://{secret}.invalid/{}/", place.name())
+        })))
     }
 
     /// The mark of this place, to be rendered as a link is.
     pub fn of(&self, place: Place) -> &str {
-        match place {
-            Place::Unsubscribe => &self.0[0],
-            Place::Preferences => &self.0[1],
-        }
+        &self.0[place.index()]
     }
 
     /// What was rendered, with places instead of marks.
@@ -199,15 +217,16 @@ mod tests {
     #[test]
     fn places_are_cut_out_wherever_their_marks_stand() {
         let marks = Marks::new().unwrap();
-        let [stop, choose] = Place::ALL.map(|place| marks.of(place).to_owned());
+        let [stop, choose, mute] = Place::ALL.map(|place| marks.of(place).to_owned());
 
-        let text = marks.cut(&format!("{stop}a{choose}{stop}b"));
+        let text = marks.cut(&format!("{stop}a{choose}{stop}b{mute}"));
 
         let links = |place: Place| match place {
             Place::Unsubscribe => "S",
             Place::Preferences => "C",
+            Place::Mute => "M",
         };
-        assert_eq!(text.write(as_it_is, links), "SaCSb");
+        assert_eq!(text.write(as_it_is, links), "SaCSbM");
         assert_eq!(
             (text.len(), text.said().collect::<Vec<_>>()),
             (2, vec!["a", "b"])

@@ -66,6 +66,7 @@ pub(crate) fn mail(person: &str, subject: &str) -> Message {
         personal: Some(Personal {
             preferences: format!("{base}/preferences"),
             unsubscribe: Some(base),
+            mute: None,
         }),
         further: vec![
             ("List-Id".into(), "<Comment.art.example>".into()),

@@ -31,6 +31,7 @@ fn message() -> Message {
         personal: Some(Personal {
             unsubscribe: Some("https://tate.example/u/token".into()),
             preferences: "https://tate.example/u/token/preferences".into(),
+            mute: None,
         }),
         further: vec![("Feedback-ID".into(), "digest:weekly:tate:tidings".into())],
         at: Utc.with_ymd_and_hms(2014, 4, 22, 6, 0, 0).unwrap(),

@@ -49,6 +49,8 @@ pub struct Personal {
     pub unsubscribe: Option<String>,
     /// The page on which people choose what they get.
     pub preferences: String,
+    /// Where what the mail is about can be muted, if it is about one thing.
+    pub mute: Option<String>,
 }
 
 impl Personal {
@@ -63,6 +65,7 @@ impl Personal {
         match place {
             Place::Unsubscribe => self.unsubscribe.as_deref().unwrap_or_default(),
             Place::Preferences => &self.preferences,
+            Place::Mute => self.mute.as_deref().unwrap_or_default(),
         }
     }
 }
@@ -310,6 +313,7 @@ mod tests {
         Personal {
             unsubscribe: Some("https://x.example/u/token".into()),
             preferences: "https://x.example/u/token/preferences".into(),
+            mute: None,
         }
     }
 
@@ -393,6 +397,7 @@ mod tests {
             personal: Some(Personal {
                 unsubscribe: Some("http://127.0.0.1:8080/u/token".into()),
                 preferences: "http://127.0.0.1:8080/u/token".into(),
+                mute: None,
             }),
             further: Vec::new(),
             at: DateTime::UNIX_EPOCH,

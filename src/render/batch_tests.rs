@@ -77,6 +77,9 @@ pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
         links: Links {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
+            mute: content
+                .thread()
+                .map(|_| "https://www.example.org/u/token?mute".into()),
         },
         stop: Some(Box::leak(Box::new(stop))),
     }

@@ -6,15 +6,18 @@ use serde::Serialize;
 
 use super::naming::{NAME, words};
 use super::voice::Voice;
+use crate::domain::mute::Title;
 use crate::domain::{EventType, Policies, Stop};
 
 /// `ends` in templates.
 #[derive(Serialize)]
 pub(super) struct EndsView {
-    /// `all`, `digest`, `alone` for all that comes outside the digest, `types`, or `follow`.
+    /// `all`, `digest`, `alone` for all that comes outside the digest, `types`, `follow` or `subject`.
     what: &'static str,
     /// Of which types, where it is types; what is followed, where it is that.
     headings: Vec<String>,
+    /// About what, where it is a subject: as people call it, if that is known.
+    subject: Option<String>,
 }
 
 impl EndsView {
@@ -26,10 +29,19 @@ impl EndsView {
             Stop::Alone => ("alone", &[][..]),
             Stop::Types(kinds) => ("types", kinds.as_slice()),
             Stop::Follow(_) => ("follow", &[][..]),
+            Stop::Subject(..) => ("subject", &[][..]),
+        };
+        let subject = match stop {
+            Stop::Subject(subject, title) => {
+                let name = title.as_ref().map_or(subject.as_str(), Title::as_str);
+                Some(name.to_owned())
+            }
+            _ => None,
         };
         Self {
             what,
             headings: kinds.iter().map(heading).collect(),
+            subject,
         }
     }
 

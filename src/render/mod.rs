@@ -57,7 +57,7 @@ pub use weight::Weight;
 pub const MAX_BYTES: usize = 90_000;
 /// So many of them are left free for a person's own links, which are longer than the places they
 /// fill.
-const LINK_BYTES: usize = 6_000;
+const LINK_BYTES: usize = 7_000;
 /// Gmail hides what comes after so many.
 pub const CLIP_BYTES: usize = 102_000;
 /// The longest subject, in characters.
@@ -110,6 +110,8 @@ pub struct Links {
     pub preferences: Option<String>,
     /// Where what the mail is about can be ended; the page asks once more.
     pub unsubscribe: Option<String>,
+    /// Where all that is about the same can be muted, if the mail is about one thing.
+    pub mute: Option<String>,
 }
 
 /// A mail without its envelope.

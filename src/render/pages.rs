@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use chrono::{DateTime, Utc, Weekday};
+use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use minijinja::Value;
 use minijinja::value::Serde;
 
@@ -15,8 +15,9 @@ use super::parts::{Template, template};
 use super::templates::Templates;
 use super::voice::Voice;
 use super::{Error, Site};
+use crate::domain::mute::Title;
 use crate::domain::{
-    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Schedule, Stop, User, UserId,
+    Cadence, EventType, FollowKey, Mandate, Policies, Policy, Schedule, Stop, Subject, User, UserId,
 };
 
 mod choices;
@@ -34,6 +35,8 @@ const UNSUBSCRIBE: Template = template!("pages/unsubscribe.html");
 const UNSUBSCRIBED: Template = template!("pages/unsubscribed.html");
 const STOP: Template = template!("pages/stop.html");
 const STOPPED: Template = template!("pages/stopped.html");
+const MUTE: Template = template!("pages/mute.html");
+const MUTED: Template = template!("pages/muted.html");
 const UNDO: Template = template!("pages/undo.html");
 const COMING: Template = template!("pages/coming.html");
 const ELSE: Template = template!("pages/else.html");
@@ -41,7 +44,7 @@ const WHOSE: Template = template!("pages/whose.html");
 const PREFERENCES: Template = template!("pages/preferences.html");
 const NOTICE: Template = template!("pages/notice.html");
 
-pub(super) static ALL: [Template; 11] = [
+pub(super) static ALL: [Template; 13] = [
     LAYOUT,
     UNDO,
     COMING,
@@ -51,12 +54,16 @@ pub(super) static ALL: [Template; 11] = [
     UNSUBSCRIBED,
     STOP,
     STOPPED,
+    MUTE,
+    MUTED,
     PREFERENCES,
     NOTICE,
 ];
 
 /// The name of the form field that chooses a type's route is this and the type.
 pub const TYPE_FIELD: &str = "type.";
+/// The form field that names what is to be unmuted; it stands alone.
+pub const UNMUTE_FIELD: &str = "unmute";
 
 /// The parameter of the page of choices that names what to unfollow.
 pub const UNFOLLOW: &str = "unfollow";
@@ -75,7 +82,7 @@ pub enum Page<'a> {
     },
     /// Everything that can be chosen; stands one step below the token.
     Preferences {
-        /// Whose choices they are.
+        /// Whose choices they are; all that they have muted is shown.
         user: &'a User,
         /// The signed token that ends everything, of which relative links are made.
         token: &'a str,
@@ -168,6 +175,10 @@ impl Pages {
             Page::Stop(Stopping {
                 stop: Stop::All, ..
             }) => UNSUBSCRIBE,
+            Page::Stop(Stopping {
+                stop: Stop::Subject(..),
+                ..
+            }) => MUTE,
             Page::Stop(_) => STOP,
             Page::Stopped {
                 stopping: Stopping {
@@ -175,6 +186,14 @@ impl Pages {
                 },
                 ..
             } => UNSUBSCRIBED,
+            Page::Stopped {
+                stopping:
+                    Stopping {
+                        stop: Stop::Subject(..),
+                        ..
+                    },
+                ..
+            } => MUTED,
             Page::Stopped { .. } => STOPPED,
             Page::Preferences { .. } => PREFERENCES,
             Page::Notice(_) => NOTICE,
@@ -183,7 +202,13 @@ impl Pages {
     }
 
     fn try_out(&self) -> Result<(), Error> {
-        let (nobody, token) = (User::new(UserId::stored("sample")), "sample");
+        let token = "sample";
+        let (subject, title) = (Subject::stored(token), Title::cut("Sample"));
+        let mut nobody = User::new(UserId::stored(token));
+        let (epoch, hour) = (DateTime::UNIX_EPOCH, TimeDelta::hours(1));
+        let mutes = &mut nobody.mutes;
+        mutes.mute(subject.clone(), None, title.clone(), epoch);
+        mutes.mute(Subject::stored("other"), Some(epoch + hour), None, epoch);
         let [own, digest, all] = ["sample-2", "sample-3", token].map(str::to_owned);
         let tokens = &Tokens { own, digest, all };
         let default = &Schedule {
@@ -209,7 +234,15 @@ impl Pages {
         for user in [&nobody, &unsubscribed] {
             let types = Stop::of_types([&EventType::stored("Sample")]);
             let follow = Stop::Follow(FollowKey::stored("sample:1"));
-            for stop in [&Stop::All, &Stop::Digest, &Stop::Alone, &types, &follow] {
+            let muting = Stop::Subject(subject.clone(), title.clone());
+            for stop in [
+                &Stop::All,
+                &Stop::Digest,
+                &Stop::Alone,
+                &types,
+                &follow,
+                &muting,
+            ] {
                 let stopping = Stopping {
                     user,
                     stop,

@@ -36,6 +36,7 @@ pub(super) fn links() -> Links {
     Links {
         preferences: Some("https://example.org/preferences".into()),
         unsubscribe: Some("https://example.org/unsubscribe".into()),
+        mute: Some("https://example.org/mute".into()),
     }
 }
 

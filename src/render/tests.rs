@@ -42,6 +42,7 @@ pub(super) fn mail<'a>(user: &'a User, content: &'a Content) -> Mail<'a> {
         links: Links {
             preferences: Some("https://www.example.org/u/token".into()),
             unsubscribe: Some("https://www.example.org/u/token?stop".into()),
+            mute: None,
         },
         stop: Some(&Stop::Digest),
     }

@@ -99,6 +99,8 @@ pub(super) struct MailView<'a> {
     because: Vec<FollowedView<'a>>,
     /// What the link to unsubscribe ends, where there is one.
     ends: Option<EndsView>,
+    /// What can be muted, as it is called; `None` where that has no name.
+    mutes: Option<String>,
     #[serde(flatten)]
     own: OwnView<'a>,
 }
@@ -130,6 +132,7 @@ enum OwnView<'a> {
 struct LinksView<'a> {
     preferences: Option<&'a str>,
     unsubscribe: Option<&'a str>,
+    mute: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -255,6 +258,7 @@ impl<'a> MailView<'a> {
             because: FollowedView::all(mail),
             links: LinksView::of(&mail.links),
             ends: mail.ends(voice),
+            mutes: mail.mutes(),
             own: OwnView::of(mail, voice),
         }
     }
@@ -382,6 +386,13 @@ impl<'a> Mail<'a> {
         }))
     }
 
+    /// What all of it is about, by its name.
+    fn mutes(&self) -> Option<String> {
+        self.links.mute.as_ref()?;
+        let group = self.content.sections.first()?.groups.first()?;
+        words(group.title()?, TITLE)
+    }
+
     /// A moment as the mail names it: what comes once a day tells days, what comes soon tells
     /// times.
     fn when(&self, voice: &Voice, at: DateTime<Utc>) -> String {
@@ -422,6 +433,7 @@ impl<'a> LinksView<'a> {
         Self {
             preferences: links.preferences.as_deref().and_then(link),
             unsubscribe: links.unsubscribe.as_deref().and_then(link),
+            mute: links.mute.as_deref().and_then(link),
         }
     }
 }

@@ -157,6 +157,11 @@ impl Catalog {
         Ok(())
     }
 
+    /// What is configured of types.
+    pub fn policies(&self) -> &Policies {
+        &self.source.policies
+    }
+
     fn keys(&self, events: &[Event]) -> Vec<ObjectKey> {
         let policies = &self.source.policies;
         events

@@ -15,6 +15,7 @@ use futures::{StreamExt, join};
 
 use super::catalog::{self, Catalog, CatalogSource};
 use super::mailing::{GateState, Sender, Spread, Step};
+use super::mutes;
 use super::owed::OwedDays;
 use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
@@ -301,7 +302,8 @@ impl<'a> Run<'a> {
             // Who is passed over here is passed over until the next run.
             digests.stacks.catch_up().await?;
         }
-        let due = self.find(&people).await?;
+        let looked_at = people.len();
+        let due = self.find(&mut people).await?;
         if !self.sends() {
             let catalogs = self.sender.compose.renderer.catalogs();
             for (person, content) in &due {
@@ -325,7 +327,7 @@ impl<'a> Run<'a> {
             onlooker.together();
         }
         let found = (self.sends() && !due.is_empty()).then(|| {
-            let few = people.len() > due.len() * SPARSE || self.request.users.is_some();
+            let few = looked_at > due.len() * SPARSE || self.request.users.is_some();
             let spread = if few { Spread::Sparse } else { Spread::Dense };
             // Of people who are marked alike, many are marked together.
             let marker = digests.ids.next(self.at);
@@ -333,7 +335,7 @@ impl<'a> Run<'a> {
             let rows: Vec<Opening> = rows.collect();
             FoundDue { rows, spread }
         });
-        self.progress.advance(people.len() as u64);
+        self.progress.advance(looked_at as u64);
         Ok(Some(found))
     }
 
@@ -349,15 +351,17 @@ impl<'a> Run<'a> {
     /// Whose digest is due of these people, and tells something.
     async fn find<'p>(
         &mut self,
-        people: &'p [PersonStacks],
+        people: &'p mut [PersonStacks],
     ) -> Result<Vec<(DuePerson<'p>, Content)>> {
         self.report.people += people.len() as u64;
-        let open: Vec<&PersonStacks> = people
-            .iter()
-            .filter(|person| !person.covers().is_empty())
-            .collect();
+        let has_open = |person: &&mut PersonStacks| !person.covers().is_empty();
+        let mut open: Vec<&mut PersonStacks> = people.iter_mut().filter(has_open).collect();
         let ids: Vec<UserId> = open.iter().map(|person| person.user.clone()).collect();
         let users = self.digests.directory.users(&ids).await?;
+        let muting = mutes::muting(open.iter_mut().map(|person| &mut **person), &users);
+        let journal = &*self.digests.journal;
+        mutes::leave_out(muting, mutes::uncovered, &mut self.catalog, journal).await?;
+        let open: Vec<&PersonStacks> = open.into_iter().map(|person| &*person).collect();
         let suppressions = &*self.digests.suppressions;
         let suppressed = Suppressed::among(suppressions, users.iter().flatten()).await?;
         self.count_older(&open, &users, &suppressed).await?;

@@ -11,6 +11,7 @@ use super::batches::{BatchFilter, BatchService};
 use super::catalog::CatalogSource;
 use super::due;
 use super::mails::{BatchMail, Mails};
+use super::mutes;
 use super::owed::OwedDays;
 use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
@@ -19,10 +20,12 @@ use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Brands, Delivery, DeliveryId, EventType, Id, Policies, Position, Schedule, User, UserId,
+    Brands, Delivery, DeliveryId, Event, EventType, Id, Policies, Position, Schedule, User, UserId,
 };
-use crate::store::{Deliveries, DeliveryFilter, Directory, People, Stacks, Suppressions};
-use crate::wire::explanation::{BrandView, By, DigestView, Explanation, Fate, InBatch, Place, Why};
+use crate::store::{Deliveries, DeliveryFilter, Directory, Journal, People, Stacks, Suppressions};
+use crate::wire::explanation::{
+    BrandView, By, DigestView, Explanation, Fate, InBatch, LeftOut, Place, Why,
+};
 
 mod gathered;
 
@@ -33,6 +36,7 @@ pub struct Explain {
     pub(crate) stacks: Arc<dyn Stacks>,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) catalog: CatalogSource,
+    pub(crate) journal: Arc<dyn Journal>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     /// Shows the batches that events are in.
     pub batches: BatchService,
@@ -119,8 +123,22 @@ impl Explain {
                         .map(|(_, event)| event),
                 )
                 .await?;
+            if let Some(user) = &record {
+                let possible = mutes::possible_of(person, user, &self.policies);
+                mutes::look_up(possible, &mut catalog, &*self.journal).await?;
+            }
+            let muted = match &record {
+                Some(user) => mutes::places(person, user, &catalog),
+                None => mutes::Places::new(),
+            };
+            let aside = |place: Position, then| match muted.get(&place) {
+                Some(since) if *since <= then => Some(LeftOut::Muted),
+                _ => is_seen(place).then_some(LeftOut::Seen),
+            };
             let mut standing = person.clone();
-            standing.leave_out(|place, event| catalog.is_retracted(event) || is_seen(place));
+            standing.leave_out(|place, event| {
+                catalog.is_retracted(event) || aside(place, now).is_some()
+            });
             let pending = match &record {
                 Some(user) => wanted(&standing, user, &self.policies),
                 None => standing.pending(),
@@ -133,7 +151,7 @@ impl Explain {
                 &self.policies,
                 self.caps,
                 &catalog,
-                &is_seen,
+                aside,
             );
             let mut of_batches: HashMap<Id, BatchMail<'_>> = HashMap::new();
             for stack in &person.stacks {
@@ -153,7 +171,12 @@ impl Explain {
                     let applies = catalog.applies(event).is_some();
                     let is_mailed = event.i.is_some_and(|i| mailed.contains(&i));
                     let holding = batches.holding(event);
-                    let in_batch = batches.why(event, holding, is_mailed, alone && applies);
+                    let muted_since = muted.get(&position).copied();
+                    let is_muted = muted_since.is_some();
+                    let waits = alone && applies && !is_muted;
+                    let in_batch = batches.why(event, holding, is_mailed, waits);
+                    // Its batch was canceled for nothing else, as far as it goes.
+                    let in_batch = in_batch.filter(|why| !(is_muted && *why == Why::NotMailed));
                     let is_covered = (position.index as usize) < end;
                     let why = if catalog.is_retracted(event) && !is_mailed && !is_covered {
                         Why::Retracted
@@ -161,6 +184,8 @@ impl Explain {
                         in_batch
                     } else if is_covered {
                         Why::Covered
+                    } else if is_muted {
+                        Why::Muted
                     } else if catalog.record(event).is_none() {
                         Why::UnknownObject
                     } else if !applies {
@@ -190,9 +215,16 @@ impl Explain {
                         (Why::Mailed | Why::MayBeMailed, Some(batch)) => {
                             batches.mail(batch).map(|row| {
                                 let (user, policies) = (record.as_ref(), &self.policies);
-                                let of =
-                                    || BatchMail::of(batch, row, person, user, policies, &catalog);
-                                of_batches.entry(batch.id).or_insert_with(of).by(event)
+                                let muted = |event: &Event| {
+                                    mutes::since(user?, event, event.i?.time(), &catalog)
+                                };
+                                let of = || {
+                                    BatchMail::of(
+                                        batch, row, person, user, policies, &catalog, muted,
+                                    )
+                                };
+                                let mail = of_batches.entry(batch.id).or_insert_with(of);
+                                mail.by(event, muted_since)
                             })
                         }
                         _ => None,

@@ -2,8 +2,9 @@
 //! and what they have seen and read of it.
 //!
 //! The rule: pages stay put while events arrive (see [`crate::domain::feed`]). Every answer says
-//! how many items are unseen and unread: counted each time, of what applies, and never kept. So a
-//! page costs one read of the window and one of what was marked; objects, and what is said of
+//! how many items are unseen and unread: counted each time, of what applies, and never kept. What
+//! its reader muted is shown, and taken for read. So a page costs one read of the window, one of
+//! what was marked and one of what was muted; objects, and what is said of
 //! events, are looked up where that was not done lately ([`super::shelf`]). What names things that
 //! its reader was shown, a mark or a further page, is answered from a window that was read lately,
 //! if that holds them.
@@ -16,6 +17,7 @@ use tokio::sync::OnceCell;
 
 use super::Result;
 use super::catalog::{Catalog, CatalogSource};
+use super::mutes;
 use super::polls::Polls;
 use super::shelf::{Reading, Shelf};
 use super::skip_seen::SkipSeen;
@@ -26,7 +28,7 @@ use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
 use crate::domain::user::MAX_TYPES;
 use crate::domain::{
-    Day, Event, EventType, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks, Stack,
+    Day, Event, EventType, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks, Stack, User,
     UserId, Window,
 };
 use crate::store::{Deliveries, Directory, Inboxes, Journal, People, Stacks};
@@ -91,6 +93,8 @@ struct Standing {
     reading: Arc<Reading>,
     person: PersonStacks,
     inbox: Inbox,
+    /// Where what they muted stands.
+    muted: mutes::Places,
     catalog: Catalog,
     /// When the oldest part was read, where any was not just now.
     as_of: Option<DateTime<Utc>>,
@@ -237,6 +241,23 @@ impl Feeds {
         Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
     }
 
+    /// Their record, where they muted anything.
+    async fn muting(&self, user: &UserId) -> Result<Option<User>> {
+        let found = self.directory.users(std::slice::from_ref(user)).await?;
+        let found = found.into_iter().next().flatten();
+        Ok(found.filter(|user| !user.mutes.is_empty()))
+    }
+
+    /// Where what they muted stands, of all that was read.
+    async fn muted(&self, reading: &Reading, catalog: &mut Catalog) -> Result<mutes::Places> {
+        let Some(user) = &reading.muting else {
+            return Ok(mutes::Places::new());
+        };
+        let possible = mutes::possible_of(&reading.person, user, catalog.policies());
+        mutes::look_up(possible, catalog, &*self.journal).await?;
+        Ok(mutes::places(&reading.person, user, catalog))
+    }
+
     async fn standing(&self, user: &UserId) -> Result<Standing> {
         self.standing_where(user, |_| false).await
     }
@@ -260,11 +281,13 @@ impl Feeds {
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         person.leave_out(|_, event| catalog.is_retracted(event));
+        let muted = self.muted(&reading, &mut catalog).await?;
         let as_of = earlier(read, catalog.as_of());
         Ok(Standing {
             inbox: reading.inbox.clone(),
             reading,
             person,
+            muted,
             catalog,
             as_of,
         })
@@ -273,11 +296,13 @@ impl Feeds {
     async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
         let stamp = self.shelf.stamp_of(user);
         let stacks = self.window_of(user, &window);
-        let (person, inbox) = futures::try_join!(stacks, self.inbox(user))?;
+        let (person, inbox, muting) =
+            futures::try_join!(stacks, self.inbox(user), self.muting(user))?;
         let reading = Arc::new(Reading {
             window,
             person,
             inbox,
+            muting,
             digests: OnceCell::new(),
         });
         if let Some(stamp) = stamp {
@@ -293,6 +318,11 @@ impl Feeds {
             let is_old = self.since.is_some_and(|since| pending.at < since);
             let state = if is_old {
                 state.max(ItemState::Seen)
+            } else {
+                state
+            };
+            let state = if standing.muted.contains_key(&pending.position) {
+                state.max(ItemState::Read)
             } else {
                 state
             };

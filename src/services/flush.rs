@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::catalog::{self, CatalogSource};
+use super::mutes;
 use super::owed::OwedDays;
 use super::skip_seen::SkipSeen;
 use super::{Error, Result};
@@ -49,6 +50,13 @@ impl Flush {
                 let people = std::slice::from_mut(&mut person);
                 catalog.take_back(&mut *people, catalog::uncovered).await?;
                 self.skip_seen.leave_out(people).await?;
+                let users = self
+                    .owed
+                    .directory
+                    .users(std::slice::from_ref(user))
+                    .await?;
+                let (muting, journal) = (mutes::muting(people, &users), &*self.owed.journal);
+                mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
                 flushed += person.pending().len() as u64;
                 let bad = self
                     .stacks

@@ -146,6 +146,11 @@ impl Maker<'_> {
         let token = |stop: &Stop| self.keys.seal_in(self.brand, user, stop, begun);
         personal(self.public_url, stop, token)
     }
+
+    /// One more link of such a mail.
+    pub fn link(&self, user: &UserId, stop: &Stop, begun: DateTime<Utc>) -> String {
+        page(self.public_url, &self.keys.seal(user, stop, begun))
+    }
 }
 
 fn page(public_url: &str, token: &str) -> String {
@@ -158,6 +163,7 @@ fn personal(public_url: &str, stop: Option<&Stop>, token: impl Fn(&Stop) -> Stri
     Personal {
         unsubscribe: stop.map(|stop| page(public_url, &token(stop))),
         preferences: format!("{choices}/preferences"),
+        mute: None,
     }
 }
 

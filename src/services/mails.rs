@@ -43,9 +43,27 @@ fn unfit(catalog: &Catalog, event: &Event, built: DateTime<Utc>) -> Option<LeftO
     }
 }
 
-fn unseen<'p>(part: &[Pending<'p>], is_seen: impl Fn(Position) -> bool) -> Vec<Pending<'p>> {
-    let part = part.iter().filter(|pending| !is_seen(pending.position));
-    part.copied().collect()
+/// The parts of these that a mail may have told: all, and what was not put aside, for each reason
+/// and for all of them.
+fn parts<'p>(
+    whole: &[Pending<'p>],
+    aside: impl Fn(Position) -> Option<LeftOut>,
+) -> Vec<Vec<Pending<'p>>> {
+    let without = |is_out: &dyn Fn(LeftOut) -> bool| {
+        let left = |of: &&Pending<'p>| !aside(of.position).is_some_and(is_out);
+        whole.iter().filter(left).copied().collect()
+    };
+    let mut parts: Vec<Vec<Pending<'p>>> = vec![whole.to_vec()];
+    let some = |why: LeftOut| whole.iter().any(|of| aside(of.position) == Some(why));
+    let (seen, muted) = (some(LeftOut::Seen), some(LeftOut::Muted));
+    if seen || muted {
+        parts.push(without(&|_| true));
+    }
+    if seen && muted {
+        parts.push(without(&|why| why == LeftOut::Muted));
+        parts.push(without(&|why| why == LeftOut::Seen));
+    }
+    parts
 }
 
 /// Where in a digest each event is, and why it was left out.
@@ -58,7 +76,8 @@ pub(super) struct Mails<'a> {
 }
 
 impl<'a> Mails<'a> {
-    /// With where each event is in each digest that covers any of these stacks.
+    /// With where each event is in each digest that covers any of these stacks. `aside` says what a
+    /// mail of that moment may have left out though it is wanted: what was seen, or muted by then.
     pub(super) fn of(
         rows: impl IntoIterator<Item = &'a Delivery>,
         person: &PersonStacks,
@@ -66,7 +85,7 @@ impl<'a> Mails<'a> {
         policies: &Policies,
         caps: Caps,
         catalog: &'a Catalog,
-        is_seen: impl Fn(Position) -> bool,
+        aside: impl Fn(Position, DateTime<Utc>) -> Option<LeftOut>,
     ) -> Self {
         // What was taken back by then is left out below.
         let applies = |event: &Event| catalog.mailable(event);
@@ -75,23 +94,21 @@ impl<'a> Mails<'a> {
                 return HashMap::new();
             };
             let built = built(row);
+            let aside = |place| aside(place, built);
             let mut person = person.clone();
             person.leave_out(|_, event| catalog.was_retracted(event, built));
             let pending = person.pending_within(&row.watermarks, row.marker, |_, _| true);
             let whole = wanted_by(row, &person, user, policies);
             let told = u64::from(row.items);
             let obliged = Extent::Mandatory.narrow(whole.clone(), policies);
-            // Perhaps some was seen by then, or they wanted nothing but what is mandatory.
-            let mut parts = vec![whole.clone()];
+            // Perhaps some was seen or muted by then, or they wanted nothing but what is mandatory.
+            let mut ways = vec![whole.clone()];
             if told > 0 {
-                parts.extend([
-                    unseen(&whole, &is_seen),
-                    obliged.clone(),
-                    unseen(&obliged, &is_seen),
-                ]);
+                ways = parts(&whole, aside);
+                ways.extend(parts(&obliged, aside));
                 if whole.iter().all(|pending| applies(pending.event).is_some()) {
                     // Nothing was withdrawn since, so if all is too little, they wanted more then.
-                    parts.extend([pending.clone(), unseen(&pending, &is_seen)]);
+                    ways.extend(parts(&pending, aside));
                 }
             }
             let total = |digest: &Option<Content>| digest.as_ref().map_or(0, |of| of.total);
@@ -99,7 +116,7 @@ impl<'a> Mails<'a> {
                 let digest = assemble(&part, policies, caps, applies);
                 (part, digest)
             };
-            let mut fitting = parts.into_iter().map(assembled);
+            let mut fitting = ways.into_iter().map(assembled);
             let fitting = fitting.find(|(_, digest)| total(digest) == told);
             let (wanted, digest) = fitting.unwrap_or_else(|| assembled(whole));
             let now = total(&digest);
@@ -110,9 +127,9 @@ impl<'a> Mails<'a> {
             }
             let chosen = wanted_by(row, &person, user, policies);
             let chosen: HashSet<Position> = chosen.iter().map(|of| of.position).collect();
-            let unwanted = |place| match chosen.contains(&place) && is_seen(place) {
-                true => LeftOut::Seen,
-                false => LeftOut::NotWanted,
+            let unwanted = |place| {
+                let why = aside(place).filter(|_| chosen.contains(&place));
+                why.unwrap_or(LeftOut::NotWanted)
             };
             let left_out = |place| (place, (Place::LeftOut, Some(unwanted(place))));
             let mut places: Places = pending.iter().map(|of| left_out(of.position)).collect();

@@ -28,6 +28,7 @@ pub mod links;
 pub mod mailing;
 mod mails;
 pub mod moving;
+pub mod mutes;
 pub mod notify;
 pub mod objects;
 pub mod owed;

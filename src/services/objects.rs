@@ -70,6 +70,11 @@ impl ObjectService {
         Ok(found.into_iter().next().flatten())
     }
 
+    /// The records under these keys, in the order asked.
+    pub async fn many(&self, keys: &[ObjectKey]) -> Result<Vec<Option<Object>>> {
+        Ok(self.objects.objects(keys).await?)
+    }
+
     /// Makes an object one that no longer applies, whether there was a record of it or not; nothing
     /// else of it is kept.
     pub async fn withdraw(&self, key: ObjectKey) -> Result<()> {

@@ -13,6 +13,7 @@ use futures::StreamExt;
 
 use super::Result;
 use super::catalog::{self, Catalog, CatalogSource};
+use super::mutes;
 use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
 use crate::clock::Ids;
@@ -23,7 +24,7 @@ use crate::domain::{
     UserId, Window,
 };
 use crate::store::{
-    self, Days, Deliveries, DeliveryFilter, Directory, Notes, Stacks, Suppressions,
+    self, Days, Deliveries, DeliveryFilter, Directory, Journal, Notes, Stacks, Suppressions,
 };
 use crate::wire::status::OlderDays;
 
@@ -35,6 +36,7 @@ pub struct OwedDays {
     pub(crate) notes: Arc<dyn Notes>,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) catalog: CatalogSource,
+    pub(crate) journal: Arc<dyn Journal>,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) deliveries: Arc<dyn Deliveries>,
     pub(crate) policies: Arc<Policies>,
@@ -201,12 +203,12 @@ impl OwedDays {
             let mut chunk = chunk?;
             catalog.take_back(&mut chunk, catalog::uncovered).await?;
             self.skip_seen.leave_out(&mut chunk).await?;
-            let people: Vec<&PersonStacks> = chunk
-                .iter()
-                .filter(|person| !person.covers().is_empty())
-                .collect();
-            let ids: Vec<UserId> = people.iter().map(|person| person.user.clone()).collect();
+            chunk.retain(|person| !person.covers().is_empty());
+            let ids: Vec<UserId> = chunk.iter().map(|person| person.user.clone()).collect();
             let users = self.directory.users(&ids).await?;
+            let (muting, journal) = (mutes::muting(&mut chunk, &users), &*self.journal);
+            mutes::leave_out(muting, mutes::uncovered, &mut catalog, journal).await?;
+            let people: Vec<&PersonStacks> = chunk.iter().collect();
             let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
             let owed = self
                 .owed_to(&people, &users, &suppressed, &mut catalog, |_| true)

@@ -1,7 +1,7 @@
 //! Keeps people and what they follow up to date, as the application says.
 //!
 //! The rule (P7): a record replaces the one before, except for what people choose themselves
-//! (digest, types, time zone) and for what stops mails (suppressed, unsubscribed): these stay
+//! (digest, types, time zone, mutes) and for what stops mails (suppressed, unsubscribed): these stay
 //! unless the record names them. What a change of route or cadence means for the past is worked out
 //! here: turning something on again mails nothing older. Of mandatory types nobody can choose
 //! anything; what records say of them is kept and does not count. Nobody's change is lost to another
@@ -10,18 +10,23 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use chrono::{DateTime, TimeDelta, Utc};
+
 use super::Result;
+use super::polls::Polls;
 use crate::clock::Clock;
 use crate::domain::user::check_choices;
 use crate::domain::{Brands, FollowKey, Invalid, Policies, Schedule, Stop, User, UserId};
 use crate::store::{self, Directory, FollowChange, PeopleFilter};
 
 mod input;
+mod mutes;
 mod patch;
 
 pub use input::{
     Change, DigestChange, DigestInput, FollowInput, PreferencesInput, TypeInput, UserInput,
 };
+pub use mutes::MuteInput;
 pub use patch::UserPatch;
 
 /// How often a record is read again that others change at the same moment. Each time at least one
@@ -37,6 +42,11 @@ pub struct PeopleService {
     pub brands: Brands,
     /// What holds for people who did not choose cadence, weekday, hour or time zone.
     pub schedule: Schedule,
+    /// How long after it happened something may be mailed, or shown in a feed: a mute that ended
+    /// longer ago is forgotten.
+    pub remembered: TimeDelta,
+    /// Hears whose feed has changed.
+    pub(crate) polls: Arc<Polls>,
 }
 
 /// What a change may not exceed.
@@ -50,15 +60,19 @@ enum Bound {
 
 /// Nobody comes to have more choices than can be kept; whoever has them already can change them.
 fn grow_no_further(ids: &[UserId], standing: &[Option<User>], changed: &[User]) -> Result<()> {
-    let before: HashMap<&UserId, usize> = ids
+    let sizes = |user: &User| (user.types.len(), user.mutes.len());
+    let before: HashMap<&UserId, (usize, usize)> = ids
         .iter()
         .zip(standing)
-        .map(|(id, user)| (id, user.as_ref().map_or(0, |user| user.types.len())))
+        .map(|(id, user)| (id, user.as_ref().map_or((0, 0), sizes)))
         .collect();
     for user in changed {
-        let grows = user.types.len() > before.get(&user.id).copied().unwrap_or(0);
-        if grows && user.unsubscribed.is_none() {
+        let (types, mutes) = before.get(&user.id).copied().unwrap_or_default();
+        if user.types.len() > types && user.unsubscribed.is_none() {
             check_choices(user.types.len())?;
+        }
+        if user.mutes.len() > mutes {
+            user.mutes.check()?;
         }
     }
     Ok(())
@@ -122,6 +136,12 @@ impl PeopleService {
         }
         let why = format!("{} others changed them first, each time", ROUNDS);
         Err(store::Error::database("changing people", why).into())
+    }
+
+    /// What ended before this moment of what somebody muted is forgotten.
+    fn forgets_before(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        now.checked_sub_signed(self.remembered)
+            .unwrap_or(DateTime::<Utc>::MIN_UTC)
     }
 
     /// Somebody's record.
@@ -211,6 +231,13 @@ impl PeopleService {
             let unfollow = FollowChange::Unfollow;
             self.directory.change_follows(unfollow, &[follow]).await?;
             return self.get(id).await;
+        }
+        if let Stop::Subject(subject, title) = stop {
+            let mute = MuteInput {
+                until: None,
+                title: title.clone(),
+            };
+            return self.mute(id, subject, mute).await;
         }
         let now = self.clock.now();
         self.change(

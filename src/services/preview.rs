@@ -181,6 +181,7 @@ impl Preview {
     ) -> Result<Sheet, render::Error> {
         let place = |place: Place| Some(place.nowhere().to_owned());
         let stop = Stop::of_mail(&draft.content, &draft.occasion, &self.policies);
+        let mute = Stop::of_subject(&draft.content, &draft.occasion, &self.policies);
         let rendered = renderer.render(&render::Mail {
             user: &draft.user,
             content: &draft.content,
@@ -189,6 +190,7 @@ impl Preview {
             tz: draft.user.schedule(&self.schedule).tz,
             links: Links {
                 preferences: place(Place::Preferences),
+                mute: mute.and_then(|_| place(Place::Mute)),
                 unsubscribe: stop.as_ref().and_then(|_| place(Place::Unsubscribe)),
             },
             stop: stop.as_ref(),

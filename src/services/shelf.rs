@@ -42,6 +42,8 @@ pub(super) struct Reading {
     pub window: Window,
     pub person: PersonStacks,
     pub inbox: Inbox,
+    /// Their record, where they muted anything.
+    pub muting: Option<User>,
     /// What may have been mailed of it, once somebody asked.
     pub digests: OnceCell<Digests>,
 }

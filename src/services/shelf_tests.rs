@@ -61,6 +61,7 @@ impl Case {
         let stack = Stack::new(StackId::of(day), vec![Entry::Other; entries]);
         let reading = Reading {
             window: self.window(),
+            muting: None,
             inbox: Inbox::empty(user.clone()),
             person: PersonStacks {
                 user,

@@ -3,9 +3,10 @@
 //! many people share name what they follow there, behind the link that is each person's own.
 //!
 //! The rule (P7, P10): a form is taken whole or not at all, but for types that left the page since
-//! it was shown; what it does not hold stays. What a choice means for the past is
+//! it was shown; what it does not hold stays. What is unmuted stands alone in its form. What a choice means for the past is
 //! [`crate::services::people`]'s to say.
 
+use std::collections::HashMap;
 use std::str::FromStr;
 
 use actix_web::http::StatusCode;
@@ -18,9 +19,10 @@ use super::asked::Asked;
 use super::form::{Form, Unreadable, short};
 use super::unsubscribe::opened;
 use crate::app::App;
-use crate::domain::{EventType, FollowKey, Invalid, Stop, User};
+use crate::domain::mute::Title;
+use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Stop, Subject, User};
 use crate::render::Page;
-use crate::render::pages::{TYPE_FIELD, UNFOLLOW};
+use crate::render::pages::{TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 use crate::services::links::Opened;
 use crate::services::people::{PreferencesInput, TypeInput};
 
@@ -75,6 +77,10 @@ pub(super) async fn save(
         asked.by(&user, &app);
         let form = Form::read(&req, payload).await?;
         let seen = app.feeds().types(id).await?;
+        if let Some(subject) = unmuted(&form)? {
+            let user = people.unmute(id, &subject).await?.ok_or(Failure::Gone)?;
+            return shown(&app, &opened, user, seen).await;
+        }
         let offered = app.config.policies.offered(user.types.keys(), &seen);
         let change = change(&form, |kind| offered.contains(&kind))?;
         let user = people.prefer(id, change).await?.ok_or(Failure::Gone)?;
@@ -98,15 +104,50 @@ struct Shown {
 async fn shown(
     app: &App,
     opened: &Opened,
-    user: User,
+    mut user: User,
     seen: Vec<EventType>,
 ) -> Result<Shown, Failure> {
+    user.mutes.forget(app.clock.now());
+    name_muted(app, &mut user).await;
     Ok(Shown {
         next: app.next_digest().of(&user).await?,
         token: app.links().instead(opened, &Stop::All).await?,
         user,
         seen,
     })
+}
+
+/// Names what is muted and has no title by the objects that have one. Where these cannot be reached
+/// it goes by its subject: whoever wants to choose is not kept from it.
+async fn name_muted(app: &App, user: &mut User) {
+    let unnamed = user.mutes.all().filter(|(_, mute)| mute.title.is_none());
+    let unnamed = unnamed.map(|(subject, _)| ObjectKey::stored(subject.as_str()));
+    let unnamed: Vec<ObjectKey> = unnamed.collect();
+    if unnamed.is_empty() {
+        return;
+    }
+    let found = match app.objects().many(&unnamed).await {
+        Ok(found) => found,
+        Err(error) => return tracing::warn!(%error, "what is muted cannot be named on a page"),
+    };
+    let titles = unnamed.iter().zip(found).filter_map(|(key, object)| {
+        let title = Title::cut(object?.title.as_deref()?)?;
+        Some((Subject::stored(key.as_str()), title))
+    });
+    let titles: HashMap<Subject, Title> = titles.collect();
+    user.mutes.name(|subject| titles.get(subject).cloned());
+}
+
+/// What the form unmutes, if it is such a form.
+fn unmuted(form: &Form) -> Result<Option<Subject>, Failure> {
+    let Some(subject) = form.get(UNMUTE_FIELD) else {
+        return Ok(None);
+    };
+    if form.pairs().count() > 1 {
+        let why = "The form unmutes something and holds other choices as well.";
+        return Err(Unreadable::bad(why).into());
+    }
+    Ok(Some(Subject::new(subject)?))
 }
 
 fn answer(app: &App, asked: &Asked, found: Result<Shown, Failure>, saved: bool) -> HttpResponse {

@@ -136,6 +136,8 @@ pub enum Why {
     Seen,
     /// Nobody put a record of its object, and its type is not mailed without one.
     UnknownObject,
+    /// The person muted what it is about.
+    Muted,
     /// The person's or the type's route is not the digest, or was chosen after it happened.
     NotForDigest,
     /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and
@@ -163,6 +165,7 @@ impl Why {
             Self::Withdrawn => "no longer applies",
             Self::Seen => "was seen in the feed, so no digest tells it",
             Self::UnknownObject => "is about an object that is not known, so it is not mailed",
+            Self::Muted => "is about something that they muted, so it is not mailed",
             Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
             Self::NoDigest => "waits: no digest goes to them",
             Self::NextDigest => "will be in the next digest",
@@ -225,6 +228,8 @@ pub enum LeftOut {
     Withdrawn,
     /// They did not want its type in such a mail.
     NotWanted,
+    /// They had muted what it is about.
+    Muted,
     /// They had seen it in the feed, and digests leave out what was (`digest.skip_seen`).
     Seen,
     /// The same event stands at an older place.
@@ -239,6 +244,7 @@ impl LeftOut {
             Self::UnknownObject => "its object is not known",
             Self::Withdrawn => "its object no longer applies",
             Self::NotWanted => "it is not of a type that they got in such mails",
+            Self::Muted => "it is about something that they muted",
             Self::Seen => "it was seen in the feed",
             Self::Repeated => "it was told once already",
         }

@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde::Serialize;
 
+use crate::domain::mute::Title;
 use crate::domain::{
-    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Point, Route, Schedule, User,
-    UserId, duration,
+    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mutes, Point, Route, Schedule,
+    Subject, User, UserId, duration,
 };
 
 /// A record as it is shown.
@@ -89,6 +91,39 @@ pub(crate) struct FollowPage {
     pub(crate) follows: Vec<FollowKey>,
     /// Ask `after` this for the next page, if there may be one.
     pub(crate) next: Option<FollowKey>,
+}
+
+/// All that somebody has muted.
+#[derive(Debug, Serialize)]
+pub(crate) struct MutesView {
+    mutes: Vec<MuteView>,
+}
+
+/// Something that is muted.
+#[derive(Debug, Serialize)]
+struct MuteView {
+    subject: Subject,
+    /// What people read of it.
+    title: Option<Title>,
+    /// Since when.
+    at: DateTime<Utc>,
+    /// Up to when, if it ends by itself.
+    until: Option<DateTime<Utc>>,
+}
+
+impl MutesView {
+    /// What is muted at this moment, by subject.
+    pub(crate) fn of(mutes: &Mutes, now: DateTime<Utc>) -> Self {
+        let mutes = mutes.standing(now).map(|(subject, mute)| MuteView {
+            subject: subject.clone(),
+            title: mute.title.clone(),
+            at: mute.at,
+            until: mute.until,
+        });
+        Self {
+            mutes: mutes.collect(),
+        }
+    }
 }
 
 /// What a user can choose, and what holds.

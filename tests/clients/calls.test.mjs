@@ -424,6 +424,14 @@ test('people, objects and preferences are put, changed and removed', async () =>
   );
   assert.equal((await client.preferences(user)).digest.hour, 7);
   assert.equal(await client.follow(user, 'artist:1'), undefined);
+  await client.mute(user, 'artist:1');
+  await client.mute(user, 'a/b', { until: '2100-01-01T00:00:00Z', title: 'Budget' });
+  await client.unmute(user, 'artist:1');
+  const { mutes } = await client.mutes(user);
+  assert.deepEqual(
+    mutes.map(({ subject, title }) => [subject, title]),
+    [['a/b', 'Budget']],
+  );
 
   await client.putObject('Work', user, { title: 'A Work', data: { year: 1785 } });
   assert.deepEqual((await client.object('Work', user)).data, { year: 1785 });

@@ -299,6 +299,11 @@ def people_objects_and_preferences_are_put_changed_and_removed(caller):
     assert chosen["digest"] and chosen["digest"].get("hour") == 7
     assert caller.get(client.preferences(user))["digest"]["hour"] == 7
     assert caller.get(client.follow(user, "artist:1")) is None
+    caller.get(client.mute(user, "artist:1"))
+    caller.get(client.mute(user, "a/b", {"until": "2100-01-01T00:00:00Z", "title": "Budget"}))
+    caller.get(client.unmute(user, "artist:1"))
+    muted = caller.get(client.mutes(user))["mutes"]
+    assert [(one["subject"], one["title"]) for one in muted] == [("a/b", "Budget")]
 
     caller.get(client.put_object("Work", user, {"title": "A Work", "data": {"year": 1785}}))
     assert caller.get(client.object("Work", user))["data"] == {"year": 1785}

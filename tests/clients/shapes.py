@@ -19,7 +19,7 @@ from tidings_client import Client, records
 DESCRIPTION = json.loads((ROOT / "src/wire/openapi.json").read_text())
 SCHEMAS = DESCRIPTION["components"]["schemas"]
 TYPED = """Event Actor Receipt Progress Digest User UserWithId UserPatch UserView Preferences Follow
-    Object ObjectWithId ObjectView Item Page Group GroupPage Counts Batch""".split()
+    Mute Mutes Object ObjectWithId ObjectView Item Page Group GroupPage Counts Batch""".split()
 # Calls that the clients leave to others, as docs/clients.md says: an operator's, and the stream.
 LEFT_OUT = {
     "streamFeed", "closeBatch", "cancelBatch", "getSuppressions", "postSuppressions",

@@ -23,7 +23,7 @@ import anyio
 import httpx
 
 from .records import Batch, BatchQuery, Counts, Event, FeedQuery, Follow, Group, GroupPage, Id, Ids
-from .records import Item, Mark, Object, ObjectView, ObjectWithId, Page, Preferences
+from .records import Item, Mark, Mute, Mutes, Object, ObjectView, ObjectWithId, Page, Preferences
 from .records import PreferencesView, Progress, Receipt, Retracted, Str, User, UserPatch, UserView
 from .records import TidingsError as TidingsError
 from .records import UserWithId, refusal
@@ -357,6 +357,20 @@ class _Core(Generic[H]):
     @_call
     def unfollow(self, user: Id, key: str) -> _Soon[None]:
         return self._take("DELETE", _path("users", user, "follows", key))
+
+    @_call
+    def mutes(self, user: Id) -> _Soon[Mutes]:
+        """What a user has muted, by subject."""
+        return self._take("GET", _path("users", user, "mutes"))
+
+    @_call
+    def mute(self, user: Id, subject: str, mute: Union[Mute, None] = None) -> _Soon[None]:
+        """Mutes a thread, a document or what they follow: for good, or until a moment."""
+        return self._take("PUT", _path("users", user, "mutes", subject), mute)
+
+    @_call
+    def unmute(self, user: Id, subject: str) -> _Soon[None]:
+        return self._take("DELETE", _path("users", user, "mutes", subject))
 
     @_call
     def put_follows(self, follows: Iterable[Follow]) -> _Soon[int]:

@@ -95,6 +95,9 @@ Category = TypedDict("Category", {"name": Str, "types": list[str]})
 PreferencesView = TypedDict("PreferencesView", {
     "digest": Digest, "tz": str, "types": dict[str, TypeView], "categories": list[Category],
 })
+Mute = TypedDict("Mute", {"until": Str, "title": Str}, total=False)
+Muted = TypedDict("Muted", {"subject": str, "title": Str, "at": str, "until": Str})
+Mutes = TypedDict("Mutes", {"mutes": list[Muted]})
 Follow = TypedDict("Follow", {"user": Id, "key": str})
 Object = TypedDict("Object", {
     "notifiable": bool, "title": Str, "url": Str, "image": Str, "by": Str, "at": Str,

@@ -3,7 +3,7 @@
 //! The rule: what names a thread is said by the object's record, so it is the same for everybody
 //! and in every mail. Where a mail may tell of something else as well, it is on no thread.
 
-use super::{About, Content, Group};
+use super::{Content, Group};
 
 impl Content {
     /// The name of the one thing that all of it is about: its address, or its title where it has
@@ -28,11 +28,7 @@ impl Content {
 
 impl Group {
     fn known_as(&self) -> Option<&str> {
-        match &self.about {
-            About::Other { title, url } | About::Page { title, url } => {
-                Some(url.as_deref().unwrap_or(title))
-            }
-            About::Itself => Some(self.items.first()?.object.key.as_str()),
-        }
+        let itself = || Some(self.items.first()?.object.key.as_str());
+        self.about.name().or_else(itself)
     }
 }

@@ -227,6 +227,7 @@ fn variable(place: Place) -> &'static str {
     match place {
         Place::Unsubscribe => UNSUBSCRIBE,
         Place::Preferences => "%recipient.preferences%",
+        Place::Mute => "%recipient.mute%",
     }
 }
 
@@ -235,6 +236,9 @@ fn variables(letter: &Letter<'_>) -> Value {
     if let Some(links) = &letter.message.personal {
         variables["unsubscribe"] = links.link(Place::Unsubscribe).into();
         variables["preferences"] = links.preferences.as_str().into();
+        if let Some(mute) = &links.mute {
+            variables["mute"] = mute.as_str().into();
+        }
     }
     variables
 }

@@ -117,7 +117,10 @@ impl SendGrid {
         });
         if let Some(links) = &letter.message.personal {
             let of = |place| (keys.of_place(place).to_owned(), links.link(place).into());
-            let substitutions: Map<String, Value> = Place::ALL.map(of).into_iter().collect();
+            // A link that nobody in the call has stands nowhere in it.
+            let has = |place: &Place| *place != Place::Mute || links.mute.is_some();
+            let places = Place::ALL.into_iter().filter(has);
+            let substitutions: Map<String, Value> = places.map(of).collect();
             person["substitutions"] = substitutions.into();
         }
         person
@@ -132,13 +135,13 @@ fn plain(name: &str) -> String {
 /// What SendGrid fills each recipient's links in for: words that nothing in the mail says. They
 /// look like links, as they stand where links are expected, and lead nowhere (RFC 2606). No two of
 /// them can overlap, as each has an `h` at its beginning only.
-struct Keys([String; 2]);
+struct Keys([String; Place::ALL.len()]);
 
 impl Keys {
     fn of(content: &Content) -> Self {
         let numbered = |n: usize| {
-            let key = |name| format!("https://tidings.invalid/{name}-{n}/");
-            Self(["unsubscribe", "preferences"].map(key))
+            let key = |place: Place| format!("https://tidings.invalid/{}-{n}/", place.name());
+            Self(Place::ALL.map(key))
         };
         let bodies = content.text.said().chain(content.html.said());
         let said: Vec<&str> = bodies.chain([content.subject.as_str()]).collect();
@@ -154,10 +157,7 @@ impl Keys {
     }
 
     fn of_place(&self, place: Place) -> &str {
-        match place {
-            Place::Unsubscribe => &self.0[0],
-            Place::Preferences => &self.0[1],
-        }
+        &self.0[place.index()]
     }
 }
 

@@ -12,6 +12,7 @@ use super::super::view::iso;
 use super::super::voice::Voice;
 use super::TYPE_FIELD;
 use super::stopping::PersonView;
+use crate::domain::mute::Title;
 use crate::domain::{Cadence, Category, EventType, Policies, Route, Schedule, User};
 
 /// Everything the page sees.
@@ -28,6 +29,8 @@ pub(super) struct PreferencesView {
     hours: Vec<OptionView>,
     zones: Vec<RegionView>,
     groups: Vec<GroupView>,
+    /// What is muted, by name.
+    mutes: Vec<MuteView>,
     #[serde(skip)]
     zone: chrono_tz::Tz,
     #[serde(skip)]
@@ -76,6 +79,7 @@ impl PreferencesView {
                 .collect(),
             zones: zones(schedule.tz),
             groups: groups(user, policies, kinds, voice),
+            mutes: mutes(user, schedule.tz, voice),
             zone: schedule.tz,
             wants_mail: user.unsubscribed.is_none(),
         }
@@ -147,6 +151,19 @@ struct GroupView {
     types: Vec<TypeView>,
 }
 
+/// What is muted.
+#[derive(Serialize)]
+struct MuteView {
+    /// The value of the form field that unmutes it.
+    subject: String,
+    /// What people call it, or the subject where that is not known.
+    name: String,
+    /// The day on which it ends by itself.
+    until: Option<String>,
+    /// The moment, by ISO 8601 in UTC.
+    until_at: Option<String>,
+}
+
 #[derive(Serialize)]
 struct TypeView {
     /// The name of the form field.
@@ -212,6 +229,21 @@ fn groups(user: &User, policies: &Policies, kinds: &[&EventType], voice: &Voice)
             .collect(),
     };
     groups.map(group).collect()
+}
+
+fn mutes(user: &User, tz: chrono_tz::Tz, voice: &Voice) -> Vec<MuteView> {
+    let mutes = user.mutes.all().map(|(subject, mute)| {
+        let name = mute.title.as_ref().map_or(subject.as_str(), Title::as_str);
+        MuteView {
+            subject: subject.to_string(),
+            name: name.to_owned(),
+            until: mute.until.map(|until| voice.day_in_full(until, tz)),
+            until_at: mute.until.map(iso),
+        }
+    });
+    let mut mutes: Vec<MuteView> = mutes.collect();
+    mutes.sort_by(|a, b| a.name.cmp(&b.name));
+    mutes
 }
 
 /// It can go where it goes by default, where it goes now, into the digest, or nowhere; unless it is

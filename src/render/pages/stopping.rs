@@ -11,7 +11,7 @@ use super::super::ends::EndsView;
 use super::super::view::iso;
 use super::super::voice::Voice;
 use super::choices::ScheduleView;
-use super::{Stopping, TYPE_FIELD};
+use super::{Stopping, TYPE_FIELD, UNMUTE_FIELD};
 use crate::domain::{Cadence, EventType, Policies, Route, Schedule, Stop, User};
 
 /// Whose mails a page is about.
@@ -108,7 +108,7 @@ struct LinksView {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct FieldView {
     name: String,
-    value: &'static str,
+    value: String,
 }
 
 impl StopView {
@@ -156,12 +156,20 @@ fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<FieldView>, bool)
     } = stopping;
     let cadence = |cadence: Cadence| FieldView {
         name: "cadence".to_owned(),
-        value: cadence.as_str(),
+        value: cadence.as_str().to_owned(),
     };
     let route = |kind: &EventType, route: Route| FieldView {
         name: format!("{TYPE_FIELD}{kind}"),
-        value: route.as_str(),
+        value: route.as_str().to_owned(),
     };
+    if let Stop::Subject(subject, _) = stop {
+        let unmute = FieldView {
+            name: UNMUTE_FIELD.to_owned(),
+            value: subject.to_string(),
+        };
+        let was_muted = before.is_none_or(|before| before.mutes.for_good(subject));
+        return (vec![unmute], !was_muted);
+    }
     let mut fields = Vec::new();
     if let Stop::Follow(_) = stop {
         // Their choices have nothing of it: the page's own link brings it back.
@@ -192,7 +200,7 @@ fn undo(stopping: Stopping<'_>, before: Option<&User>) -> (Vec<FieldView>, bool)
                 Route::Batch | Route::Digest | Route::Never => route(kind, Route::Batch),
             })
             .collect(),
-        Stop::Digest | Stop::Alone | Stop::All | Stop::Follow(_) => Vec::new(),
+        Stop::Digest | Stop::Alone | Stop::All | Stop::Follow(_) | Stop::Subject(..) => Vec::new(),
     };
     (usual, false)
 }

@@ -13,7 +13,7 @@ use crate::services::catalog::Catalog;
 use crate::services::mails::Mails;
 use crate::services::shelf::Digests;
 use crate::store::DeliveryFilter;
-use crate::wire::explanation::{By, Place};
+use crate::wire::explanation::{By, LeftOut, Place};
 
 /// A person has no more digests than this in a window: one a day, and a few that were late.
 const DIGESTS: usize = 1_000;
@@ -131,6 +131,11 @@ impl Feeds {
         let person = &standing.reading.person;
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
+        let is_seen = self.skip_seen.within(&standing.reading.inbox);
+        let aside = |place: Position, then| match standing.muted.get(&place) {
+            Some(since) if *since <= then => Some(LeftOut::Muted),
+            _ => is_seen(place).then_some(LeftOut::Seen),
+        };
         let mails = Mails::of(
             rows,
             person,
@@ -138,7 +143,7 @@ impl Feeds {
             &self.catalog.policies,
             self.caps,
             catalog,
-            self.skip_seen.within(&standing.reading.inbox),
+            aside,
         );
         for (stack, place, event) in covered {
             let told = match mails.by(stack, place) {

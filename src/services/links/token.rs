@@ -16,7 +16,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use crate::domain::{BrandName, EventType, FollowKey, Stop, UserId};
+use crate::domain::mute::Title;
+use crate::domain::{BrandName, EventType, FollowKey, Stop, Subject, UserId};
 
 /// How long a link works after its mail was made.
 pub const VALID: TimeDelta = TimeDelta::days(365);
@@ -40,6 +41,7 @@ const TYPES: u8 = 2;
 /// Only where a brand stands before it.
 const ALL: u8 = 3;
 const FOLLOW: u8 = 4;
+const SUBJECT: u8 = 5;
 
 /// Why a token opens nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,7 +204,7 @@ fn version(stop: &Stop, brand: Option<&BrandName>) -> char {
     match stop {
         _ if brand.is_some() => BRANDED,
         Stop::All => EVERYTHING,
-        Stop::Digest | Stop::Alone | Stop::Types(_) | Stop::Follow(_) => NAMED,
+        Stop::Digest | Stop::Alone | Stop::Types(_) | Stop::Follow(_) | Stop::Subject(..) => NAMED,
     }
 }
 
@@ -212,8 +214,8 @@ fn written(stop: &Stop, brand: Option<&BrandName>) -> Vec<u8> {
     let Some(brand) = brand else {
         return ended(stop);
     };
-    let mut bytes = short(brand.as_str().len()).to_vec();
-    bytes.extend_from_slice(brand.as_str().as_bytes());
+    let mut bytes = Vec::new();
+    put(&mut bytes, brand.as_str());
     match stop {
         Stop::All => bytes.push(ALL),
         named => bytes.extend(ended(named)),
@@ -229,24 +231,27 @@ fn ended(stop: &Stop) -> Vec<u8> {
         Stop::Types(kinds) => {
             let mut bytes = vec![TYPES];
             bytes.extend(short(kinds.len()));
-            for kind in kinds {
-                bytes.extend(sized(kind.as_str()));
-            }
+            kinds.iter().for_each(|kind| put(&mut bytes, kind.as_str()));
+            bytes
+        }
+        Stop::Subject(subject, title) => {
+            let mut bytes = vec![SUBJECT];
+            put(&mut bytes, subject.as_str());
+            put(&mut bytes, title.as_ref().map_or("", Title::as_str));
             bytes
         }
         Stop::Follow(key) => {
             let mut bytes = vec![FOLLOW];
-            bytes.extend(sized(key.as_str()));
+            put(&mut bytes, key.as_str());
             bytes
         }
     }
 }
 
 /// A name behind its length.
-fn sized(name: &str) -> Vec<u8> {
-    let mut bytes = short(name.len()).to_vec();
+fn put(bytes: &mut Vec<u8>, name: &str) {
+    bytes.extend(short(name.len()));
     bytes.extend_from_slice(name.as_bytes());
-    bytes
 }
 
 /// A number as two bytes: names and how many there are stay far below ([`Stop::of_types`]).
@@ -259,21 +264,21 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((u16::from_be_bytes(*number).into(), rest))
 }
 
-/// The brand that was written, and what follows it.
-fn brand(bytes: &[u8]) -> Option<(Option<BrandName>, &[u8])> {
+/// A name behind its length, and what follows it.
+fn name(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let (length, named) = number(bytes)?;
     let (name, rest) = named.split_at_checked(length)?;
-    let name = BrandName::stored(std::str::from_utf8(name).ok()?);
-    Some((Some(name), rest))
+    Some((std::str::from_utf8(name).ok()?, rest))
+}
+
+/// The brand that was written, and what follows it.
+fn brand(bytes: &[u8]) -> Option<(Option<BrandName>, &[u8])> {
+    let (name, rest) = name(bytes)?;
+    Some((Some(BrandName::stored(name)), rest))
 }
 
 /// What was written, and what follows it.
 fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
-    fn name(bytes: &[u8]) -> Option<(&str, &[u8])> {
-        let (length, named) = number(bytes)?;
-        let (name, rest) = named.split_at_checked(length)?;
-        Some((std::str::from_utf8(name).ok()?, rest))
-    }
     match bytes.split_first()? {
         (&ALL, rest) => Some((Stop::All, rest)),
         (&DIGEST, rest) => Some((Stop::Digest, rest)),
@@ -291,6 +296,12 @@ fn read(bytes: &[u8]) -> Option<(Stop, &[u8])> {
         (&FOLLOW, rest) => {
             let (key, rest) = name(rest)?;
             Some((Stop::Follow(FollowKey::stored(key)), rest))
+        }
+        (&SUBJECT, rest) => {
+            let (subject, rest) = name(rest)?;
+            let (title, rest) = name(rest)?;
+            let title = (!title.is_empty()).then(|| Title::stored(title));
+            Some((Stop::Subject(Subject::stored(subject), title), rest))
         }
         _ => None,
     }

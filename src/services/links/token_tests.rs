@@ -24,6 +24,10 @@ fn types(names: &[&str]) -> Stop {
     Stop::Types(names.iter().map(EventType::stored).collect())
 }
 
+fn subject(name: &str, title: Option<&str>) -> Stop {
+    Stop::Subject(Subject::stored(name), title.map(Title::stored))
+}
+
 fn stops() -> Vec<Stop> {
     let long = "y".repeat(256);
     vec![
@@ -35,6 +39,9 @@ fn stops() -> Vec<Stop> {
         types(&[&long]),
         Stop::Follow(FollowKey::stored("artist:7")),
         Stop::Follow(FollowKey::stored(&long)),
+        subject("Thread:9", Some("Budget")),
+        subject("https://docs.example/budget?v=é", None),
+        subject(&"z".repeat(256), Some(&"ä".repeat(60))),
     ]
 }
 
@@ -109,7 +116,8 @@ fn a_token_shows_neither_a_name_nor_what_two_have_in_common() {
 
 #[test]
 fn whatever_is_changed_of_a_token_it_opens_nothing() {
-    for stop in [Stop::All, Stop::Digest, types(&["Comment"])] {
+    let thread = subject("Thread:9", Some("Budget"));
+    for stop in [Stop::All, Stop::Digest, types(&["Comment"]), thread] {
         let token = keys().seal(&mara(), &stop, at(0));
 
         for (place, _) in token.char_indices() {

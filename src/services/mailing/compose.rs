@@ -24,11 +24,12 @@ use crate::domain::{
     BrandName, Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies,
     Schedule, Stack, Stop, User, UserId, Window,
 };
-use crate::mail::{self, Marks, Message, Place};
+use crate::mail::{self, Marks, Message, Personal, Place};
 use crate::render::{self, Renderer};
 use crate::services::Result;
 use crate::services::catalog::{self, Catalog, CatalogSource};
 use crate::services::links::{Links, Maker};
+use crate::services::mutes;
 use crate::services::skip_seen::SkipSeen;
 use crate::services::suppressions::Suppressed;
 use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
@@ -142,6 +143,8 @@ impl Compose {
         let mut stacks = self.read(rows, spread, &mut catalog).await?;
         self.skip_seen.leave_out(&mut stacks).await?;
         let people = self.directory.users(&users).await?;
+        let (muting, journal) = (mutes::muting(&mut stacks, &people), &*self.journal);
+        mutes::leave_out(muting, mutes::all, &mut catalog, journal).await?;
         let suppressed = Suppressed::among(&*self.suppressions, people.iter().flatten()).await?;
         let allowed: Vec<_> = rows
             .iter()
@@ -309,7 +312,7 @@ impl Compose {
         tells: Tells,
     ) -> Vec<Pending<'a>> {
         match tells {
-            Tells::Wanted(extent) => {
+            Tells::Wanted(extent) | Tells::Chosen(extent) => {
                 let wanted = wanted_by(row, stacks, user, &self.policies);
                 extent.narrow(wanted, &self.policies)
             }
@@ -332,6 +335,7 @@ impl Compose {
             has_pages.then(|| marks.of(place).to_owned())
         };
         let stop = Stop::of_mail(content, occasion, &self.policies);
+        let mutes = Stop::of_subject(content, occasion, &self.policies);
         let rendered = self.renderer.render(&render::Mail {
             user,
             content,
@@ -341,6 +345,7 @@ impl Compose {
             links: render::Links {
                 unsubscribe: stop.as_ref().and_then(|_| mark(Place::Unsubscribe)),
                 preferences: mark(Place::Preferences),
+                mute: mutes.and_then(|_| mark(Place::Mute)),
             },
             stop: stop.as_ref(),
         });
@@ -371,7 +376,12 @@ impl Compose {
             .clone();
         // Of the row's moment, so that the links are the same however often it is built.
         let stop = Stop::of_mail(&told, &row.occasion, &self.policies);
-        let personal = |maker: &Maker<'_>| maker.personal(&row.user, stop.as_ref(), row.created);
+        let mute = Stop::of_subject(&told, &row.occasion, &self.policies);
+        let link = |maker: &Maker<'_>| Some(maker.link(&row.user, mute.as_ref()?, row.created));
+        let personal = |maker: &Maker<'_>| Personal {
+            mute: link(maker),
+            ..maker.personal(&row.user, stop.as_ref(), row.created)
+        };
         let personal = maker.map(personal);
         let further = self.headers.of(row, &told, &self.policies);
         let locale = self.renderer.locale_of(user);

@@ -2,11 +2,13 @@
 //!
 //! The rule: the batch's record and the stacks say what its mail may have told, and its row how
 //! much that was. What comes to as many events is what it told: as choices and objects are now, or
-//! as they would be if the person had changed no choice since, or wanted only what is mandatory, or
-//! nothing had been withdrawn since. Where nothing does, nobody can tell.
+//! as they would be if the person had changed no choice and muted nothing since, or wanted only what
+//! is mandatory, or nothing had been withdrawn since. Where nothing does, nobody can tell.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
 
 use super::{built, unfit};
 use crate::domain::batch::Item;
@@ -60,7 +62,7 @@ impl Wanted<'_> {
 
 impl<'a> BatchMail<'a> {
     /// The mail of a batch of the person with these stacks; the catalog has what is on them, and
-    /// what the batch keeps.
+    /// what the batch keeps. `muted` says since when an event is muted.
     pub(in crate::services) fn of(
         batch: &'a Batch,
         row: &'a Delivery,
@@ -68,24 +70,38 @@ impl<'a> BatchMail<'a> {
         user: Option<&User>,
         policies: &Policies,
         catalog: &'a Catalog,
+        muted: impl Fn(&Event) -> Option<DateTime<Utc>>,
     ) -> Self {
         let built = built(row);
+        let is_muted = |event: &Event| muted(event).is_some_and(|since| since <= built);
         let stood = |event: &Event| !catalog.was_retracted(event, built);
         let as_now = |event: &Event| catalog.mailable(event).filter(|_| stood(event));
         let as_ever = |event: &Event| catalog.recorded(event).filter(|_| stood(event));
         let by_choice = user.map(|user| Wanted::Of(user, Extent::All));
         let obliged = user.map(|user| Wanted::Of(user, Extent::Mandatory));
         let every = Some(Wanted::All);
-        let reconstruct = |wanted: Wanted<'_>, ever: bool| {
-            let applies = |event: &Event| match ever {
+        let reconstruct = |wanted: Wanted<'_>, ever: bool, muted: bool| {
+            let fit = |event: &Event| match ever {
                 true => as_ever(event),
                 false => as_now(event),
             };
+            let applies = |event: &Event| fit(event).filter(|_| muted || !is_muted(event));
             told(batch, person, wanted, policies, applies)
         };
-        let ways = [by_choice, every, obliged].map(|wanted| (wanted, false));
-        let ways = ways.into_iter().chain([(by_choice, true), (every, true)]);
-        let mut ways = ways.filter_map(|(wanted, ever)| reconstruct(wanted?, ever));
+        let ways = [
+            (by_choice, false),
+            (by_choice, true),
+            (every, true),
+            (obliged, true),
+        ];
+        let ways = ways.map(|(wanted, muted)| (wanted, false, muted));
+        let ever = [
+            (by_choice, true, false),
+            (by_choice, true, true),
+            (every, true, true),
+        ];
+        let ways = ways.into_iter().chain(ever);
+        let mut ways = ways.filter_map(|(wanted, ever, muted)| reconstruct(wanted?, ever, muted));
         let fitting = ways.find(|(content, _)| content.total == u64::from(row.items));
         Self {
             batch,
@@ -95,9 +111,10 @@ impl<'a> BatchMail<'a> {
         }
     }
 
-    /// Where this event of the batch is in it.
-    pub(in crate::services) fn by(&self, event: &Event) -> By {
-        let (place, left_out) = self.place(event);
+    /// Where this event of the batch is in it; since when it is muted, if it is, may be why.
+    pub(in crate::services) fn by(&self, event: &Event, muted: Option<DateTime<Utc>>) -> By {
+        let is_muted = muted.is_some_and(|since| since <= built(self.row));
+        let (place, left_out) = self.place(event, is_muted);
         By::Mail {
             delivery: self.row.id.clone(),
             state: self.row.state,
@@ -107,7 +124,7 @@ impl<'a> BatchMail<'a> {
         }
     }
 
-    fn place(&self, event: &Event) -> (Place, Option<LeftOut>) {
+    fn place(&self, event: &Event, is_muted: bool) -> (Place, Option<LeftOut>) {
         let is_it = |item: &Item| Some(item.i) == event.i && item.t == event.t && item.o == event.o;
         let is_kept = self.batch.kept().any(is_it);
         let unfit = || unfit(self.catalog, event, built(self.row));
@@ -120,12 +137,16 @@ impl<'a> BatchMail<'a> {
             };
         };
         let name = (event.t.clone(), event.o.clone());
+        let unwanted = match is_muted {
+            true => LeftOut::Muted,
+            false => LeftOut::NotWanted,
+        };
         if told.shown.contains(&name) {
             (Place::Shown, None)
         } else if told.all.contains(&name) || (told.counts && !is_kept) {
             (Place::Counted, None)
         } else {
-            (Place::LeftOut, unfit().or(Some(LeftOut::NotWanted)))
+            (Place::LeftOut, unfit().or(Some(unwanted)))
         }
     }
 }

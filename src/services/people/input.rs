@@ -244,6 +244,7 @@ impl UserInput {
             loc: self.loc,
             digest,
             types,
+            mutes: before.map(|user| user.mutes.clone()).unwrap_or_default(),
             suppressed: match self.suppressed {
                 Some(true) => suppressed.or(Some(now)),
                 Some(false) => None,

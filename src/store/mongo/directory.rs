@@ -20,7 +20,7 @@ use super::values::{ids_in_order, put};
 use super::{FOLLOWS, Mongo, USERS, records};
 use crate::domain::audience::EARTH_RADIUS_KM;
 use crate::domain::user::Revision;
-use crate::domain::{Cadence, DueChoices, FollowKey, Point, User, UserId};
+use crate::domain::{Cadence, DueChoices, FollowKey, Point, Poke, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::record::write_bson;
@@ -50,6 +50,12 @@ impl Directory for Mongo {
         let statements = users.iter().zip(&records).map(put);
         let put = self.write(doing, Verb::Update, USERS, statements).await?;
         let (n, refused) = (put.n, put.duplicates(doing)?);
+        // Their feeds take for read what is muted.
+        let muting = users.iter().filter(|user| !user.mutes.is_empty());
+        let muting: Vec<&str> = muting.map(|user| user.id.as_str()).collect();
+        if !muting.is_empty() {
+            self.poke(Poke::people(muting)).await;
+        }
         if n == users.len() as u64 && refused.is_empty() {
             return Ok(vec![true; users.len()]);
         }

@@ -118,6 +118,7 @@ pub(super) mod delivery;
 pub(super) mod fanout;
 pub(super) mod fields;
 pub(super) mod inbox;
+pub(super) mod mutes;
 pub(super) mod suppression;
 pub(super) mod user;
 

@@ -17,6 +17,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::fields::{As, Count, Place, Time, date, typed};
+use super::mutes::MutesRecord;
 use super::{needs, of};
 use crate::domain::user::{DigestPreference, Revision, TypePreference, window};
 use crate::domain::{Address, Cadence, EventType, Route, User, duration};
@@ -31,6 +32,9 @@ record! {
         email: Email = user.email.clone().map(|email| Email(Some(email))),
         digest: DigestRecord = Some(As::keep(&user.digest)),
         types: Types = Some(Types(user.types.clone())),
+        mutes: MutesRecord = Some(&user.mutes)
+            .filter(|mutes| !mutes.is_empty())
+            .map(|mutes| MutesRecord(mutes.clone())),
         suppressed: Since = user.suppressed.map(|since| Since(Some(since))),
         // Each store has its own.
         rev: i64 = None,
@@ -39,6 +43,7 @@ record! {
         email: record.email.and_then(|email| email.0),
         digest: of("digest", record.digest.map_or_else(|| Ok(DigestPreference::default()), As::told))?,
         types: record.types.map(|types| types.0).unwrap_or_default(),
+        mutes: record.mutes.map(|mutes| mutes.0).unwrap_or_default(),
         suppressed: record.suppressed.and_then(|since| since.0),
         revision: Revision(record.rev.unwrap_or_default() as u64),
     }

@@ -4,7 +4,8 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use chrono::TimeDelta;
 
 use super::*;
-use crate::domain::{Point, Route, UserId};
+use crate::domain::mute::Title;
+use crate::domain::{Mute, Mutes, Point, Route, Subject, UserId};
 use crate::store::Error;
 use crate::store::record::{Record, read_bson, write_bson};
 
@@ -17,6 +18,11 @@ fn whole() -> User {
     let preference = |route| TypePreference {
         window: (route == Route::Batch).then(|| TimeDelta::minutes(90)),
         ..TypePreference::new(route, time)
+    };
+    let mute = |until, title: Option<&str>| Mute {
+        at: time,
+        until,
+        title: title.map(Title::stored),
     };
     User {
         email: Some(Address::new("ada@example.org").unwrap()),
@@ -39,6 +45,10 @@ fn whole() -> User {
                 )
             })
             .into(),
+        mutes: Mutes::stored([
+            (Subject::stored("$a.b"), mute(Some(time), Some("Budget"))),
+            (Subject::stored("artist:7"), mute(None, None)),
+        ]),
         suppressed: Some(time),
         unsubscribed: Some(time),
         ..User::new(UserId::stored("$ne"))
@@ -69,6 +79,9 @@ fn a_choice_that_cannot_be_read_is_an_error_that_names_it() {
         doc! {"_id": "a", "types": {"T": {"route": "batch", "window": "soon"}}},
         doc! {"_id": "a", "types": {"T": {"route": "batch", "window": 3600}}},
         doc! {"_id": "a", "confirmed": "yes"},
+        doc! {"_id": "a", "mutes": [{"s": "Thread:9"}]},
+        doc! {"_id": "a", "mutes": [{"at": Bson::DateTime(bson::DateTime::from_millis(0))}]},
+        doc! {"_id": "a", "mutes": "Thread:9"},
     ];
     for record in broken {
         let error = user_of(&record).unwrap_err();
@@ -112,7 +125,9 @@ fn a_document_and_json_are_written_as_ever() {
         "_id": "$ne", "email": "ada@example.org", "name": "Ada", "confirmed": true, "tz": "Pacific/Apia",
         "locale": "en-GB", "loc": {"type": "Point", "coordinates": [-0.1, 51.5]},
         "digest": {"cadence": "weekly", "weekday": "wed", "hour": 23, "since": time},
-        "types": [choice], "suppressed": time, "unsubscribed": time,
+        "types": [choice],
+        "mutes": [{"at": time, "until": time, "title": "Budget", "s": "$a.b"}, {"at": time, "s": "artist:7"}],
+        "suppressed": time, "unsubscribed": time,
     };
     assert_eq!(document.len(), expected.len());
     for (field, value) in &expected {
@@ -121,6 +136,9 @@ fn a_document_and_json_are_written_as_ever() {
     let json = serde_json::to_value(&record).unwrap();
     let chosen = serde_json::json!(["batch", 1_398_124_800_123_i64, "90m"]);
     assert_eq!(json["types"], serde_json::json!({"$a.b": chosen}));
+    let at = 1_398_124_800_123_i64;
+    let muted = serde_json::json!({"$a.b": [at, at, "Budget"], "artist:7": [at, null, null]});
+    assert_eq!(json["mutes"], muted);
     assert_eq!(json["digest"]["weekday"], "Wed");
     assert_eq!(json["suppressed"], 1_398_124_800_123_i64);
 }

@@ -6,8 +6,9 @@ use rusqlite::{OptionalExtension, Transaction};
 
 use super::columns::{Met, Table, fields};
 use super::connections::{Answer, readable};
+use super::pokes::poke;
 use super::{Sqlite, near};
-use crate::domain::{Cadence, DueChoices, FollowKey, User, UserId};
+use crate::domain::{Cadence, DueChoices, FollowKey, Poke, User, UserId};
 use crate::store::record::fields::As;
 use crate::store::record::user::UserRecord;
 use crate::store::{Directory, FollowChange, PeopleFilter, Result};
@@ -16,7 +17,7 @@ pub(super) const USERS: Table = Table {
     name: "users",
     columns: "id=_id email name confirmed:flag tz locale brand lng=loc.lng lat=loc.lat cell
         cadence=digest.cadence weekday=digest.weekday hour=digest.hour digest_since=digest.since
-        types:json suppressed unsubscribed rev",
+        types:json mutes:json suppressed unsubscribed rev",
 };
 
 #[async_trait]
@@ -235,6 +236,10 @@ fn put(transaction: &Transaction<'_>, user: &User) -> Answer<bool> {
         return Ok(false);
     }
     write(transaction, user, read + 1)?;
+    if !user.mutes.is_empty() {
+        // Their feed takes for read what is muted.
+        poke(transaction, &Poke::people([user.id.as_str()]))?;
+    }
     Ok(true)
 }
 

@@ -61,6 +61,7 @@ mod limits;
 mod logs;
 mod marks;
 mod metrics;
+mod mutes;
 mod objects;
 mod pages;
 mod polls;

@@ -32,7 +32,7 @@ on_sqlite! {
     an_immediate_mail_ends_its_type_and_is_undone_as_it_was
 }
 
-const TYPES: &str = r#"
+pub(super) const TYPES: &str = r#"
 [types.ArtworkPublished]
 heading = "New works"
 [types.Comment]
@@ -48,7 +48,7 @@ heading = "Alarms"
 route = "immediate"
 "#;
 
-async fn api(fresh: &Fresh, types: &str) -> Api {
+pub(super) async fn api(fresh: &Fresh, types: &str) -> Api {
     let config = format!(
         "server.listen = \"127.0.0.1:0\"\nserver.public_url = \"{PUBLIC}\"\nserver.link_secret = \"{}\"\n{types}",
         pages::SECRET
@@ -58,7 +58,7 @@ async fn api(fresh: &Fresh, types: &str) -> Api {
 
 impl Api {
     /// Something of this type happens to Ada, and ends up where it goes.
-    async fn happens(&self, name: &str, object: &str) {
+    pub(super) async fn happens(&self, name: &str, object: &str) {
         let request = Request {
             kind: kind(name),
             ..request(&[object], to(&["ada"]), None)
@@ -68,17 +68,17 @@ impl Api {
     }
 
     /// Batches that are due leave.
-    async fn batches(&self) {
+    pub(super) async fn batches(&self) {
         self.town.clock.advance(TimeDelta::minutes(6));
         self.app.closer().drain(&Silent).await.unwrap();
         self.app.sender().drain().await.unwrap();
     }
 
-    fn last(&self) -> Message {
+    pub(super) fn last(&self) -> Message {
         self.town.mails().pop().unwrap()
     }
 
-    async fn ada(&self) -> User {
+    pub(super) async fn ada(&self) -> User {
         let found = self.town.store.users(&[user("ada")]).await.unwrap();
         found.into_iter().next().unwrap().unwrap()
     }

@@ -53,7 +53,7 @@ async fn a_record_is_shown_with_its_address_masked(fresh: Fresh) {
         json!({
             "id": "eve", "email": "e…@example.org", "name": "Eve", "confirmed": true, "tz": "Europe/Paris", "locale": "fr",
             "loc": [2.35, 48.85], "digest": {"cadence": "daily", "weekday": null, "hour": 7},
-            "types": {"Loan": {"route": "never", "window": null}}, "suppressed": false, "unsubscribed": false,
+            "types": {"Loan": {"route": "never", "window": null}}, "suppressed": false, "unsubscribed": false, "brand": null,
         })
     );
     assert_eq!(api.get("/v1/users/nobody").await.code(), "unknown_user");

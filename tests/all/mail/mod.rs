@@ -81,6 +81,7 @@ fn mail(person: &str) -> Message {
         personal: Some(Personal {
             preferences: format!("{unsubscribe}/preferences"),
             unsubscribe: Some(unsubscribe),
+            mute: None,
         }),
         further: vec![],
         at: DateTime::UNIX_EPOCH,

@@ -27,6 +27,7 @@ mod mailed;
 mod mandatory;
 mod marking;
 mod metrics;
+mod mutes;
 mod old_writers;
 mod pacing;
 mod pausing;

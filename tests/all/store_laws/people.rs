@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Weekday};
+use tidings::domain::mute::Title;
 use tidings::domain::user::{DigestPreference, Revision, TypePreference};
-use tidings::domain::{Address, Cadence, Point, Route, User, UserId};
+use tidings::domain::{Address, Cadence, Mute, Mutes, Point, Route, Subject, User, UserId};
 
 use crate::support::*;
 
@@ -40,6 +41,14 @@ pub(super) fn full(id: &str) -> User {
                 )
             })
             .collect(),
+        mutes: Mutes::stored(["Thread:9", "a.b", "$set", "0", "ü.$x"].map(|name| {
+            let mute = Mute {
+                at: noon() + TimeDelta::milliseconds(3),
+                until: (name != "0").then(|| noon() + minutes(5)),
+                title: Title::cut(name).filter(|_| name != "$set"),
+            };
+            (Subject::stored(name), mute)
+        })),
         suppressed: Some(noon() + minutes(1)),
         unsubscribed: Some(noon() + minutes(2)),
         ..User::new(user(id))

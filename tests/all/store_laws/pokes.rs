@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use tidings::domain::{Inbox, Object, ObjectKey, Poke, PokeKey};
+use tidings::domain::{Inbox, Object, ObjectKey, Poke, PokeKey, Subject, User};
 use tidings::store::Result;
 
 use crate::support::*;
@@ -42,6 +42,11 @@ pub async fn whoever_listens_hears_of_pushes_marks_and_objects(store: Fresh) {
     let inbox = Inbox::empty(user("cem"));
     assert!(store.put_inbox(&inbox, id(1)).await.unwrap());
     until(&mut heard, "cem", true).await;
+    let mut muting = User::new(user("dee"));
+    let subject = Subject::stored("Thread:9");
+    muting.mutes.mute(subject, None, None, noon());
+    assert_eq!(store.put_users(&[muting]).await.unwrap(), [true]);
+    until(&mut heard, "dee", true).await;
     let object = Object::bare(ObjectKey::stored("Artwork:1"));
     store.put_objects(&[object]).await.unwrap();
     until(&mut heard, "Artwork:1", false).await;

@@ -191,7 +191,7 @@ CREATE TABLE seats (
     memories TEXT NOT NULL,         -- JSON
     PRIMARY KEY (user, key)
 ) WITHOUT ROWID;
-INSERT INTO "seats" VALUES('ada','type:Commented','5353a4001c74b0d6d99ef4df',1397990700071,NULL,NULL,NULL,'{"id":"5353a4001c74b0d6d99ef4de","state":"open","settled":null,"opened":1397990400071,"last":1397990400071,"closes":1397990700071,"contents":{"count":1,"items":[["5353a4001c74b0d6d99ef4dc","Commented","a5"]],"joined":["5353a4001c74b0d6d99ef4dc"]},"policy":"300000/0/-1/0 last 10"}','[]','[[1397990100071,["5353a2d41c74b0d6d99ef4d0","5353a2d41c74b0d6d99ef4d1"]]]');
+INSERT INTO "seats" VALUES('ada','type:Commented','5353a4001c74b0d6d99ef4df',1397990700071,NULL,NULL,NULL,'{"id":"5353a4001c74b0d6d99ef4de","state":"open","settled":null,"opened":1397990400071,"last":1397990400071,"closes":1397990700071,"contents":{"count":1,"items":[["5353a4001c74b0d6d99ef4dc","Commented","a5"]],"joined":"5353a4001c74b0d6d99ef4dc"},"policy":"300000/0/-1/0 last 10"}','[]','[[1397990100071,"5353a2d41c74b0d6d99ef4d05353a2d41c74b0d6d99ef4d1"]]');
 CREATE TABLE sightings (
     key   TEXT PRIMARY KEY NOT NULL,
     mark  TEXT NOT NULL,

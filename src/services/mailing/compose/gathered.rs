@@ -1,7 +1,7 @@
 //! What batches have gathered, as far as it may still be told.
 //!
 //! The rule (P6, P7): an event is told while its person gets its type outside the digest, as they
-//! chose before it happened, and while its object applies. Where all kept events may be told, and
+//! chose before it happened, has not muted what it is about, and while its object applies. Where all kept events may be told, and
 //! are of different things, those that are only counted are taken for the same; otherwise the
 //! stacks say what else had joined.
 
@@ -16,6 +16,7 @@ use crate::domain::{
 };
 use crate::services::Result;
 use crate::services::catalog::Catalog;
+use crate::services::mutes;
 use crate::store::{People, Stacks};
 
 use super::Compose;
@@ -23,8 +24,10 @@ use super::Compose;
 /// How much of what a row covers its mail tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tells {
-    /// What the person gets by their choices, as far as this.
+    /// What the person gets by their choices and has not muted, as far as this.
     Wanted(Extent),
+    /// The same, muted or not.
+    Chosen(Extent),
     /// All of it, whatever they chose since.
     All,
 }
@@ -103,9 +106,14 @@ impl Compose {
     ) -> Result<HashMap<Id, Gathered>> {
         let mut gathered = HashMap::with_capacity(batches.len());
         let mut doubtful = Vec::new();
+        let kept = batches
+            .iter()
+            .map(|batch| (batch.id, &batch.contents.items[..]));
+        let muted = possible(kept, whose, &self.policies);
+        mutes::look_up(muted, catalog, &*self.journal).await?;
         for batch in batches {
             let told = |item: &Item| {
-                wants(whose[&batch.id], item, &self.policies)
+                wants(whose[&batch.id], item, catalog)
                     && catalog.applies(&Event::from(item.clone())).is_some()
             };
             if !batch.is_told_by_kept(told) {
@@ -122,13 +130,36 @@ impl Compose {
             catalog.load(events.iter()).await?;
             gathered.insert(batch.id, Gathered::new(batch, items, 0));
         }
+        let all = gathered.iter().map(|(id, of)| (*id, &of.items[..]));
+        let muted = possible(all, whose, &self.policies);
+        mutes::look_up(muted, catalog, &*self.journal).await?;
         for (id, gathered) in &mut gathered {
             gathered
                 .items
-                .retain(|item| wants(whose[id], item, &self.policies));
+                .retain(|item| wants(whose[id], item, catalog));
         }
         Ok(gathered)
     }
+}
+
+/// What may be muted of these batches.
+fn possible<'a>(
+    items: impl Iterator<Item = (Id, &'a [Item])>,
+    whose: &HashMap<Id, (&User, Tells)>,
+    policies: &Policies,
+) -> Vec<Event> {
+    let mut events: Vec<(&User, Event)> = Vec::new();
+    for (batch, items) in items {
+        let (user, tells) = whose[&batch];
+        if matches!(tells, Tells::Wanted(_)) && !user.mutes.is_empty() {
+            events.extend(items.iter().cloned().map(|item| (user, item.into())));
+        }
+    }
+    let events = events.iter().filter_map(|(user, event)| {
+        let at = event.i?.time();
+        Some((*user, event, at))
+    });
+    mutes::possible(events, policies)
 }
 
 /// The events that these batches keep.
@@ -171,12 +202,15 @@ impl Gathered {
     }
 }
 
-/// Whether this person gets this event on its own, as they chose before it happened, and as much as
-/// they may be mailed.
-fn wants((user, tells): (&User, Tells), item: &Item, policies: &Policies) -> bool {
-    let Tells::Wanted(extent) = tells else {
+/// Whether this person gets this event on its own, as they chose before it happened, has not muted
+/// what it is about, and as much as they may be mailed.
+fn wants((user, tells): (&User, Tells), item: &Item, catalog: &Catalog) -> bool {
+    let (Tells::Wanted(extent) | Tells::Chosen(extent)) = tells else {
         return true;
     };
-    let route = user.route(&item.t, item.i.time(), policies);
-    route.is_mailed_alone() && extent.admits(&item.t, policies)
+    let (at, policies) = (item.i.time(), catalog.policies());
+    let route = user.route(&item.t, at, policies);
+    let heeds = matches!(tells, Tells::Wanted(_)) && !user.mutes.is_empty();
+    let is_muted = || heeds && mutes::is_muted(user, &item.clone().into(), at, catalog);
+    route.is_mailed_alone() && extent.admits(&item.t, policies) && !is_muted()
 }

@@ -5,8 +5,8 @@
 //! its markers cover is told, and objects as they are now. Whoever wants no mail is shown what is
 //! mandatory; where nothing is, what they would get otherwise, with why they do not. Of a mail that
 //! left, what was taken back since is part, and what is as much as the row says it told: all that
-//! they want now, what of it was not seen or is mandatory, or all that the row covers, as they may
-//! have turned some of it off since.
+//! they want now, with what they muted then or without, what of it was not seen or is mandatory, or all that
+//! the row covers, as they may have turned some of it off since.
 
 use super::{Allowed, Compose, Spread, Tells, gathered};
 use crate::domain::content::Item;
@@ -16,6 +16,7 @@ use crate::domain::{
 };
 use crate::mail::Place;
 use crate::services::Result;
+use crate::services::mutes;
 use crate::services::suppressions::Suppressed;
 use crate::wire::delivery::{Preview, Shown, Story};
 
@@ -29,6 +30,7 @@ struct Part {
 
 impl Part {
     const WHOLE: Self = Self::of(Tells::Wanted(Extent::All));
+    const CHOSEN: Self = Self::of(Tells::Chosen(Extent::All));
     const OBLIGED: Self = Self::of(Tells::Wanted(Extent::Mandatory));
     const EVERYTHING: Self = Self::of(Tells::All);
 
@@ -65,10 +67,15 @@ impl Compose {
     }
 
     async fn story_of(&self, row: Delivery) -> Result<Story> {
-        let users = self
+        let mut users = self
             .directory
             .users(std::slice::from_ref(&row.user))
             .await?;
+        if row.state.settled() {
+            let built = row.tried.unwrap_or(row.created);
+            let known = users.iter_mut().flatten();
+            known.for_each(|user| user.mutes.as_of(built));
+        }
         let suppressed = Suppressed::among(&*self.suppressions, users.iter().flatten()).await?;
         let allowed = match (users.first(), row.state.settled()) {
             (Some(user), false) => Some(self.allowed(&row, user.as_ref(), &suppressed)),
@@ -116,7 +123,9 @@ impl Compose {
             return Ok(whole);
         }
         for part in [
+            Part::CHOSEN,
             Part::WHOLE.unseen(),
+            Part::CHOSEN.unseen(),
             Part::OBLIGED,
             Part::OBLIGED.unseen(),
             Part::EVERYTHING,
@@ -189,6 +198,10 @@ impl Compose {
                 person.leave_out(|place, _| is_seen(place));
             }
         }
+        if let Tells::Wanted(_) = part.tells {
+            let (muting, journal) = (mutes::muting(&mut stacks, users), &*self.journal);
+            mutes::leave_out(muting, mutes::all, &mut catalog, journal).await?;
+        }
         let wanted: Vec<_> = stacks
             .iter()
             .flat_map(|stacks| self.wanted(row, stacks, user, part.tells))
@@ -197,7 +210,7 @@ impl Compose {
             .load(wanted.iter().map(|pending| pending.event))
             .await?;
         if part.tells == Tells::All {
-            let chosen = Part::WHOLE.tells;
+            let chosen = Part::CHOSEN.tells;
             let chosen = stacks
                 .iter()
                 .flat_map(|of| self.wanted(row, of, user, chosen));

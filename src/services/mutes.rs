@@ -1,0 +1,151 @@
+//! What people muted is left out: of mails when they are built and when they leave, and of what is
+//! owed.
+//!
+//! The rule (P7): whether an event is muted is asked of the person's record as it stands
+//! ([`crate::domain::Mutes`]), of the event's object, and of what is said of the event. Whoever
+//! muted nothing costs nothing: of them nothing is looked up. What is mandatory is never muted.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Utc};
+
+use super::catalog::Catalog;
+use crate::domain::{Event, PersonStacks, Policies, Position, Stack, User};
+use crate::store::{Journal, Result};
+
+/// Whether an event may be muted, before anything is looked up.
+fn may_be(user: &User, event: &Event, at: DateTime<Utc>, policies: &Policies) -> bool {
+    user.mutes.may_cover(at) && !policies.is_mandatory(&event.t)
+}
+
+/// Whether this person muted what the event is about; whatever that rests on is in the catalog
+/// ([`look_up`]).
+pub fn is_muted(user: &User, event: &Event, at: DateTime<Utc>, catalog: &Catalog) -> bool {
+    since(user, event, at, catalog).is_some()
+}
+
+/// Since when it is muted, if it is.
+pub fn since(
+    user: &User,
+    event: &Event,
+    at: DateTime<Utc>,
+    catalog: &Catalog,
+) -> Option<DateTime<Utc>> {
+    let policies = catalog.policies();
+    if !may_be(user, event, at, policies) {
+        return None;
+    }
+    let object = catalog.record(event);
+    let phrase = policies.of(&event.t).phrase.as_ref();
+    let details = catalog.details(event);
+    let key = catalog.key(event);
+    user.mutes
+        .cover(at, &key, object.as_deref(), phrase, details.as_deref())
+}
+
+/// Those of these events that may be muted, as far as is known before anything is looked up.
+pub fn possible<'a>(
+    events: impl Iterator<Item = (&'a User, &'a Event, DateTime<Utc>)>,
+    policies: &Policies,
+) -> Vec<Event> {
+    let possible = events.filter(|(user, event, at)| may_be(user, event, *at, policies));
+    possible.map(|(_, event, _)| event.clone()).collect()
+}
+
+/// Looks up what is needed to say which of these are muted.
+pub async fn look_up(
+    events: Vec<Event>,
+    catalog: &mut Catalog,
+    journal: &dyn Journal,
+) -> Result<()> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    catalog.load(events.iter()).await?;
+    catalog.load_details(journal, events.iter()).await
+}
+
+/// A person who muted something, with their stacks.
+pub type Muting<'p> = (&'p mut PersonStacks, &'p User);
+
+/// Those of these people who muted something.
+pub fn muting<'p>(
+    people: impl IntoIterator<Item = &'p mut PersonStacks>,
+    users: &'p [Option<User>],
+) -> Vec<Muting<'p>> {
+    let pairs = people.into_iter().zip(users);
+    let muting = pairs.filter_map(|(person, user)| {
+        let user = user.as_ref().filter(|user| !user.mutes.is_empty())?;
+        Some((person, user))
+    });
+    muting.collect()
+}
+
+/// Leaves out of these stacks, of the events that are meant, those that their people muted: their
+/// places stay, and nobody is told of them.
+pub async fn leave_out(
+    mut people: Vec<Muting<'_>>,
+    meant: fn(&Stack) -> Vec<(Position, &Event)>,
+    catalog: &mut Catalog,
+    journal: &dyn Journal,
+) -> Result<()> {
+    if people.is_empty() {
+        return Ok(());
+    }
+    let asked = asked(&people, meant, catalog.policies());
+    look_up(asked, catalog, journal).await?;
+    for (person, user) in &mut people {
+        let stacks = person.stacks.iter().flat_map(meant);
+        let muted = stacks.filter(|(place, event)| {
+            let at = event.at(place.stack.day);
+            is_muted(user, event, at, catalog)
+        });
+        let muted: HashSet<Position> = muted.map(|(place, _)| place).collect();
+        if !muted.is_empty() {
+            person.leave_out(|place, _| muted.contains(&place));
+        }
+    }
+    Ok(())
+}
+
+fn asked(
+    people: &[Muting<'_>],
+    meant: fn(&Stack) -> Vec<(Position, &Event)>,
+    policies: &Policies,
+) -> Vec<Event> {
+    let events = people.iter().flat_map(|(person, user)| {
+        let events = person.stacks.iter().flat_map(meant);
+        events.map(|(place, event)| (*user, event, event.at(place.stack.day)))
+    });
+    possible(events, policies)
+}
+
+/// What may be muted of this person's stacks.
+pub fn possible_of(person: &PersonStacks, user: &User, policies: &Policies) -> Vec<Event> {
+    let events = person.stacks.iter().flat_map(Stack::events);
+    let events = events.map(|(place, event)| (user, event, event.at(place.stack.day)));
+    possible(events, policies)
+}
+
+/// Places of what is muted, and since when.
+pub type Places = HashMap<Position, DateTime<Utc>>;
+
+/// The places of what is muted of this person's stacks, of which all is looked up.
+pub fn places(person: &PersonStacks, user: &User, catalog: &Catalog) -> Places {
+    let events = person.stacks.iter().flat_map(Stack::events);
+    let muted = events.filter_map(|(place, event)| {
+        let since = since(user, event, event.at(place.stack.day), catalog)?;
+        Some((place, since))
+    });
+    muted.collect()
+}
+
+/// All events of a stack, with their places.
+pub fn all(stack: &Stack) -> Vec<(Position, &Event)> {
+    stack.events().collect()
+}
+
+/// Those that may be mailed still.
+pub fn uncovered(stack: &Stack) -> Vec<(Position, &Event)> {
+    stack.uncovered().collect()
+}

@@ -1,0 +1,429 @@
+//! What somebody muted is mailed in no way, owed to nobody and new in no feed; and nothing of it
+//! comes later, whatever they do then.
+
+use chrono::TimeDelta;
+use tidings::clock::Clock;
+use tidings::domain::mute::Title;
+use tidings::domain::{Audience, Day, DeliveryState, FollowKey, Object, ObjectKey, Subject, User};
+use tidings::services::Silent;
+use tidings::services::people::MuteInput;
+use tidings::wire::explanation::{By, LeftOut, Place, Why};
+
+use super::mandatory::happens;
+use super::retracting::feed;
+use crate::support::town::{Town, busy, followers_of, monday, on_both_stores, to};
+use crate::support::{Fresh, user};
+
+on_both_stores! {
+    a_digest_tells_nothing_of_what_is_muted
+    a_batch_tells_nothing_of_what_is_muted_and_a_mail_of_nothing_else_is_canceled
+    what_is_muted_while_its_mail_waits_is_not_told
+    what_objects_are_about_is_muted_with_all_of_them
+    what_is_followed_is_muted_where_nothing_else_brings_it
+    what_was_muted_is_not_mailed_later
+    a_mute_ends_by_itself_and_floods_nobody
+    what_is_mandatory_is_never_muted
+    what_is_muted_is_owed_to_nobody_and_flushed
+    a_feed_takes_for_read_what_is_muted
+    explain_says_that_it_is_muted_before_and_after
+    a_replaced_record_keeps_what_was_muted
+    nobody_mutes_more_than_a_thousand_subjects
+    what_ended_long_ago_is_forgotten
+}
+
+const BATCH: &str = r#"
+[types.ArtworkPublished]
+route = "batch"
+window = "5m"
+"#;
+
+fn subject(name: &str) -> Subject {
+    Subject::new(name).unwrap()
+}
+
+async fn mute(town: &Town, person: &str, name: &str) {
+    let people = town.process().people();
+    let (user, subject) = (user(person), subject(name));
+    let muted = people.mute(&user, &subject, MuteInput::default()).await;
+    assert!(muted.unwrap().is_some());
+}
+
+async fn unmute(town: &Town, person: &str, name: &str) {
+    let people = town.process().people();
+    let user = people.unmute(&user(person), &subject(name)).await.unwrap();
+    assert_eq!(user.unwrap().mutes.standing(town.clock.now()).count(), 0);
+}
+
+/// Ends what is due by then, and mails what waits.
+async fn mail(town: &Town) {
+    town.clock.advance(TimeDelta::minutes(6));
+    let app = town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    app.sender().drain().await.unwrap();
+}
+
+async fn a_digest_tells_nothing_of_what_is_muted(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a2"], to(&["ada", "ben"])).await;
+    town.happens(&["a1"], to(&["cem"])).await;
+    for person in ["ada", "cem"] {
+        mute(&town, person, "a1").await;
+    }
+
+    let report = town.digests_at(monday(0)).await;
+
+    assert_eq!((report.due, report.events, report.pending), (2, 3, 2));
+    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(town.told_to("ben"), ["a1", "a2"]);
+    assert_eq!(town.told_to("cem"), [""; 0]);
+    // What the mail covers is dealt with, muted or not.
+    let stacks = fresh.stacks_of(&user("ada")).await;
+    let is_left = |stack: &tidings::domain::Stack| stack.uncovered().next().is_some();
+    assert!(!stacks.iter().any(is_left));
+}
+
+async fn a_batch_tells_nothing_of_what_is_muted_and_a_mail_of_nothing_else_is_canceled(
+    fresh: Fresh,
+) {
+    let town = Town::found(&fresh, true, BATCH).await;
+    mute(&town, "ada", "a1").await;
+    mute(&town, "ben", "a1").await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    town.happens(&["a2"], to(&["ada"])).await;
+
+    mail(&town).await;
+
+    assert_eq!(town.mails().len(), 2);
+    let text = |n: usize| town.mails()[n].filled().text;
+    let texts = [text(0), text(1)];
+    let ada = texts.iter().find(|text| text.contains("Work a2.")).unwrap();
+    let cem = texts.iter().find(|text| text.contains("Work a1.")).unwrap();
+    assert!(!ada.contains("Work a1.") && !cem.contains("Work a2."));
+    let row = town.deliveries_of("ben").await.remove(0);
+    assert_eq!(row.state, DeliveryState::Canceled);
+    // It is settled: later digests and batches do not tell it either.
+    unmute(&town, "ben", "a1").await;
+    mail(&town).await;
+    town.digests_at(monday(0)).await;
+    assert_eq!(town.mails().len(), 2);
+}
+
+async fn what_is_muted_while_its_mail_waits_is_not_told(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCH).await;
+    happens(&town, "Loan", &["a3", "a4"], to(&["ada"])).await;
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    town.answer([busy()]);
+    mail(&town).await;
+    assert_eq!(town.mails().len(), 0);
+    mute(&town, "ada", "a1").await;
+    town.clock.advance(TimeDelta::minutes(10));
+    town.process().sender().drain().await.unwrap();
+    town.answer([busy()]);
+    town.digests_at(monday(0)).await;
+    mute(&town, "ada", "a3").await;
+
+    town.clock.advance(TimeDelta::minutes(10));
+    town.process().sender().drain().await.unwrap();
+
+    let mails = town.mails();
+    let told = |n: usize, work: &str| mails[n].filled().text.contains(&format!("Work {work}."));
+    assert_eq!(mails.len(), 2);
+    assert!(told(0, "a2") && !told(0, "a1"));
+    assert!(told(1, "a4") && !told(1, "a3"));
+}
+
+async fn what_objects_are_about_is_muted_with_all_of_them(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let about = |key: &str, about: serde_json::Value| Object {
+        title: Some(format!("Work {key}.")),
+        data: serde_json::json!({"about": about}),
+        ..Object::bare(ObjectKey::stored(key))
+    };
+    let linked = serde_json::json!({"title": "Show", "url": "https://a.example/show"});
+    let works = [
+        about("a1", "Budget".into()),
+        about("a2", "Budget".into()),
+        about("a3", linked.clone()),
+        about("a4", linked),
+    ];
+    town.store.put_objects(&works).await.unwrap();
+    town.happens(&["a1", "a2", "a3", "a4", "a5"], to(&["ada", "ben"]))
+        .await;
+    mute(&town, "ada", "Budget").await;
+    mute(&town, "ben", "https://a.example/show").await;
+
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(town.told_to("ada"), ["a3", "a4", "a5"]);
+    assert_eq!(town.told_to("ben"), ["a1", "a2", "a5"]);
+}
+
+async fn what_is_followed_is_muted_where_nothing_else_brings_it(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    mute(&town, "ada", "artist:1").await;
+    let both = ["artist:1", "artist:2"].map(FollowKey::stored);
+    town.happens(&["a1"], followers_of("artist:1")).await;
+    town.happens(&["a2"], followers_of("artist:2")).await;
+    town.happens(&["a3"], Audience::followers_of(both).unwrap())
+        .await;
+    town.happens(&["a4"], to(&["ada"])).await;
+
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(town.told_to("ada"), ["a2", "a3", "a4"]);
+    assert_eq!(town.told_to("ben"), ["a1", "a3"]);
+}
+
+async fn what_was_muted_is_not_mailed_later(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    mute(&town, "ada", "a1").await;
+    town.digests_at(monday(0)).await;
+    town.clock.advance(TimeDelta::minutes(1));
+    unmute(&town, "ada", "a1").await;
+
+    let nothing = town.digests_at(monday(1)).await;
+    assert_eq!((nothing.due, town.mails().len()), (0, 0));
+
+    town.happens(&["a1"], to(&["ada"])).await;
+    let report = town.digests_at(monday(2)).await;
+    assert_eq!((report.events, town.mails().len()), (1, 1));
+    assert_eq!(town.told_to("ada"), ["a1"]);
+}
+
+async fn a_mute_ends_by_itself_and_floods_nobody(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let until = Some(town.clock.now() + TimeDelta::hours(2));
+    let input = MuteInput { until, title: None };
+    let people = town.process().people();
+    people
+        .mute(&user("ada"), &subject("artist:1"), input)
+        .await
+        .unwrap();
+    town.happens(&["a1"], followers_of("artist:1")).await;
+    town.clock.advance(TimeDelta::hours(3));
+    town.happens(&["a2"], followers_of("artist:1")).await;
+
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(town.told_to("ada"), ["a2"]);
+    assert_eq!(town.told_to("ben"), ["a1", "a2"]);
+}
+
+async fn what_is_mandatory_is_never_muted(fresh: Fresh) {
+    let config = format!(
+        "server.public_url = \"https://news.example.org\"\n{BATCH}
+        [types.Notice]\nmandatory = true\n
+        [types.Alarm]\nmandatory = true\nroute = \"immediate\"\n"
+    );
+    let town = Town::found(&fresh, true, &config).await;
+    mute(&town, "ada", "a1").await;
+    for name in ["Notice", "Alarm", "ArtworkPublished"] {
+        happens(&town, name, &["a1"], to(&["ada", "ben"])).await;
+    }
+
+    mail(&town).await;
+    let alone = town.mails();
+    town.digests_at(monday(0)).await;
+
+    let of = |person: &str, mails: &[tidings::mail::Message]| {
+        let masked = tidings::domain::Address::new(format!("{person}@example.org")).unwrap();
+        let theirs = mails.iter().filter(|mail| mail.to == masked);
+        theirs.map(|mail| mail.filled().text).collect::<Vec<_>>()
+    };
+    assert_eq!((of("ada", &alone).len(), of("ben", &alone).len()), (1, 2));
+    assert_eq!(of("ada", &town.mails()).len(), 2);
+    let offers = |text: &&String| text.contains("Mute Work a1.");
+    assert_eq!(of("ada", &alone).iter().filter(offers).count(), 0);
+    assert_eq!(of("ben", &alone).iter().filter(offers).count(), 1);
+}
+
+async fn what_is_muted_is_owed_to_nobody_and_flushed(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.happens(&["a2"], to(&["cem"])).await;
+    mute(&town, "ada", "a1").await;
+    let day = Day::of(town.clock.now());
+
+    let owed = town.process().owed().count(day).await.unwrap().owed;
+    let flushed = town.process().flush().user(&user("ada")).await.unwrap();
+    town.clock.advance(TimeDelta::days(9));
+    let later = town.process().owed().count(day).await.unwrap().owed;
+    let report = town.digests_at(monday(2)).await;
+
+    assert_eq!((owed.people, owed.events, flushed), (2, 2, 0));
+    assert_eq!((later.people, later.events), (2, 2));
+    assert_eq!((report.older.people, report.older.events), (2, 2));
+    assert_eq!(town.told_to("ada"), [""; 0]);
+}
+
+async fn a_feed_takes_for_read_what_is_muted(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    let before = feed(&town, "ada").await.counts;
+
+    mute(&town, "ada", "a1").await;
+    let page = feed(&town, "ada").await;
+    town.clock.advance(TimeDelta::minutes(1));
+    unmute(&town, "ada", "a1").await;
+    town.clock.advance(TimeDelta::minutes(1));
+    town.happens(&["a3"], to(&["ada"])).await;
+    let after = feed(&town, "ada").await.counts;
+
+    assert_eq!((before.unseen, before.unread), (2, 2));
+    assert_eq!((page.counts.unseen, page.counts.unread), (1, 1));
+    let items = page.items.iter();
+    let mut states: Vec<_> = items
+        .map(|item| (item.object.as_str(), item.state.as_str()))
+        .collect();
+    states.sort_unstable();
+    assert_eq!(states, [("a1", "read"), ("a2", "unseen")]);
+    assert_eq!(
+        (after.unseen, after.unread),
+        (2, 2),
+        "what it was stays read"
+    );
+}
+
+async fn explain_says_that_it_is_muted_before_and_after(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCH).await;
+    happens(&town, "Loan", &["a1", "a2"], to(&["ada"])).await;
+    town.happens(&["a1", "a3"], to(&["ada"])).await;
+    let fates = async || {
+        let told = town.process().explain().user(&user("ada"), None).await;
+        let fates = told.unwrap().events.into_iter();
+        let mut fates: Vec<_> = fates
+            .map(|fate| {
+                let left_out = match fate.covered {
+                    Some(By::Mail {
+                        place: Place::LeftOut,
+                        left_out,
+                        ..
+                    }) => left_out,
+                    _ => None,
+                };
+                (fate.kind, fate.object.to_string(), fate.why, left_out)
+            })
+            .collect();
+        fates.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        let fates = fates.into_iter();
+        fates
+            .map(|(_, _, why, left_out)| (why, left_out))
+            .collect::<Vec<_>>()
+    };
+
+    mute(&town, "ada", "a1").await;
+    let before = fates().await;
+    mail(&town).await;
+    town.digests_at(monday(0)).await;
+    let after = fates().await;
+
+    let muted = Some(LeftOut::Muted);
+    assert_eq!(
+        before,
+        [
+            (Why::Muted, None),
+            (Why::Gathering, None),
+            (Why::Muted, None),
+            (Why::NextDigest, None),
+        ]
+    );
+    assert_eq!(
+        after,
+        [
+            (Why::LeftOut, muted),
+            (Why::Mailed, None),
+            (Why::Covered, muted),
+            (Why::Covered, None),
+        ]
+    );
+    // A mail that left before is told as it was.
+    town.clock.advance(TimeDelta::minutes(1));
+    mute(&town, "ada", "a2").await;
+    mute(&town, "ada", "a3").await;
+    assert_eq!(fates().await, after);
+    for row in town.deliveries_of("ada").await {
+        let story = town.process().compose().story(row).await.unwrap();
+        assert_eq!(story.mail.unwrap().items.len(), 1);
+    }
+}
+
+async fn a_replaced_record_keeps_what_was_muted(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    mute(&town, "ada", "a1").await;
+    let people = town.process().people();
+    let record = serde_json::json!({"id": "ada", "email": "ada@example.org", "confirmed": true});
+
+    let record = serde_json::from_value(record).unwrap();
+    people.put(vec![record]).await.unwrap();
+    people.unsubscribe(&user("ada")).await.unwrap();
+    let daily = serde_json::json!({"digest": {"cadence": "daily"}});
+    let daily = serde_json::from_value(daily).unwrap();
+    people.prefer(&user("ada"), daily).await.unwrap();
+
+    let ada = people.get(&user("ada")).await.unwrap().unwrap();
+    let standing = ada.mutes.standing(town.clock.now());
+    let standing: Vec<&str> = standing.map(|(subject, _)| subject.as_str()).collect();
+    assert_eq!(standing, ["a1"]);
+}
+
+async fn nobody_mutes_more_than_a_thousand_subjects(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    let now = town.clock.now();
+    town.change("ada", |ada| {
+        for n in 0..1_000 {
+            let subject = subject(&format!("Thread:{n}"));
+            ada.mutes.mute(subject, None, Title::cut("Thread"), now);
+        }
+    })
+    .await;
+    let people = town.process().people();
+    let put = |name: &str| {
+        let (people, name) = (town.process().people(), subject(name));
+        async move { people.mute(&user("ada"), &name, MuteInput::default()).await }
+    };
+
+    let refused = put("one more").await.unwrap_err().to_string();
+    let again = put("Thread:7").await;
+
+    assert!(refused.contains("1000"), "{refused}");
+    assert!(again.is_ok(), "who has them can change them");
+    // As unmuting makes room only when what it covered cannot be mailed any more.
+    unmute_all(&town, &people.get(&user("ada")).await.unwrap().unwrap()).await;
+    assert!(put("one more").await.is_err());
+    town.clock.advance(TimeDelta::days(60));
+    assert!(put("one more").await.is_ok());
+}
+
+async fn unmute_all(town: &Town, ada: &User) {
+    let all: Vec<Subject> = ada
+        .mutes
+        .all()
+        .map(|(subject, _)| subject.clone())
+        .collect();
+    let now = town.clock.now();
+    town.change("ada", |ada| {
+        all.iter()
+            .for_each(|subject| ada.mutes.unmute(subject, now))
+    })
+    .await;
+}
+
+async fn what_ended_long_ago_is_forgotten(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    for name in ["a1", "a2"] {
+        mute(&town, "ada", name).await;
+    }
+    let people = town.process().people();
+    people.unmute(&user("ada"), &subject("a1")).await.unwrap();
+    let count = async || {
+        let ada = town.process().people().get(&user("ada")).await.unwrap();
+        ada.unwrap().mutes.len()
+    };
+    assert_eq!(count().await, 2);
+
+    town.clock.advance(TimeDelta::days(60));
+    mute(&town, "ada", "a3").await;
+
+    assert_eq!(count().await, 2, "a2, which stands, and a3");
+}
