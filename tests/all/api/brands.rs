@@ -43,6 +43,12 @@ async fn a_brand_is_kept_shown_and_changed_and_one_that_is_not_there_is_refused(
     let choice = json!({"types": {"Comment": {"route": "digest"}}});
     let choice = api.put("/v1/users/eve/preferences", choice).await;
 
+    api.fan_out().await;
+    let batches = api.get("/v1/batches?key=brand:umbra:type:Comment").await;
+    let none = api.get("/v1/batches?key=brand:acme:type:Comment").await;
+    let keys = |answer: &super::Answer| answer.body["batches"].as_array().map(Vec::len);
+
+    assert_eq!((keys(&batches), keys(&none)), (Some(1), Some(0)));
     assert_eq!((put.status, &shown.body["brand"]), (204, &json!("acme")));
     assert_eq!((refused.as_u16(), changed.is_success()), (400, true));
     assert_eq!(api.get(eve).await.body["brand"], json!(null));
