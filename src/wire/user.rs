@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::domain::mute::Title;
 use crate::domain::{
-    Cadence, Category, EventType, FollowKey, Mandate, Mutes, Point, Route, Schedule, Subject, User,
-    UserId, duration,
+    Cadence, Category, EventType, FollowKey, Mandate, Mutes, Point, Quiet, Route, Schedule,
+    Subject, User, UserId, duration,
 };
 
 /// A record as it is shown.
@@ -23,6 +23,7 @@ pub(crate) struct UserView {
     name: Option<String>,
     confirmed: bool,
     tz: Option<Tz>,
+    quiet: Option<Quiet>,
     locale: Option<String>,
     loc: Option<Point>,
     digest: DigestView,
@@ -53,6 +54,7 @@ impl From<User> for UserView {
             name: user.name,
             confirmed: user.confirmed,
             tz: user.tz,
+            quiet: user.quiet,
             locale: user.locale,
             loc: user.loc,
             digest: DigestView {
@@ -129,6 +131,7 @@ impl MutesView {
 pub(crate) struct PreferencesView {
     pub(crate) digest: ScheduleView,
     pub(crate) tz: Tz,
+    pub(crate) quiet: Option<Quiet>,
     pub(crate) types: BTreeMap<EventType, ChoiceView>,
     /// The same types in the order in which they are shown.
     pub(crate) categories: Vec<CategoryView>,
