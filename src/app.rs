@@ -239,6 +239,7 @@ impl App {
         Closer {
             batches: self.store.clone(),
             deliveries: self.store.clone(),
+            quiet: self.quiet_hours(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
             owner: self.owner.clone(),
@@ -275,6 +276,7 @@ impl App {
             batches: self.store.clone(),
             deliveries: self.store.clone(),
             catalog: self.catalog(),
+            quiet: self.quiet_hours(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
         }

@@ -27,6 +27,7 @@ const POLICY: BatchPolicy = BatchPolicy {
     close_at: None,
     keep: Keep::Last(10),
     leading: false,
+    held_until: None,
 };
 const KIND: &str = "ArtworkPublished";
 

@@ -67,6 +67,7 @@ export interface User {
   name?: string | null;
   confirmed?: boolean;
   tz?: string | null;
+  quiet?: Quiet | null;
   locale?: string | null;
   loc?: Point | null;
   digest?: Digest | null;
@@ -84,6 +85,7 @@ export interface UserPatch {
   name?: string | null;
   confirmed?: boolean | null;
   tz?: string | null;
+  quiet?: Quiet | null;
   locale?: string | null;
   loc?: Point | null;
   digest?: Digest;
@@ -98,6 +100,7 @@ export interface UserView {
   name: string | null;
   confirmed: boolean;
   tz: string | null;
+  quiet: Quiet | null;
   locale: string | null;
   loc: number[] | null;
   digest: Digest | null;
@@ -109,6 +112,7 @@ export interface UserView {
 export interface Preferences {
   digest?: Digest;
   tz?: string | null;
+  quiet?: Quiet | null;
   types?: Record<string, TypeChoice | null>;
 }
 
@@ -125,8 +129,15 @@ export interface TypeView {
 export interface PreferencesView {
   digest: Digest;
   tz: string;
+  quiet: Quiet | null;
   types: Record<string, TypeView>;
   categories: { name: string | null; types: string[] }[];
+}
+
+/** By the local clock, such as 22:00. */
+export interface Quiet {
+  from: string;
+  to: string;
 }
 
 export interface Mute {
@@ -249,6 +260,7 @@ export interface Batch {
   opened_at: string;
   last_event_at: string;
   closes_at: string;
+  held_until: string | null;
   settled_at: string | null;
   delivery: { id: string; state: string; reason: string | null } | null;
 }

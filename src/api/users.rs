@@ -171,6 +171,7 @@ pub(super) async fn preferences(
     });
     Ok(HttpResponse::Ok().json(PreferencesView {
         tz: schedule.tz,
+        quiet: user.quiet,
         digest: schedule.into(),
         types: offered.iter().map(choice).collect(),
         categories: categories.collect(),

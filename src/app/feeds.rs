@@ -7,6 +7,7 @@ use chrono::TimeDelta;
 use tokio::sync::watch;
 
 use super::App;
+use crate::services::batches::QuietHours;
 use crate::services::feed::Feeds;
 use crate::services::keys::{KeyRing, ServerKeys};
 use crate::services::polls::Polls;
@@ -46,6 +47,12 @@ impl App {
     pub(super) fn remembers(&self) -> TimeDelta {
         let window = TimeDelta::days(i64::from(self.config.window_back) + 1);
         self.config.digest.max_age.max(window) + TimeDelta::days(1)
+    }
+
+    /// Knows whose batches wait until when.
+    pub(super) fn quiet_hours(&self) -> QuietHours {
+        let tz = self.config.digest.schedule.tz;
+        QuietHours::new(self.store.clone(), self.policies.clone(), tz)
     }
 
     /// What is known of the answers to polls.

@@ -178,7 +178,10 @@ fn standing(view: &BatchView) -> String {
     let (opened, closes) = (words::minute(view.opened_at), words::minute(view.closes_at));
     let canceled = words::minute(view.settled_at.unwrap_or(view.closes_at));
     let stands = match view.state {
-        BatchState::Open => format!("open since {opened}, closes {closes} UTC"),
+        BatchState::Open => {
+            let why = view.held_until.map_or("", |_| ", when quiet hours end");
+            format!("open since {opened}, closes {closes} UTC{why}")
+        }
         BatchState::Closing => format!("opened {opened}, closing since {closes} UTC"),
         BatchState::Closed => format!("opened {opened}, closed {closes} UTC"),
         BatchState::Canceled => format!("opened {opened}, canceled {canceled} UTC"),

@@ -218,7 +218,11 @@ fn becomes(fate: &Fate) -> String {
         }
         (Why::Gathering, Some(batch)) => {
             let closes = words::minute(batch.closes_at);
-            format!("is in the open batch {}, which closes {closes}", batch.id)
+            let why = batch.held_until.map_or("", |_| ", when quiet hours end");
+            format!(
+                "is in the open batch {}, which closes {closes}{why}",
+                batch.id
+            )
         }
         (Why::Closing, Some(batch)) => format!("is in batch {}, which is being mailed", batch.id),
         (Why::NotMailed, Some(batch)) => match &batch.reason {

@@ -8,6 +8,10 @@
 //! opening stands as it was first written and the last event only moves on, so a closing that is
 //! put off is never put off beyond `max_wait` from the opening, and an early clock closes nothing
 //! early.
+//!
+//! Somebody's quiet hours hold a batch: what joins while they last says until when
+//! ([`BatchPolicy::held_until`]), and whoever is about to close one holds it
+//! ([`Accumulator::hold`]), so that quiet hours count that were chosen since.
 
 use chrono::{DateTime, Utc};
 
@@ -239,7 +243,8 @@ impl Batch {
         };
         batch.add(items, at, policy);
         // Whatever is mailed at once in any case needs no lead.
-        if policy.leading && batch.state == BatchState::Open {
+        let leads = policy.leading && policy.held_until.is_none();
+        if leads && batch.state == BatchState::Open {
             batch.lead = Lead::Waiting {
                 contents: std::mem::take(&mut batch.contents),
                 joined: batch.joined.clone(),
@@ -280,8 +285,13 @@ impl Batch {
         self.policy = policy.fingerprint();
         self.last_event_at = self.last_event_at.max(at);
         self.closes_at = policy.closes_at(self.opened_at, self.last_event_at);
-        if policy.is_immediate() || policy.is_full(self.contents.count) {
-            self.begin_closing(at);
+        let ends = policy.is_immediate() || policy.is_full(self.contents.count);
+        match policy.held_until {
+            // In quiet hours what would end at once gathers until they are over.
+            Some(until) if ends => self.closes_at = until,
+            Some(until) => self.closes_at = self.closes_at.max(until),
+            None if ends => self.begin_closing(at),
+            None => {}
         }
         self.contents.count - before
     }
@@ -339,6 +349,13 @@ impl Batch {
             self.state = BatchState::Canceled;
         }
         out
+    }
+
+    /// While it gathers, it closes no earlier than then.
+    fn hold(&mut self, until: DateTime<Utc>) {
+        if self.state == BatchState::Open {
+            self.closes_at = self.closes_at.max(until);
+        }
     }
 
     /// From now on it takes nothing, and it is due. `Err` says what it is instead of open.

@@ -18,6 +18,7 @@ use super::duration;
 use super::mute::Mutes;
 use super::name::{EventType, Invalid, UserId};
 use super::policy::{Policies, Route};
+use super::quiet::Quiet;
 use super::stack::Pending;
 use super::suppression::Reason;
 
@@ -117,6 +118,8 @@ pub struct User {
     pub types: BTreeMap<EventType, TypePreference>,
     /// What they want to hear nothing of, whatever its type.
     pub mutes: Mutes,
+    /// When no batch of theirs closes.
+    pub quiet: Option<Quiet>,
     /// Since when we must not write to them.
     pub suppressed: Option<DateTime<Utc>>,
     /// When they unsubscribed from everything; nothing once they chose to get something again.
@@ -202,6 +205,7 @@ impl User {
             digest: DigestPreference::default(),
             types: BTreeMap::new(),
             mutes: Mutes::default(),
+            quiet: None,
             suppressed: None,
             unsubscribed: None,
             revision: Revision::NONE,
@@ -277,6 +281,22 @@ impl User {
         let chosen = self.chosen(kind, policies);
         let window = chosen.and_then(|chosen| chosen.window);
         policies.of(kind).batch.for_window(window)
+    }
+
+    /// When the quiet hours end that keep events of these types from being mailed outside the digest
+    /// at this moment; `None` where none do. What is mandatory is not kept, nor what is mailed with
+    /// it.
+    pub fn quiet_until<'a>(
+        &self,
+        kinds: impl IntoIterator<Item = &'a EventType>,
+        at: DateTime<Utc>,
+        default: Tz,
+        policies: &Policies,
+    ) -> Option<DateTime<Utc>> {
+        let ends = self.quiet?.ends(at, self.tz.unwrap_or(default))?;
+        let mut kinds = kinds.into_iter();
+        let is_obliged = kinds.any(|kind| policies.is_mandatory(kind));
+        (!is_obliged).then_some(ends)
     }
 
     /// Whether an event of this type and time goes into their digest.

@@ -8,9 +8,11 @@
 mod book;
 mod close;
 mod join;
+mod quiet;
 
 /// Which batches.
 pub use crate::store::BatchFilter;
 pub use book::{BatchService, End};
 pub use close::Closer;
 pub use join::{Join, Joiner};
+pub use quiet::QuietHours;

@@ -101,6 +101,7 @@ impl Explain {
             ..BatchFilter::default()
         };
         let batches = Batches::of(&self.batches, &theirs).await?;
+        let held = batches.held(&self.batches, now).await?;
         let mut catalog = self.catalog.of_mails();
         catalog.load(batches.kept().iter()).await?;
         let is_seen = self.skip_seen.of(user).await?;
@@ -247,7 +248,8 @@ impl Explain {
                         in_feed: self.policies.of(&event.t).feed,
                         batch: holding.map(|batch| InBatch {
                             id: batch.id,
-                            closes_at: batch.closes_at,
+                            closes_at: held.get(&batch.id).copied().unwrap_or(batch.closes_at),
+                            held_until: held.get(&batch.id).copied(),
                             reason: batches.reason(batch.id),
                             settled: settled_of(&deliveries, batch.id),
                         }),

@@ -270,11 +270,17 @@ impl Fanouts {
 
     /// How a person's batches of this fan-out's type gather, if they get it so.
     fn batched(&self, user: &User, fanout: &Fanout) -> Option<BatchPolicy> {
-        match user.route(&fanout.kind, fanout.at, &self.policies) {
-            Route::Immediate => Some(BatchPolicy::IMMEDIATE),
-            Route::Batch => Some(user.batch_policy(&fanout.kind, &self.policies)),
-            Route::Never | Route::Digest => None,
-        }
+        let policy = match user.route(&fanout.kind, fanout.at, &self.policies) {
+            Route::Immediate => BatchPolicy::IMMEDIATE,
+            Route::Batch => user.batch_policy(&fanout.kind, &self.policies),
+            Route::Never | Route::Digest => return None,
+        };
+        let (default, now) = (self.owed.schedule.tz, self.clock.now());
+        let held_until = user.quiet_until([&fanout.kind], now, default, &self.policies);
+        Some(BatchPolicy {
+            held_until,
+            ..policy
+        })
     }
 
     /// Fetches a page for every walk that has run out of people and has more.

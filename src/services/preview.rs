@@ -12,7 +12,10 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::domain::content::Caps;
-use crate::domain::{Content, EventType, FollowKey, Occasion, Policies, Schedule, Stop, User};
+use crate::domain::mute::Title;
+use crate::domain::{
+    Content, EventType, FollowKey, Occasion, Policies, Schedule, Stop, Subject, User,
+};
 use crate::mail::Place;
 pub use crate::render::Catalogs;
 use crate::render::pages::{Notice, Stopping, Tokens};
@@ -230,9 +233,11 @@ impl Preview {
             .kinds()
             .find(|kind| user.is_mailed_alone(kind, policies));
         let types = Stop::of_types(alone);
+        let thread = Stop::Subject(Subject::stored("preview"), Title::cut("Budget"));
         let mut stops = vec![("the digest", &Stop::Digest), ("all e-mail", &Stop::All)];
         if alone.is_some() {
             stops.insert(0, ("a type", &types));
+            stops.insert(1, ("a thread", &thread));
         }
         let follow = Stop::Follow(FollowKey::stored("artist:7"));
         stops.push(("a follow", &follow));

@@ -20,11 +20,15 @@ use super::form::{Form, Unreadable, short};
 use super::unsubscribe::opened;
 use crate::app::App;
 use crate::domain::mute::Title;
-use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Stop, Subject, User};
+use crate::domain::{EventType, FollowKey, Invalid, ObjectKey, Quiet, Stop, Subject, User};
 use crate::render::Page;
 use crate::render::pages::{TYPE_FIELD, UNFOLLOW, UNMUTE_FIELD};
 use crate::services::links::Opened;
-use crate::services::people::{PreferencesInput, TypeInput};
+use crate::services::people::{Change, PreferencesInput, TypeInput};
+
+/// The fields of quiet hours.
+const QUIET_FROM: &str = "quiet-from";
+const QUIET_TO: &str = "quiet-to";
 
 /// `GET /u/{token}/preferences`
 pub(super) async fn show(req: HttpRequest, token: Path<String>, app: Data<App>) -> HttpResponse {
@@ -177,12 +181,16 @@ fn answer(app: &App, asked: &Asked, found: Result<Shown, Failure>, saved: bool) 
 /// filled with them. One may have been offered when the page was shown, so it is passed over,
 /// whatever its name: older writers did not check theirs.
 fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<PreferencesInput, Failure> {
-    let mut change = PreferencesInput::default();
+    let mut change = PreferencesInput {
+        quiet: quiet(form)?,
+        ..PreferencesInput::default()
+    };
     for (name, value) in form.pairs() {
         match name {
             "cadence" => change.digest.cadence = Some(Some(value.parse()?)),
             "weekday" => change.digest.weekday = Some(Some(parse("weekday", value)?)),
             "hour" => change.digest.hour = Some(Some(parse("hour", value)?)),
+            QUIET_FROM | QUIET_TO => {}
             "tz" => change.tz = Some(Some(parse("time zone", value)?)),
             _ => {
                 let Some(kind) = name.strip_prefix(TYPE_FIELD).map(EventType::stored) else {
@@ -205,6 +213,18 @@ fn change(form: &Form, offered: impl Fn(&EventType) -> bool) -> Result<Preferenc
         }
     }
     Ok(change)
+}
+
+/// The quiet hours of a form: both of their times are there, or both are empty.
+fn quiet(form: &Form) -> Result<Change<Quiet>, Failure> {
+    Ok(match (form.get(QUIET_FROM), form.get(QUIET_TO)) {
+        (None, None) => None,
+        (Some(""), Some("")) => Some(None),
+        (from, to) => {
+            let time = |text: Option<&str>| text.unwrap_or_default().parse();
+            Some(Some(Quiet::new(time(from)?, time(to)?)?))
+        }
+    })
 }
 
 fn parse<T: FromStr>(what: &'static str, value: &str) -> Result<T, Invalid> {

@@ -33,6 +33,8 @@ pub struct BatchView {
     pub last_event_at: DateTime<Utc>,
     /// When it is due; or when it began to close, if that was earlier.
     pub closes_at: DateTime<Utc>,
+    /// When the quiet hours end that it waits for, if it does: `closes_at` then.
+    pub held_until: Option<DateTime<Utc>>,
     /// When it was closed or canceled; `None` before.
     pub settled_at: Option<DateTime<Utc>>,
     /// Its mail, once there is one in the ledger.
@@ -94,10 +96,12 @@ pub(crate) struct BatchPage {
 }
 
 impl BatchView {
-    /// `title` says what the objects of events are called.
+    /// `title` says what the objects of events are called; `held_until`, when the quiet hours end
+    /// in which it would close.
     pub(crate) fn of(
         batch: Batch,
         delivery: Option<Delivery>,
+        held_until: Option<DateTime<Utc>>,
         title: impl Fn(&Event) -> Option<String>,
     ) -> Self {
         let lead = match batch.lead {
@@ -116,7 +120,8 @@ impl BatchView {
             lead,
             opened_at: batch.opened_at,
             last_event_at: batch.last_event_at,
-            closes_at: batch.closes_at,
+            closes_at: held_until.unwrap_or(batch.closes_at),
+            held_until,
             settled_at: batch.settled,
             delivery: delivery.map(|row| DeliveryView {
                 id: row.id,

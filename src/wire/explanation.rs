@@ -97,6 +97,8 @@ pub struct InBatch {
     pub id: Id,
     /// When the batch is due; or when it began to close, if that was earlier.
     pub closes_at: DateTime<Utc>,
+    /// When the quiet hours end that it waits for, if it does: `closes_at` then.
+    pub held_until: Option<DateTime<Utc>>,
     /// Why its mail ended as it did, if the ledger says.
     pub reason: Option<String>,
     /// When its mail was settled, if it was.

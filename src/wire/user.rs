@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::domain::mute::Title;
 use crate::domain::{
-    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mutes, Point, Route, Schedule,
-    Subject, User, UserId, duration,
+    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mutes, Point, Quiet, Route,
+    Schedule, Subject, User, UserId, duration,
 };
 
 /// A record as it is shown.
@@ -23,6 +23,7 @@ pub(crate) struct UserView {
     name: Option<String>,
     confirmed: bool,
     tz: Option<Tz>,
+    quiet: Option<Quiet>,
     locale: Option<String>,
     brand: Option<BrandName>,
     loc: Option<Point>,
@@ -54,6 +55,7 @@ impl From<User> for UserView {
             name: user.name,
             confirmed: user.confirmed,
             tz: user.tz,
+            quiet: user.quiet,
             locale: user.locale,
             brand: user.brand,
             loc: user.loc,
@@ -131,6 +133,7 @@ impl MutesView {
 pub(crate) struct PreferencesView {
     pub(crate) digest: ScheduleView,
     pub(crate) tz: Tz,
+    pub(crate) quiet: Option<Quiet>,
     pub(crate) types: BTreeMap<EventType, ChoiceView>,
     /// The same types in the order in which they are shown.
     pub(crate) categories: Vec<CategoryView>,

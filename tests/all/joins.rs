@@ -42,6 +42,7 @@ fn cooling() -> BatchPolicy {
         close_at: std::num::NonZeroU64::new(12),
         keep: Keep::Last(12),
         leading: false,
+        held_until: None,
     }
 }
 

@@ -92,7 +92,7 @@ def in_digits(value):
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
     if isinstance(failure, RejectedPositiveData):
-        for earned in (too_many_bytes, too_long_together, too_much_data):
+        for earned in (too_many_bytes, too_long_together, too_much_data, no_hours):
             if earned(case, response):
                 COUNTS["let pass: " + earned.__doc__] += 1
                 return False
@@ -130,6 +130,16 @@ def too_much_data(case, response):
     events = body if isinstance(body, list) else body.get("events", [body]) if isinstance(body, dict) else []
     size = lambda data: len(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
     return "that an event's data has" in response.text and any(size(event.get("data")) > 2000 for event in events)
+
+
+def no_hours(case, response):
+    """quiet hours end at another time than they begin, and a form says both or neither"""
+    body = case.body if isinstance(case.body, dict) else {}
+    users = [body, *(user for user in body.get("users", []) if isinstance(user, dict))] if body else case.body
+    hours = [user.get("quiet") for user in users if isinstance(user, dict)] if isinstance(users, list) else []
+    form = body.get("quiet-from", ""), body.get("quiet-to", "")
+    same = any(isinstance(one, dict) and one.get("from") == one.get("to") for one in hours)
+    return same or form[0] == form[1] != "" or bool(form[0]) != bool(form[1])
 
 
 def decoded(value):

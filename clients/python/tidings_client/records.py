@@ -64,28 +64,33 @@ class Retracted(_RetractedMay):
     not_kept: int
     objects: list[str]
 
+Quiet = TypedDict("Quiet", {"from": str, "to": str})
 Digest = TypedDict("Digest", {
     "cadence": Union[Cadence, None], "weekday": Union[Weekday, None], "hour": Union[int, None],
 }, total=False)
 User = TypedDict("User", {
-    "email": Str, "name": Str, "confirmed": bool, "tz": Str, "locale": Str,
+    "email": Str, "name": Str, "confirmed": bool, "tz": Str,
+    "quiet": Union[Quiet, None], "locale": Str,
     "loc": Union[Point, None], "digest": Union[Digest, None],
     "types": Union[dict[str, TypeChoice], None], "suppressed": Union[bool, None],
     "unsubscribed": Union[bool, None],
 }, total=False)
 UserPatch = TypedDict("UserPatch", {
-    "email": Str, "name": Str, "confirmed": Union[bool, None], "tz": Str, "locale": Str,
+    "email": Str, "name": Str, "confirmed": Union[bool, None], "tz": Str,
+    "quiet": Union[Quiet, None], "locale": Str,
     "loc": Union[Point, None], "digest": Digest, "types": dict[str, Union[TypeChoice, None]],
     "suppressed": Union[bool, None], "unsubscribed": bool,
 }, total=False)
 UserView = TypedDict("UserView", {
-    "id": str, "email": Str, "name": Str, "confirmed": bool, "tz": Str, "locale": Str,
+    "id": str, "email": Str, "name": Str, "confirmed": bool, "tz": Str,
+    "quiet": Union[Quiet, None], "locale": Str,
     "loc": Union[list[float], None], "digest": Union[Digest, None],
     "types": Union[dict[str, TypeChoice], None], "suppressed": Union[bool, None],
     "unsubscribed": Union[bool, None],
 })
 Preferences = TypedDict("Preferences", {
-    "digest": Digest, "tz": Str, "types": dict[str, Union[TypeChoice, None]],
+    "digest": Digest, "tz": Str, "quiet": Union[Quiet, None],
+    "types": dict[str, Union[TypeChoice, None]],
 }, total=False)
 TypeView = TypedDict("TypeView", {
     "heading": str, "category": Str, "route": Route, "window": Str, "chosen": bool,
@@ -93,7 +98,8 @@ TypeView = TypedDict("TypeView", {
 })
 Category = TypedDict("Category", {"name": Str, "types": list[str]})
 PreferencesView = TypedDict("PreferencesView", {
-    "digest": Digest, "tz": str, "types": dict[str, TypeView], "categories": list[Category],
+    "digest": Digest, "tz": str, "quiet": Union[Quiet, None], "types": dict[str, TypeView],
+    "categories": list[Category],
 })
 Mute = TypedDict("Mute", {"until": Str, "title": Str}, total=False)
 Muted = TypedDict("Muted", {"subject": str, "title": Str, "at": str, "until": Str})
@@ -146,8 +152,8 @@ BatchDelivery = TypedDict("BatchDelivery", {"id": str, "state": DeliveryState, "
 Batch = TypedDict("Batch", {
     "id": str, "user": str, "key": str, "state": BatchState, "count": int,
     "items": list[BatchItem], "more": int, "lead": Union[Lead, None], "opened_at": str,
-    "last_event_at": str, "closes_at": str, "settled_at": Str,
-    "delivery": Union[BatchDelivery, None],
+    "last_event_at": str, "closes_at": str, "held_until": Str,
+    "settled_at": Str, "delivery": Union[BatchDelivery, None],
 })
 BatchQuery = TypedDict("BatchQuery", {
     "user": str, "key": str, "state": BatchState, "limit": int, "before": str,

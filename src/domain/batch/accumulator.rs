@@ -165,6 +165,18 @@ impl Accumulator {
         }
     }
 
+    /// The open batch that would close by now of its own accord.
+    pub fn closing(&self, now: DateTime<Utc>) -> Option<&Batch> {
+        self.open.as_ref().filter(|open| now >= open.closes_at)
+    }
+
+    /// Holds the open batch until then: see [`crate::domain::Quiet`].
+    pub fn hold(&mut self, until: DateTime<Utc>) {
+        if let Some(open) = &mut self.open {
+            open.hold(until);
+        }
+    }
+
     /// Ends what is due, and forgets what is old enough. Answers whether anything changed.
     pub fn advance(&mut self, now: DateTime<Utc>, mut ids: impl FnMut() -> Id) -> bool {
         let before = (self.ended.len(), self.memories.len());

@@ -338,6 +338,7 @@ fn policies() -> impl Strategy<Value = BatchPolicy> {
             close_at: full.and_then(std::num::NonZeroU64::new),
             keep: Keep::Last(keep),
             leading,
+            held_until: None,
         },
     )
 }

@@ -58,7 +58,8 @@ impl Addition {
             Some(full) => Some(full.get().checked_sub(new + 1)?),
             None => None,
         };
-        if policy.is_immediate() || items.is_empty() {
+        // What is held closes when that is over, whatever the formula says.
+        if policy.is_immediate() || policy.held_until.is_some() || items.is_empty() {
             return None;
         }
         let closes_from = at.checked_add_signed(policy.cooldown)?;
@@ -136,6 +137,7 @@ mod tests {
                 close_at: full.and_then(NonZeroU64::new),
                 keep: Keep::Last(kept),
                 leading: false,
+                held_until: None,
             };
             let key = BatchKey::Type(EventType::stored("T"));
             let mut accumulator = Accumulator::new(AccumulatorId { user: UserId::stored("u"), key });

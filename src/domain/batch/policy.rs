@@ -27,6 +27,8 @@ pub struct BatchPolicy {
     pub keep: Keep,
     /// Whether what opens a batch is mailed at once, and only what follows is gathered.
     pub leading: bool,
+    /// Until when nothing closes, as whoever the batch is for has quiet hours ([`super::Batch`]).
+    pub held_until: Option<DateTime<Utc>>,
 }
 
 impl BatchPolicy {
@@ -38,6 +40,7 @@ impl BatchPolicy {
         close_at: None,
         keep: Keep::Last(10),
         leading: false,
+        held_until: None,
     };
 
     /// When a batch closes that was opened and last joined at these moments, unless it is full
@@ -84,8 +87,9 @@ impl BatchPolicy {
         let full = self.close_at.map_or(0, NonZeroU64::get);
         let (window, cooldown) = (seconds(self.window), seconds(self.cooldown));
         let leading = if self.leading { " leading" } else { "" };
+        let held = self.held_until.map_or("", |_| " held");
         format!(
-            "{window}/{cooldown}/{longest}/{full} {}{leading}",
+            "{window}/{cooldown}/{longest}/{full} {}{leading}{held}",
             self.keep
         )
     }

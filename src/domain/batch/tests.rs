@@ -268,6 +268,7 @@ pub(super) fn policies() -> impl Strategy<Value = BatchPolicy> {
             close_at: std::num::NonZeroU64::new(close_at),
             keep,
             leading: false,
+            held_until: None,
         },
     )
 }

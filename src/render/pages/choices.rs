@@ -13,7 +13,7 @@ use super::super::voice::Voice;
 use super::TYPE_FIELD;
 use super::stopping::PersonView;
 use crate::domain::mute::Title;
-use crate::domain::{Cadence, Category, EventType, Policies, Route, Schedule, User};
+use crate::domain::{Cadence, Category, EventType, Policies, Quiet, Route, Schedule, User};
 
 /// Everything the page sees.
 #[derive(Serialize)]
@@ -28,6 +28,8 @@ pub(super) struct PreferencesView {
     weekdays: Vec<OptionView>,
     hours: Vec<OptionView>,
     zones: Vec<RegionView>,
+    /// Their quiet hours, if they have any.
+    quiet: Option<Quiet>,
     groups: Vec<GroupView>,
     /// What is muted, by name.
     mutes: Vec<MuteView>,
@@ -78,6 +80,7 @@ impl PreferencesView {
                 })
                 .collect(),
             zones: zones(schedule.tz),
+            quiet: user.quiet,
             groups: groups(user, policies, kinds, voice),
             mutes: mutes(user, schedule.tz, voice),
             zone: schedule.tz,

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::QuietHours;
 use crate::clock::{Clock, Ids};
 use crate::domain::batch::{Accumulator, AccumulatorId, TakenOut};
 use crate::domain::fanout::check_objects;
@@ -25,6 +26,8 @@ pub struct BatchService {
     pub deliveries: Arc<dyn Deliveries>,
     /// Where titles are looked up.
     pub catalog: CatalogSource,
+    /// Says whose batches wait.
+    pub quiet: QuietHours,
     /// The time; tests turn it.
     pub clock: Arc<dyn Clock>,
     /// Makes new ids.
@@ -70,10 +73,11 @@ impl BatchService {
         catalog.load(kept.iter()).await?;
         let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
         let mails = self.deliveries.deliveries(&ids).await?;
-        let pairs = batches.into_iter().zip(mails);
+        let held = self.quiet.held(&batches, self.clock.now()).await?;
+        let pairs = batches.into_iter().zip(mails).zip(held);
         let title = |event: &Event| catalog.record(event)?.title.clone();
         Ok(pairs
-            .map(|(batch, mail)| BatchView::of(batch, mail, title))
+            .map(|((batch, mail), held)| BatchView::of(batch, mail, held, title))
             .collect())
     }
 

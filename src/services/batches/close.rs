@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::QuietHours;
 use crate::clock::{Clock, Ids};
 use crate::domain::batch::{Accumulator, AccumulatorId};
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, Id, Lease, Occasion};
@@ -27,6 +28,8 @@ pub struct Closer {
     pub batches: Arc<dyn Batches>,
     /// The ledger.
     pub deliveries: Arc<dyn Deliveries>,
+    /// Says whose batches wait.
+    pub quiet: QuietHours,
     /// The time; tests turn it.
     pub clock: Arc<dyn Clock>,
     /// Makes new ids.
@@ -42,10 +45,11 @@ impl Closer {
     pub async fn step(&self) -> Result<Option<Closed>> {
         let now = self.clock.now();
         let due = AccumulatorFilter::Due(now);
-        let due = self.batches.find_accumulators(&due, AT_ONCE).await?;
+        let mut due = self.batches.find_accumulators(&due, AT_ONCE).await?;
         if due.is_empty() {
             return Ok(None);
         }
+        self.quiet.hold(&mut due, now).await?;
         let mut held = Vec::with_capacity(due.len());
         for mut accumulator in due {
             accumulator.advance(now, || self.ids.next(now));

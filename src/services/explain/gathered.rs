@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
+
 use crate::domain::batch::Item;
 use crate::domain::{Batch, BatchState, Delivery, DeliveryId, DeliveryState, Event, Id};
 use crate::services::Result;
@@ -36,6 +38,19 @@ impl Batches {
         let unsettled =
             |batch: &&Batch| matches!(batch.state, BatchState::Open | BatchState::Closing);
         self.all.iter().filter(unsettled).cloned().collect()
+    }
+
+    /// When the quiet hours end that these wait for, by their ids.
+    pub(super) async fn held(
+        &self,
+        book: &BatchService,
+        now: DateTime<Utc>,
+    ) -> Result<HashMap<Id, DateTime<Utc>>> {
+        let held = book.quiet.held(&self.all, now).await?;
+        let pairs = self.all.iter().zip(held);
+        Ok(pairs
+            .filter_map(|(batch, until)| Some((batch.id, until?)))
+            .collect())
     }
 
     /// The batch that the event is in, if one is known.

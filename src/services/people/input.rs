@@ -14,8 +14,8 @@ use serde::{Deserialize, Deserializer};
 use super::PeopleService;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
-    Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Route, User,
-    UserId,
+    Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet, Route,
+    User, UserId,
 };
 use crate::services::fields;
 
@@ -44,6 +44,9 @@ pub struct UserInput {
     pub brand: Option<BrandName>,
     /// Where they live, for events that concern whoever is near; left out, nobody knows.
     pub loc: Option<Point>,
+    /// Their quiet hours, `null` takes them back; left out, they stay.
+    #[serde(default, deserialize_with = "quiet")]
+    pub quiet: Change<Quiet>,
     /// Replaces what they chose; left out, it stays.
     #[serde(default, deserialize_with = "fields::named_if_any")]
     pub digest: Option<DigestInput>,
@@ -95,6 +98,9 @@ pub struct PreferencesInput {
     /// Such as `Europe/Paris`.
     #[serde(default, deserialize_with = "zone")]
     pub tz: Change<Tz>,
+    /// From when to when no batch closes.
+    #[serde(default, deserialize_with = "quiet")]
+    pub quiet: Change<Quiet>,
     /// By type; types that are not named stay.
     #[serde(default, deserialize_with = "fields::each_if_any")]
     pub types: BTreeMap<EventType, Option<TypeInput>>,
@@ -144,6 +150,11 @@ fn named<'de, D: Deserializer<'de>, T: FromStr>(
 
 pub(super) fn zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Change<Tz>, D::Error> {
     named(deserializer, "time zone", "a name such as Europe/Paris").map(Some)
+}
+
+/// Hours, or `null`.
+pub(super) fn quiet<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Change<Quiet>, D::Error> {
+    fields::named_if_any(deserializer).map(Some)
 }
 
 fn weekday<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Weekday>, D::Error> {
@@ -245,6 +256,7 @@ impl UserInput {
             digest,
             types,
             mutes: before.map(|user| user.mutes.clone()).unwrap_or_default(),
+            quiet: self.quiet.unwrap_or(before.and_then(|user| user.quiet)),
             suppressed: match self.suppressed {
                 Some(true) => suppressed.or(Some(now)),
                 Some(false) => None,
@@ -291,6 +303,7 @@ impl PreferencesInput {
         digest.weekday = self.digest.weekday.unwrap_or(digest.weekday);
         digest.hour = self.digest.hour.unwrap_or(digest.hour);
         user.tz = self.tz.unwrap_or(user.tz);
+        user.quiet = self.quiet.unwrap_or(user.quiet);
         for (kind, input) in &self.types {
             match input {
                 Some(input) => {

@@ -10,8 +10,10 @@ use chrono_tz::Tz;
 use serde::Deserialize;
 
 use super::PeopleService;
-use super::input::{self, Change, DigestChange, PreferencesInput, Result, TypeInput, change, zone};
-use crate::domain::{Address, BrandName, Brands, EventType, Invalid, Point, Policies, User};
+use super::input::{
+    self, Change, DigestChange, PreferencesInput, Result, TypeInput, change, quiet, zone,
+};
+use crate::domain::{Address, BrandName, Brands, EventType, Invalid, Point, Policies, Quiet, User};
 use crate::services::fields;
 
 /// What changes of a person's record.
@@ -42,6 +44,9 @@ pub struct UserPatch {
     /// How often and when digests come.
     #[serde(default, deserialize_with = "fields::named")]
     pub digest: DigestChange,
+    /// Their quiet hours.
+    #[serde(default, deserialize_with = "quiet")]
+    pub quiet: Change<Quiet>,
     /// By type; types that are not named stay.
     #[serde(default, deserialize_with = "fields::each_if_any")]
     pub types: BTreeMap<EventType, Option<TypeInput>>,
@@ -78,6 +83,7 @@ impl UserPatch {
         PreferencesInput {
             digest: self.digest.clone(),
             tz: self.tz,
+            quiet: self.quiet,
             types: self.types.clone(),
         }
     }

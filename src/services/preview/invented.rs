@@ -14,10 +14,11 @@ use crate::domain::batch::{BatchKey, Item as Kept};
 use crate::domain::content::{Caps, Followed, Told, gather};
 use crate::domain::details::Actor;
 use crate::domain::digest::assemble;
+use crate::domain::mute::Title;
 use crate::domain::stack::Pending;
 use crate::domain::{
-    Cadence, Content, Day, Details, Event, EventType, FollowKey, Id, Object, ObjectId, ObjectKey,
-    Occasion, Policies, Policy, Position, Route, StackId, User, UserId,
+    Cadence, Content, Day, Details, Event, EventType, FollowKey, Id, Mutes, Object, ObjectId,
+    ObjectKey, Occasion, Policies, Policy, Position, Route, StackId, Subject, User, UserId,
 };
 
 /// What happened to whom, and what was said of it.
@@ -59,10 +60,14 @@ const TAKES_PLACE: TimeDelta = TimeDelta::days(9);
 const TYPES: usize = 4;
 
 pub(super) fn reader() -> User {
+    let mut mutes = Mutes::default();
+    let muted = (Subject::stored("artist:7"), Title::cut("Ines Tavoro"));
+    mutes.mute(muted.0, None, muted.1, DateTime::UNIX_EPOCH);
     User {
         name: Some("Mara Keller".into()),
         email: "mara@example.org".parse().ok(),
         confirmed: true,
+        mutes,
         ..User::new(UserId::stored("mara"))
     }
 }

@@ -69,6 +69,8 @@ fn what_is_invented_is_of_the_types_that_are_configured() {
             "preferences",
             "stop a type",
             "stopped a type",
+            "stop a thread",
+            "stopped a thread",
             "stop the digest",
             "stopped the digest",
             "stop all e-mail",

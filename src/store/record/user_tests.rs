@@ -49,6 +49,7 @@ fn whole() -> User {
             (Subject::stored("$a.b"), mute(Some(time), Some("Budget"))),
             (Subject::stored("artist:7"), mute(None, None)),
         ]),
+        quiet: serde_json::from_str(r#"{"from": "22:00", "to": "07:30"}"#).unwrap(),
         suppressed: Some(time),
         unsubscribed: Some(time),
         ..User::new(UserId::stored("$ne"))
@@ -82,6 +83,9 @@ fn a_choice_that_cannot_be_read_is_an_error_that_names_it() {
         doc! {"_id": "a", "mutes": [{"s": "Thread:9"}]},
         doc! {"_id": "a", "mutes": [{"at": Bson::DateTime(bson::DateTime::from_millis(0))}]},
         doc! {"_id": "a", "mutes": "Thread:9"},
+        doc! {"_id": "a", "quiet": {"from": "22:00"}},
+        doc! {"_id": "a", "quiet": {"from": "22:00", "to": "22:00"}},
+        doc! {"_id": "a", "quiet": "22:00"},
     ];
     for record in broken {
         let error = user_of(&record).unwrap_err();
@@ -127,6 +131,7 @@ fn a_document_and_json_are_written_as_ever() {
         "digest": {"cadence": "weekly", "weekday": "wed", "hour": 23, "since": time},
         "types": [choice],
         "mutes": [{"at": time, "until": time, "title": "Budget", "s": "$a.b"}, {"at": time, "s": "artist:7"}],
+        "quiet": {"from": "22:00", "to": "07:30"},
         "suppressed": time, "unsubscribed": time,
     };
     assert_eq!(document.len(), expected.len());

@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS users (
     suppressed   INTEGER,
     unsubscribed INTEGER,
     mutes        TEXT,              -- {subject: [at, until or null, title or null]}
+    quiet        TEXT,              -- {from, to}
     rev          INTEGER NOT NULL   -- how often the record was put
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS users_by_cell ON users (cell, id, lng, lat) WHERE cell IS NOT NULL;

@@ -66,11 +66,12 @@ const STEPS: [Step; super::schema::VERSION as usize - 1] = [
         |_| Ok(()),
     ),
     (
-        "adds to each user the brand they are mailed under and what they muted, which processes of the \
+        "adds to each user their brand, what they muted and their quiet hours, which processes of the \
             version before forget when they change a user: stop them first",
         |transaction| {
             add_column(transaction, "users", "brand", "TEXT")?;
-            add_column(transaction, "users", "mutes", "TEXT")
+            add_column(transaction, "users", "mutes", "TEXT")?;
+            add_column(transaction, "users", "quiet", "TEXT")
         },
     ),
 ];

@@ -83,7 +83,7 @@ async fn a_batch_shows_what_it_has_gathered_and_what_became_of_it(fresh: Fresh) 
         ],
         "lead": null,
         "opened_at": "2014-04-19T10:00:00Z", "last_event_at": "2014-04-19T10:00:00Z",
-        "closes_at": "2014-04-19T10:05:00Z", "settled_at": null, "delivery": null,
+        "closes_at": "2014-04-19T10:05:00Z", "held_until": null, "settled_at": null, "delivery": null,
     });
     assert_eq!(open, expected);
     let told =

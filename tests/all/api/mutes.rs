@@ -27,6 +27,7 @@ on_sqlite! {
     a_mail_about_several_things_and_a_digest_have_no_such_link
     the_page_of_choices_lists_what_is_muted_and_unmutes_it
     a_link_beyond_the_thousandth_says_so_and_changes_nothing
+    quiet_hours_are_chosen_by_the_api_and_on_the_page
 }
 
 const MUTES: &str = "/v1/users/ada/mutes";
@@ -280,5 +281,60 @@ async fn a_feed_that_was_polled_hears_of_a_mute_at_once(fresh: Fresh) {
     assert_eq!((&page.body["unread"], poll.status), (&json!(1), 200));
     assert_eq!(poll.body["unread"], 0);
     assert_eq!(poll.body["items"][0]["state"], "read");
+    api.stop().await;
+}
+
+async fn quiet_hours_are_chosen_by_the_api_and_on_the_page(fresh: Fresh) {
+    let api = api(&fresh, TYPES).await;
+    let preferences = "/v1/users/ada/preferences";
+    let path = pages::path(&api, "ada", api.town.clock.now()).await + "/preferences";
+    let night = json!({"from": "22:00", "to": "07:30"});
+
+    let put = api.put(preferences, json!({"quiet": night})).await;
+    let holds = api.get(preferences).await;
+    // A synchronization that does not name them leaves them alone.
+    let record = json!({"email": "ada@example.org", "confirmed": true});
+    api.put("/v1/users/ada", record).await;
+    let page = api.browse(&path).await.html;
+
+    assert_eq!((put.status, &put.body["quiet"]), (200, &night));
+    assert_eq!(holds.body["quiet"], night);
+    assert_eq!(api.get("/v1/users/ada").await.body["quiet"], night);
+    for field in [
+        "name=\"quiet-from\" value=\"22:00\"",
+        "name=\"quiet-to\" value=\"07:30\"",
+    ] {
+        assert!(page.contains(field), "{field}: {page}");
+    }
+    for wrong in [
+        json!({"from": "22:00"}),
+        json!({"from": "22:00", "to": "22:00"}),
+        json!({"from": "22", "to": "07:00"}),
+        json!(["22:00", "07:00"]),
+        json!("22:00"),
+    ] {
+        let refused = api.put(preferences, json!({"quiet": wrong})).await;
+        assert_eq!(refused.status, 400, "{wrong}: {}", refused.body);
+    }
+    for wrong in [
+        "quiet-from=22:00",
+        "quiet-from=22:00&quiet-to=",
+        "quiet-from=x&quiet-to=07:00",
+    ] {
+        assert_eq!(api.submit(&path, wrong).await.status, 400, "{wrong}");
+    }
+    assert_eq!(api.get(preferences).await.body["quiet"], night);
+
+    // Another choice leaves them, the page's empty fields take them back.
+    api.submit(&path, "cadence=daily").await;
+    assert_eq!(api.get(preferences).await.body["quiet"], night);
+    api.submit(&path, "quiet-from=21:00&quiet-to=06:00").await;
+    let others = json!({"from": "21:00", "to": "06:00"});
+    assert_eq!(api.get(preferences).await.body["quiet"], others);
+    api.submit(&path, "quiet-from=&quiet-to=").await;
+    assert_eq!(api.get(preferences).await.body["quiet"], Value::Null);
+    api.put(preferences, json!({"quiet": night})).await;
+    api.put("/v1/users/ada", json!({"quiet": null})).await;
+    assert_eq!(api.get(preferences).await.body["quiet"], Value::Null);
     api.stop().await;
 }

@@ -51,9 +51,9 @@ async fn a_record_is_shown_with_its_address_masked(fresh: Fresh) {
     assert_eq!(
         shown.body,
         json!({
-            "id": "eve", "email": "e…@example.org", "name": "Eve", "confirmed": true, "tz": "Europe/Paris", "locale": "fr", "brand": null,
+            "id": "eve", "email": "e…@example.org", "name": "Eve", "confirmed": true, "tz": "Europe/Paris", "quiet": null, "locale": "fr", "brand": null,
             "loc": [2.35, 48.85], "digest": {"cadence": "daily", "weekday": null, "hour": 7},
-            "types": {"Loan": {"route": "never", "window": null}}, "suppressed": false, "unsubscribed": false, "brand": null,
+            "types": {"Loan": {"route": "never", "window": null}}, "suppressed": false, "unsubscribed": false,
         })
     );
     assert_eq!(api.get("/v1/users/nobody").await.code(), "unknown_user");

@@ -99,7 +99,7 @@ fn all_there_is_to_see_is_written_into_a_folder_and_nothing_else_is_made() {
 
     let told = desk.run(&["preview", "--out", "seen"]).done();
 
-    assert_eq!(told, "wrote 22 files into seen\n");
+    assert_eq!(told, "wrote 24 files into seen\n");
     assert_eq!(files(desk.path()), ["seen", "templates", "tidings.toml"]);
     let seen = files(&desk.path().join("seen"));
     assert_eq!(
@@ -120,17 +120,19 @@ fn all_there_is_to_see_is_written_into_a_folder_and_nothing_else_is_made() {
             "page-notice.html",
             "page-preferences.html",
             "page-stop-a-follow.html",
+            "page-stop-a-thread.html",
             "page-stop-a-type.html",
             "page-stop-all-e-mail.html",
             "page-stop-the-digest.html",
             "page-stopped-a-follow.html",
+            "page-stopped-a-thread.html",
             "page-stopped-a-type.html",
             "page-stopped-all-e-mail.html",
             "page-stopped-the-digest.html",
         ]
     );
     let only = desk.run(&["preview", "page", "--out", "pages"]).done();
-    assert_eq!(only, "wrote 10 files into pages\n");
+    assert_eq!(only, "wrote 12 files into pages\n");
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn somebodys_own_mails_are_shown_and_nothing_is_changed() {
 
     let told = with(&["preview", "--user", "ada", "--out", "seen"]).done();
 
-    assert!(told.starts_with("wrote 14 files"), "{told}");
+    assert!(told.starts_with("wrote 16 files"), "{told}");
     let seen = files(&desk.path().join("seen"));
     let read = |begins: &str| {
         let name = seen.iter().find(|name| name.starts_with(begins)).unwrap();
@@ -303,7 +305,7 @@ async fn the_page_shows_what_was_saved_and_what_is_wrong_with_it() {
     let served = Served::start(&desk, &[]);
     let first = served.board().await;
     let name = |board: &Value, n: usize| board["sheets"][n]["subject"].clone();
-    assert_eq!(first["sheets"].as_array().unwrap().len(), 16, "{first}");
+    assert_eq!(first["sheets"].as_array().unwrap().len(), 18, "{first}");
     let html = first["sheets"][0]["html"].as_str().unwrap();
     let sheet = served.get(html).await;
     let policy = sheet.headers()["content-security-policy"]

@@ -17,7 +17,7 @@ use tidings::domain::{
     Batch, BatchKey, BatchPolicy, BatchState, ChosenKey, DeliveryId, Id, ObjectId,
 };
 use tidings::services::Silent;
-use tidings::services::batches::{BatchService, Closer, End, Join, Joiner};
+use tidings::services::batches::{BatchService, Closer, End, Join, Joiner, QuietHours};
 use tidings::services::catalog::CatalogSource;
 use tidings::store::{BatchFilter, Store};
 
@@ -68,6 +68,10 @@ fn policies() -> Vec<BatchPolicy> {
         },
         none,
     ]
+}
+
+fn no_quiet_hours(store: Arc<dyn Store>) -> QuietHours {
+    QuietHours::new(store, Arc::default(), chrono_tz::UTC)
 }
 
 /// That of the key, or of another type that shares it.
@@ -219,6 +223,7 @@ impl<'a> Machine<'a> {
         };
         let joiner = Joiner::new(Closer {
             batches: store.clone(),
+            quiet: no_quiet_hours(store.clone()),
             deliveries: store,
             clock: clock.clone(),
             ids: ids.clone(),
@@ -267,6 +272,7 @@ impl<'a> Machine<'a> {
         Closer {
             batches: store.clone(),
             deliveries: store.clone(),
+            quiet: no_quiet_hours(store.clone()),
             clock: self.clock.clone(),
             ids: self.ids[2].clone(),
             owner: format!("closer {}", self.closers),
@@ -294,8 +300,8 @@ impl<'a> Machine<'a> {
         };
         let reached = match (failing.struck(), fault) {
             (None, _) => Reached::HandedOn,
-            (Some("find_accumulators"), _) if ended => Reached::HandedOn,
-            (Some("find_accumulators"), _) => Reached::Nothing,
+            (Some("find_accumulators" | "users"), _) if ended => Reached::HandedOn,
+            (Some("find_accumulators" | "users"), _) => Reached::Nothing,
             (Some("put_accumulators"), Fault::Refused) if !filed => Reached::Nothing,
             (Some("put_accumulators"), Fault::Unheard) if filed => Reached::HandedOn,
             (Some("put_accumulators" | "file_batches" | "open" | "accumulators"), _) => held,
@@ -314,6 +320,7 @@ impl<'a> Machine<'a> {
                 policies: Arc::default(),
                 shelf: None,
             },
+            quiet: no_quiet_hours(self.fresh.second().handle()),
             clock: self.clock.clone(),
             ids: self.ids[2].clone(),
         }

@@ -33,6 +33,7 @@ fn policy(window: i64) -> BatchPolicy {
         close_at: None,
         keep: Keep::Last(3),
         leading: false,
+        held_until: None,
     }
 }
 

@@ -33,6 +33,7 @@ mod pacing;
 mod pausing;
 mod people;
 mod poison;
+mod quiet;
 mod rehearsal;
 mod retracting;
 mod said;

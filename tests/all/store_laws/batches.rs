@@ -15,6 +15,7 @@ pub(super) const WINDOW: BatchPolicy = BatchPolicy {
     close_at: None,
     keep: Keep::Last(10),
     leading: false,
+    held_until: None,
 };
 
 pub(super) fn accumulator_id(person: &str, key: &str) -> AccumulatorId {

@@ -49,6 +49,7 @@ pub(super) fn full(id: &str) -> User {
             };
             (Subject::stored(name), mute)
         })),
+        quiet: serde_json::from_str(r#"{"from": "22:00", "to": "07:05"}"#).unwrap(),
         suppressed: Some(noon() + minutes(1)),
         unsubscribed: Some(noon() + minutes(2)),
         ..User::new(user(id))

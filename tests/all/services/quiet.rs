@@ -1,0 +1,290 @@
+//! Quiet hours: what would close within them closes when they end, in the person's own zone, and so
+//! does what would leave at once.
+//!
+//! The town begins on Saturday at 10:00 UTC; it is night from then until 16:00 in the zone of Ada,
+//! who lives in Tokyo, and day for Ben.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tidings::clock::Clock;
+use tidings::domain::{Batch, BatchState, Quiet};
+use tidings::services::Silent;
+use tidings::services::batches::End;
+use tidings::store::BatchFilter;
+use tidings::wire::explanation::Why;
+
+use super::mandatory::happens;
+use crate::support::town::{Town, monday, on_both_stores, saturday, to};
+use crate::support::{Fresh, user};
+
+on_both_stores! {
+    a_batch_closes_when_quiet_hours_end_and_not_before
+    what_would_leave_at_once_gathers_until_they_end
+    a_full_batch_and_a_leading_one_wait
+    hours_that_are_chosen_or_taken_back_meanwhile_count
+    the_clock_is_set_on_a_quiet_night
+    what_is_mandatory_leaves_in_quiet_hours
+    digests_and_what_is_closed_by_hand_leave
+    batches_and_explanations_say_when_it_closes_and_why
+}
+
+const CONFIG: &str = r#"
+[types.ArtworkPublished]
+route = "batch"
+window = "5m"
+[types.Alarm]
+route = "immediate"
+[types.Full]
+route = "batch"
+window = "1h"
+close_at = 2
+[types.Lead]
+route = "batch"
+window = "1h"
+leading = true
+[types.Notice]
+route = "batch"
+window = "5m"
+mandatory = true
+[types.Talk]
+route = "batch"
+window = "5m"
+batch_key = "talk"
+[types.Alert]
+route = "batch"
+window = "5m"
+batch_key = "talk"
+mandatory = true
+"#;
+
+fn quiet(from: &str, to: &str) -> Quiet {
+    Quiet::new(from.parse().unwrap(), to.parse().unwrap()).unwrap()
+}
+
+/// Ada has quiet hours, in Tokyo; Ben has none.
+async fn town(fresh: &Fresh) -> Town {
+    let town = Town::found(fresh, true, CONFIG).await;
+    town.change("ada", |ada| {
+        ada.tz = Some(chrono_tz::Asia::Tokyo);
+        // 10:00 to 16:00 UTC.
+        ada.quiet = Some(quiet("19:00", "01:00"));
+    })
+    .await;
+    town
+}
+
+fn at(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap()
+}
+
+/// When Ada's quiet hours end.
+fn morning() -> DateTime<Utc> {
+    saturday() + TimeDelta::hours(6)
+}
+
+/// Turns the clock to then, and mails what is due; how many mails each got by now.
+async fn mailed_at(town: &Town, then: DateTime<Utc>) -> [usize; 2] {
+    town.clock.set(then.max(town.clock.now()));
+    let app = town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    app.sender().drain().await.unwrap();
+    let mails = town.mails();
+    ["ada", "ben"].map(|person| {
+        let address = tidings::domain::Address::new(format!("{person}@example.org")).unwrap();
+        mails.iter().filter(|mail| mail.to == address).count()
+    })
+}
+
+async fn open(town: &Town) -> Vec<Batch> {
+    let open = BatchFilter {
+        user: Some(user("ada")),
+        state: Some(BatchState::Open),
+        ..BatchFilter::default()
+    };
+    town.store.find_batches(&open, None, 100).await.unwrap()
+}
+
+async fn a_batch_closes_when_quiet_hours_end_and_not_before(fresh: Fresh) {
+    let town = town(&fresh).await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+
+    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(6)).await;
+    town.happens(&["a2"], to(&["ada"])).await;
+    let night = mailed_at(&town, morning() - TimeDelta::seconds(1)).await;
+    let day = mailed_at(&town, morning()).await;
+
+    assert_eq!((soon, night, day), ([0, 1], [0, 1], [1, 1]));
+    let text = town.mails()[1].filled().text;
+    assert!(
+        text.contains("Work a1.") && text.contains("Work a2."),
+        "{text}"
+    );
+    // By day it closes by its window, as for everybody.
+    town.happens(&["a3"], to(&["ada"])).await;
+    let later = mailed_at(&town, morning() + TimeDelta::minutes(5)).await;
+    assert_eq!(later, [2, 1]);
+}
+
+async fn what_would_leave_at_once_gathers_until_they_end(fresh: Fresh) {
+    let town = town(&fresh).await;
+    happens(&town, "Alarm", &["a1"], to(&["ada", "ben"])).await;
+    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(1)).await;
+    happens(&town, "Alarm", &["a2"], to(&["ada", "ben"])).await;
+    let night = mailed_at(&town, morning() - TimeDelta::seconds(1)).await;
+
+    let day = mailed_at(&town, morning()).await;
+    happens(&town, "Alarm", &["a3"], to(&["ada"])).await;
+    let later = mailed_at(&town, morning() + TimeDelta::seconds(1)).await;
+
+    assert_eq!((soon, night, day, later), ([0, 1], [0, 2], [1, 2], [2, 2]));
+}
+
+async fn a_full_batch_and_a_leading_one_wait(fresh: Fresh) {
+    let town = town(&fresh).await;
+    let both = || to(&["ada", "ben"]);
+    for work in ["a1", "a2", "a3"] {
+        happens(&town, "Full", &[work], both()).await;
+        happens(&town, "Lead", &[work], both()).await;
+    }
+
+    // Of Ben two fill one and one leads; the rest gathers for an hour.
+    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(1)).await;
+    let night = mailed_at(&town, morning() - TimeDelta::seconds(1)).await;
+    let day = mailed_at(&town, morning()).await;
+
+    assert_eq!((soon, night, day), ([0, 2], [0, 4], [2, 4]));
+    let mails = town.mails();
+    let whole = |mail: &tidings::mail::Message| {
+        let text = mail.filled().text;
+        ["a1", "a2", "a3"]
+            .iter()
+            .all(|work| text.contains(&format!("Work {work}.")))
+    };
+    assert_eq!(mails[4..].iter().filter(|mail| whole(mail)).count(), 2);
+}
+
+async fn hours_that_are_chosen_or_taken_back_meanwhile_count(fresh: Fresh) {
+    let town = town(&fresh).await;
+    town.change("ben", |ben| ben.quiet = Some(quiet("12:00", "13:00")))
+        .await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    // Ben chooses others while his batch is open, and Ada takes hers back.
+    town.change("ben", |ben| ben.quiet = Some(quiet("10:03", "11:00")))
+        .await;
+    town.change("ada", |ada| ada.quiet = None).await;
+
+    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(6)).await;
+    // The next that joins knows that no hours are quiet any more.
+    town.happens(&["a2"], to(&["ada"])).await;
+    let joined = mailed_at(&town, saturday() + TimeDelta::minutes(7)).await;
+    let late = mailed_at(&town, saturday() + TimeDelta::hours(1)).await;
+
+    assert_eq!((soon, joined, late), ([0, 0], [1, 0], [1, 1]));
+}
+
+async fn the_clock_is_set_on_a_quiet_night(fresh: Fresh) {
+    for (person, evening, ends) in [
+        ("ada", "2014-10-25T20:00:00Z", "2014-10-26T06:00:00Z"),
+        ("ben", "2015-03-28T21:00:00Z", "2015-03-29T05:00:00Z"),
+    ] {
+        let town = Town::on(fresh.handle(), tidings::mail::Certainty::Never, CONFIG);
+        if person == "ada" {
+            Town::found(&fresh, true, CONFIG).await;
+        }
+        town.change(person, |one| {
+            one.tz = Some(chrono_tz::Europe::Berlin);
+            one.quiet = Some(quiet("22:00", "07:00"));
+        })
+        .await;
+        town.clock.set(at(evening));
+        happens(&town, "Alarm", &["a1"], to(&[person])).await;
+
+        mailed_at(&town, at(ends) - TimeDelta::seconds(1)).await;
+        let night = town.mails().len();
+        mailed_at(&town, at(ends)).await;
+
+        assert_eq!((night, town.mails().len()), (0, 1), "{person}");
+    }
+}
+
+async fn what_is_mandatory_leaves_in_quiet_hours(fresh: Fresh) {
+    let town = town(&fresh).await;
+    happens(&town, "Notice", &["a1"], to(&["ada"])).await;
+    happens(&town, "Talk", &["a2"], to(&["ada"])).await;
+    happens(&town, "Alert", &["a3"], to(&["ada"])).await;
+    town.happens(&["a4"], to(&["ada"])).await;
+
+    let soon = mailed_at(&town, saturday() + TimeDelta::minutes(6)).await;
+
+    assert_eq!(soon, [2, 0]);
+    let texts: Vec<String> = town.mails().iter().map(|mail| mail.filled().text).collect();
+    assert!(texts.iter().any(|text| text.contains("Work a1.")));
+    // What shares a mail with it goes with it.
+    let both = |text: &&String| text.contains("Work a2.") && text.contains("Work a3.");
+    assert_eq!(texts.iter().filter(both).count(), 1);
+}
+
+async fn digests_and_what_is_closed_by_hand_leave(fresh: Fresh) {
+    let town = town(&fresh).await;
+    town.change("ada", |ada| {
+        ada.tz = None;
+        ada.quiet = Some(quiet("08:00", "12:00"));
+    })
+    .await;
+    town.happens(&["a1"], to(&["ada"])).await;
+    happens(&town, "Loan", &["a2"], to(&["ada"])).await;
+    let batch = open(&town).await.remove(0);
+    town.process()
+        .batches()
+        .end(batch.id, End::Close)
+        .await
+        .unwrap();
+
+    let closed = mailed_at(&town, saturday() + TimeDelta::seconds(1)).await;
+    town.digests_at(monday(0)).await;
+
+    assert_eq!(closed, [1, 0]);
+    assert_eq!(town.mails().len(), 2);
+}
+
+async fn batches_and_explanations_say_when_it_closes_and_why(fresh: Fresh) {
+    let town = town(&fresh).await;
+    // One that is open when the night begins, and one that is opened in it.
+    town.change("ada", |ada| ada.quiet = Some(quiet("19:04", "01:00")))
+        .await;
+    town.happens(&["a1"], to(&["ada", "ben"])).await;
+    town.clock.advance(TimeDelta::minutes(4));
+    happens(&town, "Alarm", &["a2"], to(&["ada"])).await;
+    let app = town.process();
+    let told = async || {
+        let filter = BatchFilter {
+            state: Some(BatchState::Open),
+            ..BatchFilter::default()
+        };
+        let book = app.batches();
+        let open = book.list(&filter, None, 100).await.unwrap();
+        let views = book.views(open).await.unwrap().into_iter();
+        let mut views: Vec<_> = views
+            .map(|view| (view.user.to_string(), view.closes_at, view.held_until))
+            .collect();
+        views.sort();
+        views
+    };
+
+    let before = told().await;
+    app.closer().drain(&Silent).await.unwrap();
+    let after = told().await;
+    let explained = app.explain().user(&user("ada"), None).await.unwrap();
+
+    let held = |who: &str| (who.to_owned(), morning(), Some(morning()));
+    let ben = ("ben".to_owned(), saturday() + TimeDelta::minutes(5), None);
+    assert_eq!(before, [held("ada"), held("ada"), ben.clone()]);
+    assert_eq!(after, before);
+    for fate in explained.events {
+        let batch = fate.batch.unwrap();
+        assert_eq!(fate.why, Why::Gathering);
+        assert_eq!(
+            (batch.closes_at, batch.held_until),
+            (morning(), Some(morning()))
+        );
+    }
+}
