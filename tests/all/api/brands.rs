@@ -98,7 +98,9 @@ async fn a_link_of_a_brand_leads_to_its_pages_and_ends_what_it_says(fresh: Fresh
         );
         assert!(!html.contains("Kiosk"), "{html}");
     }
-    assert!(!preferences.contains("name=\"type.Comment\" value=\"digest\""));
+    let select = preferences.split("name=\"type.Comment\">").nth(1).unwrap();
+    let select = select.split("</select>").next().unwrap();
+    assert!(select.contains("value=\"batch\"") && !select.contains("value=\"digest\""));
     let never = fresh
         .users(&[user("ada")])
         .await
