@@ -47,7 +47,7 @@ const AFTER_HELP: &str = r#"Lines, such as:
   events   {"type": "ArtworkPublished", "objects": ["A00001"], "followers_of": ["artist:558"]}
 
 All fields, those that are needed first; docs/api.md says what each means:
-  users    id; email, name, confirmed, tz, locale, brand, loc [lng, lat],
+  users    id; email, name, confirmed, tz, locale, brand, loc [lng, lat], quiet {from, to},
            digest {cadence, weekday, hour}, types {TYPE: {route, window}}, suppressed, unsubscribed
   follows  user, key
   objects  id; notifiable, title, url, image, by, at, place [lng, lat], data {…}
