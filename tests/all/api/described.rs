@@ -151,7 +151,7 @@ fn a_field_that_is_renamed_left_out_or_added_differs() {
     let batch = json!({
         "id": "535254a00000000000000001", "user": "ada", "key": "type:Comment", "state": "open",
         "count": 0, "items": [], "more": 0, "lead": contents, "opened_at": "2014-04-22T10:00:00Z",
-        "last_event_at": "2014-04-22T10:00:00Z", "closes_at": "2014-04-22T10:00:00Z",
+        "last_event_at": "2014-04-22T10:00:00Z", "closes_at": "2014-04-22T10:00:00Z", "held_until": null,
         "settled_at": null, "delivery": null,
     });
     let described = |path: &str, value: &Value| {
