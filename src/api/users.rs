@@ -71,7 +71,7 @@ pub(super) async fn get(
     let id: UserId = segment(&req, "id")?;
     let user = app.people().get(&id).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
-    Ok(HttpResponse::Ok().json(UserView::from(user)))
+    Ok(HttpResponse::Ok().json(UserView::of(user, &app.config.policies)))
 }
 
 /// `PATCH /v1/users/{id}`
@@ -86,7 +86,7 @@ pub(super) async fn patch(
     let patch: UserPatch = body::aside(body, body::one).await?;
     let user = app.people().patch(&id, patch).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
-    Ok(HttpResponse::Ok().json(UserView::from(user)))
+    Ok(HttpResponse::Ok().json(UserView::of(user, &app.config.policies)))
 }
 
 /// `GET /v1/users`
@@ -94,7 +94,9 @@ pub(super) async fn page(req: HttpRequest, app: Data<App>) -> Result<HttpRespons
     let query = Query::of(&req, &["after", "limit"])?;
     let (after, limit) = (query.get::<UserId>("after")?, query.page_limit()?);
     let (users, next) = app.people().page(after.as_ref(), limit).await?;
-    let users = users.into_iter().map(UserView::from).collect();
+    let users = users.into_iter();
+    let view = |user| UserView::of(user, &app.config.policies);
+    let users = users.map(view).collect();
     Ok(HttpResponse::Ok().json(UserPage { users, next }))
 }
 
@@ -133,7 +135,7 @@ pub(super) async fn prefer(
     let change: PreferencesInput = body::aside(body, body::one).await?;
     let user = app.people().prefer(&id, change).await?;
     let user = user.ok_or_else(|| unknown(&id))?;
-    Ok(HttpResponse::Ok().json(UserView::from(user)))
+    Ok(HttpResponse::Ok().json(UserView::of(user, &app.config.policies)))
 }
 
 /// `GET /v1/users/{id}/preferences`

@@ -167,7 +167,7 @@ impl Parts {
                 Look {
                     renderer: made.renderer,
                     links: Arc::new(links.of_brand(name.clone())),
-                    headers: mailing::headers(&own),
+                    headers: mailing::headers(&own, Some(&name)),
                 },
             );
             pages.insert(name, made.pages);

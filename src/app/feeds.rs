@@ -13,6 +13,9 @@ use crate::services::keys::{KeyRing, ServerKeys};
 use crate::services::polls::Polls;
 use crate::services::tokens::Tokens;
 
+/// A batch gathers for up to 30 days, and its mail is given up after 30 at the most.
+const BATCHED: TimeDelta = TimeDelta::days(60);
+
 impl App {
     /// Reads feeds, and notes what people did to their items.
     pub fn feeds(&self) -> Feeds {
@@ -46,7 +49,8 @@ impl App {
     /// How long after it happened something may be mailed, or shown in a feed.
     pub(super) fn remembers(&self) -> TimeDelta {
         let window = TimeDelta::days(i64::from(self.config.window_back) + 1);
-        self.config.digest.max_age.max(window) + TimeDelta::days(1)
+        let digest = self.config.digest.max_age.max(window);
+        digest.max(BATCHED) + TimeDelta::days(1)
     }
 
     /// Knows whose batches wait until when.

@@ -2,14 +2,16 @@
 
 use super::App;
 use crate::config::{Config, Mail};
+use crate::domain::BrandName;
 use crate::services::digest::Digests;
 use crate::services::mailing::{self, Account, Compose, Gate, Headers, Ledger, Retry, Sender};
 use crate::services::rehearsal::{self, Rehearsal};
 use crate::services::skip_seen::SkipSeen;
 
 /// Says in headers what a mail is.
-pub(super) fn headers(config: &Config) -> Headers {
+pub(super) fn headers(config: &Config, brand: Option<&BrandName>) -> Headers {
     Headers {
+        brand: brand.cloned(),
         list_domain: config.mail.list_domain.clone(),
         feedback_id: config.site.feedback_id.clone(),
     }
@@ -31,7 +33,7 @@ impl App {
             looks: self.brands.looks.clone(),
             renderer: self.renderer.clone(),
             links: self.links.clone(),
-            headers: headers(&self.config),
+            headers: headers(&self.config, None),
             clock: self.clock.clone(),
             caps: self.config.digest.caps,
             schedule: self.config.digest.schedule,

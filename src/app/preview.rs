@@ -7,6 +7,7 @@ use super::{App, NoStore, mailer, open_store, site};
 use crate::app::Access;
 use crate::clock::{Ids, SystemClock};
 use crate::config::Config;
+use crate::domain::BrandName;
 use crate::services::preview::{OfPerson, Preview};
 use crate::services::send_test::SendTest;
 use crate::store::{Store, Suppressions};
@@ -24,7 +25,7 @@ pub fn preview(config: &Config) -> Preview {
 
 /// Sends test mails by the configured mailer. Where nothing was ever brought in, no address is
 /// suppressed.
-pub async fn send_test(config: &Config) -> anyhow::Result<SendTest> {
+pub async fn send_test(config: &Config, brand: Option<&BrandName>) -> anyhow::Result<SendTest> {
     let mailer = mailer(config)?;
     let suppressions = match open_store(config, Access::Look).await {
         Ok(store) => Some(suppressions(store)),
@@ -33,7 +34,7 @@ pub async fn send_test(config: &Config) -> anyhow::Result<SendTest> {
     };
     Ok(SendTest {
         mailer,
-        headers: headers(config),
+        headers: headers(config, brand),
         suppressions,
         clock: Arc::new(SystemClock),
         ids: Arc::new(Ids::random()),
@@ -53,6 +54,7 @@ impl App {
             feeds: self.feeds(),
             compose: self.compose(),
             directory: self.store.clone(),
+            brand: None,
         }
     }
 }

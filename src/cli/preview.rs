@@ -92,11 +92,12 @@ pub(super) async fn showing(
         }
         Some(user) => {
             let app = App::open(config, Access::Look, Made::Nothing).await?;
-            let of = app.of_person();
+            let mut of = app.of_person();
             let Some(reader) = of.reader(user).await? else {
                 let why = format!("there is no record of {user:?}");
                 return Err(Usage::new(why).instead("leaving --user out").into());
             };
+            of.brand = brand.or(reader.user.brand.as_ref()).cloned();
             if brand.is_none() {
                 preview = app::preview(&app.config.of(reader.user.brand.as_ref())?);
             }

@@ -28,6 +28,9 @@ pub(super) struct Args {
     /// What this person would get now, instead of invented things
     #[arg(long, value_name = "USER")]
     user: Option<UserId>,
+    /// In this locale, such as de or pt-BR, whatever people's own is
+    #[arg(long, value_name = "LOCALE")]
+    locale: Option<String>,
     /// As this brand sends it, by its provider
     #[arg(long, value_name = "BRAND")]
     brand: Option<BrandName>,
@@ -60,16 +63,17 @@ impl Args {
     pub(super) async fn run(&self, global: &Global, screen: &mut Screen) -> anyhow::Result<Exit> {
         let kinds = vec![self.kind.into()];
         let brand = self.brand.as_ref();
-        let showing = preview::showing(global, self.user.as_ref(), kinds, None, brand).await?;
+        let locale = self.locale.as_deref();
+        let showing = preview::showing(global, self.user.as_ref(), kinds, locale, brand).await?;
         // Somebody's mail goes as their brand's does.
         let brand = self.brand.clone().or(showing.brand().await?);
-        let (sheets, notes) = showing.sheets(None, None).await?;
+        let (sheets, notes) = showing.sheets(None, locale).await?;
         let Some(sheet) = chosen(sheets) else {
             let why = notes.join("; ");
             return Err(Usage::new(why).instead("leaving --user out").into());
         };
         let config = global.load(Vec::new())?.of(brand.as_ref())?;
-        let outcome = app::send_test(&config).await?;
+        let outcome = app::send_test(&config, brand.as_ref()).await?;
         let outcome = outcome.send(self.address.clone(), &sheet).await?;
         self.tell(&outcome, &config.mail.transport, screen)
     }

@@ -37,12 +37,18 @@ const GROUPS: [(&str, &[&str], &[&str]); 5] = [
     (
         "mail",
         &["from"],
-        &["reply_to", "list_domain", "dkim_domain"],
+        &[
+            "reply_to",
+            "list_domain",
+            "dkim_domain",
+            "dkim_selector",
+            "dkim_key_file",
+        ],
     ),
     ("mail", &["provider"], ACCOUNT),
     (
         "mail",
-        &["key", "key_file", "access_key_id"],
+        &["key", "key_file", "access_key_id", "url"],
         &[
             "key",
             "key_file",
@@ -102,13 +108,9 @@ pub(super) fn begin_at(table: &mut Table, folder: &Path) {
 /// Sets what a variable says of a brand that there is: `TIDINGS_BRANDS_ACME_MAIL_KEY` is
 /// `mail.key` of `acme`. Whether it says that.
 pub(super) fn set_by_variable(table: &mut Table, name: &str, text: &str) -> bool {
-    let Some(wanted) = name.strip_prefix("TIDINGS_BRANDS_") else {
-        return false;
-    };
     let defaults = super::defaults();
     for (brand, own) in tables(table) {
-        let prefix = brand.to_uppercase().replace('-', "_") + "_";
-        let Some(option) = wanted.strip_prefix(&prefix) else {
+        let Some(option) = name.strip_prefix(&prefix(brand)) else {
             continue;
         };
         if let Some((section, key, default)) = option_named(&defaults, option) {
@@ -159,7 +161,22 @@ pub(super) fn read(
         };
         one(r, &own, path, (merged, defaults, lease)).map(|brand| (name, brand))
     });
+    let mut known = BTreeMap::new();
+    for (name, _) in &brands {
+        let prefix = prefix(name.as_str());
+        if let Some(other) = known.insert(prefix.clone(), name) {
+            let why = format!(
+                "and {other} have the same variables ({prefix}…); call one of them something else"
+            );
+            r.problem(&format!("{SECTION}.{name}"), why);
+        }
+    }
     brands.into_iter().collect()
+}
+
+/// What the variables of a brand begin with.
+fn prefix(brand: &str) -> String {
+    format!("TIDINGS_BRANDS_{}_", brand.to_uppercase().replace('-', "_"))
 }
 
 fn one(

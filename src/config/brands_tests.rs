@@ -237,3 +237,20 @@ fn a_type_with_events_of_brands_needs_a_route_outside_digests() {
         assert!(parse(&format!("route = \"{route}\"")).is_ok(), "{route}");
     }
 }
+
+#[test]
+fn brands_whose_variables_would_be_the_same_are_refused() {
+    let told = problems("[brands.a-b]\nsite.name = \"A\"\n[brands.a_b]\nsite.name = \"B\"\n");
+
+    assert!(told.contains("TIDINGS_BRANDS_A_B_"), "{told}");
+}
+
+#[test]
+fn a_key_is_sent_to_no_other_address() {
+    let config =
+        config("[brands.acme]\nmail.url = \"https://elsewhere.example\"\nmail.key = \"k\"\n");
+    assert_eq!(acme(&config).mail.from_name, "The Gallery");
+
+    let told = problems("[brands.acme]\nmail.url = \"https://elsewhere.example\"\n");
+    assert!(told.contains("mail.key"), "{told}");
+}

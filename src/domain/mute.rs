@@ -1,9 +1,9 @@
 //! What somebody wants to hear nothing of: a thread, a document, an artist.
 //!
-//! The rule (P7): nothing that happened before a mute ends is mailed, and feeds take it for read. So
-//! whoever unmutes something gets nothing older, and how things stand depends on no clock: a mute
-//! that has ended is remembered for as long as any of what it covers may still be mailed. What is
-//! mandatory is never muted. What an event is about is said by [`Mutes::cover`].
+//! The rule (P7): nothing that happened before a mute ends is mailed, and feeds take it for read.
+//! So whoever unmutes something gets nothing older, and how things stand depends on no clock: a
+//! mute that has ended is remembered for as long as any of what it covers may still be mailed. What
+//! is mandatory is never muted. What an event is about is said by [`Mutes::cover`].
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -149,8 +149,8 @@ impl Mutes {
         mute.is_some_and(|mute| mute.until.is_none())
     }
 
-    /// Mutes a subject, until then if that is said; a moment that has passed unmutes it. One that is
-    /// muted stays so since it was.
+    /// Mutes a subject, until then if that is said; a moment that has passed unmutes it. One that
+    /// is muted stays so since it was.
     pub fn mute(
         &mut self,
         subject: Subject,
@@ -198,9 +198,9 @@ impl Mutes {
     }
 
     /// Since when an event of that moment is muted that is about this object, with what is known of
-    /// both; `None` where it is not. It is about the object, by its key; about what the object says that it is about, by its address
-    /// or its title, as mails tell it ([`About`]); and about a key, where it goes to the followers
-    /// of that key alone.
+    /// both; `None` where it is not. It is about the object, by its key; about what the object says
+    /// that it is about, by its address or its title, as mails tell it ([`About`]); and about a
+    /// key, where it goes to the followers of that key alone.
     pub fn cover(
         &self,
         at: DateTime<Utc>,

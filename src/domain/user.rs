@@ -342,21 +342,18 @@ impl User {
         };
         self.revision = before.revision;
         let comes_back = before.unsubscribed.is_some() && self.unsubscribed.is_none();
-        let route_before = |kind: &EventType| {
-            before
-                .types
-                .get(kind)
-                .map_or(policies.of(kind).route, |chosen| chosen.route)
-        };
+        let route_before = |kind: &EventType| before.chosen_route(kind, policies);
+        // What cannot be chosen counts as what it is mailed by.
+        let route = |kind: &EventType, chosen| policies.mailed_by(kind, chosen);
         for (kind, chosen) in &mut self.types {
             let kept = before
                 .types
                 .get(kind)
-                .filter(|earlier| earlier.route == chosen.route);
+                .filter(|earlier| route(kind, earlier.route) == route(kind, chosen.route));
             chosen.since = match kept {
                 Some(earlier) => earlier.since,
                 // Choosing what was the default anyway changes nothing: all the past stays theirs.
-                None if route_before(kind) == chosen.route => DateTime::UNIX_EPOCH,
+                None if route_before(kind) == route(kind, chosen.route) => DateTime::UNIX_EPOCH,
                 None => now,
             };
         }

@@ -12,7 +12,8 @@ use crate::domain::{EventType, Policies, Stop};
 /// `ends` in templates.
 #[derive(Serialize)]
 pub(super) struct EndsView {
-    /// `all`, `digest`, `alone` for all that comes outside the digest, `types`, `follow` or `subject`.
+    /// `all`, `digest`, `alone` for all that comes outside the digest, `types`, `follow` or
+    /// `subject`.
     what: &'static str,
     /// Of which types, where it is types; what is followed, where it is that.
     headings: Vec<String>,

@@ -124,6 +124,12 @@ impl Links {
         Ok(keys.seal_in(brand, &opened.user, stop, opened.issued))
     }
 
+    /// The same of a link that is made at this moment, on a page.
+    pub async fn now(&self, opened: &Opened, stop: &Stop, now: DateTime<Utc>) -> Result<String> {
+        let (brand, keys) = (opened.brand.as_ref(), self.keys().await?);
+        Ok(keys.seal_in(brand, &opened.user, stop, now))
+    }
+
     async fn keys(&self) -> Result<&Keys> {
         let read = async || match &self.secret {
             Some(secret) => Ok(Keys::new(secret)),
@@ -149,7 +155,8 @@ impl Maker<'_> {
 
     /// One more link of such a mail.
     pub fn link(&self, user: &UserId, stop: &Stop, begun: DateTime<Utc>) -> String {
-        page(self.public_url, &self.keys.seal(user, stop, begun))
+        let token = self.keys.seal_in(self.brand, user, stop, begun);
+        page(self.public_url, &token)
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! The rule (P7): a record replaces the one before, except for what people choose themselves
 //! (digest, types, time zone, quiet hours, mutes) and for what stops mails (suppressed,
-//! unsubscribed): these stay unless the record names them. What a change of route or cadence means for the past is worked out
-//! here: turning something on again mails nothing older. Of mandatory types nobody can choose
-//! anything; what records say of them is kept and does not count. Nobody's change is lost to another
-//! one at the same moment: a record is put in the place of what was read, or read again.
+//! unsubscribed): these stay unless the record names them. What a change of route or cadence means
+//! for the past is worked out here: turning something on again mails nothing older. Of mandatory
+//! types nobody can choose anything; what records say of them is kept and does not count. Nobody's
+//! change is lost to another one at the same moment: a record is put in the place of what was read,
+//! or read again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

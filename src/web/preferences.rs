@@ -3,8 +3,8 @@
 //! many people share name what they follow there, behind the link that is each person's own.
 //!
 //! The rule (P7, P10): a form is taken whole or not at all, but for types that left the page since
-//! it was shown; what it does not hold stays. What is unmuted stands alone in its form. What a choice means for the past is
-//! [`crate::services::people`]'s to say.
+//! it was shown; what it does not hold stays. What is unmuted stands alone in its form. What a
+//! choice means for the past is [`crate::services::people`]'s to say.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -62,7 +62,8 @@ async fn unfollowing(app: &App, opened: &Opened, key: FollowKey) -> Result<Strin
     if !app.people().is_following(&opened.user, &key).await? {
         return Err(Failure::NotFollowed);
     }
-    Ok(app.links().instead(opened, &Stop::Follow(key)).await?)
+    let (stop, now) = (Stop::Follow(key), app.clock.now());
+    Ok(app.links().now(opened, &stop, now).await?)
 }
 
 /// `POST /u/{token}/preferences`

@@ -10,6 +10,7 @@ use actix_web::HttpRequest;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Path, Payload};
+use chrono::TimeDelta;
 
 use super::answer::{Failure, failure, page};
 use super::asked::Asked;
@@ -18,7 +19,7 @@ use crate::app::App;
 use crate::domain::{FollowKey, ObjectKey, Policies, Stop, User};
 use crate::render::Page;
 use crate::render::pages::{Stopping, Tokens};
-use crate::services::links::Opened;
+use crate::services::links::{Opened, Refused};
 use crate::services::people::FollowInput;
 
 /// Whose link this is, and what it ends.
@@ -52,6 +53,10 @@ fn optional(stop: &Stop, policies: &Policies) -> Result<Stop, Failure> {
         (stop, _) => Ok(stop),
     }
 }
+
+/// A follow that a page ended can be undone for so long: later the application may have taken it
+/// away.
+const UNDO: TimeDelta = TimeDelta::hours(1);
 
 /// What a page is about.
 struct Found {
@@ -95,6 +100,7 @@ impl Found {
 async fn called(app: &App, key: &FollowKey) -> Result<String, Failure> {
     let object = app.objects().get(&ObjectKey::stored(key.as_str())).await?;
     let title = object.and_then(|object| object.title);
+    let title = title.filter(|title| !title.trim().is_empty());
     Ok(title.unwrap_or_else(|| key.to_string()))
 }
 
@@ -135,12 +141,18 @@ pub(super) async fn act(
             let why = "The form does not say List-Unsubscribe=One-Click; please use the button on the page.";
             return Err(Unreadable::bad(why).into());
         }
+        if before.is_none() {
+            return Err(Failure::Gone);
+        }
         let again = match &opened.stop {
             Stop::Follow(key) => Some(key).filter(|_| form.get("follow") == Some("again")),
             _ => None,
         };
+        if again.is_some() && app.clock.now() - opened.issued > UNDO {
+            return Err(Failure::Link(Refused::Expired));
+        }
         let user = match again {
-            // The link says that they followed it when it was made.
+            // The link says that they followed it when it was made, a moment ago.
             Some(key) => {
                 let follow = FollowInput {
                     user: opened.user.clone(),

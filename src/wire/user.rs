@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::domain::mute::Title;
 use crate::domain::{
-    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mutes, Point, Quiet, Route,
-    Schedule, Subject, User, UserId, duration,
+    BrandName, Cadence, Category, EventType, FollowKey, Mandate, Mutes, Point, Policies, Quiet,
+    Route, Schedule, Subject, User, UserId, duration,
 };
 
 /// A record as it is shown.
@@ -46,8 +46,10 @@ struct TypeView {
     window: Option<String>,
 }
 
-impl From<User> for UserView {
-    fn from(user: User) -> Self {
+impl UserView {
+    /// Types go by the route that they are mailed by: what was chosen before and cannot be any more
+    /// is not shown.
+    pub(crate) fn of(user: User, policies: &Policies) -> Self {
         let types = user.types.into_iter();
         Self {
             id: user.id,
@@ -69,7 +71,8 @@ impl From<User> for UserView {
             },
             types: types
                 .map(|(kind, chosen)| {
-                    let (route, window) = (chosen.route, chosen.window.map(duration::show));
+                    let route = policies.mailed_by(&kind, chosen.route);
+                    let window = chosen.window.map(duration::show);
                     (kind, TypeView { route, window })
                 })
                 .collect(),

@@ -170,7 +170,10 @@ impl Compose {
         let applies = |event: &Event| catalog.applies(event).is_some();
         let batched: HashMap<Id, Vec<Event>> = gathered
             .iter()
-            .map(|(id, of)| (*id, of.items.iter().cloned().map(Event::from).collect()))
+            .map(|(id, of)| {
+                let newest = of.items.iter().rev().cloned();
+                (*id, newest.map(Event::from).collect())
+            })
             .collect();
         let shown = rows.iter().zip(&wanted).map(|(row, wanted)| {
             let shown = match &row.occasion {

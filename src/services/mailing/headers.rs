@@ -7,7 +7,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::domain::{Category, Content, Delivery, EventType, Occasion, Policies};
+use crate::domain::{BrandName, Category, Content, Delivery, EventType, Occasion, Policies};
 
 /// What such headers are made of.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub struct Headers {
     pub list_domain: String,
     /// The sender's part of `Feedback-ID`; without it mails have none.
     pub feedback_id: Option<String>,
+    /// The brand whose lists and threads they are, apart from all others.
+    pub brand: Option<BrandName>,
 }
 
 /// A header: its name and its value.
@@ -43,7 +45,11 @@ impl Headers {
         };
         if let Some(thread) = thread {
             // The mail that all of them seem to answer was never sent.
-            let root = format!("<thread-{}@{}>", digits(thread, LONG), self.list_domain);
+            let thread = match &self.brand {
+                Some(brand) => digits(&format!("{brand}\0{thread}"), LONG),
+                None => digits(thread, LONG),
+            };
+            let root = format!("<thread-{thread}@{}>", self.list_domain);
             headers.push(("In-Reply-To".into(), root.clone()));
             headers.push(("References".into(), root));
         }
@@ -58,7 +64,12 @@ impl Headers {
 
     /// RFC 2919.
     fn list(&self, name: &str) -> Header {
-        ("List-Id".into(), format!("<{name}.{}>", self.list_domain))
+        let domain = &self.list_domain;
+        let id = match &self.brand {
+            Some(brand) => format!("<{name}.{brand}.{domain}>"),
+            None => format!("<{name}.{domain}>"),
+        };
+        ("List-Id".into(), id)
     }
 
     /// What Gmail counts spam reports under: the run or the day, the kind of mail, and whose it is.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{Draft, Reader};
-use crate::domain::{Batch, BatchState, Content, Occasion, User, UserId};
+use crate::domain::{Batch, BatchState, BrandName, Content, Occasion, User, UserId};
 use crate::services::batches::{BatchFilter, BatchService};
 use crate::services::digest::{Digests, Found, Onlooker, Request, Timing};
 use crate::services::feed::Feeds;
@@ -29,6 +29,8 @@ pub struct OfPerson {
     /// Makes their mails.
     pub compose: Compose,
     pub(crate) directory: Arc<dyn Directory>,
+    /// Whose look their mails are shown in: mails of another brand are left out.
+    pub brand: Option<BrandName>,
 }
 
 /// Keeps what would be mailed.
@@ -91,7 +93,11 @@ impl OfPerson {
             ..BatchFilter::default()
         };
         let mut batches = self.batches.list(&theirs, None, BATCHES).await?;
-        batches.retain(|batch| matches!(batch.state, BatchState::Open | BatchState::Closing));
+        batches.retain(|batch| {
+            let brand = batch.key.brand().or(user.brand.as_ref());
+            let is_open = matches!(batch.state, BatchState::Open | BatchState::Closing);
+            is_open && brand == self.brand.as_ref()
+        });
         let told = self.compose.of_batches(&user, batches).await?;
         let draft = |(batch, content): (Batch, Content)| Draft {
             name: format!("{} {}", batch.key, batch.id),

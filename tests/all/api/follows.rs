@@ -30,6 +30,8 @@ on_sqlite! {
     nobody_can_follow_by_a_link_what_they_do_not
     a_mail_that_is_looked_at_says_what_the_mail_will_say
     of_many_follows_three_are_named_most_of_it_first
+    what_was_unfollowed_is_followed_again_on_the_page_and_not_later
+    what_lost_its_name_is_unfollowed_by_its_key
 }
 
 async fn api(fresh: &Fresh) -> Api {
@@ -80,11 +82,13 @@ async fn a_mail_says_what_its_reader_follows_and_its_link_unfollows_it(fresh: Fr
     let left = follows(&api, "ada").await;
     let twice = api.submit(&path, &fields).await;
     let old = api.browse(&link).await;
+    let (undo, again) = form(&ended, "Undo");
+    let back = api.submit(&undo, &again).await;
+    let followed = follows(&api, "ada").await;
+    api.submit(&path, &fields).await;
     api.town.happens(&["a2"], followers_of("artist:1")).await;
     api.town.digests_at(monday(1)).await;
     let told = api.town.told_to("ada");
-    let (undo, fields) = form(&ended, "Undo");
-    let back = api.submit(&undo, &fields).await;
 
     let (html, text) = (mail.filled().html, mail.filled().text);
     assert!(text.contains("Because you follow Ines Tavoro"), "{text}");
@@ -105,7 +109,7 @@ async fn a_mail_says_what_its_reader_follows_and_its_link_unfollows_it(fresh: Fr
     assert!(old.html.contains("You do not follow this"), "{}", old.html);
     assert_eq!(told, ["a1"], "nothing more of it comes");
     assert!(back.html.contains("again."), "{}", back.html);
-    assert_eq!(follows(&api, "ada").await, ["artist:1", "artist:2"]);
+    assert_eq!(followed, ["artist:1", "artist:2"]);
     api.stop().await;
 }
 
@@ -276,5 +280,54 @@ async fn of_many_follows_three_are_named_most_of_it_first(fresh: Fresh) {
         .map(|line| line.trim_matches(['\u{2068}', '\u{2069}']))
         .collect();
     assert_eq!(lines, ["Artist 3", "Ines Tavoro", "Artist 5"]);
+    api.stop().await;
+}
+
+async fn what_was_unfollowed_is_followed_again_on_the_page_and_not_later(fresh: Fresh) {
+    let api = api(&fresh).await;
+    api.town.happens(&["a1"], followers_of("artist:1")).await;
+    api.town.digests_at(monday(0)).await;
+    let link = |person| unfollow(&person, "artist%3A1");
+    let (ada, ben) = (mail_to(&api, "ada").await, mail_to(&api, "ben").await);
+    let mut undo = Vec::new();
+    for link in [link(ada), link(ben)] {
+        let (path, fields) = form(&api.browse(&link).await, "Unfollow");
+        undo.push(form(&api.submit(&path, &fields).await, "Undo"));
+    }
+
+    api.town.clock.advance(TimeDelta::hours(2));
+    let late = api.submit(&undo[0].0, &undo[0].1).await;
+    api.town.store.delete_user(&user("ben")).await.unwrap();
+    let gone = api.submit(&undo[1].0, &undo[1].1).await;
+
+    assert_eq!((late.status, gone.status), (410, 200));
+    assert!(
+        gone.html.contains("no longer have a record"),
+        "{}",
+        gone.html
+    );
+    assert_eq!(follows(&api, "ada").await, ["artist:2"]);
+    assert_eq!(follows(&api, "ben").await, [] as [String; 0]);
+    api.stop().await;
+}
+
+async fn what_lost_its_name_is_unfollowed_by_its_key(fresh: Fresh) {
+    let api = api(&fresh).await;
+    api.town.happens(&["a1"], followers_of("artist:1")).await;
+    api.town.digests_at(monday(0)).await;
+    let link = unfollow(&mail_to(&api, "ada").await, "artist%3A1");
+    api.put("/v1/objects/artist/1", json!({"title": " "})).await;
+
+    let asked = api.browse(&link).await;
+    let (path, fields) = form(&asked, "Unfollow");
+    let ended = api.submit(&path, &fields).await;
+
+    assert!(asked.html.contains("Unfollow artist:1?"), "{}", asked.html);
+    assert!(
+        ended.html.contains("You no longer follow artist:1"),
+        "{}",
+        ended.html
+    );
+    assert_eq!(follows(&api, "ada").await, ["artist:2"]);
     api.stop().await;
 }

@@ -63,7 +63,10 @@ fn a_test_mail_of_a_brand_comes_from_its_sender() {
         mail.contains("From: Acmeish <hello@acme.example>"),
         "{mail}"
     );
-    assert!(mail.contains("List-Id: <digest.acme.example>"), "{mail}");
+    assert!(
+        mail.contains("List-Id: <digest.acme.acme.example>"),
+        "{mail}"
+    );
     assert!(mail.contains("acme.example/logo.png") && !mail.to_lowercase().contains("kiosk"));
 }
 

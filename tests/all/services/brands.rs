@@ -24,6 +24,8 @@ on_both_stores! {
     mails_of_a_brand_that_stays_away_are_given_up_and_told_later
     a_call_is_made_again_as_the_brand_it_was_made_for
     one_provider_that_wants_no_calls_holds_no_other_brand_up
+    calls_that_go_astray_at_one_account_are_hidden_by_no_other
+    all_links_of_a_mail_are_of_its_brand
 }
 
 /// The words by which each of them is known: no two share one.
@@ -387,4 +389,54 @@ async fn one_provider_that_wants_no_calls_holds_no_other_brand_up(fresh: Fresh) 
     town.clock.advance(TimeDelta::minutes(10));
     other.sender().drain().await.unwrap();
     assert_eq!((to(&shared), to(&acmes)), (2, 2));
+}
+
+async fn calls_that_go_astray_at_one_account_are_hidden_by_no_other(fresh: Fresh) {
+    let shared = Provider::start(Dialect::SendGrid).await;
+    let acmes = Provider::start(Dialect::SendGrid).await;
+    let config = three(&shared.url, &acmes.url).replace("postmark", "sendgrid");
+    let town = Town::found(&fresh, true, "").await;
+    town.change("ada", |user| user.brand = brand(WORDS[1]))
+        .await;
+    let app = process(&town, &config);
+    acmes.then((0..6).map(|_| crate::mail::provider::Next::Lose));
+
+    for n in 0..6 {
+        let remark = comment(&format!("remark-{n}"), &["ada", "ben"], None);
+        happens(&app, vec![remark]).await;
+        town.clock.advance(TimeDelta::minutes(1));
+        app.sender().drain().await.unwrap();
+    }
+
+    let pause = app.deliveries().pause().await.unwrap();
+    let reason = pause.map(|pause| pause.reason).unwrap_or_default();
+    assert!(reason.contains("the last 3 calls"), "{reason}");
+    assert_eq!(acmes.requests().len(), 3);
+    assert!(shared.mails().len() >= 2, "the default was heard meanwhile");
+}
+
+async fn all_links_of_a_mail_are_of_its_brand(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    let config = three("http://127.0.0.1:9", "http://127.0.0.1:9");
+    let app = by_postbox(&town, &config);
+    happens(&app, vec![comment("remark-1", &["ada"], brand(WORDS[1]))]).await;
+    app.sender().drain().await.unwrap();
+
+    let mail = town.mails().remove(0);
+    let text = mail.filled().text;
+    let links = text.lines().filter(|line| line.contains("/u/"));
+    let links: Vec<&str> = links.collect();
+    assert_eq!(links.len(), 3, "{text}");
+    for link in links {
+        // Tokens that name their brand.
+        assert!(
+            link.starts_with("https://mail.acmeish.example/u/3"),
+            "{link}"
+        );
+    }
+    let headers = format!("{:?}", mail.headers());
+    assert!(
+        headers.contains("<Comment.acmeish.acmeish.example>"),
+        "{headers}"
+    );
 }

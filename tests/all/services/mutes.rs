@@ -29,6 +29,7 @@ on_both_stores! {
     a_replaced_record_keeps_what_was_muted
     nobody_mutes_more_than_a_thousand_subjects
     what_ended_long_ago_is_forgotten
+    what_is_only_counted_is_not_counted_where_it_is_muted
 }
 
 const BATCH: &str = r#"
@@ -391,7 +392,7 @@ async fn nobody_mutes_more_than_a_thousand_subjects(fresh: Fresh) {
     // As unmuting makes room only when what it covered cannot be mailed any more.
     unmute_all(&town, &people.get(&user("ada")).await.unwrap().unwrap()).await;
     assert!(put("one more").await.is_err());
-    town.clock.advance(TimeDelta::days(60));
+    town.clock.advance(TimeDelta::days(62));
     assert!(put("one more").await.is_ok());
 }
 
@@ -422,8 +423,28 @@ async fn what_ended_long_ago_is_forgotten(fresh: Fresh) {
     };
     assert_eq!(count().await, 2);
 
-    town.clock.advance(TimeDelta::days(60));
+    town.clock.advance(TimeDelta::days(62));
     mute(&town, "ada", "a3").await;
 
     assert_eq!(count().await, 2, "a2, which stands, and a3");
+}
+
+async fn what_is_only_counted_is_not_counted_where_it_is_muted(fresh: Fresh) {
+    let config = format!("{BATCH}keep = \"last 2\"\n");
+    let town = Town::found(&fresh, true, &config).await;
+    for work in ["a1", "a2", "a3"] {
+        town.happens(&[work], to(&["ada", "ben"])).await;
+    }
+    mute(&town, "ada", "a1").await;
+
+    mail(&town).await;
+
+    let items = async |person: &str| town.deliveries_of(person).await.remove(0).items;
+    assert_eq!((items("ada").await, items("ben").await), (2, 3));
+    let mails = town.mails();
+    let ada = mails
+        .iter()
+        .find(|mail| mail.to.reveal() == "ada@example.org");
+    let text = ada.unwrap().filled().text;
+    assert!(!text.contains("more"), "{text}");
 }

@@ -13,6 +13,8 @@ use crate::services::Result;
 use crate::services::catalog::{Catalog, CatalogSource};
 use crate::store::Directory;
 
+/// Of each person's events so many are looked at, the newest first: more than a mail shows.
+const LOOKED_AT: usize = 200;
 /// So many are named in one mail.
 const NAMED: usize = 3;
 
@@ -35,7 +37,8 @@ impl Reasons {
     ) -> Result<Self> {
         let mut pairs: BTreeSet<(FollowKey, &UserId)> = BTreeSet::new();
         for (user, events) in told {
-            let details = events.iter().filter_map(|event| catalog.details(event));
+            let events = events.iter().take(LOOKED_AT);
+            let details = events.filter_map(|event| catalog.details(event));
             let keys = details.flat_map(|details| details.follow_keys());
             pairs.extend(keys.map(|key| (key, *user)));
         }

@@ -1,9 +1,9 @@
 //! What batches have gathered, as far as it may still be told.
 //!
 //! The rule (P6, P7): an event is told while its person gets its type outside the digest, as they
-//! chose before it happened, has not muted what it is about, and while its object applies. Where all kept events may be told, and
-//! are of different things, those that are only counted are taken for the same; otherwise the
-//! stacks say what else had joined.
+//! chose before it happened, has not muted what it is about, and while its object applies. Where
+//! all kept events may be told, and are of different things, those that are only counted are taken
+//! for the same; otherwise the stacks say what else had joined.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -116,7 +116,12 @@ impl Compose {
                 wants(whose[&batch.id], item, catalog)
                     && catalog.applies(&Event::from(item.clone())).is_some()
             };
-            if !batch.is_told_by_kept(told) {
+            // What is only counted may be muted as well.
+            let (user, tells) = whose[&batch.id];
+            let is_doubted = batch.contents.more() > 0
+                && matches!(tells, Tells::Wanted(_))
+                && !user.mutes.is_empty();
+            if is_doubted || !batch.is_told_by_kept(told) {
                 doubtful.push(batch);
                 continue;
             }

@@ -5,8 +5,8 @@
 //! its markers cover is told, and objects as they are now. Whoever wants no mail is shown what is
 //! mandatory; where nothing is, what they would get otherwise, with why they do not. Of a mail that
 //! left, what was taken back since is part, and what is as much as the row says it told: all that
-//! they want now, with what they muted then or without, what of it was not seen or is mandatory, or all that
-//! the row covers, as they may have turned some of it off since.
+//! they want now, with what they muted then or without, what of it was not seen or is mandatory, or
+//! all that the row covers, as they may have turned some of it off since.
 
 use super::{Allowed, Compose, Spread, Tells, gathered};
 use crate::domain::content::Item;

@@ -19,7 +19,8 @@ use crate::store::Notes;
 pub(super) const NOTES: &str = "pause";
 /// Until when nobody makes a call; behind it stands the account, where it is a brand's own.
 const CLOSED: &str = "pause-until";
-/// How mails have ended lately.
+/// How mails have ended lately; behind it stands the account, where it is a brand's own, with what
+/// became of its calls alone.
 pub(super) const ENDED: &str = "pause-ended";
 /// So many calls in a row of which nobody can tell what became of them stop everything, where
 /// nobody can be asked.
@@ -94,7 +95,7 @@ impl Gate {
                 name if name == self.closed() => {
                     (told, until) = (true, self.closed_by(&note, now));
                 }
-                ENDED => lately = Lately::read(Some(&note)),
+                name if name == self.ended() => lately = Lately::read(Some(&note)),
                 _ => {}
             }
         }
@@ -112,6 +113,14 @@ impl Gate {
         match self.account.is_default {
             true => CLOSED.to_owned(),
             false => format!("{CLOSED}:{}", self.account.name),
+        }
+    }
+
+    /// The note that says how many calls in a row went astray at this account.
+    fn ended(&self) -> String {
+        match self.account.is_default {
+            true => ENDED.to_owned(),
+            false => format!("{ENDED}:{}", self.account.name),
         }
     }
 
@@ -182,10 +191,36 @@ impl Gate {
         }
     }
 
+    /// How mails ended counts for all together; calls in a row are each account's own.
     async fn tell(&self, heard: Lately, answered: bool, astray: Option<&str>) -> Result<()> {
+        let own = self.ended();
+        if own == ENDED {
+            return self.note(ENDED, heard, answered, astray).await;
+        }
+        let mails = Lately { astray: 0, ..heard };
+        let calls = Lately {
+            astray: heard.astray,
+            ..Lately::default()
+        };
+        if mails.sent + mails.failed > 0 {
+            self.note(ENDED, mails, false, None).await?;
+        }
+        if calls.astray > 0 || answered {
+            self.note(&own, calls, answered, astray).await?;
+        }
+        Ok(())
+    }
+
+    async fn note(
+        &self,
+        name: &str,
+        heard: Lately,
+        answered: bool,
+        astray: Option<&str>,
+    ) -> Result<()> {
         let now = self.clock.now();
         loop {
-            let standing = self.notes.note(ENDED).await?;
+            let standing = self.notes.note(name).await?;
             let mut lately = Lately::read(standing.as_deref());
             lately.add(&heard, now);
             if answered {
@@ -203,7 +238,7 @@ impl Gate {
             let note = serde_json::to_string(&lately).unwrap_or_default();
             if self
                 .notes
-                .swap_note(ENDED, standing.as_deref(), Some(&note))
+                .swap_note(name, standing.as_deref(), Some(&note))
                 .await?
             {
                 return match stop {
@@ -257,12 +292,15 @@ pub(super) async fn drop_note(notes: &dyn Notes, name: &str) -> Result<()> {
 /// Forgets how mails ended: what comes after a resume counts alone. Where calls went astray the
 /// next one still risks little.
 pub(super) async fn forget(notes: &dyn Notes) -> Result<()> {
-    loop {
-        let read = notes.note(ENDED).await?;
-        let lately = Lately::read(read.as_deref()).rest();
-        let note = serde_json::to_string(&lately).unwrap_or_default();
-        if notes.swap_note(ENDED, read.as_deref(), Some(&note)).await? {
-            return Ok(());
+    for (name, _) in notes.notes(ENDED).await? {
+        loop {
+            let read = notes.note(&name).await?;
+            let lately = Lately::read(read.as_deref()).rest();
+            let note = serde_json::to_string(&lately).unwrap_or_default();
+            if notes.swap_note(&name, read.as_deref(), Some(&note)).await? {
+                break;
+            }
         }
     }
+    Ok(())
 }
