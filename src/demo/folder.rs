@@ -14,12 +14,14 @@ use anyhow::Context;
 use crate::private;
 
 /// What the folder holds from the beginning.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 8] = [
     (CONFIG, include_str!("data/tidings.toml")),
     ("people.ndjson", include_str!("data/people.ndjson")),
     ("follows.ndjson", include_str!("data/follows.ndjson")),
+    ("artists.ndjson", include_str!("data/artists.ndjson")),
     ("works.ndjson", super::WORKS),
     ("shows.ndjson", super::SHOWS),
+    ("replies.ndjson", include_str!("data/replies.ndjson")),
     ("withdrawn.ndjson", include_str!("data/withdrawn.ndjson")),
 ];
 /// The folder's configuration.

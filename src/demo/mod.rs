@@ -28,7 +28,9 @@ mod tests {
             .lines()
             .map(|line| {
                 let person: serde_json::Value = serde_json::from_str(line).unwrap();
-                person["id"].as_str().unwrap().to_owned()
+                let (id, name) = (person["id"].as_str(), person["name"].as_str());
+                assert_eq!(id.map(str::to_owned), name.map(str::to_lowercase));
+                id.unwrap().to_owned()
             })
             .collect();
         assert_eq!(known, super::PEOPLE);

@@ -95,9 +95,13 @@ impl Mailer for Post {
 
 impl Post {
     fn note(&self, message: &Message) {
-        let name = message.delivery.as_str().replacen("digest:", "", 1);
         let content = message.filled();
-        let user = name.split(':').next().unwrap_or_default().to_owned();
+        // Everybody in the demo is called as their id is, with a capital.
+        let user = message
+            .to_name
+            .as_deref()
+            .unwrap_or_default()
+            .to_lowercase();
         self.book.note(Posted {
             user,
             at: message.at,

@@ -131,6 +131,12 @@ impl<'a> Stage<'a> {
             .await
     }
 
+    /// Lets so many minutes pass.
+    pub(super) async fn wait(&mut self, minutes: i64) -> anyhow::Result<()> {
+        let target = self.clock.now() + TimeDelta::minutes(minutes);
+        self.pass_until(target).await
+    }
+
     /// Lets time pass until the story ends. No digest is sent meanwhile: that is left to the
     /// reader.
     pub(super) fn until_now(&mut self) {
@@ -199,5 +205,12 @@ pub(super) struct Moment {
 
 /// A command line's words; quotes hold words together.
 fn words(command: &str) -> Vec<String> {
-    command.split_whitespace().map(str::to_owned).collect()
+    let mut words = Vec::new();
+    for (n, part) in command.split('"').enumerate() {
+        match n % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
 }

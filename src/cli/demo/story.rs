@@ -22,7 +22,9 @@ pub(super) async fn tell(stage: &mut Stage<'_>, dir: &Path) -> anyhow::Result<()
     first_week(stage).await?;
     first_monday(stage).await?;
     withdrawn(stage).await?;
-    second_monday(stage).await?;
+    let before = stage.mails().len();
+    replies(stage).await?;
+    second_monday(stage, before).await?;
     archive(stage).await?;
     over_to_you(stage, dir).await
 }
@@ -47,6 +49,7 @@ async fn load(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     for command in [
         "tidings import users people.ndjson",
         "tidings import follows follows.ndjson",
+        "tidings import objects artists.ndjson --model artist",
         "tidings import objects works.ndjson --model Artwork --map by=artist",
         "tidings import objects shows.ndjson --model Show --map by=gallery",
     ] {
@@ -156,8 +159,33 @@ async fn withdrawn(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     stage.type_in("tidings explain mara W04").await
 }
 
-async fn second_monday(stage: &mut Stage<'_>) -> anyhow::Result<()> {
-    let before = stage.mails().len();
+async fn replies(stage: &mut Stage<'_>) -> anyhow::Result<()> {
+    stage.until(-3, 10).await?;
+    stage.chapter(5, "Friday: three replies within minutes, and one mail")?;
+    stage.say(&[
+        "Replies are not for Monday. They wait ten minutes for more, and leave together:",
+    ])?;
+    stage
+        .quietly("tidings import objects replies.ndjson --model Comment")
+        .await?;
+    stage
+        .type_in("tidings notify Reply R1 --to nia --actor lev --text \"Is the left panel upside down?\"")
+        .await?;
+    for (reply, actor, text) in [
+        ("R2", "mara", "It is. Look at the shadows."),
+        ("R3", "otto", "I like it better so."),
+    ] {
+        stage.wait(3).await?;
+        let command =
+            format!("tidings notify Reply {reply} --to nia --actor {actor} --text \"{text}\"");
+        stage.quietly(&command).await?;
+    }
+    stage.wait(10).await?;
+    stage.type_in("tidings worker --once").await?;
+    excerpt(stage, "nia")
+}
+
+async fn second_monday(stage: &mut Stage<'_>, before: usize) -> anyhow::Result<()> {
     stage.until(-3, 15).await?;
     publish(
         stage,
@@ -171,7 +199,7 @@ async fn second_monday(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     .await?;
     stage.until(0, 20).await?;
     stage.chapter(
-        5,
+        6,
         "Monday again: only what is new, and nothing that was withdrawn",
     )?;
     mails(stage, before).await?;
@@ -182,7 +210,7 @@ async fn second_monday(stage: &mut Stage<'_>) -> anyhow::Result<()> {
 
 async fn archive(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     stage.chapter(
-        6,
+        7,
         "Old days go: a day is one table, or one collection on MongoDB",
     )?;
     stage
@@ -216,7 +244,7 @@ async fn over_to_you(stage: &mut Stage<'_>, dir: &Path) -> anyhow::Result<()> {
         ],
     )
     .await?;
-    stage.chapter(7, "Now it is yours")?;
+    stage.chapter(8, "Now it is yours")?;
     stage
         .say(&["More was published since, the latest just now. Nobody has been mailed it yet."])?;
     let page = stage.latest("mara").map(|mail| dir.join(mail.page));

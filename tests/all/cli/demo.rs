@@ -175,7 +175,7 @@ fn every_mail_is_there_for_mail_readers_and_for_browsers() {
         .into_iter()
         .partition(|name| name.ends_with(".eml"));
 
-    assert_eq!((mails.len(), pages.len()), (18, 18));
+    assert_eq!((mails.len(), pages.len()), (19, 19));
     for name in mails.iter().chain(&pages) {
         let text = std::fs::read_to_string(outbox.join(name)).unwrap();
         assert!(
