@@ -38,8 +38,8 @@ on_both_stores! {
     killed_at_random_nothing_is_lost_or_doubled
 }
 
-/// One whose calls can be made again, and one that can tell nobody anything.
-const DIALECTS: [Dialect; 2] = [Dialect::Resend, Dialect::SendGrid];
+/// One whose calls can be made again, one that can tell nobody anything, and one of a mail a call.
+const DIALECTS: [Dialect; 3] = [Dialect::Resend, Dialect::SendGrid, Dialect::Ses];
 
 /// Where a digest run does not come by, as it ends no batch.
 const OF_BATCHES: [&str; 5] = [
@@ -54,8 +54,13 @@ const OF_DIGESTS: [&str; 2] = ["before-open", "after-open"];
 /// Where no digest and no worker comes by in front of these providers, which cannot be asked.
 const ELSEWHERE: [&str; 2] = ["after-accept", "after-ask"];
 
-fn points(without: &[&str]) -> impl Iterator<Item = &'static str> {
-    let comes_by = |point: &&str| !ELSEWHERE.contains(point) && !without.contains(point);
+fn points(dialect: Dialect, without: &[&str]) -> impl Iterator<Item = &'static str> {
+    // Where a call is one mail, none is refused with others.
+    let is_single = dialect == Dialect::Ses;
+    let comes_by = move |point: &&str| {
+        let is_recalled = is_single && point.ends_with("-recall");
+        !ELSEWHERE.contains(point) && !without.contains(point) && !is_recalled
+    };
     POINTS.into_iter().filter(comes_by)
 }
 
@@ -98,7 +103,7 @@ async fn killed_at_every_named_point_of_a_digest_nothing_is_lost_or_doubled(fres
     for dialect in DIALECTS {
         fresh.clear().await;
         let mut stage = Stage::set(&fresh, dialect, 1).await;
-        for (n, point) in points(&OF_BATCHES).enumerate() {
+        for (n, point) in points(dialect, &OF_BATCHES).enumerate() {
             stage.a_day_passes().await;
             if point.ends_with("-recall") {
                 stage.provider.then([refusal()]);
@@ -116,7 +121,7 @@ async fn killed_at_every_named_point_of_a_batch_nothing_is_lost_or_doubled(fresh
     for dialect in DIALECTS {
         fresh.clear().await;
         let mut stage = Stage::set(&fresh, dialect, 1).await;
-        for (n, point) in points(&OF_DIGESTS).enumerate() {
+        for (n, point) in points(dialect, &OF_DIGESTS).enumerate() {
             stage.word_gets_round().await;
             if point.ends_with("-recall") {
                 stage.provider.then([refusal()]);

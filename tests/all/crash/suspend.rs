@@ -24,6 +24,7 @@ on_both_stores! {
     a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_postmark
     a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_mailgun
     a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_sendgrid
+    a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_ses
 }
 
 async fn a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_resend(
@@ -48,6 +49,12 @@ async fn a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_
     fresh: Fresh,
 ) {
     stands_still(&fresh, Dialect::SendGrid).await;
+}
+
+async fn a_worker_that_stood_still_past_its_lease_mails_nothing_twice_and_works_again_with_ses(
+    fresh: Fresh,
+) {
+    stands_still(&fresh, Dialect::Ses).await;
 }
 
 /// Longer than anything takes, on however slow a machine.

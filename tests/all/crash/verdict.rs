@@ -169,6 +169,10 @@ fn mails(dialect: Dialect, body: &Value) -> Vec<(String, String)> {
                 .map(|mail| (text(&mail["To"]), text(&mail["TextBody"])))
                 .collect()
         }
+        Dialect::Ses => {
+            let to = text(&body["Destination"]["ToAddresses"][0]);
+            vec![(to, text(&body["Content"]["Simple"]["Body"]["Text"]["Data"]))]
+        }
         _ => {
             let mails = body.as_array().unwrap().iter();
             mails
