@@ -200,7 +200,9 @@ impl Mail {
             outbox_pages: r.flag("mail.outbox_pages"),
             list_domain,
             from,
-            from_name: r.string("mail.from_name"),
+            from_name: r
+                .optional("mail.from_name")
+                .unwrap_or_else(|| r.string("site.name")),
             reply_to: r.optional_address("mail.reply_to"),
             templates: r.optional("mail.templates").map(PathBuf::from),
             tags: tags(r, name),
