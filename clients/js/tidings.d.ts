@@ -21,6 +21,7 @@ interface EventFields {
   batch_key?: string;
   actor?: Id | Actor;
   tell_actor?: boolean;
+  brand?: string;
   text?: string | null;
   data?: unknown;
   at?: string | null;
@@ -69,6 +70,7 @@ export interface User {
   tz?: string | null;
   quiet?: Quiet | null;
   locale?: string | null;
+  brand?: string | null;
   loc?: Point | null;
   digest?: Digest | null;
   types?: Record<string, TypeChoice> | null;
@@ -87,6 +89,7 @@ export interface UserPatch {
   tz?: string | null;
   quiet?: Quiet | null;
   locale?: string | null;
+  brand?: string | null;
   loc?: Point | null;
   digest?: Digest;
   types?: Record<string, TypeChoice | null>;
@@ -102,6 +105,7 @@ export interface UserView {
   tz: string | null;
   quiet: Quiet | null;
   locale: string | null;
+  brand: string | null;
   loc: number[] | null;
   digest: Digest | null;
   types: Record<string, TypeChoice> | null;

@@ -42,7 +42,7 @@ class Actor(_HasId, _ActorMay): ...
 
 _EventMay = TypedDict("_EventMay", {
     "to": Ids, "followers_of": Ids, "near": Near, "except": Ids, "key": str, "batch_key": str,
-    "actor": Union[Id, Actor], "tell_actor": bool, "text": Str, "data": Any, "at": Str,
+    "actor": Union[Id, Actor], "tell_actor": bool, "brand": str, "text": Str, "data": Any, "at": Str,
 }, total=False)
 
 
@@ -70,20 +70,20 @@ Digest = TypedDict("Digest", {
 }, total=False)
 User = TypedDict("User", {
     "email": Str, "name": Str, "confirmed": bool, "tz": Str,
-    "quiet": Union[Quiet, None], "locale": Str,
+    "quiet": Union[Quiet, None], "locale": Str, "brand": Str,
     "loc": Union[Point, None], "digest": Union[Digest, None],
     "types": Union[dict[str, TypeChoice], None], "suppressed": Union[bool, None],
     "unsubscribed": Union[bool, None],
 }, total=False)
 UserPatch = TypedDict("UserPatch", {
     "email": Str, "name": Str, "confirmed": Union[bool, None], "tz": Str,
-    "quiet": Union[Quiet, None], "locale": Str,
+    "quiet": Union[Quiet, None], "locale": Str, "brand": Str,
     "loc": Union[Point, None], "digest": Digest, "types": dict[str, Union[TypeChoice, None]],
     "suppressed": Union[bool, None], "unsubscribed": bool,
 }, total=False)
 UserView = TypedDict("UserView", {
     "id": str, "email": Str, "name": Str, "confirmed": bool, "tz": Str,
-    "quiet": Union[Quiet, None], "locale": Str,
+    "quiet": Union[Quiet, None], "locale": Str, "brand": Str,
     "loc": Union[list[float], None], "digest": Union[Digest, None],
     "types": Union[dict[str, TypeChoice], None], "suppressed": Union[bool, None],
     "unsubscribed": Union[bool, None],
