@@ -14,7 +14,7 @@ use crate::mail::Mailer;
 use crate::metrics::Metrics;
 use crate::render::{self, Pages, Renderer};
 use crate::services::links::Links;
-use crate::services::mailing::{Account, Look, Outlet, Pacer, account_prefix};
+use crate::services::mailing::{Account, Look, Outlet, Pacer, account_prefix, brand_of_call};
 use crate::store::Store;
 
 /// Who sends the mails, of the default and of each brand.
@@ -190,9 +190,7 @@ impl App {
 
     /// For which brand a call was made, if it was for one that there is.
     pub fn brand_of_call(&self, call: &str) -> Option<&BrandName> {
-        let mut outlets = self.brands.outlets.iter();
-        let made = outlets.find(|(_, outlet)| call.starts_with(&outlet.account_prefix));
-        made.map(|(brand, _)| brand)
+        brand_of_call(&self.brands.outlets, call)
     }
 }
 

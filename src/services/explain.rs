@@ -20,7 +20,8 @@ use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Brands, Delivery, DeliveryId, Event, EventType, Id, Policies, Position, Schedule, User, UserId,
+    Brands, Delivery, DeliveryId, Event, EventType, Id, Mutes, Policies, Position, Schedule, User,
+    UserId,
 };
 use crate::store::{Deliveries, DeliveryFilter, Directory, Journal, People, Stacks, Suppressions};
 use crate::wire::explanation::{
@@ -114,6 +115,8 @@ impl Explain {
                 .as_ref()
                 .is_some_and(|(_, extent)| extent.admits(kind, &self.policies))
         };
+        let nothing = Mutes::default();
+        let theirs = record.as_ref().map_or(&nothing, |user| &user.mutes);
         for person in &found {
             catalog
                 .load(
@@ -124,14 +127,8 @@ impl Explain {
                         .map(|(_, event)| event),
                 )
                 .await?;
-            if let Some(user) = &record {
-                let possible = mutes::possible_of(person, user, &self.policies);
-                mutes::look_up(possible, &mut catalog, &*self.journal).await?;
-            }
-            let muted = match &record {
-                Some(user) => mutes::places(person, user, &catalog),
-                None => mutes::Places::new(),
-            };
+            let journal = &*self.journal;
+            let muted = mutes::places(person, theirs, &mut catalog, journal).await?;
             let aside = |place: Position, then| match muted.get(&place) {
                 Some(since) if *since <= then => Some(LeftOut::Muted),
                 _ => is_seen(place).then_some(LeftOut::Seen),
@@ -217,7 +214,7 @@ impl Explain {
                             batches.mail(batch).map(|row| {
                                 let (user, policies) = (record.as_ref(), &self.policies);
                                 let muted = |event: &Event| {
-                                    mutes::since(user?, event, event.i?.time(), &catalog)
+                                    mutes::since(theirs, event, event.i?.time(), &catalog)
                                 };
                                 let of = || {
                                     BatchMail::of(

@@ -28,7 +28,7 @@ use crate::domain::inbox::ItemState;
 use crate::domain::stack::Pending;
 use crate::domain::user::MAX_TYPES;
 use crate::domain::{
-    Day, Event, EventType, Inbox, Invalid, Object, ObjectId, ObjectKey, PersonStacks, Stack, User,
+    Day, Event, EventType, Inbox, Invalid, Mutes, Object, ObjectId, ObjectKey, PersonStacks, Stack,
     UserId, Window,
 };
 use crate::store::{Deliveries, Directory, Inboxes, Journal, People, Stacks};
@@ -241,21 +241,11 @@ impl Feeds {
         Ok(found.unwrap_or_else(|| Inbox::empty(user.clone())))
     }
 
-    /// Their record, where they muted anything.
-    async fn muting(&self, user: &UserId) -> Result<Option<User>> {
+    /// What they muted.
+    async fn mutes(&self, user: &UserId) -> Result<Mutes> {
         let found = self.directory.users(std::slice::from_ref(user)).await?;
         let found = found.into_iter().next().flatten();
-        Ok(found.filter(|user| !user.mutes.is_empty()))
-    }
-
-    /// Where what they muted stands, of all that was read.
-    async fn muted(&self, reading: &Reading, catalog: &mut Catalog) -> Result<mutes::Places> {
-        let Some(user) = &reading.muting else {
-            return Ok(mutes::Places::new());
-        };
-        let possible = mutes::possible_of(&reading.person, user, catalog.policies());
-        mutes::look_up(possible, catalog, &*self.journal).await?;
-        Ok(mutes::places(&reading.person, user, catalog))
+        Ok(found.map_or_else(Mutes::default, |user| user.mutes))
     }
 
     async fn standing(&self, user: &UserId) -> Result<Standing> {
@@ -281,7 +271,8 @@ impl Feeds {
         let events = person.stacks.iter().flat_map(Stack::events);
         catalog.load(events.map(|(_, event)| event)).await?;
         person.leave_out(|_, event| catalog.is_retracted(event));
-        let muted = self.muted(&reading, &mut catalog).await?;
+        let (theirs, journal) = (&reading.mutes, &*self.journal);
+        let muted = mutes::places(&reading.person, theirs, &mut catalog, journal).await?;
         let as_of = earlier(read, catalog.as_of());
         Ok(Standing {
             inbox: reading.inbox.clone(),
@@ -296,13 +287,13 @@ impl Feeds {
     async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
         let stamp = self.shelf.stamp_of(user);
         let stacks = self.window_of(user, &window);
-        let (person, inbox, muting) =
-            futures::try_join!(stacks, self.inbox(user), self.muting(user))?;
+        let (person, inbox, mutes) =
+            futures::try_join!(stacks, self.inbox(user), self.mutes(user))?;
         let reading = Arc::new(Reading {
             window,
             person,
             inbox,
-            muting,
+            mutes,
             digests: OnceCell::new(),
         });
         if let Some(stamp) = stamp {

@@ -20,5 +20,5 @@ pub use gate::{Account, Gate, GateState, Pacer, account_prefix};
 pub use headers::Headers;
 pub use ledger::Ledger;
 pub use retry::{GIVEN_UP, Retry, Undeliverable};
-pub use sender::{Outlet, Sender, Step};
+pub use sender::{Outlet, Sender, Step, brand_of_call};
 pub use tally::RunTally;

@@ -10,45 +10,44 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 
 use super::catalog::Catalog;
-use crate::domain::{Event, PersonStacks, Policies, Position, Stack, User};
+use crate::domain::{Event, Mutes, PersonStacks, Policies, Position, Stack, User};
 use crate::store::{Journal, Result};
 
 /// Whether an event may be muted, before anything is looked up.
-fn may_be(user: &User, event: &Event, at: DateTime<Utc>, policies: &Policies) -> bool {
-    user.mutes.may_cover(at) && !policies.is_mandatory(&event.t)
+fn may_be(mutes: &Mutes, event: &Event, at: DateTime<Utc>, policies: &Policies) -> bool {
+    mutes.may_cover(at) && !policies.is_mandatory(&event.t)
 }
 
-/// Whether this person muted what the event is about; whatever that rests on is in the catalog
+/// Whether these mute what the event is about; whatever that rests on is in the catalog
 /// ([`look_up`]).
-pub fn is_muted(user: &User, event: &Event, at: DateTime<Utc>, catalog: &Catalog) -> bool {
-    since(user, event, at, catalog).is_some()
+pub fn is_muted(mutes: &Mutes, event: &Event, at: DateTime<Utc>, catalog: &Catalog) -> bool {
+    since(mutes, event, at, catalog).is_some()
 }
 
 /// Since when it is muted, if it is.
 pub fn since(
-    user: &User,
+    mutes: &Mutes,
     event: &Event,
     at: DateTime<Utc>,
     catalog: &Catalog,
 ) -> Option<DateTime<Utc>> {
     let policies = catalog.policies();
-    if !may_be(user, event, at, policies) {
+    if !may_be(mutes, event, at, policies) {
         return None;
     }
     let object = catalog.record(event);
     let phrase = policies.of(&event.t).phrase.as_ref();
     let details = catalog.details(event);
     let key = catalog.key(event);
-    user.mutes
-        .cover(at, &key, object.as_deref(), phrase, details.as_deref())
+    mutes.cover(at, &key, object.as_deref(), phrase, details.as_deref())
 }
 
 /// Those of these events that may be muted, as far as is known before anything is looked up.
 pub fn possible<'a>(
-    events: impl Iterator<Item = (&'a User, &'a Event, DateTime<Utc>)>,
+    events: impl Iterator<Item = (&'a Mutes, &'a Event, DateTime<Utc>)>,
     policies: &Policies,
 ) -> Vec<Event> {
-    let possible = events.filter(|(user, event, at)| may_be(user, event, *at, policies));
+    let possible = events.filter(|(mutes, event, at)| may_be(mutes, event, *at, policies));
     possible.map(|(_, event, _)| event.clone()).collect()
 }
 
@@ -65,8 +64,8 @@ pub async fn look_up(
     catalog.load_details(journal, events.iter()).await
 }
 
-/// A person who muted something, with their stacks.
-pub type Muting<'p> = (&'p mut PersonStacks, &'p User);
+/// The stacks of a person who muted something, and what that is.
+pub type Muting<'p> = (&'p mut PersonStacks, &'p Mutes);
 
 /// Those of these people who muted something.
 pub fn muting<'p>(
@@ -75,8 +74,8 @@ pub fn muting<'p>(
 ) -> Vec<Muting<'p>> {
     let pairs = people.into_iter().zip(users);
     let muting = pairs.filter_map(|(person, user)| {
-        let user = user.as_ref().filter(|user| !user.mutes.is_empty())?;
-        Some((person, user))
+        let mutes = user.as_ref().map(|user| &user.mutes);
+        Some((person, mutes.filter(|mutes| !mutes.is_empty())?))
     });
     muting.collect()
 }
@@ -94,11 +93,11 @@ pub async fn leave_out(
     }
     let asked = asked(&people, meant, catalog.policies());
     look_up(asked, catalog, journal).await?;
-    for (person, user) in &mut people {
+    for (person, mutes) in &mut people {
         let stacks = person.stacks.iter().flat_map(meant);
         let muted = stacks.filter(|(place, event)| {
             let at = event.at(place.stack.day);
-            is_muted(user, event, at, catalog)
+            is_muted(mutes, event, at, catalog)
         });
         let muted: HashSet<Position> = muted.map(|(place, _)| place).collect();
         if !muted.is_empty() {
@@ -113,31 +112,38 @@ fn asked(
     meant: fn(&Stack) -> Vec<(Position, &Event)>,
     policies: &Policies,
 ) -> Vec<Event> {
-    let events = people.iter().flat_map(|(person, user)| {
+    let events = people.iter().flat_map(|(person, mutes)| {
         let events = person.stacks.iter().flat_map(meant);
-        events.map(|(place, event)| (*user, event, event.at(place.stack.day)))
+        events.map(|(place, event)| (*mutes, event, event.at(place.stack.day)))
     });
-    possible(events, policies)
-}
-
-/// What may be muted of this person's stacks.
-pub fn possible_of(person: &PersonStacks, user: &User, policies: &Policies) -> Vec<Event> {
-    let events = person.stacks.iter().flat_map(Stack::events);
-    let events = events.map(|(place, event)| (user, event, event.at(place.stack.day)));
     possible(events, policies)
 }
 
 /// Places of what is muted, and since when.
 pub type Places = HashMap<Position, DateTime<Utc>>;
 
-/// The places of what is muted of this person's stacks, of which all is looked up.
-pub fn places(person: &PersonStacks, user: &User, catalog: &Catalog) -> Places {
-    let events = person.stacks.iter().flat_map(Stack::events);
-    let muted = events.filter_map(|(place, event)| {
-        let since = since(user, event, event.at(place.stack.day), catalog)?;
+/// The places of what these mute of a person's stacks; of whoever muted nothing nothing is looked
+/// up.
+pub async fn places(
+    person: &PersonStacks,
+    mutes: &Mutes,
+    catalog: &mut Catalog,
+    journal: &dyn Journal,
+) -> Result<Places> {
+    let events = || {
+        let events = person.stacks.iter().flat_map(Stack::events);
+        events.map(|(place, event)| (place, event, event.at(place.stack.day)))
+    };
+    let asked = possible(
+        events().map(|(_, event, at)| (mutes, event, at)),
+        catalog.policies(),
+    );
+    look_up(asked, catalog, journal).await?;
+    let muted = events().filter_map(|(place, event, at)| {
+        let since = since(mutes, event, at, catalog)?;
         Some((place, since))
     });
-    muted.collect()
+    Ok(muted.collect())
 }
 
 /// All events of a stack, with their places.

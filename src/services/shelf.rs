@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 
 use super::polls::{Polls, Stamp, Whom};
 use crate::domain::{
-    Delivery, Details, Event, Id, Inbox, Object, PersonStacks, PokeKey, User, UserId, Window,
+    Delivery, Details, Event, Id, Inbox, Mutes, Object, PersonStacks, PokeKey, User, UserId, Window,
 };
 
 /// Everything is kept in so many parts, each with a lock of its own.
@@ -27,6 +27,8 @@ const OBJECTS: usize = 512;
 const LARGE: usize = 2_048;
 /// Entries of all windows that a part keeps.
 const ENTRIES: usize = 4_096;
+/// What somebody muted takes as much as so many entries.
+const MUTE: usize = 4;
 
 /// What was found of an event's object.
 #[derive(Debug, Clone)]
@@ -42,8 +44,8 @@ pub(super) struct Reading {
     pub window: Window,
     pub person: PersonStacks,
     pub inbox: Inbox,
-    /// Their record, where they muted anything.
-    pub muting: Option<User>,
+    /// What they muted.
+    pub mutes: Mutes,
     /// What may have been mailed of it, once somebody asked.
     pub digests: OnceCell<Digests>,
 }
@@ -186,7 +188,8 @@ impl Shelf {
         part.insert(name, (reading, stamp));
         let entries = |reading: &Reading| -> usize {
             let stacks = reading.person.stacks.iter();
-            8 + stacks.map(|stack| stack.entries.len()).sum::<usize>()
+            let entries = stacks.map(|stack| stack.entries.len()).sum::<usize>();
+            8 + entries + reading.mutes.len() * MUTE
         };
         if part.values().map(|(kept, _)| entries(kept)).sum::<usize>() > ENTRIES {
             part.clear();

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::domain::{Day, Entry, EventType, ObjectId, ObjectKey, Poke, Stack, StackId};
+use crate::domain::{Day, Entry, EventType, ObjectId, ObjectKey, Poke, Stack, StackId, Subject};
 
 struct Case {
     clock: Arc<ManualClock>,
@@ -56,12 +56,16 @@ impl Case {
     }
 
     fn keep_person(&self, name: &str, entries: usize) {
+        self.keep_muting(name, entries, Mutes::default());
+    }
+
+    fn keep_muting(&self, name: &str, entries: usize, mutes: Mutes) {
         let (user, day) = (UserId::stored(name), Day::of(self.clock.now()));
         let stamp = self.shelf.stamp_of(&user).unwrap();
         let stack = Stack::new(StackId::of(day), vec![Entry::Other; entries]);
         let reading = Reading {
             window: self.window(),
-            muting: None,
+            mutes,
             inbox: Inbox::empty(user.clone()),
             person: PersonStacks {
                 user,
@@ -168,4 +172,20 @@ fn only_so_much_is_kept() {
     assert!(objects <= PARTS * OBJECTS, "{objects}");
     let people: usize = case.shelf.people.iter().map(|part| open(part).len()).sum();
     assert!(people * 1_000 <= PARTS * ENTRIES, "{people}");
+}
+
+#[test]
+fn what_people_muted_takes_its_part_of_the_room() {
+    let case = Case::new();
+    let mut mutes = Mutes::default();
+    for n in 0..Mutes::MOST {
+        let subject = Subject::stored(format!("Thread:{n}"));
+        mutes.mute(subject, None, None, case.clock.now());
+    }
+    for n in 0..1_000 {
+        case.keep_muting(&format!("p{n}"), 0, mutes.clone());
+    }
+
+    let people: usize = case.shelf.people.iter().map(|part| open(part).len()).sum();
+    assert!(people * Mutes::MOST * MUTE <= PARTS * ENTRIES, "{people}");
 }

@@ -46,6 +46,7 @@ pub use brands::Look;
 pub(super) use brands::Stray;
 pub(in crate::services) use contents::Contents;
 use contents::Of;
+use gathered::newest_first;
 pub(super) use gathered::stacks_of;
 
 /// Makes mails of rows.
@@ -167,22 +168,12 @@ impl Compose {
             .await?;
 
         let gathered = self.gathered(rows, &people, &tells, &mut catalog).await?;
-        let applies = |event: &Event| catalog.applies(event).is_some();
-        let batched: HashMap<Id, Vec<Event>> = gathered
+        let batched = newest_first(&gathered);
+        let shown: Vec<(&UserId, Vec<&Event>)> = rows
             .iter()
-            .map(|(id, of)| {
-                let newest = of.items.iter().rev().cloned();
-                (*id, newest.map(Event::from).collect())
-            })
+            .zip(&wanted)
+            .map(|(row, wanted)| (&row.user, self.shown(row, wanted, &batched, &catalog)))
             .collect();
-        let shown = rows.iter().zip(&wanted).map(|(row, wanted)| {
-            let shown = match &row.occasion {
-                Occasion::Digest { .. } => showable(wanted, self.caps, applies),
-                Occasion::Batch { batch, .. } => batched.get(batch).into_iter().flatten().collect(),
-            };
-            (&row.user, shown)
-        });
-        let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
         let reasons = self.reasons(&shown, &mut catalog).await?;
         let maker = self.links.maker().await?;
         let (mut built, mut contents) = (Built::default(), Contents::default());
@@ -234,6 +225,21 @@ impl Compose {
             }
         }
         Ok(built)
+    }
+
+    /// What a row's mail may show, the newest of each type first.
+    fn shown<'a>(
+        &self,
+        row: &Delivery,
+        wanted: &[Pending<'a>],
+        batched: &'a HashMap<Id, Vec<Event>>,
+        catalog: &Catalog,
+    ) -> Vec<&'a Event> {
+        let applies = |event: &Event| catalog.applies(event).is_some();
+        match &row.occasion {
+            Occasion::Digest { .. } => showable(wanted, self.caps, applies),
+            Occasion::Batch { batch, .. } => batched.get(batch).into_iter().flatten().collect(),
+        }
     }
 
     /// What is said of these events, which is in the catalog then, and why each concerns its person.

@@ -26,7 +26,7 @@ mod hand_over;
 mod resolve;
 mod wait;
 
-pub use brands::Outlet;
+pub use brands::{Outlet, brand_of_call};
 
 /// Takes rows to their end.
 #[derive(Clone)]

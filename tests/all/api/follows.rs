@@ -44,7 +44,7 @@ async fn api(fresh: &Fresh) -> Api {
     api
 }
 
-async fn mail_to(api: &Api, person: &str) -> Message {
+fn mail_to(api: &Api, person: &str) -> Message {
     let mails = api.town.mails().into_iter();
     let address = format!("{person}@example.org");
     let mut theirs = mails.filter(|mail| mail.to.reveal() == address);
@@ -72,7 +72,7 @@ async fn a_mail_says_what_its_reader_follows_and_its_link_unfollows_it(fresh: Fr
     let api = api(&fresh).await;
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     api.town.digests_at(monday(0)).await;
-    let mail = mail_to(&api, "ada").await;
+    let mail = mail_to(&api, "ada");
     let link = unfollow(&mail, "artist%3A1");
 
     let asked = api.browse(&link).await;
@@ -151,7 +151,7 @@ async fn of_several_keys_the_one_is_named_that_is_followed(fresh: Fresh) {
     api.town.digests_at(monday(0)).await;
 
     let text = |mail: Message| mail.filled().text;
-    let (ben, cem) = (mail_to(&api, "ben").await, mail_to(&api, "cem").await);
+    let (ben, cem) = (mail_to(&api, "ben"), mail_to(&api, "cem"));
     let (ben, cem) = (text(ben), text(cem));
     assert!(
         ben.contains("Ines Tavoro") && !ben.contains("Lind"),
@@ -176,7 +176,7 @@ async fn nothing_is_said_of_what_has_no_name_or_is_withdrawn(fresh: Fresh) {
 
     api.town.digests_at(monday(0)).await;
 
-    let text = mail_to(&api, "ada").await.filled().text;
+    let text = mail_to(&api, "ada").filled().text;
     assert!(
         text.contains("Work a4.") && text.contains("Work a1."),
         "{text}"
@@ -198,7 +198,7 @@ async fn a_batch_says_it_too(fresh: Fresh) {
     api.app.closer().drain(&Silent).await.unwrap();
     api.app.sender().drain().await.unwrap();
 
-    let mail = mail_to(&api, "cem").await;
+    let mail = mail_to(&api, "cem");
     let html = mail.filled().html;
     assert!(html.contains("Bo “B” Lind"), "{html}");
     unfollow(&mail, "artist%3A2");
@@ -234,6 +234,14 @@ async fn nobody_can_follow_by_a_link_what_they_do_not(fresh: Fresh) {
 
 async fn a_mail_that_is_looked_at_says_what_the_mail_will_say(fresh: Fresh) {
     let api = api(&fresh).await;
+    // More than a mail shows, and older than what it shows.
+    let many: Vec<String> = (0..250).map(|n| format!("b{n}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    api.town.put_works(&many, |_| true).await;
+    for works in many.chunks(100) {
+        api.town.happens(works, to(&["ada"])).await;
+    }
+    api.town.clock.advance(TimeDelta::minutes(1));
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     let drafts = api.app.of_person().drafts(&user("ada")).await.unwrap();
     api.town.digests_at(monday(0)).await;
@@ -272,7 +280,7 @@ async fn of_many_follows_three_are_named_most_of_it_first(fresh: Fresh) {
 
     api.town.digests_at(monday(0)).await;
 
-    let text = mail_to(&api, "ada").await.filled().text;
+    let text = mail_to(&api, "ada").filled().text;
     let lines = text
         .lines()
         .filter_map(|line| line.strip_prefix("Because you follow "));
@@ -288,7 +296,7 @@ async fn what_was_unfollowed_is_followed_again_on_the_page_and_not_later(fresh: 
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     api.town.digests_at(monday(0)).await;
     let link = |person| unfollow(&person, "artist%3A1");
-    let (ada, ben) = (mail_to(&api, "ada").await, mail_to(&api, "ben").await);
+    let (ada, ben) = (mail_to(&api, "ada"), mail_to(&api, "ben"));
     let mut undo = Vec::new();
     for link in [link(ada), link(ben)] {
         let (path, fields) = form(&api.browse(&link).await, "Unfollow");
@@ -315,7 +323,7 @@ async fn what_lost_its_name_is_unfollowed_by_its_key(fresh: Fresh) {
     let api = api(&fresh).await;
     api.town.happens(&["a1"], followers_of("artist:1")).await;
     api.town.digests_at(monday(0)).await;
-    let link = unfollow(&mail_to(&api, "ada").await, "artist%3A1");
+    let link = unfollow(&mail_to(&api, "ada"), "artist%3A1");
     api.put("/v1/objects/artist/1", json!({"title": " "})).await;
 
     let asked = api.browse(&link).await;

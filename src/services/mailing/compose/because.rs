@@ -5,7 +5,6 @@
 //! told share their mail.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 
 use crate::domain::content::{Followed, Item};
 use crate::domain::{Content, Details, Event, FollowKey, Object, ObjectKey, UserId};
@@ -22,7 +21,7 @@ const NAMED: usize = 3;
 #[derive(Debug, Default)]
 pub(in crate::services) struct Reasons {
     /// What is followed, where it has a name.
-    named: HashMap<FollowKey, Arc<Object>>,
+    named: HashMap<FollowKey, Followed>,
     following: HashSet<(FollowKey, UserId)>,
 }
 
@@ -49,11 +48,9 @@ impl Reasons {
             .map(|key| ObjectKey::stored(key.as_str()))
             .collect();
         let found = source.records(&objects).await?;
-        let named: HashMap<FollowKey, Arc<Object>> = keys
-            .into_iter()
-            .zip(found)
-            .filter_map(|(key, object)| Some((key, Arc::new(object.filter(has_name)?))))
-            .collect();
+        let named = keys.into_iter().zip(found);
+        let named = named.filter_map(|(key, object)| Some((key.clone(), named_by(key, object?)?)));
+        let named: HashMap<FollowKey, Followed> = named.collect();
         let pairs = pairs.into_iter().filter(|(key, _)| named.contains_key(key));
         let pairs: Vec<(FollowKey, UserId)> =
             pairs.map(|(key, user)| (key, user.clone())).collect();
@@ -83,15 +80,8 @@ impl Reasons {
             }
         }
         shown.sort_by_key(|(_, items)| std::cmp::Reverse(*items));
-        let followed = |(key, _): (FollowKey, usize)| {
-            let object = self.named.get(&key)?;
-            Some(Followed {
-                name: object.title.clone()?,
-                url: object.url.clone(),
-                key,
-            })
-        };
-        shown.into_iter().filter_map(followed).take(NAMED).collect()
+        let followed = shown.iter().filter_map(|(key, _)| self.named.get(key));
+        followed.take(NAMED).cloned().collect()
     }
 
     /// The first of the keys whose followers the item concerns that this person follows.
@@ -103,8 +93,12 @@ impl Reasons {
     }
 }
 
-/// Whether people may be told of it, and by which name.
-fn has_name(object: &Object) -> bool {
-    let title = object.title.as_deref().unwrap_or_default();
-    object.notifiable && !title.trim().is_empty()
+/// How people know what they follow by its object, if they may be told of it and it has a title.
+fn named_by(key: FollowKey, object: Object) -> Option<Followed> {
+    let title = object.title.filter(|title| !title.trim().is_empty());
+    Some(Followed {
+        key,
+        name: title.filter(|_| object.notifiable)?,
+        url: object.url,
+    })
 }

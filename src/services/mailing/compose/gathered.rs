@@ -11,7 +11,7 @@ use crate::domain::batch::Item;
 use crate::domain::content::gather;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Batch, BatchKey, BatchState, Content, Day, Delivery, Event, Id, Occasion, PersonStacks,
+    Batch, BatchKey, BatchState, Content, Day, Delivery, Event, Id, Mutes, Occasion, PersonStacks,
     Policies, User, UserId, Window,
 };
 use crate::services::Result;
@@ -153,16 +153,17 @@ fn possible<'a>(
     whose: &HashMap<Id, (&User, Tells)>,
     policies: &Policies,
 ) -> Vec<Event> {
-    let mut events: Vec<(&User, Event)> = Vec::new();
+    let mut events: Vec<(&Mutes, Event)> = Vec::new();
     for (batch, items) in items {
         let (user, tells) = whose[&batch];
         if matches!(tells, Tells::Wanted(_)) && !user.mutes.is_empty() {
-            events.extend(items.iter().cloned().map(|item| (user, item.into())));
+            let items = items.iter().cloned();
+            events.extend(items.map(|item| (&user.mutes, item.into())));
         }
     }
-    let events = events.iter().filter_map(|(user, event)| {
+    let events = events.iter().filter_map(|(mutes, event)| {
         let at = event.i?.time();
-        Some((*user, event, at))
+        Some((*mutes, event, at))
     });
     mutes::possible(events, policies)
 }
@@ -171,6 +172,12 @@ fn possible<'a>(
 pub(super) fn kept(batches: &[Batch]) -> Vec<Event> {
     let items = batches.iter().flat_map(|batch| &batch.contents.items);
     items.cloned().map(Event::from).collect()
+}
+
+/// What these batches have gathered, each the newest first.
+pub(super) fn newest_first(gathered: &HashMap<Id, Gathered>) -> HashMap<Id, Vec<Event>> {
+    let newest = |of: &Gathered| of.items.iter().rev().cloned().map(Event::from).collect();
+    gathered.iter().map(|(id, of)| (*id, newest(of))).collect()
 }
 
 /// What stands on the stacks of these batches' people, on the days of what joined them.
@@ -216,6 +223,6 @@ fn wants((user, tells): (&User, Tells), item: &Item, catalog: &Catalog) -> bool 
     let (at, policies) = (item.i.time(), catalog.policies());
     let route = user.route(&item.t, at, policies);
     let heeds = matches!(tells, Tells::Wanted(_)) && !user.mutes.is_empty();
-    let is_muted = || heeds && mutes::is_muted(user, &item.clone().into(), at, catalog);
+    let is_muted = || heeds && mutes::is_muted(&user.mutes, &item.clone().into(), at, catalog);
     route.is_mailed_alone() && extent.admits(&item.t, policies) && !is_muted()
 }

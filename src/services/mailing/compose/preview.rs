@@ -12,7 +12,7 @@ use super::{Allowed, Compose, Spread, Tells, gathered};
 use crate::domain::content::Item;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Batch, BrandName, Content, Delivery, DeliveryState, Event, EventType, Occasion, User,
+    Batch, BrandName, Content, Delivery, DeliveryState, Event, EventType, Occasion, User, UserId,
 };
 use crate::mail::Place;
 use crate::services::Result;
@@ -158,9 +158,11 @@ impl Compose {
         let mut catalog = self.catalog.of_mails();
         catalog.load(gathered::kept(&batches).iter()).await?;
         let gathered = self.tellable(batches.clone(), &whose, &mut catalog).await?;
-        let items = gathered.values().flat_map(|of| &of.items);
-        let events: Vec<Event> = items.cloned().map(Event::from).collect();
-        let shown = [(&user.id, events.iter().collect())];
+        let batched = gathered::newest_first(&gathered);
+        let shown = batched
+            .values()
+            .map(|events| (&user.id, events.iter().collect()));
+        let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
         let reasons = self.reasons(&shown, &mut catalog).await?;
         let told = |batch: Batch| {
             let mut content = gathered.get(&batch.id)?.content(&self.policies, &catalog)?;
@@ -224,10 +226,8 @@ impl Compose {
         let gathered = self
             .gathered(rows, users, &[part.tells], &mut catalog)
             .await?;
-        let batched = gathered.values().flat_map(|of| &of.items);
-        let batched: Vec<Event> = batched.cloned().map(Event::from).collect();
-        let events = wanted.iter().map(|pending| pending.event).chain(&batched);
-        let shown = [(&user.id, events.collect())];
+        let batched = gathered::newest_first(&gathered);
+        let shown = [(&user.id, self.shown(row, &wanted, &batched, &catalog))];
         let reasons = self.reasons(&shown, &mut catalog).await?;
         let told = self.told(row, &wanted, &gathered, &catalog);
         let Some(mut content) = told else {

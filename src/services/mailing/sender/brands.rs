@@ -34,6 +34,16 @@ pub struct Outlet {
     pub pacer: Arc<Pacer>,
 }
 
+/// For which brand a call of this reference was made, if it was for one that there is.
+pub fn brand_of_call<'a>(
+    outlets: &'a BTreeMap<BrandName, Outlet>,
+    call: &str,
+) -> Option<&'a BrandName> {
+    let mut outlets = outlets.iter();
+    let made = outlets.find(|(_, outlet)| call.starts_with(&outlet.account_prefix));
+    made.map(|(brand, _)| brand)
+}
+
 /// How soon it is looked again whether there is a brand.
 const LOOK: TimeDelta = TimeDelta::minutes(10);
 
@@ -125,10 +135,8 @@ impl Sender {
         let (mut own, mut others) = (Vec::new(), BTreeMap::<&BrandName, Vec<Delivery>>::new());
         for row in rows {
             let call = row.call.as_deref().unwrap_or_default();
-            let mut outlets = self.outlets.iter();
-            let made = outlets.find(|(_, outlet)| call.starts_with(&outlet.account_prefix));
-            match made {
-                Some((brand, _)) => others.entry(brand).or_default().push(row),
+            match brand_of_call(&self.outlets, call) {
+                Some(brand) => others.entry(brand).or_default().push(row),
                 None => own.push(row),
             }
         }
