@@ -103,7 +103,7 @@ pub(super) async fn play(
         let detail = "the demo's tidings.toml has lost its address or its secret; start it again";
         return Err(Problem::new(Code::Internal, detail));
     };
-    let links = maker.personal(&id, Some(&Stop::All), now);
+    let links = maker.personal(&id, Some(&Stop::All), None, now);
     Ok(fresh().json(Visit {
         token: token.expose(),
         preferences: &links.preferences,

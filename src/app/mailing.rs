@@ -118,6 +118,7 @@ impl App {
         ];
         Rehearsal {
             digests: self.digests(),
+            batches: self.batches(),
             compose: self.compose(),
             mailer: self.mailer.clone(),
             notes: self.store.clone(),

@@ -3,6 +3,7 @@
 //! The rule: one line says what came of it, fit for the mail that cron sends; what went wrong is
 //! told on standard error, with how often.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
@@ -19,7 +20,7 @@ use super::{time, words};
 use crate::app::{Access, App};
 use crate::domain::{Cadence, Owed, Pause, Share, UserId};
 use crate::services::digest::{Effect, Request, Timing};
-use crate::wire::digest::{DigestRun, Ended, Report, Tally};
+use crate::wire::digest::{BatchesAhead, DigestRun, Ended, Report, Tally};
 
 /// Mail the digests that are due
 ///
@@ -35,7 +36,7 @@ pub(super) struct Args {
     /// Only people on this cadence
     #[arg(long, value_enum)]
     cadence: Option<Often>,
-    /// Say how many would be mailed, and write nothing
+    /// Say how many would be mailed, also of batches that gather, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// With --dry-run: write all there is to know before sending into an HTML page: who, what, how
@@ -129,8 +130,13 @@ impl Args {
             let bar = screen.bar("people reached").until(stop.clone());
             fanned_out = FanOutEnd::all(app, &bar).await;
         }
-        let bar = screen.bar("people looked at").until(stop.clone());
+        let looked_at = match self.dry_run {
+            true => "people and batches looked at",
+            false => "people looked at",
+        };
+        let bar = screen.bar(looked_at).until(stop.clone());
         let (mut report, rehearsed) = match page {
+            None if self.dry_run => (app.rehearsal().count(&request, &bar).await?, None),
             None => (app.digests().run(&request, &bar).await?, None),
             Some(_) => {
                 let (report, rehearsed) = app.rehearsal().run(&request, &bar).await?;
@@ -173,6 +179,9 @@ impl Args {
                 words::minute(at),
                 sentence(&report, &request, app.outbox())
             ))?;
+            if let Some(ahead) = report.batches.as_ref().filter(|ahead| ahead.batches > 0) {
+                screen.line(format!("batches: {}", batches(ahead)))?;
+            }
             if let Some(page) = &page {
                 screen.line(format!("report: {}", page.path().display()))?;
             }
@@ -191,7 +200,8 @@ impl Args {
         for line in late(&report) {
             screen.warning(line)?;
         }
-        if report.due > 0 && app.lacks_links() {
+        let of_batches = report.batches.as_ref().map_or(0, |ahead| ahead.mails);
+        if report.due + of_batches > 0 && app.lacks_links() {
             screen.warning(
                 "these mails carry no link to unsubscribe, as server.public_url is not set: people will report them as spam",
             )?;
@@ -331,6 +341,39 @@ fn rehearsed(report: &Report) -> String {
     }
 }
 
+/// `12 would be mailed 34 events (2 closed, 1 closes by now, next 2014-04-21 10:00); 1 suppressed`.
+fn batches(ahead: &BatchesAhead) -> String {
+    let next = ahead
+        .next
+        .map(|next| format!("next closes {}", words::minute(next)));
+    let when = words::list([
+        words::some(ahead.closing, "closed already"),
+        words::some(ahead.due, "due"),
+        words::some(ahead.held, "held by quiet hours"),
+        next,
+    ]);
+    let mails = match ahead.mails {
+        0 => "none would be mailed".to_owned(),
+        mails => format!(
+            "{} would be mailed {} as they are ({when})",
+            words::number(mails),
+            words::count(ahead.events, "event", "events")
+        ),
+    };
+    let left = words::list(
+        [words::some(
+            ahead.withdrawn,
+            "with nothing left that applies",
+        )]
+        .into_iter()
+        .chain(unmailable(&ahead.unmailable)),
+    );
+    match left.as_str() {
+        "" => mails,
+        left => format!("{mails}; {left}"),
+    }
+}
+
 /// What became of mails, and where they lie if they were only written; nothing if there were none.
 pub(super) fn sent(mails: &Tally, outbox: Option<&Path>) -> Option<String> {
     let sent = words::some(mails.sent, "sent").map(|sent| {
@@ -363,14 +406,6 @@ fn left(report: &Report, request: &Request) -> String {
         }
         None => waiting,
     });
-    let unmailable = report.unmailable.iter().map(|(why, count)| {
-        let why = if *why == "unknown" {
-            "without a record"
-        } else {
-            why
-        };
-        words::some(*count, why)
-    });
     words::list(
         [
             waiting,
@@ -384,8 +419,20 @@ fn left(report: &Report, request: &Request) -> String {
             words::some(report.outside_sample, "outside the sample"),
         ]
         .into_iter()
-        .chain(unmailable),
+        .chain(unmailable(&report.unmailable)),
     )
+}
+
+/// Who may not be mailed, by reason.
+fn unmailable(by_reason: &BTreeMap<&'static str, u64>) -> impl Iterator<Item = Option<String>> {
+    by_reason.iter().map(|(why, count)| {
+        let why = if *why == "unknown" {
+            "without a record"
+        } else {
+            why
+        };
+        words::some(*count, why)
+    })
 }
 
 /// `2 failed this period (tried again from 2014-04-21 11:00; tidings deliveries retry does it

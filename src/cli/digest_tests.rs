@@ -1,7 +1,5 @@
 //! The line that cron mails: every count that matters, and no zeros.
 
-use std::collections::BTreeMap;
-
 use chrono::TimeZone;
 
 use super::*;
@@ -129,5 +127,36 @@ fn who_failed_is_told_apart_from_who_was_mailed() {
             "2 failed this period (tried again from 2014-04-21 11:00; tidings deliveries retry does it now)"
         ),
         "{line}"
+    );
+}
+
+#[test]
+fn batches_are_told_in_a_line_of_their_own() {
+    let ahead = BatchesAhead {
+        batches: 15,
+        mails: 12,
+        events: 34,
+        closing: 2,
+        due: 1,
+        later: 9,
+        held: 4,
+        next: Some(Utc.with_ymd_and_hms(2014, 4, 21, 10, 0, 0).unwrap()),
+        withdrawn: 1,
+        unmailable: BTreeMap::from([("suppressed", 1), ("unknown", 1)]),
+    };
+    let none = BatchesAhead {
+        mails: 0,
+        ..ahead.clone()
+    };
+
+    assert_eq!(
+        batches(&ahead),
+        "12 would be mailed 34 events as they are (2 closed already, 1 due, 4 held by quiet hours, \
+         next closes 2014-04-21 10:00); 1 with nothing left that applies, 1 suppressed, \
+         1 without a record"
+    );
+    assert_eq!(
+        batches(&none),
+        "none would be mailed; 1 with nothing left that applies, 1 suppressed, 1 without a record"
     );
 }

@@ -43,6 +43,29 @@ pub struct Rehearsed {
     pub comparisons: Vec<Comparison>,
     /// A few of the mails, chosen by size, by types and by lot.
     pub samples: Vec<Sample>,
+    /// Mails of batches, where these were looked at.
+    pub batches: Option<OfBatches>,
+}
+
+/// Mails of batches that have not left, as they would be if the batches closed as they are.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OfBatches {
+    /// How many mails.
+    pub mails: u64,
+    /// Events these tell of.
+    pub events: u64,
+    /// What becomes of all batches, and of leads that wait; those that are mailed first.
+    pub what: Vec<Bar>,
+    /// When those close that are mailed.
+    pub when: Vec<Bar>,
+    /// When the next closes, such as `21 April, 10:00 UTC`, where one closes later.
+    pub next: Option<String>,
+    /// What the mails tell of; people are counted once a mail.
+    pub types: Vec<TypeBar>,
+    /// How large the mails are.
+    pub sizes: Sizes,
+    /// A few of them, chosen as those of digests.
+    pub samples: Vec<Sample>,
 }
 
 /// A count with a bar.

@@ -104,6 +104,54 @@ fn rehearsed() -> Rehearsed {
             events: 1,
             types: 1,
         }],
+        batches: Some(of_batches()),
+    }
+}
+
+fn of_batches() -> OfBatches {
+    OfBatches {
+        mails: 321,
+        events: 4_321,
+        what: vec![
+            bar("Would be mailed", 321, 100.0),
+            bar("Suppressed", 3, 0.9),
+        ],
+        when: vec![bar("Close later", 321, 100.0)],
+        next: Some("21 April, 10:00 UTC".into()),
+        types: vec![TypeBar {
+            heading: "Comments".into(),
+            kind: "Comment".into(),
+            events: 4_321,
+            people: 321,
+            percent: 100.0,
+        }],
+        sizes: Sizes {
+            measured: 321,
+            estimated: false,
+            smallest: 4_012,
+            median: 5_000,
+            mean: 5_567,
+            largest: 9_234,
+            total: 2_300_000,
+            bars: vec![bar("4 to 10 kB", 321, 100.0)],
+            capped: 0,
+            cut: 0,
+            over: 0,
+            clip: crate::render::CLIP_BYTES,
+            failed: 0,
+        },
+        samples: vec![Sample {
+            why: "of the median size".into(),
+            from: "The Gallery <d…@gallery.example>".into(),
+            to: "b…@example.org".into(),
+            subject: "3 comments on Norham Castle".into(),
+            preheader: "Comments".into(),
+            html: "<body><p>Comments</p></body>".into(),
+            text: "Comments".into(),
+            bytes: 5_012,
+            events: 3,
+            types: 1,
+        }],
     }
 }
 
@@ -145,7 +193,29 @@ fn nothing_in_a_mail_gets_out_of_its_frame() {
 
     assert!(!page.contains("<script") && !page.contains(r#""></iframe><s"#));
     let frames = page.matches("<iframe").count();
-    assert_eq!((frames, page.matches(" sandbox ").count()), (2, 2));
+    assert_eq!((frames, page.matches(" sandbox ").count()), (4, 4));
+}
+
+#[test]
+fn a_report_says_whether_batches_were_looked_at_and_had_anything() {
+    let with = |mails, batches| {
+        page(&Rehearsed {
+            mails,
+            batches,
+            ..rehearsed()
+        })
+    };
+    let none = OfBatches {
+        mails: 0,
+        what: vec![bar("Would be mailed", 0, 0.0)],
+        ..of_batches()
+    };
+
+    assert!(!with(1, None).contains("batches"));
+    assert!(with(1, Some(none.clone())).contains("No batch gathers"));
+    assert!(with(0, Some(none)).contains("No mail would leave<"));
+    assert!(with(0, Some(of_batches())).contains("No digest would leave, 321 as batches close<"));
+    assert!(with(1, Some(of_batches())).contains("1 mail would leave, 321 more as batches close<"));
 }
 
 #[test]
@@ -156,6 +226,7 @@ fn where_nobody_is_due_the_page_says_so() {
         types: Vec::new(),
         comparisons: Vec::new(),
         samples: Vec::new(),
+        batches: None,
         ..rehearsed()
     };
 

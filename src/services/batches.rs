@@ -12,6 +12,7 @@ mod quiet;
 
 /// Which batches.
 pub use crate::store::BatchFilter;
+pub(super) use book::leads;
 pub use book::{BatchService, End};
 pub use close::Closer;
 pub use join::{Join, Joiner};

@@ -33,7 +33,7 @@ use crate::store::{self, Deliveries, Directory, Journal, Notes, People, Stacks, 
 use crate::wire::digest::{Ended, Report};
 
 mod applying;
-mod locales;
+pub(super) mod looks;
 mod mail;
 mod older;
 mod request;
@@ -305,17 +305,10 @@ impl<'a> Run<'a> {
         let looked_at = people.len();
         let due = self.find(&mut people).await?;
         if !self.sends() {
-            let catalogs = self.sender.compose.renderer.catalogs();
             for (person, content) in &due {
                 let user = person.found(content).user;
-                locales::ask(&mut self.report.locales, catalogs, user);
-                if let Some(brand) = &user.brand {
-                    let counts = match self.sender.compose.looks.contains_key(brand) {
-                        true => &mut self.report.brands,
-                        false => &mut self.report.unknown_brands,
-                    };
-                    *counts.entry(brand.clone()).or_default() += 1;
-                }
+                let brand = user.brand.as_ref();
+                looks::count(&mut self.report, &self.sender.compose, user, brand);
             }
         }
         if let Some(onlooker) = onlooker.as_deref_mut()

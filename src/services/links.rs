@@ -103,10 +103,15 @@ impl Links {
 
     /// What stands in for somebody's links in a mail that is only measured: as long as theirs, and
     /// it opens nothing. Needs no secret, so none is made up for it.
-    pub fn stand_in(&self, user: &UserId, stop: Option<&Stop>) -> Option<Personal> {
+    pub fn stand_in(
+        &self,
+        user: &UserId,
+        stop: Option<&Stop>,
+        mute: Option<&Stop>,
+    ) -> Option<Personal> {
         let public_url = self.public_url.as_deref()?;
         let token = |stop: &Stop| token::stand_in(self.brand.as_ref(), user, stop);
-        Some(personal(public_url, stop, token))
+        Some(personal(public_url, stop, mute, token))
     }
 
     /// Whose link it is, and what it ends.
@@ -147,16 +152,17 @@ impl Links {
 }
 
 impl Maker<'_> {
-    /// The links of somebody's mail that was begun at that moment and can be stopped so, if it can.
-    pub fn personal(&self, user: &UserId, stop: Option<&Stop>, begun: DateTime<Utc>) -> Personal {
+    /// The links of somebody's mail that was begun at that moment and can be stopped so, if it can,
+    /// or muted so.
+    pub fn personal(
+        &self,
+        user: &UserId,
+        stop: Option<&Stop>,
+        mute: Option<&Stop>,
+        begun: DateTime<Utc>,
+    ) -> Personal {
         let token = |stop: &Stop| self.keys.seal_in(self.brand, user, stop, begun);
-        personal(self.public_url, stop, token)
-    }
-
-    /// One more link of such a mail.
-    pub fn link(&self, user: &UserId, stop: &Stop, begun: DateTime<Utc>) -> String {
-        let token = self.keys.seal_in(self.brand, user, stop, begun);
-        page(self.public_url, &token)
+        personal(self.public_url, stop, mute, token)
     }
 }
 
@@ -164,13 +170,19 @@ fn page(public_url: &str, token: &str) -> String {
     format!("{public_url}/u/{token}")
 }
 
-fn personal(public_url: &str, stop: Option<&Stop>, token: impl Fn(&Stop) -> String) -> Personal {
+fn personal(
+    public_url: &str,
+    stop: Option<&Stop>,
+    mute: Option<&Stop>,
+    token: impl Fn(&Stop) -> String,
+) -> Personal {
+    let link = |stop: &Stop| page(public_url, &token(stop));
     // The page has all that can be chosen, whatever the mail was about.
-    let choices = page(public_url, &token(&Stop::All));
+    let choices = link(&Stop::All);
     Personal {
-        unsubscribe: stop.map(|stop| page(public_url, &token(stop))),
+        unsubscribe: stop.map(link),
         preferences: format!("{choices}/preferences"),
-        mute: None,
+        mute: mute.map(link),
     }
 }
 

@@ -15,6 +15,7 @@ mod sender;
 mod tally;
 
 pub(super) use compose::Contents;
+pub(super) use compose::Prospect;
 pub use compose::{Compose, Look, NOTHING_LEFT, Spread};
 pub use gate::{Account, Gate, GateState, Pacer, account_prefix};
 pub use headers::Headers;

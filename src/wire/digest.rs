@@ -61,8 +61,11 @@ pub struct Report {
     /// What is not known of the events of whoever is due, those that are not mailed for it as well.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub not_known: Unknown,
-    /// In a rehearsal, people who are due and ask for a locale that has no catalog, by locale: their
-    /// mails are in English.
+    /// In a rehearsal, batches whose mails have not left, if it looked at them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchesAhead>,
+    /// In a rehearsal, mails to people who ask for a locale that has no catalog, by locale: they are
+    /// in English.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub locales: BTreeMap<String, u64>,
     /// In a rehearsal, mails of brands, by brand; those that are of none are the default's.
@@ -95,21 +98,52 @@ impl Report {
         of.chain(waits).collect()
     }
 
-    /// That people ask for locales that are not there, a sentence each.
+    /// That mails are for locales that are not there, a sentence each.
     pub fn other_locales(&self) -> Vec<String> {
-        let told = |(asked, people): (&String, &u64)| {
-            let people = match people {
-                1 => "1 person asks".to_owned(),
-                people => format!("{people} people ask"),
+        let told = |(asked, mails): (&String, &u64)| {
+            let (mails, are) = match mails {
+                1 => (
+                    "1 mail is for a person who asks for".to_owned(),
+                    "it is in English",
+                ),
+                mails => (
+                    format!("{mails} mails are for people who ask for"),
+                    "they are in English",
+                ),
             };
             let asked = match asked.as_str() {
                 OTHER_LOCALES => "other locales, which are not there".to_owned(),
                 asked => format!("locale {}, which is not there", asked.escape_debug()),
             };
-            format!("{people} for {asked}: their mails are in English")
+            format!("{mails} {asked}: {are}")
         };
         self.locales.iter().map(told).collect()
     }
+}
+
+/// What becomes of batches whose mails have not left, if they close as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct BatchesAhead {
+    /// Batches that gather, and those that have closed and are not mailed yet.
+    pub batches: u64,
+    /// Mails that they become; a lead that waits is a mail of its own.
+    pub mails: u64,
+    /// Events these mails tell of.
+    pub events: u64,
+    /// Mails whose batch has closed: they wait in the ledger, or are on their way.
+    pub closing: u64,
+    /// Mails whose batch closes by the moment of the rehearsal.
+    pub due: u64,
+    /// Mails of other batches, which close later.
+    pub later: u64,
+    /// Of these, mails that wait for the end of their person's quiet hours.
+    pub held: u64,
+    /// When the first of these closes.
+    pub next: Option<DateTime<Utc>>,
+    /// Mails that are not made, as nothing is left that applies and that their person wants.
+    pub withdrawn: u64,
+    /// Mails that are not made, as their person may not be mailed, by reason.
+    pub unmailable: BTreeMap<&'static str, u64>,
 }
 
 /// All locales that are not told by name, among those that are; no locale has a star.

@@ -161,7 +161,7 @@ async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fres
     let link = {
         let links = app.links();
         let maker = links.maker().await.unwrap().unwrap();
-        let personal = maker.personal(&user("ada"), Some(&Stop::Digest), issued);
+        let personal = maker.personal(&user("ada"), Some(&Stop::Digest), None, issued);
         personal.unsubscribe.unwrap()
     };
     let before = answers(&town).await;

@@ -311,7 +311,7 @@ impl Batch {
     }
 
     /// The lead as a batch of its own, which has closed; it is not given twice.
-    fn split_lead(&mut self, id: impl FnOnce() -> Id, now: DateTime<Utc>) -> Option<Self> {
+    pub fn split_lead(&mut self, id: impl FnOnce() -> Id, now: DateTime<Utc>) -> Option<Self> {
         let super::Lead::Waiting { joined, .. } = &self.lead else {
             return None;
         };

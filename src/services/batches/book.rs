@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+
 use super::QuietHours;
 use crate::clock::{Clock, Ids};
 use crate::domain::batch::{Accumulator, AccumulatorId, TakenOut};
@@ -196,6 +198,16 @@ impl BatchService {
             accumulators = again.into_iter().flatten().collect();
         }
     }
+}
+
+/// Takes the leads that wait out of these batches, each as the mail of its own that it becomes: a
+/// batch under the id of the one that it opened.
+pub(in crate::services) fn leads(batches: &mut [Batch], now: DateTime<Utc>) -> Vec<Batch> {
+    let lead = |batch: &mut Batch| {
+        let id = batch.id;
+        batch.split_lead(|| id, now)
+    };
+    batches.iter_mut().filter_map(lead).collect()
 }
 
 fn ended(id: Id, state: BatchState) -> Error {

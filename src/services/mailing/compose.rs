@@ -24,7 +24,7 @@ use crate::domain::{
     BrandName, Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies,
     Schedule, Stack, Stop, User, UserId, Window,
 };
-use crate::mail::{self, Marks, Message, Personal, Place};
+use crate::mail::{self, Marks, Message, Place};
 use crate::render::{self, Renderer};
 use crate::services::Result;
 use crate::services::catalog::{self, Catalog, CatalogSource};
@@ -34,6 +34,7 @@ use crate::services::skip_seen::SkipSeen;
 use crate::services::suppressions::Suppressed;
 use crate::store::{Batches, Directory, Journal, People, Stacks, Suppressions};
 
+mod ahead;
 mod allowed;
 mod because;
 mod brands;
@@ -41,6 +42,7 @@ mod contents;
 mod gathered;
 mod preview;
 
+pub(in crate::services) use ahead::Prospect;
 use allowed::Allowed;
 pub use brands::Look;
 pub(super) use brands::Stray;
@@ -386,12 +388,8 @@ impl Compose {
         // Of the row's moment, so that the links are the same however often it is built.
         let stop = Stop::of_mail(&told, &row.occasion, &self.policies);
         let mute = Stop::of_subject(&told, &row.occasion, &self.policies);
-        let link = |maker: &Maker<'_>| Some(maker.link(&row.user, mute.as_ref()?, row.created));
-        let personal = |maker: &Maker<'_>| Personal {
-            mute: link(maker),
-            ..maker.personal(&row.user, stop.as_ref(), row.created)
-        };
-        let personal = maker.map(personal);
+        let (stop, mute) = (stop.as_ref(), mute.as_ref());
+        let personal = maker.map(|maker| maker.personal(&row.user, stop, mute, row.created));
         let further = self.headers.of(row, &told, &self.policies);
         let locale = self.renderer.locale_of(user);
         let of = Of::new(&row.occasion, user.schedule(&self.schedule).tz, locale);

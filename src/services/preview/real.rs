@@ -1,17 +1,18 @@
 //! What somebody would be mailed now, and whose pages they would see.
 //!
 //! The rule: it is found as a run finds it ([`Digests::rehearse`], as if their hour had come), and
-//! as mails of batches are made ([`Compose::of_batches`]); only read. Who may not be mailed is shown
+//! as mails of batches are made ([`Compose::prospects`]); only read. Who may not be mailed is shown
 //! nothing, and why.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Draft, Reader};
-use crate::domain::{Batch, BatchState, BrandName, Content, Occasion, User, UserId};
-use crate::services::batches::{BatchFilter, BatchService};
+use crate::domain::{BatchState, BrandName, Occasion, User, UserId};
+use crate::services::batches::{BatchFilter, BatchService, leads};
 use crate::services::digest::{Digests, Found, Onlooker, Request, Timing};
 use crate::services::feed::Feeds;
-use crate::services::mailing::Compose;
+use crate::services::mailing::{Compose, Prospect};
 use crate::services::{Result, Silent};
 use crate::store::Directory;
 
@@ -98,16 +99,25 @@ impl OfPerson {
             let is_open = matches!(batch.state, BatchState::Open | BatchState::Closing);
             is_open && brand == self.brand.as_ref()
         });
-        let told = self.compose.of_batches(&user, batches).await?;
-        let draft = |(batch, content): (Batch, Content)| Draft {
-            name: format!("{} {}", batch.key, batch.id),
-            user: user.clone(),
-            content,
-            occasion: Occasion::Batch {
-                batch: batch.id,
-                turn: batch.opened_at,
-            },
-        };
-        Ok(told.into_iter().map(draft).collect())
+        let leads = leads(&mut batches, self.digests.clock.now());
+        let people = HashMap::from([(id.clone(), user)]);
+        let mut drafts = Vec::new();
+        for (batches, what) in [(leads, " lead"), (batches, "")] {
+            let prospects = self.compose.prospects(&batches, &people).await?;
+            for (batch, prospect) in batches.into_iter().zip(prospects) {
+                if let Prospect::Told(content) = prospect {
+                    drafts.push(Draft {
+                        name: format!("{} {}{what}", batch.key, batch.id),
+                        user: people[id].clone(),
+                        content,
+                        occasion: Occasion::Batch {
+                            batch: batch.id,
+                            turn: batch.opened_at,
+                        },
+                    });
+                }
+            }
+        }
+        Ok(drafts)
     }
 }

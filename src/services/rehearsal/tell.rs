@@ -4,11 +4,13 @@
 //! The rule: the people are counted whole. Whoever has a stack in the window stands in exactly one
 //! line.
 
+use std::collections::BTreeMap;
+
 use crate::domain::Pause;
 use crate::domain::user::Unmailable;
-use crate::render::report::Sizes;
+use crate::render::CLIP_BYTES;
 use crate::services::digest::{Request, Timing};
-use crate::wire::digest::Report;
+use crate::wire::digest::{BatchesAhead, Report};
 
 /// Everybody by what becomes of them: those who are mailed first, then the others, without zeros.
 pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
@@ -33,17 +35,9 @@ pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
             report.withdrawn,
         ),
     ];
-    let mut unsubscribed = report.unsubscribed;
-    for (why, count) in &report.unmailable {
-        let why = *why;
-        if why == Unmailable::Unsubscribed.as_str() {
-            unsubscribed += count;
-        } else if why == Unmailable::Unknown.as_str() {
-            others.push(line("Without a record", *count));
-        } else {
-            others.push((capitalized(why), *count));
-        }
-    }
+    let (barred, unsubscribed) = barred(&report.unmailable);
+    others.extend(barred);
+    let unsubscribed = report.unsubscribed + unsubscribed;
     others.push(line("Unsubscribed", unsubscribed));
     others.push(line("Want no digest", report.turned_off));
     others.push(line("Outside the sample", report.outside_sample));
@@ -59,6 +53,50 @@ pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
     others.retain(|(_, count)| *count > 0);
     others.insert(0, line("Would be mailed", mails));
     others
+}
+
+/// Who may not be mailed, by reason; apart from those, how many unsubscribed.
+fn barred(unmailable: &BTreeMap<&'static str, u64>) -> (Vec<(String, u64)>, u64) {
+    let (mut others, mut unsubscribed) = (Vec::new(), 0);
+    for (why, count) in unmailable {
+        let why = *why;
+        if why == Unmailable::Unsubscribed.as_str() {
+            unsubscribed += count;
+        } else if why == Unmailable::Unknown.as_str() {
+            others.push(("Without a record".to_owned(), *count));
+        } else {
+            others.push((capitalized(why), *count));
+        }
+    }
+    (others, unsubscribed)
+}
+
+/// What becomes of batches, those that are mailed first.
+pub(super) fn batches(ahead: &BatchesAhead) -> Vec<(String, u64)> {
+    let (mut lines, unsubscribed) = barred(&ahead.unmailable);
+    let nothing = "Nothing is left that applies and is wanted";
+    lines.insert(0, (nothing.to_owned(), ahead.withdrawn));
+    lines.push(("Unsubscribed".to_owned(), unsubscribed));
+    lines.retain(|(_, count)| *count > 0);
+    lines.insert(0, ("Would be mailed".to_owned(), ahead.mails));
+    lines
+}
+
+/// When batches that would be mailed close, the soonest first.
+pub(super) fn closing(ahead: &BatchesAhead) -> Vec<(String, u64)> {
+    let lines = [
+        (
+            "Closed: in the ledger, or on their way".to_owned(),
+            ahead.closing,
+        ),
+        ("Close by now".to_owned(), ahead.due),
+        ("Close later".to_owned(), ahead.later - ahead.held),
+        (
+            "Close when their person\u{2019}s quiet hours end".to_owned(),
+            ahead.held,
+        ),
+    ];
+    lines.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 fn many(n: u64, one: &str, more: &str) -> String {
@@ -96,7 +134,7 @@ pub(super) fn scope(request: &Request) -> Vec<String> {
 /// What should be seen to before anything leaves.
 pub(super) fn warnings(
     report: &Report,
-    sizes: &Sizes,
+    over: u64,
     pause: Option<&Pause>,
     accepted: u64,
 ) -> Vec<String> {
@@ -112,7 +150,7 @@ pub(super) fn warnings(
             format!("{people} wait for {events} of days that have left the window: earlier digests were late or failed. Their next digest tells of them.")
         }),
         report.limited.then(|| format!("The limit ended the rehearsal after {} people; all counts are of these.", report.people)),
-        (sizes.over > 0).then(|| format!("{} mails are longer than {} bytes: mail programs hide their end, and with it the link to unsubscribe.", sizes.over, sizes.clip)),
+        (over > 0).then(|| format!("{over} mails are longer than {CLIP_BYTES} bytes: mail programs hide their end, and with it the link to unsubscribe.")),
     ]
     .into_iter()
     .flatten()

@@ -78,7 +78,7 @@ async fn a_link_of_a_brand_leads_to_its_pages_and_ends_what_it_says(fresh: Fresh
             None => links,
         };
         let maker = links.maker().await.unwrap().unwrap();
-        let personal = maker.personal(&user("ada"), Some(&Stop::Digest), saturday());
+        let personal = maker.personal(&user("ada"), Some(&Stop::Digest), None, saturday());
         personal.unsubscribe.unwrap()
     };
     let (acme, gone, none) = (

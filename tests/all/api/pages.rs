@@ -67,7 +67,7 @@ pub async fn path(api: &Api, id: &str, begun: DateTime<Utc>) -> String {
     );
     let maker = links.maker().await.unwrap().unwrap();
     let link = maker
-        .personal(&user(id), Some(&Stop::All), begun)
+        .personal(&user(id), Some(&Stop::All), None, begun)
         .unsubscribe
         .unwrap();
     link.strip_prefix(PUBLIC).unwrap().to_owned()
@@ -487,7 +487,9 @@ async fn a_link_is_signed_by_the_configured_secret_or_by_the_one_in_the_store(fr
 
     let links = Links::new(api.town.store.clone(), Some(PUBLIC.into()), None);
     let maker = links.maker().await.unwrap().unwrap();
-    let ours = maker.personal(&user("ada"), None, saturday()).preferences;
+    let ours = maker
+        .personal(&user("ada"), None, None, saturday())
+        .preferences;
 
     assert_eq!(
         api.browse(ours.strip_prefix(PUBLIC).unwrap()).await.status,

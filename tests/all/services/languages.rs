@@ -101,7 +101,8 @@ async fn a_locale_that_is_not_there_is_english_and_counted_in_the_rehearsal(fres
     town.digests_at(monday(0)).await;
 
     assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 2)]));
-    let warning = "2 people ask for locale xx, which is not there: their mails are in English";
+    let warning =
+        "2 mails are for people who ask for locale xx, which is not there: they are in English";
     assert!(
         told.warnings.iter().any(|told| told == warning),
         "{:?}",

@@ -81,6 +81,7 @@ async fn a_mail_that_is_built_again_has_the_same_links(fresh: Fresh) {
     let first = links.maker().await.unwrap().unwrap().personal(
         &user("ada"),
         Some(&Stop::Digest),
+        None,
         row.created,
     );
     assert!(town.mails()[0].personal == Some(first));

@@ -35,6 +35,7 @@ mod people;
 mod poison;
 mod quiet;
 mod rehearsal;
+mod rehearsed_batches;
 mod retracting;
 mod said;
 mod sending;

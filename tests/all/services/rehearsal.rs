@@ -114,6 +114,7 @@ async fn a_rehearsal_only_reads(fresh: Fresh) {
         "users",
         "suppressed",
         "deliveries",
+        "find_batches",
         "objects",
         "retractions",
         "note",

@@ -11,9 +11,7 @@
 use super::{Allowed, Compose, Spread, Tells, gathered};
 use crate::domain::content::Item;
 use crate::domain::user::Extent;
-use crate::domain::{
-    Batch, BrandName, Content, Delivery, DeliveryState, Event, EventType, Occasion, User, UserId,
-};
+use crate::domain::{BrandName, Delivery, DeliveryState, EventType, Occasion, User};
 use crate::mail::Place;
 use crate::services::Result;
 use crate::services::mutes;
@@ -140,36 +138,6 @@ impl Compose {
             Ok(whole) => Ok(Ok(whole)),
             Err(_) => self.preview(row, users, Part::EVERYTHING).await,
         }
-    }
-
-    /// What batches that are not mailed yet would tell this person now, each with its content; those
-    /// that would tell nothing are left out.
-    pub async fn of_batches(
-        &self,
-        user: &User,
-        batches: Vec<Batch>,
-    ) -> Result<Vec<(Batch, Content)>> {
-        let suppressed = Suppressed::among(&*self.suppressions, [user]).await?;
-        let Ok(extent) = suppressed.extent(user) else {
-            return Ok(Vec::new());
-        };
-        let of = |batch: &Batch| (batch.id, (user, Tells::Wanted(extent)));
-        let whose = batches.iter().map(of).collect();
-        let mut catalog = self.catalog.of_mails();
-        catalog.load(gathered::kept(&batches).iter()).await?;
-        let gathered = self.tellable(batches.clone(), &whose, &mut catalog).await?;
-        let batched = gathered::newest_first(&gathered);
-        let shown = batched
-            .values()
-            .map(|events| (&user.id, events.iter().collect()));
-        let shown: Vec<(&UserId, Vec<&Event>)> = shown.collect();
-        let reasons = self.reasons(&shown, &mut catalog).await?;
-        let told = |batch: Batch| {
-            let mut content = gathered.get(&batch.id)?.content(&self.policies, &catalog)?;
-            content.because = reasons.because(&user.id, &content);
-            Some((batch, content))
-        };
-        Ok(batches.into_iter().filter_map(told).collect())
     }
 
     /// What it holds, or why there is nothing to show.

@@ -1,18 +1,36 @@
-//! Who asks for a language that there is none of.
+//! In which language and whose look mails are that are rehearsed.
 //!
 //! The rule: whatever stands in the records, all are counted and a few locales are named.
 
 use std::collections::BTreeMap;
 
-use crate::domain::User;
+use crate::domain::{BrandName, User};
 use crate::render::Catalogs;
-use crate::wire::digest::OTHER_LOCALES;
+use crate::services::mailing::Compose;
+use crate::wire::digest::{OTHER_LOCALES, Report};
 
 /// So many locales are told by name.
 const NAMED: usize = 20;
 
-/// Counts somebody whose locale has no catalog: their mail is in English.
-pub(super) fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user: &User) {
+/// Counts a mail to this person, of this brand.
+pub(in crate::services) fn count(
+    report: &mut Report,
+    compose: &Compose,
+    user: &User,
+    brand: Option<&BrandName>,
+) {
+    ask(&mut report.locales, compose.renderer.catalogs(), user);
+    if let Some(brand) = brand {
+        let counts = match compose.looks.contains_key(brand) {
+            true => &mut report.brands,
+            false => &mut report.unknown_brands,
+        };
+        *counts.entry(brand.clone()).or_default() += 1;
+    }
+}
+
+/// Counts a mail to somebody whose locale has no catalog: it is in English.
+fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user: &User) {
     let asked = user.locale.as_deref().unwrap_or_default().trim();
     if asked.is_empty() || catalogs.nearest(asked).is_some() {
         return;
@@ -26,10 +44,9 @@ pub(super) fn ask(locales: &mut BTreeMap<String, u64>, catalogs: &Catalogs, user
 mod tests {
     use super::*;
     use crate::domain::UserId;
-    use crate::wire::digest::Report;
 
     #[test]
-    fn everybody_is_counted_and_a_few_locales_are_named() {
+    fn all_are_counted_and_a_few_locales_are_named() {
         let catalogs = Catalogs::load(None).unwrap();
         let mut report = Report::default();
         let mut asks = |locale: &str| {
@@ -49,9 +66,9 @@ mod tests {
 
         assert_eq!(report.locales.len(), NAMED + 1);
         let begins = [
-            "3 people ask for other locales, which are not there: ",
-            "2 people ask for locale xa, which is not there: ",
-            "1 person asks for locale xb, which is not there: ",
+            "3 mails are for people who ask for other locales, which are not there: ",
+            "2 mails are for people who ask for locale xa, which is not there: ",
+            "1 mail is for a person who asks for locale xb, which is not there: ",
         ];
         for (told, begins) in told.iter().zip(begins) {
             assert!(told.starts_with(begins), "{told}");

@@ -1,0 +1,163 @@
+//! The mails of batches that have not left, as they would be if the batches closed as they are.
+//!
+//! The rule: those that have closed are looked at before those that gather, so one that closes
+//! meanwhile is missed and none counted twice. A lead that waits is a mail of its own.
+
+use std::collections::{BTreeSet, HashMap};
+
+use chrono::{DateTime, Utc};
+
+use super::Rehearsal;
+use super::measure::draw;
+use super::stage::{Mail, Stage};
+use crate::domain::{Batch, BatchState, DeliveryId, Occasion, User, UserId};
+use crate::services::batches::{BatchFilter, leads};
+use crate::services::digest::{Request, looks};
+use crate::services::mailing::{Compose, Prospect};
+use crate::services::{Result, Watcher};
+use crate::wire::digest::{BatchesAhead, Report};
+
+/// Batches looked at in one step.
+const AT_ONCE: usize = 500;
+
+/// When a mail leaves.
+#[derive(Debug, Clone, Copy)]
+enum Leaves {
+    /// Its batch has closed.
+    Closing,
+    /// Its batch is due.
+    Due,
+    /// Its batch closes then, as it is held by quiet hours or as it gathers that long.
+    At(DateTime<Utc>, bool),
+}
+
+impl Rehearsal {
+    /// Looks at the batches that the request is about, and notes in the report what becomes of
+    /// them; their mails are shown to the stage, if there is one.
+    pub(super) async fn look_ahead(
+        &self,
+        request: &Request,
+        report: &mut Report,
+        mut stage: Option<&mut Stage<'_>>,
+        progress: &dyn Watcher,
+    ) -> Result<()> {
+        let at = request.at.unwrap_or_else(|| self.digests.clock.now());
+        report.batches = Some(BatchesAhead::default());
+        let whose: Vec<Option<UserId>> = match &request.users {
+            Some(users) => {
+                let users: BTreeSet<&UserId> = users.iter().collect();
+                users.into_iter().cloned().map(Some).collect()
+            }
+            None => vec![None],
+        };
+        for user in whose {
+            for state in [BatchState::Closing, BatchState::Open] {
+                let filter = BatchFilter {
+                    user: user.clone(),
+                    state: Some(state),
+                    ..BatchFilter::default()
+                };
+                let mut before = None;
+                while !progress.stopping() {
+                    let mut batches = self.batches.list(&filter, before, AT_ONCE).await?;
+                    let Some(last) = batches.last() else {
+                        break;
+                    };
+                    before = Some(last.id);
+                    let found = batches.len() as u64;
+                    if let Some(sample) = request.sample {
+                        batches.retain(|batch| sample.includes(&batch.user));
+                    }
+                    self.look_at(batches, at, report, stage.as_deref_mut())
+                        .await?;
+                    progress.advance(found);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at(
+        &self,
+        mut batches: Vec<Batch>,
+        at: DateTime<Utc>,
+        report: &mut Report,
+        mut stage: Option<&mut Stage<'_>>,
+    ) -> Result<()> {
+        let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
+        let users: Vec<UserId> = users.into_iter().cloned().collect();
+        let people = self.compose.directory.users(&users).await?;
+        let people = people.into_iter().flatten();
+        let people: HashMap<UserId, User> = people.map(|user| (user.id.clone(), user)).collect();
+        let held = self.batches.quiet.held(&batches, at).await?;
+        let found = batches.len() as u64;
+        let leads = leads(&mut batches, at);
+        let leaves = |(batch, held): (&Batch, &Option<DateTime<Utc>>)| match (batch.state, held) {
+            (BatchState::Open, Some(until)) => Leaves::At(*until, true),
+            (BatchState::Open, None) if batch.closes_at > at => Leaves::At(batch.closes_at, false),
+            (BatchState::Open, None) => Leaves::Due,
+            _ => Leaves::Closing,
+        };
+        let of_leads = vec![Leaves::Due; leads.len()];
+        let of_batches: Vec<Leaves> = batches.iter().zip(&held).map(leaves).collect();
+        for (is_lead, batches, leaves) in [(true, leads, of_leads), (false, batches, of_batches)] {
+            let prospects = self.compose.prospects(&batches, &people).await?;
+            for ((batch, leaves), prospect) in batches.iter().zip(leaves).zip(prospects) {
+                if batch.contents.is_empty() {
+                    // All it has is its lead.
+                    continue;
+                }
+                let user = people.get(&batch.user);
+                count(report, leaves, &prospect);
+                if let (Prospect::Told(content), Some(user)) = (&prospect, user) {
+                    let brand = Compose::brand_of(Some(user), Some(&batch.key));
+                    let brand = brand.as_ref();
+                    looks::count(report, &self.compose, user, brand);
+                    if let Some(stage) = stage.as_deref_mut() {
+                        let id = DeliveryId::batch(batch.id);
+                        let drawn = draw(&id).rotate_left(if is_lead { 32 } else { 0 });
+                        stage.take(&Mail {
+                            id: &id,
+                            drawn,
+                            user,
+                            brand,
+                            content,
+                            occasion: &Occasion::Batch {
+                                batch: batch.id,
+                                turn: batch.opened_at,
+                            },
+                        });
+                    }
+                }
+            }
+        }
+        report.batches.get_or_insert_default().batches += found;
+        Ok(())
+    }
+}
+
+fn count(report: &mut Report, leaves: Leaves, prospect: &Prospect) {
+    let ahead = report.batches.get_or_insert_default();
+    let content = match prospect {
+        Prospect::Told(content) => content,
+        Prospect::NothingLeft => {
+            ahead.withdrawn += 1;
+            return;
+        }
+        Prospect::Unmailable(why) => {
+            *ahead.unmailable.entry(why.as_str()).or_default() += 1;
+            return;
+        }
+    };
+    ahead.mails += 1;
+    ahead.events += content.total;
+    match leaves {
+        Leaves::Closing => ahead.closing += 1,
+        Leaves::Due => ahead.due += 1,
+        Leaves::At(then, held) => {
+            ahead.later += 1;
+            ahead.held += u64::from(held);
+            ahead.next = Some(ahead.next.map_or(then, |next| next.min(then)));
+        }
+    }
+}

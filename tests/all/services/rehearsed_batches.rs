@@ -1,0 +1,423 @@
+//! Rehearsals of batches: what is told of those that gather is what their mails then are, nothing is
+//! written, and who is left out is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tidings::domain::{Quiet, User};
+use tidings::mail::Place;
+use tidings::render::report::{OfBatches, Rehearsed};
+use tidings::services::Silent;
+use tidings::services::digest::Request;
+use tidings::services::people::MuteInput;
+use tidings::services::preview::Kind;
+use tidings::wire::digest::{BatchesAhead, Report};
+
+use super::brands::{WORDS, brand, by_postbox, comment, three};
+use super::mandatory::happens;
+use crate::support::town::{Town, monday, on_both_stores, saturday, to};
+use crate::support::{FailingStore, Fresh, user};
+
+on_both_stores! {
+    what_is_told_of_batches_is_what_then_leaves
+    a_rehearsal_of_batches_only_reads
+    a_lead_that_waits_is_a_mail_of_its_own
+    who_is_left_out_is_counted_with_the_reason
+    it_is_told_when_batches_close
+    a_rehearsal_of_some_is_of_their_batches_and_one_of_certain_digests_of_none
+    mails_of_batches_are_counted_and_shown_as_their_brand_writes_them
+    more_batches_than_are_looked_at_in_one_step_are_all_counted
+}
+
+const CONFIG: &str = r#"
+server.public_url = "https://news.example.org"
+[types.ArtworkPublished]
+route = "batch"
+window = "5m"
+keep = "last 2"
+[types.Show]
+route = "batch"
+window = "1h"
+[types.Lead]
+route = "batch"
+window = "1h"
+leading = true
+[types.Notice]
+route = "batch"
+window = "5m"
+mandatory = true
+"#;
+
+async fn rehearse(town: &Town, request: &Request) -> (Report, Rehearsed) {
+    let rehearsal = town.process().rehearsal();
+    let (report, told) = rehearsal.run(request, &Silent).await.unwrap();
+    let counted = rehearsal.count(request, &Silent).await.unwrap();
+    assert_eq!(
+        counted.batches, report.batches,
+        "whether looked at or counted"
+    );
+    (report, told)
+}
+
+async fn ahead(town: &Town) -> (BatchesAhead, OfBatches) {
+    let (report, told) = rehearse(town, &Request::default()).await;
+    (report.batches.unwrap(), told.batches.unwrap())
+}
+
+/// Ends what is due by then, and mails what waits.
+async fn mail_at(town: &Town, then: DateTime<Utc>) {
+    town.clock.set(then);
+    let app = town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    app.sender().drain().await.unwrap();
+}
+
+fn after(minutes: i64) -> DateTime<Utc> {
+    saturday() + TimeDelta::minutes(minutes)
+}
+
+async fn what_is_told_of_batches_is_what_then_leaves(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    // A digest is none of the business of batches, and a9 is withdrawn.
+    town.change("cem", |cem| cem.name = Some("Cem".into()))
+        .await;
+    for work in ["a1", "a2", "a3"] {
+        town.happens(&[work], to(&["ada", "ben"])).await;
+    }
+    happens(&town, "Show", &["a4", "a9"], to(&["ada", "cem"])).await;
+    happens(&town, "Elsewhere", &["a5"], to(&["ben"])).await;
+
+    let (ahead, told) = ahead(&town).await;
+    mail_at(&town, after(61)).await;
+
+    let mails = town.mails();
+    assert_eq!(
+        (ahead.batches, ahead.mails, ahead.events),
+        (4, 4, 8),
+        "{ahead:?}"
+    );
+    assert_eq!((told.mails, told.events), (ahead.mails, ahead.events));
+    let sent: u64 = mails.len() as u64;
+    assert_eq!(sent, ahead.mails);
+    let types: Vec<_> = told
+        .types
+        .iter()
+        .map(|one| (one.kind.as_str(), one.events, one.people))
+        .collect();
+    assert_eq!(types, [("ArtworkPublished", 6, 2), ("Show", 2, 2)]);
+    assert_eq!(told.samples.len(), 4);
+    let mut left: BTreeMap<(String, String), _> = mails
+        .iter()
+        .map(|mail| {
+            let shown = mail.content.with(Place::nowhere);
+            ((mail.to.to_string(), shown.subject.clone()), (shown, mail))
+        })
+        .collect();
+    for sample in &told.samples {
+        let name = (sample.to.clone(), sample.subject.clone());
+        let (shown, mail) = left.remove(&name).expect("it is one of those that left");
+        assert_eq!((&sample.html, &sample.text), (&shown.html, &shown.text));
+        assert_eq!(sample.bytes as usize, mail.filled().html.len());
+    }
+}
+
+async fn a_rehearsal_of_batches_only_reads(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    for work in ["a1", "a2", "a3", "a9"] {
+        town.happens(&[work], to(&["ada"])).await;
+    }
+    happens(&town, "Lead", &["a4"], to(&["ada"])).await;
+    town.clock.set(after(5));
+    let watched = FailingStore::counting(town.store.clone());
+    let store: std::sync::Arc<dyn tidings::store::Store> = watched.clone();
+
+    let rehearsal = town.process_on(&store).rehearsal();
+    let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+
+    assert_eq!(report.batches.unwrap().due, 2);
+    assert!(told.batches.unwrap().samples.len() == 2);
+    let reading = [
+        "scan",
+        "users",
+        "suppressed",
+        "deliveries",
+        "objects",
+        "details",
+        "retractions",
+        "windows",
+        "find_batches",
+        "note",
+        "notes",
+        "days",
+        "count",
+        "settled_since",
+    ];
+    let reading = BTreeSet::from(reading);
+    let verbs = watched.verbs();
+    assert!(
+        verbs.is_subset(&reading) && verbs.contains("find_batches"),
+        "{verbs:?}"
+    );
+    assert_eq!(town.store.note("link_secret").await.unwrap(), None);
+    assert!(town.mails().is_empty());
+}
+
+async fn a_lead_that_waits_is_a_mail_of_its_own(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    happens(&town, "Lead", &["a1"], to(&["ada"])).await;
+    let (alone, _) = ahead(&town).await;
+    happens(&town, "Lead", &["a2"], to(&["ada"])).await;
+    happens(&town, "Lead", &["a3"], to(&["ada"])).await;
+
+    let (both, told) = ahead(&town).await;
+    let drafts = town
+        .process()
+        .of_person()
+        .drafts(&user("ada"))
+        .await
+        .unwrap();
+    mail_at(&town, after(1)).await;
+    let (rest, _) = ahead(&town).await;
+    mail_at(&town, after(61)).await;
+
+    assert_eq!((alone.batches, alone.mails, alone.events), (1, 1, 1));
+    assert_eq!((both.batches, both.mails, both.events), (1, 2, 3));
+    assert_eq!((both.due, both.later), (1, 1));
+    assert_eq!((rest.mails, rest.events, rest.later), (1, 2, 1));
+    let subjects: BTreeSet<String> = town
+        .mails()
+        .into_iter()
+        .map(|mail| mail.content.subject.clone())
+        .collect();
+    let shown: BTreeSet<String> = told.samples.into_iter().map(|one| one.subject).collect();
+    assert_eq!((subjects.len(), shown), (2, subjects));
+    let previewed: BTreeSet<String> = drafts
+        .iter()
+        .filter(|draft| draft.kind() == Kind::Batch)
+        .map(|draft| draft.name.clone())
+        .collect();
+    assert_eq!(
+        previewed.len(),
+        2,
+        "a look at a person has both: {previewed:?}"
+    );
+}
+
+async fn who_is_left_out_is_counted_with_the_reason(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    let more = ["eva", "fay", "gil", "hal"].map(|id| User {
+        email: tidings::domain::Address::new(format!("{id}@example.org")).ok(),
+        confirmed: true,
+        ..User::new(user(id))
+    });
+    town.store.put_users(&more).await.unwrap();
+    let all = ["ada", "ben", "cem", "dee", "eva", "fay", "gil", "hal"];
+    town.happens(&["a1", "a2"], to(&all)).await;
+    happens(&town, "Notice", &["a3"], to(&["fay", "gil"])).await;
+    town.put_works(&["a1"], |_| false).await;
+    let people = town.process().people();
+    let mute = |id: &'static str, what: &'static str| {
+        let (people, subject) = (&people, tidings::domain::Subject::new(what).unwrap());
+        async move {
+            people
+                .mute(&user(id), &subject, MuteInput::default())
+                .await
+                .unwrap()
+                .unwrap();
+        }
+    };
+    mute("ada", "a2").await;
+    mute("ben", "a1").await;
+    town.change("cem", |cem| cem.email = None).await;
+    town.change("eva", |eva| eva.suppressed = Some(saturday()))
+        .await;
+    for id in ["fay", "hal"] {
+        people.unsubscribe(&user(id)).await.unwrap();
+    }
+
+    let (ahead, told) = ahead(&town).await;
+    mail_at(&town, after(6)).await;
+
+    // Gil has two, Fay what is mandatory alone, Ben what he did not mute.
+    assert_eq!((ahead.mails, ahead.events), (4, 4), "{ahead:?}");
+    assert_eq!(town.mails().len(), 4);
+    let lines: Vec<_> = told
+        .what
+        .iter()
+        .map(|line| (line.label.as_str(), line.count))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            ("Would be mailed", 4),
+            ("Nothing is left that applies and is wanted", 1),
+            ("Suppressed", 1),
+            ("Unconfirmed", 1),
+            ("Without address", 1),
+            ("Unsubscribed", 2),
+        ]
+    );
+    let told: u64 = lines.iter().map(|(_, count)| count).sum();
+    assert_eq!((told, ahead.batches), (10, 10));
+}
+
+async fn it_is_told_when_batches_close(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    // It is night for Ben until noon.
+    town.change("ben", |ben| {
+        ben.tz = Some(chrono_tz::UTC);
+        let (from, to) = ("09:00".parse().unwrap(), "12:00".parse().unwrap());
+        ben.quiet = Quiet::new(from, to).ok();
+    })
+    .await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    happens(&town, "Show", &["a2"], to(&["ada"])).await;
+    // One has closed, and its mail waits.
+    let app = town.process();
+    let theirs = tidings::store::BatchFilter {
+        user: Some(user("cem")),
+        ..Default::default()
+    };
+    let of_cem = town.store.find_batches(&theirs, None, 1).await.unwrap();
+    let end = tidings::services::batches::End::Close;
+    app.batches().end(of_cem[0].id, end).await.unwrap();
+    app.closer().drain(&Silent).await.unwrap();
+    town.clock.set(after(5));
+
+    let (now, told) = ahead(&town).await;
+    let later = Request {
+        at: Some(after(60)),
+        ..Request::default()
+    };
+    let (report, _) = rehearse(&town, &later).await;
+    let later = report.batches.unwrap();
+
+    assert_eq!(
+        (now.closing, now.due, now.later, now.held, now.next),
+        (1, 1, 2, 1, Some(after(60))),
+        "{now:?}"
+    );
+    let when: Vec<_> = told
+        .when
+        .iter()
+        .map(|line| (line.label.as_str(), line.count))
+        .collect();
+    assert_eq!(
+        when,
+        [
+            ("Closed: in the ledger, or on their way", 1),
+            ("Close by now", 1),
+            ("Close later", 1),
+            ("Close when their person\u{2019}s quiet hours end", 1),
+        ]
+    );
+    assert_eq!(told.next.as_deref(), Some("19 April, 11:00 UTC"));
+    assert_eq!(
+        (
+            later.closing,
+            later.due,
+            later.later,
+            later.held,
+            later.next
+        ),
+        (1, 2, 1, 1, Some(after(120))),
+        "{later:?}"
+    );
+}
+
+async fn a_rehearsal_of_some_is_of_their_batches_and_one_of_certain_digests_of_none(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    let crowd = town.crowd(40).await;
+    let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
+    town.happens(&["a1"], to(&crowd)).await;
+    let of = |request: Request| {
+        let town = &town;
+        async move { rehearse(town, &request).await.0.batches }
+    };
+
+    let users = ["p1", "p2", "p1", "ada"].map(user).to_vec();
+    let theirs = of(Request {
+        users: Some(users),
+        ..Request::default()
+    })
+    .await;
+    let share: tidings::domain::Share = "50%".parse().unwrap();
+    let part = of(Request {
+        sample: Some(share),
+        ..Request::default()
+    })
+    .await;
+    let weekly = of(Request {
+        cadence: Some(tidings::domain::Cadence::Weekly),
+        ..Request::default()
+    })
+    .await;
+    let few = of(Request {
+        limit: Some(3),
+        ..Request::default()
+    })
+    .await;
+
+    assert_eq!(theirs.unwrap().mails, 2);
+    let within = crowd.iter().filter(|id| share.includes(&user(id))).count() as u64;
+    assert_eq!(part.unwrap().mails, within);
+    assert!((1..40).contains(&within));
+    assert_eq!((weekly, few), (None, None));
+}
+
+async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh: Fresh) {
+    let town = Town::found(&fresh, true, "").await;
+    town.change("cem", |cem| cem.locale = Some("xx".into()))
+        .await;
+    let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
+    let of_both = vec![
+        comment("remark-1", &["ada"], brand(WORDS[1])),
+        comment("remark-2", &["cem"], None),
+    ];
+    app.notify().accept(of_both).await.unwrap();
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    let rehearsal = app.rehearsal();
+    let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+
+    assert_eq!(report.of_brands(), ["1 mail is of the brand acmeish"]);
+    assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 1)]));
+    let samples = told.batches.unwrap().samples;
+    assert_eq!(samples.len(), 2);
+    for sample in samples {
+        let to_ada = sample.to.starts_with("a\u{2026}");
+        let said = format!("{} {}", sample.from, sample.html);
+        assert_eq!(said.contains(WORDS[1]), to_ada, "{said}");
+        assert_eq!(said.contains(WORDS[0]), !to_ada, "{said}");
+    }
+    assert!(
+        told.warnings
+            .iter()
+            .any(|said| said.contains("brand acmeish"))
+    );
+}
+
+async fn more_batches_than_are_looked_at_in_one_step_are_all_counted(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    let crowd = town.crowd(700).await;
+    let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
+    for crowd in crowd.chunks(350) {
+        town.happens(&["a1"], to(crowd)).await;
+    }
+    town.clock.set(after(5));
+    town.process().closer().step().await.unwrap();
+    town.clock.set(monday(0));
+
+    let mut rehearsal = town.process().rehearsal();
+    rehearsal.most_rendered = 100;
+    let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+    let (_, again) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
+
+    let (ahead, shown) = (report.batches.unwrap(), told.batches.clone().unwrap());
+    assert_eq!((ahead.batches, ahead.mails), (700, 700));
+    assert_eq!((ahead.closing, ahead.due), (500, 200));
+    assert!(shown.sizes.estimated && (50..=100).contains(&shown.sizes.measured));
+    let estimated: u64 = shown.sizes.bars.iter().map(|bar| bar.count).sum();
+    assert_eq!((estimated, shown.samples.len()), (700, 5));
+    assert_eq!(told, again);
+}
