@@ -251,7 +251,7 @@ impl Preview {
                 tokens,
                 default: &self.schedule,
                 policies,
-                name: Some(invented::FOLLOWED),
+                name: matches!(stop, Stop::Follow(_)).then_some(invented::FOLLOWED),
                 again: false,
             };
             let ask = Page::Stop(stopping(user));

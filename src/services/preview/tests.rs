@@ -159,3 +159,19 @@ fn templates_are_read_anew_each_time() {
     let error = sheet().unwrap_err().to_string();
     assert!(error.contains("digest/subject.txt, line 2"), "{error}");
 }
+
+#[test]
+fn pages_that_stop_something_name_what_they_stop() {
+    let shown = preview(&[("Comment", routed(Route::Batch, "Comments"))]);
+    let sheets = sheets(&shown);
+    let names = |page: &str, what: &str| {
+        let page = sheets.iter().find(|sheet| sheet.name == page).unwrap();
+        page.html.contains(what)
+    };
+
+    assert!(names("stop a follow", invented::FOLLOWED));
+    for page in ["stop a type", "stop the digest", "stop all e-mail"] {
+        assert!(!names(page, invented::FOLLOWED), "{page}");
+    }
+    assert!(names("stop a type", "Comments") && names("stop a thread", "Budget"));
+}
