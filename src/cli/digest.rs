@@ -341,7 +341,7 @@ fn rehearsed(report: &Report) -> String {
     }
 }
 
-/// `12 would be mailed 34 events (2 closed, 1 closes by now, next 2014-04-21 10:00); 1 suppressed`.
+/// `12 would be mailed 34 events as they are (1 due, next closes 2014-04-21 10:00); 1 suppressed`.
 fn batches(ahead: &BatchesAhead) -> String {
     let next = ahead
         .next
@@ -363,7 +363,7 @@ fn batches(ahead: &BatchesAhead) -> String {
     let left = words::list(
         [words::some(
             ahead.withdrawn,
-            "with nothing left that applies",
+            "with nothing left that applies and is wanted",
         )]
         .into_iter()
         .chain(unmailable(&ahead.unmailable)),

@@ -152,11 +152,11 @@ fn batches_are_told_in_a_line_of_their_own() {
     assert_eq!(
         batches(&ahead),
         "12 would be mailed 34 events as they are (2 closed already, 1 due, 4 held by quiet hours, \
-         next closes 2014-04-21 10:00); 1 with nothing left that applies, 1 suppressed, \
+         next closes 2014-04-21 10:00); 1 with nothing left that applies and is wanted, 1 suppressed, \
          1 without a record"
     );
     assert_eq!(
         batches(&none),
-        "none would be mailed; 1 with nothing left that applies, 1 suppressed, 1 without a record"
+        "none would be mailed; 1 with nothing left that applies and is wanted, 1 suppressed, 1 without a record"
     );
 }

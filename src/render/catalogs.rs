@@ -18,6 +18,9 @@ use super::templates::Error;
 use super::voice::{Medium, NUMBER, Voice};
 
 mod file;
+mod gaps;
+
+pub use gaps::Gap;
 
 #[cfg(test)]
 pub(super) use file::{Messages, messages};
@@ -56,12 +59,14 @@ static OURS: LazyLock<Vec<(&str, Arc<FluentResource>)>> = LazyLock::new(|| {
 pub struct Catalogs {
     voices: Arc<BTreeMap<String, Arc<Voice>>>,
     english: Arc<Voice>,
+    gaps: Arc<Vec<Gap>>,
 }
 
 impl Catalogs {
     /// Ours, and what the folder of templates says otherwise or beside them.
     pub fn load(overrides: Option<&Path>) -> Result<Self, Error> {
         let own = overrides.map(file::own).transpose()?.unwrap_or_default();
+        let gaps = Arc::new(gaps::find(&own));
         let mut bundles: BTreeMap<String, Vec<Arc<Bundle>>> = BTreeMap::new();
         let tags = OURS.iter().map(|(tag, _)| (*tag).to_owned());
         for tag in tags.chain(own.keys().cloned()) {
@@ -88,7 +93,13 @@ impl Catalogs {
                 .cloned()
                 .unwrap_or_else(|| voice(&ENGLISH.to_owned())),
             voices: Arc::new(voices),
+            gaps,
         })
+    }
+
+    /// What the folder's languages that we have no catalog of leave to English.
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
     }
 
     /// All locales that have a catalog, by their tags.

@@ -46,7 +46,7 @@ use templates::Templates;
 use view::MailView;
 use voice::Voice;
 
-pub use catalogs::Catalogs;
+pub use catalogs::{Catalogs, Gap};
 pub use pages::{Page, Pages};
 pub use report::ReportPage;
 pub use stray::{Stray, strays};

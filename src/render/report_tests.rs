@@ -214,8 +214,8 @@ fn a_report_says_whether_batches_were_looked_at_and_had_anything() {
     assert!(!with(1, None).contains("batches"));
     assert!(with(1, Some(none.clone())).contains("No batch gathers"));
     assert!(with(0, Some(none)).contains("No mail would leave<"));
-    assert!(with(0, Some(of_batches())).contains("No digest would leave, 321 as batches close<"));
-    assert!(with(1, Some(of_batches())).contains("1 mail would leave, 321 more as batches close<"));
+    assert!(with(0, Some(of_batches())).contains("No digest would leave, 321 mails of batches<"));
+    assert!(with(1, Some(of_batches())).contains("1 mail would leave, 321 mails of batches<"));
 }
 
 #[test]

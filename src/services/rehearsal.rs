@@ -29,9 +29,10 @@ mod stage;
 mod tell;
 
 pub use pace::Limits;
-use stage::Stage;
+use stage::{KINDS, Stage};
 
-/// Up to so many mails are all rendered; of more, between half as many and so many.
+/// Up to so many mails of digests are all rendered, and as many of batches; of more, between half as
+/// many and so many.
 pub const MOST_RENDERED: u64 = 10_000;
 /// How far back a period and the one before it can have been mailed: two weeks, whatever the zone,
 /// and a week for late ones.
@@ -73,7 +74,8 @@ impl Rehearsal {
             at: Some(at),
             ..request.clone()
         };
-        let (mut stage, mut of_batches) = (Stage::new(self, at), Stage::new(self, at));
+        let mut stage = Stage::new(self, at).with_calls();
+        let mut of_batches = Stage::new(self, at);
         let walked = self.digests.rehearse(&request, &mut stage, progress);
         let mut report = walked.await?;
         if looks_at_batches(&request) {
@@ -86,12 +88,16 @@ impl Rehearsal {
         let sizes = stage.sizes(mails);
         let batches = report.batches.as_ref();
         let batches = batches.map(|ahead| self.of_batches(ahead, &of_batches));
-        stage.failures.extend(of_batches.failures);
+        let mut failures = std::mem::take(&mut stage.failures);
+        failures.extend(of_batches.failures);
+        failures.sort_unstable();
+        failures.dedup();
+        failures.truncate(KINDS);
         let rehearsed = Rehearsed {
             at: at.format("%-d %B %Y, %H:%M UTC").to_string(),
             scope: tell::scope(&request),
             warnings: self
-                .warnings(&report, &stage, &sizes, batches.as_ref())
+                .warnings(&report, failures, &sizes, batches.as_ref())
                 .await?,
             mails,
             events: report.events,
@@ -138,7 +144,7 @@ impl Rehearsal {
     async fn warnings(
         &self,
         report: &Report,
-        stage: &Stage<'_>,
+        failures: Vec<String>,
         sizes: &Sizes,
         batches: Option<&OfBatches>,
     ) -> Result<Vec<String>> {
@@ -148,7 +154,7 @@ impl Rehearsal {
         let over = sizes.over + batches.map_or(0, |of| of.sizes.over);
         let mut warnings = tell::warnings(report, over, pause.as_ref(), accepted);
         warnings.extend(report.not_known.warnings(&self.digests.policies));
-        warnings.extend(stage.failures.iter().cloned());
+        warnings.extend(failures);
         warnings.extend(report.other_locales());
         warnings.extend(report.of_brands());
         if report.due > 0 || batches.is_some_and(|of| of.mails > 0) {

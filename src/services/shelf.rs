@@ -183,14 +183,18 @@ impl Shelf {
 
     /// Keeps a window that was read, and stood so before.
     pub(super) fn keep_reading(&self, reading: Arc<Reading>, stamp: Stamp) {
-        let name = self.hasher.hash_one(reading.person.user.as_str());
-        let mut part = open(&self.people[name as usize % PARTS]);
-        part.insert(name, (reading, stamp));
         let entries = |reading: &Reading| -> usize {
             let stacks = reading.person.stacks.iter();
             let entries = stacks.map(|stack| stack.entries.len()).sum::<usize>();
             8 + entries + reading.mutes.len() * MUTE
         };
+        // One that leaves no room for others is read anew each time.
+        if entries(&reading) > ENTRIES / 2 {
+            return;
+        }
+        let name = self.hasher.hash_one(reading.person.user.as_str());
+        let mut part = open(&self.people[name as usize % PARTS]);
+        part.insert(name, (reading, stamp));
         if part.values().map(|(kept, _)| entries(kept)).sum::<usize>() > ENTRIES {
             part.clear();
         }

@@ -176,16 +176,38 @@ fn only_so_much_is_kept() {
 
 #[test]
 fn what_people_muted_takes_its_part_of_the_room() {
+    const EACH: usize = 100;
     let case = Case::new();
-    let mut mutes = Mutes::default();
-    for n in 0..Mutes::MOST {
-        let subject = Subject::stored(format!("Thread:{n}"));
-        mutes.mute(subject, None, None, case.clock.now());
-    }
-    for n in 0..1_000 {
-        case.keep_muting(&format!("p{n}"), 0, mutes.clone());
+    for n in 0..PARTS * 20 {
+        case.keep_muting(&format!("p{n}"), 0, muted(EACH));
     }
 
     let people: usize = case.shelf.people.iter().map(|part| open(part).len()).sum();
-    assert!(people * Mutes::MOST * MUTE <= PARTS * ENTRIES, "{people}");
+    let room = PARTS * ENTRIES / (EACH * MUTE);
+    assert!((1..=room).contains(&people), "{people}");
+}
+
+#[test]
+fn who_alone_takes_the_room_of_many_puts_nobody_out() {
+    let case = Case::new();
+    let few = PARTS * 4;
+    for n in 0..few {
+        case.keep_person(&format!("p{n}"), 5);
+    }
+    for n in 0..few {
+        case.keep_muting(&format!("much{n}"), 0, muted(Mutes::MOST));
+    }
+
+    let people: usize = case.shelf.people.iter().map(|part| open(part).len()).sum();
+    assert_eq!(people, few);
+}
+
+/// So many subjects, muted.
+fn muted(subjects: usize) -> Mutes {
+    let at = "2014-04-22T12:00:00Z".parse().unwrap();
+    let mut mutes = Mutes::default();
+    for n in 0..subjects {
+        mutes.mute(Subject::stored(format!("Thread:{n}")), None, None, at);
+    }
+    mutes
 }

@@ -1,7 +1,6 @@
 //! What a run of digests came to.
 //!
-//! The rule: every count is of people or of events, and says which; nobody who has something
-//! pending is in none of them.
+//! The rule: every count says what it is of; nobody who has something pending is in none of them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -124,7 +123,8 @@ impl Report {
 /// What becomes of batches whose mails have not left, if they close as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct BatchesAhead {
-    /// Batches that gather, and those that have closed and are not mailed yet.
+    /// Batches that gather something, and those that have closed and whose mail is not settled. A
+    /// mail that was settled and is tried again is not among them.
     pub batches: u64,
     /// Mails that they become; a lead that waits is a mail of its own.
     pub mails: u64,

@@ -22,7 +22,7 @@ use super::{BUILT_IN, ENGLISH, tag};
 pub(in crate::render) type Messages = BTreeMap<String, BTreeSet<String>>;
 
 /// What the English catalog has.
-static KNOWN: LazyLock<Messages> = LazyLock::new(|| {
+pub(super) static KNOWN: LazyLock<Messages> = LazyLock::new(|| {
     let english = BUILT_IN.iter().find(|(tag, _)| *tag == ENGLISH);
     let text = english.map_or("", |(_, text)| text);
     match FluentResource::try_new(text.to_owned()) {

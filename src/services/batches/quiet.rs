@@ -2,7 +2,7 @@
 //!
 //! The rule (P7): they are asked of the person's record just before a batch closes, so those count
 //! that were chosen while it was open; what a person closes by hand, or an operator, closes. A batch
-//! that keeps anything mandatory is not held.
+//! that keeps anything mandatory is not held, its lead aside, which leaves at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -74,7 +74,8 @@ impl QuietHours {
     }
 
     fn until(&self, user: &User, batch: &Batch, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let kinds = batch.kept().map(|item| &item.t);
+        // A lead that waits leaves at once, whatever holds the rest.
+        let kinds = batch.contents.items.iter().map(|item| &item.t);
         user.quiet_until(kinds, at, self.tz, &self.policies)
     }
 

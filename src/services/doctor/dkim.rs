@@ -54,6 +54,18 @@ pub(super) fn judge_own(name: &str, texts: &[String], record: &str) -> Finding {
     }
 }
 
+/// Where nobody could be asked about our own key, what is to stand under its name is said all the
+/// same: it is ours to publish.
+pub(super) fn or_to_publish(found: Finding, name: &str, record: &str) -> Finding {
+    match found.verdict {
+        Verdict::Unchecked => {
+            let found = format!("{}; at {name} there has to be: {record}", found.found);
+            Finding::unchecked(DKIM, found)
+        }
+        Verdict::Ok | Verdict::Warning | Verdict::Error => found,
+    }
+}
+
 fn judge_key(name: &str, key: &Key, publish: &str) -> Finding {
     match (key.is_rsa, key.bytes.as_ref().map(Vec::len)) {
         (_, None) => Finding::error(DKIM, format!("the key at {name} is not Base64"), publish),

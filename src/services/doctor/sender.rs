@@ -24,7 +24,8 @@ impl Doctor {
     pub(super) async fn dkim(&self, named: &[String]) -> Vec<Finding> {
         if let Some((place, record)) = &self.setup.dkim {
             let look = |names| self.look_at_own_key(names, place, record);
-            return vec![self.asking(DKIM, look).await];
+            let found = self.asking(DKIM, look).await;
+            return vec![dkim::or_to_publish(found, place, record)];
         }
         let domain = self.setup.from.domain();
         let configured = self.setup.dkim_selector.iter();

@@ -1,10 +1,11 @@
 //! The templates: can mails be made of them, and how heavy do those become?
 
 use super::{Doctor, Finding, Part, chain};
-use crate::render::{Renderer, Stray, Weight};
+use crate::render::{Gap, Renderer, Stray, Weight};
 
 const TEMPLATES: &str = "templates";
 const SIZE: &str = "size of mails";
+const LANGUAGES: &str = "languages";
 
 /// Where Gmail cuts a mail off.
 const CLIPPED: usize = 102_000;
@@ -12,6 +13,9 @@ const CLIPPED: usize = 102_000;
 impl Doctor {
     pub(super) fn templates(&self) -> Vec<Finding> {
         let mut findings = judge(&self.renderer, self.setup.items);
+        if let Ok(renderer) = &self.renderer {
+            findings.extend(renderer.catalogs().gaps().iter().map(gap));
+        }
         findings.extend(self.setup.strays.iter().map(stray));
         findings
     }
@@ -37,6 +41,25 @@ fn judge(renderer: &Part<Renderer>, items: usize) -> Vec<Finding> {
         Ok(mails) => vec![judge_parts(&mails), judge_weight(&mails[0].1, items)],
         Err(error) => broken(&chain(&error)),
     }
+}
+
+/// A language of the folder's own that is not all said.
+fn gap(gap: &Gap) -> Finding {
+    const NAMED: usize = 3;
+    let (lacks, first) = (gap.missing.len(), gap.missing.iter().take(NAMED));
+    let first: Vec<&str> = first.map(String::as_str).collect();
+    let found = format!(
+        "locales/{}.ftl lacks {lacks} of {} messages, which are in English: {}{}",
+        gap.locale,
+        gap.of,
+        first.join(", "),
+        if lacks > NAMED { " and others" } else { "" }
+    );
+    Finding::warning(
+        LANGUAGES,
+        found,
+        "add them, with the variables that English has",
+    )
 }
 
 /// A file that nothing is made of: whoever wrote it thinks otherwise.
@@ -186,5 +209,24 @@ mod tests {
 
         assert_eq!(verdicts(&[heavy]), [Verdict::Ok, Verdict::Warning]);
         assert_eq!(verdicts(&[too_heavy]), [Verdict::Error, Verdict::Unchecked]);
+    }
+
+    #[test]
+    fn a_language_that_is_not_all_said_is_told_with_what_it_lacks() {
+        let lacks = |missing: &[&str]| Gap {
+            locale: "sv".into(),
+            missing: missing.iter().map(ToString::to_string).collect(),
+            of: 90,
+        };
+
+        let (one, four) = (gap(&lacks(&["more"])), gap(&lacks(&["a", "b", "c", "d"])));
+
+        let said = "locales/sv.ftl lacks 1 of 90 messages, which are in English: more";
+        assert_eq!((one.verdict, one.found.as_str()), (Verdict::Warning, said));
+        assert!(
+            four.found.ends_with("English: a, b, c and others"),
+            "{}",
+            four.found
+        );
     }
 }

@@ -15,8 +15,9 @@ use crate::services::feed::Feeds;
 use crate::services::mailing::{Compose, Prospect};
 use crate::services::{Result, Silent};
 use crate::store::Directory;
+use crate::wire::unknown::Unknown;
 
-/// How many of a person's open batches are shown.
+/// How many of a person's batches that gather are shown, and of those that have closed.
 const BATCHES: usize = 20;
 
 /// Finds what one person would be mailed.
@@ -89,21 +90,29 @@ impl OfPerson {
         let Some(user) = self.user(id).await? else {
             return Ok(Vec::new());
         };
-        let theirs = BatchFilter {
-            user: Some(id.clone()),
-            ..BatchFilter::default()
-        };
-        let mut batches = self.batches.list(&theirs, None, BATCHES).await?;
+        let mut batches = Vec::new();
+        for state in [BatchState::Closing, BatchState::Open] {
+            let theirs = BatchFilter {
+                user: Some(id.clone()),
+                state: Some(state),
+                ..BatchFilter::default()
+            };
+            batches.extend(self.batches.list(&theirs, None, BATCHES).await?);
+        }
         batches.retain(|batch| {
             let brand = batch.key.brand().or(user.brand.as_ref());
-            let is_open = matches!(batch.state, BatchState::Open | BatchState::Closing);
-            is_open && brand == self.brand.as_ref()
+            brand == self.brand.as_ref()
         });
+        // One that closed between the two looks is in both.
+        batches.sort_by_key(|batch| std::cmp::Reverse(batch.id));
+        batches.dedup_by_key(|batch| batch.id);
         let leads = leads(&mut batches, self.digests.clock.now());
         let people = HashMap::from([(id.clone(), user)]);
         let mut drafts = Vec::new();
         for (batches, what) in [(leads, " lead"), (batches, "")] {
-            let prospects = self.compose.prospects(&batches, &people).await?;
+            let not_known = &mut Unknown::default();
+            let prospects = self.compose.prospects(&batches, &people, not_known);
+            let prospects = prospects.await?;
             for (batch, prospect) in batches.into_iter().zip(prospects) {
                 if let Prospect::Told(content) = prospect {
                     drafts.push(Draft {

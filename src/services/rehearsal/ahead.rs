@@ -1,7 +1,9 @@
 //! The mails of batches that have not left, as they would be if the batches closed as they are.
 //!
 //! The rule: those that have closed are looked at before those that gather, so one that closes
-//! meanwhile is missed and none counted twice. A lead that waits is a mail of its own.
+//! meanwhile is missed and none counted twice; one whose mail is settled is mailed no more. A lead
+//! that waits is a mail of its own. When a batch closes is told as of now, quiet hours with it, and
+//! set against the moment of the rehearsal.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,7 +20,7 @@ use crate::services::{Result, Watcher};
 use crate::wire::digest::{BatchesAhead, Report};
 
 /// Batches looked at in one step.
-const AT_ONCE: usize = 500;
+const AT_ONCE: usize = 200;
 
 /// When a mail leaves.
 #[derive(Debug, Clone, Copy)]
@@ -84,24 +86,35 @@ impl Rehearsal {
         report: &mut Report,
         mut stage: Option<&mut Stage<'_>>,
     ) -> Result<()> {
+        // One whose lead has left, and that nothing joined since, gathers nothing yet.
+        batches.retain(|batch| !batch.contents.is_empty() || batch.is_leading());
+        let ids: Vec<DeliveryId> = batches.iter().map(|b| DeliveryId::batch(b.id)).collect();
+        let rows = self.digests.deliveries.deliveries(&ids).await?;
+        let mut rows = rows.into_iter();
+        batches.retain(|_| !rows.next().flatten().is_some_and(|row| row.state.settled()));
+        report.batches.get_or_insert_default().batches += batches.len() as u64;
         let users: BTreeSet<&UserId> = batches.iter().map(|batch| &batch.user).collect();
         let users: Vec<UserId> = users.into_iter().cloned().collect();
         let people = self.compose.directory.users(&users).await?;
         let people = people.into_iter().flatten();
         let people: HashMap<UserId, User> = people.map(|user| (user.id.clone(), user)).collect();
-        let held = self.batches.quiet.held(&batches, at).await?;
-        let found = batches.len() as u64;
-        let leads = leads(&mut batches, at);
-        let leaves = |(batch, held): (&Batch, &Option<DateTime<Utc>>)| match (batch.state, held) {
-            (BatchState::Open, Some(until)) => Leaves::At(*until, true),
-            (BatchState::Open, None) if batch.closes_at > at => Leaves::At(batch.closes_at, false),
-            (BatchState::Open, None) => Leaves::Due,
-            _ => Leaves::Closing,
+        let now = self.digests.clock.now();
+        let leads = leads(&mut batches, now);
+        let held = self.batches.quiet.held(&batches, now).await?;
+        let leaves = |(batch, held): (&Batch, &Option<DateTime<Utc>>)| {
+            let closes = held.unwrap_or(batch.closes_at);
+            match batch.state {
+                BatchState::Open if closes > at => Leaves::At(closes, held.is_some()),
+                BatchState::Open => Leaves::Due,
+                _ => Leaves::Closing,
+            }
         };
         let of_leads = vec![Leaves::Due; leads.len()];
         let of_batches: Vec<Leaves> = batches.iter().zip(&held).map(leaves).collect();
         for (is_lead, batches, leaves) in [(true, leads, of_leads), (false, batches, of_batches)] {
-            let prospects = self.compose.prospects(&batches, &people).await?;
+            let not_known = &mut report.not_known;
+            let prospects = self.compose.prospects(&batches, &people, not_known);
+            let prospects = prospects.await?;
             for ((batch, leaves), prospect) in batches.iter().zip(leaves).zip(prospects) {
                 if batch.contents.is_empty() {
                     // All it has is its lead.
@@ -131,7 +144,6 @@ impl Rehearsal {
                 }
             }
         }
-        report.batches.get_or_insert_default().batches += found;
         Ok(())
     }
 }

@@ -27,6 +27,9 @@ struct OfType {
     people: u64,
 }
 
+/// So many reasons are told why mails cannot be rendered.
+pub(super) const KINDS: usize = 5;
+
 /// A mail that would leave.
 pub(super) struct Mail<'a> {
     /// The row of the ledger that it would be of.
@@ -52,7 +55,10 @@ pub(super) struct Stage<'a> {
     pub periods: BTreeMap<String, OfPeriod>,
     /// Why mails cannot be rendered: the first few reasons.
     pub failures: Vec<String>,
-    calls: Calls,
+    /// Mails that wait, as their brand is not configured.
+    absent: u64,
+    /// How they come together in calls, where that is asked.
+    calls: Option<Calls>,
 }
 
 impl Onlooker for Stage<'_> {
@@ -81,7 +87,9 @@ impl Onlooker for Stage<'_> {
 
     fn together(&mut self) {
         let sampled = self.levels.sampled();
-        self.calls.together(self.calling, sampled);
+        if let Some(calls) = &mut self.calls {
+            calls.together(self.calling, sampled);
+        }
     }
 }
 
@@ -99,15 +107,28 @@ impl<'a> Stage<'a> {
             types: BTreeMap::new(),
             periods: BTreeMap::new(),
             failures: Vec::new(),
-            calls: Calls::default(),
+            absent: 0,
+            calls: None,
         }
+    }
+
+    /// The same, and it counts the calls that its mails take.
+    pub(super) fn with_calls(self) -> Self {
+        let calls = Some(Calls::default());
+        Self { calls, ..self }
     }
 
     /// Counts a mail, and looks at it unless there are too many.
     pub(super) fn take(&mut self, mail: &Mail<'_>) {
-        self.calls.mails += 1;
+        if let Some(calls) = &mut self.calls {
+            calls.mails += 1;
+        }
         self.count(mail.content);
-        if self.levels.takes(mail.drawn) {
+        let is_known = |brand| self.compose.looks.contains_key(brand);
+        if !mail.brand.is_none_or(is_known) {
+            // It would wait, and the report says so.
+            self.absent += 1;
+        } else if self.levels.takes(mail.drawn) {
             self.try_on(mail);
         }
     }
@@ -137,13 +158,8 @@ impl<'a> Stage<'a> {
             occasion,
             ..
         } = *mail;
-        let branded = brand.map(|brand| self.compose.of_brand(Some(brand)));
-        let compose = match &branded {
-            None => self.compose,
-            Some(Some(own)) => own,
-            // It would wait, and the report says so.
-            Some(None) => return,
-        };
+        let branded = brand.and_then(|brand| self.compose.of_brand(Some(brand)));
+        let compose = branded.as_ref().unwrap_or(self.compose);
         let stop = Stop::of_mail(mail.content, occasion, &compose.policies);
         let mute = Stop::of_subject(mail.content, occasion, &compose.policies);
         let (links, stop, mute) = (&compose.links, stop.as_ref(), mute.as_ref());
@@ -181,27 +197,30 @@ impl<'a> Stage<'a> {
                 types,
             }
         });
-        let message = Message {
-            delivery: mail.id.clone(),
-            to: to.clone(),
-            to_name: mail.user.name.clone(),
-            content: self.calls.contents.share(content),
-            personal: stand_in,
-            further: Vec::new(),
-            at: self.at,
-        };
-        self.calls.add(self.calling, message);
+        if let Some(calls) = &mut self.calls {
+            let message = Message {
+                delivery: mail.id.clone(),
+                to: to.clone(),
+                to_name: mail.user.name.clone(),
+                content: calls.contents.share(content),
+                personal: stand_in,
+                further: Vec::new(),
+                at: self.at,
+            };
+            calls.add(self.calling, message);
+        }
     }
 
     fn failed(&mut self, reason: &str) {
-        const KINDS: usize = 5;
         let told = format!("Some mails cannot be rendered: {reason}.");
         if self.failures.len() < KINDS && !self.failures.contains(&told) {
             self.failures.push(told);
         }
     }
 
+    /// How large so many mails are, as far as they would not wait.
     pub(super) fn sizes(&self, mails: u64) -> Sizes {
+        let mails = mails.saturating_sub(self.absent);
         let sum = self.levels.sum();
         let looked_at = sum.mails + sum.failed;
         let whole = |part: u64| scaled(part, looked_at, mails);
@@ -238,10 +257,14 @@ impl<'a> Stage<'a> {
         types.into_iter().map(bar).collect()
     }
 
-    /// How many calls so many mails take.
+    /// How many calls so many mails take, as far as they would not wait; none where that was not
+    /// asked.
     pub(super) fn calls(&mut self, mails: u64) -> u64 {
-        self.calls.cut(self.calling);
-        scaled(self.calls.calls, self.calls.called, mails)
+        let mails = mails.saturating_sub(self.absent);
+        self.calls.as_mut().map_or(0, |calls| {
+            calls.cut(self.calling);
+            scaled(calls.calls, calls.called, mails)
+        })
     }
 
     pub(super) fn samples(&self, rehearsal: &Rehearsal) -> Vec<Sample> {

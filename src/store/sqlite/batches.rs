@@ -251,8 +251,8 @@ fn find(
     let (mut here, values) = conditions(filter, "batch", before);
     match filter.state {
         None => {}
-        Some(BatchState::Open) => here.push("open".into()),
-        Some(_) => here.push("NOT open".into()),
+        Some(BatchState::Open) => here.push("open = 1".into()),
+        Some(_) => here.push("open = 0".into()),
     }
     here.push("true".into());
     let here = format!(

@@ -71,11 +71,11 @@ fn count(transaction: &Transaction<'_>, what: Counted) -> Answer<u64> {
             (sql, None)
         }
         Counted::Batches(BatchState::Open) => {
-            let open = "SELECT count(*) FROM seat_batches WHERE open";
+            let open = "SELECT count(*) FROM seat_batches WHERE open = 1";
             (open.to_owned(), None)
         }
         Counted::Batches(state) => {
-            let ended = "SELECT count(*) FROM seat_batches WHERE NOT open AND ?1 = 'closing'";
+            let ended = "SELECT count(*) FROM seat_batches WHERE open = 0 AND ?1 = 'closing'";
             let sql = format!("SELECT count(*) + ({ended}) FROM batches WHERE state = ?1");
             (sql, Some(state.as_str()))
         }

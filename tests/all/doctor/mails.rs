@@ -76,6 +76,15 @@ async fn a_key_that_we_sign_with_is_compared_with_the_one_in_the_dns() {
 
         found(&seen, "DKIM", verdict, words);
     }
+    let outdoors = Outdoors::well().await;
+    let offline = Look {
+        outside: Outside::Leave,
+        ..outdoors.look()
+    };
+    let seen = findings(&config, offline).await;
+    for words in ["--offline", &place, &record] {
+        found(&seen, "DKIM", Verdict::Unchecked, words);
+    }
 }
 
 #[tokio::test]

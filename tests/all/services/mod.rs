@@ -36,6 +36,7 @@ mod poison;
 mod quiet;
 mod rehearsal;
 mod rehearsed_batches;
+mod rehearsed_times;
 mod retracting;
 mod said;
 mod sending;

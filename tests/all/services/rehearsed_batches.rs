@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use tidings::domain::{Quiet, User};
+use tidings::domain::User;
 use tidings::mail::Place;
 use tidings::render::report::{OfBatches, Rehearsed};
 use tidings::services::Silent;
@@ -21,15 +21,15 @@ use crate::support::{FailingStore, Fresh, user};
 on_both_stores! {
     what_is_told_of_batches_is_what_then_leaves
     a_rehearsal_of_batches_only_reads
-    a_lead_that_waits_is_a_mail_of_its_own
     who_is_left_out_is_counted_with_the_reason
-    it_is_told_when_batches_close
     a_rehearsal_of_some_is_of_their_batches_and_one_of_certain_digests_of_none
     mails_of_batches_are_counted_and_shown_as_their_brand_writes_them
     more_batches_than_are_looked_at_in_one_step_are_all_counted
+    what_is_not_known_of_batches_is_named
+    a_look_at_a_person_finds_what_gathers_behind_what_was_mailed
 }
 
-const CONFIG: &str = r#"
+pub(super) const CONFIG: &str = r#"
 server.public_url = "https://news.example.org"
 [types.ArtworkPublished]
 route = "batch"
@@ -46,9 +46,22 @@ leading = true
 route = "batch"
 window = "5m"
 mandatory = true
+[types.Alarm]
+route = "immediate"
+[types.First]
+route = "batch"
+window = "1h"
+leading = true
+mandatory = true
+batch_key = "one"
+[types.Next]
+route = "batch"
+window = "1h"
+leading = true
+batch_key = "one"
 "#;
 
-async fn rehearse(town: &Town, request: &Request) -> (Report, Rehearsed) {
+pub(super) async fn rehearse(town: &Town, request: &Request) -> (Report, Rehearsed) {
     let rehearsal = town.process().rehearsal();
     let (report, told) = rehearsal.run(request, &Silent).await.unwrap();
     let counted = rehearsal.count(request, &Silent).await.unwrap();
@@ -59,20 +72,20 @@ async fn rehearse(town: &Town, request: &Request) -> (Report, Rehearsed) {
     (report, told)
 }
 
-async fn ahead(town: &Town) -> (BatchesAhead, OfBatches) {
+pub(super) async fn ahead(town: &Town) -> (BatchesAhead, OfBatches) {
     let (report, told) = rehearse(town, &Request::default()).await;
     (report.batches.unwrap(), told.batches.unwrap())
 }
 
 /// Ends what is due by then, and mails what waits.
-async fn mail_at(town: &Town, then: DateTime<Utc>) {
+pub(super) async fn mail_at(town: &Town, then: DateTime<Utc>) {
     town.clock.set(then);
     let app = town.process();
     app.closer().drain(&Silent).await.unwrap();
     app.sender().drain().await.unwrap();
 }
 
-fn after(minutes: i64) -> DateTime<Utc> {
+pub(super) fn after(minutes: i64) -> DateTime<Utc> {
     saturday() + TimeDelta::minutes(minutes)
 }
 
@@ -162,47 +175,6 @@ async fn a_rehearsal_of_batches_only_reads(fresh: Fresh) {
     assert!(town.mails().is_empty());
 }
 
-async fn a_lead_that_waits_is_a_mail_of_its_own(fresh: Fresh) {
-    let town = Town::found(&fresh, true, CONFIG).await;
-    happens(&town, "Lead", &["a1"], to(&["ada"])).await;
-    let (alone, _) = ahead(&town).await;
-    happens(&town, "Lead", &["a2"], to(&["ada"])).await;
-    happens(&town, "Lead", &["a3"], to(&["ada"])).await;
-
-    let (both, told) = ahead(&town).await;
-    let drafts = town
-        .process()
-        .of_person()
-        .drafts(&user("ada"))
-        .await
-        .unwrap();
-    mail_at(&town, after(1)).await;
-    let (rest, _) = ahead(&town).await;
-    mail_at(&town, after(61)).await;
-
-    assert_eq!((alone.batches, alone.mails, alone.events), (1, 1, 1));
-    assert_eq!((both.batches, both.mails, both.events), (1, 2, 3));
-    assert_eq!((both.due, both.later), (1, 1));
-    assert_eq!((rest.mails, rest.events, rest.later), (1, 2, 1));
-    let subjects: BTreeSet<String> = town
-        .mails()
-        .into_iter()
-        .map(|mail| mail.content.subject.clone())
-        .collect();
-    let shown: BTreeSet<String> = told.samples.into_iter().map(|one| one.subject).collect();
-    assert_eq!((subjects.len(), shown), (2, subjects));
-    let previewed: BTreeSet<String> = drafts
-        .iter()
-        .filter(|draft| draft.kind() == Kind::Batch)
-        .map(|draft| draft.name.clone())
-        .collect();
-    assert_eq!(
-        previewed.len(),
-        2,
-        "a look at a person has both: {previewed:?}"
-    );
-}
-
 async fn who_is_left_out_is_counted_with_the_reason(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     let more = ["eva", "fay", "gil", "hal"].map(|id| User {
@@ -261,70 +233,6 @@ async fn who_is_left_out_is_counted_with_the_reason(fresh: Fresh) {
     assert_eq!((told, ahead.batches), (10, 10));
 }
 
-async fn it_is_told_when_batches_close(fresh: Fresh) {
-    let town = Town::found(&fresh, true, CONFIG).await;
-    // It is night for Ben until noon.
-    town.change("ben", |ben| {
-        ben.tz = Some(chrono_tz::UTC);
-        let (from, to) = ("09:00".parse().unwrap(), "12:00".parse().unwrap());
-        ben.quiet = Quiet::new(from, to).ok();
-    })
-    .await;
-    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
-    happens(&town, "Show", &["a2"], to(&["ada"])).await;
-    // One has closed, and its mail waits.
-    let app = town.process();
-    let theirs = tidings::store::BatchFilter {
-        user: Some(user("cem")),
-        ..Default::default()
-    };
-    let of_cem = town.store.find_batches(&theirs, None, 1).await.unwrap();
-    let end = tidings::services::batches::End::Close;
-    app.batches().end(of_cem[0].id, end).await.unwrap();
-    app.closer().drain(&Silent).await.unwrap();
-    town.clock.set(after(5));
-
-    let (now, told) = ahead(&town).await;
-    let later = Request {
-        at: Some(after(60)),
-        ..Request::default()
-    };
-    let (report, _) = rehearse(&town, &later).await;
-    let later = report.batches.unwrap();
-
-    assert_eq!(
-        (now.closing, now.due, now.later, now.held, now.next),
-        (1, 1, 2, 1, Some(after(60))),
-        "{now:?}"
-    );
-    let when: Vec<_> = told
-        .when
-        .iter()
-        .map(|line| (line.label.as_str(), line.count))
-        .collect();
-    assert_eq!(
-        when,
-        [
-            ("Closed: in the ledger, or on their way", 1),
-            ("Close by now", 1),
-            ("Close later", 1),
-            ("Close when their person\u{2019}s quiet hours end", 1),
-        ]
-    );
-    assert_eq!(told.next.as_deref(), Some("19 April, 11:00 UTC"));
-    assert_eq!(
-        (
-            later.closing,
-            later.due,
-            later.later,
-            later.held,
-            later.next
-        ),
-        (1, 2, 1, 1, Some(after(120))),
-        "{later:?}"
-    );
-}
-
 async fn a_rehearsal_of_some_is_of_their_batches_and_one_of_certain_digests_of_none(fresh: Fresh) {
     let town = Town::found(&fresh, true, CONFIG).await;
     let crowd = town.crowd(40).await;
@@ -370,9 +278,10 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
     town.change("cem", |cem| cem.locale = Some("xx".into()))
         .await;
     let app = by_postbox(&town, &three("http://127.0.0.1:9", "http://127.0.0.1:9"));
+    town.change("ben", |ben| ben.brand = brand("gone")).await;
     let of_both = vec![
         comment("remark-1", &["ada"], brand(WORDS[1])),
-        comment("remark-2", &["cem"], None),
+        comment("remark-2", &["cem", "ben"], None),
     ];
     app.notify().accept(of_both).await.unwrap();
     app.fanouts().drain(&Silent).await.unwrap();
@@ -380,9 +289,16 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
     let rehearsal = app.rehearsal();
     let (report, told) = rehearsal.run(&Request::default(), &Silent).await.unwrap();
 
-    assert_eq!(report.of_brands(), ["1 mail is of the brand acmeish"]);
+    let waits = "1 mail is of the brand gone, which is not configured: what is of it waits";
+    assert_eq!(
+        report.of_brands(),
+        ["1 mail is of the brand acmeish", waits]
+    );
     assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 1)]));
-    let samples = told.batches.unwrap().samples;
+    let batches = told.batches.unwrap();
+    let sizes: u64 = batches.sizes.bars.iter().map(|bar| bar.count).sum();
+    assert_eq!((batches.mails, batches.sizes.measured, sizes), (3, 2, 2));
+    let samples = batches.samples;
     assert_eq!(samples.len(), 2);
     for sample in samples {
         let to_ada = sample.to.starts_with("a\u{2026}");
@@ -395,6 +311,37 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
             .iter()
             .any(|said| said.contains("brand acmeish"))
     );
+}
+
+async fn what_is_not_known_of_batches_is_named(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    happens(&town, "Show", &["a1", "nowhere"], to(&["ada"])).await;
+
+    let (report, told) = rehearse(&town, &Request::default()).await;
+
+    assert_eq!(report.not_known.events, 1);
+    assert!(
+        told.warnings.iter().any(|said| said.contains("nowhere")),
+        "{:?}",
+        told.warnings
+    );
+    assert_eq!(report.batches.unwrap().events, 1);
+}
+
+async fn a_look_at_a_person_finds_what_gathers_behind_what_was_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    happens(&town, "Show", &["a1"], to(&["ada"])).await;
+    for minute in 1..=25 {
+        happens(&town, "Alarm", &["a2"], to(&["ada"])).await;
+        mail_at(&town, after(minute)).await;
+    }
+
+    let app = town.process();
+    let drafts = app.of_person().drafts(&user("ada")).await.unwrap();
+
+    assert_eq!(town.mails().len(), 25);
+    let batches = drafts.iter().filter(|draft| draft.kind() == Kind::Batch);
+    assert_eq!(batches.count(), 1);
 }
 
 async fn more_batches_than_are_looked_at_in_one_step_are_all_counted(fresh: Fresh) {

@@ -10,6 +10,7 @@ use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{Batch, Content, Event, Id, User, UserId};
 use crate::services::Result;
 use crate::services::suppressions::Suppressed;
+use crate::wire::unknown::Unknown;
 
 /// What becomes of a batch if it closes as it is.
 #[derive(Debug)]
@@ -24,12 +25,16 @@ pub(in crate::services) enum Prospect {
 
 impl Compose {
     /// What becomes of each of these batches, in their order; no two of one id. The people are all
-    /// of theirs that have a record.
+    /// of theirs that have a record. What is not known of their events is noted.
     pub(in crate::services) async fn prospects(
         &self,
         batches: &[Batch],
         people: &HashMap<UserId, User>,
+        not_known: &mut Unknown,
     ) -> Result<Vec<Prospect>> {
+        if batches.is_empty() {
+            return Ok(Vec::new());
+        }
         let suppressed = Suppressed::among(&*self.suppressions, people.values()).await?;
         let tells = |batch: &Batch| {
             let user = people.get(&batch.user).ok_or(Unmailable::Unknown)?;
@@ -43,7 +48,11 @@ impl Compose {
         let open = batches.iter().filter(|batch| whose.contains_key(&batch.id));
         let open: Vec<Batch> = open.cloned().collect();
         let mut catalog = self.catalog.of_mails();
-        catalog.load(gathered::kept(&open).iter()).await?;
+        let kept = gathered::kept(&open);
+        catalog.load(kept.iter()).await?;
+        for event in &kept {
+            not_known.note(event, &catalog, &self.policies);
+        }
         let gathered = self.tellable(open, &whose, &mut catalog).await?;
         let batched = newest_first(&gathered);
         let shown = batched.iter().map(|(batch, events)| {

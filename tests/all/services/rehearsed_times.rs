@@ -1,0 +1,221 @@
+//! When the mails of batches leave, as a rehearsal tells it: leads at once, what nights hold when
+//! they end, and what has left not at all.
+
+use std::collections::BTreeSet;
+
+use chrono::TimeDelta;
+use tidings::clock::Clock;
+use tidings::domain::delivery::{Settlement, Transition};
+use tidings::domain::{DeliveryState, Quiet};
+use tidings::services::Silent;
+use tidings::services::digest::Request;
+use tidings::services::preview::Kind;
+use tidings::store::Claim;
+
+use super::mandatory::happens;
+use super::rehearsed_batches::{CONFIG, after, ahead, mail_at, rehearse};
+use crate::support::town::{Town, on_both_stores, to};
+use crate::support::{Fresh, user};
+
+on_both_stores! {
+    it_is_told_when_batches_close
+    a_lead_that_waits_is_a_mail_of_its_own
+    what_has_left_and_what_gathers_nothing_is_not_counted
+    a_mandatory_lead_keeps_no_night_from_holding_the_rest
+}
+
+async fn it_is_told_when_batches_close(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    // It is night for Ben until noon.
+    town.change("ben", |ben| {
+        ben.tz = Some(chrono_tz::UTC);
+        let (from, to) = ("09:00".parse().unwrap(), "12:00".parse().unwrap());
+        ben.quiet = Quiet::new(from, to).ok();
+    })
+    .await;
+    town.happens(&["a1"], to(&["ada", "ben", "cem"])).await;
+    happens(&town, "Show", &["a2"], to(&["ada"])).await;
+    // One has closed, and its mail waits.
+    let app = town.process();
+    let theirs = tidings::store::BatchFilter {
+        user: Some(user("cem")),
+        ..Default::default()
+    };
+    let of_cem = town.store.find_batches(&theirs, None, 1).await.unwrap();
+    let end = tidings::services::batches::End::Close;
+    app.batches().end(of_cem[0].id, end).await.unwrap();
+    app.closer().drain(&Silent).await.unwrap();
+    town.clock.set(after(5));
+
+    let (now, told) = ahead(&town).await;
+    let later = Request {
+        at: Some(after(60)),
+        ..Request::default()
+    };
+    let (report, _) = rehearse(&town, &later).await;
+    let later = report.batches.unwrap();
+    let noon = Request {
+        at: Some(after(121)),
+        ..Request::default()
+    };
+    let (report, _) = rehearse(&town, &noon).await;
+    let noon = report.batches.unwrap();
+    // Ada's first batch closes before her night begins.
+    town.change("ada", |ada| {
+        ada.tz = Some(chrono_tz::UTC);
+        let (from, to) = ("11:30".parse().unwrap(), "13:00".parse().unwrap());
+        ada.quiet = Quiet::new(from, to).ok();
+    })
+    .await;
+    let night = Request {
+        at: Some(after(119)),
+        ..Request::default()
+    };
+    let (report, _) = rehearse(&town, &night).await;
+    let night = report.batches.unwrap();
+    // Nobody closed anything meanwhile.
+    town.clock.set(after(125));
+    let (late, _) = ahead(&town).await;
+
+    assert_eq!(
+        (noon.due, noon.later, noon.held, noon.next),
+        (3, 0, 0, None),
+        "{noon:?}"
+    );
+    assert_eq!((night.due, night.held), (2, 1), "{night:?}");
+    assert_eq!((late.due, late.held), (1, 2), "{late:?}");
+    assert_eq!(
+        (now.closing, now.due, now.later, now.held, now.next),
+        (1, 1, 2, 1, Some(after(60))),
+        "{now:?}"
+    );
+    let when: Vec<_> = told
+        .when
+        .iter()
+        .map(|line| (line.label.as_str(), line.count))
+        .collect();
+    assert_eq!(
+        when,
+        [
+            ("Closed: in the ledger, or on their way", 1),
+            ("Close by now", 1),
+            ("Close later", 1),
+            ("Close when their person\u{2019}s quiet hours end", 1),
+        ]
+    );
+    assert_eq!(told.next.as_deref(), Some("19 April, 11:00 UTC"));
+    assert_eq!(
+        (
+            later.closing,
+            later.due,
+            later.later,
+            later.held,
+            later.next
+        ),
+        (1, 2, 1, 1, Some(after(120))),
+        "{later:?}"
+    );
+}
+
+async fn a_lead_that_waits_is_a_mail_of_its_own(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    happens(&town, "Lead", &["a1"], to(&["ada"])).await;
+    let (alone, _) = ahead(&town).await;
+    happens(&town, "Lead", &["a2"], to(&["ada"])).await;
+    happens(&town, "Lead", &["a3"], to(&["ada"])).await;
+
+    let (both, told) = ahead(&town).await;
+    let drafts = town
+        .process()
+        .of_person()
+        .drafts(&user("ada"))
+        .await
+        .unwrap();
+    mail_at(&town, after(1)).await;
+    let (rest, _) = ahead(&town).await;
+    mail_at(&town, after(61)).await;
+
+    assert_eq!((alone.batches, alone.mails, alone.events), (1, 1, 1));
+    assert_eq!((both.batches, both.mails, both.events), (1, 2, 3));
+    assert_eq!((both.due, both.later), (1, 1));
+    assert_eq!((rest.mails, rest.events, rest.later), (1, 2, 1));
+    let subjects: BTreeSet<String> = town
+        .mails()
+        .into_iter()
+        .map(|mail| mail.content.subject.clone())
+        .collect();
+    let shown: BTreeSet<String> = told.samples.into_iter().map(|one| one.subject).collect();
+    assert_eq!((subjects.len(), shown), (2, subjects));
+    let previewed: BTreeSet<String> = drafts
+        .iter()
+        .filter(|draft| draft.kind() == Kind::Batch)
+        .map(|draft| draft.name.clone())
+        .collect();
+    assert_eq!(
+        previewed.len(),
+        2,
+        "a look at a person has both: {previewed:?}"
+    );
+}
+
+async fn what_has_left_and_what_gathers_nothing_is_not_counted(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    happens(&town, "Lead", &["a1"], to(&["ada"])).await;
+    happens(&town, "Alarm", &["a2"], to(&["ben", "cem"])).await;
+    let app = town.process();
+    app.closer().drain(&Silent).await.unwrap();
+    let (waiting, _) = ahead(&town).await;
+
+    // Ada's lead leaves; somebody dies when Ben's mail is settled and before his batch is.
+    let until = town.clock.now() + TimeDelta::hours(1);
+    let (now, limit) = (town.clock.now(), 10);
+    let free = Claim::Free { now, limit };
+    let rows = town.store.claim("dead", until, &free).await.unwrap();
+    let settled = rows.iter().filter(|row| row.user != user("cem"));
+    let settled = settled.map(|row| {
+        let canceled = Settlement::of(row, DeliveryState::Canceled, 0, None);
+        Transition::Settle(canceled)
+    });
+    let settled: Vec<Transition> = settled.collect();
+    let made = town.store.advance("dead", now, until, &settled).await;
+    let (left, told) = ahead(&town).await;
+
+    assert_eq!(made.unwrap(), [true, true]);
+    assert_eq!(
+        (waiting.batches, waiting.mails, waiting.closing),
+        (3, 3, 3),
+        "{waiting:?}"
+    );
+    assert_eq!(
+        (left.batches, left.mails, left.closing),
+        (1, 1, 1),
+        "{left:?}"
+    );
+    assert_eq!(told.samples.len(), 1);
+    let lines: u64 = told.what.iter().map(|line| line.count).sum();
+    assert_eq!(lines, left.batches);
+}
+
+async fn a_mandatory_lead_keeps_no_night_from_holding_the_rest(fresh: Fresh) {
+    let town = Town::found(&fresh, true, CONFIG).await;
+    happens(&town, "First", &["a1"], to(&["ada"])).await;
+    happens(&town, "Next", &["a2"], to(&["ada"])).await;
+    town.change("ada", |ada| {
+        ada.tz = Some(chrono_tz::UTC);
+        let (from, to) = ("10:30".parse().unwrap(), "13:00".parse().unwrap());
+        ada.quiet = Quiet::new(from, to).ok();
+    })
+    .await;
+
+    let (told, _) = ahead(&town).await;
+    mail_at(&town, after(61)).await;
+    let by_night = town.mails().len();
+    mail_at(&town, after(180)).await;
+
+    assert_eq!(
+        (told.mails, told.due, told.held, told.next),
+        (2, 1, 1, Some(after(180))),
+        "{told:?}"
+    );
+    assert_eq!((by_night, town.mails().len()), (1, 2));
+}
