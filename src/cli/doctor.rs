@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use clap::Args as Arguments;
 use unicode_width::UnicodeWidthStr;
 
@@ -15,6 +16,7 @@ use super::words;
 use crate::app;
 use crate::clock::SystemClock;
 use crate::config::Problems;
+use crate::domain::duration;
 use crate::services::doctor::{Look, Outside};
 use crate::wire::doctor::{Diagnosis, Finding, Verdict};
 
@@ -31,9 +33,9 @@ pub(super) struct Args {
     /// Leave the provider, the DNS and the public pages alone
     #[arg(long)]
     offline: bool,
-    /// How many seconds each thing may take to answer, 1 to 60
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
-    timeout: u64,
+    /// How long each thing may take to answer, 1s to 60s; a bare number is seconds
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
+    timeout: Duration,
     /// The DNS server to ask, instead of this machine's, such as 9.9.9.9 or 127.0.0.1:5353
     #[arg(long, value_name = "ADDRESS", value_parser = nameserver)]
     nameserver: Option<SocketAddr>,
@@ -44,6 +46,14 @@ pub(super) struct Args {
 
 /// Where DNS servers listen.
 const DNS: u16 = 53;
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
+    let text = if is_bare { &format!("{text}s") } else { text };
+    let range = TimeDelta::seconds(1)..=TimeDelta::seconds(60);
+    let timeout = duration::within(text, &range)?;
+    timeout.to_std().map_err(|error| error.to_string())
+}
 
 fn nameserver(text: &str) -> Result<SocketAddr, String> {
     let bare = |text: &str| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS));
@@ -58,7 +68,7 @@ impl Args {
         let findings = match global.load(Vec::new()) {
             Ok(config) => {
                 let look = Look {
-                    timeout: Duration::from_secs(self.timeout),
+                    timeout: self.timeout,
                     outside: match self.offline {
                         true => Outside::Leave,
                         false => Outside::Look,

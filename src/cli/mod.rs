@@ -6,7 +6,7 @@
 //! Start with [`notify`]; [`demo`] tells the whole story.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -215,7 +215,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
                 let told = error.render().to_string();
                 std::io::stderr().write_all(harmless::lines(&told).as_bytes())?;
             } else {
-                error.print()?;
+                match error.print() {
+                    // Whoever read it wanted no more, as `head` does.
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+                    printed => printed?,
+                }
             }
             return Ok(if error.use_stderr() {
                 Exit::Usage

@@ -160,3 +160,16 @@ fn the_documented_defaults_can_be_used_as_they_are() {
 
     desk.run(&["status"]).done();
 }
+
+#[test]
+fn whoever_stops_reading_help_is_told_of_no_error() {
+    let desk = Desk::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+
+    let ran = desk.command(&["digest", "--help"]).stdout(writer).output();
+
+    let ran = ran.unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!((ran.status.code(), said.as_ref()), (Some(0), ""));
+}

@@ -42,7 +42,12 @@ fn an_error_is_1_and_wrong_usage_is_2() {
         "{}",
         ran.out
     );
-    for wrong in [["--timeout", "0"], ["--nameserver", "dns.example"]] {
+    for wrong in [
+        ["--timeout", "0"],
+        ["--timeout", "61s"],
+        ["--timeout", "soon"],
+        ["--nameserver", "dns.example"],
+    ] {
         assert_eq!(desk.run(&["doctor", wrong[0], wrong[1]]).code, 2);
     }
 }

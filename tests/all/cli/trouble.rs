@@ -280,7 +280,7 @@ fn a_database_that_is_away_is_one_sentence_with_its_host_and_what_to_do() {
     desk.write("tidings.toml", &store);
 
     let ran = desk.run(&["status", "--log", "off"]);
-    let doctor = desk.run(&["doctor", "--offline", "--timeout", "2"]);
+    let doctor = desk.run(&["doctor", "--offline", "--timeout", "2s"]);
 
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     let told = format!("no MongoDB server can be written to: {host} (Connection refused");
