@@ -8,6 +8,8 @@ use std::time::Duration;
 use actix_web::http::header;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use futures::FutureExt;
+use futures::future::{Either, select};
 use serde::Deserialize;
 
 use super::body;
@@ -28,13 +30,23 @@ const MOMENT: Duration = Duration::from_secs(1);
 async fn accept(app: &App, requests: Vec<Request>) -> Result<Vec<Accepted>, Problem> {
     let events: Vec<Vec<Event>> = requests.iter().map(Request::events).collect();
     let keyed = requests.iter().all(|request| request.key.is_some());
-    let accepted = app.notify().accept(requests).await;
+    let (notify, known) = (app.notify(), app.known());
+    let accepting = notify.accept(requests).boxed();
+    // Asked at the same time, as each costs a round trip to the store.
+    let asking = known.of(&events).boxed();
+    let (accepted, asked) = match select(accepting, asking).await {
+        Either::Left((accepted, asking)) => (accepted, Either::Left(asking)),
+        Either::Right((asked, accepting)) => (accepting.await, Either::Right(asked)),
+    };
     let receipts = accepted.map_err(|error| match keyed {
         true => Problem::from(error),
         false => Problem::from(error).without_keys(),
     })?;
-    let asked = tokio::time::timeout(MOMENT, app.known().of(&events)).await;
-    let unknown = asked.ok().and_then(Result::ok).unwrap_or_else(|| {
+    let asked = match asked {
+        Either::Left(asking) => tokio::time::timeout(MOMENT, asking).await.ok(),
+        Either::Right(asked) => Some(asked),
+    };
+    let unknown = asked.and_then(Result::ok).unwrap_or_else(|| {
         tracing::warn!("whether the objects of accepted events are known was not found out");
         Vec::new()
     });
