@@ -23,7 +23,7 @@ use super::{Result, Watcher};
 use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
-use crate::domain::stack::{BadStack, Pending};
+use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
     Cadence, Content, DeliveryId, Due, EventType, Period, PersonStacks, Policies, Schedule, User,
@@ -103,7 +103,7 @@ struct DuePerson<'a> {
     cadence: Cadence,
     due: Due,
     row: Row,
-    wanted: Vec<Pending<'a>>,
+    wanted: Vec<EventAt<'a>>,
 }
 
 impl DuePerson<'_> {

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::domain::content::Caps;
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
-use crate::domain::stack::Pending;
+use crate::domain::stack::EventAt;
 use crate::domain::{
     BrandName, Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies,
     Schedule, Stack, Stop, User, UserId, Window,
@@ -233,7 +233,7 @@ impl Compose {
     fn shown<'a>(
         &self,
         row: &Delivery,
-        wanted: &[Pending<'a>],
+        wanted: &[EventAt<'a>],
         batched: &'a HashMap<Id, Vec<Event>>,
         catalog: &Catalog,
     ) -> Vec<&'a Event> {
@@ -301,7 +301,7 @@ impl Compose {
     fn told(
         &self,
         row: &Delivery,
-        wanted: &[Pending<'_>],
+        wanted: &[EventAt<'_>],
         gathered: &HashMap<Id, Gathered>,
         catalog: &Catalog,
     ) -> Option<Content> {
@@ -321,7 +321,7 @@ impl Compose {
         stacks: &'a PersonStacks,
         user: &User,
         tells: Tells,
-    ) -> Vec<Pending<'a>> {
+    ) -> Vec<EventAt<'a>> {
         match tells {
             Tells::Wanted(extent) | Tells::Chosen(extent) => {
                 let wanted = wanted_by(row, stacks, user, &self.policies);
