@@ -20,7 +20,7 @@ use super::name::{EventType, Invalid, ObjectId, UserId};
 /// older writers did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
-    /// As some older writers have it; tidings reads and marks such documents.
+    /// As some older writers have it; tidings reads such documents, and writes markers there.
     ObjectId,
     /// As tidings has it.
     Text,
@@ -308,7 +308,7 @@ pub struct EventAt<'a> {
 
 impl PersonStacks {
     /// Takes out the stacks that something is wrong with, and names them: what is mailed of them
-    /// could not be marked.
+    /// no marker could cover.
     pub fn set_aside_bad(&mut self) -> Vec<BadStack> {
         let mut bad = Vec::new();
         self.stacks.retain(|stack| {
@@ -355,7 +355,7 @@ impl PersonStacks {
     }
 
     /// What was pending of those to be kept when somebody noted these limits, and still is: for a
-    /// mail that is built again. Its own markers, and what was marked after them, cover nothing of
+    /// mail that is built again. Its own markers, and those written after them, cover nothing of
     /// it: they stand where it was taken for mailed and turned out not to be.
     pub fn pending_within(
         &self,
@@ -378,7 +378,7 @@ impl PersonStacks {
     }
 
     /// Whether the marker of this id stands on any of them.
-    pub fn are_marked_by(&self, id: Id) -> bool {
+    pub fn hold_marker(&self, id: Id) -> bool {
         let is_it = |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id));
         self.stacks
             .iter()

@@ -322,7 +322,7 @@ impl<'a> Run<'a> {
         let found = (self.sends() && !due.is_empty()).then(|| {
             let few = looked_at > due.len() * SPARSE || self.request.users.is_some();
             let spread = if few { Spread::Sparse } else { Spread::Dense };
-            // Of people who are marked alike, many are marked together.
+            // Of people whose stacks end alike, many get their markers together.
             let marker = digests.ids.next(self.at);
             let rows = due.iter().map(|(person, _)| self.opening(person, marker));
             let rows: Vec<Opening> = rows.collect();

@@ -152,7 +152,7 @@ impl<'a> Mails<'a> {
         let digests = rows
             .into_iter()
             .filter(|row| matches!(row.occasion, Occasion::Digest { .. }))
-            .filter(|row| person.are_marked_by(row.marker));
+            .filter(|row| person.hold_marker(row.marker));
         Self {
             catalog,
             rows: digests

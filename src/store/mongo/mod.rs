@@ -44,7 +44,7 @@ mod indexes;
 mod journal;
 mod leases;
 mod mapped;
-mod mark;
+mod markers;
 mod moving;
 mod notes;
 mod objects;
