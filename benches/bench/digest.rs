@@ -41,7 +41,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
     let (mut read, mut told) = (0, 0);
     while let Some(chunk) = chunks.next().await {
         let mut chunk = chunk.expect("a chunk");
-        let taken_back = catalog.take_back(&mut chunk, catalog::uncovered);
+        let taken_back = catalog.leave_out_taken_back(&mut chunk, catalog::uncovered);
         taken_back.await.expect("retractions");
         let pending: Vec<_> = chunk.iter().map(PersonStacks::pending).collect();
         catalog

@@ -169,13 +169,13 @@ impl Archive {
         if self.journal.busy_days().await?.contains(&day) {
             return Ok(Some(Fate::Busy));
         }
-        let owed = self.unmailed(day, request.effect).await?;
+        let owed = self.still_owed(day, request.effect).await?;
         let Owed { people, events } = owed;
         Ok((!owed.is_nothing()).then_some(Fate::Unmailed { people, events }))
     }
 
     /// What people are still owed of that day, and was not given up by a run of digests.
-    async fn unmailed(&self, day: Day, effect: Effect) -> Result<Owed> {
+    async fn still_owed(&self, day: Day, effect: Effect) -> Result<Owed> {
         let old = self.owed.day(day).await?;
         let given_up = old.note.as_ref().and_then(|note| note.given_up);
         let owed = self.owed.count(day).await?.owed;

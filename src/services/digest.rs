@@ -42,7 +42,7 @@ mod tick;
 
 pub use request::{Effect, Request, Timing};
 
-use mail::{FoundDue, Mailed, Mailing};
+use mail::{FoundDue, Mailing, NotMailed};
 use older::Older;
 use rows::{Opening, Row};
 
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
         self.older.pass_over(&bad);
         self.sender.ledger.tally.passed_over(bad);
         self.catalog
-            .take_back(&mut people, catalog::uncovered)
+            .leave_out_taken_back(&mut people, catalog::uncovered)
             .await?;
         digests.skip_seen.leave_out(&mut people).await?;
         if self.sends() {
@@ -332,13 +332,13 @@ impl<'a> Run<'a> {
         Ok(Some(found))
     }
 
-    /// Counts what became of rows.
-    fn take(&mut self, mailed: Mailed) {
+    /// Counts the rows that were not mailed.
+    fn take(&mut self, rows: NotMailed) {
         let report = &mut self.report;
-        report.busy += mailed.busy;
-        report.held += mailed.held;
-        report.ended = mailed.ended;
-        self.passed_over |= mailed.busy > 0;
+        report.busy += rows.busy;
+        report.held += rows.held;
+        report.ended = rows.ended;
+        self.passed_over |= rows.busy > 0;
     }
 
     /// Whose digest is due of these people, and tells something.
@@ -362,7 +362,7 @@ impl<'a> Run<'a> {
         for (stacks, user) in open.iter().zip(users) {
             due.extend(self.due(stacks, user, &suppressed));
         }
-        let due = self.unmailed(due).await?;
+        let due = self.still_to_open(due).await?;
         let due = self.applicable(due).await?;
         let report = &mut self.report;
         let room = self.request.limit.map_or(usize::MAX, |limit| {

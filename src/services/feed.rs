@@ -285,7 +285,7 @@ impl Feeds {
     }
 
     async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
-        let stamp = self.shelf.stamp_of(user);
+        let glance = self.shelf.glance_of_person(user);
         let stacks = self.window_of(user, &window);
         let (person, inbox, mutes) =
             futures::try_join!(stacks, self.inbox(user), self.mutes(user))?;
@@ -296,8 +296,8 @@ impl Feeds {
             mutes,
             digests: OnceCell::new(),
         });
-        if let Some(stamp) = stamp {
-            self.shelf.keep_reading(Arc::clone(&reading), stamp);
+        if let Some(glance) = glance {
+            self.shelf.keep_reading(Arc::clone(&reading), glance);
         }
         Ok(reading)
     }

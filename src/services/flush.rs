@@ -48,7 +48,9 @@ impl Flush {
             let watermarks = person.covers();
             if !watermarks.is_empty() {
                 let people = std::slice::from_mut(&mut person);
-                catalog.take_back(&mut *people, catalog::uncovered).await?;
+                catalog
+                    .leave_out_taken_back(&mut *people, catalog::uncovered)
+                    .await?;
                 self.skip_seen.leave_out(people).await?;
                 let users = self
                     .owed

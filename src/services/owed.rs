@@ -201,7 +201,9 @@ impl OwedDays {
         let mut chunks = self.stacks.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
-            catalog.take_back(&mut chunk, catalog::uncovered).await?;
+            catalog
+                .leave_out_taken_back(&mut chunk, catalog::uncovered)
+                .await?;
             self.skip_seen.leave_out(&mut chunk).await?;
             chunk.retain(|person| !person.covers().is_empty());
             let ids: Vec<UserId> = chunk.iter().map(|person| person.user.clone()).collect();

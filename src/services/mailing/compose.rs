@@ -303,7 +303,9 @@ impl Compose {
             read.unwrap_or_else(|| none(row))
         });
         let mut stacks: Vec<PersonStacks> = stacks.collect();
-        catalog.take_back(&mut stacks, catalog::all).await?;
+        catalog
+            .leave_out_taken_back(&mut stacks, catalog::all)
+            .await?;
         Ok(stacks)
     }
 
