@@ -10,7 +10,7 @@ use tidings::domain::{Address, Day, Id, PersonStacks, User, UserId, Window};
 use tidings::services::Silent;
 use tidings::services::catalog::{self, CatalogSource};
 use tidings::services::digest::{Effect, Request, Timing};
-use tidings::store::Mark;
+use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, against, number, rounds, scaled, spread, timed};
 use crate::rivals;
@@ -41,7 +41,7 @@ async fn assemble_all(world: &World) -> (u64, usize) {
     let (mut read, mut told) = (0, 0);
     while let Some(chunk) = chunks.next().await {
         let mut chunk = chunk.expect("a chunk");
-        let taken_back = catalog.take_back(&mut chunk, catalog::uncovered);
+        let taken_back = catalog.leave_out_taken_back(&mut chunk, catalog::uncovered);
         taken_back.await.expect("retractions");
         let pending: Vec<_> = chunk.iter().map(PersonStacks::pending).collect();
         catalog
@@ -122,7 +122,7 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
     for round in 0..rounds(3) as u8 {
         let mut sorted: Vec<&String> = ids.iter().collect();
         sorted.sort_unstable();
-        let marks: Vec<Mark> = sorted
+        let markers: Vec<NewMarker> = sorted
             .iter()
             .enumerate()
             .map(|(n, user)| {
@@ -131,7 +131,7 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
                     .map(|day| (tidings::domain::StackId::of(day), EVENTS as u32))
                     .collect();
                 let [a, b, c, d] = (n as u32).to_be_bytes();
-                Mark::Flushed {
+                NewMarker::Flushed {
                     user: UserId::stored(user),
                     marker: Id::at(now(), [round, 0, 0, 0, a, b, c, d]),
                     watermarks,
@@ -139,11 +139,11 @@ async fn flush(world: &World, ids: &[String], days: &[String]) {
             })
             .collect();
         let mark_all = async {
-            for chunk in marks.chunks(10_000) {
-                world.store.mark(chunk).await.expect("marked");
+            for chunk in markers.chunks(10_000) {
+                world.store.write_markers(chunk).await.expect("marked");
             }
         };
-        ours.note(marks.len() as u64, timed(mark_all).await.1);
+        ours.note(markers.len() as u64, timed(mark_all).await.1);
         original.note(
             few.len() as u64,
             timed(rivals::flush_loop(&world.db, days, few)).await.1,

@@ -7,7 +7,7 @@ use tidings::domain::user::DigestPreference;
 use tidings::domain::{Address, Cadence, Day, Id, StackId, User, UserId};
 use tidings::services::Silent;
 use tidings::services::digest::{Effect, Request};
-use tidings::store::Mark;
+use tidings::store::NewMarker;
 
 use crate::measure::{Rounds, Table, number, rounds, scaled, spread, timed};
 use crate::world::{World, now, people};
@@ -69,12 +69,12 @@ async fn mailed(world: &World, ids: &[String], one_in: usize) {
     let days: Vec<Day> = (DAYS - 2..DAYS)
         .map(|back| Day::of(now()).back(back))
         .collect();
-    let mut marks: Vec<Mark> = Vec::new();
+    let mut markers: Vec<NewMarker> = Vec::new();
     let mut ids: Vec<(usize, &String)> = ids.iter().enumerate().collect();
     ids.sort_unstable_by_key(|(_, id)| *id);
     for (n, id) in ids.into_iter().filter(|(n, _)| n % one_in != 0) {
         let [a, b, c, d] = (n as u32).to_be_bytes();
-        marks.push(Mark::Flushed {
+        markers.push(NewMarker::Flushed {
             user: UserId::stored(id),
             marker: Id::at(now(), [0, 0, 0, 0, a, b, c, d]),
             watermarks: days
@@ -83,8 +83,8 @@ async fn mailed(world: &World, ids: &[String], one_in: usize) {
                 .collect(),
         });
     }
-    for marks in marks.chunks(10_000) {
-        world.store.mark(marks).await.expect("marked");
+    for markers in markers.chunks(10_000) {
+        world.store.write_markers(markers).await.expect("marked");
     }
 }
 

@@ -24,7 +24,7 @@ impl App {
             journal: self.store.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
-            together: self.joined.accepted.clone(),
+            joint: self.joined.accepted.clone(),
             window_back: self.config.window_back,
             brands: self.config.brand_names(),
             policies: self.policies.clone(),
@@ -37,7 +37,7 @@ impl App {
             catalog: self.catalog(),
             journal: self.store.clone(),
             policies: self.policies.clone(),
-            together: self.joined.known.clone(),
+            joint: self.joined.known.clone(),
         }
     }
 

@@ -133,8 +133,12 @@ pub enum DeliveryState {
 impl DeliveryState {
     /// How a row ends whose mail will not be taken. Where its markers stand, no later mail would
     /// tell its events: it stays for a person to decide about.
-    pub fn unmailed(marked: bool) -> Self {
-        if marked { Self::Unknown } else { Self::Failed }
+    pub fn not_taken(has_markers: bool) -> Self {
+        if has_markers {
+            Self::Unknown
+        } else {
+            Self::Failed
+        }
     }
 
     /// All states: the two that are under way, then those that are settled.
@@ -164,7 +168,7 @@ impl DeliveryState {
         !matches!(self, Self::Pending | Self::Sending)
     }
 
-    /// Whether what the row covers must be marked, so that no later mail holds it: it was mailed,
+    /// Whether markers must cover what the row covers, so that no later mail holds it: it was mailed,
     /// or may have been.
     pub fn flushes(self) -> bool {
         matches!(self, Self::Sent | Self::Unknown)

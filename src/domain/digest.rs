@@ -12,11 +12,11 @@ use super::delivery::Delivery;
 use super::event::Event;
 use super::name::EventType;
 use super::policy::Policies;
-use super::stack::{Pending, PersonStacks};
+use super::stack::{EventAt, PersonStacks};
 use super::user::User;
 
 /// The pending events that go into this person's digest, whatever became of their objects.
-pub fn wanted<'a>(person: &'a PersonStacks, user: &User, policies: &Policies) -> Vec<Pending<'a>> {
+pub fn wanted<'a>(person: &'a PersonStacks, user: &User, policies: &Policies) -> Vec<EventAt<'a>> {
     person.pending_that(|event, at| user.wants_in_digest(&event.t, at, policies))
 }
 
@@ -26,7 +26,7 @@ pub fn wanted_by<'a>(
     person: &'a PersonStacks,
     user: &User,
     policies: &Policies,
-) -> Vec<Pending<'a>> {
+) -> Vec<EventAt<'a>> {
     let keep = |event: &Event, at| user.wants_in_digest(&event.t, at, policies);
     person.pending_within(&row.watermarks, row.marker, keep)
 }
@@ -35,7 +35,7 @@ pub fn wanted_by<'a>(
 ///
 /// `applies` gives what is told of an event, or `None` where its object no longer applies.
 pub fn assemble<T: Into<Told>>(
-    wanted: &[Pending<'_>],
+    wanted: &[EventAt<'_>],
     policies: &Policies,
     caps: Caps,
     applies: impl Fn(&Event) -> Option<T>,
@@ -43,9 +43,9 @@ pub fn assemble<T: Into<Told>>(
     let applying = wanted
         .iter()
         .filter_map(|pending| Some((pending, applies(pending.event)?.into())));
-    let mut told: Vec<(&Pending<'_>, Told)> = applying.collect();
+    let mut told: Vec<(&EventAt<'_>, Told)> = applying.collect();
     told.sort_by_key(|(pending, _)| Reverse((pending.at, pending.position)));
-    let item = |(pending, told): (&Pending<'_>, Told)| Item {
+    let item = |(pending, told): (&EventAt<'_>, Told)| Item {
         id: pending.event.o.clone(),
         at: pending.at,
         object: told.object,
@@ -59,11 +59,11 @@ pub fn assemble<T: Into<Told>>(
 
 /// Of what is wanted, what a digest can show: of each type the newest that apply.
 pub fn showable<'a>(
-    wanted: &[Pending<'a>],
+    wanted: &[EventAt<'a>],
     caps: Caps,
     applies: impl Fn(&Event) -> bool,
 ) -> Vec<&'a Event> {
-    let mut newest: Vec<&Pending<'a>> = wanted.iter().collect();
+    let mut newest: Vec<&EventAt<'a>> = wanted.iter().collect();
     newest.sort_by_key(|pending| Reverse((pending.at, pending.position)));
     let mut shown: HashMap<&EventType, usize> = HashMap::new();
     newest.retain(|pending| {

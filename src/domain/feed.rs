@@ -13,7 +13,7 @@ use super::inbox::StateFilter;
 use super::name::{EventType, Invalid};
 use super::object::Object;
 use super::policy::{Category, Policies};
-use super::stack::{Pending, PersonStacks, Position, StackId};
+use super::stack::{EventAt, PersonStacks, Position, StackId};
 
 /// How much of every stack a reader has seen: `c20140421.3-20140422.18`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -156,7 +156,7 @@ impl Query {
 
 /// The events asked for, newest first; whether their objects still apply, what these are about, and
 /// of which state they are, is the caller's to ask.
-pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<Pending<'a>> {
+pub fn select<'a>(person: &'a PersonStacks, query: &Query) -> Vec<EventAt<'a>> {
     let mut events = person.events();
     events.retain(|item| {
         query

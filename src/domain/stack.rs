@@ -20,7 +20,7 @@ use super::name::{EventType, Invalid, ObjectId, UserId};
 /// older writers did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
-    /// As some older writers have it; tidings reads and marks such documents.
+    /// As some older writers have it; tidings reads such documents, and writes markers there.
     ObjectId,
     /// As tidings has it.
     Text,
@@ -295,9 +295,9 @@ pub struct PersonStacks {
     pub stacks: Vec<Stack>,
 }
 
-/// An event that has not been dealt with yet.
+/// An event, with its place on the stacks and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pending<'a> {
+pub struct EventAt<'a> {
     /// Where it stands: of repetitions, the oldest place.
     pub position: Position,
     /// As it stands on the stack.
@@ -308,7 +308,7 @@ pub struct Pending<'a> {
 
 impl PersonStacks {
     /// Takes out the stacks that something is wrong with, and names them: what is mailed of them
-    /// could not be marked.
+    /// no marker could cover.
     pub fn set_aside_bad(&mut self) -> Vec<BadStack> {
         let mut bad = Vec::new();
         self.stacks.retain(|stack| {
@@ -345,24 +345,24 @@ impl PersonStacks {
     }
 
     /// What no marker covers, each (type, object) once, at its oldest place; oldest first.
-    pub fn pending(&self) -> Vec<Pending<'_>> {
+    pub fn pending(&self) -> Vec<EventAt<'_>> {
         self.pending_that(|_, _| true)
     }
 
     /// The same of those events that are to be kept, by what they are and when they happened.
-    pub fn pending_that(&self, keep: impl Fn(&Event, DateTime<Utc>) -> bool) -> Vec<Pending<'_>> {
+    pub fn pending_that(&self, keep: impl Fn(&Event, DateTime<Utc>) -> bool) -> Vec<EventAt<'_>> {
         unique(kept(self.stacks.iter().flat_map(Stack::uncovered), keep))
     }
 
     /// What was pending of those to be kept when somebody noted these limits, and still is: for a
-    /// mail that is built again. Its own markers, and what was marked after them, cover nothing of
+    /// mail that is built again. Its own markers, and those written after them, cover nothing of
     /// it: they stand where it was taken for mailed and turned out not to be.
     pub fn pending_within(
         &self,
         watermarks: &Watermarks,
         own: Id,
         keep: impl Fn(&Event, DateTime<Utc>) -> bool,
-    ) -> Vec<Pending<'_>> {
+    ) -> Vec<EventAt<'_>> {
         let limit = |stack: StackId| {
             watermarks
                 .iter()
@@ -378,7 +378,7 @@ impl PersonStacks {
     }
 
     /// Whether the marker of this id stands on any of them.
-    pub fn are_marked_by(&self, id: Id) -> bool {
+    pub fn hold_marker(&self, id: Id) -> bool {
         let is_it = |entry: &Entry| matches!(entry, Entry::Marker(marker) if marker.id == Some(id));
         self.stacks
             .iter()
@@ -394,7 +394,7 @@ impl PersonStacks {
     }
 
     /// Every event of the window, each (type, object) once, at its oldest place; oldest first.
-    pub fn events(&self) -> Vec<Pending<'_>> {
+    pub fn events(&self) -> Vec<EventAt<'_>> {
         unique(self.stacks.iter().flat_map(Stack::events))
     }
 
@@ -431,8 +431,8 @@ fn kept<'a>(
     events.filter(move |(position, event)| keep(event, event.at(position.stack.day)))
 }
 
-fn unique<'a>(events: impl Iterator<Item = (Position, &'a Event)>) -> Vec<Pending<'a>> {
-    let mut kept: Vec<Pending<'a>> = Vec::new();
+fn unique<'a>(events: impl Iterator<Item = (Position, &'a Event)>) -> Vec<EventAt<'a>> {
+    let mut kept: Vec<EventAt<'a>> = Vec::new();
     let mut seen: HashSet<(&EventType, &ObjectId)> = HashSet::new();
     for (position, event) in events {
         if kept.len() < FEW {
@@ -450,7 +450,7 @@ fn unique<'a>(events: impl Iterator<Item = (Position, &'a Event)>) -> Vec<Pendin
                 continue;
             }
         }
-        kept.push(Pending {
+        kept.push(EventAt {
             position,
             event,
             at: event.at(position.stack.day),

@@ -38,7 +38,7 @@ fn person(stacks: Vec<Stack>) -> PersonStacks {
     }
 }
 
-fn objects(pending: &[Pending<'_>]) -> Vec<String> {
+fn objects(pending: &[EventAt<'_>]) -> Vec<String> {
     pending
         .iter()
         .map(|pending| pending.event.o.to_string())

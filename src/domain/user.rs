@@ -19,7 +19,7 @@ use super::mute::Mutes;
 use super::name::{EventType, Invalid, UserId};
 use super::policy::{Policies, Route};
 use super::quiet::Quiet;
-use super::stack::Pending;
+use super::stack::EventAt;
 use super::suppression::Reason;
 
 /// What a person chose for one event type.
@@ -162,7 +162,7 @@ impl Extent {
     }
 
     /// Of what is wanted, what is part of it.
-    pub fn narrow<'a>(self, mut wanted: Vec<Pending<'a>>, policies: &Policies) -> Vec<Pending<'a>> {
+    pub fn narrow<'a>(self, mut wanted: Vec<EventAt<'a>>, policies: &Policies) -> Vec<EventAt<'a>> {
         wanted.retain(|pending| self.admits(&pending.event.t, policies));
         wanted
     }

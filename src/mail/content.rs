@@ -1,7 +1,7 @@
 //! What a mail says: words, and places where each recipient's own links go.
 //!
 //! The rule (P7, P8): a place is no text, so nothing that is told can pose as one. While a mail is
-//! rendered its places are marked by words that nobody can guess ([`Marks`]); they are cut out of
+//! rendered, words that nobody can guess stand in its places ([`Placeholders`]); they are cut out of
 //! what was rendered at once, and from then on a text is a list of words and places. The words are
 //! made harmless ([`variables`]) whenever they are written for anybody, as providers fill in what
 //! they take for a variable.
@@ -162,12 +162,12 @@ impl Content {
     }
 }
 
-/// What marks the places of one mail while it is rendered. They look like links, as templates check
+/// What stands in the places of one mail while it is rendered. They look like links, as templates check
 /// what they print as one, and lead nowhere (RFC 2606).
-pub struct Marks([String; Place::ALL.len()]);
+pub struct Placeholders([String; Place::ALL.len()]);
 
-impl Marks {
-    /// Marks that nobody has seen and nobody will: they are of the operating system's randomness,
+impl Placeholders {
+    /// Placeholders that nobody has seen and nobody will: they are of the operating system's randomness,
     /// and of this mail alone.
     pub fn new() -> Result<Self, String> {
         let mut bytes = [0; 16];
@@ -178,12 +178,12 @@ impl Marks {
         })))
     }
 
-    /// The mark of this place, to be rendered as a link is.
+    /// The placeholder of this place, to be rendered as a link is.
     pub fn of(&self, place: Place) -> &str {
         &self.0[place.index()]
     }
 
-    /// What was rendered, with places instead of marks.
+    /// What was rendered, with places instead of placeholders.
     pub fn cut(&self, rendered: &str) -> Text {
         let mut parts = Vec::new();
         let mut rest = rendered;
@@ -215,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn places_are_cut_out_wherever_their_marks_stand() {
-        let marks = Marks::new().unwrap();
-        let [stop, choose, mute] = Place::ALL.map(|place| marks.of(place).to_owned());
+    fn places_are_cut_out_wherever_their_placeholders_stand() {
+        let placeholders = Placeholders::new().unwrap();
+        let [stop, choose, mute] = Place::ALL.map(|place| placeholders.of(place).to_owned());
 
-        let text = marks.cut(&format!("{stop}a{choose}{stop}b{mute}"));
+        let text = placeholders.cut(&format!("{stop}a{choose}{stop}b{mute}"));
 
         let links = |place: Place| match place {
             Place::Unsubscribe => "S",
@@ -231,17 +231,17 @@ mod tests {
             (text.len(), text.said().collect::<Vec<_>>()),
             (2, vec!["a", "b"])
         );
-        assert!(marks.cut("").is_empty() && !marks.cut(&stop).is_empty());
+        assert!(placeholders.cut("").is_empty() && !placeholders.cut(&stop).is_empty());
     }
 
     #[test]
     fn nothing_said_is_a_place() {
-        let (marks, others) = (Marks::new().unwrap(), Marks::new().unwrap());
+        let (placeholders, others) = (Placeholders::new().unwrap(), Placeholders::new().unwrap());
         for said in [
             others.of(Place::Unsubscribe),
             "https://tidings.invalid/unsubscribe",
         ] {
-            let text = marks.cut(said);
+            let text = placeholders.cut(said);
 
             assert_eq!(text.write(as_it_is, |_| "a link"), said);
             assert_eq!(text, Text::from(said));

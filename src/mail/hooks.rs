@@ -106,7 +106,7 @@ pub struct Place {
 pub struct Verified {
     /// What became of mails, in the order of the body.
     pub reports: Vec<Report>,
-    /// Events of other kinds, such as opened mails.
+    /// Reports of other kinds, such as of opened mails.
     pub ignored: u64,
     /// What must not be used for anything else, where the signature does not cover what is
     /// reported.
@@ -117,7 +117,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// One piece of news, or none if it means nothing here.
+    /// One report, or none if it means nothing here.
     pub(super) fn of(report: Option<Report>) -> Self {
         Self {
             ignored: u64::from(report.is_none()),
@@ -142,8 +142,8 @@ pub struct Once {
 /// What became of one mail. `Debug` masks the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// What the provider calls this piece of news; the same when it comes again.
-    pub event: String,
+    /// What the provider calls it; the same when it comes again.
+    pub id: String,
     /// What became of the mail.
     pub news: ReportKind,
     /// Our own name for the mail, if it came back.

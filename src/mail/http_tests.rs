@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::super::sign::Proof;
-use super::super::{Content, Marks, Message, Personal, Place};
+use super::super::{Content, Message, Personal, Place, Placeholders};
 use super::*;
 use crate::domain::{Address, DeliveryId};
 
@@ -52,16 +52,16 @@ pub(crate) fn account() -> Account {
 /// A mail to this person, with links of their own.
 pub(crate) fn mail(person: &str, subject: &str) -> Message {
     let base = format!("https://x.example/u/{person}");
-    let marks = Marks::new().unwrap();
-    let place = marks.of(Place::Unsubscribe);
+    let placeholders = Placeholders::new().unwrap();
+    let place = placeholders.of(Place::Unsubscribe);
     Message {
         delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
         to: Address::new(format!("{person}@example.org")).unwrap(),
         to_name: Some(format!("{person}, the \"first\"")),
         content: Arc::new(Content {
             subject: subject.into(),
-            html: marks.cut(&format!("<p>{subject}</p><a href=\"{place}\">stop</a>")),
-            text: marks.cut(&format!("{subject}\n\n{place}\n")),
+            html: placeholders.cut(&format!("<p>{subject}</p><a href=\"{place}\">stop</a>")),
+            text: placeholders.cut(&format!("{subject}\n\n{place}\n")),
         }),
         personal: Some(Personal {
             preferences: format!("{base}/preferences"),

@@ -31,7 +31,7 @@ use chrono::{DateTime, Utc};
 use crate::domain::{Address, DeliveryId};
 
 pub use check::Checked;
-pub use content::{Content, Filled, Marks, Place, Text};
+pub use content::{Content, Filled, Place, Placeholders, Text};
 pub use dkim::Dkim;
 pub use http::Account;
 pub use leave::{Leave, Standing};
@@ -343,17 +343,20 @@ mod tests {
 
     #[test]
     fn each_persons_links_fill_the_places_of_the_content_they_share() {
-        let marks = Marks::new().unwrap();
-        let choose = format!("<a href=\"{}\">choose</a>", marks.of(Place::Preferences));
-        let stop = format!("stop: {}\n", marks.of(Place::Unsubscribe));
+        let placeholders = Placeholders::new().unwrap();
+        let choose = format!(
+            "<a href=\"{}\">choose</a>",
+            placeholders.of(Place::Preferences)
+        );
+        let stop = format!("stop: {}\n", placeholders.of(Place::Unsubscribe));
         let message = Message {
             delivery: DeliveryId::stored("digest:ada:weekly:2014-W17"),
             to: Address::new("ada@example.org").unwrap(),
             to_name: None,
             content: Arc::new(Content {
                 subject: "One new work".into(),
-                html: marks.cut(&choose),
-                text: marks.cut(&stop),
+                html: placeholders.cut(&choose),
+                text: placeholders.cut(&stop),
             }),
             personal: Some(personal()),
             further: Vec::new(),

@@ -97,7 +97,7 @@ pub struct Mail<'a> {
     pub at: DateTime<Utc>,
     /// The zone in which its days and times are told.
     pub tz: Tz,
-    /// The recipient's own links, or marks where they will go.
+    /// The recipient's own links, or placeholders where they will go.
     pub links: Links,
     /// What the link to unsubscribe ends; everything, where that is not said.
     pub stop: Option<&'a Stop>,

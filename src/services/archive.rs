@@ -1,4 +1,4 @@
-//! Forgets old days by dropping them whole, and brings them back.
+//! Drops old days whole, exported first if that is asked, and brings them back.
 //!
 //! The rule (P9): a day in the window stays, and so does one that a fan-out still writes to or that
 //! holds something which somebody should have been mailed; only `Force` drops these two. What a run
@@ -112,12 +112,12 @@ impl Archive {
             let file = file.map(|folder| file::path(folder, day, 1));
             return Ok(Fate::Dropped { file });
         }
-        let work = self.forget(day, stacks, request).boxed();
+        let work = self.export_and_drop(day, stacks, request).boxed();
         Ok(self.holding(day, work).await?.unwrap_or(Fate::Held))
     }
 
     /// Exports and drops a day whose lease is ours, and that had so many stacks when it was listed.
-    async fn forget(&self, day: Day, stacks: u64, request: &Request) -> Result<Fate> {
+    async fn export_and_drop(&self, day: Day, stacks: u64, request: &Request) -> Result<Fate> {
         self.days.fix_day(day).await?;
         // Somebody else may have archived it since it was listed, and before it was counted.
         if !self.days.days().await?.contains(&day) {
@@ -169,13 +169,13 @@ impl Archive {
         if self.journal.busy_days().await?.contains(&day) {
             return Ok(Some(Fate::Busy));
         }
-        let owed = self.unmailed(day, request.effect).await?;
+        let owed = self.still_owed(day, request.effect).await?;
         let Owed { people, events } = owed;
         Ok((!owed.is_nothing()).then_some(Fate::Unmailed { people, events }))
     }
 
     /// What people are still owed of that day, and was not given up by a run of digests.
-    async fn unmailed(&self, day: Day, effect: Effect) -> Result<Owed> {
+    async fn still_owed(&self, day: Day, effect: Effect) -> Result<Owed> {
         let old = self.owed.day(day).await?;
         let given_up = old.note.as_ref().and_then(|note| note.given_up);
         let owed = self.owed.count(day).await?.owed;

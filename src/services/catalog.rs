@@ -4,7 +4,7 @@
 //! The rule (P6): an object applies if its record is notifiable. One that nobody put a record of is
 //! mailed only where its type says so (`unknown_objects`); in feeds, whose readers may know it
 //! themselves, it is shown by its id, unless its type has a model. What was taken back applies to
-//! nobody, and hides nothing that happened later to the same object ([`Catalog::take_back`]). A mail
+//! nobody, and hides nothing that happened later to the same object ([`Catalog::leave_out_taken_back`]). A mail
 //! about to leave asks with a fresh catalog, so that what was withdrawn a moment ago is not in it.
 
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::polls::Stamp;
+use super::polls::GlanceOf;
 use super::shelf::{Looked, Shelf};
 use crate::domain::content::Told;
 use crate::domain::retraction::reaches;
@@ -142,7 +142,7 @@ impl Catalog {
         let objects = missing(&mut self.known, events.iter().copied(), None);
         let retracted = missing(&mut self.retracted, events.iter().copied(), None);
         self.size += objects.len().max(retracted.len());
-        let stamps = self.stamps(&objects);
+        let glances = self.glances(&objects);
         let (found, taken_back) = futures::try_join!(
             self.source.look_up(&objects),
             self.source.taken_back(&retracted)
@@ -153,7 +153,7 @@ impl Catalog {
         for (event, at) in retracted.iter().zip(taken_back) {
             note(&mut self.retracted, event, at);
         }
-        self.shelve(&objects, stamps);
+        self.shelve(&objects, glances);
         Ok(())
     }
 
@@ -190,30 +190,30 @@ impl Catalog {
     }
 
     /// How the objects of these events stand before they are looked up.
-    fn stamps(&self, events: &[Event]) -> Vec<(PokeKey, Option<Stamp>)> {
+    fn glances(&self, events: &[Event]) -> Vec<(PokeKey, Option<GlanceOf>)> {
         let Some(shelf) = &self.source.shelf else {
             return Vec::new();
         };
         let now = shelf.now();
-        let stamp = |key: ObjectKey| {
+        let glance = |key: ObjectKey| {
             let key = PokeKey::of(key.as_str());
-            (key, shelf.stamp(key, now))
+            (key, shelf.glance_of_object(key, now))
         };
-        self.keys(events).into_iter().map(stamp).collect()
+        self.keys(events).into_iter().map(glance).collect()
     }
 
     /// Puts on the shelf what was found of the objects of these events, which stood so before.
-    fn shelve(&self, events: &[Event], stamps: Vec<(PokeKey, Option<Stamp>)>) {
+    fn shelve(&self, events: &[Event], glances: Vec<(PokeKey, Option<GlanceOf>)>) {
         let Some(shelf) = &self.source.shelf else {
             return;
         };
-        for (event, (key, stamp)) in events.iter().zip(stamps) {
-            let Some(stamp) = stamp else { continue };
+        for (event, (key, glance)) in events.iter().zip(glances) {
+            let Some(glance) = glance else { continue };
             let looked = Looked {
                 object: self.found(event).cloned(),
                 retracted: self.retracted_at(event),
             };
-            shelf.keep_object(event, key, looked, stamp);
+            shelf.keep_object(event, key, looked, glance);
         }
     }
 
@@ -229,7 +229,7 @@ impl Catalog {
 
     /// Leaves out of these stacks, of the events that are meant, those that were taken back: their
     /// places stay, and nobody is told of them.
-    pub async fn take_back<'p>(
+    pub async fn leave_out_taken_back<'p>(
         &mut self,
         people: impl IntoIterator<Item = &'p mut PersonStacks>,
         meant: fn(&Stack) -> Vec<&Event>,

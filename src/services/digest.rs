@@ -23,7 +23,7 @@ use super::{Result, Watcher};
 use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
-use crate::domain::stack::{BadStack, Pending};
+use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::user::{Extent, Unmailable};
 use crate::domain::{
     Cadence, Content, DeliveryId, Due, EventType, Period, PersonStacks, Policies, Schedule, User,
@@ -42,7 +42,7 @@ mod tick;
 
 pub use request::{Effect, Request, Timing};
 
-use mail::{FoundDue, Mailed, Mailing};
+use mail::{FoundDue, Mailing, NotMailed};
 use older::Older;
 use rows::{Opening, Row};
 
@@ -103,7 +103,7 @@ struct DuePerson<'a> {
     cadence: Cadence,
     due: Due,
     row: Row,
-    wanted: Vec<Pending<'a>>,
+    wanted: Vec<EventAt<'a>>,
 }
 
 impl DuePerson<'_> {
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
         self.older.pass_over(&bad);
         self.sender.ledger.tally.passed_over(bad);
         self.catalog
-            .take_back(&mut people, catalog::uncovered)
+            .leave_out_taken_back(&mut people, catalog::uncovered)
             .await?;
         digests.skip_seen.leave_out(&mut people).await?;
         if self.sends() {
@@ -322,7 +322,7 @@ impl<'a> Run<'a> {
         let found = (self.sends() && !due.is_empty()).then(|| {
             let few = looked_at > due.len() * SPARSE || self.request.users.is_some();
             let spread = if few { Spread::Sparse } else { Spread::Dense };
-            // Of people who are marked alike, many are marked together.
+            // Of people whose stacks end alike, many get their markers together.
             let marker = digests.ids.next(self.at);
             let rows = due.iter().map(|(person, _)| self.opening(person, marker));
             let rows: Vec<Opening> = rows.collect();
@@ -332,13 +332,13 @@ impl<'a> Run<'a> {
         Ok(Some(found))
     }
 
-    /// Counts what became of rows.
-    fn take(&mut self, mailed: Mailed) {
+    /// Counts the rows that were not mailed.
+    fn take(&mut self, rows: NotMailed) {
         let report = &mut self.report;
-        report.busy += mailed.busy;
-        report.held += mailed.held;
-        report.ended = mailed.ended;
-        self.passed_over |= mailed.busy > 0;
+        report.busy += rows.busy;
+        report.held += rows.held;
+        report.ended = rows.ended;
+        self.passed_over |= rows.busy > 0;
     }
 
     /// Whose digest is due of these people, and tells something.
@@ -362,7 +362,7 @@ impl<'a> Run<'a> {
         for (stacks, user) in open.iter().zip(users) {
             due.extend(self.due(stacks, user, &suppressed));
         }
-        let due = self.unmailed(due).await?;
+        let due = self.still_to_open(due).await?;
         let due = self.applicable(due).await?;
         let report = &mut self.report;
         let room = self.request.limit.map_or(usize::MAX, |limit| {

@@ -25,7 +25,7 @@ use crate::clock::{Clock, Ids};
 use crate::domain::content::Caps;
 use crate::domain::feed::{Cursor, Query, select};
 use crate::domain::inbox::ItemState;
-use crate::domain::stack::Pending;
+use crate::domain::stack::EventAt;
 use crate::domain::user::MAX_TYPES;
 use crate::domain::{
     Day, Event, EventType, Inbox, Invalid, Mutes, Object, ObjectId, ObjectKey, PersonStacks, Stack,
@@ -157,22 +157,22 @@ impl Feeds {
             stood.cut(&mut asked);
         }
         let mut selected = select(&asked, &request.query);
-        selected.retain(|pending| request.query.state.admits(state_of(&states, pending.event)));
+        selected.retain(|entry| request.query.state.admits(state_of(&states, entry.event)));
         let mut shown = Vec::new();
-        for pending in &selected {
+        for entry in &selected {
             if shown.len() > request.limit {
                 break;
             }
-            about.push(catalog.key(pending.event));
-            let object = catalog.applies(pending.event);
+            about.push(catalog.key(entry.event));
+            let object = catalog.applies(entry.event);
             let object = object.filter(|object| request.query.is_about(object));
-            shown.extend(object.map(|object| (pending, object)));
+            shown.extend(object.map(|object| (entry, object)));
         }
         let more = shown.len() > request.limit;
         shown.truncate(request.limit);
-        let events = shown.iter().map(|(pending, _)| pending.event);
+        let events = shown.iter().map(|(entry, _)| entry.event);
         let mailed = self.load(&standing, &mut catalog, events).await?;
-        let item = |(pending, object)| item(pending, object, &states, &mailed, &catalog);
+        let item = |(entry, object)| item(entry, object, &states, &mailed, &catalog);
         let items: Vec<Item> = shown.into_iter().map(item).collect();
         let next = items.last().filter(|_| more).map(|item| item.id);
         let answer = Page {
@@ -285,7 +285,7 @@ impl Feeds {
     }
 
     async fn read(&self, user: &UserId, window: Window) -> Result<Arc<Reading>> {
-        let stamp = self.shelf.stamp_of(user);
+        let glance = self.shelf.glance_of_person(user);
         let stacks = self.window_of(user, &window);
         let (person, inbox, mutes) =
             futures::try_join!(stacks, self.inbox(user), self.mutes(user))?;
@@ -296,49 +296,49 @@ impl Feeds {
             mutes,
             digests: OnceCell::new(),
         });
-        if let Some(stamp) = stamp {
-            self.shelf.keep_reading(Arc::clone(&reading), stamp);
+        if let Some(glance) = glance {
+            self.shelf.keep_reading(Arc::clone(&reading), glance);
         }
         Ok(reading)
     }
 
     /// An item is as its oldest place says, however few days are asked for.
     fn states<'a>(&self, standing: &'a Standing) -> States<'a> {
-        let state = |pending: Pending<'a>| {
-            let state = standing.inbox.state(pending.position);
-            let is_old = self.since.is_some_and(|since| pending.at < since);
+        let state = |entry: EventAt<'a>| {
+            let state = standing.inbox.state(entry.position);
+            let is_old = self.since.is_some_and(|since| entry.at < since);
             let state = if is_old {
                 state.max(ItemState::Seen)
             } else {
                 state
             };
-            let state = if standing.muted.contains_key(&pending.position) {
+            let state = if standing.muted.contains_key(&entry.position) {
                 state.max(ItemState::Read)
             } else {
                 state
             };
-            (name(pending.event), state)
+            (name(entry.event), state)
         };
         standing.person.events().into_iter().map(state).collect()
     }
 }
 
 fn item(
-    pending: &Pending<'_>,
+    entry: &EventAt<'_>,
     object: Arc<Object>,
     states: &States<'_>,
     mailed: &Names<'_>,
     catalog: &Catalog,
 ) -> Item {
     Item {
-        id: pending.position,
-        kind: pending.event.t.clone(),
-        object: pending.event.o.clone(),
-        at: pending.at,
-        state: state_of(states, pending.event),
-        mailed: mailed.contains(&name(pending.event)),
+        id: entry.position,
+        kind: entry.event.t.clone(),
+        object: entry.event.o.clone(),
+        at: entry.at,
+        state: state_of(states, entry.event),
+        mailed: mailed.contains(&name(entry.event)),
         about: object,
-        details: catalog.details(pending.event),
+        details: catalog.details(entry.event),
     }
 }
 
@@ -356,13 +356,13 @@ fn state_of(states: &States<'_>, event: &Event) -> ItemState {
 /// How many items are unseen and unread, and the objects that this rests on.
 fn counts(standing: &Standing, states: &States<'_>, catalog: &Catalog) -> (Counts, Vec<ObjectKey>) {
     let (mut unseen, mut unread, mut about) = (0, 0, Vec::new());
-    for pending in standing.person.events() {
-        let state = state_of(states, pending.event);
+    for entry in standing.person.events() {
+        let state = state_of(states, entry.event);
         if !state.is_unread() {
             continue;
         }
-        about.push(catalog.key(pending.event));
-        if catalog.applies(pending.event).is_some() {
+        about.push(catalog.key(entry.event));
+        if catalog.applies(entry.event).is_some() {
             unread += 1;
             unseen += u64::from(state == ItemState::Unseen);
         }

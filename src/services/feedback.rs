@@ -3,7 +3,7 @@
 //!
 //! The rule (P7, P8): a report is verified first ([`crate::mail::hooks`]), and then only says
 //! *which mail* it is about: whom that was for, the ledger knows. Everything here can be done
-//! again, by anybody, in any order, so an event is noted as seen last of all, and one that is lost
+//! again, by anybody, in any order, so a report is noted as seen last of all, and one that is lost
 //! on the way comes again.
 
 use std::collections::{HashMap, HashSet};
@@ -111,13 +111,13 @@ pub struct FeedbackService {
     pub soft_bounces: u64,
 }
 
-/// How long an event is remembered: longer than any provider tries.
+/// How long a report is remembered: longer than any provider tries.
 const REMEMBERED: TimeDelta = TimeDelta::days(7);
 /// Soft bounces of mails that are older say nothing of the mailbox today.
 const SOFT_BOUNCES_WITHIN: TimeDelta = TimeDelta::days(30);
 /// How many of a person's latest mails are looked at for one that was delivered.
 const LATEST: usize = 50;
-/// What is kept of an event that was seen.
+/// What is kept of a report that was seen.
 const SEEN: &str = "seen";
 
 impl FeedbackService {
@@ -254,13 +254,13 @@ impl FeedbackService {
         let noted: Vec<_> = noted.collect();
         self.feedbacks.note_feedback(&noted).await?;
         self.unsubscribe(&found).await?;
-        let news = self.suppress(provider, &found, now, &mut taken).await?;
-        self.suppressions.suppress(&news).await?;
-        taken.suppressed = news.len() as u64;
+        let bad = self.to_suppress(provider, &found, now, &mut taken).await?;
+        self.suppressions.suppress(&bad).await?;
+        taken.suppressed = bad.len() as u64;
 
         let seen = fresh
             .iter()
-            .map(|report| (key(provider, "event", &report.event), SEEN.to_owned()));
+            .map(|report| (key(provider, "event", &report.id), SEEN.to_owned()));
         let seen: Vec<_> = seen.collect();
         self.sightings.sight(&seen, now, now + REMEMBERED).await?;
         Ok(taken)
@@ -276,7 +276,7 @@ impl FeedbackService {
     ) -> Result<Vec<&'a Report>, Error> {
         let keys: Vec<String> = reports
             .iter()
-            .map(|report| key(provider, "event", &report.event))
+            .map(|report| key(provider, "event", &report.id))
             .collect();
         let seen = self.sightings.sighted(&keys, now).await?;
         let mut here = HashSet::new();
@@ -337,7 +337,7 @@ impl FeedbackService {
     }
 
     /// The addresses that must not be written to any more, by these reports.
-    async fn suppress(
+    async fn to_suppress(
         &self,
         provider: &Provider,
         found: &[(&Report, &Delivery)],
@@ -350,7 +350,7 @@ impl FeedbackService {
         let bad: Vec<_> = bad.copied().collect();
         let people = self.people(&bad).await?;
         let worst = worst(found);
-        let mut news = Vec::new();
+        let mut suppressions = Vec::new();
         for (report, row) in bad {
             let person = people.get(&row.user);
             let Some(address) = person.and_then(|person| person.email.as_ref()) else {
@@ -377,9 +377,9 @@ impl FeedbackService {
             };
             let source = provider.name;
             let suppression = Suppression::new(address, reason, report.at, source);
-            news.push(suppression.detailed(report.detail.as_deref()));
+            suppressions.push(suppression.detailed(report.detail.as_deref()));
         }
-        Ok(news)
+        Ok(suppressions)
     }
 
     async fn people(&self, of: &[(&Report, &Delivery)]) -> Result<HashMap<UserId, User>, Error> {

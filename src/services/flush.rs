@@ -1,4 +1,4 @@
-//! Marks all that a person has pending as dealt with, without mailing it: of the window, and of
+//! Covers all that a person has pending by markers, without mailing it: of the window, and of
 //! older days that still stand.
 //!
 //! The rule (P3): a marker says how far it was read; what arrives meanwhile stays pending. Counted
@@ -14,7 +14,7 @@ use super::skip_seen::SkipSeen;
 use super::{Error, Result};
 use crate::clock::{Clock, Ids};
 use crate::domain::UserId;
-use crate::store::{Mark, People, Stacks};
+use crate::store::{NewMarker, People, Stacks};
 
 /// Writes markers over what a person has pending, without a mail.
 pub struct Flush {
@@ -48,7 +48,9 @@ impl Flush {
             let watermarks = person.covers();
             if !watermarks.is_empty() {
                 let people = std::slice::from_mut(&mut person);
-                catalog.take_back(&mut *people, catalog::uncovered).await?;
+                catalog
+                    .leave_out_taken_back(&mut *people, catalog::uncovered)
+                    .await?;
                 self.skip_seen.leave_out(people).await?;
                 let users = self
                     .owed
@@ -60,7 +62,7 @@ impl Flush {
                 flushed += person.pending().len() as u64;
                 let bad = self
                     .stacks
-                    .mark(&[Mark::Flushed {
+                    .write_markers(&[NewMarker::Flushed {
                         user: person.user.clone(),
                         marker: self.ids.next(now),
                         watermarks,

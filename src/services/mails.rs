@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 
 use crate::domain::content::Caps;
 use crate::domain::digest::{assemble, wanted_by};
-use crate::domain::stack::Pending;
+use crate::domain::stack::EventAt;
 use crate::domain::user::Extent;
 use crate::domain::{
     Content, Delivery, Entry, Event, Id, Marker, Occasion, PersonStacks, Policies, Position, Stack,
@@ -46,14 +46,14 @@ fn unfit(catalog: &Catalog, event: &Event, built: DateTime<Utc>) -> Option<LeftO
 /// The parts of these that a mail may have told: all, and what was not put aside, for each reason
 /// and for all of them.
 fn parts<'p>(
-    whole: &[Pending<'p>],
+    whole: &[EventAt<'p>],
     aside: impl Fn(Position) -> Option<LeftOut>,
-) -> Vec<Vec<Pending<'p>>> {
+) -> Vec<Vec<EventAt<'p>>> {
     let without = |is_out: &dyn Fn(LeftOut) -> bool| {
-        let left = |of: &&Pending<'p>| !aside(of.position).is_some_and(is_out);
+        let left = |of: &&EventAt<'p>| !aside(of.position).is_some_and(is_out);
         whole.iter().filter(left).copied().collect()
     };
-    let mut parts: Vec<Vec<Pending<'p>>> = vec![whole.to_vec()];
+    let mut parts: Vec<Vec<EventAt<'p>>> = vec![whole.to_vec()];
     let some = |why: LeftOut| whole.iter().any(|of| aside(of.position) == Some(why));
     let (seen, muted) = (some(LeftOut::Seen), some(LeftOut::Muted));
     if seen || muted {
@@ -152,7 +152,7 @@ impl<'a> Mails<'a> {
         let digests = rows
             .into_iter()
             .filter(|row| matches!(row.occasion, Occasion::Digest { .. }))
-            .filter(|row| person.are_marked_by(row.marker));
+            .filter(|row| person.hold_marker(row.marker));
         Self {
             catalog,
             rows: digests

@@ -97,7 +97,7 @@ pub struct Notify {
     /// Makes new ids.
     pub ids: Arc<Ids>,
     /// Short events that come at the same time are accepted together.
-    pub together: Arc<Joint<Fanout, Accepted>>,
+    pub joint: Arc<Joint<Fanout, Accepted>>,
     /// How many days before today the window reaches: events can be of no day before it.
     pub window_back: u32,
     /// The brands that events can be of.
@@ -135,7 +135,7 @@ impl Notify {
                     let journal = Arc::clone(&self.journal);
                     async move { journal.accept(&all).await }
                 };
-                vec![self.together.call(fanout.clone(), accept).await?]
+                vec![self.joint.call(fanout.clone(), accept).await?]
             }
             _ => self.journal.accept(&fanouts).await?,
         };

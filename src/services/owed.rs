@@ -18,7 +18,7 @@ use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
 use crate::clock::Ids;
 use crate::domain::digest::wanted;
-use crate::domain::stack::Pending;
+use crate::domain::stack::EventAt;
 use crate::domain::{
     Day, DayNote, DaysRead, Delivery, LastLook, Owed, PersonStacks, Policies, Schedule, User,
     UserId, Window,
@@ -201,7 +201,9 @@ impl OwedDays {
         let mut chunks = self.stacks.scan(Window::ending(day, 0), None, CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
-            catalog.take_back(&mut chunk, catalog::uncovered).await?;
+            catalog
+                .leave_out_taken_back(&mut chunk, catalog::uncovered)
+                .await?;
             self.skip_seen.leave_out(&mut chunk).await?;
             chunk.retain(|person| !person.covers().is_empty());
             let ids: Vec<UserId> = chunk.iter().map(|person| person.user.clone()).collect();
@@ -238,8 +240,8 @@ impl OwedDays {
         suppressed: &Suppressed,
         catalog: &mut Catalog,
         of: impl Fn(Day) -> bool,
-    ) -> Result<Vec<(&'a UserId, Vec<Pending<'a>>)>> {
-        let mut owed: Vec<(&UserId, Vec<Pending<'_>>)> = Vec::new();
+    ) -> Result<Vec<(&'a UserId, Vec<EventAt<'a>>)>> {
+        let mut owed: Vec<(&UserId, Vec<EventAt<'_>>)> = Vec::new();
         for (person, user) in people.iter().zip(users) {
             let is_of = person.stacks.iter().any(|stack| of(stack.id.day));
             let Some(user) = user.as_ref().filter(|_| is_of) else {

@@ -84,9 +84,9 @@ pub enum Whom {
     Object(PokeKey),
 }
 
-/// How a person, or an object, stood at a moment.
+/// How a person, or an object, stood at a moment: the part of a glance that one read rests on.
 #[derive(Debug, Clone, Copy)]
-pub struct Stamp {
+pub struct GlanceOf {
     at: DateTime<Utc>,
     all: u64,
     count: u32,
@@ -107,7 +107,7 @@ impl Glance {
     }
 }
 
-impl Stamp {
+impl GlanceOf {
     /// When that was.
     pub fn at(&self) -> DateTime<Utc> {
         self.at
@@ -211,8 +211,8 @@ impl Polls {
     }
 
     /// How they stand now; to be asked before they are read. Nothing while pokes are not heard.
-    pub fn stamp(&self, whom: Whom, now: DateTime<Utc>) -> Option<Stamp> {
-        self.hears.load(Ordering::Acquire).then(|| Stamp {
+    pub fn glance_of(&self, whom: Whom, now: DateTime<Utc>) -> Option<GlanceOf> {
+        self.hears.load(Ordering::Acquire).then(|| GlanceOf {
             at: now,
             all: self.all.load(Ordering::Acquire),
             count: self.count(whom),
@@ -220,11 +220,11 @@ impl Polls {
     }
 
     /// Whether they stand as they did, as far as is known.
-    pub fn holds(&self, stamp: &Stamp, whom: Whom, now: DateTime<Utc>) -> bool {
+    pub fn holds(&self, glance: &GlanceOf, whom: Whom, now: DateTime<Utc>) -> bool {
         self.hears.load(Ordering::Acquire)
-            && stamp.all == self.all.load(Ordering::Acquire)
-            && stamp.count == self.count(whom)
-            && (TimeDelta::zero()..self.fresh).contains(&(now - stamp.at))
+            && glance.all == self.all.load(Ordering::Acquire)
+            && glance.count == self.count(whom)
+            && (TimeDelta::zero()..self.fresh).contains(&(now - glance.at))
     }
 
     fn count(&self, whom: Whom) -> u32 {

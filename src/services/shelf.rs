@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
-use super::polls::{Polls, Stamp, Whom};
+use super::polls::{GlanceOf, Polls, Whom};
 use crate::domain::{
     Delivery, Details, Event, Id, Inbox, Mutes, Object, PersonStacks, PokeKey, User, UserId, Window,
 };
@@ -67,7 +67,7 @@ pub struct Shelf {
     people: Parts<Arc<Reading>>,
 }
 
-type Parts<T> = Vec<Mutex<HashMap<u64, (T, Stamp)>>>;
+type Parts<T> = Vec<Mutex<HashMap<u64, (T, GlanceOf)>>>;
 
 fn parts<T: Default>() -> Vec<Mutex<T>> {
     (0..PARTS).map(|_| Mutex::default()).collect()
@@ -98,8 +98,8 @@ impl Shelf {
     }
 
     /// How an object stands; to be asked before it is read. Nothing while nothing may be kept.
-    pub(super) fn stamp(&self, key: PokeKey, now: DateTime<Utc>) -> Option<Stamp> {
-        self.polls.stamp(Whom::Object(key), now)
+    pub(super) fn glance_of_object(&self, key: PokeKey, now: DateTime<Utc>) -> Option<GlanceOf> {
+        self.polls.glance_of(Whom::Object(key), now)
     }
 
     fn name(&self, event: &Event) -> u64 {
@@ -114,14 +114,20 @@ impl Shelf {
     ) -> Option<(Looked, DateTime<Utc>)> {
         let name = self.name(event);
         let part = open(&self.objects[name as usize % PARTS]);
-        let ((of, key, looked), stamp) = part.get(&name)?;
+        let ((of, key, looked), glance) = part.get(&name)?;
         let is_it = of.t == event.t && of.o == event.o;
-        let holds = is_it && self.polls.holds(stamp, Whom::Object(*key), now);
-        holds.then(|| (looked.clone(), stamp.at()))
+        let holds = is_it && self.polls.holds(glance, Whom::Object(*key), now);
+        holds.then(|| (looked.clone(), glance.at()))
     }
 
     /// Keeps what was found of the event's object, which stood so before it was looked up.
-    pub(super) fn keep_object(&self, event: &Event, key: PokeKey, looked: Looked, stamp: Stamp) {
+    pub(super) fn keep_object(
+        &self,
+        event: &Event,
+        key: PokeKey,
+        looked: Looked,
+        glance: GlanceOf,
+    ) {
         if looked
             .object
             .as_deref()
@@ -134,7 +140,7 @@ impl Shelf {
         if part.len() >= OBJECTS {
             part.clear();
         }
-        part.insert(name, ((event.clone(), key, looked), stamp));
+        part.insert(name, ((event.clone(), key, looked), glance));
     }
 
     /// What is said of an event, where that is known: it never changes.
@@ -161,9 +167,9 @@ impl Shelf {
     }
 
     /// How a person stands; to be asked before their window is read.
-    pub(super) fn stamp_of(&self, user: &UserId) -> Option<Stamp> {
+    pub(super) fn glance_of_person(&self, user: &UserId) -> Option<GlanceOf> {
         let key = PokeKey::of(user.as_str());
-        self.polls.stamp(Whom::Person(key), self.now())
+        self.polls.glance_of(Whom::Person(key), self.now())
     }
 
     /// Their window, as it was read last and stands still as far as is known; and when that was.
@@ -174,15 +180,15 @@ impl Shelf {
     ) -> Option<(Arc<Reading>, DateTime<Utc>)> {
         let name = self.hasher.hash_one(user.as_str());
         let part = open(&self.people[name as usize % PARTS]);
-        let (reading, stamp) = part.get(&name)?;
+        let (reading, glance) = part.get(&name)?;
         let is_it = reading.person.user == *user && reading.window == *window;
         let whom = Whom::Person(PokeKey::of(user.as_str()));
-        let holds = is_it && self.polls.holds(stamp, whom, self.now());
-        holds.then(|| (Arc::clone(reading), stamp.at()))
+        let holds = is_it && self.polls.holds(glance, whom, self.now());
+        holds.then(|| (Arc::clone(reading), glance.at()))
     }
 
     /// Keeps a window that was read, and stood so before.
-    pub(super) fn keep_reading(&self, reading: Arc<Reading>, stamp: Stamp) {
+    pub(super) fn keep_reading(&self, reading: Arc<Reading>, glance: GlanceOf) {
         let entries = |reading: &Reading| -> usize {
             let stacks = reading.person.stacks.iter();
             let entries = stacks.map(|stack| stack.entries.len()).sum::<usize>();
@@ -194,7 +200,7 @@ impl Shelf {
         }
         let name = self.hasher.hash_one(reading.person.user.as_str());
         let mut part = open(&self.people[name as usize % PARTS]);
-        part.insert(name, (reading, stamp));
+        part.insert(name, (reading, glance));
         if part.values().map(|(kept, _)| entries(kept)).sum::<usize>() > ENTRIES {
             part.clear();
         }

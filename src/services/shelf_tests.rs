@@ -38,13 +38,16 @@ impl Case {
     }
 
     fn keep(&self, o: &str) {
-        let stamp = self.shelf.stamp(key(o), self.clock.now()).unwrap();
+        let glance = self
+            .shelf
+            .glance_of_object(key(o), self.clock.now())
+            .unwrap();
         let object = Object::bare(ObjectKey::stored(format!("Artwork:{o}")));
         let looked = Looked {
             object: Some(Arc::new(object)),
             retracted: None,
         };
-        self.shelf.keep_object(&event(o), key(o), looked, stamp);
+        self.shelf.keep_object(&event(o), key(o), looked, glance);
     }
 
     fn knows(&self, o: &str) -> bool {
@@ -61,7 +64,7 @@ impl Case {
 
     fn keep_muting(&self, name: &str, entries: usize, mutes: Mutes) {
         let (user, day) = (UserId::stored(name), Day::of(self.clock.now()));
-        let stamp = self.shelf.stamp_of(&user).unwrap();
+        let glance = self.shelf.glance_of_person(&user).unwrap();
         let stack = Stack::new(StackId::of(day), vec![Entry::Other; entries]);
         let reading = Reading {
             window: self.window(),
@@ -73,7 +76,7 @@ impl Case {
             },
             digests: OnceCell::new(),
         };
-        self.shelf.keep_reading(Arc::new(reading), stamp);
+        self.shelf.keep_reading(Arc::new(reading), glance);
     }
 
     fn knows_person(&self, name: &str) -> bool {
@@ -109,14 +112,18 @@ fn whoever_is_poked_is_not_believed_any_more() {
 #[test]
 fn what_is_poked_while_it_is_read_is_not_believed() {
     let case = Case::new();
-    let stamp = case.shelf.stamp(key("1"), case.clock.now()).unwrap();
+    let glance = case
+        .shelf
+        .glance_of_object(key("1"), case.clock.now())
+        .unwrap();
     case.polls.hear(&Poke::objects(["Artwork:1"]));
     let looked = Looked {
         object: None,
         retracted: None,
     };
 
-    case.shelf.keep_object(&event("1"), key("1"), looked, stamp);
+    case.shelf
+        .keep_object(&event("1"), key("1"), looked, glance);
 
     assert!(!case.knows("1"));
 }
@@ -153,8 +160,8 @@ fn while_pokes_are_not_heard_nothing_is_kept() {
     let polls = Arc::new(Polls::new(clock.clone(), TimeDelta::seconds(30)));
     let shelf = Shelf::new(polls);
 
-    assert!(shelf.stamp(key("1"), clock.now()).is_none());
-    assert!(shelf.stamp_of(&UserId::stored("ada")).is_none());
+    assert!(shelf.glance_of_object(key("1"), clock.now()).is_none());
+    assert!(shelf.glance_of_person(&UserId::stored("ada")).is_none());
 }
 
 #[test]

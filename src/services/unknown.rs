@@ -43,7 +43,7 @@ pub struct Known {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) policies: Arc<Policies>,
     /// Short events that come at the same time are looked up together.
-    pub(crate) together: Arc<Joint<Vec<Event>, Unknown>>,
+    pub(crate) joint: Arc<Joint<Vec<Event>, Unknown>>,
 }
 
 impl Known {
@@ -60,7 +60,7 @@ impl Known {
             let known = self.clone();
             async move { known.look_up(&all).await }
         };
-        Ok(vec![self.together.call(one.clone(), look_up).await?])
+        Ok(vec![self.joint.call(one.clone(), look_up).await?])
     }
 
     async fn look_up(&self, events: &[Vec<Event>]) -> store::Result<Vec<Unknown>> {

@@ -103,9 +103,9 @@ pub struct Pushed {
     pub bad: Vec<(usize, Defect)>,
 }
 
-/// What to write at the ends of one person's stacks; stacks are named once in a call.
+/// A marker to be written at the ends of one person's stacks; stacks are named once in a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mark {
+pub enum NewMarker {
     /// Markers `{flushed, n}`.
     Flushed {
         /// Whose stacks.
@@ -141,7 +141,7 @@ pub enum People<'a> {
 ///
 /// A document that cannot be dealt with is its owner's trouble only: it is told in the answer
 /// ([`Pushed::bad`], [`BadStack`]) or on its stack ([`crate::domain::Stack::defect`]), and
-/// everybody else is read, pushed to and marked. One that is nobody's is passed over.
+/// everybody else is read, pushed to and given markers. One that is nobody's is passed over.
 #[async_trait]
 pub trait Stacks: Send + Sync {
     /// What anybody was told stands before this was called, all reads show from now on: of stacks
@@ -179,7 +179,7 @@ pub trait Stacks: Send + Sync {
 
     /// Writes these at the ends of the stacks that still exist, each once. They are not subject to
     /// the cap. The answer names the stacks that took none.
-    async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>>;
+    async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>>;
 }
 
 /// A document of a day, exactly as it stands, on one line: as canonical Extended JSON (MongoDB

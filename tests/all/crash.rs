@@ -85,7 +85,7 @@ async fn killed_after_an_event_was_accepted_it_reaches_everybody(fresh: Fresh) {
         journal: fresh.handle(),
         clock: Arc::new(SystemClock),
         ids: Arc::new(Ids::random()),
-        together: Arc::default(),
+        joint: Arc::default(),
         window_back: 0,
         brands: Default::default(),
         policies: Default::default(),

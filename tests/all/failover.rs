@@ -21,7 +21,7 @@ use tidings::mail::{Outbox, Sender};
 use tidings::services::notify::Request;
 use tidings::services::{Silent, archive};
 use tidings::store::mongo::{Mongo, MongoOptions};
-use tidings::store::{Mark, Stacks, Store};
+use tidings::store::{NewMarker, Stacks, Store};
 
 use crate::support::replica_set::{ReplicaSet, kill_primary, wait_for_three};
 use crate::support::town::{Town, monday, request, saturday, to};
@@ -137,9 +137,9 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
     wait_for_three(&client).await;
 
     // A flush of everybody; the primary dies when a third are marked.
-    let marks: Vec<Mark> = crowd
+    let marks: Vec<NewMarker> = crowd
         .iter()
-        .map(|user| Mark::Flushed {
+        .map(|user| NewMarker::Flushed {
             user: user.clone(),
             marker: id(7),
             watermarks: vec![(tidings::domain::StackId::of(day), 2)],
@@ -151,7 +151,7 @@ async fn a_primary_killed_in_the_middle_of_a_fan_out_and_of_a_flush_loses_and_do
         doc! {"events.2": {"$exists": true}},
         third,
     ));
-    store.mark(&marks).await.unwrap();
+    store.write_markers(&marks).await.unwrap();
     killer.await.unwrap();
 
     for (user, entries) in stacks(&store, day).await {

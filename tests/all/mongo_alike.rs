@@ -6,7 +6,7 @@ use bson::doc;
 use tidings::domain::delivery::{Handover, Settlement};
 use tidings::domain::{Delivery, DeliveryState, UserId};
 use tidings::store::mongo::MongoOptions;
-use tidings::store::{Mark, Meeting};
+use tidings::store::{Meeting, NewMarker};
 
 use crate::support::mongo::{Faulty, faulty};
 use crate::support::*;
@@ -60,12 +60,12 @@ async fn a_document_that_takes_no_marker_is_named_and_its_neighbors_are_marked()
         restored.await.unwrap();
         let pushes = push_to_all(&everybody, events(2, 1));
         store.push(today(), 1_000, &pushes).await.unwrap();
-        let marks: Vec<Mark> = everybody
+        let markers: Vec<NewMarker> = everybody
             .iter()
-            .map(|person| mark(person, today(), id(90), 2))
+            .map(|person| new_marker(person, today(), id(90), 2))
             .collect();
 
-        let bad = store.mark(&marks).await.unwrap();
+        let bad = store.write_markers(&markers).await.unwrap();
 
         let named: Vec<&UserId> = bad.iter().map(|bad| &bad.user).collect();
         assert_eq!(named, [&everybody[40]]);

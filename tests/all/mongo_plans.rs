@@ -8,7 +8,7 @@ use tidings::domain::delivery::{Handover, Settlement};
 use tidings::domain::due_choices::Common;
 use tidings::domain::user::DigestPreference;
 use tidings::domain::{Cadence, Delivery, DeliveryState, DueChoices, Schedule, User, UserId};
-use tidings::store::{Mark, Meeting, People, PeopleFilter};
+use tidings::store::{Meeting, NewMarker, People, PeopleFilter};
 
 use crate::support::*;
 
@@ -162,12 +162,12 @@ async fn only_neighbors_are_marked_by_one_statement() {
 
         for (step, statements) in [(2, 1), (20, 50)] {
             let marked = everybody.iter().step_by(step).take(50);
-            let marks: Vec<Mark> = marked
-                .map(|person| mark(person, today(), id(step as u32), 2))
+            let markers: Vec<NewMarker> = marked
+                .map(|person| new_marker(person, today(), id(step as u32), 2))
                 .collect();
             let day = today().collection();
             let asked = all_profiled(&store, &day, async {
-                assert_eq!(store.mark(&marks).await.unwrap(), []);
+                assert_eq!(store.write_markers(&markers).await.unwrap(), []);
             });
             assert_eq!(updates(&asked.await), statements, "one in {step}");
         }

@@ -22,9 +22,9 @@ use crate::services::mailing::{GIVEN_UP, NOTHING_LEFT};
 use crate::store::{
     Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
     Deliveries, DeliveryFilter, Diagnostics, Directory, Feedbacks, FollowChange, Forgettable,
-    Inboxes, Journal, Leases, Mark, Meeting, Notes, Objects, Outstanding, People, PeopleFilter,
-    Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema, SeenReports, Server,
-    Stacks, Store, Suppressions, Waits,
+    Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects, Outstanding, People,
+    PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema,
+    SeenReports, Server, Stacks, Store, Suppressions, Waits,
 };
 
 /// A store around another one.
@@ -166,8 +166,8 @@ impl Stacks for MeasuredStore {
             .await
     }
 
-    async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
-        self.call("mark", self.inner.mark(marks)).await
+    async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
+        self.call("mark", self.inner.write_markers(markers)).await
     }
 }
 

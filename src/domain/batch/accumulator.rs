@@ -3,8 +3,8 @@
 //!
 //! The rule: an accumulator changes as a whole, by a compare-and-set of its store, so whatever
 //! happens here happens at one moment: there is one open batch, an event joins once, and what meets
-//! a batch that has ended opens the next. What ended stands in `ended` until somebody has handed it
-//! on ([`crate::services::batches`]); then it is remembered for [`MEMORY`], for what is
+//! a batch that has ended opens the next. What ended stands in `ended` until somebody has filed it
+//! ([`crate::services::batches`]); then it goes, and is remembered for [`MEMORY`], for what is
 //! fanned out again.
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,16 +14,16 @@ use crate::domain::id::Id;
 use crate::domain::lease::Lease;
 use crate::domain::name::{EventType, ObjectId, UserId};
 
-/// How long an accumulator remembers what joined batches that were handed on. An event is fanned
+/// How long an accumulator remembers what joined batches that were filed. An event is fanned
 /// out again within the length of a lease, or when whoever held it comes back to life.
 pub const MEMORY: TimeDelta = TimeDelta::days(1);
 /// It remembers no more fan-outs than this beside those of the newest batch; the oldest are
 /// forgotten first.
 pub const MEMORIES: usize = 10_000;
-/// What is handed on within this time is remembered as one.
+/// What is filed within this time is remembered as one.
 const TOGETHER: TimeDelta = TimeDelta::minutes(10);
 /// More batches that have ended than these are not left standing on an accumulator: whoever lets
-/// events join hands them on first.
+/// events join files them first.
 pub const MOST_ENDED: usize = 200;
 /// Of one accumulator, so much lies between two mails in the order in which mails leave: whoever
 /// has many waits behind whoever has one.
@@ -38,10 +38,10 @@ pub struct AccumulatorId {
     pub key: BatchKey,
 }
 
-/// The fan-outs of a batch that was handed on.
+/// The fan-outs of a batch that was filed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memory {
-    /// When it was handed on.
+    /// When it was filed.
     pub at: DateTime<Utc>,
     /// Their ids; ascending and each once, as they are searched.
     pub joined: Vec<Id>,
@@ -54,13 +54,13 @@ pub struct Accumulator {
     pub id: AccumulatorId,
     /// The batch that gathers; `None` until something joins after the last one ended.
     pub open: Option<Batch>,
-    /// Batches that have ended and are to be handed on, in the order in which they ended.
+    /// Batches that have ended and are to be filed, in the order in which they ended.
     pub ended: Vec<Batch>,
     /// Oldest first.
     pub memories: Vec<Memory>,
     /// The turn of the last mail that left from here.
     pub turn: Option<DateTime<Utc>>,
-    /// Who hands on what has ended.
+    /// Who files what has ended.
     pub lease: Option<Lease>,
     /// As it was read; nothing for an accumulator that was not. The store sets it.
     pub revision: Option<Id>,
@@ -198,13 +198,13 @@ impl Accumulator {
         before != (self.ended.len(), self.memories.len())
     }
 
-    /// These have been handed on: what joined them is remembered. What has ended here under the id
-    /// of one of them, with other events, stays. Answers whether anything changed.
-    pub fn hand_on(&mut self, handed: &[Batch], now: DateTime<Utc>) -> bool {
-        let was_handed = |batch: &Batch| handed.iter().any(|gone| gone.gathered_as(batch));
+    /// These have been filed: they go, and what joined them is remembered. What has ended here under
+    /// the id of one of them, with other events, stays. Answers whether anything changed.
+    pub fn forget_filed(&mut self, filed: &[Batch], now: DateTime<Utc>) -> bool {
+        let was_filed = |batch: &Batch| filed.iter().any(|gone| gone.gathered_as(batch));
         let (gone, ended) = std::mem::take(&mut self.ended)
             .into_iter()
-            .partition(was_handed);
+            .partition(was_filed);
         self.ended = ended;
         let gone: Vec<Batch> = gone;
         if !gone.is_empty() {
@@ -214,8 +214,8 @@ impl Accumulator {
         false
     }
 
-    /// Where a batch has ended here that was filed with other events than it has here, what was
-    /// filed is remembered as handed on, and what it has beyond that becomes a batch of its own,
+    /// Where a batch has ended here that was filed with other events than it has here, those that were
+    /// filed are remembered, and what it has beyond them becomes a batch of its own,
     /// under this id. Answers whether anything changed.
     pub fn set_apart(&mut self, filed: &Batch, id: Id, now: DateTime<Utc>) -> bool {
         let other = |batch: &Batch| batch.id == filed.id && !batch.gathered_as(filed);
@@ -232,7 +232,7 @@ impl Accumulator {
 
     fn remember(&mut self, joined: impl Iterator<Item = Id>, now: DateTime<Utc>) {
         let mut joined: Vec<Id> = joined.collect();
-        // What was handed on shortly before is remembered together with it, for as long.
+        // What was filed shortly before is remembered together with it, for as long.
         let shortly = |last: &mut Memory| now - last.at < TOGETHER && last.joined.len() < MEMORIES;
         if let Some(last) = self.memories.pop_if(shortly) {
             joined.extend(last.joined);

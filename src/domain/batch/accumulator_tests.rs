@@ -72,7 +72,7 @@ fn what_joined_a_batch_that_was_handed_on_does_not_join_the_next() {
     accumulator.join(&[item(1, "a")], at(0), &policy(300), &mut ids);
     assert!(accumulator.advance(at(300), &mut ids));
     let handed = accumulator.ended[0].clone();
-    assert!(accumulator.hand_on(&[handed], at(301)));
+    assert!(accumulator.forget_filed(&[handed], at(301)));
 
     assert_eq!(
         accumulator.join(&[item(1, "a")], at(302), &policy(300), &mut ids),
@@ -106,7 +106,7 @@ fn what_was_filed_with_other_events_is_not_forgotten() {
     accumulator.advance(at(90), &mut ids);
     let filed = older.ended[0].clone();
 
-    assert!(!accumulator.hand_on(std::slice::from_ref(&filed), at(91)));
+    assert!(!accumulator.forget_filed(std::slice::from_ref(&filed), at(91)));
     assert!(accumulator.set_apart(&filed, id(7), at(91)));
     assert!(!accumulator.set_apart(&filed, id(8), at(91)));
 
@@ -293,7 +293,7 @@ fn the_oldest_memories_go_first_where_there_are_too_many() {
             )
         };
         accumulator.ended.push(batch.clone());
-        accumulator.hand_on(&[batch], at(0));
+        accumulator.forget_filed(&[batch], at(0));
     }
 
     let known = |n: u32| accumulator.has_joined(id(n));
@@ -371,7 +371,7 @@ proptest! {
                 }
                 Step::HandOn => {
                     let handed = accumulator.ended.clone();
-                    accumulator.hand_on(&handed, at(now));
+                    accumulator.forget_filed(&handed, at(now));
                     left.extend(handed);
                 }
                 Step::Withdraw(object) => {

@@ -121,7 +121,7 @@ fn report(event: &Event, now: DateTime<Utc>) -> Option<Report> {
     let code = status.and_then(|status| Some(status.code?.to_string()));
     let enhanced = status.and_then(|status| status.enhanced_code.as_deref());
     Some(Report {
-        event: event.id.clone(),
+        id: event.id.clone(),
         news,
         tag: event.user_variables["delivery"]
             .as_str()

@@ -64,14 +64,14 @@ fn report(record: Record, now: DateTime<Utc>) -> Option<Report> {
     let times = [record.delivered_at, record.bounced_at, record.changed_at];
     let at = times.into_iter().flatten().next();
     let what = &record.record_type;
-    let event = match (record.id, record.changed_at) {
+    let id = match (record.id, record.changed_at) {
         (Some(id), _) => format!("{what} {id}"),
         (None, Some(changed)) => format!("{what} {message} {changed}"),
         (None, None) => format!("{what} {message}"),
     };
     let code = record.type_code.map(|code| code.to_string());
     Some(Report {
-        event,
+        id,
         news,
         tag: record.metadata["delivery"]
             .as_str()

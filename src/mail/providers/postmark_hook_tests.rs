@@ -47,7 +47,7 @@ fn postmarks_kinds_of_bounces_are_told_apart() {
         assert_eq!(report.map(|report| report.news), news, "{kind}");
         assert_eq!(verified.ignored, u64::from(news.is_none()));
         if let Some(report) = report {
-            assert_eq!(report.event, "Bounce 42");
+            assert_eq!(report.id, "Bounce 42");
             assert_eq!(
                 (report.tag.as_ref(), &report.provider_ids[..]),
                 (None, &["m-1".to_owned()][..])

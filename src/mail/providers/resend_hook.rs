@@ -100,7 +100,7 @@ fn report(id: &str, event: Event, now: DateTime<Utc>) -> Option<Report> {
         None => Some(&tags["delivery"]),
     };
     Some(Report {
-        event: id.to_owned(),
+        id: id.to_owned(),
         news,
         tag: tag.and_then(Value::as_str).and_then(|tag| tag.parse().ok()),
         provider_ids: event.data.email_id.into_iter().collect(),

@@ -99,7 +99,7 @@ fn report(event: Event, now: DateTime<Utc>) -> Option<Report> {
     let known_as = known_as.and_then(|id| id.split('.').next());
     let at = DateTime::from_timestamp(event.timestamp, 0);
     Some(Report {
-        event: event.sg_event_id,
+        id: event.sg_event_id,
         news,
         tag: event.delivery.and_then(|tag| tag.parse().ok()),
         provider_ids: known_as.map(str::to_owned).into_iter().collect(),

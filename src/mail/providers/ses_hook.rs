@@ -300,7 +300,7 @@ impl Event {
         let tag = tag.get(0).unwrap_or(tag).as_str();
         let status = part.failed.first().and_then(|one| one.status.as_deref());
         Some(Report {
-            event: id.to_owned(),
+            id: id.to_owned(),
             news,
             tag: tag.and_then(|tag| tag.parse().ok()),
             provider_ids: self.mail.message_id.into_iter().collect(),

@@ -66,7 +66,7 @@ fn both_versions_of_signatures_are_verified() {
         let verified = at(noon(), &envelope(version, signature)).unwrap();
         let report = &verified.reports[0];
         assert_eq!(report.news, ReportKind::Delivered, "{version}");
-        assert_eq!(report.event, "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324");
+        assert_eq!(report.id, "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324");
         assert_eq!(
             (report.provider_ids[0].as_str(), verified.confirm),
             ("m1", None)

@@ -1,4 +1,4 @@
-//! Ends batches that are due, and hands them on to the ledger.
+//! Ends batches that are due, files them, and opens their deliveries.
 //!
 //! The rule (P2, P4): a batch ends by a compare-and-set of its accumulator; then it is filed, then
 //! its delivery is opened, under ids that are its own, and only then does its accumulator forget
@@ -36,7 +36,7 @@ pub struct Closer {
     pub ids: Arc<Ids>,
     /// This process, as leases on accumulators name it.
     pub owner: String,
-    /// How long others leave an accumulator alone whose batches are handed on (`fanout.lease`).
+    /// How long others leave an accumulator alone whose batches are being filed (`fanout.lease`).
     pub lease: TimeDelta,
 }
 
@@ -53,7 +53,7 @@ impl Closer {
         let mut held = Vec::with_capacity(due.len());
         for mut accumulator in due {
             accumulator.advance(now, || self.ids.next(now));
-            // One that is empty by now is removed, and an empty hand needs no lease.
+            // One that is empty by now is removed, and where nothing is to be filed no lease is needed.
             accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
                 owner: self.owner.clone(),
                 until: now + self.lease,
@@ -69,7 +69,7 @@ impl Closer {
         let mut put = put.into_iter();
         held.retain(|_| put.next().unwrap_or(false));
         held.retain(|accumulator| !accumulator.ended.is_empty());
-        self.hand_on(held, now).await.map(Some)
+        self.file(held, now).await.map(Some)
     }
 
     /// Steps until nothing is due, or until somebody wants it to stop.
@@ -83,8 +83,9 @@ impl Closer {
         Ok(all)
     }
 
-    /// Hands on what has ended on these accumulators, as they were put.
-    pub(super) async fn hand_on(
+    /// Files what has ended on these accumulators, as they were put, opens its deliveries, and lets
+    /// the accumulators forget it.
+    pub(super) async fn file(
         &self,
         mut accumulators: Vec<Accumulator>,
         now: DateTime<Utc>,
@@ -116,7 +117,7 @@ impl Closer {
             ended: rows.len() as u64,
             canceled: (filed.len() - rows.len()) as u64,
         };
-        self.forget(accumulators, filed, now).await?;
+        self.let_forget(accumulators, filed, now).await?;
         if !others.is_empty() {
             let others = others.into_iter().map(|(batch, _)| batch).collect();
             self.set_apart(others, now).await?;
@@ -148,25 +149,25 @@ impl Closer {
         Delivery::new(id, user, occasion, self.ids.next(now), now)
     }
 
-    /// Takes what was handed on out of its accumulators, whatever else happened to them meanwhile.
-    async fn forget(
+    /// Takes what was filed out of its accumulators, whatever else happened to them meanwhile.
+    async fn let_forget(
         &self,
         accumulators: Vec<Accumulator>,
         filed: Vec<Batch>,
         now: DateTime<Utc>,
     ) -> Result<()> {
         let mut turns: HashMap<AccumulatorId, Option<DateTime<Utc>>> = HashMap::new();
-        let mut handed: HashMap<AccumulatorId, Vec<Batch>> = HashMap::new();
+        let mut of_filed: HashMap<AccumulatorId, Vec<Batch>> = HashMap::new();
         for batch in filed {
-            handed
+            of_filed
                 .entry(accumulator_of(&batch))
                 .or_default()
                 .push(batch);
         }
-        let of_handed = accumulators
+        let concerned = accumulators
             .iter()
-            .filter(|accumulator| handed.contains_key(&accumulator.id));
-        let ids: Vec<AccumulatorId> = of_handed
+            .filter(|accumulator| of_filed.contains_key(&accumulator.id));
+        let ids: Vec<AccumulatorId> = concerned
             .map(|accumulator| accumulator.id.clone())
             .collect();
         turns.extend(
@@ -176,7 +177,7 @@ impl Closer {
         );
         self.change(ids, now, |accumulator| {
             let turn = turns.get(&accumulator.id).copied().flatten();
-            if !accumulator.hand_on(&handed[&accumulator.id], now) {
+            if !accumulator.forget_filed(&of_filed[&accumulator.id], now) {
                 return false;
             }
             accumulator.turn = accumulator.turn.max(turn);

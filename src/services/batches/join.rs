@@ -141,7 +141,7 @@ impl Joiner {
                 full.filter(|(accumulator, put)| **put && accumulator.ended.len() > MOST_ENDED);
             let full: Vec<Accumulator> = full.map(|(accumulator, _)| accumulator).collect();
             if !full.is_empty() {
-                self.closer.hand_on(full, at).await?;
+                self.closer.file(full, at).await?;
             }
             let lost = whose.into_iter().zip(put).filter(|(_, put)| !put);
             left = lost.map(|(arrivals, _)| arrivals).collect();

@@ -16,9 +16,9 @@ pub(super) struct FoundDue {
     pub spread: Spread,
 }
 
-/// What became of such rows.
+/// Those of such rows that were not mailed.
 #[derive(Default)]
-pub(super) struct Mailed {
+pub(super) struct NotMailed {
     /// Somebody else has these.
     pub busy: u64,
     /// These were not begun with.
@@ -42,15 +42,15 @@ impl Mailing<'_> {
         &self,
         found: Option<FoundDue>,
         ended: Option<Ended>,
-    ) -> Result<Mailed> {
-        let (sender, mut mailed) = (self.sender, Mailed::default());
-        mailed.ended = ended;
+    ) -> Result<NotMailed> {
+        let (sender, mut others) = (self.sender, NotMailed::default());
+        others.ended = ended;
         let Some(FoundDue { rows, spread }) = found else {
-            return Ok(mailed);
+            return Ok(others);
         };
         for rows in rows.chunks(sender.gate.chunk()) {
-            if mailed.ended.is_none() {
-                mailed.ended = match self.request.patience {
+            if others.ended.is_none() {
+                others.ended = match self.request.patience {
                     Some(patience) => sender.wait_for_gate(patience, self.progress).await?,
                     None => match sender.ready().await? {
                         GateState::Paused(pause) => Some(Ended::Paused(pause)),
@@ -60,8 +60,8 @@ impl Mailing<'_> {
                     },
                 };
             }
-            if mailed.ended.is_some() {
-                mailed.held += rows.len() as u64;
+            if others.ended.is_some() {
+                others.held += rows.len() as u64;
                 continue;
             }
             let _turn = sender.gate.turn().await;
@@ -76,9 +76,9 @@ impl Mailing<'_> {
             crash::point("before-open");
             let ours = self.digests.open(rows.clone()).await?;
             crash::point("after-open");
-            mailed.busy += (rows.len() - ours.len()) as u64;
+            others.busy += (rows.len() - ours.len()) as u64;
             sender.finish(ours, spread).await?;
         }
-        Ok(mailed)
+        Ok(others)
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Run;
-use crate::domain::stack::{BadStack, Pending};
+use crate::domain::stack::{BadStack, EventAt};
 use crate::domain::{Day, DaysRead, Owed, PersonStacks, User};
 use crate::services::Result;
 use crate::services::owed::OldDay;
@@ -41,7 +41,7 @@ impl Older {
     }
 
     /// One person's events of these days.
-    fn add(&mut self, events: &[Pending<'_>]) {
+    fn add(&mut self, events: &[EventAt<'_>]) {
         let mut of_days: BTreeMap<Day, u64> = BTreeMap::new();
         for pending in events {
             *of_days.entry(pending.position.stack.day).or_default() += 1;

@@ -42,7 +42,7 @@ pub(super) struct Opening {
 impl Run<'_> {
     /// Leaves out whoever has a row for this period, unless it failed long enough ago to be tried
     /// again. A mail that only waits is waited for, as if this run had begun it.
-    pub(super) async fn unmailed<'p>(
+    pub(super) async fn still_to_open<'p>(
         &mut self,
         due: Vec<DuePerson<'p>>,
     ) -> Result<Vec<DuePerson<'p>>> {

@@ -10,7 +10,7 @@ use crate::domain::about;
 use crate::domain::feed::{Query, select};
 use crate::domain::group::{GroupKey, PageEnd, grouped};
 use crate::domain::inbox::ItemState;
-use crate::domain::stack::Pending;
+use crate::domain::stack::EventAt;
 use crate::domain::{Object, PersonStacks, Window};
 use crate::services::Result;
 use crate::wire::feed::{Group, GroupPage};
@@ -41,19 +41,19 @@ impl Feeds {
             ..query.clone()
         };
         let mut selected = select(&asked, &items);
-        selected.retain(|pending| query.state.admits(state_of(&states, pending.event)));
-        rests_on.extend(selected.iter().map(|pending| catalog.key(pending.event)));
-        let applying = selected.iter().filter_map(|pending| {
-            let object = catalog.applies(pending.event)?;
+        selected.retain(|entry| query.state.admits(state_of(&states, entry.event)));
+        rests_on.extend(selected.iter().map(|entry| catalog.key(entry.event)));
+        let applying = selected.iter().filter_map(|entry| {
+            let object = catalog.applies(entry.event)?;
             if !query.is_about(&object) {
                 return None;
             }
             let key = GroupKey {
-                day: pending.position.stack.day,
-                kind: pending.event.t.clone(),
+                day: entry.position.stack.day,
+                kind: entry.event.t.clone(),
                 about: about::key(&object).to_owned(),
             };
-            Some((key, (pending, object)))
+            Some((key, (entry, object)))
         });
         let mut groups = grouped(applying);
         groups.retain(|(_, items)| query.before.is_none_or(|end| items[0].0.position < end));
@@ -62,9 +62,9 @@ impl Feeds {
         let shown = groups
             .iter()
             .flat_map(|(_, items)| items.iter().take(SHOWN));
-        let events = shown.map(|(pending, _)| pending.event);
+        let events = shown.map(|(entry, _)| entry.event);
         let mailed = self.load(&standing, &mut catalog, events).await?;
-        let group = |(key, items): (GroupKey, Vec<(&Pending<'_>, Arc<Object>)>)| {
+        let group = |(key, items): (GroupKey, Vec<(&EventAt<'_>, Arc<Object>)>)| {
             let states_of = || items.iter().map(|of| state_of(&states, of.0.event));
             let unseen = states_of().filter(|state| *state == ItemState::Unseen);
             let unread = states_of().filter(|state| state.is_unread());
@@ -81,7 +81,7 @@ impl Feeds {
                 items: items
                     .into_iter()
                     .take(SHOWN)
-                    .map(|(pending, object)| item(pending, object, &states, &mailed, &catalog))
+                    .map(|(entry, object)| item(entry, object, &states, &mailed, &catalog))
                     .collect(),
             }
         };

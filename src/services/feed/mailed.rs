@@ -103,7 +103,7 @@ impl Feeds {
             let users = self.directory.users(std::slice::from_ref(&person.user));
             let rows = self.deliveries.find_deliveries(&digests, DIGESTS);
             let (users, mut rows) = futures::try_join!(users, rows)?;
-            rows.retain(|row| person.are_marked_by(row.marker));
+            rows.retain(|row| person.hold_marker(row.marker));
             let user = users.into_iter().next().flatten();
             Ok(Digests { user, rows })
         };

@@ -19,12 +19,12 @@ use crate::clock::Clock;
 use crate::domain::content::Caps;
 use crate::domain::delivery::Settlement;
 use crate::domain::digest::{assemble, showable, wanted_by};
-use crate::domain::stack::Pending;
+use crate::domain::stack::EventAt;
 use crate::domain::{
     BrandName, Content, Delivery, DeliveryState, Event, Id, Occasion, PersonStacks, Policies,
     Schedule, Stack, Stop, User, UserId, Window,
 };
-use crate::mail::{self, Marks, Message, Place};
+use crate::mail::{self, Message, Place, Placeholders};
 use crate::render::{self, Renderer};
 use crate::services::Result;
 use crate::services::catalog::{self, Catalog, CatalogSource};
@@ -113,13 +113,13 @@ pub(super) struct Mail {
     pub row: Delivery,
     pub items: u32,
     /// Its markers stand already: it was taken for mailed once.
-    pub marked: bool,
+    pub has_markers: bool,
     pub message: Message,
 }
 
-/// Whether what the row covers can be marked once it is mailed: if not, it would be mailed again
-/// and again. The next mail leaves it out.
-fn markable(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), String> {
+/// Whether the stacks that the row covers take markers: if not, what is on them would be mailed
+/// again and again. The next mail leaves it out.
+fn takes_markers(row: &Delivery, stacks: &PersonStacks) -> std::result::Result<(), String> {
     let covered = |stack: &&Stack| row.watermarks.iter().any(|(id, _)| *id == stack.id);
     let mut covered = stacks.stacks.iter().filter(covered);
     match covered.find_map(|stack| Some((stack.id.day, stack.defect?))) {
@@ -185,12 +185,14 @@ impl Compose {
                 break;
             }
             built.rows += 1;
-            let marked = match &row.occasion {
-                Occasion::Digest { .. } => stacks.are_marked_by(row.marker),
-                Occasion::Batch { batch, .. } => gathered.get(batch).is_some_and(|of| of.marked),
+            let has_markers = match &row.occasion {
+                Occasion::Digest { .. } => stacks.hold_marker(row.marker),
+                Occasion::Batch { batch, .. } => {
+                    gathered.get(batch).is_some_and(|of| of.has_markers)
+                }
             };
-            let marks = |allowed| markable(row, stacks).map(|()| allowed);
-            let Allowed { user, barred } = match allowed.and_then(marks) {
+            let takes = |allowed| takes_markers(row, stacks).map(|()| allowed);
+            let Allowed { user, barred } = match allowed.and_then(takes) {
                 Ok(allowed) => allowed,
                 Err(reason) => {
                     let canceled = Settlement::of(row, DeliveryState::Canceled, 0, Some(&reason));
@@ -208,7 +210,11 @@ impl Compose {
             let brand = Self::brand_of_row(row, user, &gathered);
             if room == Room::Bounded && brand != self.brand {
                 let row = row.clone();
-                built.strays.push(Stray { row, brand, marked });
+                built.strays.push(Stray {
+                    row,
+                    brand,
+                    has_markers,
+                });
                 continue;
             }
             let items = u32::try_from(told.total).unwrap_or(u32::MAX);
@@ -216,12 +222,16 @@ impl Compose {
                 Ok(message) => built.mails.push(Mail {
                     row: row.clone(),
                     items,
-                    marked,
+                    has_markers,
                     message,
                 }),
                 Err(reason) => {
-                    let ended =
-                        Settlement::of(row, DeliveryState::unmailed(marked), 0, Some(&reason));
+                    let ended = Settlement::of(
+                        row,
+                        DeliveryState::not_taken(has_markers),
+                        0,
+                        Some(&reason),
+                    );
                     built.settlements.push(ended);
                 }
             }
@@ -233,7 +243,7 @@ impl Compose {
     fn shown<'a>(
         &self,
         row: &Delivery,
-        wanted: &[Pending<'a>],
+        wanted: &[EventAt<'a>],
         batched: &'a HashMap<Id, Vec<Event>>,
         catalog: &Catalog,
     ) -> Vec<&'a Event> {
@@ -293,7 +303,9 @@ impl Compose {
             read.unwrap_or_else(|| none(row))
         });
         let mut stacks: Vec<PersonStacks> = stacks.collect();
-        catalog.take_back(&mut stacks, catalog::all).await?;
+        catalog
+            .leave_out_taken_back(&mut stacks, catalog::all)
+            .await?;
         Ok(stacks)
     }
 
@@ -301,7 +313,7 @@ impl Compose {
     fn told(
         &self,
         row: &Delivery,
-        wanted: &[Pending<'_>],
+        wanted: &[EventAt<'_>],
         gathered: &HashMap<Id, Gathered>,
         catalog: &Catalog,
     ) -> Option<Content> {
@@ -321,7 +333,7 @@ impl Compose {
         stacks: &'a PersonStacks,
         user: &User,
         tells: Tells,
-    ) -> Vec<Pending<'a>> {
+    ) -> Vec<EventAt<'a>> {
         match tells {
             Tells::Wanted(extent) | Tells::Chosen(extent) => {
                 let wanted = wanted_by(row, stacks, user, &self.policies);
@@ -340,10 +352,10 @@ impl Compose {
         occasion: &Occasion,
         at: DateTime<Utc>,
     ) -> std::result::Result<Written, String> {
-        let marks = Marks::new()?;
-        let mark = |place| {
+        let placeholders = Placeholders::new()?;
+        let placeholder = |place| {
             let has_pages = self.links.public_url.is_some();
-            has_pages.then(|| marks.of(place).to_owned())
+            has_pages.then(|| placeholders.of(place).to_owned())
         };
         let stop = Stop::of_mail(content, occasion, &self.policies);
         let mutes = Stop::of_subject(content, occasion, &self.policies);
@@ -354,9 +366,9 @@ impl Compose {
             at,
             tz: user.schedule(&self.schedule).tz,
             links: render::Links {
-                unsubscribe: stop.as_ref().and_then(|_| mark(Place::Unsubscribe)),
-                preferences: mark(Place::Preferences),
-                mute: mutes.and_then(|_| mark(Place::Mute)),
+                unsubscribe: stop.as_ref().and_then(|_| placeholder(Place::Unsubscribe)),
+                preferences: placeholder(Place::Preferences),
+                mute: mutes.and_then(|_| placeholder(Place::Mute)),
             },
             stop: stop.as_ref(),
         });
@@ -364,8 +376,8 @@ impl Compose {
         Ok(Written {
             content: mail::Content {
                 subject: rendered.subject,
-                html: marks.cut(&rendered.html),
-                text: marks.cut(&rendered.text),
+                html: placeholders.cut(&rendered.html),
+                text: placeholders.cut(&rendered.text),
             },
             shown: rendered.shown,
             is_personal: rendered.is_personal,

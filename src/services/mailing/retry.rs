@@ -109,12 +109,18 @@ impl Retry {
                 Outcome::Unsendable { reason } if attempt == Attempt::Repeated => {
                     verdicts.doubt(self, mail, &reason, None, now);
                 }
-                Outcome::Refused { reason } | Outcome::Unsendable { reason } => verdicts
-                    .settlements
-                    .push(ended(DeliveryState::unmailed(mail.marked), Some(&reason))),
-                Outcome::RefusedTogether { reason } if mails.len() == 1 => verdicts
-                    .settlements
-                    .push(ended(DeliveryState::unmailed(mail.marked), Some(&reason))),
+                Outcome::Refused { reason } | Outcome::Unsendable { reason } => {
+                    verdicts.settlements.push(ended(
+                        DeliveryState::not_taken(mail.has_markers),
+                        Some(&reason),
+                    ))
+                }
+                Outcome::RefusedTogether { reason } if mails.len() == 1 => {
+                    verdicts.settlements.push(ended(
+                        DeliveryState::not_taken(mail.has_markers),
+                        Some(&reason),
+                    ))
+                }
                 Outcome::RefusedTogether { reason } => match attempt {
                     Attempt::First => verdicts.alone.push(place),
                     // Surely none was taken the first time either: it starts anew.
@@ -128,9 +134,10 @@ impl Retry {
                     }
                 },
                 Outcome::Undeliverable { reason } => {
-                    verdicts
-                        .settlements
-                        .push(ended(DeliveryState::unmailed(mail.marked), Some(&reason)));
+                    verdicts.settlements.push(ended(
+                        DeliveryState::not_taken(mail.has_markers),
+                        Some(&reason),
+                    ));
                     verdicts.undeliverable.push(Undeliverable {
                         delivery: row.id.clone(),
                         user: row.user.clone(),
@@ -302,7 +309,7 @@ impl Verdicts {
             let reason = format!("{GIVEN_UP} after {} attempts: {reason}", row.attempts);
             let ended = Settlement::of(
                 row,
-                DeliveryState::unmailed(mail.marked),
+                DeliveryState::not_taken(mail.has_markers),
                 mail.items,
                 Some(&reason),
             );

@@ -2,7 +2,7 @@
 //!
 //! The rule (P2–P5): a row is ours by a lease, `sending` with the call's reference is durable
 //! before the provider hears of the mail, and the row stays open until its markers stand. The walk
-//! is `finish` → [`Compose`] → `hand_over` → [`Retry`] → [`Ledger`]; what nobody
+//! is `finish` → [`Compose`] → `make_calls` → [`Retry`] → [`Ledger`]; what nobody
 //! saw the end of goes to `resolve`.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::services::Result;
 use crate::store::{Claim, Leases};
 
 mod brands;
-mod hand_over;
+mod calls;
 mod resolve;
 mod wait;
 

@@ -15,7 +15,7 @@ use crate::domain::content::{Caps, Followed, Told, gather};
 use crate::domain::details::Actor;
 use crate::domain::digest::assemble;
 use crate::domain::mute::Title;
-use crate::domain::stack::Pending;
+use crate::domain::stack::EventAt;
 use crate::domain::{
     Cadence, Content, Day, Details, Event, EventType, FollowKey, Id, Mutes, Object, ObjectId,
     ObjectKey, Occasion, Policies, Policy, Position, Route, StackId, Subject, User, UserId,
@@ -132,7 +132,7 @@ impl World<'_> {
         ];
         let draft = |(name, things): (&str, Vec<(EventType, usize)>)| {
             let events: Vec<Event> = things.into_iter().map(|(t, n)| self.event(t, n)).collect();
-            let pending = events.iter().enumerate().map(|(n, event)| Pending {
+            let pending = events.iter().enumerate().map(|(n, event)| EventAt {
                 position: Position {
                     stack: StackId::of(Day::of(self.now)),
                     index: n as u32,
@@ -140,7 +140,7 @@ impl World<'_> {
                 event,
                 at: self.at(n),
             });
-            let pending: Vec<Pending<'_>> = pending.collect();
+            let pending: Vec<EventAt<'_>> = pending.collect();
             Some(Draft {
                 name: name.to_owned(),
                 user: reader(),

@@ -2,7 +2,7 @@
 //!
 //! The rule: a record is replaced only where its stamp is the one that was read, and gets a new
 //! one; the same statement may be sent again, as it knows its own. So what many people mark at once
-//! goes in one command ([`super::together`]).
+//! goes in one command ([`super::joint`]).
 
 use std::collections::HashMap;
 

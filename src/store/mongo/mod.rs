@@ -18,7 +18,7 @@ use mongodb::options::{Acknowledgment, ClientOptions, ReadConcern, WriteConcern}
 use mongodb::{Client, Collection, Database};
 use tokio::sync::OnceCell;
 
-use self::together::Together;
+use self::joint::Joint;
 use super::record::{Record, read_bson};
 use super::{Error, Result};
 use crate::domain::{Day, ModelName};
@@ -41,10 +41,11 @@ mod feedback;
 mod fresh;
 mod inboxes;
 mod indexes;
+mod joint;
 mod journal;
 mod leases;
 mod mapped;
-mod mark;
+mod markers;
 mod moving;
 mod notes;
 mod objects;
@@ -59,7 +60,6 @@ mod schema;
 mod sightings;
 mod stacks;
 mod suppressions;
-mod together;
 mod values;
 mod windows;
 
@@ -115,7 +115,7 @@ struct Shared {
     /// How new reads have to be.
     floor: fresh::Floor,
     /// Puts of inboxes that come at the same time.
-    inboxes: Together<RawDocumentBuf>,
+    inboxes: Joint<RawDocumentBuf>,
     /// Whether a router is asked, once that was found out.
     routed: OnceCell<bool>,
 }
@@ -213,7 +213,7 @@ impl Mongo {
             options,
             days,
             floor: fresh::Floor::default(),
-            inboxes: Together::default(),
+            inboxes: Joint::default(),
             routed: OnceCell::new(),
         })))
     }

@@ -1,4 +1,4 @@
-//! The heart: day collections, written by [`super::push`] and [`super::mark`], read by
+//! The heart: day collections, written by [`super::push`] and [`super::markers`], read by
 //! [`super::scan`] and [`super::windows`].
 //!
 //! The rule: day collections are made before their first push, clustered by `_id`.
@@ -12,7 +12,7 @@ use super::patience::Failure;
 use super::push::Push;
 use super::{Known, Layout, Mongo};
 use crate::domain::{BadStack, Day, Defect, PersonStacks, Poke, UserId, Window};
-use crate::store::{Mark, People, Pushed, Pushes, Result, Stacks};
+use crate::store::{NewMarker, People, Pushed, Pushes, Result, Stacks};
 
 #[async_trait]
 impl Stacks for Mongo {
@@ -46,8 +46,8 @@ impl Stacks for Mongo {
         }
     }
 
-    async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
-        self.mark_all(marks).await
+    async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
+        self.append_markers(markers).await
     }
 }
 

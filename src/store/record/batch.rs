@@ -21,7 +21,7 @@ listed! {
 by_field!(ItemRecord of Item { i, t, o });
 
 listed! {
-    /// When something was handed on, and what had joined it.
+    /// When something was filed, and what had joined it.
     MemoryRecord { at: Time, joined: Oids } [at, joined]
 }
 

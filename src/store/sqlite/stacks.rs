@@ -22,9 +22,9 @@ use crate::domain::{
     BadStack, Day, Entry, Event, Form, Id, Marker, PersonStacks, Poke, Stack, StackId, UserId,
     Window,
 };
-use crate::store::{Mark, People, Pushed, Pushes, Result, Stacks};
+use crate::store::{NewMarker, People, Pushed, Pushes, Result, Stacks};
 
-/// People or marks a transaction: below a tenth of a second, so that others get their turn.
+/// People or markers a transaction: below a tenth of a second, so that others get their turn.
 const AT_ONCE: usize = 10_000;
 
 #[async_trait]
@@ -102,8 +102,8 @@ impl Stacks for Sqlite {
     }
 
     /// A row takes a line more whatever stands in it.
-    async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
-        self.append_once(marks.iter().flat_map(Todo::of).collect())
+    async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
+        self.append_once(markers.iter().flat_map(Todo::of).collect())
             .await
             .map(|()| Vec::new())
     }
@@ -118,7 +118,7 @@ impl Sqlite {
             let part = part.to_vec();
             self.connections
                 .write("writing markers", move |transaction| {
-                    mark(transaction, &part)
+                    write_markers(transaction, &part)
                 })
                 .await?;
         }
@@ -345,9 +345,9 @@ struct Todo {
 }
 
 impl Todo {
-    fn of(mark: &Mark) -> Vec<Self> {
-        match mark {
-            Mark::Flushed {
+    fn of(marker: &NewMarker) -> Vec<Self> {
+        match marker {
+            NewMarker::Flushed {
                 user,
                 marker,
                 watermarks,
@@ -367,7 +367,7 @@ impl Todo {
                 };
                 watermarks.iter().filter_map(entry).collect()
             }
-            Mark::Mailed { user, day, mailed } => vec![Self {
+            NewMarker::Mailed { user, day, mailed } => vec![Self {
                 day: *day,
                 row: RowId::Text(user.clone()),
                 entry: Entry::Mailed(mailed.clone()),
@@ -384,17 +384,17 @@ impl Todo {
     }
 }
 
-fn mark(transaction: &Transaction<'_>, marks: &[Todo]) -> Answer<()> {
-    for of_a_day in marks.chunk_by(|a, b| a.day == b.day) {
+fn write_markers(transaction: &Transaction<'_>, markers: &[Todo]) -> Answer<()> {
+    for of_a_day in markers.chunk_by(|a, b| a.day == b.day) {
         let day = of_a_day[0].day;
         if !days::has_day(transaction, day)? {
             continue;
         }
         let mut rows = DayRows::of(transaction, day)?;
-        for mark in of_a_day {
-            let stands = rows.find(&mark.row, |_, lines| mark.stands_in(lines))?;
+        for marker in of_a_day {
+            let stands = rows.find(&marker.row, |_, lines| marker.stands_in(lines))?;
             if stands == Some(false) {
-                rows.append(&mark.row, 1, &mark.line)?;
+                rows.append(&marker.row, 1, &marker.line)?;
             }
         }
     }

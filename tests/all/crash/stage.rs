@@ -207,7 +207,7 @@ impl<'a> Stage<'a> {
             journal: self.fresh.handle(),
             clock: Arc::new(ManualClock::at(at)),
             ids: Arc::new(Ids::random()),
-            together: Arc::default(),
+            joint: Arc::default(),
             window_back: 0,
             brands: Default::default(),
             policies: Default::default(),

@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use chrono::DateTime;
 use tidings::domain::{Address, DeliveryId, Secret};
-use tidings::mail::{Account, Content, Mailer, Marks, Message, Outcome, Personal, Place, Sender};
+use tidings::mail::{
+    Account, Content, Mailer, Message, Outcome, Personal, Place, Placeholders, Sender,
+};
 
 use provider::Dialect;
 
@@ -67,16 +69,16 @@ pub const PATIENT: Duration = Duration::from_secs(30);
 /// A mail to this person, with the content that everybody gets and links of their own.
 fn mail(person: &str) -> Message {
     let unsubscribe = format!("https://x.example/u/{person}");
-    let marks = Marks::new().unwrap();
-    let place = marks.of(Place::Unsubscribe);
+    let placeholders = Placeholders::new().unwrap();
+    let place = placeholders.of(Place::Unsubscribe);
     Message {
         delivery: DeliveryId::stored(format!("digest:{person}:weekly:2014-W17")),
         to: Address::new(format!("{person}@example.org")).unwrap(),
         to_name: Some(person.to_owned()),
         content: Arc::new(Content {
             subject: "Fourteen works".into(),
-            html: marks.cut(&format!("<p>100 %recipient% <a href=\"{place}\">stop</a>")),
-            text: marks.cut(&format!("Fourteen works — {place}\n")),
+            html: placeholders.cut(&format!("<p>100 %recipient% <a href=\"{place}\">stop</a>")),
+            text: placeholders.cut(&format!("Fourteen works — {place}\n")),
         }),
         personal: Some(Personal {
             preferences: format!("{unsubscribe}/preferences"),

@@ -68,12 +68,12 @@ async fn a_day_that_stands_again_is_exported_beside_its_first_export(fresh: Fres
     let late = entries(&fresh, "ada").await;
     let watermarks = vec![(tidings::domain::StackId::of(first_day()), 1)];
     let marker = tidings::domain::Id::from_bytes([9; 12]);
-    let mark = tidings::store::Mark::Flushed {
+    let mark = tidings::store::NewMarker::Flushed {
         user: user("ada"),
         marker,
         watermarks,
     };
-    fresh.mark(&[mark]).await.unwrap();
+    fresh.write_markers(&[mark]).await.unwrap();
 
     let mut reports = Vec::new();
     let archive = app.archive();

@@ -400,7 +400,7 @@ pub async fn a_batch_is_found_on_its_accumulator_until_it_leaves(store: Fresh) {
     assert_eq!(found.ended[0].id, id(1_001));
 
     accumulator.revision = found.revision;
-    accumulator.hand_on(&found.ended, noon());
+    accumulator.forget_filed(&found.ended, noon());
     assert!(put(&store, &accumulator, 53).await);
     assert_eq!(store.accumulator_of(id(1_001)).await.unwrap(), None);
 }

@@ -75,7 +75,10 @@ pub async fn an_export_shows_documents_as_they_stand_text_before_object_ids(stor
         .push(today(), ROOMY, &push_to(&ada, vec![event("a\"1", 1)]))
         .await
         .unwrap();
-    store.mark(&[mark(&ada, today(), id(90), 1)]).await.unwrap();
+    store
+        .write_markers(&[new_marker(&ada, today(), id(90), 1)])
+        .await
+        .unwrap();
     let old = format!(r#"{{"_id":{{"$oid":"{HEX}"}},"events":[{{"t":"T","o":"x"}}]}}"#);
     store
         .restore_day(today(), std::slice::from_ref(&old), Meeting::Same)
@@ -124,7 +127,7 @@ pub async fn what_was_exported_comes_back_exactly(store: Fresh) {
         .await
         .unwrap();
     store
-        .mark(&[mark(&everybody[3], today(), id(90), 2)])
+        .write_markers(&[new_marker(&everybody[3], today(), id(90), 2)])
         .await
         .unwrap();
     let strange = format!(
@@ -304,7 +307,10 @@ pub async fn what_was_exported_later_goes_behind_once_with_what_its_markers_cove
     store.remove_day(today()).await.unwrap();
     let both = push_to_all(&[ada.clone(), ben.clone()], events(2, 2));
     store.push(today(), ROOMY, &both).await.unwrap();
-    store.mark(&[mark(&ada, today(), id(90), 1)]).await.unwrap();
+    store
+        .write_markers(&[new_marker(&ada, today(), id(90), 1)])
+        .await
+        .unwrap();
     let second = store.exported(today()).await;
     store.remove_day(today()).await.unwrap();
 

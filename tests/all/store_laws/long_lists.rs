@@ -2,7 +2,7 @@
 //! ones.
 
 use tidings::domain::{Entry, Mailed};
-use tidings::store::{Mark, Pushed};
+use tidings::store::{NewMarker, Pushed};
 
 use crate::support::*;
 
@@ -96,12 +96,12 @@ pub async fn what_was_mailed_on_its_own_keeps_no_long_list_out(store: Fresh) {
         id: id(90),
         fanouts: vec![id(2)],
     };
-    let mark = Mark::Mailed {
+    let mark = NewMarker::Mailed {
         user: ada.clone(),
         day: today(),
         mailed,
     };
-    store.mark(&[mark]).await.unwrap();
+    store.write_markers(&[mark]).await.unwrap();
 
     for _ in 0..2 {
         let pushes = push_to(&ada, events(9, 2));

@@ -1,7 +1,7 @@
-//! Laws of `Stacks::mark`: at the end, once, past the cap, and only where a stack stands.
+//! Laws of `Stacks::write_markers`: at the end, once, past the cap, and only where a stack stands.
 
 use tidings::domain::{Entry, Mailed, Marker, StackId};
-use tidings::store::{Counted, Mark, People};
+use tidings::store::{Counted, NewMarker, People};
 
 use crate::support::*;
 
@@ -26,7 +26,7 @@ pub async fn a_marker_stands_at_the_end_of_each_named_stack(store: Fresh) {
     let watermarks = vec![(StackId::of(days[0]), 2), (StackId::of(days[2]), 1)];
 
     store
-        .mark(&[Mark::Flushed {
+        .write_markers(&[NewMarker::Flushed {
             user: ada.clone(),
             marker: id(90),
             watermarks,
@@ -51,14 +51,14 @@ pub async fn a_marker_written_twice_stands_once(store: Fresh) {
         .await
         .unwrap();
 
-    let marks = [mark(&ada, today(), id(90), 2)];
-    store.mark(&marks).await.unwrap();
-    store.mark(&marks).await.unwrap();
+    let markers = [new_marker(&ada, today(), id(90), 2)];
+    store.write_markers(&markers).await.unwrap();
+    store.write_markers(&markers).await.unwrap();
     store
         .push(today(), ROOMY, &push_to(&ada, events(1, 2)))
         .await
         .unwrap();
-    store.mark(&marks).await.unwrap();
+    store.write_markers(&markers).await.unwrap();
 
     let found = store.entries_of(&ada, today()).await;
     assert_eq!(found.len(), 4);
@@ -74,7 +74,7 @@ pub async fn concurrent_repeats_of_one_marker_stand_once(store: Fresh) {
 
     let repeat = |store: Fresh, _| async move {
         store
-            .mark(&[mark(&user("ada"), today(), id(90), 2)])
+            .write_markers(&[new_marker(&user("ada"), today(), id(90), 2)])
             .await
             .unwrap();
     };
@@ -91,13 +91,16 @@ pub async fn markers_that_differ_in_id_or_reach_all_stand(store: Fresh) {
         .unwrap();
 
     store
-        .mark(&[
-            mark(&ada, today(), id(90), 1),
-            mark(&ada, today(), id(91), 1),
+        .write_markers(&[
+            new_marker(&ada, today(), id(90), 1),
+            new_marker(&ada, today(), id(91), 1),
         ])
         .await
         .unwrap();
-    store.mark(&[mark(&ada, today(), id(90), 2)]).await.unwrap();
+    store
+        .write_markers(&[new_marker(&ada, today(), id(90), 2)])
+        .await
+        .unwrap();
 
     let found = store.entries_of(&ada, today()).await;
     assert_eq!(found.len(), 5);
@@ -113,7 +116,10 @@ pub async fn a_marker_is_written_past_the_cap(store: Fresh) {
         .await
         .unwrap();
 
-    store.mark(&[mark(&ada, today(), id(90), 3)]).await.unwrap();
+    store
+        .write_markers(&[new_marker(&ada, today(), id(90), 3)])
+        .await
+        .unwrap();
 
     let found = store.entries_of(&ada, today()).await;
     assert_eq!(found.len(), 4);
@@ -129,9 +135,9 @@ pub async fn a_marker_makes_no_stack_and_no_day(store: Fresh) {
 
     let absent = today().back(1);
     store
-        .mark(&[
-            mark(&ada, absent, id(90), 1),
-            mark(&eve, today(), id(91), 1),
+        .write_markers(&[
+            new_marker(&ada, absent, id(90), 1),
+            new_marker(&eve, today(), id(91), 1),
         ])
         .await
         .unwrap();
@@ -158,7 +164,7 @@ pub async fn a_marker_for_a_dropped_day_is_no_error(store: Fresh) {
 
     let watermarks = vec![(StackId::of(gone), 1), (StackId::of(today()), 1)];
     store
-        .mark(&[Mark::Flushed {
+        .write_markers(&[NewMarker::Flushed {
             user: ada.clone(),
             marker: id(90),
             watermarks,
@@ -183,7 +189,7 @@ pub async fn an_event_pushed_between_read_and_mark_stays_pending(store: Fresh) {
         .await
         .unwrap();
     store
-        .mark(&[Mark::Flushed {
+        .write_markers(&[NewMarker::Flushed {
             user: ada,
             marker: id(90),
             watermarks: reach,
@@ -212,7 +218,7 @@ pub async fn marks_and_pushes_at_once_lose_nothing(store: Fresh) {
                 .unwrap();
         } else {
             store
-                .mark(&[mark(&ada, today(), id(90 + n), 1)])
+                .write_markers(&[new_marker(&ada, today(), id(90 + n), 1)])
                 .await
                 .unwrap();
         }
@@ -233,13 +239,13 @@ pub async fn each_of_many_people_gets_their_own_marker(store: Fresh) {
         .push(today(), ROOMY, &push_to_all(&everybody, events(3, 1)))
         .await
         .unwrap();
-    let marks: Vec<_> = (0..)
+    let markers: Vec<_> = (0..)
         .zip(&everybody)
-        .map(|(n, person)| mark(person, today(), id(100 + n), 1 + n % 3))
+        .map(|(n, person)| new_marker(person, today(), id(100 + n), 1 + n % 3))
         .collect();
 
     for _ in 0..2 {
-        store.mark(&marks).await.unwrap();
+        store.write_markers(&markers).await.unwrap();
     }
 
     let found = store.everybody(None, 500).await;
@@ -253,10 +259,10 @@ pub async fn each_of_many_people_gets_their_own_marker(store: Fresh) {
 }
 
 pub async fn no_marks_are_no_error(store: Fresh) {
-    store.mark(&[]).await.unwrap();
+    store.write_markers(&[]).await.unwrap();
     let watermarks = Vec::new();
     store
-        .mark(&[Mark::Flushed {
+        .write_markers(&[NewMarker::Flushed {
             user: user("ada"),
             marker: id(90),
             watermarks,
@@ -274,8 +280,8 @@ fn of(marker: u32, fanouts: &[u32]) -> Mailed {
     }
 }
 
-fn mailed(person: &str, marker: u32, fanouts: &[u32]) -> Mark {
-    Mark::Mailed {
+fn mailed(person: &str, marker: u32, fanouts: &[u32]) -> NewMarker {
+    NewMarker::Mailed {
         user: user(person),
         day: today(),
         mailed: of(marker, fanouts),
@@ -288,8 +294,8 @@ pub async fn what_was_mailed_on_its_own_stands_once_at_the_end(store: Fresh) {
     store.push(today(), 2, &pushes).await.unwrap();
 
     for _ in 0..2 {
-        let marks = [mailed("ada", 90, &[1, 7]), mailed("ada", 91, &[])];
-        store.mark(&marks).await.unwrap();
+        let markers = [mailed("ada", 90, &[1, 7]), mailed("ada", 91, &[])];
+        store.write_markers(&markers).await.unwrap();
     }
 
     let expected = [
@@ -306,14 +312,14 @@ pub async fn what_was_mailed_on_its_own_makes_no_stack_and_is_not_pending(store:
         .push(today(), ROOMY, &push_to(&ada, of_two))
         .await
         .unwrap();
-    let day_before = Mark::Mailed {
+    let day_before = NewMarker::Mailed {
         user: ada.clone(),
         day: today().back(1),
         mailed: of(90, &[1]),
     };
 
     store
-        .mark(&[mailed("ada", 90, &[1]), mailed("ben", 91, &[1]), day_before])
+        .write_markers(&[mailed("ada", 90, &[1]), mailed("ben", 91, &[1]), day_before])
         .await
         .unwrap();
 
@@ -333,17 +339,17 @@ pub async fn people_who_are_marked_alike_are_marked_once_and_nobody_between_them
         store.push(day, ROOMY, &pushes).await.unwrap();
     }
     let reach = |n: usize| (n < 160 && n.is_multiple_of(2)).then_some(1 + (n % 4 / 2) as u32);
-    let of = |person: &tidings::domain::UserId, n| Mark::Flushed {
+    let of = |person: &tidings::domain::UserId, n| NewMarker::Flushed {
         user: person.clone(),
         marker: id(90),
         watermarks: days.map(|day| (StackId::of(day), n)).to_vec(),
     };
     let known = everybody.iter().enumerate();
     let known = known.filter_map(|(n, person)| Some(of(person, reach(n)?)));
-    let marks: Vec<Mark> = known.chain([of(&user("p00001x"), 1)]).collect();
+    let markers: Vec<NewMarker> = known.chain([of(&user("p00001x"), 1)]).collect();
 
     for _ in 0..2 {
-        assert_eq!(store.mark(&marks).await.unwrap(), []);
+        assert_eq!(store.write_markers(&markers).await.unwrap(), []);
     }
 
     let plain = entries(events(2, 1));

@@ -306,7 +306,7 @@ pub async fn a_sealed_store_takes_nothing_from_anybody_until_it_is_unsealed(stor
             .await
             .unwrap_err(),
         other
-            .mark(&[mark(&user("ada"), today(), id(9), 1)])
+            .write_markers(&[new_marker(&user("ada"), today(), id(9), 1)])
             .await
             .unwrap_err(),
         other

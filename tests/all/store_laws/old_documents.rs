@@ -3,7 +3,7 @@
 //! They are put there as the archive would restore them, so that both stores hold the same bytes.
 
 use tidings::domain::{Entry, Event, Form, Id, Marker, ObjectId, StackId, Watermarks};
-use tidings::store::{Mark, Meeting, People};
+use tidings::store::{Meeting, NewMarker, People};
 
 use crate::support::*;
 
@@ -241,12 +241,12 @@ pub async fn a_marker_goes_to_the_form_it_names(store: Fresh) {
 
     let watermarks: Watermarks = vec![(old_form(today()), 1)];
     for _ in 0..2 {
-        let mark = Mark::Flushed {
+        let mark = NewMarker::Flushed {
             user: person.clone(),
             marker: id(90),
             watermarks: watermarks.clone(),
         };
-        store.mark(&[mark]).await.unwrap();
+        store.write_markers(&[mark]).await.unwrap();
     }
 
     let found = store.stacks_of(&person).await;
@@ -269,7 +269,7 @@ pub async fn a_marker_for_the_old_form_of_somebody_who_has_none_is_no_error(stor
 
     let watermarks: Watermarks = vec![(old_form(today()), 1)];
     store
-        .mark(&[Mark::Flushed {
+        .write_markers(&[NewMarker::Flushed {
             user: ada.clone(),
             marker: id(90),
             watermarks,

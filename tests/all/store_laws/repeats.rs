@@ -12,7 +12,7 @@ use tidings::domain::{
     Address, Audience, Day, Delivery, DeliveryId, DeliveryState, Entry, Fanout, Feedback,
     FollowKey, Marker, Progress, Reason, ReportKind, StackId, Suppression, Tag, User, UserId,
 };
-use tidings::store::{DeliveryFilter, Mark, Result, Store};
+use tidings::store::{DeliveryFilter, NewMarker, Result, Store};
 
 use crate::support::{FailingStore, Fault, Shorthand, Then, *};
 
@@ -92,13 +92,13 @@ impl Story {
         };
         let sent: Vec<_> = self.deliveries().into_iter().map(sent).collect();
         store.settle(owner, now, &sent).await?;
-        let mark = |row: &Delivery| Mark::Flushed {
+        let marker = |row: &Delivery| NewMarker::Flushed {
             user: row.user.clone(),
             marker: row.marker,
             watermarks: row.watermarks.clone(),
         };
         store
-            .mark(&rows.iter().map(mark).collect::<Vec<_>>())
+            .write_markers(&rows.iter().map(marker).collect::<Vec<_>>())
             .await?;
         store.close(&self.deliveries()).await?;
         self.hear_back(store, now).await

@@ -367,7 +367,10 @@ pub async fn markers_take_room_under_the_cap(store: Fresh) {
         .push(today(), 3, &push_to(&ada, events(1, 1)))
         .await
         .unwrap();
-    store.mark(&[mark(&ada, today(), id(90), 1)]).await.unwrap();
+    store
+        .write_markers(&[new_marker(&ada, today(), id(90), 1)])
+        .await
+        .unwrap();
 
     let pushed = store
         .push(today(), 3, &push_to(&ada, events(2, 2)))

@@ -10,7 +10,7 @@ use tidings::domain::{
     Lease, ObjectId, Occasion, StackId, UserId, Window,
 };
 use tidings::services::feed;
-use tidings::store::{Mark, Pushes};
+use tidings::store::{NewMarker, Pushes};
 
 /// The day that tests call today.
 pub fn today() -> Day {
@@ -89,9 +89,9 @@ pub fn push_to_all(people: &[UserId], events: Vec<Event>) -> Pushes {
     }
 }
 
-/// A mark on the stack that tidings writes, of one day.
-pub fn mark(person: &UserId, day: Day, marker: Id, n: u32) -> Mark {
-    Mark::Flushed {
+/// A marker for the stack that tidings writes, of one day.
+pub fn new_marker(person: &UserId, day: Day, marker: Id, n: u32) -> NewMarker {
+    NewMarker::Flushed {
         user: person.clone(),
         marker,
         watermarks: vec![(StackId::of(day), n)],

@@ -26,7 +26,7 @@ use tidings::domain::{
 use tidings::store::{
     Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
     Deliveries, DeliveryFilter, Diagnostics, Directory, Error, Feedbacks, FollowChange,
-    Forgettable, Inboxes, Journal, Leases, Mark, Meeting, Notes, Objects, Outstanding, People,
+    Forgettable, Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects, Outstanding, People,
     PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema,
     SeenReports, Server, Stacks, Store, Suppressions, Waits,
 };
@@ -263,12 +263,12 @@ impl Stacks for FailingStore {
             .await
     }
 
-    async fn mark(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
-        let verb = match marks.first() {
-            Some(Mark::Mailed { .. }) => "mark_mailed",
-            Some(Mark::Flushed { .. }) | None => "mark",
+    async fn write_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
+        let verb = match markers.first() {
+            Some(NewMarker::Mailed { .. }) => "mark_mailed",
+            Some(NewMarker::Flushed { .. }) | None => "mark",
         };
-        self.call(verb, self.inner.mark(marks)).await
+        self.call(verb, self.inner.write_markers(markers)).await
     }
 }
 

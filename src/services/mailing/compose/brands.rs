@@ -33,7 +33,7 @@ pub(in crate::services::mailing) struct Stray {
     /// Of which it is; `None` for the default.
     pub brand: Option<BrandName>,
     /// Its markers stand already: it was taken for mailed once.
-    pub marked: bool,
+    pub has_markers: bool,
 }
 
 impl Compose {

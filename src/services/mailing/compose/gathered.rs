@@ -40,8 +40,8 @@ pub(super) struct Gathered {
     pub items: Vec<Item>,
     /// How many more are counted.
     pub not_kept: u64,
-    /// It was taken for mailed once: its marks stand.
-    pub marked: bool,
+    /// It was taken for mailed once: its markers stand.
+    pub has_markers: bool,
 }
 
 impl Compose {
@@ -90,7 +90,7 @@ impl Compose {
         let mut gathered = self.tellable(batches, &whose, catalog).await?;
         for id in marked {
             if let Some(gathered) = gathered.get_mut(&id) {
-                gathered.marked = true;
+                gathered.has_markers = true;
             }
         }
         Ok(gathered)
@@ -203,7 +203,7 @@ impl Gathered {
             key: batch.key.clone(),
             items,
             not_kept,
-            marked: false,
+            has_markers: false,
         }
     }
 

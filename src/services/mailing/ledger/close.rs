@@ -1,9 +1,9 @@
-//! Closes rows that are settled: what they told is marked, so that no later mail tells it.
+//! Closes rows that are settled: markers say what they told, so that no later mail tells it.
 //!
-//! The rule (P2, P4): marks first, then the batches, then the rows; each is harmless again, so
-//! whoever dies in between is replaced. A digest marks how far it read; a batch marks the events it
-//! had gathered, wherever they stand. Where a document takes no marker its row stays open: nothing
-//! of it is mailed again, and marking is tried again while the document stands.
+//! The rule (P2, P4): markers first, then the batches, then the rows; each is harmless again, so
+//! whoever dies in between is replaced. A digest's marker says how far it read; a batch's name the
+//! events it had gathered, wherever they stand. Where a document takes no marker its row stays open: nothing
+//! of it is mailed again, and its marker is tried again while the document stands.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,25 +14,25 @@ use crate::domain::{
     Occasion, PersonStacks, UserId,
 };
 use crate::services::{Result, crash};
-use crate::store::Mark;
+use crate::store::NewMarker;
 
-/// Of so many fan-outs all are marked, whether anything of them stands or not.
+/// Of so many fan-outs a marker names all, whether anything of them stands or not.
 const MANY: usize = 500;
 
 impl Ledger {
-    /// Writes the marks of what was mailed, or may have been, and closes the rows; counts the
+    /// Writes the markers of what was mailed, or may have been, and closes the rows; counts the
     /// stacks that took none.
     pub(in crate::services::mailing) async fn close<'a>(
         &self,
         settled: impl Iterator<Item = (&'a Delivery, DeliveryState)>,
     ) -> Result<()> {
-        let (mut marks, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut markers, mut batches, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let mut bad = Vec::new();
         for (row, state) in settled {
             rows.push(row);
             match row.occasion {
                 Occasion::Batch { batch, .. } => batches.push((batch, row, state)),
-                Occasion::Digest { .. } if state.flushes() => marks.push(Mark::Flushed {
+                Occasion::Digest { .. } if state.flushes() => markers.push(NewMarker::Flushed {
                     user: row.user.clone(),
                     marker: row.marker,
                     watermarks: row.watermarks.clone(),
@@ -40,20 +40,20 @@ impl Ledger {
                 Occasion::Digest { .. } => {}
             }
         }
-        if !marks.is_empty() {
-            bad.extend(self.stacks.mark(&marks).await?);
+        if !markers.is_empty() {
+            bad.extend(self.stacks.write_markers(&markers).await?);
             crash::point("after-mark");
         }
         if !batches.is_empty() {
             bad.extend(self.close_batches(&batches).await?);
         }
         // What is no list holds nothing that a later mail could tell.
-        let unmarked: HashSet<&UserId> = bad
+        let takes_none: HashSet<&UserId> = bad
             .iter()
             .filter(|bad| bad.reason != Defect::NoList)
             .map(|bad| &bad.user)
             .collect();
-        rows.retain(|row| !unmarked.contains(&row.user));
+        rows.retain(|row| !takes_none.contains(&row.user));
         let ids: Vec<DeliveryId> = rows.iter().map(|row| row.id.clone()).collect();
         if !ids.is_empty() {
             self.deliveries.close(&ids).await?;
@@ -74,15 +74,15 @@ impl Ledger {
         let batches = self.batches.filed(&ids).await?;
         let large = batches.iter().flatten().filter(|batch| is_large(batch));
         let stacks = stacks_of(&*self.stacks, &large.cloned().collect::<Vec<_>>()).await?;
-        let mut marks = Vec::new();
+        let mut markers = Vec::new();
         for (row, batch) in rows.iter().zip(batches) {
             let Some(batch) = batch else { continue };
             let stacks = stacks.get(&batch.user).filter(|_| is_large(&batch));
             let mut days: BTreeMap<Day, Vec<Id>> = BTreeMap::new();
-            for fanout in to_mark(&batch, stacks) {
+            for fanout in to_name(&batch, stacks) {
                 days.entry(Day::of(fanout.time())).or_default().push(fanout);
             }
-            marks.extend(days.into_iter().map(|(day, fanouts)| Mark::Mailed {
+            markers.extend(days.into_iter().map(|(day, fanouts)| NewMarker::Mailed {
                 user: row.user.clone(),
                 day,
                 mailed: Mailed {
@@ -91,8 +91,8 @@ impl Ledger {
                 },
             }));
         }
-        if !marks.is_empty() {
-            bad = self.stacks.mark(&marks).await?;
+        if !markers.is_empty() {
+            bad = self.stacks.write_markers(&markers).await?;
             crash::point("after-mark");
         }
         let ends: Vec<(Id, BatchState)> = settled
@@ -113,14 +113,14 @@ impl Ledger {
     }
 }
 
-/// Whether so many fan-outs joined that it pays to look which of them are to be marked.
+/// Whether so many fan-outs joined that it pays to look which of them a marker has to name.
 fn is_large(batch: &Batch) -> bool {
     batch.joined.len() > MANY
 }
 
-/// The fan-outs to be marked: all that were the batch's own or, where the stacks were looked at,
+/// The fan-outs that markers name: all that were the batch's own or, where the stacks were looked at,
 /// those of which something stands there. A day that is full has not stored the others.
-fn to_mark(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
+fn to_name(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
     let Some(stacks) = stacks else {
         return batch.own_fanouts().collect();
     };

@@ -153,7 +153,12 @@ impl Sender {
     /// where there is that brand, and otherwise until there is, or they are given up.
     pub(super) async fn put_aside(&self, strays: Vec<Stray>) -> Result<()> {
         let (now, mut verdicts) = (self.clock.now(), Verdicts::default());
-        for Stray { row, brand, marked } in &strays {
+        for Stray {
+            row,
+            brand,
+            has_markers,
+        } in &strays
+        {
             let known = brand
                 .as_ref()
                 .is_none_or(|brand| self.outlets.contains_key(brand));
@@ -168,7 +173,7 @@ impl Sender {
                 let waits = deferral(row, DeliveryState::Pending, now + LOOK, &reason);
                 verdicts.deferrals.push(waits);
             } else {
-                let state = DeliveryState::unmailed(*marked);
+                let state = DeliveryState::not_taken(*has_markers);
                 let reason = format!("{GIVEN_UP}: {reason}");
                 let ended = Settlement::of(row, state, 0, Some(&reason));
                 verdicts.settlements.push(ended);

@@ -69,7 +69,7 @@ impl Sender {
                 }
                 allowed = true;
             }
-            rest = self.hand_over(mails, &unbuilt, at).boxed().await?;
+            rest = self.make_calls(mails, &unbuilt, at).boxed().await?;
             if rest.is_empty() && !unbuilt.is_empty() {
                 rest = self.ledger.still_ours(std::mem::take(&mut unbuilt)).await?;
                 allowed = false;
@@ -83,7 +83,7 @@ impl Sender {
     ///
     /// Each call goes on in a task of its own: none waits for what is done here, and none keeps a
     /// place in anybody's queue while nobody asks for it.
-    async fn hand_over(
+    async fn make_calls(
         &self,
         mails: Vec<Mail>,
         further: &[Delivery],

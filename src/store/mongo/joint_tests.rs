@@ -48,9 +48,9 @@ fn failed() -> Result<bool> {
 
 #[tokio::test]
 async fn what_comes_while_a_command_is_under_way_goes_with_the_next() {
-    let (together, server) = (Together::default(), Server::default());
+    let (joint, server) = (Joint::default(), Server::default());
     let end = server.next();
-    let write = |key: &'static str| together.write(key, key, |all| server.write(all));
+    let write = |key: &'static str| joint.write(key, key, |all| server.write(all));
     let mut all = pin!(join_all(["ada", "ben", "cem", "dia"].map(write)));
 
     assert!(once(all.as_mut()).is_pending());
@@ -64,12 +64,12 @@ async fn what_comes_while_a_command_is_under_way_goes_with_the_next() {
 
 #[tokio::test]
 async fn of_one_key_a_command_has_one_statement() {
-    let (together, server) = (Together::default(), Server::default());
+    let (joint, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next()];
     let write = |(key, what): (&str, &'static str)| {
         let key = key.to_owned();
-        let (together, server) = (&together, &server);
-        async move { together.write(&key, what, |all| server.write(all)).await }
+        let (joint, server) = (&joint, &server);
+        async move { joint.write(&key, what, |all| server.write(all)).await }
     };
     let asked = [("x", "x1"), ("ada", "a1"), ("ada", "a2"), ("ben", "b1")];
     let mut all = pin!(join_all(asked.map(write)));
@@ -87,9 +87,9 @@ async fn of_one_key_a_command_has_one_statement() {
 
 #[tokio::test]
 async fn what_waits_behind_one_that_was_not_done_is_tried() {
-    let (together, server) = (Together::default(), Server::default());
+    let (joint, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next()];
-    let write = |what: &'static str| together.write("ada", what, |all| server.write(all));
+    let write = |what: &'static str| joint.write("ada", what, |all| server.write(all));
     let mut all = pin!(join_all(["a1", "a2"].map(write)));
 
     for (end, done) in ends.into_iter().zip([false, true]) {
@@ -104,9 +104,9 @@ async fn what_waits_behind_one_that_was_not_done_is_tried() {
 
 #[tokio::test]
 async fn where_only_some_were_done_each_finds_out_about_its_own() {
-    let (together, server) = (Together::default(), Server::default());
+    let (joint, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next(), server.next()];
-    let write = |key: &'static str| together.write(key, key, |all| server.write(all));
+    let write = |key: &'static str| joint.write(key, key, |all| server.write(all));
     let mut all = pin!(join_all(["x", "ada", "ben"].map(write)));
 
     let [first, some, ada] = ends;
@@ -126,9 +126,9 @@ async fn where_only_some_were_done_each_finds_out_about_its_own() {
 
 #[tokio::test]
 async fn all_who_were_in_a_command_that_fails_are_told() {
-    let (together, server) = (Together::default(), Server::default());
+    let (joint, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next()];
-    let write = |key: &'static str| together.write(key, key, |all| server.write(all));
+    let write = |key: &'static str| joint.write(key, key, |all| server.write(all));
     let mut all = pin!(join_all(["x", "ada", "ben"].map(write)));
 
     for (end, ended) in ends.into_iter().zip([Ok(true), failed()]) {
@@ -152,9 +152,9 @@ async fn all_who_were_in_a_command_that_fails_are_told() {
 
 #[tokio::test]
 async fn who_is_given_up_while_writing_for_others_leaves_them_to_themselves() {
-    let (together, server) = (Together::default(), Server::default());
+    let (joint, server) = (Joint::default(), Server::default());
     let ends = [server.next(), server.next()];
-    let write = |key: &'static str| Box::pin(together.write(key, key, |all| server.write(all)));
+    let write = |key: &'static str| Box::pin(joint.write(key, key, |all| server.write(all)));
     let (mut x, mut ada, mut ben) = (write("x"), write("ada"), write("ben"));
     for future in [&mut x, &mut ada, &mut ben] {
         assert!(once(future.as_mut()).is_pending());
@@ -173,9 +173,9 @@ async fn who_is_given_up_while_writing_for_others_leaves_them_to_themselves() {
 
 #[tokio::test]
 async fn what_was_given_up_while_it_waited_is_not_written() {
-    let (together, server) = (Together::default(), Server::default());
+    let (joint, server) = (Joint::default(), Server::default());
     let end = server.next();
-    let write = |key: &'static str| Box::pin(together.write(key, key, |all| server.write(all)));
+    let write = |key: &'static str| Box::pin(joint.write(key, key, |all| server.write(all)));
     let (mut x, mut ada, mut ben) = (write("x"), write("ada"), write("ben"));
     for future in [&mut x, &mut ada, &mut ben] {
         assert!(once(future.as_mut()).is_pending());

@@ -1,7 +1,7 @@
 //! Compare-and-set writes that come at the same time are sent at once: one command for all.
 //!
 //! The rule: while a command is under way, what comes waits and goes with the next, so that all
-//! wait for a majority once. Of one key a command has one statement; whoever waits behind one that
+//! wait for a majority once; as `services::joint` does for calls. Of one key a command has one statement; whoever waits behind one that
 //! was done is told that theirs was not, and looks again. A statement may be sent twice: if a
 //! caller does not learn the outcome (the writer was canceled, or only some were done), it writes
 //! alone.
@@ -16,7 +16,7 @@ use crate::store::{Error, Result};
 
 /// Those who write something of one kind.
 #[derive(Default)]
-pub(super) struct Together<T> {
+pub(super) struct Joint<T> {
     waiting: Mutex<VecDeque<Waiting<T>>>,
     turn: tokio::sync::Mutex<()>,
 }
@@ -27,7 +27,7 @@ struct Waiting<T> {
     told: oneshot::Sender<Result<bool>>,
 }
 
-impl<T: Clone> Together<T> {
+impl<T: Clone> Joint<T> {
     /// Writes a statement, with what else waits; whether it was done. `write` says whether all of
     /// the statements that it is given by their keys were done.
     pub(super) async fn write<F>(
@@ -120,5 +120,5 @@ impl<T: Clone> Together<T> {
 }
 
 #[cfg(test)]
-#[path = "together_tests.rs"]
+#[path = "joint_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Marking what was mailed, at the ends of stacks.
+//! Markers of what was mailed, written at the ends of stacks.
 //!
 //! The rule: an entry is added as a whole value with `$addToSet`, so any statement may be sent
 //! again, by anybody. Neighbors whose entries are the same are named in one statement, which costs
@@ -17,12 +17,12 @@ use super::stacks::defect;
 use super::values::oid;
 use super::{Mongo, at_once};
 use crate::domain::{BadStack, Day, Form, Id, Mailed, StackId, UserId};
-use crate::store::{Error, Mark, Result};
+use crate::store::{Error, NewMarker, Result};
 
 const DOING: &str = "marking stacks";
 /// From so many people on it pays to ask how close together they stand.
 const MANY: usize = 32;
-/// Documents that are read for each that is marked, at most: passing one by costs a thirtieth of a
+/// Documents that are read for each that is written to, at most: passing one by costs a thirtieth of a
 /// statement.
 const PASSED_BY: usize = 8;
 /// People of one statement.
@@ -39,8 +39,8 @@ enum Entry<'a> {
 type Statement<'a> = (StackId, &'a UserId, Entry<'a>);
 
 impl Mongo {
-    pub(super) async fn mark_all(&self, marks: &[Mark]) -> Result<Vec<BadStack>> {
-        let mut entries: Vec<Statement<'_>> = marks.iter().flat_map(entries_of).collect();
+    pub(super) async fn append_markers(&self, markers: &[NewMarker]) -> Result<Vec<BadStack>> {
+        let mut entries: Vec<Statement<'_>> = markers.iter().flat_map(entries_of).collect();
         entries.sort_by_key(|(stack, ..)| *stack);
         let mut alone = vec![true; entries.len()];
         let neighbors = self.neighbors(&entries).await?;
@@ -48,7 +48,7 @@ impl Mongo {
             .iter()
             .flatten()
             .for_each(|item| alone[*item] = false);
-        for item in self.mark_neighbors(&entries, &neighbors).await? {
+        for item in self.append_to_neighbors(&entries, &neighbors).await? {
             alone[item] = true;
         }
         let targets = of_days(&entries, |item| alone[item]);
@@ -69,8 +69,8 @@ impl Mongo {
             writer.close();
             writer.close();
         });
-        let marked = |item: usize| (entries[item].1, entries[item].0.day);
-        outcome.await?.bad_stacks(marked)
+        let of_whom = |item: usize| (entries[item].1, entries[item].0.day);
+        outcome.await?.bad_stacks(of_whom)
     }
 
     /// Entries that are the same, of people who stand close together, as many as a statement takes.
@@ -123,15 +123,15 @@ impl Mongo {
         Ok((standing.await? <= most as u64).then_some(number))
     }
 
-    /// Marks these with a statement for each list; tells which have to be marked alone.
-    async fn mark_neighbors(
+    /// Appends these with a statement for each list; tells which have to be appended alone.
+    async fn append_to_neighbors(
         &self,
         entries: &[Statement<'_>],
         neighbors: &[Vec<usize>],
     ) -> Result<Vec<usize>> {
         let statements: Vec<Document> = neighbors
             .iter()
-            .filter_map(|together| mark_between(entries, together))
+            .filter_map(|together| append_between(entries, together))
             .collect();
         let statements = encode(DOING, statements)?;
         let mut targets: Targets = Vec::new();
@@ -174,7 +174,7 @@ fn range_of(entries: &[Statement<'_>], sorted: &[usize]) -> Option<Vec<Document>
     ])
 }
 
-fn mark_between(entries: &[Statement<'_>], sorted: &[usize]) -> Option<Document> {
+fn append_between(entries: &[Statement<'_>], sorted: &[usize]) -> Option<Document> {
     let Entry::Marker(marker, n) = &entries[*sorted.first()?].2 else {
         return None;
     };
@@ -187,9 +187,9 @@ fn mark_between(entries: &[Statement<'_>], sorted: &[usize]) -> Option<Document>
     Some(doc! {"q": {"$and": which}, "u": add, "multi": true})
 }
 
-fn entries_of(mark: &Mark) -> Vec<Statement<'_>> {
-    match mark {
-        Mark::Flushed {
+fn entries_of(marker: &NewMarker) -> Vec<Statement<'_>> {
+    match marker {
+        NewMarker::Flushed {
             user,
             marker,
             watermarks,
@@ -200,7 +200,7 @@ fn entries_of(mark: &Mark) -> Vec<Statement<'_>> {
             let entry = |(stack, n): &(StackId, u32)| (*stack, user, Entry::Marker(*marker, *n));
             standing.map(entry).collect()
         }
-        Mark::Mailed { user, day, mailed } => {
+        NewMarker::Mailed { user, day, mailed } => {
             vec![(StackId::of(*day), user, Entry::Mailed(mailed))]
         }
     }
