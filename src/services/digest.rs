@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt, join};
 
 use super::catalog::{self, Catalog, CatalogSource};
 use super::mailing::{GateState, Sender, Spread, Step};
@@ -42,7 +42,7 @@ mod tick;
 
 pub use request::{Effect, Request, Timing};
 
-use mail::{FoundDue, Mailing, NotMailed};
+use mail::{FoundDue, Mailing, NotMailed, UnderWay};
 use older::Older;
 use rows::{Opening, Row};
 
@@ -237,28 +237,34 @@ impl<'a> Run<'a> {
             progress: self.progress,
             sender: &sender,
         };
-        let mut found = None;
+        let mut under_way = UnderWay::new(&mailing);
         loop {
-            let ended = self.report.ended.clone();
             let looking = self.look(&mut chunks, &mut onlooker);
-            let (mailed, looked) = join!(mailing.mail(found, ended), looking);
-            self.take(mailed?);
-            let Some(looked) = looked? else {
+            let looked = under_way.beside(looking).await;
+            if looked.is_err() {
+                under_way.finish().await;
+            }
+            self.take(under_way.done().await?);
+            let Some(found) = looked? else {
                 break;
             };
-            found = looked;
+            let ended = self.report.ended.clone();
+            if let Some(found) = found {
+                under_way.begin(found, ended).await;
+            }
             let is_last = self.report.limited || self.progress.stopping();
             if is_last || self.request.limit.is_some() {
                 // How many more there may be rests on how many of these are ours.
-                let ended = self.report.ended.clone();
-                let mailed = mailing.mail(found.take(), ended).await?;
-                self.take(mailed);
+                under_way.finish().await;
             }
+            self.take(under_way.done().await?);
             if is_last {
                 self.older.partly = true;
                 break;
             }
         }
+        under_way.finish().await;
+        self.take(under_way.done().await?);
         self.report.older = self.older.all;
         if self.request.reads_all() && !self.older.partly {
             self.note_older(&old.older).await?;
@@ -333,12 +339,14 @@ impl<'a> Run<'a> {
     }
 
     /// Counts the rows that were not mailed.
-    fn take(&mut self, rows: NotMailed) {
+    fn take(&mut self, chunks: Vec<NotMailed>) {
         let report = &mut self.report;
-        report.busy += rows.busy;
-        report.held += rows.held;
-        report.ended = rows.ended;
-        self.passed_over |= rows.busy > 0;
+        for rows in chunks {
+            report.busy += rows.busy;
+            report.held += rows.held;
+            report.ended = report.ended.take().or(rows.ended);
+            self.passed_over |= rows.busy > 0;
+        }
     }
 
     /// Whose digest is due of these people, and tells something.

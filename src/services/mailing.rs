@@ -17,7 +17,7 @@ mod tally;
 pub(super) use compose::Contents;
 pub(super) use compose::Prospect;
 pub use compose::{Compose, Look, NOTHING_LEFT, Spread};
-pub use gate::{Account, Gate, GateState, Pacer, account_prefix};
+pub use gate::{Account, Gate, GateState, Pacer, Turn, account_prefix};
 pub use headers::Headers;
 pub use ledger::Ledger;
 pub use retry::{GIVEN_UP, Retry, Undeliverable};

@@ -26,7 +26,7 @@ mod pacer;
 mod pause;
 mod shared;
 
-pub use pacer::Pacer;
+pub use pacer::{Pacer, Turn};
 
 /// Says whether a call may be made now.
 #[derive(Clone)]
@@ -136,9 +136,9 @@ impl Account {
 }
 
 impl Gate {
-    /// Waits for its turn to deliver a chunk; others wait until this is dropped, in the order in
-    /// which they came.
-    pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+    /// Waits for its turn to make calls; others wait until this is dropped, in the order in which
+    /// they came.
+    pub async fn turn(&self) -> Turn {
         self.pacer.turn().await
     }
 

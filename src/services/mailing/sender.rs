@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 
 use super::compose::{Compose, Spread};
-use super::gate::{Gate, GateState};
+use super::gate::{Gate, GateState, Turn};
 use super::ledger::Ledger;
 use super::retry::Retry;
 use super::tally::RunTally;
@@ -68,7 +68,7 @@ impl Sender {
 
     /// Claims open rows that nobody works on, and finishes them.
     pub async fn step(&self) -> Result<Step> {
-        let _turn = self.gate.turn().await;
+        let turn = self.gate.turn().await;
         match self.ready().await? {
             GateState::Open => {}
             held => return Ok(Step::Held(held)),
@@ -79,7 +79,9 @@ impl Sender {
         if rows.is_empty() {
             return Ok(Step::Idle);
         }
-        self.finish(rows, Spread::Sparse).boxed().await?;
+        self.finish(rows, Spread::Sparse, Some(turn))
+            .boxed()
+            .await?;
         Ok(Step::Worked)
     }
 
@@ -94,8 +96,14 @@ impl Sender {
     }
 
     /// Takes rows that this worker holds as far as they go now; ascending by user where they are
-    /// dense.
-    pub async fn finish(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
+    /// dense. Without a turn it waits for one before calls are made: until then it only reads what
+    /// others may be sending meanwhile. What is not `pending` needs one.
+    pub async fn finish(
+        &self,
+        rows: Vec<Delivery>,
+        spread: Spread,
+        turn: Option<Turn>,
+    ) -> Result<()> {
         self.ledger.tally.take_up(&rows);
         let (settled, rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.state.settled());
@@ -108,6 +116,6 @@ impl Sender {
             .await?;
         self.resolve_each(sending).boxed().await?;
         pending.sort_unstable_by(|a, b| a.user.cmp(&b.user));
-        self.send_each(pending, spread).boxed().await
+        self.send_each(pending, spread, turn).boxed().await
     }
 }

@@ -46,6 +46,7 @@ mod skip_seen;
 mod stolen_links;
 mod suppressed;
 mod ticks;
+mod turns;
 mod unknown;
 mod worker;
 mod years;

@@ -1,8 +1,8 @@
 //! The sender: every outcome becomes a state, what nobody saw is found out where that can be, and a
 //! run accounts for everybody.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -386,12 +386,17 @@ async fn a_call_goes_on_while_its_sender_waits_for_the_store(fresh: Fresh) {
     // sender asks whether the second may be made, and the sender is told once that one is settled.
     let (answer, settled) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let asks = Arc::new(AtomicUsize::new(0));
+    let sender = Mutex::new(None);
     let gate: Before = Box::new({
         let (town, asks) = (town.clone(), asks.clone());
         move |verb| {
             let (answer, settled) = (answer.clone(), settled.clone());
-            // The sender is no task of its own here; its calls are.
-            let senders = verb == "notes" && tokio::task::try_id().is_none();
+            // Its calls are tasks of their own, which read nobody's stacks.
+            let (task, mut sender) = (tokio::task::try_id(), sender.lock().unwrap());
+            if verb == "windows" && task.is_some() {
+                *sender = task;
+            }
+            let senders = verb == "notes" && task.is_some() && *sender == task;
             if verb == "settle" && asks.load(Ordering::SeqCst) == 2 {
                 settled.notify_one();
             }

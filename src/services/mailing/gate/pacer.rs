@@ -5,7 +5,7 @@
 //! a provider that takes nothing is left alone for longer and longer.
 
 use std::num::NonZeroU32;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,7 +14,7 @@ use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio::time::Instant;
 
 use super::super::retry::Verdicts;
@@ -25,9 +25,15 @@ use super::shared::Lately;
 #[derive(Debug, Default)]
 pub struct Pacer {
     known: Mutex<Known>,
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
     stop: OnceLock<Stop>,
     rate: Option<Rate>,
+}
+
+/// Whose calls may be under way: others wait for their turn until all clones of this are dropped.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    _kept: Arc<OwnedMutexGuard<()>>,
 }
 
 /// Turns true when the process is to end.
@@ -123,10 +129,12 @@ impl Pacer {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for its turn to deliver a part; others wait until this is dropped, in the order in
-    /// which they came.
-    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
+    /// Waits for its turn to make calls; others wait until this is dropped, in the order in which
+    /// they came.
+    pub(super) async fn turn(&self) -> Turn {
+        Turn {
+            _kept: Arc::new(Arc::clone(&self.turn).lock_owned().await),
+        }
     }
 
     /// From now on mails leave only until this turns true; the first that is given counts.

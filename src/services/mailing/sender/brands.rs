@@ -13,7 +13,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 
 use super::super::compose::{Spread, Stray};
-use super::super::gate::{Account, Gate, GateState, Pacer};
+use super::super::gate::{Account, Gate, GateState, Pacer, Turn};
 use super::super::retry::{GIVEN_UP, Retry, Verdicts, deferral};
 use super::Sender;
 use crate::domain::delivery::Settlement;
@@ -91,10 +91,20 @@ impl Sender {
     }
 
     /// Builds pending rows and hands them over, each as its brand's.
-    pub(super) async fn send_each(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
+    pub(super) async fn send_each(
+        &self,
+        rows: Vec<Delivery>,
+        spread: Spread,
+        turn: Option<Turn>,
+    ) -> Result<()> {
         if self.outlets.is_empty() {
-            return self.send(rows, spread).boxed().await;
+            return self.send(rows, spread, turn).boxed().await;
         }
+        // One turn is for all accounts.
+        let turn = match turn {
+            Some(turn) => turn,
+            None => self.turn_of(&rows).await,
+        };
         let (all, brands) = (rows.len(), self.compose.brands_of(&rows).await?);
         let mut by_brand: BTreeMap<Option<BrandName>, Vec<Delivery>> = BTreeMap::new();
         for (row, brand) in rows.into_iter().zip(brands) {
@@ -109,6 +119,7 @@ impl Sender {
             let account = accounts.entry(sender.gate.account.clone()).or_default();
             account.push((sender, rows));
         }
+        let turn = &turn;
         let accounts = accounts.into_values().map(|senders| async move {
             for (first, (sender, rows)) in senders.into_iter().enumerate() {
                 let rows = match first {
@@ -121,7 +132,10 @@ impl Sender {
                 } else {
                     Spread::Sparse
                 };
-                sender.send(rows, spread).boxed().await?;
+                sender
+                    .send(rows, spread, Some(turn.clone()))
+                    .boxed()
+                    .await?;
             }
             Ok(())
         });

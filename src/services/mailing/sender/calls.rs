@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::compose::{Mail, Room, Spread};
-use super::super::gate::{GateState, Held};
+use super::super::gate::{GateState, Held, Turn};
 use super::super::retry::{Attempt, Verdicts, deferral};
 use super::super::tally::Concluded;
 use super::Sender;
@@ -30,7 +30,12 @@ const FRESH: TimeDelta = TimeDelta::seconds(30);
 impl Sender {
     /// Builds pending rows and hands them over. What may not leave now goes back into the ledger,
     /// and waits there.
-    pub(super) async fn send(&self, rows: Vec<Delivery>, spread: Spread) -> Result<()> {
+    pub(super) async fn send(
+        &self,
+        rows: Vec<Delivery>,
+        spread: Spread,
+        mut turn: Option<Turn>,
+    ) -> Result<()> {
         let (mut rest, mut unbuilt) = (rows, Vec::new());
         let mut allowed = false;
         while !rest.is_empty() {
@@ -61,6 +66,18 @@ impl Sender {
             self.put_aside(built.strays).await?;
             let mails = built.mails;
             unbuilt.splice(0..0, rest.drain(built.rows..));
+            if turn.is_none() && !mails.is_empty() {
+                let ours: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
+                turn = Some(self.turn_of(ours.into_iter().chain(&unbuilt)).await);
+                if self.clock.now() - at > self.fresh() {
+                    // Others took long: what has changed since is seen only if it is built again.
+                    let rows = mails.into_iter().map(|mail| mail.row).collect();
+                    rest = self.ledger.still_ours(rows).await?;
+                    unbuilt = self.ledger.still_ours(unbuilt).await?;
+                    rest.append(&mut unbuilt);
+                    continue;
+                }
+            }
             if !allowed && !mails.is_empty() {
                 if let Some(later) = self.gate.pace(mails.len()).await? {
                     let why = GateState::ClosedUntil(later);
@@ -69,7 +86,10 @@ impl Sender {
                 }
                 allowed = true;
             }
-            rest = self.make_calls(mails, &unbuilt, at).boxed().await?;
+            rest = self
+                .make_calls(mails, &unbuilt, at, &mut turn)
+                .boxed()
+                .await?;
             if rest.is_empty() && !unbuilt.is_empty() {
                 rest = self.ledger.still_ours(std::mem::take(&mut unbuilt)).await?;
                 allowed = false;
@@ -82,18 +102,20 @@ impl Sender {
     /// mails were fresh. `further` are ours as well, and held meanwhile.
     ///
     /// Each call goes on in a task of its own: none waits for what is done here, and none keeps a
-    /// place in anybody's queue while nobody asks for it.
+    /// place in anybody's queue while nobody asks for it. The turn ends when the last call was
+    /// answered, if all that were sent were taken; else when all is written down.
     async fn make_calls(
         &self,
         mails: Vec<Mail>,
         further: &[Delivery],
         at: DateTime<Utc>,
+        turn: &mut Option<Turn>,
     ) -> Result<Vec<Delivery>> {
         let mut calls = self.cut(mails);
         let mut flying = JoinSet::new();
         let (mut state, mut stale, mut failure) = (GateState::Open, false, None);
         let (mut made, mut held) = (0, Instant::now());
-        let fresh = FRESH.min(self.ledger.lease / 2);
+        let fresh = self.fresh();
         loop {
             while !calls.is_empty()
                 && flying.len() < self.gate.pacer.width(self.gate.settings.in_flight)
@@ -118,10 +140,14 @@ impl Sender {
                         let others = call.split_off(1);
                         calls.push_front(others);
                     }
-                    let sender = self.clone();
-                    flying.spawn(async move { sender.call(call, at).await }.boxed());
+                    let (sender, turn) = (self.clone(), turn.clone());
+                    flying.spawn(async move { sender.call(call, at, turn).await }.boxed());
                     made += 1;
                 }
+            }
+            if calls.is_empty() && further.is_empty() {
+                // Each call has its own.
+                *turn = None;
             }
             if held.elapsed() >= self.ledger.third_of_lease() {
                 let waiting = calls.iter().flatten().map(|mail| &mail.row).chain(further);
@@ -135,7 +161,10 @@ impl Sender {
             match timeout_at(held + self.ledger.third_of_lease(), flying.join_next()).await {
                 Err(_) => {}
                 Ok(None) => break,
-                Ok(Some(Ok(Ok((concluded, alone))))) => {
+                Ok(Some(Ok(Ok((concluded, alone, kept))))) => {
+                    if !alone.is_empty() {
+                        *turn = turn.take().or(kept);
+                    }
                     calls.extend(alone.into_iter().map(|mail| vec![mail]));
                     if let Err(error) = self.gate.watch(&concluded).await {
                         failure = failure.or(Some(error));
@@ -176,12 +205,19 @@ impl Sender {
             .collect()
     }
 
-    /// Makes a call for the first time; answers also with the mails that are to be sent alone.
-    async fn call(&self, mails: Vec<Mail>, at: DateTime<Utc>) -> Result<(Concluded, Vec<Mail>)> {
+    /// Makes a call for the first time; answers also with the mails that are to be sent alone, and
+    /// with the turn, if that has not ended.
+    async fn call(
+        &self,
+        mails: Vec<Mail>,
+        at: DateTime<Utc>,
+        turn: Option<Turn>,
+    ) -> Result<(Concluded, Vec<Mail>, Option<Turn>)> {
+        let mut turn = turn;
         let leave = self.gate.leave(at);
         if leave.over().is_some() {
             // What was built so long ago is built again.
-            return Ok((Concluded::default(), mails));
+            return Ok((Concluded::default(), mails, turn));
         }
         let reference = self.reference(&mails);
         let handover = |mail: &Mail| Handover {
@@ -208,11 +244,11 @@ impl Sender {
             .filter_map(|(mail, ours)| ours.then(|| noted(mail)))
             .collect();
         let (concluded, alone) = self
-            .make(&reference, &mails, Attempt::First, &leave)
+            .make(&reference, &mails, Attempt::First, &leave, &mut turn)
             .boxed()
             .await?;
         if alone.is_empty() {
-            return Ok((concluded, Vec::new()));
+            return Ok((concluded, Vec::new(), turn));
         }
         // Their call was refused. That is written down, or whoever finds them later would take it
         // for one nobody saw the end of.
@@ -228,7 +264,7 @@ impl Sender {
         let mut recalled = self.ledger.advance(recalls).await?.into_iter();
         crash::point("after-recall");
         alone.retain(|_| recalled.next().unwrap_or(false));
-        Ok((concluded, alone))
+        Ok((concluded, alone, turn))
     }
 
     /// Makes a call whose rows are noted as `sending`, and writes down what became of it; answers
@@ -239,6 +275,7 @@ impl Sender {
         mails: &[Mail],
         attempt: Attempt,
         leave: &Leave,
+        turn: &mut Option<Turn>,
     ) -> Result<(Concluded, Vec<usize>)> {
         if mails.is_empty() {
             return Ok(<_>::default());
@@ -257,6 +294,8 @@ impl Sender {
         crash::point("after-send");
         let now = self.clock.now();
         let begun = outcomes.iter().any(Outcome::is_shown);
+        let taken = |outcome: &Outcome| matches!(outcome, Outcome::Accepted { .. });
+        let all_taken = outcomes.iter().all(taken);
         let astray = self.retry.astray(&outcomes);
         let silent = |outcome: &Outcome| {
             matches!(
@@ -274,6 +313,10 @@ impl Sender {
             self.gate
                 .pacer
                 .heard(&verdicts, self.gate.settings.retry_after, now);
+        }
+        if all_taken {
+            // What is left is to write it down, which keeps nobody from making calls.
+            *turn = None;
         }
         let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
         let rows: Vec<&Delivery> = mails.iter().map(|mail| &mail.row).collect();
@@ -313,6 +356,17 @@ impl Sender {
 }
 
 impl Sender {
+    /// Waits for its turn to make calls, and extends the leases of these rows meanwhile.
+    pub(super) async fn turn_of<'a>(&self, rows: impl IntoIterator<Item = &'a Delivery>) -> Turn {
+        let ids: Vec<DeliveryId> = rows.into_iter().map(|row| row.id.clone()).collect();
+        self.ledger.holding(&ids, self.gate.turn()).await
+    }
+
+    /// How old a mail may be that leaves.
+    fn fresh(&self) -> TimeDelta {
+        FRESH.min(self.ledger.lease / 2)
+    }
+
     /// What a call is known by: hexadecimal digits that stand for the account it is made at, and
     /// for its deliveries and how often each was tried. So a new attempt has a new one, and whoever
     /// makes the same attempt again has the old one from the ledger.

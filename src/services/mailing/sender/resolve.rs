@@ -105,7 +105,9 @@ impl Sender {
             .build(&rows, Spread::Sparse, tried, Room::Whole)
             .await?;
         let (mails, left_out) = (built.mails, built.settlements);
-        let (mut concluded, _) = self.make(call, &mails, Attempt::Repeated, &leave).await?;
+        let (mut concluded, _) = self
+            .make(call, &mails, Attempt::Repeated, &leave, &mut None)
+            .await?;
         let waits = |id: &DeliveryId| concluded.deferred.iter().any(|d| d.id == *id);
         let still_unknown = mails.iter().any(|mail| waits(&mail.row.id));
         // Known by nothing but the call, as it was made before with more people in it: those left
