@@ -88,6 +88,9 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     if let Some(digest) = &explained.digest {
         screen.line(format!("  digest  {}", when(digest, now)))?;
     }
+    if let Some(locale) = &explained.locale {
+        screen.line(format!("  locale  {locale}"))?;
+    }
     if let Some(BrandView { name, configured }) = &explained.brand {
         screen.line(match configured {
             true => format!("  brand   {name}"),

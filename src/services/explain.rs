@@ -10,6 +10,7 @@ use super::Result;
 use super::batches::{BatchFilter, BatchService};
 use super::catalog::CatalogSource;
 use super::due;
+use super::mailing::Compose;
 use super::mails::{BatchMail, Mails};
 use super::mutes;
 use super::owed::OwedDays;
@@ -25,7 +26,7 @@ use crate::domain::{
 };
 use crate::store::{Deliveries, DeliveryFilter, Directory, Journal, People, Stacks, Suppressions};
 use crate::wire::explanation::{
-    BrandView, By, DigestView, Explanation, Fate, InBatch, LeftOut, Place, Why,
+    BrandView, By, DigestView, Explanation, Fate, InBatch, LeftOut, LocaleView, Place, Why,
 };
 
 mod gathered;
@@ -43,6 +44,8 @@ pub struct Explain {
     pub batches: BatchService,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) policies: Arc<Policies>,
+    /// Knows in which words mails are.
+    pub compose: Compose,
     /// The brands there are.
     pub brands: Brands,
     pub(crate) clock: Arc<dyn Clock>,
@@ -77,6 +80,12 @@ impl Explain {
             name: user.brand.clone()?,
             configured: self.brands.knows(user.brand.as_ref()),
         })
+    }
+
+    fn locale(&self, user: &User) -> LocaleView {
+        let own = self.compose.of_brand(user.brand.as_ref());
+        let renderer = &own.as_ref().unwrap_or(&self.compose).renderer;
+        LocaleView::of(user.locale.as_deref(), renderer.locale_of(user))
     }
 
     /// Explains one person, newest event first; `only` narrows it to one object or position.
@@ -299,6 +308,7 @@ impl Explain {
             name: record.and_then(|user| user.name.clone()),
             email: address.map(ToString::to_string),
             brand: record.and_then(|user| self.brand(user)),
+            locale: record.map(|user| self.locale(user)),
             unmailable,
             suppression: suppression.map(Into::into),
             unsubscribed: record.and_then(|user| user.unsubscribed),

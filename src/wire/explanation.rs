@@ -1,5 +1,7 @@
 //! Why somebody did or did not get something.
 
+use std::fmt;
+
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde::Serialize;
@@ -24,6 +26,8 @@ pub struct Explanation {
     /// Under which brand they are mailed, where that is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brand: Option<BrandView>,
+    /// In which locale their mails and pages are; `None` if there is no record of them.
+    pub locale: Option<LocaleView>,
     /// Why no mail leaves to them, if none does.
     pub unmailable: Option<String>,
     /// What is known of their address, if it must not be written to.
@@ -49,6 +53,38 @@ pub struct BrandView {
     pub name: BrandName,
     /// Whether there is such a brand; while there is none, their mails wait.
     pub configured: bool,
+}
+
+/// A person's locale.
+#[derive(Debug, Serialize)]
+pub struct LocaleView {
+    /// As the record says, if it says any.
+    pub asked: Option<String>,
+    /// That of the catalog which their mails and pages are in.
+    pub used: String,
+}
+
+impl LocaleView {
+    /// Of somebody whose record says this, and who is spoken to in that.
+    pub(crate) fn of(asked: Option<&str>, used: &str) -> Self {
+        let asked = asked.filter(|asked| !asked.is_empty());
+        Self {
+            asked: asked.map(str::to_owned),
+            used: used.to_owned(),
+        }
+    }
+}
+
+/// `pt, for their pt-BR`; `en, as their record names no locale`.
+impl fmt::Display for LocaleView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = &self.used;
+        match &self.asked {
+            None => write!(f, "{used}, as their record names no locale"),
+            Some(asked) if asked == used => write!(f, "{used}"),
+            Some(asked) => write!(f, "{used}, for their {}", asked.escape_debug()),
+        }
+    }
 }
 
 /// When a person's digests fall due.

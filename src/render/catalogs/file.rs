@@ -16,7 +16,8 @@ use fluent_syntax::ast::{
 };
 
 use super::super::templates::{Error, Line};
-use super::{BUILT_IN, ENGLISH, tag};
+use super::{BUILT_IN, ENGLISH};
+use crate::domain::locale::tag;
 
 /// The variables of each message, and of its attributes (`message.attribute`).
 pub(in crate::render) type Messages = BTreeMap<String, BTreeSet<String>>;
