@@ -6,7 +6,7 @@ use super::exit::{Exit, Usage};
 use super::ink::Ink;
 use super::screen::Screen;
 use super::table::{Column, Table};
-use super::words;
+use super::{cut, words};
 use crate::app::{Access, App};
 use crate::domain::batch::TakenOut;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
@@ -126,7 +126,13 @@ impl List {
             state: self.state,
         };
         let book = app.batches();
-        let found = book.list(&filter, None, usize::from(self.limit)).await?;
+        let limit = usize::from(self.limit);
+        let mut found = book.list(&filter, None, limit + 1).await?;
+        if found.len() > limit && !self.json {
+            found = book.list(&filter, None, cut::MOST + 1).await?;
+        }
+        let rest = cut::rest(found.len(), limit, "--user, --key and --state");
+        found.truncate(limit);
         let views = book.views(found).await?;
         if self.json {
             screen.json(&views)?;
@@ -134,6 +140,9 @@ impl List {
             screen.line("none")?;
         } else {
             screen.table(&table(&views))?;
+            if let Some(rest) = rest {
+                screen.note(rest)?;
+            }
         }
         Ok(Exit::Done)
     }

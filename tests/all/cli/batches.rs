@@ -212,3 +212,27 @@ fn what_cannot_be_meant_is_refused() {
         assert!(ran.err.contains(expected), "{arguments:?}: {}", ran.err);
     }
 }
+
+#[test]
+fn a_list_that_ends_at_its_limit_says_how_many_more_there_are() {
+    let desk = gathering();
+
+    let batches = desk.run(&["batches", "--limit", "1"]);
+    let all = desk.run(&["batches", "--limit", "2"]);
+    let json = desk.run(&["batches", "--limit", "1", "--json"]);
+    for id in ["ada", "cem"].map(|user| id_of(&desk, user)) {
+        desk.run(&["batches", "close", &id]).done();
+    }
+    desk.run(&["worker", "--once"]).done();
+    let mails = desk.run(&["deliveries", "--limit", "1"]);
+
+    let more = "1 more is not shown; --limit 2 shows all\n";
+    assert_eq!(
+        (batches.out.lines().count(), batches.err.as_str()),
+        (2, more)
+    );
+    assert_eq!((all.out.lines().count(), all.err.as_str()), (3, ""));
+    assert_eq!(json.err, "");
+    assert_eq!(json.json().as_array().unwrap().len(), 1);
+    assert_eq!((mails.out.lines().count(), mails.err.as_str()), (2, more));
+}
