@@ -73,7 +73,7 @@ impl Catalogs {
         for tag in tags.chain(own.keys().cloned()) {
             let ours = OURS.iter().find(|(ours, _)| *ours == tag);
             let ours = ours.map(|(_, resource)| resource);
-            let own = own.get(&tag);
+            let own = own.get(&tag).map(|own| &own.resource);
             // A message goes as a whole, so what the folder's leaves out of one is in ours alone.
             let with_own = own.map(|own| bundle(&tag, ours.into_iter().chain([own])));
             let alone = ours.map(|ours| bundle(&tag, std::iter::once(ours)));
