@@ -11,8 +11,8 @@ pub const MAX_LOCALE: usize = 100;
 /// That this can be a locale; an empty one is none.
 pub fn check(locale: &str) -> Result<(), Invalid> {
     if locale.len() > MAX_LOCALE {
-        let why = format!("bytes are more than the {MAX_LOCALE} that can be kept; shorten it");
-        return Err(Invalid::limit("locale", locale.len(), why));
+        let why = format!("bytes is more than the {MAX_LOCALE} that can be kept; shorten it");
+        return Err(Invalid::limit("locale of", locale.len(), why));
     }
     let is_plain = locale.bytes().all(|byte| byte.is_ascii_graphic());
     if locale.is_empty() || is_plain && tag(locale).is_some() {
@@ -84,6 +84,6 @@ mod tests {
             );
         }
         let long = check(&"de-".repeat(40)).unwrap_err().to_string();
-        assert!(long.contains("120 bytes are more than the 100"), "{long}");
+        assert!(long.contains("120 bytes is more than the 100"), "{long}");
     }
 }

@@ -352,14 +352,14 @@ pub(super) fn check_routes<'a>(
 }
 
 pub(super) fn check_texts(name: Option<&str>, locale: Option<&str>) -> Result<()> {
-    check_length("name", name, user::MAX_NAME)?;
+    check_length("name of", name, user::MAX_NAME)?;
     locale.map_or(Ok(()), locale::check)
 }
 
 fn check_length(what: &'static str, text: Option<&str>, limit: usize) -> Result<()> {
     match text.map_or(0, str::len) {
         bytes if bytes > limit => {
-            let why = format!("bytes are more than the {limit} that can be kept; shorten it");
+            let why = format!("bytes is more than the {limit} that can be kept; shorten it");
             Err(Invalid::limit(what, bytes, why))
         }
         _ => Ok(()),
