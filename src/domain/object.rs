@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 use compact_str::{CompactString, format_compact};
 use serde::{Deserialize, Serialize};
 
+use super::about;
 use super::audience::Point;
 use super::moment;
 use super::name::{Invalid, ModelName, ObjectId};
@@ -180,9 +181,9 @@ impl Object {
         Ok(())
     }
 
-    /// What to call it when nobody gave it a title.
+    /// What to call it: its title, or that of what it is about, or its key.
     pub fn label(&self) -> &str {
-        self.title.as_deref().unwrap_or(self.key.as_str())
+        about::title(self).unwrap_or(self.key.as_str())
     }
 }
 

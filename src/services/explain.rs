@@ -21,8 +21,8 @@ use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Brands, Delivery, DeliveryId, Event, EventType, Id, Mutes, Policies, Position, Schedule, User,
-    UserId,
+    Brands, Delivery, DeliveryId, Event, EventType, Id, Mutes, Policies, Position, Route, Schedule,
+    User, UserId,
 };
 use crate::store::{Deliveries, DeliveryFilter, Directory, Journal, People, Stacks, Suppressions};
 use crate::wire::explanation::{
@@ -86,6 +86,13 @@ impl Explain {
         let own = self.compose.of_brand(user.brand.as_ref());
         let renderer = &own.as_ref().unwrap_or(&self.compose).renderer;
         LocaleView::of(user.locale.as_deref(), renderer.locale_of(user))
+    }
+
+    fn turned_off(&self, user: &User) -> Vec<EventType> {
+        let chosen = user.types.iter();
+        let off = chosen.filter(|(_, chosen)| chosen.route == Route::Never);
+        let off = off.filter(|(kind, _)| !self.policies.is_mandatory(kind));
+        off.map(|(kind, _)| kind.clone()).collect()
     }
 
     /// Explains one person, newest event first; `only` narrows it to one object or position.
@@ -192,7 +199,10 @@ impl Explain {
                     } else if is_covered {
                         Why::Covered
                     } else if is_muted {
-                        Why::Muted
+                        match mutes::is_muted(theirs, event, now, &catalog) {
+                            true => Why::Muted,
+                            false => Why::WasMuted,
+                        }
                     } else if catalog.record(event).is_none() {
                         Why::UnknownObject
                     } else if !applies {
@@ -312,6 +322,7 @@ impl Explain {
             unmailable,
             suppression: suppression.map(Into::into),
             unsubscribed: record.and_then(|user| user.unsubscribed),
+            turned_off: record.map_or_else(Vec::new, |user| self.turned_off(user)),
             digest,
             events,
             full_days,

@@ -10,7 +10,9 @@ use super::batch::BatchView;
 use super::delivery::DeliveryRow;
 use super::suppression::SuppressionView;
 use super::user::ScheduleView;
-use crate::domain::{BrandName, Day, DeliveryId, DeliveryState, Id, ObjectId, Position, UserId};
+use crate::domain::{
+    BrandName, Day, DeliveryId, DeliveryState, EventType, Id, ObjectId, Position, UserId,
+};
 
 /// Everything that decides what a person gets.
 #[derive(Debug, Serialize)]
@@ -34,6 +36,8 @@ pub struct Explanation {
     pub suppression: Option<SuppressionView>,
     /// When they unsubscribed from everything.
     pub unsubscribed: Option<DateTime<Utc>>,
+    /// Types that they turned off: the route they chose is never. What is mandatory is not among them.
+    pub turned_off: Vec<EventType>,
     /// When their digests fall due; `None` if there is no record of them.
     pub digest: Option<DigestView>,
     /// Newest first; of days before the window only what is pending and waits for a digest.
@@ -176,6 +180,8 @@ pub enum Why {
     UnknownObject,
     /// The person muted what it is about.
     Muted,
+    /// The same, and they unmuted it later.
+    WasMuted,
     /// The person's or the type's route is not the digest, or was chosen after it happened.
     NotForDigest,
     /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and
@@ -204,6 +210,7 @@ impl Why {
             Self::Seen => "was seen in the feed, so no digest tells it",
             Self::UnknownObject => "is about an object that is not known, so it is not mailed",
             Self::Muted => "is about something that they muted, so it is not mailed",
+            Self::WasMuted => "happened before they unmuted what it is about, so it is not mailed",
             Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
             Self::NoDigest => "waits: no digest goes to them",
             Self::NextDigest => "will be in the next digest",
