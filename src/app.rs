@@ -353,6 +353,7 @@ impl App {
             batches: self.batches(),
             suppressions: self.store.clone(),
             policies: self.policies.clone(),
+            compose: self.compose(),
             brands: self.config.brand_names(),
             clock: self.clock.clone(),
             schedule: self.config.digest.schedule,

@@ -57,6 +57,8 @@ pub struct Showing {
     pub kinds: Vec<Kind>,
     /// In which locale; that of each person, if in none.
     pub locale: Option<String>,
+    /// Which locale somebody's own is, in words.
+    pub spoken: Option<String>,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
@@ -180,6 +182,7 @@ impl Desk {
                         .map(|(n, sheet)| shown_of(n, version, locale.as_deref(), sheet))
                         .collect(),
                     locale,
+                    spoken: self.showing.spoken.clone(),
                     locales,
                     trouble: None,
                     notes,
@@ -189,6 +192,7 @@ impl Desk {
                 version,
                 trouble: Some(trouble(&error)),
                 locale,
+                spoken: self.showing.spoken.clone(),
                 locales,
                 ..made.board.clone()
             },

@@ -39,6 +39,7 @@ pub async fn doctor(
         );
         Err(unopened(found))
     });
+    let folder = &config.mail.templates;
     let part = |config: &Config, brand: Option<&BrandName>| {
         let server = &config.server;
         let (public_url, secret) = (server.public_url.clone(), server.link_secret.clone());
@@ -59,6 +60,7 @@ pub async fn doctor(
             names: Names::new(look.nameserver, look.timeout),
             web: Web::new(look.timeout),
             clock: clock.clone(),
+            shares_templates: config.mail.templates == *folder,
             brands: Vec::new(),
         }
     };

@@ -6,7 +6,7 @@ use super::exit::{Exit, Usage};
 use super::ink::Ink;
 use super::screen::Screen;
 use super::table::{Column, Table};
-use super::words;
+use super::{cut, words};
 use crate::app::{Access, App};
 use crate::domain::batch::TakenOut;
 use crate::domain::{BatchKey, BatchState, EventType, Id, ObjectId, UserId};
@@ -126,7 +126,13 @@ impl List {
             state: self.state,
         };
         let book = app.batches();
-        let found = book.list(&filter, None, usize::from(self.limit)).await?;
+        let limit = usize::from(self.limit);
+        let mut found = book.list(&filter, None, limit + 1).await?;
+        if found.len() > limit && !self.json {
+            found = book.list(&filter, None, cut::MOST + 1).await?;
+        }
+        let rest = cut::rest(found.len(), limit, "--user, --key and --state");
+        found.truncate(limit);
         let views = book.views(found).await?;
         if self.json {
             screen.json(&views)?;
@@ -134,6 +140,9 @@ impl List {
             screen.line("none")?;
         } else {
             screen.table(&table(&views))?;
+            if let Some(rest) = rest {
+                screen.note(rest)?;
+            }
         }
         Ok(Exit::Done)
     }
@@ -155,19 +164,26 @@ impl Show {
         let id = screen.ink(Ink::Strong, view.id);
         screen.line(format!("{id}  {}  {}", view.user, view.key))?;
         screen.line(format!("  {}", standing(&view)))?;
-        let lead = match &view.lead {
-            Some(LeadView::Waiting(lead)) => Some(lead),
+        match &view.lead {
+            Some(LeadView::Waiting(lead)) => {
+                screen.line("")?;
+                screen.line("Its lead, which a worker mails in its next round:")?;
+                events(lead, screen)?;
+                if view.gathered.count > 0 {
+                    screen.line("")?;
+                    screen.line("Gathered since:")?;
+                    events(&view.gathered, screen)?;
+                }
+                return Ok(Exit::Done);
+            }
             Some(LeadView::Mailed) => {
                 screen.line("  what opened it was mailed at once, as a batch of its own")?;
-                None
             }
-            None => None,
-        };
-        for gathered in lead.into_iter().chain([&view.gathered]) {
-            if gathered.count > 0 {
-                screen.line("")?;
-                events(gathered, screen)?;
-            }
+            None => {}
+        }
+        if view.gathered.count > 0 {
+            screen.line("")?;
+            events(&view.gathered, screen)?;
         }
         Ok(Exit::Done)
     }
@@ -184,11 +200,31 @@ fn standing(view: &BatchView) -> String {
         }
         BatchState::Closing => format!("opened {opened}, closing since {closes} UTC"),
         BatchState::Closed => format!("opened {opened}, closed {closes} UTC"),
+        BatchState::Canceled if is_lead_alone(view) => {
+            format!("opened {opened}, ended {canceled} UTC: nothing followed its lead")
+        }
         BatchState::Canceled => format!("opened {opened}, canceled {canceled} UTC"),
     };
     match &view.delivery {
         Some(mail) => format!("{stands}; {} is {}", mail.id, told(mail)),
         None => stands,
+    }
+}
+
+/// Whether its lead was mailed, and nothing else is in it.
+fn is_lead_alone(view: &BatchView) -> bool {
+    matches!(view.lead, Some(LeadView::Mailed)) && view.gathered.count == 0
+}
+
+/// What became of its mail, or why there is none.
+fn mail(view: &BatchView) -> String {
+    match &view.delivery {
+        Some(mail) => told(mail),
+        None if !is_lead_alone(view) => String::new(),
+        None if view.state == BatchState::Canceled => {
+            "its lead was mailed at once, nothing followed".to_owned()
+        }
+        None => "its lead was mailed at once".to_owned(),
     }
 }
 
@@ -307,7 +343,7 @@ pub(super) fn table(views: &[BatchView]) -> Table {
             view.user.to_string(),
             view.key.clone(),
             view.id.to_string(),
-            view.delivery.as_ref().map(told).unwrap_or_default(),
+            mail(view),
         ]);
     }
     table

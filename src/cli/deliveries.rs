@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::ink::Ink;
 use super::screen::Screen;
 use super::table::{Column, Table};
-use super::{time, words};
+use super::{cut, time, words};
 use crate::app::{Access, App, Made};
 use crate::domain::delivery::Verdict;
 use crate::domain::{DeliveryId, DeliveryState, UserId};
@@ -212,10 +212,13 @@ impl Args {
             state: self.state,
             user: self.user.clone(),
         };
-        let rows = app
-            .deliveries()
-            .list(&only, usize::from(self.limit))
-            .await?;
+        let limit = usize::from(self.limit);
+        let mut rows = app.deliveries().list(&only, limit + 1).await?;
+        if rows.len() > limit && !self.json {
+            rows = app.deliveries().list(&only, cut::MOST + 1).await?;
+        }
+        let rest = cut::rest(rows.len(), limit, "--user and --state");
+        rows.truncate(limit);
         let shown = |row| DeliveryRow::from(row).with_brand(|call| app.brand_of_call(call));
         let rows: Vec<DeliveryRow> = rows.into_iter().map(shown).collect();
         if self.json {
@@ -224,6 +227,9 @@ impl Args {
             screen.line("none")?;
         } else {
             screen.table(&table(&rows))?;
+            if let Some(rest) = rest {
+                screen.note(rest)?;
+            }
         }
         Ok(Exit::Done)
     }

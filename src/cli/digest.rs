@@ -328,6 +328,16 @@ fn due(report: &Report) -> String {
 fn rehearsed(report: &Report) -> String {
     match report.due {
         0 => format!("{} (dry run)", due(report)),
+        due if report.no_brand > 0 => format!(
+            "{} due with {}: {} would be mailed, {} (dry run)",
+            words::number(due),
+            words::count(report.events, "event", "events"),
+            match due - report.busy - report.no_brand {
+                0 => "none".to_owned(),
+                mails => words::number(mails),
+            },
+            no_brand(report.no_brand),
+        ),
         due => format!(
             "{} due, would be mailed {} (dry run{})",
             words::number(due),
@@ -339,6 +349,13 @@ fn rehearsed(report: &Report) -> String {
             }
         ),
     }
+}
+
+/// `2 wait for a brand that is not configured`.
+fn no_brand(mails: u64) -> String {
+    let wait = if mails == 1 { "waits" } else { "wait" };
+    let mails = words::number(mails);
+    format!("{mails} {wait} for a brand that is not configured")
 }
 
 /// `12 would be mailed 34 events as they are (1 due, next closes 2014-04-21 10:00); 1 suppressed`.
@@ -361,10 +378,13 @@ fn batches(ahead: &BatchesAhead) -> String {
         ),
     };
     let left = words::list(
-        [words::some(
-            ahead.withdrawn,
-            "with nothing left that applies and is wanted",
-        )]
+        [
+            (ahead.no_brand > 0).then(|| no_brand(ahead.no_brand)),
+            words::some(
+                ahead.withdrawn,
+                "with nothing left that applies and is wanted",
+            ),
+        ]
         .into_iter()
         .chain(unmailable(&ahead.unmailable)),
     );

@@ -72,6 +72,32 @@ fn a_rehearsal_says_what_would_be_mailed() {
 }
 
 #[test]
+fn who_waits_for_a_brand_is_not_counted_as_mailed() {
+    let request = Request {
+        effect: Effect::Rehearse,
+        ..Request::default()
+    };
+    let of = |no_brand, busy| {
+        let rehearsed = Report {
+            due: 3,
+            events: 9,
+            no_brand,
+            busy,
+            ..Report::default()
+        };
+        sentence(&rehearsed, &request, None)
+    };
+
+    assert_eq!(
+        of(1, 0),
+        "3 due with 9 events: 2 would be mailed, 1 waits for a brand that is not configured (dry run)"
+    );
+    assert!(of(2, 1).starts_with(
+        "3 due with 9 events: none would be mailed, 2 wait for a brand that is not configured (dry run); 1 "
+    ));
+}
+
+#[test]
 fn a_run_in_which_no_mail_left_has_failed() {
     let mails = Tally {
         failed: 3,
@@ -141,6 +167,7 @@ fn batches_are_told_in_a_line_of_their_own() {
         later: 9,
         held: 4,
         next: Some(Utc.with_ymd_and_hms(2014, 4, 21, 10, 0, 0).unwrap()),
+        no_brand: 1,
         withdrawn: 1,
         unmailable: BTreeMap::from([("suppressed", 1), ("unknown", 1)]),
     };
@@ -152,11 +179,12 @@ fn batches_are_told_in_a_line_of_their_own() {
     assert_eq!(
         batches(&ahead),
         "12 would be mailed 34 events as they are (2 closed already, 1 due, 4 held by quiet hours, \
-         next closes 2014-04-21 10:00); 1 with nothing left that applies and is wanted, 1 suppressed, \
-         1 without a record"
+         next closes 2014-04-21 10:00); 1 waits for a brand that is not configured, \
+         1 with nothing left that applies and is wanted, 1 suppressed, 1 without a record"
     );
     assert_eq!(
         batches(&none),
-        "none would be mailed; 1 with nothing left that applies and is wanted, 1 suppressed, 1 without a record"
+        "none would be mailed; 1 waits for a brand that is not configured, \
+         1 with nothing left that applies and is wanted, 1 suppressed, 1 without a record"
     );
 }

@@ -88,6 +88,14 @@ fn person(explained: &Explanation, now: DateTime<Utc>, screen: &mut Screen) -> a
     if let Some(digest) = &explained.digest {
         screen.line(format!("  digest  {}", when(digest, now)))?;
     }
+    if let Some(locale) = &explained.locale {
+        screen.line(format!("  locale  {locale}"))?;
+    }
+    if !explained.turned_off.is_empty() {
+        let off = explained.turned_off.iter().map(ToString::to_string);
+        let off: Vec<String> = off.collect();
+        screen.line(format!("  off     {}, as they chose", off.join(", ")))?;
+    }
     if let Some(BrandView { name, configured }) = &explained.brand {
         screen.line(match configured {
             true => format!("  brand   {name}"),

@@ -18,6 +18,7 @@ use crate::config::{Config, LogFormat, StoreUrl};
 mod archive;
 mod batches;
 mod config;
+mod cut;
 mod deliveries;
 mod demo;
 mod digest;

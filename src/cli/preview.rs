@@ -22,6 +22,7 @@ use crate::domain::{BrandName, UserId};
 use crate::private;
 use crate::render::Catalogs;
 use crate::services::preview::{Kind, Sheet};
+use crate::wire::explanation::LocaleView;
 
 /// Show mails and pages before anybody gets them
 ///
@@ -81,6 +82,7 @@ pub(super) async fn showing(
     brand: Option<&BrandName>,
 ) -> anyhow::Result<Showing> {
     let config = global.load(Vec::new())?;
+    let mut spoken = None;
     let mut preview = app::preview(&config.of(brand)?);
     if let (Some(locale), Ok(catalogs)) = (locale, preview.catalogs()) {
         there(locale, &catalogs)?;
@@ -101,6 +103,10 @@ pub(super) async fn showing(
             if brand.is_none() {
                 preview = app::preview(&app.config.of(reader.user.brand.as_ref())?);
             }
+            if let (None, Ok(catalogs)) = (locale, preview.catalogs()) {
+                let asked = reader.user.locale.as_deref();
+                spoken = Some(LocaleView::of(asked, catalogs.spoken(asked)));
+            }
             Of::Somebody(Box::new(of), user.clone())
         }
     };
@@ -109,6 +115,7 @@ pub(super) async fn showing(
         of,
         kinds,
         locale: locale.map(str::to_owned),
+        spoken: spoken.map(|spoken| spoken.to_string()),
         clock: Arc::new(SystemClock),
     })
 }
@@ -157,6 +164,9 @@ impl Args {
             None => screen.line(
                 "  templates  the built-in ones; mail.templates names a folder of your own",
             )?,
+        }
+        if let Some(spoken) = &showing.spoken {
+            screen.line(format!("  locale     {spoken}"))?;
         }
         if self.open
             && let Err(error) = open(&url)
@@ -208,7 +218,9 @@ async fn write(folder: &Path, showing: &Showing, screen: &mut Screen) -> anyhow:
         }
     }
     let files = words::count(written, "file", "files");
-    screen.line(format!("wrote {files} into {}", folder.display()))?;
+    let spoken = showing.spoken.as_ref();
+    let spoken = spoken.map_or(String::new(), |spoken| format!("; locale {spoken}"));
+    screen.line(format!("wrote {files} into {}{spoken}", folder.display()))?;
     Ok(match sheets.is_empty() {
         true => Exit::Failed,
         false => Exit::Done,

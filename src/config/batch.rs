@@ -31,6 +31,9 @@ pub(super) fn standard(r: &mut Reader<'_>) -> BatchPolicy {
 
 /// What stands at this path over `standard`; whatever of it can hardly be meant becomes a warning.
 pub(super) fn read(r: &mut Reader<'_>, path: &str, standard: &BatchPolicy) -> BatchPolicy {
+    for option in TIMES.iter().chain(&REST) {
+        r.knows(format!("{path}.{option}"));
+    }
     if !says_anything(r, path) {
         return *standard;
     }

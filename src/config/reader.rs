@@ -21,6 +21,8 @@ const DOT: &str = "\u{2}";
 pub struct Reader<'a> {
     table: &'a Table,
     taken: BTreeSet<String>,
+    /// Options that are read only where they are set.
+    known: BTreeSet<String>,
     problems: Vec<Problem>,
     warnings: Vec<Warning>,
     /// Files that hold nothing but a secret.
@@ -32,6 +34,7 @@ impl<'a> Reader<'a> {
         Self {
             table,
             taken: BTreeSet::new(),
+            known: BTreeSet::new(),
             problems,
             warnings: Vec::new(),
             secret_files: Vec::new(),
@@ -67,7 +70,10 @@ impl<'a> Reader<'a> {
         let mut left = Vec::new();
         collect(self.table, "", &self.taken, &mut left);
         for option in left {
-            let known = self.taken.iter().map(|known| known.replace(DOT, "."));
+            let known = self
+                .taken
+                .union(&self.known)
+                .map(|known| known.replace(DOT, "."));
             let known: Vec<String> = known.collect();
             let meant = nearest(&option, known.iter().map(String::as_str));
             let what = match meant {
@@ -86,6 +92,11 @@ impl<'a> Reader<'a> {
     fn take(&mut self, option: &str) -> Option<&'a Value> {
         self.taken.insert(option.to_owned());
         self.look(option)
+    }
+
+    /// Notes that there is this option, which may be left out: one that is nearly it is told so.
+    pub fn knows(&mut self, option: String) {
+        self.known.insert(option);
     }
 
     /// Whether anything stands there.

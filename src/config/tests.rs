@@ -252,6 +252,12 @@ fn an_option_that_is_nearly_one_is_told_which() {
     for (text, meant) in [
         ("digest.huor = 7", "did you mean digest.hour?"),
         ("types.T.rout = \"batch\"", "did you mean types.T.route?"),
+        (
+            "types.Comment.windw = \"5m\"",
+            "did you mean types.Comment.window?",
+        ),
+        ("types.T.close_att = 3", "did you mean types.T.close_at?"),
+        ("types.T.brandd = true", "did you mean types.T.branded?"),
         ("color = 1", "`tidings config` lists all"),
     ] {
         let problems = Config::parse(text).unwrap_err().to_string();

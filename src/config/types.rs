@@ -59,8 +59,8 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
             |text| text.parse().ok(),
         ),
         mandatory: mandate(r, &format!("{path}.mandatory")),
-        feed: !r.is_set(&format!("{path}.feed")) || r.flag(&format!("{path}.feed")),
-        branded: r.is_set(&format!("{path}.branded")) && r.flag(&format!("{path}.branded")),
+        feed: flag(r, format!("{path}.feed"), standard.feed),
+        branded: flag(r, format!("{path}.branded"), standard.branded),
     };
     if policy.branded && policy.route == Route::Digest {
         r.problem(
@@ -83,6 +83,16 @@ fn policy(r: &mut Reader<'_>, path: &str, batch: &BatchPolicy) -> Policy {
         );
     }
     policy
+}
+
+/// `true` or `false`, where it is said.
+fn flag(r: &mut Reader<'_>, option: String, standard: bool) -> bool {
+    let flag = match r.is_set(&option) {
+        true => r.flag(&option),
+        false => standard,
+    };
+    r.knows(option);
+    flag
 }
 
 /// The reason, as text; `true` for one that always fits. `false` is none.

@@ -58,6 +58,12 @@ fn text(value: &Value) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
+/// What to call an object, or what it is about where nobody gave it a title.
+pub fn title(object: &Object) -> Option<&str> {
+    let own = object.title.as_deref();
+    own.or_else(|| Said::of(object).map(|said| said.title))
+}
+
 /// What an object is about, for groups of feeds: what it says; else who it is by; else itself, by
 /// its key. Marks of groups and requests for their items name them so.
 pub fn key(object: &Object) -> &str {

@@ -27,6 +27,7 @@ pub mod group;
 pub mod id;
 pub mod inbox;
 pub mod lease;
+pub mod locale;
 pub mod moment;
 pub mod mute;
 pub mod name;

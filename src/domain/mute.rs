@@ -67,7 +67,7 @@ impl FromStr for Title {
             return Err(Invalid::new("title", text.escape_debug(), why));
         }
         if trimmed.len() > most {
-            let why = format!("bytes are more than the {most} that can be kept; shorten it");
+            let why = format!("bytes is more than the {most} that can be kept; shorten it");
             return Err(Invalid::limit("title of", trimmed.len(), why));
         }
         Ok(Self(trimmed.to_owned()))

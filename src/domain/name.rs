@@ -11,8 +11,7 @@ use compact_str::CompactString;
 
 /// What was wrong with a value from outside: what it was meant to be, the value, and why it will
 /// not do.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {value:?} {why}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
     /// What the value was meant to be, such as `user id`; the message begins with it.
     pub what: &'static str,
@@ -33,6 +32,21 @@ pub enum Kind {
     Limit,
     /// It is a moment that events cannot be of.
     Time,
+}
+
+impl std::error::Error for Invalid {}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            what, value, why, ..
+        } = self;
+        match self.kind {
+            // How much it is, which nobody wrote.
+            Kind::Limit => write!(f, "{what} {value} {why}"),
+            Kind::Value | Kind::Time => write!(f, "{what} {value:?} {why}"),
+        }
+    }
 }
 
 impl Invalid {

@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 use compact_str::{CompactString, format_compact};
 use serde::{Deserialize, Serialize};
 
+use super::about;
 use super::audience::Point;
 use super::moment;
 use super::name::{Invalid, ModelName, ObjectId};
@@ -155,16 +156,15 @@ impl Object {
 
     fn check_size(&self) -> Result<(), Invalid> {
         let texts = [
-            ("object title", &self.title),
-            ("object url", &self.url),
-            ("object image", &self.image),
-            ("object by", &self.by),
+            ("object title of", &self.title),
+            ("object url of", &self.url),
+            ("object image of", &self.image),
+            ("object by of", &self.by),
         ];
         for (what, text) in texts {
             let bytes = text.as_ref().map_or(0, String::len);
             if bytes > MAX_TEXT {
-                let why =
-                    format!("bytes are more than the {MAX_TEXT} that can be kept; shorten it");
+                let why = format!("bytes is more than the {MAX_TEXT} that can be kept; shorten it");
                 return Err(Invalid::limit(what, bytes, why));
             }
         }
@@ -174,16 +174,16 @@ impl Object {
         };
         if bytes > MAX_DATA {
             let why = format!(
-                "bytes of JSON are more than the {MAX_DATA} that can be kept; keep there what mails show, and the rest elsewhere"
+                "bytes of JSON is more than the {MAX_DATA} that can be kept; keep there what mails show, and the rest elsewhere"
             );
-            return Err(Invalid::limit("object data", bytes, why));
+            return Err(Invalid::limit("object data of", bytes, why));
         }
         Ok(())
     }
 
-    /// What to call it when nobody gave it a title.
+    /// What to call it: its title, or that of what it is about, or its key.
     pub fn label(&self) -> &str {
-        self.title.as_deref().unwrap_or(self.key.as_str())
+        about::title(self).unwrap_or(self.key.as_str())
     }
 }
 

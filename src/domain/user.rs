@@ -80,8 +80,6 @@ impl Revision {
 pub const MAX_TYPES: usize = 1_000;
 /// The longest name of a person, in bytes.
 pub const MAX_NAME: usize = 1_000;
-/// The longest locale, in bytes: longer than any that BCP 47 gives.
-pub const MAX_LOCALE: usize = 100;
 
 /// That these are not more choices than can be kept.
 pub fn check_choices(count: usize) -> Result<(), Invalid> {

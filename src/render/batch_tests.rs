@@ -152,6 +152,29 @@ fn a_batch_of_one_event_says_who_did_it() {
 }
 
 #[test]
+fn the_text_of_one_event_leads_to_what_it_is_about_as_the_html_does() {
+    let (kind, object) = said("Ada Okafor", "Are the travel costs in here?", "Budget");
+    let unlinked = Object {
+        url: None,
+        ..object.clone()
+    };
+    let of = |kind, object| render(&content(vec![(kind, object)], 0)).text;
+
+    let texts = [
+        of(kind, unlinked.clone()),
+        of(kind, object),
+        of("Work", unlinked),
+    ];
+
+    for text in texts {
+        assert!(
+            text.contains("\n  https://www.example.org/budget\n"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_batch_about_one_thing_says_how_many_did_it() {
     let content = content(four_comments(), 0);
 

@@ -16,6 +16,7 @@ use unic_langid::LanguageIdentifier;
 
 use super::templates::Error;
 use super::voice::{Medium, NUMBER, Voice};
+use crate::domain::locale::tag;
 
 mod file;
 mod gaps;
@@ -72,7 +73,7 @@ impl Catalogs {
         for tag in tags.chain(own.keys().cloned()) {
             let ours = OURS.iter().find(|(ours, _)| *ours == tag);
             let ours = ours.map(|(_, resource)| resource);
-            let own = own.get(&tag);
+            let own = own.get(&tag).map(|own| &own.resource);
             // A message goes as a whole, so what the folder's leaves out of one is in ours alone.
             let with_own = own.map(|own| bundle(&tag, ours.into_iter().chain([own])));
             let alone = ours.map(|ours| bundle(&tag, std::iter::once(ours)));
@@ -128,6 +129,11 @@ impl Catalogs {
     /// language.
     pub fn nearest(&self, locale: &str) -> Option<&str> {
         self.near(locale).map(|voice| voice.tag())
+    }
+
+    /// The same, and English where there is none.
+    pub fn spoken(&self, locale: Option<&str>) -> &str {
+        self.voice(locale).tag()
     }
 
     fn near(&self, locale: &str) -> Option<&Arc<Voice>> {
@@ -215,33 +221,6 @@ pub(super) fn counted(bundle: &Bundle, count: u64) -> FluentNumber {
         ..FluentNumberOptions::default()
     };
     FluentNumber::new(alike as f64, options)
-}
-
-/// A locale as catalogs are called: `pt_br` as `pt-BR`; `None` for what is none.
-pub(super) fn tag(locale: &str) -> Option<String> {
-    let (locale, _) = locale.split_once(['.', '@']).unwrap_or((locale, ""));
-    let mut parts = locale.trim().split(['-', '_']);
-    let language = parts.next()?.to_ascii_lowercase();
-    let is_language = |part: &str| {
-        (2..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphabetic())
-    };
-    let mut tag = Some(language).filter(|language| is_language(language))?;
-    for part in parts {
-        if !(1..=8).contains(&part.len()) || !part.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return None;
-        }
-        tag.push('-');
-        let lower = part.to_ascii_lowercase();
-        match lower.len() {
-            2 => tag.push_str(&lower.to_ascii_uppercase()),
-            4 if lower.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-                tag.push_str(&lower[..1].to_ascii_uppercase());
-                tag.push_str(&lower[1..]);
-            }
-            _ => tag.push_str(&lower),
-        }
-    }
-    Some(tag)
 }
 
 /// The locale, then without its last part, and so on.

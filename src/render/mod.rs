@@ -163,7 +163,7 @@ impl Renderer {
 
     /// The locale of the words that mails to this person are written in.
     pub fn locale_of(&self, user: &User) -> &str {
-        self.voice_of(user).tag()
+        self.catalogs().spoken(user.locale.as_deref())
     }
 
     fn voice_of(&self, user: &User) -> &Voice {

@@ -10,6 +10,7 @@ use super::Result;
 use super::batches::{BatchFilter, BatchService};
 use super::catalog::CatalogSource;
 use super::due;
+use super::mailing::Compose;
 use super::mails::{BatchMail, Mails};
 use super::mutes;
 use super::owed::OwedDays;
@@ -20,12 +21,12 @@ use crate::domain::content::Caps;
 use crate::domain::digest::wanted;
 use crate::domain::user::Extent;
 use crate::domain::{
-    Brands, Delivery, DeliveryId, Event, EventType, Id, Mutes, Policies, Position, Schedule, User,
-    UserId,
+    Brands, Delivery, DeliveryId, Event, EventType, Id, Mutes, Policies, Position, Route, Schedule,
+    User, UserId,
 };
 use crate::store::{Deliveries, DeliveryFilter, Directory, Journal, People, Stacks, Suppressions};
 use crate::wire::explanation::{
-    BrandView, By, DigestView, Explanation, Fate, InBatch, LeftOut, Place, Why,
+    BrandView, By, DigestView, Explanation, Fate, InBatch, LeftOut, LocaleView, Place, Why,
 };
 
 mod gathered;
@@ -43,6 +44,8 @@ pub struct Explain {
     pub batches: BatchService,
     pub(crate) suppressions: Arc<dyn Suppressions>,
     pub(crate) policies: Arc<Policies>,
+    /// Knows in which words mails are.
+    pub compose: Compose,
     /// The brands there are.
     pub brands: Brands,
     pub(crate) clock: Arc<dyn Clock>,
@@ -77,6 +80,19 @@ impl Explain {
             name: user.brand.clone()?,
             configured: self.brands.knows(user.brand.as_ref()),
         })
+    }
+
+    fn locale(&self, user: &User) -> LocaleView {
+        let own = self.compose.of_brand(user.brand.as_ref());
+        let renderer = &own.as_ref().unwrap_or(&self.compose).renderer;
+        LocaleView::of(user.locale.as_deref(), renderer.locale_of(user))
+    }
+
+    fn turned_off(&self, user: &User) -> Vec<EventType> {
+        let chosen = user.types.iter();
+        let off = chosen.filter(|(_, chosen)| chosen.route == Route::Never);
+        let off = off.filter(|(kind, _)| !self.policies.is_mandatory(kind));
+        off.map(|(kind, _)| kind.clone()).collect()
     }
 
     /// Explains one person, newest event first; `only` narrows it to one object or position.
@@ -183,7 +199,10 @@ impl Explain {
                     } else if is_covered {
                         Why::Covered
                     } else if is_muted {
-                        Why::Muted
+                        match mutes::is_muted(theirs, event, now, &catalog) {
+                            true => Why::Muted,
+                            false => Why::WasMuted,
+                        }
                     } else if catalog.record(event).is_none() {
                         Why::UnknownObject
                     } else if !applies {
@@ -299,9 +318,11 @@ impl Explain {
             name: record.and_then(|user| user.name.clone()),
             email: address.map(ToString::to_string),
             brand: record.and_then(|user| self.brand(user)),
+            locale: record.map(|user| self.locale(user)),
             unmailable,
             suppression: suppression.map(Into::into),
             unsubscribed: record.and_then(|user| user.unsubscribed),
+            turned_off: record.map_or_else(Vec::new, |user| self.turned_off(user)),
             digest,
             events,
             full_days,

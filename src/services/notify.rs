@@ -172,7 +172,7 @@ impl Notify {
             return Ok(());
         }
         let why = format!(
-            "cannot be that of an event of type {kind}, which may be told in a digest of another brand; set types.{kind}.branded = true, and it never is"
+            "cannot be that of an event of type {kind}, as the type is not branded; leave the brand out, or set types.{kind}.branded = true and a route other than digest"
         );
         Err(Invalid::new("brand", brand, why))
     }

@@ -78,13 +78,14 @@ impl Rehearsal {
         let mut of_batches = Stage::new(self, at);
         let walked = self.digests.rehearse(&request, &mut stage, progress);
         let mut report = walked.await?;
+        report.no_brand = report.unknown_brands.values().sum();
         if looks_at_batches(&request) {
             let onlooker = Some(&mut of_batches);
             self.look_ahead(&request, &mut report, onlooker, progress)
                 .await?;
         }
         let counted = self.feedbacks.settled_since(at - LOOK_BACK).await?;
-        let mails = report.due - report.busy;
+        let mails = report.due - report.busy - report.no_brand;
         let sizes = stage.sizes(mails);
         let batches = report.batches.as_ref();
         let batches = batches.map(|ahead| self.of_batches(ahead, &of_batches));
@@ -100,7 +101,7 @@ impl Rehearsal {
                 .warnings(&report, failures, &sizes, batches.as_ref())
                 .await?,
             mails,
-            events: report.events,
+            events: report.events - stage.events_absent,
             people: bars(tell::people(&report, &request)),
             types: stage.types(),
             pace: self.limits.pace(mails, stage.calls(mails)),
@@ -120,6 +121,7 @@ impl Rehearsal {
             ..request.clone()
         };
         let mut report = self.digests.run(&request, progress).await?;
+        report.no_brand = report.unknown_brands.values().sum();
         if looks_at_batches(&request) {
             self.look_ahead(&request, &mut report, None, progress)
                 .await?;

@@ -73,6 +73,9 @@ pub struct Report {
     /// The same of brands that are not configured: these mails wait until they are.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_brands: BTreeMap<BrandName, u64>,
+    /// In a rehearsal, people who are due and whose digest waits, as its brand is not configured.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub no_brand: u64,
     /// Whether the limit ended the run.
     pub limited: bool,
     /// What ended the run before everything was settled, if anything did.
@@ -140,6 +143,9 @@ pub struct BatchesAhead {
     pub held: u64,
     /// When the first of these closes.
     pub next: Option<DateTime<Utc>>,
+    /// Mails that wait, as their brand is not configured; they are in none of the above.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub no_brand: u64,
     /// Mails that are not made, as nothing is left that applies and that their person wants.
     pub withdrawn: u64,
     /// Mails that are not made, as their person may not be mailed, by reason.
@@ -203,6 +209,10 @@ pub(crate) struct DigestRun<'a> {
     pub(crate) bad_fanouts: &'a BadFanouts,
     #[serde(flatten)]
     pub(crate) report: &'a Report,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn none_wait(waiting: &Option<&Waiting>) -> bool {

@@ -1,5 +1,7 @@
 //! Why somebody did or did not get something.
 
+use std::fmt;
+
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde::Serialize;
@@ -8,7 +10,9 @@ use super::batch::BatchView;
 use super::delivery::DeliveryRow;
 use super::suppression::SuppressionView;
 use super::user::ScheduleView;
-use crate::domain::{BrandName, Day, DeliveryId, DeliveryState, Id, ObjectId, Position, UserId};
+use crate::domain::{
+    BrandName, Day, DeliveryId, DeliveryState, EventType, Id, ObjectId, Position, UserId,
+};
 
 /// Everything that decides what a person gets.
 #[derive(Debug, Serialize)]
@@ -24,12 +28,16 @@ pub struct Explanation {
     /// Under which brand they are mailed, where that is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brand: Option<BrandView>,
+    /// In which locale their mails and pages are; `None` if there is no record of them.
+    pub locale: Option<LocaleView>,
     /// Why no mail leaves to them, if none does.
     pub unmailable: Option<String>,
     /// What is known of their address, if it must not be written to.
     pub suppression: Option<SuppressionView>,
     /// When they unsubscribed from everything.
     pub unsubscribed: Option<DateTime<Utc>>,
+    /// Types that they turned off: the route they chose is never. What is mandatory is not among them.
+    pub turned_off: Vec<EventType>,
     /// When their digests fall due; `None` if there is no record of them.
     pub digest: Option<DigestView>,
     /// Newest first; of days before the window only what is pending and waits for a digest.
@@ -49,6 +57,38 @@ pub struct BrandView {
     pub name: BrandName,
     /// Whether there is such a brand; while there is none, their mails wait.
     pub configured: bool,
+}
+
+/// A person's locale.
+#[derive(Debug, Serialize)]
+pub struct LocaleView {
+    /// As the record says, if it says any.
+    pub asked: Option<String>,
+    /// That of the catalog which their mails and pages are in.
+    pub used: String,
+}
+
+impl LocaleView {
+    /// Of somebody whose record says this, and who is spoken to in that.
+    pub(crate) fn of(asked: Option<&str>, used: &str) -> Self {
+        let asked = asked.filter(|asked| !asked.is_empty());
+        Self {
+            asked: asked.map(str::to_owned),
+            used: used.to_owned(),
+        }
+    }
+}
+
+/// `pt, for their pt-BR`; `en, as their record names no locale`.
+impl fmt::Display for LocaleView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = &self.used;
+        match &self.asked {
+            None => write!(f, "{used}, as their record names no locale"),
+            Some(asked) if asked == used => write!(f, "{used}"),
+            Some(asked) => write!(f, "{used}, for their {}", asked.escape_debug()),
+        }
+    }
 }
 
 /// When a person's digests fall due.
@@ -140,6 +180,8 @@ pub enum Why {
     UnknownObject,
     /// The person muted what it is about.
     Muted,
+    /// The same, and they unmuted it later.
+    WasMuted,
     /// The person's or the type's route is not the digest, or was chosen after it happened.
     NotForDigest,
     /// It is pending, but no digest goes to this person: see the explanation's `unmailable` and
@@ -168,6 +210,7 @@ impl Why {
             Self::Seen => "was seen in the feed, so no digest tells it",
             Self::UnknownObject => "is about an object that is not known, so it is not mailed",
             Self::Muted => "is about something that they muted, so it is not mailed",
+            Self::WasMuted => "happened before they unmuted what it is about, so it is not mailed",
             Self::NotForDigest => "is not to be mailed: its route is never, or was chosen later",
             Self::NoDigest => "waits: no digest goes to them",
             Self::NextDigest => "will be in the next digest",

@@ -9,6 +9,8 @@ pub(crate) struct Board {
     pub(crate) version: u64,
     /// Which locale they are in; `None` for each person's own.
     pub(crate) locale: Option<String>,
+    /// What a person's own is, in words, if they are one person's.
+    pub(crate) spoken: Option<String>,
     /// The locales there are.
     pub(crate) locales: Vec<Locale>,
     pub(crate) sheets: Vec<Sheet>,

@@ -38,7 +38,7 @@ function choices() {
 }
 
 function languages() {
-  const own = element("option", "Each person's own", { value: "", selected: board.locale == null });
+  const own = element("option", board.spoken ? `Their own: ${board.spoken}` : "Each person's own", { value: "", selected: board.locale == null });
   const others = (board.locales ?? []).map(({ tag, name }) => element("option", `${name} (${tag})`, { value: tag, selected: tag === board.locale }));
   at("locale").replaceChildren(own, ...others);
 }

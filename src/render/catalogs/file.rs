@@ -16,7 +16,8 @@ use fluent_syntax::ast::{
 };
 
 use super::super::templates::{Error, Line};
-use super::{BUILT_IN, ENGLISH, tag};
+use super::{BUILT_IN, ENGLISH};
+use crate::domain::locale::tag;
 
 /// The variables of each message, and of its attributes (`message.attribute`).
 pub(in crate::render) type Messages = BTreeMap<String, BTreeSet<String>>;
@@ -39,8 +40,15 @@ const OF_TYPES: [(&str, &[&str]); 5] = [
     (".reason", &[]),
 ];
 
+/// A catalog of a folder of templates.
+pub(super) struct Own {
+    /// The name of its file, such as `pt-BR.ftl`.
+    pub file: String,
+    pub resource: Arc<FluentResource>,
+}
+
 /// The catalogs of a folder of templates, by their locales.
-pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Arc<FluentResource>>, Error> {
+pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Own>, Error> {
     let folder = templates.join("locales");
     let unreadable = |cause| Error::Folder {
         path: folder.clone(),
@@ -66,10 +74,11 @@ pub(super) fn own(templates: &Path) -> Result<BTreeMap<String, Arc<FluentResourc
             path: path.clone(),
             cause,
         })?;
-        if own
-            .insert(tag.clone(), Arc::new(read(&path, text)?))
-            .is_some()
-        {
+        let catalog = Own {
+            file: format!("{stem}.ftl"),
+            resource: Arc::new(read(&path, text)?),
+        };
+        if own.insert(tag.clone(), catalog).is_some() {
             return Err(wrong(
                 &path,
                 None,

@@ -4,15 +4,15 @@
 //! out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use fluent_bundle::FluentResource;
-
-use super::{OURS, file, truncated};
+use super::file::{self, Own};
+use super::{OURS, truncated};
 
 /// What a folder's catalog of a language that we have none of leaves to English.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
+    /// The file of the catalog, as it is called in its folder.
+    pub file: String,
     /// The locale of the catalog.
     pub locale: String,
     /// The messages it has not, nor one that it falls back to.
@@ -22,20 +22,21 @@ pub struct Gap {
 }
 
 /// The gaps of these catalogs of a folder.
-pub(super) fn find(own: &BTreeMap<String, Arc<FluentResource>>) -> Vec<Gap> {
+pub(super) fn find(own: &BTreeMap<String, Own>) -> Vec<Gap> {
     /// Left out where words run from left to right.
     const DIRECTION: &str = "direction";
     let is_ours = |tag: &String| OURS.iter().any(|(ours, _)| ours == tag);
     let theirs = own
-        .keys()
-        .filter(|tag| !truncated(tag).any(|tag| is_ours(&tag)));
-    let gap = |tag: &String| {
+        .iter()
+        .filter(|(tag, _)| !truncated(tag).any(|tag| is_ours(&tag)));
+    let gap = |(tag, catalog): (&String, &Own)| {
         let said = truncated(tag).filter_map(|tag| own.get(&tag));
         let said: BTreeSet<String> = said
-            .flat_map(|said| file::messages(said).into_keys())
+            .flat_map(|said| file::messages(&said.resource).into_keys())
             .collect();
         let missing = file::KNOWN.keys().filter(|name| !said.contains(*name));
         Gap {
+            file: catalog.file.clone(),
             locale: tag.clone(),
             missing: missing.filter(|name| *name != DIRECTION).cloned().collect(),
             of: file::KNOWN.len(),
@@ -60,7 +61,7 @@ mod tests {
         for (name, text) in [
             ("sv.ftl", all.as_str()),
             ("sv-FI.ftl", "see-online = Se den\n"),
-            ("da.ftl", "own-hello = Hej\n"),
+            ("DA.ftl", "own-hello = Hej\n"),
             // What these leave out, ours say.
             ("de.ftl", "see-online = Ansehen\n"),
             ("pt-PT.ftl", "see-online = Ver\n"),
@@ -79,6 +80,7 @@ mod tests {
             panic!("{gaps:?}")
         };
         assert_eq!(gaps, [("da", all.of - 1), ("sv", 1)]);
+        assert_eq!(catalogs.gaps()[0].file, "DA.ftl");
         assert_eq!(catalogs.gaps()[1].missing, ["see-online"]);
         assert!(Catalogs::load(None).unwrap().gaps().is_empty());
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 
 use super::{Doctor, Finding, chain};
-use crate::domain::{BrandName, DeliveryState, Pause};
-use crate::store::{Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
+use crate::domain::{BatchState, BrandName, DeliveryState, Pause};
+use crate::store::{BatchFilter, Counted, DeliveryFilter, Engine, Error, Schema, Store, Topology};
 
 /// What to do where a database cannot be reached.
 pub const UNREACHED: &str = "see that the server runs, that the option `store` names it, and that this machine may reach it";
@@ -38,6 +38,8 @@ const HARMFUL: TimeDelta = TimeDelta::seconds(30);
 const UNTOLD: &str = "the database does not say what time it has";
 /// So many of the mails that wait are looked at, the newest.
 const LOOKED_AT: usize = 10_000;
+/// So many of the open batches are looked at, the newest.
+const BATCHES: usize = 1_000;
 /// The note that is written and taken away.
 const NOTE: &str = "doctor";
 
@@ -71,7 +73,7 @@ impl Doctor {
             self.asked(WRITING, writing(store)),
             self.asked(SENDING, sending(store)),
             self.asked(UNKNOWN, unknown(store)),
-            self.asked(BRANDS, brands(store)),
+            self.asked(BRANDS, self.brands_missed(store)),
         );
         findings.extend(
             [schema, indexes, clock, writing, sending, unknown, brands]
@@ -79,6 +81,39 @@ impl Doctor {
                 .flatten(),
         );
         findings
+    }
+
+    /// Only where mails wait, or batches gather, for brands that are not configured. People of such a
+    /// brand are found when a mail of theirs waits: nothing lists them by it.
+    async fn brands_missed(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+        let open = BatchFilter {
+            state: Some(BatchState::Open),
+            ..BatchFilter::default()
+        };
+        let waits = awaited(store).await?;
+        let mut gather: BTreeMap<BrandName, u64> = BTreeMap::new();
+        for batch in store.find_batches(&open, None, BATCHES).await? {
+            let missed = |brand: &&BrandName| self.brands.iter().all(|(name, _)| name != *brand);
+            if let Some(brand) = batch.key.brand().filter(missed) {
+                *gather.entry(brand.clone()).or_default() += 1;
+            }
+        }
+        let waits = waits.iter().map(|(brand, mails)| match mails {
+            1 => format!("1 mail waits for the brand {brand}"),
+            _ => format!("{mails} mails wait for the brand {brand}"),
+        });
+        let gather = gather.iter().map(|(brand, batches)| match batches {
+            1 => format!("1 open batch is of the brand {brand}"),
+            _ => format!("{batches} open batches are of the brand {brand}"),
+        });
+        let told: Vec<String> = waits.chain(gather).collect();
+        Ok((!told.is_empty()).then(|| {
+            Finding::error(
+                BRANDS,
+                format!("{}, which is not configured", told.join(", ")),
+                "put [brands.NAME] back, or give its people another brand",
+            )
+        }))
     }
 
     /// What a question to the store comes to; one that fails is an error.
@@ -196,8 +231,8 @@ async fn unknown(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     ))
 }
 
-/// Only where mails wait for brands that were taken out of the configuration.
-async fn brands(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
+/// How many mails wait, of each brand that they wait for.
+async fn awaited(store: &Arc<dyn Store>) -> Result<BTreeMap<BrandName, u64>, Error> {
     let pending = DeliveryFilter::State(DeliveryState::Pending);
     let rows = store.find_deliveries(&pending, LOOKED_AT).await?;
     let mut waits: BTreeMap<BrandName, u64> = BTreeMap::new();
@@ -207,18 +242,7 @@ async fn brands(store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
     {
         *waits.entry(brand).or_default() += 1;
     }
-    let told = waits.iter().map(|(brand, mails)| match mails {
-        1 => format!("1 mail waits for the brand {brand}"),
-        _ => format!("{mails} mails wait for the brand {brand}"),
-    });
-    let told: Vec<String> = told.collect();
-    Ok((!told.is_empty()).then(|| {
-        Finding::error(
-            BRANDS,
-            format!("{}, which is not configured", told.join(", ")),
-            "put [brands.NAME] back, or give its people another brand",
-        )
-    }))
+    Ok(waits)
 }
 
 fn judge_engine(engine: &Engine) -> Vec<Finding> {

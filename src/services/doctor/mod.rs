@@ -80,6 +80,8 @@ pub struct Doctor {
     /// Reaches the public pages as the world does.
     pub web: Part<Web>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Whether its folder of templates is the default's.
+    pub shares_templates: bool,
     /// The same for each brand, of which only what is its own is told.
     pub brands: Vec<(BrandName, Doctor)>,
 }
@@ -98,26 +100,29 @@ impl Doctor {
         findings.extend(database);
         findings.extend(mail);
         findings.extend(public);
-        findings.extend(self.templates());
+        let templates = self.templates();
+        let default = &templates[..];
         let brands = self.brands.iter().map(|(name, own)| async move {
-            let findings = own.of_brand().await.into_iter();
+            let findings = own.of_brand(default).await.into_iter();
             let named = findings.map(|finding| Finding {
                 brand: Some(name.clone()),
                 ..finding
             });
             named.collect::<Vec<_>>()
         });
-        findings.extend(join_all(brands).await.into_iter().flatten());
+        let brands = join_all(brands).await;
+        findings.extend(templates);
+        findings.extend(brands.into_iter().flatten());
         findings
     }
 
     /// What is found of a brand: its sender, its provider, its pages and its templates.
-    async fn of_brand(&self) -> Vec<Finding> {
+    async fn of_brand(&self, default: &[Finding]) -> Vec<Finding> {
         let (mail, public) = futures::join!(self.mail(), self.public_face());
         let mut findings = self.setup.judge_brand();
         findings.extend(mail);
         findings.extend(public);
-        findings.extend(self.templates());
+        findings.extend(self.brand_templates(default));
         findings
     }
 

@@ -11,6 +11,17 @@ const LANGUAGES: &str = "languages";
 const CLIPPED: usize = 102_000;
 
 impl Doctor {
+    /// Of a brand's templates, what is not found of the default's too where they are the same.
+    pub(super) fn brand_templates(&self, default: &[Finding]) -> Vec<Finding> {
+        let is_told = |finding: &Finding| {
+            let is_it = |of: &Finding| of.check == finding.check && of.verdict == finding.verdict;
+            self.shares_templates && default.iter().any(is_it)
+        };
+        let mut findings = self.templates();
+        findings.retain(|finding| !is_told(finding));
+        findings
+    }
+
     pub(super) fn templates(&self) -> Vec<Finding> {
         let mut findings = judge(&self.renderer, self.setup.items);
         if let Ok(renderer) = &self.renderer {
@@ -23,7 +34,7 @@ impl Doctor {
 
 fn judge(renderer: &Part<Renderer>, items: usize) -> Vec<Finding> {
     let broken = |why: &str| {
-        let advice = "fix the file, or leave it out: the built-in template takes its place";
+        let advice = "fix the file, or leave it out: what is built in takes its place";
         vec![
             Finding::error(TEMPLATES, why, advice),
             Finding::unchecked(SIZE, "no mail can be made"),
@@ -49,8 +60,8 @@ fn gap(gap: &Gap) -> Finding {
     let (lacks, first) = (gap.missing.len(), gap.missing.iter().take(NAMED));
     let first: Vec<&str> = first.map(String::as_str).collect();
     let found = format!(
-        "locales/{}.ftl lacks {lacks} of {} messages, which are in English: {}{}",
-        gap.locale,
+        "locales/{} lacks {lacks} of {} messages, which are in English: {}{}",
+        gap.file,
         gap.of,
         first.join(", "),
         if lacks > NAMED { " and others" } else { "" }
@@ -214,14 +225,15 @@ mod tests {
     #[test]
     fn a_language_that_is_not_all_said_is_told_with_what_it_lacks() {
         let lacks = |missing: &[&str]| Gap {
-            locale: "sv".into(),
+            file: "SV-se.ftl".into(),
+            locale: "sv-SE".into(),
             missing: missing.iter().map(ToString::to_string).collect(),
             of: 90,
         };
 
         let (one, four) = (gap(&lacks(&["more"])), gap(&lacks(&["a", "b", "c", "d"])));
 
-        let said = "locales/sv.ftl lacks 1 of 90 messages, which are in English: more";
+        let said = "locales/SV-se.ftl lacks 1 of 90 messages, which are in English: more";
         assert_eq!((one.verdict, one.found.as_str()), (Verdict::Warning, said));
         assert!(
             four.found.ends_with("English: a, b, c and others"),

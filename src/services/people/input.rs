@@ -15,7 +15,7 @@ use super::PeopleService;
 use crate::domain::user::{self, DigestPreference, TypePreference};
 use crate::domain::{
     Address, BrandName, Cadence, EventType, FollowKey, Invalid, Point, Policies, Quiet, Route,
-    User, UserId,
+    User, UserId, locale,
 };
 use crate::services::fields;
 
@@ -38,7 +38,7 @@ pub struct UserInput {
     /// Replaces what they chose, `null` takes it back; left out, it stays.
     #[serde(default, deserialize_with = "zone")]
     pub tz: Change<Tz>,
-    /// At most 100 bytes; left out, there is none.
+    /// A language tag such as `pt-BR`, at most 100 bytes; left out, there is none.
     pub locale: Option<String>,
     /// One that is configured; left out, the default.
     pub brand: Option<BrandName>,
@@ -352,14 +352,14 @@ pub(super) fn check_routes<'a>(
 }
 
 pub(super) fn check_texts(name: Option<&str>, locale: Option<&str>) -> Result<()> {
-    check_length("name", name, user::MAX_NAME)?;
-    check_length("locale", locale, user::MAX_LOCALE)
+    check_length("name of", name, user::MAX_NAME)?;
+    locale.map_or(Ok(()), locale::check)
 }
 
 fn check_length(what: &'static str, text: Option<&str>, limit: usize) -> Result<()> {
     match text.map_or(0, str::len) {
         bytes if bytes > limit => {
-            let why = format!("bytes are more than the {limit} that can be kept; shorten it");
+            let why = format!("bytes is more than the {limit} that can be kept; shorten it");
             Err(Invalid::limit(what, bytes, why))
         }
         _ => Ok(()),

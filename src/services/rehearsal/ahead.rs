@@ -121,12 +121,13 @@ impl Rehearsal {
                     continue;
                 }
                 let user = people.get(&batch.user);
-                count(report, leaves, &prospect);
+                let brand = Compose::brand_of(user, Some(&batch.key));
+                let brand = brand.as_ref();
+                let has_brand = brand.is_none_or(|of| self.compose.looks.contains_key(of));
+                count(report, leaves, &prospect, has_brand);
                 if let (Prospect::Told(content), Some(user)) = (&prospect, user) {
-                    let brand = Compose::brand_of(Some(user), Some(&batch.key));
-                    let brand = brand.as_ref();
                     looks::count(report, &self.compose, user, brand);
-                    if let Some(stage) = stage.as_deref_mut() {
+                    if let Some(stage) = stage.as_deref_mut().filter(|_| has_brand) {
                         let id = DeliveryId::batch(batch.id);
                         let drawn = draw(&id).rotate_left(if is_lead { 32 } else { 0 });
                         stage.take(&Mail {
@@ -148,9 +149,13 @@ impl Rehearsal {
     }
 }
 
-fn count(report: &mut Report, leaves: Leaves, prospect: &Prospect) {
+fn count(report: &mut Report, leaves: Leaves, prospect: &Prospect, has_brand: bool) {
     let ahead = report.batches.get_or_insert_default();
     let content = match prospect {
+        Prospect::Told(_) if !has_brand => {
+            ahead.no_brand += 1;
+            return;
+        }
         Prospect::Told(content) => content,
         Prospect::NothingLeft => {
             ahead.withdrawn += 1;

@@ -55,14 +55,20 @@ pub(super) struct Stage<'a> {
     pub periods: BTreeMap<String, OfPeriod>,
     /// Why mails cannot be rendered: the first few reasons.
     pub failures: Vec<String>,
-    /// Mails that wait, as their brand is not configured.
-    absent: u64,
+    /// Events of digests that wait, as their brand is not configured.
+    pub events_absent: u64,
     /// How they come together in calls, where that is asked.
     calls: Option<Calls>,
 }
 
 impl Onlooker for Stage<'_> {
     fn mail(&mut self, found: &Found<'_>) {
+        let brand = found.user.brand.as_ref();
+        if !self.has(brand) {
+            // It would wait, and the report says so.
+            self.events_absent += found.content.total;
+            return;
+        }
         let name = format!("{} {}", found.cadence, found.period);
         let period = self.periods.entry(name).or_insert(OfPeriod {
             cadence: found.cadence,
@@ -76,7 +82,7 @@ impl Onlooker for Stage<'_> {
             id: found.id,
             drawn: draw(found.id),
             user: found.user,
-            brand: found.user.brand.as_ref(),
+            brand,
             content: found.content,
             occasion: &Occasion::Digest {
                 cadence: found.cadence,
@@ -107,7 +113,7 @@ impl<'a> Stage<'a> {
             types: BTreeMap::new(),
             periods: BTreeMap::new(),
             failures: Vec::new(),
-            absent: 0,
+            events_absent: 0,
             calls: None,
         }
     }
@@ -124,13 +130,14 @@ impl<'a> Stage<'a> {
             calls.mails += 1;
         }
         self.count(mail.content);
-        let is_known = |brand| self.compose.looks.contains_key(brand);
-        if !mail.brand.is_none_or(is_known) {
-            // It would wait, and the report says so.
-            self.absent += 1;
-        } else if self.levels.takes(mail.drawn) {
+        if self.levels.takes(mail.drawn) {
             self.try_on(mail);
         }
+    }
+
+    /// Whether there is this brand.
+    fn has(&self, brand: Option<&BrandName>) -> bool {
+        brand.is_none_or(|brand| self.compose.looks.contains_key(brand))
     }
 
     fn count(&mut self, content: &Content) {
@@ -218,9 +225,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// How large so many mails are, as far as they would not wait.
+    /// How large so many mails are.
     pub(super) fn sizes(&self, mails: u64) -> Sizes {
-        let mails = mails.saturating_sub(self.absent);
         let sum = self.levels.sum();
         let looked_at = sum.mails + sum.failed;
         let whole = |part: u64| scaled(part, looked_at, mails);
@@ -257,10 +263,8 @@ impl<'a> Stage<'a> {
         types.into_iter().map(bar).collect()
     }
 
-    /// How many calls so many mails take, as far as they would not wait; none where that was not
-    /// asked.
+    /// How many calls so many mails take; none where that was not asked.
     pub(super) fn calls(&mut self, mails: u64) -> u64 {
-        let mails = mails.saturating_sub(self.absent);
         self.calls.as_mut().map_or(0, |calls| {
             calls.cut(self.calling);
             scaled(calls.calls, calls.called, mails)

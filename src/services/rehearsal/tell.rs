@@ -12,6 +12,8 @@ use crate::render::CLIP_BYTES;
 use crate::services::digest::{Request, Timing};
 use crate::wire::digest::{BatchesAhead, Report};
 
+const NO_BRAND: &str = "Wait for a brand that is not configured";
+
 /// Everybody by what becomes of them: those who are mailed first, then the others, without zeros.
 pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
     let line = |label: &str, count| (label.to_owned(), count);
@@ -29,6 +31,7 @@ pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
             "Have a mail in the ledger that is not settled yet",
             report.busy,
         ),
+        line(NO_BRAND, report.no_brand),
         (format!("Wait for their hour{next}"), report.waiting),
         line(
             "Nothing is left that applies: their mail would be empty",
@@ -41,7 +44,7 @@ pub(super) fn people(report: &Report, request: &Request) -> Vec<(String, u64)> {
     others.push(line("Unsubscribed", unsubscribed));
     others.push(line("Want no digest", report.turned_off));
     others.push(line("Outside the sample", report.outside_sample));
-    let mails = report.due - report.busy;
+    let mails = report.due - report.busy - report.no_brand;
     if !report.limited {
         let told: u64 = mails + others.iter().map(|(_, count)| count).sum::<u64>();
         let rest = match request.cadence {
@@ -76,6 +79,7 @@ pub(super) fn batches(ahead: &BatchesAhead) -> Vec<(String, u64)> {
     let (mut lines, unsubscribed) = barred(&ahead.unmailable);
     let nothing = "Nothing is left that applies and is wanted";
     lines.insert(0, (nothing.to_owned(), ahead.withdrawn));
+    lines.insert(0, (NO_BRAND.to_owned(), ahead.no_brand));
     lines.push(("Unsubscribed".to_owned(), unsubscribed));
     lines.retain(|(_, count)| *count > 0);
     lines.insert(0, ("Would be mailed".to_owned(), ahead.mails));

@@ -131,6 +131,52 @@ fn events_are_taken_out_and_what_cannot_be_seen_is_told() {
 }
 
 #[test]
+fn a_batch_whose_lead_left_says_so_and_what_gathers_stands_apart_from_the_lead() {
+    let desk = Desk::with_people();
+    let leading = "[types.Comment]\nroute = \"batch\"\nwindow = \"1h\"\nleading = true";
+    desk.write("tidings.toml", leading);
+    let comment = |object: &str| {
+        let told = desk.run(&["notify", "Comment", object, "--to", "ada"]);
+        told.done();
+    };
+    comment("c1");
+    comment("c2");
+    let id = id_of(&desk, "ada");
+
+    let waits = desk.run(&["batches", "show", &id]).done();
+    desk.run(&["batches", "take-out", "Comment", "c2"]).done();
+    desk.run(&["worker", "--once"]).done();
+    let gathers = desk.run(&["batches"]).done();
+    desk.run(&["batches", "cancel", &id]).done();
+    let listed = desk.run(&["batches"]).done();
+    let shown = desk.run(&["batches", "show", &id]).done();
+
+    let (lead, since) = waits.split_once("\nGathered since:\n").expect(&waits);
+    let label = "\nIts lead, which a worker mails in its next round:\n";
+    assert!(lead.contains(label) && lead.contains("  c1  "), "{waits}");
+    assert!(
+        !lead.contains("  c2  ") && since.contains("  c2  "),
+        "{waits}"
+    );
+    let of_it = |table: &str| {
+        let line = table.lines().find(|line| line.contains(&id));
+        line.expect(table).to_owned()
+    };
+    assert!(
+        of_it(&gathers).ends_with("  its lead was mailed at once"),
+        "{gathers}"
+    );
+    assert!(
+        of_it(&listed).ends_with("  its lead was mailed at once, nothing followed"),
+        "{listed}"
+    );
+    assert!(
+        shown.contains(" UTC: nothing followed its lead\n"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused() {
     let desk = gathering();
     let nobodys = "0123456789abcdef01234567";
@@ -165,4 +211,28 @@ fn what_cannot_be_meant_is_refused() {
         );
         assert!(ran.err.contains(expected), "{arguments:?}: {}", ran.err);
     }
+}
+
+#[test]
+fn a_list_that_ends_at_its_limit_says_how_many_more_there_are() {
+    let desk = gathering();
+
+    let batches = desk.run(&["batches", "--limit", "1"]);
+    let all = desk.run(&["batches", "--limit", "2"]);
+    let json = desk.run(&["batches", "--limit", "1", "--json"]);
+    for id in ["ada", "cem"].map(|user| id_of(&desk, user)) {
+        desk.run(&["batches", "close", &id]).done();
+    }
+    desk.run(&["worker", "--once"]).done();
+    let mails = desk.run(&["deliveries", "--limit", "1"]);
+
+    let more = "1 more is not shown; --limit 2 shows all\n";
+    assert_eq!(
+        (batches.out.lines().count(), batches.err.as_str()),
+        (2, more)
+    );
+    assert_eq!((all.out.lines().count(), all.err.as_str()), (3, ""));
+    assert_eq!(json.err, "");
+    assert_eq!(json.json().as_array().unwrap().len(), 1);
+    assert_eq!((mails.out.lines().count(), mails.err.as_str()), (2, more));
 }

@@ -118,3 +118,31 @@ fn each_mail_says_of_which_brand_it_is_and_a_run_counts_them() {
     let mail = desk.run(&["explain", "ada"]).done();
     assert!(mail.contains("brand   acme"), "{mail}");
 }
+
+#[test]
+fn a_brand_that_open_batches_are_of_and_nobody_configured_is_found_before_a_mail_waits() {
+    let desk = Desk::with_people();
+    let branded = "[types.Comment]\nroute = \"batch\"\nwindow = \"1h\"\nbranded = true\n";
+    desk.write(
+        "tidings.toml",
+        &format!("{branded}[brands.acme]\nsite.name = \"Acmeish\"\n"),
+    );
+    let told = ["--to", "ada", "--to", "cem", "--brand", "acme"];
+    desk.run(&[&["notify", "Comment", "c1"][..], &told].concat())
+        .done();
+
+    let before = desk.run(&["doctor", "--offline", "--json"]).json();
+    desk.write("tidings.toml", branded);
+    let after = desk.run(&["doctor", "--offline", "--json"]).json();
+
+    let of_brands = |told: &serde_json::Value| {
+        let findings = told["findings"].as_array().unwrap();
+        let mut brands = findings.iter().filter(|of| of["check"] == "brands");
+        brands.next().map(|of| of["found"].clone())
+    };
+    assert_eq!(of_brands(&before), None);
+    assert_eq!(
+        of_brands(&after).unwrap(),
+        "2 open batches are of the brand acme, which is not configured"
+    );
+}

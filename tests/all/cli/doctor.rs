@@ -69,3 +69,48 @@ fn a_configuration_that_cannot_be_read_is_told_with_all_its_problems() {
         assert!(ran.out.contains(expected), "{expected} in {}", ran.out);
     }
 }
+
+#[test]
+fn brands_say_of_templates_only_what_the_default_does_not() {
+    let desk = Desk::new();
+    desk.write(
+        "tidings.toml",
+        "mail.templates = \"own\"\n[brands.acme]\nsite.name = \"Acme\"\n[brands.umbra]\nmail.templates = \"umbra\"\n",
+    );
+    for folder in ["own/locales", "umbra/locales"] {
+        std::fs::create_dir_all(desk.path().join(folder)).unwrap();
+    }
+    desk.write("own/locales/SV-se.ftl", "more = Mer\n");
+    desk.write("umbra/locales/da.ftl", "more = Mere\n");
+
+    let told = desk.run(&["doctor", "--offline", "--json"]).json();
+
+    let findings = told["findings"].as_array().unwrap();
+    let of_templates = findings.iter().filter(|finding| {
+        let check = finding["check"].as_str().unwrap();
+        ["templates", "languages", "size of mails"].contains(&check)
+    });
+    let brands: Vec<_> = of_templates
+        .map(|finding| {
+            (
+                finding["brand"].as_str(),
+                finding["check"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let umbra = Some("umbra");
+    assert_eq!(
+        brands,
+        [
+            (None, "templates"),
+            (None, "size of mails"),
+            (None, "languages"),
+            (umbra, "templates"),
+            (umbra, "size of mails"),
+            (umbra, "languages"),
+        ]
+    );
+    let languages = findings.iter().find(|of| of["check"] == "languages");
+    let found = languages.unwrap()["found"].as_str().unwrap();
+    assert!(found.starts_with("locales/SV-se.ftl lacks "), "{found}");
+}

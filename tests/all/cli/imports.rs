@@ -68,6 +68,24 @@ fn a_file_of_nothing_but_bad_lines_has_failed() {
 }
 
 #[test]
+fn a_locale_that_can_be_none_is_refused_and_one_without_a_catalog_is_not() {
+    let desk = Desk::new();
+    desk.write(
+        "users",
+        "{\"id\": \"ada\", \"locale\": \"german!\"}\n{\"id\": \"ben\", \"locale\": \"tlh-KX\"}\n",
+    );
+
+    let ran = desk.run(&["import", "users", "users", "--json"]);
+
+    let counts = ran.json();
+    assert_eq!((&counts["taken"], &counts["bad"]), (&1.into(), &1.into()));
+    assert_eq!(
+        ran.err,
+        "users, line 1: locale \"german!\" is no language tag; write one such as de or pt-BR, or leave it out for English\n"
+    );
+}
+
+#[test]
 fn the_help_lists_every_field_of_every_kind() {
     let desk = Desk::new();
     let help = desk.run(&["import", "--help"]).done();

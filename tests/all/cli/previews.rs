@@ -272,6 +272,35 @@ fn mails_and_pages_are_shown_in_a_locale_and_one_that_is_not_there_is_refused() 
 }
 
 #[tokio::test]
+async fn a_persons_locale_is_said_where_their_mails_are_explained_and_shown() {
+    let desk = Desk::with_people();
+    let records = |locale: &str| {
+        let ada = "{\"id\": \"ada\", \"email\": \"ada@example.org\", \"confirmed\": true";
+        desk.write("ada.ndjson", &format!("{ada}{locale}}}\n"));
+        desk.run(&["import", "users", "ada.ndjson"]).done();
+    };
+    for (locale, said) in [
+        ("", "en, as their record names no locale"),
+        (", \"locale\": \"pt-BR\"", "pt, for their pt-BR"),
+        (", \"locale\": \"xx\"", "en, for their xx"),
+        (", \"locale\": \"de\"", "de"),
+    ] {
+        records(locale);
+
+        let explained = desk.run(&["explain", "ada"]).done();
+        let written = desk.run(&["preview", "page", "--user", "ada", "--out", "seen"]);
+
+        let line = format!("\n  locale  {said}\n");
+        assert!(explained.contains(&line), "{explained}");
+        let written = written.done();
+        let line = format!(" files into seen; locale {said}\n");
+        assert!(written.ends_with(&line), "{written}");
+    }
+    let served = Served::start(&desk, &["--user", "ada"]);
+    assert_eq!(served.board().await["spoken"], "de");
+}
+
+#[tokio::test]
 async fn the_page_offers_the_locales_and_shows_the_one_that_is_chosen() {
     let desk = kiosk();
     let served = Served::start(&desk, &["--locale", "de"]);

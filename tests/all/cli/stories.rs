@@ -203,6 +203,38 @@ fn what_is_mandatory_and_what_is_in_no_feed_is_named() {
 }
 
 #[test]
+fn explain_names_what_is_turned_off_and_calls_objects_by_what_they_are_about() {
+    let desk = Desk::with_people();
+    desk.write(
+        "tidings.toml",
+        "[types.Rule]\nmandatory = true\n[types.Comment]\nmodel = \"Comment\"\n",
+    );
+    desk.write(
+        "ada",
+        r#"{"id": "ada", "email": "ada@example.org", "confirmed": true, "types": {"Rule": {"route": "never"}, "Loan": {"route": "never"}, "Comment": {"route": "digest"}}}"#,
+    );
+    desk.write(
+        "c7",
+        r#"{"id": "Comment:c7", "data": {"about": {"title": "Budget", "url": "https://x.example/b"}}}"#,
+    );
+    desk.run(&["import", "users", "ada"]).done();
+    desk.run(&["import", "objects", "c7"]).done();
+    desk.run(&["notify", "Comment", "c7", "--to", "ada"]).done();
+
+    let explained = desk.run(&["explain", "ada"]).done();
+    let feed = desk.run(&["feed", "ada"]).done();
+
+    assert!(
+        explained.contains("\n  off     Loan, as they chose\n"),
+        "{explained}"
+    );
+    for told in [&explained, &feed] {
+        assert!(told.contains("  Budget "), "{told}");
+        assert!(!told.contains("Comment:c7"), "{told}");
+    }
+}
+
+#[test]
 fn explain_is_narrowed_to_an_object_or_to_what_happened_to_it() {
     let desk = Desk::with_people();
     for (kind, object) in [("Published", "a1"), ("Loan", "a1"), ("Loan", "a2")] {

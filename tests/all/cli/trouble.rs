@@ -177,6 +177,11 @@ fn a_catalog_that_is_wrong_is_refused_with_file_and_line() {
         doctor.out
     );
     assert!(doctor.out.contains("de.ftl, line 2"), "{}", doctor.out);
+    assert!(
+        doctor.out.contains("what is built in takes its place"),
+        "{}",
+        doctor.out
+    );
     assert!(ledger(&desk).is_empty());
 }
 

@@ -26,6 +26,7 @@ on_both_stores! {
     what_is_muted_is_owed_to_nobody_and_flushed
     a_feed_takes_for_read_what_is_muted
     explain_says_that_it_is_muted_before_and_after
+    what_happened_before_an_unmute_is_explained_so
     a_replaced_record_keeps_what_was_muted
     nobody_mutes_more_than_a_thousand_subjects
     what_ended_long_ago_is_forgotten
@@ -283,6 +284,27 @@ async fn a_feed_takes_for_read_what_is_muted(fresh: Fresh) {
         (after.unseen, after.unread),
         (2, 2),
         "what it was stays read"
+    );
+}
+
+async fn what_happened_before_an_unmute_is_explained_so(fresh: Fresh) {
+    let town = Town::found(&fresh, true, BATCH).await;
+    mute(&town, "ada", "a1").await;
+    happens(&town, "Loan", &["a1", "a2"], to(&["ada"])).await;
+    town.clock.advance(TimeDelta::minutes(1));
+
+    unmute(&town, "ada", "a1").await;
+    mute(&town, "ada", "a2").await;
+
+    let told = town.process().explain().user(&user("ada"), None).await;
+    let fates = told.unwrap().events.into_iter();
+    let mut whys: Vec<_> = fates.map(|of| (of.object.to_string(), of.why)).collect();
+    whys.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected = [("a1", Why::WasMuted), ("a2", Why::Muted)];
+    assert_eq!(whys, expected.map(|(object, why)| (object.to_owned(), why)));
+    assert_eq!(
+        Why::WasMuted.sentence(),
+        "happened before they unmuted what it is about, so it is not mailed"
     );
 }
 

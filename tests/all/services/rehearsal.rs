@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidings::domain::policy::Route;
 use tidings::domain::user::TypePreference;
-use tidings::domain::{Address, Cadence, Object, User};
+use tidings::domain::{Address, BrandName, Cadence, Object, User};
 use tidings::mail::Place;
 use tidings::render::report::{Mailed, Rehearsed};
 use tidings::services::Silent;
@@ -24,6 +24,7 @@ on_both_stores! {
     of_too_many_mails_a_part_is_rendered_and_the_counts_stay_exact
     mails_that_would_be_too_long_are_counted
     a_limit_and_what_nobody_fanned_out_yet_are_told
+    who_waits_for_a_brand_is_told_apart_from_who_would_be_mailed
 }
 
 const LINKS: &str = "server.public_url = \"https://news.example.org\"\n";
@@ -349,4 +350,30 @@ async fn a_limit_and_what_nobody_fanned_out_yet_are_told(fresh: Fresh) {
         "{:?}",
         told.warnings
     );
+}
+
+async fn who_waits_for_a_brand_is_told_apart_from_who_would_be_mailed(fresh: Fresh) {
+    let town = Town::found(&fresh, true, LINKS).await;
+    town.happens(&["a1", "a2"], to(&["ada"])).await;
+    town.happens(&["a3"], to(&["ben"])).await;
+    town.change("ada", |ada| {
+        ada.brand = Some(BrandName::new("gone").unwrap())
+    })
+    .await;
+    town.clock.set(monday(0));
+
+    let (report, told) = rehearse(&town, &Request::default()).await;
+    let rehearsal = town.process().rehearsal();
+    let counted = rehearsal.count(&Request::default(), &Silent).await.unwrap();
+
+    assert_eq!((report.due, report.no_brand), (2, 1));
+    assert_eq!((counted.due, counted.no_brand), (2, 1));
+    assert_eq!((told.mails, told.events), (1, 1));
+    let lines = told.people.iter();
+    let lines: Vec<_> = lines.map(|of| (of.label.as_str(), of.count)).collect();
+    let waits = ("Wait for a brand that is not configured", 1);
+    assert_eq!(lines, [("Would be mailed", 1), waits]);
+    let of_types: u64 = told.types.iter().map(|one| one.events).sum();
+    let of_periods: u64 = told.comparisons.iter().map(|row| row.mails).sum();
+    assert_eq!((of_types, of_periods), (1, 1));
 }

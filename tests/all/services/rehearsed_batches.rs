@@ -297,7 +297,12 @@ async fn mails_of_batches_are_counted_and_shown_as_their_brand_writes_them(fresh
     assert_eq!(report.locales, BTreeMap::from([("xx".to_owned(), 1)]));
     let batches = told.batches.unwrap();
     let sizes: u64 = batches.sizes.bars.iter().map(|bar| bar.count).sum();
-    assert_eq!((batches.mails, batches.sizes.measured, sizes), (3, 2, 2));
+    assert_eq!((batches.mails, batches.sizes.measured, sizes), (2, 2, 2));
+    let types: Vec<_> = batches.types.iter().map(|of| of.events).collect();
+    assert_eq!((batches.events, types), (2, vec![2]));
+    let waits = ("Wait for a brand that is not configured", 1);
+    let lines = batches.what.iter().map(|of| (of.label.as_str(), of.count));
+    assert_eq!(lines.collect::<Vec<_>>(), [("Would be mailed", 2), waits]);
     let samples = batches.samples;
     assert_eq!(samples.len(), 2);
     for sample in samples {
