@@ -202,7 +202,7 @@ pub enum Occasion {
         /// Such as `2014-W17`.
         period: String,
     },
-    /// A batch that has closed.
+    /// A batch that has ended.
     Batch {
         /// The batch that the mail tells of; its record holds the events.
         batch: Id,

@@ -249,10 +249,8 @@ async fn a_marker_that_was_written_and_reported_as_failed_stands_once() {
             .unwrap();
         store.fails(1, unheard("update")).await;
 
-        store
-            .write_markers(&[new_marker(&ada, today(), id(90), 2)])
-            .await
-            .unwrap();
+        let marker = new_marker(&ada, today(), id(90), 2);
+        store.write_markers(&[marker]).await.unwrap();
 
         assert_eq!(store.entries_of(&ada, today()).await.len(), 3);
     })
