@@ -1,7 +1,10 @@
 //! How a document comes back where one stands under its `_id`.
 //!
 //! The rule: it has to be the same, or its entries belong behind those that stand: then they are
-//! put there once, and what its markers cover moves with them.
+//! put there once, and what its markers cover moves with them. What can be told from everything else
+//! is put there only if it does not stand yet, whatever came in between.
+
+use std::collections::HashSet;
 
 use bson::{Bson, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
@@ -48,7 +51,7 @@ impl Mongo {
                 return Err(conflict(day, document));
             }
             let stands_at = |from: usize| {
-                let entries = ours.iter().map(|entry| moved(entry, from));
+                let entries = ours.iter().map(|entry| moved(entry, |n| n + from));
                 entries.eq(before[from..from + ours.len()].iter().cloned())
             };
             // It was exported again with what stood there before.
@@ -62,10 +65,10 @@ impl Mongo {
             if before.len() >= ours.len() && (0..=before.len() - ours.len()).any(stands_at) {
                 return Ok(());
             }
-            let entries: Vec<Entry> = ours
-                .iter()
-                .map(|entry| moved(entry, before.len()))
-                .collect();
+            let entries = new_behind(&before, &ours);
+            if entries.is_empty() {
+                return Ok(());
+            }
             if self.append(day, document, before.len(), &entries).await? {
                 return Ok(());
             }
@@ -166,8 +169,43 @@ fn parts(document: &RawDocumentBuf) -> Parts {
     (events, rest)
 }
 
-/// The entry as it is so many places further behind: a marker covers as many entries more.
-fn moved((kind, value): &Entry, by: usize) -> Entry {
+/// What tells an entry from all others: a marker's id, or all of an event, or a note, that names its
+/// fan-out. An event without one may stand twice.
+fn name_of((kind, value): &Entry) -> Option<&[u8]> {
+    let entry = Field {
+        kind: *kind,
+        name: b"",
+        value,
+    };
+    if !entry.is_document() {
+        return None;
+    }
+    let id = |field: &Field<'_>| field.name == b"flushed" && field.is_id();
+    if let Some(marker) = Elements::of(value).find(id) {
+        return Some(marker.value);
+    }
+    let names = |field: Field<'_>| field.name == b"i" && (field.is_id() || field.is_array());
+    Elements::of(value).any(names).then_some(value)
+}
+
+/// Those of ours that do not stand yet, as they are behind what stands: a marker covers all of that,
+/// and as many of these as it covered of ours.
+fn new_behind(before: &[Entry], ours: &[Entry]) -> Vec<Entry> {
+    let standing: HashSet<&[u8]> = before.iter().filter_map(name_of).collect();
+    let (mut new, mut left_out) = (Vec::new(), vec![0]);
+    for entry in ours {
+        let stands = name_of(entry).is_some_and(|name| standing.contains(name));
+        if !stands {
+            let first = |n: usize| left_out[n.min(left_out.len() - 1)];
+            new.push(moved(entry, |n| n + before.len() - first(n)));
+        }
+        left_out.push(left_out[left_out.len() - 1] + usize::from(stands));
+    }
+    new
+}
+
+/// The entry as it is elsewhere in a list: a marker that covered so many entries covers those there.
+fn moved((kind, value): &Entry, covers: impl Fn(usize) -> usize) -> Entry {
     let document = Field {
         kind: *kind,
         name: b"",
@@ -175,14 +213,16 @@ fn moved((kind, value): &Entry, by: usize) -> Entry {
     };
     let is_marker =
         document.is_document() && Elements::of(value).any(|field| field.name == b"flushed");
-    if !is_marker || by == 0 {
+    if !is_marker {
         return (*kind, value.clone());
     }
     let mut writer = Writer::new();
     for field in Elements::of(value) {
-        match field.count().filter(|_| field.name == b"n") {
-            Some(n) => {
-                let n = i64::from(n) + by as i64;
+        let count = field.count().filter(|_| field.name == b"n");
+        let covered = count.map(|n| (n as usize, covers(n as usize)));
+        match covered.filter(|(was, is)| was != is) {
+            Some((_, n)) => {
+                let n = n as i64;
                 match i32::try_from(n) {
                     Ok(n) => writer.int("n", n),
                     Err(_) => writer.long("n", n),
@@ -206,6 +246,7 @@ mod tests {
     fn what_a_marker_covers_moves_with_it_and_nothing_else_does() {
         let marker = |n: Bson| raw(doc! {"flushed": true, "n": n, "x": 1});
         let entry = |document: RawDocumentBuf| (3, document.into_bytes());
+        let moved = |entry: &Entry, by: usize| super::moved(entry, |n| n + by);
         assert_eq!(moved(&entry(marker(2.into())), 5), entry(marker(7.into())));
         assert_eq!(
             moved(&entry(marker(2_i64.into())), 5),

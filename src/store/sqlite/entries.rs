@@ -6,6 +6,7 @@
 //! as on MongoDB.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use rusqlite::types::ValueRef;
@@ -96,31 +97,52 @@ pub(super) fn read_line(line: &str) -> Entry {
 
 /// Those of `ours` that do not stand yet, as lines that belong behind what stands: nothing if all
 /// of them do, somewhere in a row, and only what is new where ours begin with all that stands. What
-/// a marker covers moves with it.
+/// can be told from everything else is left out if it stands, whatever came in between. What a
+/// marker covers moves with it.
 pub(super) fn behind(standing: &str, ours: &str) -> String {
     if let Some(new) = ours.strip_prefix(standing) {
         return new.to_owned();
     }
     let before: Vec<&str> = standing.lines().collect();
-    let moved = |by: usize| ours.lines().map(move |line| moved(line, by));
+    let moved_by = |by: usize| ours.lines().map(move |line| moved(line, |n| n + by));
     let count = ours.lines().count();
-    let stand_at = |from: usize| moved(from).eq(before[from..from + count].iter().copied());
+    let stand_at = |from: usize| moved_by(from).eq(before[from..from + count].iter().copied());
     if before.len() >= count && (0..=before.len() - count).any(stand_at) {
         return String::new();
     }
-    moved(before.len())
-        .flat_map(|line| [line.into_owned(), "\n".to_owned()])
-        .collect()
+    let standing: HashSet<Cow<'_, str>> = before.iter().filter_map(|line| name_of(line)).collect();
+    let (mut new, mut left_out) = (String::new(), vec![0]);
+    for line in ours.lines() {
+        let stands = name_of(line).is_some_and(|name| standing.contains(&name));
+        if !stands {
+            // It covers all that stands, and as many of these as it covered of ours.
+            let first = |n: usize| left_out[n.min(left_out.len() - 1)];
+            new.push_str(&moved(line, |n| n + before.len() - first(n)));
+            new.push('\n');
+        }
+        left_out.push(left_out[left_out.len() - 1] + usize::from(stands));
+    }
+    new
 }
 
-/// The line as it is so many places further behind.
-fn moved(line: &str, by: usize) -> Cow<'_, str> {
+/// What tells an entry from all others: a marker's id, or all of an event, or a note, that names its
+/// fan-out. An event without one may stand twice.
+fn name_of(line: &str) -> Option<Cow<'_, str>> {
+    match read_line(line) {
+        Entry::Marker(Marker { id: Some(id), .. }) => Some(Cow::Owned(id.to_string())),
+        Entry::Event(Event { i: Some(_), .. }) | Entry::Mailed(_) => Some(Cow::Borrowed(line)),
+        _ => None,
+    }
+}
+
+/// The line as it is elsewhere in a list: a marker that covered so many entries covers those there.
+fn moved(line: &str, covers: impl Fn(usize) -> usize) -> Cow<'_, str> {
     match read_line(line) {
         Entry::Marker(Marker {
             id: Some(id),
             n: Some(n),
-        }) if by > 0 => {
-            let n = n.saturating_add(u32::try_from(by).unwrap_or(u32::MAX));
+        }) if covers(n as usize) != n as usize => {
+            let n = u32::try_from(covers(n as usize)).unwrap_or(u32::MAX);
             Cow::Owned(marker_line(id, n).trim_end().to_owned())
         }
         _ => Cow::Borrowed(line),

@@ -17,11 +17,12 @@ use tidings::wire::archive::Fate;
 use super::archive::{accept_late, days, exported, first_day, request, with_an_old_day};
 use crate::support::poison::database;
 use crate::support::town::{Town, monday, on_both_stores, saturday, to};
-use crate::support::{Fresh, user};
+use crate::support::{Fresh, id, new_marker, user};
 
 on_both_stores! {
     a_day_that_stands_again_is_exported_beside_its_first_export
     what_was_exported_with_what_stood_before_is_not_restored_twice
+    what_came_between_two_parts_makes_nothing_stand_twice
     one_day_that_fails_keeps_no_other_from_going
     what_is_written_while_a_day_is_archived_is_never_lost
     a_day_that_somebody_else_works_on_is_left_to_them
@@ -124,6 +125,37 @@ async fn what_was_exported_with_what_stood_before_is_not_restored_twice(fresh: F
     }
 
     assert_eq!(fresh.exported(first_day()).await, before);
+}
+
+async fn what_came_between_two_parts_makes_nothing_stand_twice(fresh: Fresh) {
+    let town = Town::of(&fresh).await;
+    with_an_old_day(&town).await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = exported(&town, folder.path()).await;
+    let archive = town.process().archive();
+    // The second part holds all of the first, as where somebody died between export and drop.
+    archive.restore(&first, &Silent).await.unwrap();
+    comes_late(&town, &["a3"], &["ada"]).await;
+    let expected = entries(&fresh, "ada").await;
+    let mut reports = Vec::new();
+    archive
+        .run(&forced(folder.path()), &Silent, &mut reports)
+        .await
+        .unwrap();
+    let second = folder.path().join("notifications_20140419.2.ndjson.zst");
+
+    archive.restore(&first, &Silent).await.unwrap();
+    // A digest mails what it holds, before the second part is back.
+    let marker = new_marker(&user("ada"), first_day(), id(90), 3);
+    fresh.write_markers(&[marker]).await.unwrap();
+    archive.restore(&second, &Silent).await.unwrap();
+
+    let events = |all: &[Entry]| -> Vec<Entry> {
+        let events = all.iter().filter(|entry| matches!(entry, Entry::Event(_)));
+        events.cloned().collect()
+    };
+    let restored = entries(&fresh, "ada").await;
+    assert_eq!(events(&restored), events(&expected), "{restored:#?}");
 }
 
 /// The day collections, with somebody else at work.
