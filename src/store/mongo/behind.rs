@@ -188,15 +188,29 @@ fn name_of((kind, value): &Entry) -> Option<&[u8]> {
     Elements::of(value).any(names).then_some(value)
 }
 
+/// How many entries a marker covers; a bare one all before it. `None` if it is none.
+fn covered_by((_, value): &Entry) -> Option<usize> {
+    let field = |name: &[u8]| Elements::of(value).find(|field| field.name == name);
+    field(b"flushed")?;
+    let n = field(b"n").and_then(Field::count);
+    Some(n.map_or(usize::MAX, |n| n as usize))
+}
+
 /// Those of ours that do not stand yet, as they are behind what stands: a marker covers all of that,
 /// and as many of these as it covered of ours.
 fn new_behind(before: &[Entry], ours: &[Entry]) -> Vec<Entry> {
     let standing: HashSet<&[u8]> = before.iter().filter_map(name_of).collect();
     let (mut new, mut left_out) = (Vec::new(), vec![0]);
     for entry in ours {
-        let stands = name_of(entry).is_some_and(|name| standing.contains(name));
+        let first = |n: usize| left_out[n.min(left_out.len() - 1)];
+        // The same mail may have been marked on the part before, and its marker covers more here.
+        let covers_nothing_new = || {
+            let n = covered_by(entry);
+            n.is_none_or(|n| first(n) == n.min(left_out.len() - 1))
+        };
+        let named = name_of(entry).is_some_and(|name| standing.contains(name));
+        let stands = named && covers_nothing_new();
         if !stands {
-            let first = |n: usize| left_out[n.min(left_out.len() - 1)];
             new.push(moved(entry, |n| n + before.len() - first(n)));
         }
         left_out.push(left_out[left_out.len() - 1] + usize::from(stands));
@@ -256,5 +270,24 @@ mod tests {
         assert_eq!(moved(&bare, 5), bare);
         let event = entry(raw(doc! {"t": "T", "o": "1", "n": 3}));
         assert_eq!(moved(&event, 5), event);
+    }
+
+    #[test]
+    fn what_stands_is_left_out_and_a_marker_that_covers_something_new_is_not() {
+        let entry = |document: bson::Document| (3, raw(document).into_bytes());
+        let id = |byte: u8| bson::oid::ObjectId::from_bytes([byte; 12]);
+        let event = |o: &str, byte: u8| entry(doc! {"t": "T", "o": o, "i": id(byte)});
+        let marker = |byte: u8, n: i32| entry(doc! {"flushed": id(byte), "n": n});
+        let before = [event("a", 1), marker(7, 1), marker(8, 2)];
+
+        let all_again = [event("a", 1), marker(7, 1), event("b", 2)];
+        assert_eq!(new_behind(&before, &all_again), [event("b", 2)]);
+        let marked_again = [event("b", 2), marker(7, 1)];
+        assert_eq!(
+            new_behind(&before, &marked_again),
+            [event("b", 2), marker(7, 4)]
+        );
+        let both = [event("a", 1), event("b", 2), marker(9, 2)];
+        assert_eq!(new_behind(&before, &both), [event("b", 2), marker(9, 4)]);
     }
 }

@@ -113,10 +113,19 @@ pub(super) fn behind(standing: &str, ours: &str) -> String {
     let standing: HashSet<Cow<'_, str>> = before.iter().filter_map(|line| name_of(line)).collect();
     let (mut new, mut left_out) = (String::new(), vec![0]);
     for line in ours.lines() {
-        let stands = name_of(line).is_some_and(|name| standing.contains(&name));
+        let first = |n: usize| left_out[n.min(left_out.len() - 1)];
+        let named = name_of(line).is_some_and(|name| standing.contains(&name));
+        let stands = named
+            && match read_line(line) {
+                // The same mail may have been marked on the part before, and covers more here.
+                Entry::Marker(Marker { n, .. }) => {
+                    let n = n.map_or(usize::MAX, |n| n as usize);
+                    first(n) == n.min(left_out.len() - 1)
+                }
+                _ => true,
+            };
         if !stands {
             // It covers all that stands, and as many of these as it covered of ours.
-            let first = |n: usize| left_out[n.min(left_out.len() - 1)];
             new.push_str(&moved(line, |n| n + before.len() - first(n)));
             new.push('\n');
         }
