@@ -62,7 +62,8 @@ impl<'a> UnderWay<'a> {
         }
     }
 
-    /// Begins to mail these, a chunk each time that there is room; none after a run has ended.
+    /// Begins to mail these, a chunk each time that there is room; none after a run has ended,
+    /// or where one has failed.
     pub(super) async fn begin(&mut self, found: FoundDue, mut ended: Option<Ended>) {
         let gate = &self.mailing.sender.gate;
         let limited = gate.settings.mails_per_hour > 0;
@@ -74,6 +75,9 @@ impl<'a> UnderWay<'a> {
                 let theirs = mailed.as_ref().ok().and_then(|rows| rows.ended.clone());
                 ended = ended.or(theirs);
                 self.done.push(mailed);
+            }
+            if self.done.iter().any(Result::is_err) {
+                return;
             }
             let mailing = self
                 .mailing

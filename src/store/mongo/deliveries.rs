@@ -111,6 +111,8 @@ impl Deliveries for Mongo {
             } = &mut change;
             match transition {
                 Transition::HandOver(Handover { call, items, .. }) => {
+                    // Another task of its owner may have claimed and handed it over meanwhile.
+                    when.insert("state", DeliveryState::Pending.as_str());
                     // What was counted is not counted again when the command is.
                     when.insert("stamp", doc! {"$ne": revision});
                     set.insert("state", DeliveryState::Sending.as_str());

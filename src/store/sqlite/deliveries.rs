@@ -86,7 +86,8 @@ impl Deliveries for Sqlite {
             let made = match transition {
                 Transition::HandOver(Handover { call, items, .. }) => prepare(
                     "state = 'sending', attempts = attempts + 1, until = ?3, call = ?4, tried = ?5, items = ?6",
-                    unsettled,
+                    // Another task of its owner may have claimed and handed it over meanwhile.
+                    "state = 'pending'",
                 )?
                 .execute((id, &owner, until, call, now, items))?,
                 Transition::Recall(_) => {
