@@ -168,8 +168,8 @@ impl DeliveryState {
         !matches!(self, Self::Pending | Self::Sending)
     }
 
-    /// Whether markers must cover what the row covers, so that no later mail holds it: it was mailed,
-    /// or may have been.
+    /// Whether markers must cover what the row covers, so that no later mail holds it: it was
+    /// mailed, or may have been.
     pub fn flushes(self) -> bool {
         matches!(self, Self::Sent | Self::Unknown)
     }

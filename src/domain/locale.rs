@@ -1,7 +1,7 @@
 //! Which language somebody reads, as BCP 47 or POSIX writes it: `pt-BR`, `de_AT.UTF-8`.
 //!
-//! The rule: what stands in a store is read whatever it says, and what is no locale is English; what
-//! comes in is checked. Whether there is a catalog for it is nothing to check: it falls back.
+//! The rule: what stands in a store is read whatever it says, and what is no locale is English;
+//! what comes in is checked. Whether there is a catalog for it is nothing to check: it falls back.
 
 use super::name::Invalid;
 

@@ -1,10 +1,10 @@
 //! What a mail says: words, and places where each recipient's own links go.
 //!
 //! The rule (P7, P8): a place is no text, so nothing that is told can pose as one. While a mail is
-//! rendered, words that nobody can guess stand in its places ([`Placeholders`]); they are cut out of
-//! what was rendered at once, and from then on a text is a list of words and places. The words are
-//! made harmless ([`variables`]) whenever they are written for anybody, as providers fill in what
-//! they take for a variable.
+//! rendered, words that nobody can guess stand in its places ([`Placeholders`]); they are cut out
+//! of what was rendered at once, and from then on a text is a list of words and places. The words
+//! are made harmless ([`variables`]) whenever they are written for anybody, as providers fill in
+//! what they take for a variable.
 
 use std::borrow::Cow;
 
@@ -162,13 +162,13 @@ impl Content {
     }
 }
 
-/// What stands in the places of one mail while it is rendered. They look like links, as templates check
-/// what they print as one, and lead nowhere (RFC 2606).
+/// What stands in the places of one mail while it is rendered. They look like links, as templates
+/// check what they print as one, and lead nowhere (RFC 2606).
 pub struct Placeholders([String; Place::ALL.len()]);
 
 impl Placeholders {
-    /// Placeholders that nobody has seen and nobody will: they are of the operating system's randomness,
-    /// and of this mail alone.
+    /// Placeholders that nobody has seen and nobody will: they are of the operating system's
+    /// randomness, and of this mail alone.
     pub fn new() -> Result<Self, String> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| format!("no randomness: {error}"))?;

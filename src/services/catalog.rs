@@ -4,8 +4,9 @@
 //! The rule (P6): an object applies if its record is notifiable. One that nobody put a record of is
 //! mailed only where its type says so (`unknown_objects`); in feeds, whose readers may know it
 //! themselves, it is shown by its id, unless its type has a model. What was taken back applies to
-//! nobody, and hides nothing that happened later to the same object ([`Catalog::leave_out_taken_back`]). A mail
-//! about to leave asks with a fresh catalog, so that what was withdrawn a moment ago is not in it.
+//! nobody, and hides nothing that happened later to the same object
+//! ([`Catalog::leave_out_taken_back`]). A mail about to leave asks with a fresh catalog, so that
+//! what was withdrawn a moment ago is not in it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -240,17 +240,16 @@ impl<'a> Run<'a> {
         let mut under_way = UnderWay::new(&mailing);
         loop {
             let looking = self.look(&mut chunks, &mut onlooker);
-            let looked = under_way.beside(looking).await;
-            if looked.is_err() {
-                under_way.finish().await;
-            }
-            self.take(under_way.done().await?);
-            let Some(found) = looked? else {
-                break;
+            let found = match under_way.beside(looking).await {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(error) => {
+                    under_way.finish().await;
+                    return Err(error);
+                }
             };
-            let ended = self.report.ended.clone();
             if let Some(found) = found {
-                under_way.begin(found, ended).await;
+                under_way.begin(found, self.report.ended.as_ref()).await;
             }
             let is_last = self.report.limited || self.progress.stopping();
             if is_last || self.request.limit.is_some() {

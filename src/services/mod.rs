@@ -92,5 +92,14 @@ impl Error {
     }
 }
 
+/// What a task came to that nobody stops: if it panicked, so does this.
+fn came_to<T>(ended: std::result::Result<T, tokio::task::JoinError>) -> T {
+    match ended.map_err(tokio::task::JoinError::try_into_panic) {
+        Ok(value) => value,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(stopped)) => unreachable!("a task was stopped: {stopped}"),
+    }
+}
+
 /// A service's answer.
 pub type Result<T> = std::result::Result<T, Error>;

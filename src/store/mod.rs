@@ -16,6 +16,7 @@ use crate::domain::{
 };
 
 mod batches;
+mod behind;
 mod condition;
 mod day_sum;
 mod deliveries;

@@ -36,7 +36,8 @@ pub struct Explanation {
     pub suppression: Option<SuppressionView>,
     /// When they unsubscribed from everything.
     pub unsubscribed: Option<DateTime<Utc>>,
-    /// Types that they turned off: the route they chose is never. What is mandatory is not among them.
+    /// Types that they turned off: the route they chose is never. What is mandatory is not among
+    /// them.
     pub turned_off: Vec<EventType>,
     /// When their digests fall due; `None` if there is no record of them.
     pub digest: Option<DigestView>,

@@ -198,8 +198,8 @@ impl Accumulator {
         before != (self.ended.len(), self.memories.len())
     }
 
-    /// These have been filed: they go, and what joined them is remembered. What has ended here under
-    /// the id of one of them, with other events, stays. Answers whether anything changed.
+    /// These have been filed: they go, and what joined them is remembered. What has ended here
+    /// under the id of one of them, with other events, stays. Answers whether anything changed.
     pub fn forget_filed(&mut self, filed: &[Batch], now: DateTime<Utc>) -> bool {
         let was_filed = |batch: &Batch| filed.iter().any(|gone| gone.gathered_as(batch));
         let (gone, ended) = std::mem::take(&mut self.ended)
@@ -214,9 +214,9 @@ impl Accumulator {
         false
     }
 
-    /// Where a batch has ended here that was filed with other events than it has here, those that were
-    /// filed are remembered, and what it has beyond them becomes a batch of its own,
-    /// under this id. Answers whether anything changed.
+    /// Where a batch has ended here that was filed with other events than it has here, those that
+    /// were filed are remembered, and what it has beyond them becomes a batch of its own, under
+    /// this id. Answers whether anything changed.
     pub fn set_apart(&mut self, filed: &Batch, id: Id, now: DateTime<Utc>) -> bool {
         let other = |batch: &Batch| batch.id == filed.id && !batch.gathered_as(filed);
         let Some(place) = self.ended.iter().position(other) else {

@@ -53,7 +53,8 @@ impl Closer {
         let mut held = Vec::with_capacity(due.len());
         for mut accumulator in due {
             accumulator.advance(now, || self.ids.next(now));
-            // One that is empty by now is removed, and where nothing is to be filed no lease is needed.
+            // One that is empty by now is removed, and where nothing is to be filed no lease is
+            // needed.
             accumulator.lease = (!accumulator.ended.is_empty()).then(|| Lease {
                 owner: self.owner.clone(),
                 until: now + self.lease,

@@ -15,7 +15,7 @@ use super::rows::Opening;
 use super::{Digests, Request};
 use crate::domain::Lease;
 use crate::services::mailing::{GateState, Sender, Spread};
-use crate::services::{Result, Watcher, crash};
+use crate::services::{Result, Watcher, came_to, crash};
 use crate::wire::digest::Ended;
 
 /// What was found due, of people who were read together.
@@ -62,9 +62,8 @@ impl<'a> UnderWay<'a> {
         }
     }
 
-    /// Begins to mail these, a chunk each time that there is room; none after a run has ended,
-    /// or where one has failed.
-    pub(super) async fn begin(&mut self, found: FoundDue, mut ended: Option<Ended>) {
+    /// Begins to mail these, a chunk each time that there is room; none after one has failed.
+    pub(super) async fn begin(&mut self, found: FoundDue, ended: Option<&Ended>) {
         let gate = &self.mailing.sender.gate;
         let limited = gate.settings.mails_per_hour > 0;
         let most = if limited { 1 } else { AT_ONCE };
@@ -72,16 +71,16 @@ impl<'a> UnderWay<'a> {
             while self.going.len() >= most
                 && let Some(mailed) = self.going.next().await
             {
-                let theirs = mailed.as_ref().ok().and_then(|rows| rows.ended.clone());
-                ended = ended.or(theirs);
                 self.done.push(mailed);
             }
             if self.done.iter().any(Result::is_err) {
                 return;
             }
+            let mut done = self.done.iter().flatten();
+            let ended = ended.or_else(|| done.find_map(|rows| rows.ended.as_ref()));
             let mailing = self
                 .mailing
-                .mail(rows.to_vec(), found.spread, ended.clone());
+                .mail(rows.to_vec(), found.spread, ended.cloned());
             self.going.push(mailing.boxed());
         }
     }
@@ -98,7 +97,7 @@ impl<'a> UnderWay<'a> {
         work.await
     }
 
-    /// Sees all of them through.
+    /// Sees all of them through, each chunk to its end.
     pub(super) async fn finish(&mut self) {
         while let Some(mailed) = self.going.next().await {
             self.done.push(mailed);
@@ -152,14 +151,7 @@ impl Mailing<'_> {
         others.busy = (all - ours.len()) as u64;
         // In a task of its own, so that two chunks are built on two cores.
         let finishing = async move { sender.finish(ours, spread, None).await };
-        match tokio::spawn(finishing.boxed()).await {
-            Ok(finished) => finished?,
-            // Nobody stops these tasks, so it panicked.
-            Err(stopped) => match stopped.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(stopped) => unreachable!("a chunk was stopped: {stopped}"),
-            },
-        }
+        came_to(tokio::spawn(finishing.boxed()).await)?;
         Ok(others)
     }
 }

@@ -87,9 +87,7 @@ impl Run<'_> {
             && (row.lease.is_none() || request.patience.is_some())
         {
             // Whoever holds it may be dead: a run that waits sees that through as well.
-            let begun = tally.begun();
-            tally.take_up(std::slice::from_ref(row));
-            report.left_over += tally.begun() - begun;
+            report.left_over += tally.take_up(std::slice::from_ref(row));
         } else {
             report.due += 1;
             report.busy += 1;

@@ -83,8 +83,8 @@ impl Doctor {
         findings
     }
 
-    /// Only where mails wait, or batches gather, for brands that are not configured. People of such a
-    /// brand are found when a mail of theirs waits: nothing lists them by it.
+    /// Only where mails wait, or batches gather, for brands that are not configured. People of such
+    /// a brand are found when a mail of theirs waits: nothing lists them by it.
     async fn brands_missed(&self, store: &Arc<dyn Store>) -> Result<Option<Finding>, Error> {
         let open = BatchFilter {
             state: Some(BatchState::Open),
@@ -111,7 +111,7 @@ impl Doctor {
             Finding::error(
                 BRANDS,
                 format!("{}, which is not configured", told.join(", ")),
-                "put [brands.NAME] back, or give its people another brand",
+                "put [brands.NAME] back; digests also leave once their people are of another brand",
             )
         }))
     }

@@ -2,9 +2,9 @@
 //! go, settled, closed.
 //!
 //! The rule (P2, P4): a lease is extended while the work it is for goes on, never instead of it. A
-//! row is settled before its markers are written, and closed after. What is written is also counted,
-//! in the run's [`RunTally`]. Rows that nobody has in hand are opened, corrected and released by
-//! those who find what is due, and by an operator's commands.
+//! row is settled before its markers are written, and closed after. What is written is also
+//! counted, in the run's [`RunTally`]. Rows that nobody has in hand are opened, corrected and
+//! released by those who find what is due, and by an operator's commands.
 
 use std::collections::HashMap;
 use std::pin::pin;

@@ -92,6 +92,7 @@ impl Retry {
             let row = &mail.row;
             let ended =
                 |state, reason: Option<&str>| Settlement::of(row, state, mail.items, reason);
+            let not_taken = DeliveryState::not_taken(mail.has_markers);
             match &outcome {
                 Outcome::TryLater { after, .. } => longest = longest.max(*after),
                 // One that could not be written was never shown to the provider.
@@ -110,16 +111,10 @@ impl Retry {
                     verdicts.doubt(self, mail, &reason, None, now);
                 }
                 Outcome::Refused { reason } | Outcome::Unsendable { reason } => {
-                    verdicts.settlements.push(ended(
-                        DeliveryState::not_taken(mail.has_markers),
-                        Some(&reason),
-                    ))
+                    verdicts.settlements.push(ended(not_taken, Some(&reason)))
                 }
                 Outcome::RefusedTogether { reason } if mails.len() == 1 => {
-                    verdicts.settlements.push(ended(
-                        DeliveryState::not_taken(mail.has_markers),
-                        Some(&reason),
-                    ))
+                    verdicts.settlements.push(ended(not_taken, Some(&reason)))
                 }
                 Outcome::RefusedTogether { reason } => match attempt {
                     Attempt::First => verdicts.alone.push(place),
@@ -134,10 +129,7 @@ impl Retry {
                     }
                 },
                 Outcome::Undeliverable { reason } => {
-                    verdicts.settlements.push(ended(
-                        DeliveryState::not_taken(mail.has_markers),
-                        Some(&reason),
-                    ));
+                    verdicts.settlements.push(ended(not_taken, Some(&reason)));
                     verdicts.undeliverable.push(Undeliverable {
                         delivery: row.id.clone(),
                         user: row.user.clone(),

@@ -96,8 +96,8 @@ impl Sender {
     }
 
     /// Takes rows that this worker holds as far as they go now; ascending by user where they are
-    /// dense. Without a turn it waits for one before calls are made: until then it only reads what
-    /// others may be sending meanwhile. What is not `pending` needs one.
+    /// dense. Without a turn, which only `pending` rows can do without, it waits for one before
+    /// calls are made: what is built, canceled or put off until then is its own.
     pub async fn finish(
         &self,
         rows: Vec<Delivery>,

@@ -160,9 +160,11 @@ impl RunTally {
     }
 
     /// These were taken in hand, perhaps not for the first time. Of those that somebody else has
-    /// settled, only what was waited for is news.
-    pub fn take_up(&self, rows: &[Delivery]) {
+    /// settled, only what was waited for is news. Says how many of the others were taken in hand
+    /// for the first time.
+    pub fn take_up(&self, rows: &[Delivery]) -> u64 {
         let mut entries = self.entries();
+        let before = entries.begun;
         for row in rows {
             if row.state.settled() {
                 entries.settle(&row.id, row.state, row.items, row.reason.as_deref());
@@ -176,6 +178,7 @@ impl RunTally {
                 entries.begun += 1;
             }
         }
+        entries.begun - before
     }
 
     /// These documents were passed over, or took no marker.

@@ -1,8 +1,8 @@
 //! How a document comes back where one stands under its `_id`.
 //!
 //! The rule: it has to be the same, or its entries belong behind those that stand: then they are
-//! put there once, and what its markers cover moves with them. What can be told from everything else
-//! is put there only if it does not stand yet, whatever came in between.
+//! put there once, and what its markers cover moves with them. What can be told from everything
+//! else is put there only if it does not stand yet, whatever came in between.
 
 use std::collections::HashSet;
 
@@ -14,6 +14,7 @@ use super::bulk::Verb;
 use super::decode::{Elements, Field};
 use super::encode::Writer;
 use crate::domain::Day;
+use crate::store::behind::{Returning, not_standing};
 use crate::store::{Error, Meeting, Result, extjson};
 
 /// How often to look again where somebody else was quicker.
@@ -169,67 +170,54 @@ fn parts(document: &RawDocumentBuf) -> Parts {
     (events, rest)
 }
 
-/// What tells an entry from all others: a marker's id, or all of an event, or a note, that names its
-/// fan-out. An event without one may stand twice.
-fn name_of((kind, value): &Entry) -> Option<&[u8]> {
+/// The entry's fields, if it is a document.
+fn fields((kind, value): &Entry) -> Option<Elements<'_>> {
     let entry = Field {
         kind: *kind,
         name: b"",
         value,
     };
-    if !entry.is_document() {
-        return None;
-    }
+    entry.is_document().then(|| Elements::of(value))
+}
+
+/// What tells an entry from all others: a marker's id, or all of an event, or a note, that names
+/// its fan-out. An event without one may stand twice.
+fn name_of(entry: &Entry) -> Option<&[u8]> {
     let id = |field: &Field<'_>| field.name == b"flushed" && field.is_id();
-    if let Some(marker) = Elements::of(value).find(id) {
+    if let Some(marker) = fields(entry)?.find(id) {
         return Some(marker.value);
     }
     let names = |field: Field<'_>| field.name == b"i" && (field.is_id() || field.is_array());
-    Elements::of(value).any(names).then_some(value)
+    fields(entry)?.any(names).then_some(&entry.1)
 }
 
 /// How many entries a marker covers; a bare one all before it. `None` if it is none.
-fn covered_by((_, value): &Entry) -> Option<usize> {
-    let field = |name: &[u8]| Elements::of(value).find(|field| field.name == name);
-    field(b"flushed")?;
-    let n = field(b"n").and_then(Field::count);
-    Some(n.map_or(usize::MAX, |n| n as usize))
+fn covered_by(entry: &Entry) -> Option<usize> {
+    fields(entry)?.find(|field| field.name == b"flushed")?;
+    let n = fields(entry)?.find(|field| field.name == b"n");
+    Some(n.and_then(Field::count).map_or(usize::MAX, |n| n as usize))
 }
 
-/// Those of ours that do not stand yet, as they are behind what stands: a marker covers all of that,
-/// and as many of these as it covered of ours.
+/// Those of ours that do not stand yet, as they are behind what stands.
 fn new_behind(before: &[Entry], ours: &[Entry]) -> Vec<Entry> {
     let standing: HashSet<&[u8]> = before.iter().filter_map(name_of).collect();
-    let (mut new, mut left_out) = (Vec::new(), vec![0]);
-    for entry in ours {
-        let first = |n: usize| left_out[n.min(left_out.len() - 1)];
-        // The same mail may have been marked on the part before, and its marker covers more here.
-        let covers_nothing_new = || {
-            let n = covered_by(entry);
-            n.is_none_or(|n| first(n) == n.min(left_out.len() - 1))
-        };
-        let named = name_of(entry).is_some_and(|name| standing.contains(name));
-        let stands = named && covers_nothing_new();
-        if !stands {
-            new.push(moved(entry, |n| n + before.len() - first(n)));
-        }
-        left_out.push(left_out[left_out.len() - 1] + usize::from(stands));
-    }
-    new
+    let returning = |entry: &Entry| Returning {
+        stands: name_of(entry).is_some_and(|name| standing.contains(name)),
+        covers: covered_by(entry),
+    };
+    let list: Vec<Returning> = ours.iter().map(returning).collect();
+    let back = not_standing(before.len(), &list).into_iter();
+    back.map(|(place, covers)| moved(&ours[place], |n| covers.unwrap_or(n)))
+        .collect()
 }
 
-/// The entry as it is elsewhere in a list: a marker that covered so many entries covers those there.
-fn moved((kind, value): &Entry, covers: impl Fn(usize) -> usize) -> Entry {
-    let document = Field {
-        kind: *kind,
-        name: b"",
-        value,
-    };
-    let is_marker =
-        document.is_document() && Elements::of(value).any(|field| field.name == b"flushed");
-    if !is_marker {
-        return (*kind, value.clone());
+/// The entry as it is elsewhere in a list: a marker that covered so many entries covers those
+/// there.
+fn moved(entry: &Entry, covers: impl Fn(usize) -> usize) -> Entry {
+    if covered_by(entry).is_none() {
+        return entry.clone();
     }
+    let (kind, value) = entry;
     let mut writer = Writer::new();
     for field in Elements::of(value) {
         let count = field.count().filter(|_| field.name == b"n");
@@ -270,24 +258,5 @@ mod tests {
         assert_eq!(moved(&bare, 5), bare);
         let event = entry(raw(doc! {"t": "T", "o": "1", "n": 3}));
         assert_eq!(moved(&event, 5), event);
-    }
-
-    #[test]
-    fn what_stands_is_left_out_and_a_marker_that_covers_something_new_is_not() {
-        let entry = |document: bson::Document| (3, raw(document).into_bytes());
-        let id = |byte: u8| bson::oid::ObjectId::from_bytes([byte; 12]);
-        let event = |o: &str, byte: u8| entry(doc! {"t": "T", "o": o, "i": id(byte)});
-        let marker = |byte: u8, n: i32| entry(doc! {"flushed": id(byte), "n": n});
-        let before = [event("a", 1), marker(7, 1), marker(8, 2)];
-
-        let all_again = [event("a", 1), marker(7, 1), event("b", 2)];
-        assert_eq!(new_behind(&before, &all_again), [event("b", 2)]);
-        let marked_again = [event("b", 2), marker(7, 1)];
-        assert_eq!(
-            new_behind(&before, &marked_again),
-            [event("b", 2), marker(7, 4)]
-        );
-        let both = [event("a", 1), event("b", 2), marker(9, 2)];
-        assert_eq!(new_behind(&before, &both), [event("b", 2), marker(9, 4)]);
     }
 }

@@ -22,8 +22,8 @@ use crate::store::{Error, NewMarker, Result};
 const DOING: &str = "marking stacks";
 /// From so many people on it pays to ask how close together they stand.
 const MANY: usize = 32;
-/// Documents that are read for each that is written to, at most: passing one by costs a thirtieth of a
-/// statement.
+/// Documents that are read for each that is written to, at most: passing one by costs a thirtieth
+/// of a statement.
 const PASSED_BY: usize = 8;
 /// People of one statement.
 const TOGETHER: usize = 250;

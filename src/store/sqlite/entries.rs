@@ -13,6 +13,7 @@ use rusqlite::types::ValueRef;
 use serde_json::Value;
 
 use crate::domain::{Entry, Event, EventType, Id, Mailed, Marker, ObjectId};
+use crate::store::behind::{Returning, not_standing};
 
 /// Appends the event's line.
 pub(super) fn write_event(lines: &mut String, event: &Event) {
@@ -111,31 +112,24 @@ pub(super) fn behind(standing: &str, ours: &str) -> String {
         return String::new();
     }
     let standing: HashSet<Cow<'_, str>> = before.iter().filter_map(|line| name_of(line)).collect();
-    let (mut new, mut left_out) = (String::new(), vec![0]);
-    for line in ours.lines() {
-        let first = |n: usize| left_out[n.min(left_out.len() - 1)];
-        let named = name_of(line).is_some_and(|name| standing.contains(&name));
-        let stands = named
-            && match read_line(line) {
-                // The same mail may have been marked on the part before, and covers more here.
-                Entry::Marker(Marker { n, .. }) => {
-                    let n = n.map_or(usize::MAX, |n| n as usize);
-                    first(n) == n.min(left_out.len() - 1)
-                }
-                _ => true,
-            };
-        if !stands {
-            // It covers all that stands, and as many of these as it covered of ours.
-            new.push_str(&moved(line, |n| n + before.len() - first(n)));
-            new.push('\n');
-        }
-        left_out.push(left_out[left_out.len() - 1] + usize::from(stands));
-    }
-    new
+    let ours: Vec<&str> = ours.lines().collect();
+    let returning = |line: &&str| Returning {
+        stands: name_of(line).is_some_and(|name| standing.contains(&name)),
+        covers: match read_line(line) {
+            Entry::Marker(Marker { n, .. }) => Some(n.map_or(usize::MAX, |n| n as usize)),
+            _ => None,
+        },
+    };
+    let list: Vec<Returning> = ours.iter().map(returning).collect();
+    let back = not_standing(before.len(), &list).into_iter();
+    let lines = back.map(|(place, covers)| moved(ours[place], |n| covers.unwrap_or(n)));
+    lines
+        .flat_map(|line| [line.into_owned(), "\n".to_owned()])
+        .collect()
 }
 
-/// What tells an entry from all others: a marker's id, or all of an event, or a note, that names its
-/// fan-out. An event without one may stand twice.
+/// What tells an entry from all others: a marker's id, or all of an event, or a note, that names
+/// its fan-out. An event without one may stand twice.
 fn name_of(line: &str) -> Option<Cow<'_, str>> {
     match read_line(line) {
         Entry::Marker(Marker { id: Some(id), .. }) => Some(Cow::Owned(id.to_string())),

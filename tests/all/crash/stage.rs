@@ -35,8 +35,8 @@ pub const LONG: Duration = Duration::from_secs(600);
 const PEOPLE: usize = 40;
 /// Where a process is told to die.
 const CRASH: &str = "TIDINGS_CRASH";
-/// How many deliveries are taken up together. Whoever dies leaves up to two such chunks in hand, and
-/// three die before the dust settles.
+/// How many deliveries are taken up together. Whoever dies leaves up to two such chunks in hand,
+/// and three die before the dust settles.
 const CHUNK: usize = 5;
 /// How long a batch gathers.
 const WINDOW: TimeDelta = TimeDelta::seconds(1);

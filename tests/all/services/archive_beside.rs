@@ -1,7 +1,7 @@
 //! P9: archiving against its neighbors: other archives, restores, whoever writes to the day, and
 //! whoever died over it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -49,6 +49,17 @@ async fn entries(fresh: &Fresh, person: &str) -> Vec<Entry> {
     fresh.entries_of(&user(person), first_day()).await
 }
 
+/// The day goes again, into a second part.
+async fn second_part(town: &Town, folder: &Path) -> PathBuf {
+    let (archive, mut reports) = (town.process().archive(), Vec::new());
+    let request = forced(folder);
+    archive.run(&request, &Silent, &mut reports).await.unwrap();
+    let second = folder.join("notifications_20140419.2.ndjson.zst");
+    let file = Some(second.clone());
+    assert_eq!(reports[0].fate, Fate::Dropped { file });
+    second
+}
+
 /// All names in a folder, in order.
 fn names(folder: &Path) -> Vec<String> {
     let files = folder.read_dir().unwrap();
@@ -76,19 +87,10 @@ async fn a_day_that_stands_again_is_exported_beside_its_first_export(fresh: Fres
     };
     fresh.write_markers(&[mark]).await.unwrap();
 
-    let mut reports = Vec::new();
-    let archive = app.archive();
-    archive
-        .run(&forced(folder.path()), &Silent, &mut reports)
-        .await
-        .unwrap();
+    let second = second_part(&town, folder.path()).await;
 
-    let second = folder.path().join("notifications_20140419.2.ndjson.zst");
-    let dropped = Fate::Dropped {
-        file: Some(second.clone()),
-    };
-    assert_eq!(reports[0].fate, dropped);
     assert!(first.exists() && days(&town).await.is_empty());
+    let archive = app.archive();
     for file in [&first, &second, &second] {
         archive.restore(file, &Silent).await.unwrap();
     }
@@ -113,12 +115,7 @@ async fn what_was_exported_with_what_stood_before_is_not_restored_twice(fresh: F
     archive.restore(&first, &Silent).await.unwrap();
     comes_late(&town, &["a3"], &["ada"]).await;
     let before = fresh.exported(first_day()).await;
-    let mut reports = Vec::new();
-    archive
-        .run(&forced(folder.path()), &Silent, &mut reports)
-        .await
-        .unwrap();
-    let second = folder.path().join("notifications_20140419.2.ndjson.zst");
+    let second = second_part(&town, folder.path()).await;
 
     for file in [&first, &second, &second] {
         archive.restore(file, &Silent).await.unwrap();
@@ -137,12 +134,7 @@ async fn what_came_between_two_parts_makes_nothing_stand_twice(fresh: Fresh) {
     archive.restore(&first, &Silent).await.unwrap();
     comes_late(&town, &["a3"], &["ada"]).await;
     let expected = entries(&fresh, "ada").await;
-    let mut reports = Vec::new();
-    archive
-        .run(&forced(folder.path()), &Silent, &mut reports)
-        .await
-        .unwrap();
-    let second = folder.path().join("notifications_20140419.2.ndjson.zst");
+    let second = second_part(&town, folder.path()).await;
 
     archive.restore(&first, &Silent).await.unwrap();
     // A digest mails what it holds, before the second part is back.

@@ -2,8 +2,8 @@
 //!
 //! The rule (P2, P4): markers first, then the batches, then the rows; each is harmless again, so
 //! whoever dies in between is replaced. A digest's marker says how far it read; a batch's name the
-//! events it had gathered, wherever they stand. Where a document takes no marker its row stays open: nothing
-//! of it is mailed again, and its marker is tried again while the document stands.
+//! events it had gathered, wherever they stand. Where a document takes no marker its row stays
+//! open: nothing of it is mailed again, and its marker is tried again while the document stands.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -118,8 +118,8 @@ fn is_large(batch: &Batch) -> bool {
     batch.joined.len() > MANY
 }
 
-/// The fan-outs that markers name: all that were the batch's own or, where the stacks were looked at,
-/// those of which something stands there. A day that is full has not stored the others.
+/// The fan-outs that markers name: all that were the batch's own or, where the stacks were looked
+/// at, those of which something stands there. A day that is full has not stored the others.
 fn to_name(batch: &Batch, stacks: Option<&PersonStacks>) -> Vec<Id> {
     let Some(stacks) = stacks else {
         return batch.own_fanouts().collect();

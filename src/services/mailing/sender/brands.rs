@@ -90,21 +90,17 @@ impl Sender {
         Ok(state)
     }
 
-    /// Builds pending rows and hands them over, each as its brand's.
+    /// Builds pending rows and hands them over, each as its brand's. Each account has turns of its
+    /// own; `turn` is one of this sender's.
     pub(super) async fn send_each(
         &self,
         rows: Vec<Delivery>,
         spread: Spread,
-        turn: Option<Turn>,
+        mut turn: Option<Turn>,
     ) -> Result<()> {
         if self.outlets.is_empty() {
             return self.send(rows, spread, turn).boxed().await;
         }
-        // One turn is for all accounts.
-        let turn = match turn {
-            Some(turn) => turn,
-            None => self.turn_of(&rows).await,
-        };
         let (all, brands) = (rows.len(), self.compose.brands_of(&rows).await?);
         let mut by_brand: BTreeMap<Option<BrandName>, Vec<Delivery>> = BTreeMap::new();
         for (row, brand) in rows.into_iter().zip(brands) {
@@ -119,28 +115,31 @@ impl Sender {
             let account = accounts.entry(sender.gate.account.clone()).or_default();
             account.push((sender, rows));
         }
-        let turn = &turn;
-        let accounts = accounts.into_values().map(|senders| async move {
-            for (first, (sender, rows)) in senders.into_iter().enumerate() {
-                let rows = match first {
-                    0 => rows,
-                    _ => sender.ledger.still_ours(rows).await?,
-                };
-                // Of many people few are of a small brand.
-                let spread = if 2 * rows.len() > all {
-                    spread
-                } else {
-                    Spread::Sparse
-                };
-                sender
-                    .send(rows, spread, Some(turn.clone()))
-                    .boxed()
-                    .await?;
-            }
-            Ok(())
-        });
+        let mut sending = Vec::with_capacity(accounts.len());
+        for (account, senders) in accounts {
+            let mut turn = turn.take_if(|_| account == self.gate.account);
+            let sends = async move {
+                for (first, (sender, rows)) in senders.into_iter().enumerate() {
+                    let rows = match first {
+                        0 => rows,
+                        _ => sender.ledger.still_ours(rows).await?,
+                    };
+                    // Of many people few are of a small brand.
+                    let spread = if 2 * rows.len() > all {
+                        spread
+                    } else {
+                        Spread::Sparse
+                    };
+                    sender.send(rows, spread, turn.take()).boxed().await?;
+                }
+                Ok(())
+            };
+            sending.push(sends.boxed());
+        }
+        // None of these rows is at the account that the turn is of.
+        drop(turn);
         // What is under way is seen through, whatever became of another.
-        let sent: Vec<Result<()>> = join_all(accounts.map(FutureExt::boxed)).await;
+        let sent: Vec<Result<()>> = join_all(sending).await;
         sent.into_iter().collect()
     }
 

@@ -21,7 +21,7 @@ use super::Sender;
 use crate::domain::delivery::{Handover, Transition};
 use crate::domain::{Delivery, DeliveryId, DeliveryState};
 use crate::mail::{Leave, Message, Outcome};
-use crate::services::{Result, crash};
+use crate::services::{Result, came_to, crash};
 
 /// A mail that was built longer ago than this is built again before it leaves; where leases are
 /// short, once half of one has passed, as a call has no leave any more a while later.
@@ -103,7 +103,8 @@ impl Sender {
     ///
     /// Each call goes on in a task of its own: none waits for what is done here, and none keeps a
     /// place in anybody's queue while nobody asks for it. The turn ends when the last call was
-    /// answered, if all that were sent were taken; else when all is written down.
+    /// answered, if all mails were taken and no earlier call is in doubt; else when all is written
+    /// down.
     async fn make_calls(
         &self,
         mails: Vec<Mail>,
@@ -158,10 +159,12 @@ impl Sender {
                 held = Instant::now();
             }
             // Calls that are under way are seen through, whatever became of another.
-            match timeout_at(held + self.ledger.third_of_lease(), flying.join_next()).await {
+            let next = timeout_at(held + self.ledger.third_of_lease(), flying.join_next());
+            match next.await.map(|next| next.map(came_to)) {
                 Err(_) => {}
                 Ok(None) => break,
-                Ok(Some(Ok(Ok((concluded, alone, kept))))) => {
+                Ok(Some(Err(error))) => failure = failure.or(Some(error)),
+                Ok(Some(Ok((concluded, alone, kept)))) => {
                     if !alone.is_empty() {
                         *turn = turn.take().or(kept);
                     }
@@ -170,12 +173,6 @@ impl Sender {
                         failure = failure.or(Some(error));
                     }
                 }
-                Ok(Some(Ok(Err(error)))) => failure = failure.or(Some(error)),
-                // Nobody stops these tasks, so it panicked.
-                Ok(Some(Err(stopped))) => match stopped.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(stopped) => unreachable!("a call was stopped: {stopped}"),
-                },
             }
         }
         if let Some(error) = failure {
@@ -314,8 +311,9 @@ impl Sender {
                 .pacer
                 .heard(&verdicts, self.gate.settings.retry_after, now);
         }
-        if all_taken {
-            // What is left is to write it down, which keeps nobody from making calls.
+        // What is left is to write it down, which keeps nobody from making calls.
+        let ends_turn = turn.is_some() && all_taken && !self.gate.pacer.probes();
+        if ends_turn {
             *turn = None;
         }
         let (stop, alone) = (verdicts.stop.take(), std::mem::take(&mut verdicts.alone));
@@ -330,7 +328,9 @@ impl Sender {
             .suppress(mails, &undeliverable, self.mailer.name(), now)
             .await?;
         let mut concluded = concluded?;
-        (concluded.answered, concluded.astray) = (answered, astray);
+        // A call of the next turn that went astray meanwhile is newer than this answer.
+        concluded.answered = answered && !ends_turn;
+        concluded.astray = astray;
         Ok((concluded, alone))
     }
 
