@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures::StreamExt;
 use tidings::domain::content::Caps;
 use tidings::domain::digest::{assemble, wanted};
-use tidings::domain::{Address, Day, Id, PersonStacks, User, UserId, Window};
+use tidings::domain::{Address, Day, Id, User, UserId, Window};
 use tidings::services::Silent;
-use tidings::services::catalog::{self, CatalogSource};
+use tidings::services::catalog::{CatalogSource, Meant};
 use tidings::services::digest::{Effect, Request, Timing};
 use tidings::store::NewMarker;
 
@@ -41,16 +41,16 @@ async fn assemble_all(world: &World) -> (u64, usize) {
     let (mut read, mut told) = (0, 0);
     while let Some(chunk) = chunks.next().await {
         let mut chunk = chunk.expect("a chunk");
-        let taken_back = catalog.leave_out_taken_back(&mut chunk, catalog::uncovered);
+        let taken_back = catalog.leave_out_taken_back(&mut chunk, Meant::Uncovered);
         taken_back.await.expect("retractions");
-        let pending: Vec<_> = chunk.iter().map(PersonStacks::pending).collect();
+        let wanted = |stacks| wanted(stacks, &person, &policies);
+        let wanted: Vec<_> = chunk.iter().map(wanted).collect();
         catalog
-            .load(pending.iter().flatten().map(|pending| pending.event))
+            .load(wanted.iter().flatten().map(|pending| pending.event))
             .await
             .expect("objects");
-        for stacks in &chunk {
-            let wanted = wanted(stacks, &person, &policies);
-            told += assemble(&wanted, &policies, Caps::default(), |event| {
+        for wanted in &wanted {
+            told += assemble(wanted, &policies, Caps::default(), |event| {
                 catalog.applies(event)
             })
             .map_or(0, |digest| digest.total as usize);

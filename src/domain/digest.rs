@@ -17,7 +17,7 @@ use super::user::User;
 
 /// The pending events that go into this person's digest, whatever became of their objects.
 pub fn wanted<'a>(person: &'a PersonStacks, user: &User, policies: &Policies) -> Vec<EventAt<'a>> {
-    person.pending_that(|event, at| user.wants_in_digest(&event.t, at, policies))
+    person.pending_that(|event, day| user.wants_in_digest(&event.t, || event.at(day), policies))
 }
 
 /// The same of what this row covers.
@@ -27,7 +27,7 @@ pub fn wanted_by<'a>(
     user: &User,
     policies: &Policies,
 ) -> Vec<EventAt<'a>> {
-    let keep = |event: &Event, at| user.wants_in_digest(&event.t, at, policies);
+    let keep = |event: &Event, day| user.wants_in_digest(&event.t, || event.at(day), policies);
     person.pending_within(&row.watermarks, row.marker, keep)
 }
 

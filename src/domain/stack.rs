@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
+use foldhash::fast::RandomState;
 use serde::Serialize;
 
 use super::day::{Day, Window};
@@ -233,8 +234,8 @@ impl Stack {
     fn uncovered_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         let mailed = self.mailed();
         let is_mailed = move |event: &Event| event.i.is_some_and(|i| mailed.contains(&i));
-        self.events()
-            .filter(move |(position, event)| position.index as usize >= from && !is_mailed(event))
+        self.events_from(from)
+            .filter(move |(_, event)| !is_mailed(event))
     }
 
     /// The fan-outs whose events were mailed on their own.
@@ -248,10 +249,15 @@ impl Stack {
 
     /// All events, with their positions, oldest first.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
+        self.events_from(0)
+    }
+
+    fn events_from(&self, from: usize) -> impl DoubleEndedIterator<Item = (Position, &Event)> {
         let stack = self.id;
         self.entries
             .iter()
             .enumerate()
+            .skip(from)
             .filter_map(move |(index, entry)| match entry {
                 Entry::Event(event) => Some((
                     Position {
@@ -349,9 +355,9 @@ impl PersonStacks {
         self.pending_that(|_, _| true)
     }
 
-    /// The same of those events that are to be kept, by what they are and when they happened.
-    pub fn pending_that(&self, keep: impl Fn(&Event, DateTime<Utc>) -> bool) -> Vec<EventAt<'_>> {
-        unique(kept(self.stacks.iter().flat_map(Stack::uncovered), keep))
+    /// The same of those events that are to be kept, by what they are and whose day they are in.
+    pub fn pending_that(&self, keep: impl Fn(&Event, Day) -> bool) -> Vec<EventAt<'_>> {
+        unique(self.stacks.iter().flat_map(Stack::uncovered), keep)
     }
 
     /// What was pending of those to be kept when somebody noted these limits, and still is: for a
@@ -361,7 +367,7 @@ impl PersonStacks {
         &self,
         watermarks: &Watermarks,
         own: Id,
-        keep: impl Fn(&Event, DateTime<Utc>) -> bool,
+        keep: impl Fn(&Event, Day) -> bool,
     ) -> Vec<EventAt<'_>> {
         let limit = |stack: StackId| {
             watermarks
@@ -374,7 +380,7 @@ impl PersonStacks {
             .iter()
             .flat_map(|stack| stack.uncovered_before(own))
             .filter(|(position, _)| position.index < limit(position.stack));
-        unique(kept(uncovered, keep))
+        unique(uncovered, keep)
     }
 
     /// Whether the marker of this id stands on any of them.
@@ -395,7 +401,7 @@ impl PersonStacks {
 
     /// Every event of the window, each (type, object) once, at its oldest place; oldest first.
     pub fn events(&self) -> Vec<EventAt<'_>> {
-        unique(self.stacks.iter().flat_map(Stack::events))
+        unique(self.stacks.iter().flat_map(Stack::events), |_, _| true)
     }
 
     /// The same, of these days alone.
@@ -421,32 +427,30 @@ impl PersonStacks {
 }
 
 /// Below this many events a scan of those already kept is faster than hashing.
-const FEW: usize = 24;
+const FEW: usize = 8;
 
-/// What is not kept must not stand for what happened to the same thing later.
-fn kept<'a>(
+/// Those to be kept, each (type, object) once: what is not kept must not stand for what happened to
+/// the same thing later.
+fn unique<'a>(
     events: impl Iterator<Item = (Position, &'a Event)>,
-    keep: impl Fn(&Event, DateTime<Utc>) -> bool,
-) -> impl Iterator<Item = (Position, &'a Event)> {
-    events.filter(move |(position, event)| keep(event, event.at(position.stack.day)))
-}
-
-fn unique<'a>(events: impl Iterator<Item = (Position, &'a Event)>) -> Vec<EventAt<'a>> {
+    keep: impl Fn(&Event, Day) -> bool,
+) -> Vec<EventAt<'a>> {
     let mut kept: Vec<EventAt<'a>> = Vec::new();
-    let mut seen: HashSet<(&EventType, &ObjectId)> = HashSet::new();
+    let mut seen: HashSet<(&ObjectId, &EventType), RandomState> = HashSet::default();
     for (position, event) in events {
+        if !keep(event, position.stack.day) {
+            continue;
+        }
         if kept.len() < FEW {
-            if kept
-                .iter()
-                .any(|k| k.event.o == event.o && k.event.t == event.t)
-            {
+            let mut kept = kept.iter().map(|kept| kept.event);
+            if kept.any(|kept| kept.o == event.o && kept.t == event.t) {
                 continue;
             }
         } else {
             if seen.is_empty() {
-                seen.extend(kept.iter().map(|k| (&k.event.t, &k.event.o)));
+                seen.extend(kept.iter().map(|kept| (&kept.event.o, &kept.event.t)));
             }
-            if !seen.insert((&event.t, &event.o)) {
+            if !seen.insert((&event.o, &event.t)) {
                 continue;
             }
         }

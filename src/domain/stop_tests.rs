@@ -56,7 +56,7 @@ fn goes(user: &User, hour: i64) -> ([Route; 4], bool) {
     let route = |name| user.route(&kind(name), at(hour), &policies());
     let routes = ["Work", "Comment", "Reply", "Notice"].map(route);
     let schedule = user.digests(&weekly()).1;
-    let digest = user.wants_in_digest(&kind("Work"), at(hour), &policies());
+    let digest = user.wants_in_digest(&kind("Work"), || at(hour), &policies());
     (
         routes,
         digest && schedule == crate::domain::user::Extent::All,
@@ -102,7 +102,7 @@ fn what_comes_back_mails_nothing_that_happened_meanwhile() {
         let on = on.replacing(Some(&off), &weekly(), &policies(), at(10));
 
         let wants = |hour| match &stop {
-            Stop::Digest => on.wants_in_digest(&kind(name), at(hour), &policies()),
+            Stop::Digest => on.wants_in_digest(&kind(name), || at(hour), &policies()),
             _ => on.route(&kind(name), at(hour), &policies()) == Route::Batch,
         };
         assert_eq!([5, 10].map(wants), [false, true], "{stop:?}");
@@ -115,7 +115,7 @@ fn a_type_of_which_nothing_is_configured_is_stopped_as_well() {
 
     let user = stopped(&ada(), &strange, at(0));
 
-    assert!(!user.wants_in_digest(&kind("strange"), at(1), &policies()));
+    assert!(!user.wants_in_digest(&kind("strange"), || at(1), &policies()));
     assert!(strange.holds(&user, true, &weekly(), &policies()));
 }
 

@@ -266,8 +266,17 @@ impl User {
     /// By which route an event of this type and time is mailed to them: by none if it is older than
     /// their choice.
     pub fn route(&self, kind: &EventType, at: DateTime<Utc>, policies: &Policies) -> Route {
+        self.route_where(kind, |since| at < since, policies)
+    }
+
+    fn route_where(
+        &self,
+        kind: &EventType,
+        is_older: impl FnOnce(DateTime<Utc>) -> bool,
+        policies: &Policies,
+    ) -> Route {
         match self.chosen(kind, policies) {
-            Some(chosen) if at < chosen.since => Route::Never,
+            Some(chosen) if is_older(chosen.since) => Route::Never,
             Some(chosen) => policies.mailed_by(kind, chosen.route),
             None => policies.of(kind).route,
         }
@@ -297,16 +306,18 @@ impl User {
         (!is_obliged).then_some(ends)
     }
 
-    /// Whether an event of this type and time goes into their digest.
+    /// Whether an event of this type and time goes into their digest. Few have chosen, and the time
+    /// is only asked of them.
     pub fn wants_in_digest(
         &self,
         kind: &EventType,
-        at: DateTime<Utc>,
+        at: impl Fn() -> DateTime<Utc>,
         policies: &Policies,
     ) -> bool {
+        let is_older = |since| at() < since;
         let since = self.digest.since;
         let since = since.filter(|_| !policies.is_mandatory(kind));
-        since.is_none_or(|since| at >= since) && self.route(kind, at, policies) == Route::Digest
+        !since.is_some_and(is_older) && self.route_where(kind, is_older, policies) == Route::Digest
     }
 
     /// Turns everything off that is mailed, and notes when. Whoever did so before keeps their

@@ -99,8 +99,8 @@ fn turning_a_type_off_and_on_again_mails_nothing_older() {
         with_route(Route::Never),
         with_route(Route::Digest),
     ]);
-    assert!(!user.wants_in_digest(&kind(), at(1), &policies()));
-    assert!(user.wants_in_digest(&kind(), at(2), &policies()));
+    assert!(!user.wants_in_digest(&kind(), || at(1), &policies()));
+    assert!(user.wants_in_digest(&kind(), || at(2), &policies()));
 }
 
 fn with_window(route: Route, text: &str) -> User {
@@ -156,8 +156,8 @@ fn batches_gather_by_their_own_window_or_else_by_the_types() {
 #[test]
 fn taking_a_choice_back_is_a_change_too() {
     let user = after(vec![with_route(Route::Never), ada()]);
-    assert!(!user.wants_in_digest(&kind(), at(0), &policies()));
-    assert!(user.wants_in_digest(&kind(), at(1), &policies()));
+    assert!(!user.wants_in_digest(&kind(), || at(0), &policies()));
+    assert!(user.wants_in_digest(&kind(), || at(1), &policies()));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn saying_the_same_again_changes_nothing() {
         with_route(Route::Digest),
         ada(),
     ]);
-    assert!(user.wants_in_digest(&kind(), at(-100), &policies()));
+    assert!(user.wants_in_digest(&kind(), || at(-100), &policies()));
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn a_quiet_type_that_is_turned_on_starts_now() {
         TypePreference::new(Route::Digest, DateTime::UNIX_EPOCH),
     );
     let user = after(vec![ada(), loud]);
-    assert!(!user.wants_in_digest(&quiet, at(0), &policies()));
-    assert!(user.wants_in_digest(&quiet, at(1), &policies()));
+    assert!(!user.wants_in_digest(&quiet, || at(0), &policies()));
+    assert!(user.wants_in_digest(&quiet, || at(1), &policies()));
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn from_weekly_to_daily_to_never_to_weekly_nothing_older_is_mailed() {
         Cadence::Weekly,
     ];
     let user = after(changes.map(with_cadence).to_vec());
-    assert!(!user.wants_in_digest(&kind(), at(2), &policies()));
-    assert!(user.wants_in_digest(&kind(), at(3), &policies()));
+    assert!(!user.wants_in_digest(&kind(), || at(2), &policies()));
+    assert!(user.wants_in_digest(&kind(), || at(3), &policies()));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn from_weekly_to_daily_nothing_is_forgotten() {
         with_cadence(Cadence::Weekly),
         with_cadence(Cadence::Daily),
     ]);
-    assert!(user.wants_in_digest(&kind(), at(-100), &policies()));
+    assert!(user.wants_in_digest(&kind(), || at(-100), &policies()));
 }
 
 #[test]
@@ -279,7 +279,7 @@ mod mandatory {
 
             prop_assert_eq!(user.route(&notice, at(hours), &policies), route);
             prop_assert_eq!(
-                user.wants_in_digest(&notice, at(hours), &policies),
+                user.wants_in_digest(&notice, || at(hours), &policies),
                 route == Route::Digest
             );
             prop_assert_eq!(
@@ -344,7 +344,7 @@ fn a_type_whose_events_are_of_brands_is_in_no_digest_whatever_was_chosen_once() 
 
     assert_eq!(user.route(&kind(), at(1), &policies), Route::Batch);
     assert_eq!(user.chosen_route(&kind(), &policies), Route::Batch);
-    assert!(!user.wants_in_digest(&kind(), at(1), &policies));
+    assert!(!user.wants_in_digest(&kind(), || at(1), &policies));
     // What ends all that is mailed outside the digest ends it too.
     user.stop(&crate::domain::Stop::Alone, &policies, at(2));
     assert_eq!(user.route(&kind(), at(3), &policies), Route::Never);

@@ -12,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use foldhash::fast::RandomState;
 
 use super::polls::GlanceOf;
 use super::shelf::{Looked, Shelf};
@@ -19,7 +20,7 @@ use crate::domain::content::Told;
 use crate::domain::retraction::reaches;
 use crate::domain::{
     Details, Event, EventType, Id, Object, ObjectId, ObjectKey, PersonStacks, PokeKey, Policies,
-    Stack, UnknownObjects,
+    UnknownObjects,
 };
 use crate::store::{Journal, Objects, Result, Retractions};
 
@@ -28,6 +29,15 @@ const REMEMBERED: usize = 200_000;
 /// Objects asked for in one look-up.
 const AT_ONCE: usize = 1_000;
 
+/// Which events of a stack are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meant {
+    /// All of them.
+    All,
+    /// Those that may be mailed still.
+    Uncovered,
+}
+
 /// For whom objects are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
@@ -35,8 +45,18 @@ enum Purpose {
     Feed,
 }
 
-/// Something of each object, by what happened to it.
-type ByObject<T> = HashMap<EventType, HashMap<ObjectId, T>>;
+/// What is known of objects, by what happened to each. A run looks up each event of everybody's
+/// stacks several times: the hasher is a fast one.
+type ByObject = HashMap<ObjectId, Vec<(EventType, Known)>, RandomState>;
+
+/// What was looked up of an object; each part, found or not, only where it was.
+#[derive(Default)]
+struct Known {
+    /// Its record, notifiable or not.
+    record: Option<Option<Arc<Object>>>,
+    /// Up to when events were taken back.
+    retracted: Option<Option<Id>>,
+}
 
 /// Where objects and retractions are looked up, and what types say of them.
 #[derive(Clone)]
@@ -96,10 +116,9 @@ impl CatalogSource {
 pub struct Catalog {
     purpose: Purpose,
     source: CatalogSource,
-    /// Records as they were found, notifiable or not.
-    known: ByObject<Option<Arc<Object>>>,
-    /// Up to when events were taken back, where that was looked up.
-    retracted: ByObject<Option<Id>>,
+    known: ByObject,
+    /// Whether anything was taken back of what is known.
+    knows_retracted: bool,
     /// What is said of events, by their fan-outs.
     details: HashMap<Id, Option<Arc<Details>>>,
     size: usize,
@@ -114,8 +133,8 @@ impl Catalog {
         Self {
             purpose,
             source,
-            known: HashMap::new(),
-            retracted: HashMap::new(),
+            known: HashMap::default(),
+            knows_retracted: false,
             details: HashMap::new(),
             size: 0,
             as_of: None,
@@ -140,8 +159,14 @@ impl Catalog {
         self.bound();
         let events: Vec<&Event> = events.collect();
         self.recall(&events);
-        let objects = missing(&mut self.known, events.iter().copied(), None);
-        let retracted = missing(&mut self.retracted, events.iter().copied(), None);
+        let (mut objects, mut retracted) = (Vec::new(), Vec::new());
+        for event in events {
+            if !self.knows(event, |known| known.record.is_some()) {
+                self.known_mut(event).record = Some(None);
+                objects.push(event.clone());
+            }
+            retracted.extend(self.first_asked(event));
+        }
         self.size += objects.len().max(retracted.len());
         let glances = self.glances(&objects);
         let (found, taken_back) = futures::try_join!(
@@ -149,11 +174,9 @@ impl Catalog {
             self.source.taken_back(&retracted)
         )?;
         for (event, record) in objects.iter().zip(found) {
-            note(&mut self.known, event, record.map(Arc::new));
+            self.known_mut(event).record = Some(record.map(Arc::new));
         }
-        for (event, at) in retracted.iter().zip(taken_back) {
-            note(&mut self.retracted, event, at);
-        }
+        self.note_retracted(&retracted, taken_back);
         self.shelve(&objects, glances);
         Ok(())
     }
@@ -178,14 +201,13 @@ impl Catalog {
         };
         let now = shelf.now();
         for event in events {
-            let of_type = self.known.get(&event.t);
-            if of_type.is_some_and(|of_type| of_type.contains_key(&event.o)) {
+            if self.knows(event, |known| known.record.is_some()) {
                 continue;
             }
             if let Some((Looked { object, retracted }, read)) = shelf.object(event, now) {
                 self.as_of = self.as_of.min(Some(read)).or(Some(read));
-                note(&mut self.known, event, object);
-                note(&mut self.retracted, event, retracted);
+                self.known_mut(event).record = Some(object);
+                self.note_retracted(std::slice::from_ref(*event), [retracted]);
             }
         }
     }
@@ -222,7 +244,7 @@ impl Catalog {
     fn bound(&mut self) {
         if self.size > REMEMBERED {
             self.known.clear();
-            self.retracted.clear();
+            self.knows_retracted = false;
             self.details.clear();
             self.size = 0;
         }
@@ -233,22 +255,63 @@ impl Catalog {
     pub async fn leave_out_taken_back<'p>(
         &mut self,
         people: impl IntoIterator<Item = &'p mut PersonStacks>,
-        meant: fn(&Stack) -> Vec<&Event>,
+        meant: Meant,
     ) -> Result<()> {
         self.bound();
         let people: Vec<&mut PersonStacks> = people.into_iter().collect();
-        let stacks = people.iter().flat_map(|person| &person.stacks);
-        let events = stacks.flat_map(meant);
-        let asked = missing(&mut self.retracted, events, None);
+        let mut asked = Vec::new();
+        let mut ask = |event: &Event| asked.extend(self.first_asked(event));
+        for stack in people.iter().flat_map(|person| &person.stacks) {
+            match meant {
+                Meant::All => stack.events().for_each(|(_, event)| ask(event)),
+                Meant::Uncovered => stack.uncovered().for_each(|(_, event)| ask(event)),
+            }
+        }
         self.size += asked.len();
         let taken_back = self.source.taken_back(&asked).await?;
-        for (event, at) in asked.iter().zip(taken_back) {
-            note(&mut self.retracted, event, at);
-        }
-        for person in people {
-            person.leave_out(|_, event| self.is_retracted(event));
+        self.note_retracted(&asked, taken_back);
+        if self.knows_retracted {
+            for person in people {
+                person.leave_out(|_, event| self.is_retracted(event));
+            }
         }
         Ok(())
+    }
+
+    fn known(&self, event: &Event) -> Option<&Known> {
+        let of_object = self.known.get(&event.o)?;
+        let found = of_object.iter().find(|(kind, _)| *kind == event.t);
+        found.map(|(_, known)| known)
+    }
+
+    fn knows(&self, event: &Event, part: fn(&Known) -> bool) -> bool {
+        self.known(event).is_some_and(part)
+    }
+
+    /// The event, if it was not looked up yet whether it was taken back; asked once.
+    fn first_asked(&mut self, event: &Event) -> Option<Event> {
+        if self.knows(event, |known| known.retracted.is_some()) {
+            return None;
+        }
+        self.known_mut(event).retracted = Some(None);
+        Some(event.clone())
+    }
+
+    fn known_mut(&mut self, event: &Event) -> &mut Known {
+        let of_object = self.known.entry(event.o.clone()).or_default();
+        let found = of_object.iter().position(|(kind, _)| *kind == event.t);
+        let place = found.unwrap_or_else(|| {
+            of_object.push((event.t.clone(), Known::default()));
+            of_object.len() - 1
+        });
+        &mut of_object[place].1
+    }
+
+    fn note_retracted(&mut self, events: &[Event], at: impl IntoIterator<Item = Option<Id>>) {
+        for (event, at) in events.iter().zip(at) {
+            self.known_mut(event).retracted = Some(at);
+            self.knows_retracted |= at.is_some();
+        }
     }
 
     /// Whether the event was taken back, as far as that was looked up.
@@ -265,7 +328,10 @@ impl Catalog {
     }
 
     fn retracted_at(&self, event: &Event) -> Option<Id> {
-        let at = *self.retracted.get(&event.t)?.get(&event.o)?;
+        if !self.knows_retracted {
+            return None;
+        }
+        let at = self.known(event)?.retracted?;
         at.filter(|at: &Id| self.until.is_none_or(|until| at.time() <= until))
     }
 
@@ -336,7 +402,7 @@ impl Catalog {
     /// The object as a mail may have told it before it was withdrawn, too.
     pub fn recorded(&self, event: &Event) -> Option<Arc<Object>> {
         let policy = self.source.policies.of(&event.t);
-        let found = self.known.get(&event.t)?.get(&event.o)?.clone();
+        let found = self.known(event)?.record.clone()?;
         let is_told = policy.unknown_objects == UnknownObjects::Mail;
         found.or_else(|| is_told.then(|| self.bare(event)))
     }
@@ -344,51 +410,15 @@ impl Catalog {
     /// What is known of the event's object, withdrawn or not; the event must have been loaded. Of
     /// one that nobody put a record of its id is known, where unknown objects are shown.
     pub fn record(&self, event: &Event) -> Option<Arc<Object>> {
-        let found = self.known.get(&event.t)?.get(&event.o)?.clone();
+        let found = self.known(event)?.record.clone()?;
         found.or_else(|| self.shows_unknown(&event.t).then(|| self.bare(event)))
     }
 
     fn found(&self, event: &Event) -> Option<&Arc<Object>> {
-        self.known.get(&event.t)?.get(&event.o)?.as_ref()
+        self.known(event)?.record.as_ref()?.as_ref()
     }
 
     fn bare(&self, event: &Event) -> Arc<Object> {
         Arc::new(Object::bare(self.key(event)))
     }
-}
-
-/// All events of a stack.
-pub fn all(stack: &Stack) -> Vec<&Event> {
-    stack.events().map(|(_, event)| event).collect()
-}
-
-/// Those that may be mailed still.
-pub fn uncovered(stack: &Stack) -> Vec<&Event> {
-    stack.uncovered().map(|(_, event)| event).collect()
-}
-
-/// Those of these events of whose objects nothing is known, each object once. From now on something
-/// is known of all.
-fn missing<'a, T: Clone>(
-    known: &mut ByObject<T>,
-    events: impl Iterator<Item = &'a Event>,
-    nothing: T,
-) -> Vec<Event> {
-    let mut asked = Vec::new();
-    for event in events {
-        let of_type = known.get(&event.t);
-        if of_type.is_none_or(|of_type| !of_type.contains_key(&event.o)) {
-            note(known, event, nothing.clone());
-            asked.push(event.clone());
-        }
-    }
-    asked
-}
-
-fn note<T>(known: &mut ByObject<T>, event: &Event, what: T) {
-    let of_type = match known.get_mut(&event.t) {
-        Some(of_type) => of_type,
-        None => known.entry(event.t.clone()).or_default(),
-    };
-    of_type.insert(event.o.clone(), what);
 }

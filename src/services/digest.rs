@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use super::catalog::{self, Catalog, CatalogSource};
+use super::catalog::{Catalog, CatalogSource, Meant};
 use super::mailing::{GateState, Sender, Spread, Step};
 use super::mutes;
 use super::owed::OwedDays;
@@ -300,7 +300,7 @@ impl<'a> Run<'a> {
         self.older.pass_over(&bad);
         self.sender.ledger.tally.passed_over(bad);
         self.catalog
-            .leave_out_taken_back(&mut people, catalog::uncovered)
+            .leave_out_taken_back(&mut people, Meant::Uncovered)
             .await?;
         digests.skip_seen.leave_out(&mut people).await?;
         if self.sends() {

@@ -176,7 +176,7 @@ impl Explain {
                     let object = catalog.record(event);
                     let wanted = record
                         .as_ref()
-                        .is_none_or(|user| user.wants_in_digest(&event.t, at, &self.policies));
+                        .is_none_or(|user| user.wants_in_digest(&event.t, || at, &self.policies));
                     let alone = match &record {
                         Some(user) => user.route(&event.t, at, &self.policies),
                         None => self.policies.of(&event.t).route,

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::catalog::{self, CatalogSource};
+use super::catalog::{CatalogSource, Meant};
 use super::mutes;
 use super::owed::OwedDays;
 use super::skip_seen::SkipSeen;
@@ -49,7 +49,7 @@ impl Flush {
             if !watermarks.is_empty() {
                 let people = std::slice::from_mut(&mut person);
                 catalog
-                    .leave_out_taken_back(&mut *people, catalog::uncovered)
+                    .leave_out_taken_back(&mut *people, Meant::Uncovered)
                     .await?;
                 self.skip_seen.leave_out(people).await?;
                 let users = self

@@ -12,7 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 
 use super::Result;
-use super::catalog::{self, Catalog, CatalogSource};
+use super::catalog::{Catalog, CatalogSource, Meant};
 use super::mutes;
 use super::skip_seen::SkipSeen;
 use super::suppressions::Suppressed;
@@ -202,7 +202,7 @@ impl OwedDays {
         while let Some(chunk) = chunks.next().await {
             let mut chunk = chunk?;
             catalog
-                .leave_out_taken_back(&mut chunk, catalog::uncovered)
+                .leave_out_taken_back(&mut chunk, Meant::Uncovered)
                 .await?;
             self.skip_seen.leave_out(&mut chunk).await?;
             chunk.retain(|person| !person.covers().is_empty());

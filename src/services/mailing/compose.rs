@@ -27,7 +27,7 @@ use crate::domain::{
 use crate::mail::{self, Message, Place, Placeholders};
 use crate::render::{self, Renderer};
 use crate::services::Result;
-use crate::services::catalog::{self, Catalog, CatalogSource};
+use crate::services::catalog::{Catalog, CatalogSource, Meant};
 use crate::services::links::{Links, Maker};
 use crate::services::mutes;
 use crate::services::skip_seen::SkipSeen;
@@ -304,7 +304,7 @@ impl Compose {
         });
         let mut stacks: Vec<PersonStacks> = stacks.collect();
         catalog
-            .leave_out_taken_back(&mut stacks, catalog::all)
+            .leave_out_taken_back(&mut stacks, Meant::All)
             .await?;
         Ok(stacks)
     }
