@@ -49,6 +49,7 @@ async fn main() {
             "mailing" => mailing::end_to_end().await,
             "ticks" => ticks::ticks().await,
             "joins" => batches::joins().await,
+            "burst" => batches::burst().await,
             "day" => day::day().await,
             "ingest" => ingest::ingest().await,
             "feeds" => feeds::feeds().await,

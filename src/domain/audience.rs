@@ -99,6 +99,8 @@ pub struct Audience {
     pub except: Vec<UserId>,
 }
 
+/// An audience that names so many people, and leaves out no more, is small.
+pub const SMALL: usize = 16;
 /// The most people that can be named in one event.
 pub const MAX_USERS: usize = 100_000;
 /// The most people that can be left out of one event: they fit into its journal entry on every
@@ -186,6 +188,20 @@ impl Audience {
         self.except.sort_unstable();
         self.except.dedup();
         self
+    }
+
+    /// The people it names; none where it says otherwise who is meant.
+    pub fn named(&self) -> &[UserId] {
+        match &self.to {
+            Selector::Users(users) => users,
+            Selector::FollowersOf(_) | Selector::Near { .. } => &[],
+        }
+    }
+
+    /// Whether it names its people, and neither them nor those left out are more than [`SMALL`].
+    pub fn is_small(&self) -> bool {
+        let names = matches!(self.to, Selector::Users(_));
+        names && self.named().len() <= SMALL && self.except.len() <= SMALL
     }
 
     /// Whether this person is among those left out.

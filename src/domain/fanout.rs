@@ -47,7 +47,7 @@ impl std::ops::AddAssign for Counts {
 /// How far a fan-out has come; saved after every page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// The last user served.
+    /// The last user served; where it says nothing, as it was saved before.
     pub cursor: Option<UserId>,
     /// How many were reached up to the cursor.
     pub counts: Counts,

@@ -7,7 +7,7 @@
 //! than their own for more than a few pages. A page is cut in [`page`]; which long audiences wait
 //! for company is in [`linger`].
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -19,7 +19,7 @@ use super::polls::Polls;
 use crate::clock::Clock;
 use crate::domain::batch::{AccumulatorId, Item};
 use crate::domain::{BatchPolicy, Day, Fanout, Id, Poke, Policies, Progress, Route, User, UserId};
-use crate::store::{Claimed, Directory, Journal, Result, Stacks};
+use crate::store::{AtMost, Claimed, Directory, Journal, Result, Stacks};
 use crate::wire::round::FannedOut;
 
 mod linger;
@@ -35,7 +35,7 @@ pub struct Settings {
     pub day_cap: usize,
     /// People between two saves of the cursors.
     pub page: usize,
-    /// Fan-outs done together.
+    /// Fan-outs done together; of small ones [`SMALL_EACH`] times as many.
     pub merge: usize,
     /// How long a fan-out is held after it was claimed, or its cursor saved.
     pub lease: TimeDelta,
@@ -129,17 +129,16 @@ impl Fanouts {
     /// they wait for nobody's longer audience. What cannot be read is noted.
     async fn claim(&self, done: &mut FannedOut) -> Result<Came> {
         let now = self.clock.now();
-        let Claimed { fanouts, bad } = self
-            .journal
-            .claim_fanouts(
-                &self.owner,
-                now,
-                now + self.settings.lease,
-                self.settings.merge,
-            )
-            .await?;
+        let (until, any) = (now + self.settings.lease, self.settings.merge);
+        let small = any * SMALL_EACH;
+        let most = AtMost { any, small };
+        let claimed = self.journal.claim_fanouts(&self.owner, now, until, most);
+        let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
         let mut came = Came::default();
+        // Small ones go with those that came before them, in the order accepted.
+        let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
+        let small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
         for (day, group) in self.groups(fanouts) {
             let Lane { day, walks } = self.lane(day, group).await?;
             let (whole, more): (Vec<_>, Vec<_>) =
@@ -149,6 +148,9 @@ impl Fanouts {
                     lanes.push(Lane { day, walks });
                 }
             }
+        }
+        for (day, group) in self.small_groups(small) {
+            came.short.push(self.lane(day, group).await?);
         }
         Ok(came)
     }
@@ -205,6 +207,29 @@ impl Fanouts {
             .into_iter()
             .map(|(day, fanouts, _)| (day, fanouts))
             .collect()
+    }
+
+    /// The same of small ones, which name their people: no more of these than a page has, and no
+    /// more entries for any of them than a day can take.
+    fn small_groups(&self, claimed: Vec<Fanout>) -> Vec<(Day, Vec<Fanout>)> {
+        let mut groups: Vec<SmallGroup> = Vec::new();
+        for fanout in claimed {
+            // Behind the last of its day, so that what happened to a person stays in order.
+            let last = groups
+                .iter_mut()
+                .rev()
+                .find(|group| group.day == fanout.day);
+            match last.filter(|group| group.fits(&fanout, &self.settings)) {
+                Some(group) => group.add(fanout),
+                None => {
+                    let mut group = SmallGroup::of(fanout.day);
+                    group.add(fanout);
+                    groups.push(group);
+                }
+            }
+        }
+        let groups = groups.into_iter();
+        groups.map(|group| (group.day, group.fanouts)).collect()
     }
 
     /// Walks the audiences of a lane's fan-outs side by side, for a page.
@@ -318,6 +343,8 @@ impl Fanouts {
     }
 }
 
+/// How many small fan-outs go together for each that could be large.
+const SMALL_EACH: usize = 64;
 /// So many groups take turns at most; who comes later waits until one of them is finished.
 const LANES: usize = 4;
 
@@ -326,6 +353,45 @@ const LANES: usize = 4;
 struct Came {
     short: Vec<Lane>,
     long: Vec<Lane>,
+}
+
+/// Small fan-outs of a day that go together.
+struct SmallGroup {
+    day: Day,
+    fanouts: Vec<Fanout>,
+    /// How many people they name, those named twice counted twice.
+    people: usize,
+    /// How many entries each gets.
+    entries: HashMap<UserId, usize>,
+}
+
+impl SmallGroup {
+    fn of(day: Day) -> Self {
+        Self {
+            day,
+            fanouts: Vec::new(),
+            people: 0,
+            entries: HashMap::new(),
+        }
+    }
+
+    fn fits(&self, fanout: &Fanout, settings: &Settings) -> bool {
+        let (people, objects) = (fanout.audience.named(), fanout.objects.len());
+        let has = |user| self.entries.get(user).copied().unwrap_or(0);
+        let mut fits = people
+            .iter()
+            .map(|user| has(user) + objects <= settings.day_cap);
+        self.people + people.len() <= settings.page && fits.all(|fits| fits)
+    }
+
+    fn add(&mut self, fanout: Fanout) {
+        let people = fanout.audience.named();
+        self.people += people.len();
+        for user in people {
+            *self.entries.entry(user.clone()).or_default() += fanout.objects.len();
+        }
+        self.fanouts.push(fanout);
+    }
 }
 
 /// Fan-outs that walk their audiences together.

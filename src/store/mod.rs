@@ -320,6 +320,23 @@ pub enum Accepted {
     Known(Box<Fanout>),
 }
 
+/// How many fan-outs somebody leases at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtMost {
+    /// So many, whoever is meant.
+    pub any: usize,
+    /// Of so many that stand behind them, those that are small ([`Audience::is_small`]).
+    ///
+    /// [`Audience::is_small`]: crate::domain::Audience::is_small
+    pub small: usize,
+}
+
+impl From<usize> for AtMost {
+    fn from(any: usize) -> Self {
+        Self { any, small: 0 }
+    }
+}
+
 /// What somebody leased of the journal.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Claimed {
@@ -353,15 +370,15 @@ pub trait Journal: Send + Sync {
     /// one key in one call: the first is new, the second known.
     async fn accept(&self, fanouts: &[Fanout]) -> Result<Vec<Accepted>>;
 
-    /// Leases up to `limit` pending fan-outs that nobody holds (or whose lease has run out by
-    /// `now`) to the owner, oldest first. Those that cannot be read are leased as well, so that
+    /// Leases so many pending fan-outs that nobody holds (or whose lease has run out by `now`) to
+    /// the owner, oldest first. Those that cannot be read are leased as well, so that
     /// they are in nobody's way, and told.
     async fn claim_fanouts(
         &self,
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-        limit: usize,
+        most: AtMost,
     ) -> Result<Claimed>;
 
     /// Saves progress and extends the lease, for those that `owner` still holds; the answer says

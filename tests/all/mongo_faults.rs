@@ -303,7 +303,7 @@ async fn a_long_audience_whose_writer_dies_on_the_way_is_not_accepted_and_in_tim
         assert!(again == [Accepted::New] && early == 0 && forgotten > 0);
         let until = noon() + minutes(1);
         let claimed = store
-            .claim_fanouts("one", noon(), until, 10)
+            .claim_fanouts("one", noon(), until, 10.into())
             .await
             .unwrap()
             .fanouts;
@@ -321,7 +321,7 @@ async fn a_claim_and_a_save_that_were_not_heard_are_told_as_done() {
 
         store.fails(1, unheard("update")).await;
         let claimed = store
-            .claim_fanouts("one", now, until, 10)
+            .claim_fanouts("one", now, until, 10.into())
             .await
             .unwrap()
             .fanouts;

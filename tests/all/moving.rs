@@ -153,7 +153,7 @@ async fn what_was_under_way_goes_on_in_the_new_store(source: Fresh, target: Fres
             "died",
             town.clock.now(),
             town.clock.now() + TimeDelta::minutes(1),
-            9,
+            9.into(),
         )
         .await
         .unwrap();

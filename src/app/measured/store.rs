@@ -20,8 +20,8 @@ use crate::domain::{
 use crate::metrics::Metrics;
 use crate::services::mailing::{GIVEN_UP, NOTHING_LEFT};
 use crate::store::{
-    Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
-    Deliveries, DeliveryFilter, Diagnostics, Directory, Feedbacks, FollowChange, Forgettable,
+    Accepted, AccumulatorFilter, AtMost, BatchFilter, Batches, Claim, Claimed, Counted, DaySum,
+    Days, Deliveries, DeliveryFilter, Diagnostics, Directory, Feedbacks, FollowChange, Forgettable,
     Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects, Outstanding, People,
     PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema,
     SeenReports, Server, Stacks, Store, Suppressions, Waits,
@@ -210,9 +210,9 @@ impl Journal for MeasuredStore {
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-        limit: usize,
+        most: AtMost,
     ) -> Result<Claimed> {
-        let claimed = self.inner.claim_fanouts(owner, now, until, limit);
+        let claimed = self.inner.claim_fanouts(owner, now, until, most);
         self.call("claim_fanouts", claimed).await
     }
 

@@ -59,7 +59,8 @@ impl Walk {
 
     pub(super) fn progress(&self) -> Progress {
         Progress {
-            cursor: self.cursor.clone(),
+            // Of one that is finished nobody asks: many end alike, and are saved together.
+            cursor: self.cursor.clone().filter(|_| !self.finished()),
             counts: self.fanout.progress.counts,
             done: self.finished(),
         }
@@ -85,33 +86,27 @@ impl Page {
             .filter_map(|walk| walk.people.last())
             .min()
             .cloned();
-        let taken: Vec<Vec<UserId>> = walks
-            .iter_mut()
-            .map(|walk| walk.take_until(frontier.as_ref()))
-            .collect();
-        let served = taken.iter().map(|people| people.len() as u64).collect();
+        let (mut taken, mut served) = (Vec::new(), Vec::with_capacity(walks.len()));
+        for (index, walk) in walks.iter_mut().enumerate() {
+            let people = walk.take_until(frontier.as_ref());
+            served.push(people.len() as u64);
+            taken.extend(people.into_iter().map(|user| (user, index)));
+        }
+        // Of ascending runs; of one person the walks stay in their order.
+        taken.sort_by(|(user, _), (other, _)| user.cmp(other));
         let mut lists = Lists {
             walks,
             pushes: Pushes::default(),
             origins: Vec::new(),
             known: HashMap::new(),
         };
-        let mut heads: Vec<std::iter::Peekable<std::vec::IntoIter<UserId>>> = taken
-            .into_iter()
-            .map(|people| people.into_iter().peekable())
-            .collect();
-        let mut who: Vec<usize> = Vec::with_capacity(heads.len());
-        while let Some(user) = heads
-            .iter_mut()
-            .filter_map(|head| head.peek())
-            .min()
-            .cloned()
-        {
+        let mut who: Vec<usize> = Vec::new();
+        let mut taken = taken.into_iter().peekable();
+        while let Some((user, walk)) = taken.next() {
             who.clear();
-            for (index, head) in heads.iter_mut().enumerate() {
-                if head.next_if(|next| *next == user).is_some() {
-                    who.push(index);
-                }
+            who.push(walk);
+            while let Some((_, walk)) = taken.next_if(|(next, _)| *next == user) {
+                who.push(walk);
             }
             let list = lists.of(&who);
             lists.pushes.people.push((user, list));

@@ -18,11 +18,12 @@ use super::audiences::parts;
 use super::bulk::{Verb, encode};
 use super::values::{date, in_order, oid, put};
 use super::{FANOUTS, Mongo};
+use crate::domain::audience::SMALL;
 use crate::domain::lease::furthest;
 use crate::domain::{Counts, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsOf, EventsRecord, FanoutRecord};
 use crate::store::record::{read_bson, read_fields, shown_id};
-use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
+use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
 
 #[async_trait]
 impl Journal for Mongo {
@@ -88,7 +89,7 @@ impl Journal for Mongo {
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-        limit: usize,
+        most: AtMost,
     ) -> Result<Claimed> {
         let doing = "claiming fan-outs";
         let free = doc! {
@@ -100,11 +101,10 @@ impl Journal for Mongo {
             ],
         };
         let lease = doc! {"owner": owner, "until": date(until)};
-        let order = doc! {"_id": 1};
-        let claimed = self
-            .claim_raw(doing, FANOUTS, &free, order, lease, limit)
-            .await?;
-        self.claimed_of(doing, &claimed).await
+        let claimed = self.claim_raw(doing, FANOUTS, &free, doc! {"_id": 1}, lease, || {
+            self.free_fanouts(doing, &free, most)
+        });
+        self.claimed_of(doing, &claimed.await?).await
     }
 
     async fn save_fanouts(
@@ -229,6 +229,33 @@ impl Mongo {
         let found = self.find_records::<FanoutRecord>(doing, FANOUTS, &filter, options);
         let fanouts = self.fanouts_of(doing, found.await?).await?.into_iter();
         Ok(fanouts.map(|fanout| (fanout.key.clone(), fanout)).collect())
+    }
+
+    /// The oldest of those that are free; of the small ones more than of others.
+    async fn free_fanouts(&self, doing: &str, free: &Document, most: AtMost) -> Result<Vec<Bson>> {
+        let order = doc! {"_id": 1};
+        let mut ids = self
+            .find_ids(doing, FANOUTS, free, order.clone(), most.any)
+            .await?;
+        let Some(last) = ids.last().filter(|_| ids.len() == most.any) else {
+            return Ok(ids);
+        };
+        let mut behind = free.clone();
+        behind.insert("_id", doc! {"$gt": last});
+        // Others may have written something that is no list.
+        let few = |field: &str, otherwise: bool| {
+            let few = doc! {"$lte": [{"$size": field}, SMALL as i32]};
+            doc! {"$cond": [{"$isArray": field}, few, otherwise]}
+        };
+        let is_small = doc! {"$and": [few("$audience.users", false), few("$except", true)]};
+        let mut options = in_order(order, most.small);
+        options.projection = Some(doc! {"small": is_small});
+        let behind = self.find_raw(doing, FANOUTS, &behind, options).await?;
+        let small = behind
+            .iter()
+            .filter(|raw| matches!(raw.get_bool("small"), Ok(true)));
+        ids.extend(small.filter_map(|raw| Bson::try_from(raw.get("_id").ok()??).ok()));
+        Ok(ids)
     }
 
     /// These fan-outs with all their people, of which some may be in so many parts.

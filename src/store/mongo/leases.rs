@@ -72,23 +72,24 @@ impl Mongo {
         lease: Document,
         limit: usize,
     ) -> Result<Vec<R::Value>> {
-        let claimed = self.claim_raw(doing, collection, free, order, lease, limit);
+        let claimed = self.claim_raw(doing, collection, free, order.clone(), lease, || {
+            self.find_ids(doing, collection, free, order.clone(), limit)
+        });
         records::<R>(doing, &claimed.await?).collect()
     }
 
-    /// The same as they stand, whether they can be read or not.
-    pub(super) async fn claim_raw(
+    /// The same of those that `find` finds, as they stand, whether they can be read or not.
+    pub(super) async fn claim_raw<F: Future<Output = Result<Vec<Bson>>>>(
         &self,
         doing: &str,
         collection: &str,
         free: &Document,
         order: Document,
         lease: Document,
-        limit: usize,
+        find: impl Fn() -> F,
     ) -> Result<Vec<RawDocumentBuf>> {
         for _ in 0..ROUNDS {
-            let ids = self.find_ids(doing, collection, free, order.clone(), limit);
-            let ids = ids.await?;
+            let ids = find().await?;
             if ids.is_empty() {
                 break;
             }

@@ -17,7 +17,7 @@ use crate::domain::lease::furthest;
 use crate::domain::{Audience, Day, Details, Event, Fanout, Id, Progress, UserId};
 use crate::store::record::fanout::{DetailsRecord, EventsRecord, FanoutRecord};
 use crate::store::record::fields::As;
-use crate::store::{Accepted, BadFanout, Claimed, Error, Journal, Result};
+use crate::store::{Accepted, AtMost, BadFanout, Claimed, Error, Journal, Result};
 
 const FANOUTS: Table = Table {
     name: "fanouts",
@@ -42,19 +42,11 @@ impl Journal for Sqlite {
         owner: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
-        limit: usize,
+        most: AtMost,
     ) -> Result<Claimed> {
         let owner = owner.to_owned();
         let claim = move |transaction: &Transaction<'_>| {
-            let sql = "SELECT id FROM fanouts
-                 WHERE state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?3)
-                 ORDER BY at, id LIMIT ?2";
-            let mut free = transaction.prepare_cached(sql)?;
-            let ahead = millis(furthest(now));
-            let free = free.query_map((millis(now), limit as i64, ahead), |row| {
-                row.get::<_, String>(0)
-            })?;
-            let free: Vec<_> = free.collect::<rusqlite::Result<_>>()?;
+            let free = free_fanouts(transaction, now, most)?;
             let sql = "UPDATE fanouts SET owner = ?2, until = ?3 WHERE id = ?1";
             let mut take = transaction.prepare_cached(sql)?;
             let mut claimed = Claimed::default();
@@ -228,7 +220,7 @@ fn save(
     id: Id,
     progress: &Progress,
 ) -> Answer<bool> {
-    let sql = "UPDATE fanouts SET state = ?3, cursor = ?4, people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
+    let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor), people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
                WHERE id = ?1 AND owner = ?2";
     let (state, lease) = match progress.done {
         true => ("done", None),
@@ -246,6 +238,43 @@ fn save(
         lease.map(|(_, until)| until),
     ])?;
     Ok(saved == 1)
+}
+
+/// The JSON of an audience that may be small is no longer.
+const SMALL_BYTES: i64 = 8 << 10;
+
+/// The oldest of those that are free; of the small ones more than of others.
+fn free_fanouts(
+    transaction: &Transaction<'_>,
+    now: DateTime<Utc>,
+    most: AtMost,
+) -> Answer<Vec<String>> {
+    let free = "state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?2)";
+    let (at, ahead) = (millis(now), millis(furthest(now)));
+    let sql = format!("SELECT id FROM fanouts WHERE {free} ORDER BY at, id LIMIT ?3");
+    let mut any = transaction.prepare_cached(&sql)?;
+    let any = any.query_map((at, ahead, most.any as i64), |row| row.get(0))?;
+    let mut ids: Vec<String> = any.collect::<rusqlite::Result<_>>()?;
+    if ids.len() < most.any {
+        return Ok(ids);
+    }
+    let sql = format!(
+        "SELECT id, CASE WHEN octet_length(audience) <= ?5 THEN audience END
+         FROM (SELECT id, at FROM fanouts WHERE {free} ORDER BY at, id LIMIT ?3 OFFSET ?4)
+         JOIN audiences ON fanout = id ORDER BY at, id"
+    );
+    let mut behind = transaction.prepare_cached(&sql)?;
+    let (any, small) = (most.any as i64, most.small as i64);
+    let mut behind = behind.query((at, ahead, small, any, SMALL_BYTES))?;
+    while let Some(row) = behind.next()? {
+        let audience: Option<String> = row.get(1)?;
+        // One that cannot be read is told of when it is among the oldest.
+        let audience = audience.and_then(|json| serde_json::from_str::<Audience>(&json).ok());
+        if audience.is_some_and(|audience| audience.is_small()) {
+            ids.push(row.get(0)?);
+        }
+    }
+    Ok(ids)
 }
 
 /// The fan-out with this text in this unique column.

@@ -96,7 +96,7 @@ async fn a_hundred_thousand_long_ids_are_one_audience(fresh: Fresh) {
     let claimed = api.town.store;
     let now = crate::support::town::saturday();
     let claimed = claimed
-        .claim_fanouts("one", now, now, 10)
+        .claim_fanouts("one", now, now, 10.into())
         .await
         .unwrap()
         .fanouts;

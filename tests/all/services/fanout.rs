@@ -1,14 +1,17 @@
 //! Fan-outs: everybody once, merged, resumable, capped and counted.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::TimeDelta;
-use tidings::domain::{Audience, FanoutState, FollowKey, Point, User, UserId};
+use futures::FutureExt;
+use tidings::domain::{Audience, Counts, FanoutState, FollowKey, Point, User, UserId};
 use tidings::services::{Silent, Watcher};
+use tidings::store::Store;
 use tokio::runtime::Handle;
 
 use crate::support::town::{Town, followers_of, on_both_stores, request, to};
-use crate::support::{Fresh, Shorthand, feed_of, people, user};
+use crate::support::{Before, FailingStore, Fresh, Shorthand, feed_of, people, user};
 
 on_both_stores! {
     every_member_of_every_audience_gets_it_once
@@ -20,6 +23,7 @@ on_both_stores! {
     a_fan_out_is_taken_up_where_a_dead_worker_left_it
     a_worker_that_lost_its_lease_counts_nothing
     what_does_not_fit_a_persons_day_is_counted
+    many_small_fan_outs_go_together_in_order_and_none_is_capped_for_it
     a_fan_out_that_spans_midnight_stays_in_its_day
     a_small_audience_does_not_wait_for_a_large_one
     what_comes_meanwhile_does_not_wait_for_a_slow_fan_out
@@ -260,7 +264,7 @@ async fn a_fan_out_is_taken_up_where_a_dead_worker_left_it(fresh: Fresh) {
     let now = tidings::clock::Clock::now(town.clock.as_ref());
     let claimed = town
         .store
-        .claim_fanouts("dead", now, now + TimeDelta::minutes(1), 10)
+        .claim_fanouts("dead", now, now + TimeDelta::minutes(1), 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -310,7 +314,7 @@ async fn a_worker_that_lost_its_lease_counts_nothing(fresh: Fresh) {
     let now = tidings::clock::Clock::now(town.clock.as_ref());
     let slow = town
         .store
-        .claim_fanouts("slow", now, now + TimeDelta::minutes(1), 10)
+        .claim_fanouts("slow", now, now + TimeDelta::minutes(1), 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -358,7 +362,47 @@ async fn what_does_not_fit_a_persons_day_is_counted(fresh: Fresh) {
     assert_eq!(fresh.entries_of(&user("ada"), saturday).await.len(), 10);
 }
 
-async fn counts(town: &Town, id: tidings::domain::Id) -> tidings::domain::Counts {
+/// Far more than go together of others; half of them to one person whose day takes no more.
+async fn many_small_fan_outs_go_together_in_order_and_none_is_capped_for_it(fresh: Fresh) {
+    let config = "fanout.day_cap = 20\nfanout.merge = 1\n";
+    let town = Town::found(&fresh, true, config).await;
+    let names: Vec<String> = (0..50).map(|n| format!("n{n:02}")).collect();
+    let requests = names.iter().enumerate().map(|(n, name)| {
+        let others = [format!("p{n:02}")];
+        let whom = match n % 2 {
+            0 => to(&["ada"]),
+            _ => to(&others.each_ref().map(String::as_str)),
+        };
+        request(&[name], whom, None)
+    });
+    let pushes = Arc::new(AtomicUsize::new(0));
+    let count = pushes.clone();
+    let counting: Before = Box::new(move |called| {
+        count.fetch_add(usize::from(called == "push"), Ordering::Relaxed);
+        std::future::ready(()).boxed()
+    });
+    let store: Arc<dyn Store> = FailingStore::waiting(town.store.clone(), counting);
+    let app = town.process_on(&store);
+    let accepted = app.notify().accept(requests.collect()).await.unwrap();
+
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    assert_eq!(pushes.load(Ordering::Relaxed), 2);
+    let hers: Vec<&str> = names.iter().step_by(2).map(String::as_str).collect();
+    assert_eq!(objects_of(&town, &user("ada")).await, hers[..20]);
+    assert_eq!(objects_of(&town, &user("p49")).await, ["n49"]);
+    for (n, receipt) in accepted.iter().enumerate() {
+        let capped = u64::from(n % 2 == 0 && n >= 40);
+        let Counts {
+            people,
+            pushed,
+            capped: told,
+        } = counts(&town, receipt.id).await;
+        assert_eq!((people, pushed, told), (1, 1 - capped, capped), "{n}");
+    }
+}
+
+async fn counts(town: &Town, id: tidings::domain::Id) -> Counts {
     town.store
         .fanout(id)
         .await

@@ -216,7 +216,7 @@ async fn events_brought_in_twice_are_accepted_once(fresh: Fresh) {
     let now = town.clock.now();
     let until = now + chrono::TimeDelta::minutes(1);
     let pending = fresh
-        .claim_fanouts("one", now, until, 10)
+        .claim_fanouts("one", now, until, 10.into())
         .await
         .unwrap()
         .fanouts;

@@ -129,7 +129,12 @@ async fn a_worker_that_is_asked_to_stop_gives_up_its_leases(fresh: Fresh) {
     let now = tidings::clock::Clock::now(town.clock.as_ref());
     let worker = app.worker();
     fresh
-        .claim_fanouts(&worker.fanouts.owner, now, now + TimeDelta::minutes(9), 1)
+        .claim_fanouts(
+            &worker.fanouts.owner,
+            now,
+            now + TimeDelta::minutes(9),
+            1.into(),
+        )
         .await
         .unwrap();
     let (stop, stopped) = watch::channel(true);

@@ -42,7 +42,7 @@ pub async fn a_long_audience_is_accepted_claimed_and_known_whole(store: Fresh) {
     assert!(known == Accepted::Known(Box::new(first.clone())));
     assert!(store.fanout(again.id).await.unwrap().is_none());
     let claimed = store
-        .claim_fanouts("one", noon(), noon() + minutes(1), 10)
+        .claim_fanouts("one", noon(), noon() + minutes(1), 10.into())
         .await;
     assert!(
         claimed
@@ -77,7 +77,7 @@ pub async fn the_oldest_pending_fan_out_is_told_until_it_is_done(store: Fresh) {
 
     for seconds in [10, 30, 20] {
         let claimed = store
-            .claim_fanouts("one", noon(), noon() + minutes(1), 10)
+            .claim_fanouts("one", noon(), noon() + minutes(1), 10.into())
             .await;
         assert_eq!(claimed.unwrap().bad, []);
         let progress = Progress {

@@ -59,7 +59,10 @@ pub async fn what_is_to_be_done_is_counted_with_since_when(store: Fresh) {
     assert_eq!(nothing, Outstanding::default());
     let fanouts = [fanout(1), fanout(2), fanout(3)];
     store.accept(&fanouts).await.unwrap();
-    let claimed = store.claim_fanouts("w", noon(), now, 1).await.unwrap();
+    let claimed = store
+        .claim_fanouts("w", noon(), now, 1.into())
+        .await
+        .unwrap();
     let done = Progress {
         done: true,
         ..Progress::default()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tidings::domain::{Audience, Counts, Fanout, FanoutState, ObjectId, Point, Progress};
-use tidings::store::Accepted;
+use tidings::store::{Accepted, AtMost};
 
 use crate::support::*;
 
@@ -73,7 +73,7 @@ pub async fn batch_keys_come_back_as_they_are_and_none_as_none(store: Fresh) {
     for (fanout, again) in all.iter().zip(again) {
         assert_eq!(again, Accepted::Known(Box::new(fanout.clone())));
     }
-    let claimed = store.claim_fanouts("one", noon(), soon(), 100).await;
+    let claimed = store.claim_fanouts("one", noon(), soon(), 100.into()).await;
     let claimed = claimed.unwrap().fanouts.into_iter();
     let claimed: Vec<_> = claimed.map(|fanout| fanout.batch_key).collect();
     let accepted: Vec<_> = all.into_iter().map(|fanout| fanout.batch_key).collect();
@@ -151,7 +151,7 @@ pub async fn of_many_who_accept_one_key_at_once_one_is_new(store: Fresh) {
 pub async fn a_known_answer_shows_how_far_it_is(store: Fresh) {
     accept(&store, [1]).await;
     store
-        .claim_fanouts("one", noon(), soon(), 10)
+        .claim_fanouts("one", noon(), soon(), 10.into())
         .await
         .unwrap();
     store
@@ -174,12 +174,12 @@ pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
     accept(&store, [3, 1, 2, 5, 4]).await;
 
     let first = store
-        .claim_fanouts("one", noon(), soon(), 2)
+        .claim_fanouts("one", noon(), soon(), 2.into())
         .await
         .unwrap()
         .fanouts;
     let rest = store
-        .claim_fanouts("one", noon(), soon(), 10)
+        .claim_fanouts("one", noon(), soon(), 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -195,23 +195,79 @@ pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
     );
 }
 
+pub async fn of_small_fan_outs_more_are_claimed(store: Fresh) {
+    let to = |n: u32, audience| Fanout {
+        audience,
+        ..fanout(n)
+    };
+    let named = |count| Audience::users(people(count)).unwrap();
+    let near = Audience::near(Point::new(1.0, 2.0).unwrap(), 1.0).unwrap();
+    let all = [
+        to(1, named(17)),
+        to(2, named(16)),
+        to(3, named(17)),
+        to(4, Audience::followers_of([key("artist:7")]).unwrap()),
+        to(5, near),
+        to(6, named(1).except(people(17))),
+        to(7, named(1).except(people(16))),
+        fanout(8),
+        fanout(9),
+        fanout(10),
+    ];
+    store.accept(&all).await.unwrap();
+    let claim = async |any, small| {
+        let most = AtMost { any, small };
+        let claimed = store.claim_fanouts("one", noon(), soon(), most).await;
+        ids(&claimed.unwrap().fanouts)
+    };
+
+    // Of the seven behind the first those that are small; then of the one behind the first.
+    assert_eq!(claim(1, 7).await, [id(1), id(2), id(7), id(8)]);
+    assert_eq!(claim(4, 1).await, [3, 4, 5, 6, 9].map(id));
+    assert_eq!(claim(1, 7).await, [id(10)]);
+    assert_eq!(claim(1, 7).await, []);
+}
+
+pub async fn a_cursor_that_is_not_said_stays(store: Fresh) {
+    accept(&store, [1]).await;
+    let claimed = store.claim_fanouts("one", noon(), soon(), 1.into());
+    claimed.await.unwrap();
+    let page = [(id(1), progress("m", 3, false))];
+    store.save_fanouts("one", soon(), &page).await.unwrap();
+
+    let last = Progress {
+        cursor: None,
+        ..progress("m", 5, true)
+    };
+    store
+        .save_fanouts("one", soon(), &[(id(1), last)])
+        .await
+        .unwrap();
+
+    let saved = store.fanout(id(1)).await.unwrap().unwrap();
+    assert_eq!(saved.progress, progress("m", 5, true));
+}
+
 pub async fn what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out(store: Fresh) {
     accept(&store, [1, 2]).await;
-    store.claim_fanouts("one", noon(), soon(), 1).await.unwrap();
+    store
+        .claim_fanouts("one", noon(), soon(), 1.into())
+        .await
+        .unwrap();
 
     let other = store
         .second()
-        .claim_fanouts("two", noon(), noon() + minutes(9), 10)
+        .claim_fanouts("two", noon(), noon() + minutes(9), 10.into())
         .await
         .unwrap()
         .fanouts;
     let again = store
-        .claim_fanouts("one", noon(), soon(), 10)
+        .claim_fanouts("one", noon(), soon(), 10.into())
         .await
         .unwrap()
         .fanouts;
     let later = store
-        .claim_fanouts("two", noon() + minutes(2), noon() + minutes(9), 10)
+        .claim_fanouts("two", noon() + minutes(2), noon() + minutes(9), 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -234,7 +290,7 @@ pub async fn claimants_at_once_never_share(store: Fresh) {
         let mut held = Vec::new();
         loop {
             let claimed = store
-                .claim_fanouts(&owner, noon(), soon(), 3)
+                .claim_fanouts(&owner, noon(), soon(), 3.into())
                 .await
                 .unwrap()
                 .fanouts;
@@ -253,7 +309,7 @@ pub async fn claimants_at_once_never_share(store: Fresh) {
 pub async fn progress_is_saved_and_the_lease_goes_on(store: Fresh) {
     accept(&store, [1, 2]).await;
     store
-        .claim_fanouts("one", noon(), soon(), 10)
+        .claim_fanouts("one", noon(), soon(), 10.into())
         .await
         .unwrap();
 
@@ -271,7 +327,7 @@ pub async fn progress_is_saved_and_the_lease_goes_on(store: Fresh) {
     };
     assert_eq!(store.fanout(id(2)).await.unwrap(), Some(expected));
     let later = store
-        .claim_fanouts("two", noon() + minutes(2), until, 10)
+        .claim_fanouts("two", noon() + minutes(2), until, 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -281,7 +337,7 @@ pub async fn progress_is_saved_and_the_lease_goes_on(store: Fresh) {
 pub async fn a_claimant_goes_on_where_the_last_one_stopped(store: Fresh) {
     accept(&store, [1]).await;
     store
-        .claim_fanouts("one", noon(), soon(), 10)
+        .claim_fanouts("one", noon(), soon(), 10.into())
         .await
         .unwrap();
     store
@@ -290,7 +346,7 @@ pub async fn a_claimant_goes_on_where_the_last_one_stopped(store: Fresh) {
         .unwrap();
 
     let claimed = store
-        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10)
+        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -300,9 +356,12 @@ pub async fn a_claimant_goes_on_where_the_last_one_stopped(store: Fresh) {
 
 pub async fn a_save_is_refused_after_the_lease_is_lost(store: Fresh) {
     accept(&store, [1, 2]).await;
-    store.claim_fanouts("one", noon(), soon(), 1).await.unwrap();
     store
-        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 1)
+        .claim_fanouts("one", noon(), soon(), 1.into())
+        .await
+        .unwrap();
+    store
+        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 1.into())
         .await
         .unwrap();
 
@@ -332,8 +391,14 @@ pub async fn a_save_is_refused_after_the_lease_is_lost(store: Fresh) {
 
 pub async fn saves_are_answered_in_the_order_asked(store: Fresh) {
     accept(&store, [1, 2, 3]).await;
-    store.claim_fanouts("two", noon(), soon(), 1).await.unwrap();
-    store.claim_fanouts("one", noon(), soon(), 2).await.unwrap();
+    store
+        .claim_fanouts("two", noon(), soon(), 1.into())
+        .await
+        .unwrap();
+    store
+        .claim_fanouts("one", noon(), soon(), 2.into())
+        .await
+        .unwrap();
 
     let work = [3, 1, 2].map(|n| (id(n), progress("m", u64::from(n), false)));
     let saved = store.save_fanouts("one", soon(), &work).await.unwrap();
@@ -355,7 +420,7 @@ pub async fn saves_are_answered_in_the_order_asked(store: Fresh) {
 pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh) {
     accept(&store, [1, 2]).await;
     store
-        .claim_fanouts("one", noon(), soon(), 10)
+        .claim_fanouts("one", noon(), soon(), 10.into())
         .await
         .unwrap();
 
@@ -374,7 +439,7 @@ pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh
     let done = store.fanout(id(1)).await.unwrap().unwrap();
     assert_eq!((done.state, done.lease), (FanoutState::Done, None));
     let later = store
-        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10)
+        .claim_fanouts("two", noon() + minutes(5), noon() + minutes(9), 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -392,9 +457,12 @@ pub async fn what_is_done_leaves_the_backlog_and_gives_up_its_lease(store: Fresh
 
 pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
     accept(&store, [1, 2, 3]).await;
-    store.claim_fanouts("two", noon(), soon(), 1).await.unwrap();
     store
-        .claim_fanouts("one", noon(), soon(), 10)
+        .claim_fanouts("two", noon(), soon(), 1.into())
+        .await
+        .unwrap();
+    store
+        .claim_fanouts("one", noon(), soon(), 10.into())
         .await
         .unwrap();
     store
@@ -407,7 +475,7 @@ pub async fn what_is_released_can_be_claimed_at_once(store: Fresh) {
 
     assert_eq!(store.fanout(id(2)).await.unwrap().unwrap().lease, None);
     let claimed = store
-        .claim_fanouts("three", noon(), soon(), 10)
+        .claim_fanouts("three", noon(), soon(), 10.into())
         .await
         .unwrap()
         .fanouts;
@@ -429,7 +497,7 @@ pub async fn busy_days_are_those_with_pending_fan_outs(store: Fresh) {
         .await
         .unwrap();
     store
-        .claim_fanouts("one", noon(), soon(), 10)
+        .claim_fanouts("one", noon(), soon(), 10.into())
         .await
         .unwrap();
     store
@@ -455,7 +523,7 @@ pub async fn an_empty_journal_has_nothing_to_do(store: Fresh) {
 
     assert!(
         store
-            .claim_fanouts("one", noon(), soon(), 10)
+            .claim_fanouts("one", noon(), soon(), 10.into())
             .await
             .unwrap()
             .fanouts

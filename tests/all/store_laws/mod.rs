@@ -227,6 +227,8 @@ laws! {
         of_many_who_accept_one_key_at_once_one_is_new
         a_known_answer_shows_how_far_it_is
         fan_outs_are_claimed_oldest_first_up_to_the_limit
+        of_small_fan_outs_more_are_claimed
+        a_cursor_that_is_not_said_stays
         what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out
         claimants_at_once_never_share
         progress_is_saved_and_the_lease_goes_on

@@ -67,7 +67,7 @@ async fn filled(store: &Fresh) {
     named.audience = Audience::users(long).unwrap();
     store.accept(&[fanout(1), followed, named]).await.unwrap();
     store
-        .claim_fanouts("me", noon(), noon() + minutes(5), 1)
+        .claim_fanouts("me", noon(), noon() + minutes(5), 1.into())
         .await
         .unwrap();
     let held = Accumulator {

@@ -65,7 +65,11 @@ impl Story {
             .collect();
         store.follow(&follows).await?;
         store.accept(std::slice::from_ref(&self.fanout)).await?;
-        for fanout in store.claim_fanouts(owner, now, until, 10).await?.fanouts {
+        for fanout in store
+            .claim_fanouts(owner, now, until, 10.into())
+            .await?
+            .fanouts
+        {
             self.fan_out(store, owner, until, &fanout).await?;
         }
         let rows: Vec<_> = self

@@ -126,7 +126,7 @@ pub async fn events_of_long_ago_are_forgotten_once_they_are_fanned_out(store: Fr
     let (done, pending, later) = ([long_ago(1), long_ago(2)], long_ago(3), fanout(4));
     store.accept(&done).await.unwrap();
     let held = lease("w1", noon() + minutes(5));
-    let claimed = store.claim_fanouts(&held.owner, noon(), held.until, 10);
+    let claimed = store.claim_fanouts(&held.owner, noon(), held.until, 10.into());
     assert_eq!(claimed.await.unwrap().fanouts.len(), 2);
     let progress = Progress {
         done: true,

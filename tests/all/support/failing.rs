@@ -24,8 +24,8 @@ use tidings::domain::{
     ReportCounts, Retraction, Suppression, User, UserId, Window,
 };
 use tidings::store::{
-    Accepted, AccumulatorFilter, BatchFilter, Batches, Claim, Claimed, Counted, DaySum, Days,
-    Deliveries, DeliveryFilter, Diagnostics, Directory, Error, Feedbacks, FollowChange,
+    Accepted, AccumulatorFilter, AtMost, BatchFilter, Batches, Claim, Claimed, Counted, DaySum,
+    Days, Deliveries, DeliveryFilter, Diagnostics, Directory, Error, Feedbacks, FollowChange,
     Forgettable, Inboxes, Journal, Leases, Meeting, NewMarker, Notes, Objects, Outstanding, People,
     PeopleFilter, Pokes, Pushed, Pushes, RawStack, Result, Retention, Retractions, Schema,
     SeenReports, Server, Stacks, Store, Suppressions, Waits,
@@ -338,7 +338,7 @@ hand_on! { Batches:
 
 hand_on! { Journal:
     accept(fanouts: &[Fanout]) -> Vec<Accepted>;
-    claim_fanouts(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Claimed;
+    claim_fanouts(owner: &str, now: DateTime<Utc>, until: DateTime<Utc>, most: AtMost) -> Claimed;
     save_fanouts(owner: &str, until: DateTime<Utc>, progress: &[(Id, Progress)]) -> Vec<bool>;
     release_fanouts(owner: &str) -> ();
     fanout(id: Id) -> Option<Fanout>;
