@@ -1,17 +1,17 @@
-//! Laws of `Journal`: accepted once, worked on by one, finished by the next.
+//! Laws of `Journal`: what is accepted is worked on by one, and finished by the next.
 
 use std::collections::BTreeSet;
 
-use tidings::domain::{Audience, Counts, Fanout, FanoutState, ObjectId, Point, Progress};
-use tidings::store::{Accepted, AtMost};
+use tidings::domain::{Audience, Counts, Fanout, FanoutState, Point, Progress};
+use tidings::store::AtMost;
 
 use crate::support::*;
 
-fn soon() -> chrono::DateTime<chrono::Utc> {
+pub(super) fn soon() -> chrono::DateTime<chrono::Utc> {
     noon() + minutes(1)
 }
 
-async fn accept(store: &Fresh, numbers: impl IntoIterator<Item = u32>) {
+pub(super) async fn accept(store: &Fresh, numbers: impl IntoIterator<Item = u32>) {
     let fanouts: Vec<_> = numbers.into_iter().map(fanout).collect();
     store.accept(&fanouts).await.unwrap();
 }
@@ -20,7 +20,7 @@ fn ids(fanouts: &[Fanout]) -> Vec<tidings::domain::Id> {
     fanouts.iter().map(|fanout| fanout.id).collect()
 }
 
-fn progress(cursor: &str, people: u64, done: bool) -> Progress {
+pub(super) fn progress(cursor: &str, people: u64, done: bool) -> Progress {
     Progress {
         cursor: Some(user(cursor)),
         counts: Counts {
@@ -30,144 +30,6 @@ fn progress(cursor: &str, people: u64, done: bool) -> Progress {
         },
         done,
     }
-}
-
-pub async fn what_is_accepted_is_in_the_journal_with_every_field(store: Fresh) {
-    let named = fanout(1);
-    let mut followed = fanout(2);
-    followed.audience = Audience::followers_of(["artist:5", "$gt", "a.b"].map(key))
-        .unwrap()
-        .except([user("0")]);
-    followed.objects = ["0", "false", "a.b", "ü"].map(ObjectId::stored).to_vec();
-    let mut around = fanout(3);
-    around.audience = Audience::near(
-        Point::new(121.48791951161945, 31.245270191439438).unwrap(),
-        0.1 + 0.2,
-    )
-    .unwrap();
-
-    let all = [named, followed, around];
-    let answers = store.accept(&all).await.unwrap();
-
-    assert_eq!(answers, [Accepted::New, Accepted::New, Accepted::New]);
-    for fanout in all {
-        assert_eq!(
-            store.second().fanout(fanout.id).await.unwrap(),
-            Some(fanout)
-        );
-    }
-    assert_eq!(store.fanout(id(99)).await.unwrap(), None);
-}
-
-pub async fn batch_keys_come_back_as_they_are_and_none_as_none(store: Fresh) {
-    let longest = "ü".repeat(128);
-    let keys = ["0", "false", "null", "a.b", "$ne", " a ", "A", &longest];
-    let keyed = |n: usize, key: &str| fanout(n as u32 + 2).with_batch_key(key.parse().ok());
-    let keyed = keys.iter().enumerate().map(|(n, key)| keyed(n, key));
-    let all: Vec<_> = std::iter::once(fanout(1)).chain(keyed).collect();
-    assert!(all[1..].iter().all(|fanout| fanout.batch_key.is_some()));
-
-    store.accept(&all).await.unwrap();
-
-    let again = store.accept(&all).await.unwrap();
-    for (fanout, again) in all.iter().zip(again) {
-        assert_eq!(again, Accepted::Known(Box::new(fanout.clone())));
-    }
-    let claimed = store.claim_fanouts("one", noon(), soon(), 100.into()).await;
-    let claimed = claimed.unwrap().fanouts.into_iter();
-    let claimed: Vec<_> = claimed.map(|fanout| fanout.batch_key).collect();
-    let accepted: Vec<_> = all.into_iter().map(|fanout| fanout.batch_key).collect();
-    assert_eq!(claimed, accepted);
-}
-
-pub async fn a_key_is_accepted_once_and_answered_with_what_has_it(store: Fresh) {
-    let first = fanout(1);
-    store.accept(std::slice::from_ref(&first)).await.unwrap();
-    let again = Fanout {
-        key: first.key.clone(),
-        ..fanout(2)
-    };
-
-    let answers = store
-        .accept(&[fanout(3), again.clone(), first.clone()])
-        .await
-        .unwrap();
-
-    let known = Accepted::Known(Box::new(first.clone()));
-    assert_eq!(answers, [Accepted::New, known.clone(), known]);
-    assert_eq!(store.fanout(again.id).await.unwrap(), None);
-    assert_eq!(
-        store.backlog().await.unwrap(),
-        Backlog {
-            pending: 2,
-            done: 0
-        }
-    );
-}
-
-pub async fn of_two_with_one_key_in_one_call_the_first_is_new(store: Fresh) {
-    let (first, other) = (fanout(1), fanout(2));
-    let second = Fanout {
-        key: first.key.clone(),
-        ..fanout(3)
-    };
-
-    let answers = store.accept(&[first.clone(), other, second]).await.unwrap();
-
-    assert_eq!(
-        answers,
-        [
-            Accepted::New,
-            Accepted::New,
-            Accepted::Known(Box::new(first))
-        ]
-    );
-    assert_eq!(store.backlog().await.unwrap().pending, 2);
-}
-
-pub async fn of_many_who_accept_one_key_at_once_one_is_new(store: Fresh) {
-    let hand_in = |store: Fresh, n: u32| async move {
-        let fanout = Fanout {
-            key: "one".into(),
-            ..fanout(n)
-        };
-        (fanout.id, store.accept(&[fanout]).await.unwrap().remove(0))
-    };
-    let answers = store.at_once(16, hand_in).await;
-
-    let winners: Vec<_> = answers
-        .iter()
-        .filter(|(_, answer)| *answer == Accepted::New)
-        .collect();
-    assert_eq!(winners.len(), 1);
-    for (_, answer) in &answers {
-        if let Accepted::Known(fanout) = answer {
-            assert_eq!(fanout.id, winners[0].0);
-        }
-    }
-    assert_eq!(store.backlog().await.unwrap().pending, 1);
-}
-
-pub async fn a_known_answer_shows_how_far_it_is(store: Fresh) {
-    accept(&store, [1]).await;
-    store
-        .claim_fanouts("one", noon(), soon(), 10.into())
-        .await
-        .unwrap();
-    store
-        .save_fanouts("one", soon(), &[(id(1), progress("m", 3, true))])
-        .await
-        .unwrap();
-
-    let answer = store.accept(&[fanout(1)]).await.unwrap().remove(0);
-
-    let Accepted::Known(known) = answer else {
-        panic!("{answer:?}")
-    };
-    assert_eq!(
-        (known.state, known.progress),
-        (FanoutState::Done, progress("m", 3, true))
-    );
 }
 
 pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
@@ -531,22 +393,4 @@ pub async fn an_empty_journal_has_nothing_to_do(store: Fresh) {
     );
     assert!(store.busy_days().await.unwrap().is_empty());
     assert_eq!(store.backlog().await.unwrap(), Backlog::default());
-}
-
-pub async fn many_are_accepted_at_once(store: Fresh) {
-    let fanouts: Vec<_> = (0..1_000).map(fanout).collect();
-
-    for expected in [1_000, 0] {
-        let answers = store.accept(&fanouts).await.unwrap();
-        let new = answers
-            .iter()
-            .filter(|answer| **answer == Accepted::New)
-            .count();
-        assert_eq!(new, expected);
-        for (answer, asked) in answers.iter().zip(&fanouts) {
-            if let Accepted::Known(known) = answer {
-                assert_eq!(**known, *asked);
-            }
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! dead code, which the linter refuses; a backend runs the whole list or does not compile. So the
 //! stores cannot drift apart.
 
+mod accepting;
 mod accumulators;
 mod announced;
 pub(crate) mod batches;
@@ -219,13 +220,15 @@ laws! {
         whoever_listens_hears_what_was_taken_back
         old_retractions_are_forgotten_in_small_steps
         events_of_long_ago_are_forgotten_once_they_are_fanned_out;
-    journal:
+    accepting:
         what_is_accepted_is_in_the_journal_with_every_field
         batch_keys_come_back_as_they_are_and_none_as_none
         a_key_is_accepted_once_and_answered_with_what_has_it
         of_two_with_one_key_in_one_call_the_first_is_new
         of_many_who_accept_one_key_at_once_one_is_new
         a_known_answer_shows_how_far_it_is
+        many_are_accepted_at_once;
+    journal:
         fan_outs_are_claimed_oldest_first_up_to_the_limit
         of_small_fan_outs_more_are_claimed
         a_cursor_that_is_not_said_stays
@@ -238,8 +241,7 @@ laws! {
         what_is_done_leaves_the_backlog_and_gives_up_its_lease
         what_is_released_can_be_claimed_at_once
         busy_days_are_those_with_pending_fan_outs
-        an_empty_journal_has_nothing_to_do
-        many_are_accepted_at_once;
+        an_empty_journal_has_nothing_to_do;
     announced:
         the_oldest_pending_fan_out_is_told_until_it_is_done
         the_newest_events_come_first
