@@ -35,7 +35,7 @@ pub struct Settings {
     pub day_cap: usize,
     /// People between two saves of the cursors.
     pub page: usize,
-    /// Fan-outs done together; of small ones [`SMALL_EACH`] times as many.
+    /// Fan-outs done together, and up to [`SMALL_ONES`] small ones with them.
     pub merge: usize,
     /// How long a fan-out is held after it was claimed, or its cursor saved.
     pub lease: TimeDelta,
@@ -130,13 +130,13 @@ impl Fanouts {
     async fn claim(&self, done: &mut FannedOut) -> Result<Came> {
         let now = self.clock.now();
         let (until, any) = (now + self.settings.lease, self.settings.merge);
-        let small = any * SMALL_EACH;
+        let small = SMALL_ONES;
         let most = AtMost { any, small };
         let claimed = self.journal.claim_fanouts(&self.owner, now, until, most);
         let Claimed { mut fanouts, bad } = claimed.await?;
         done.bad_fanouts.note(bad);
         let mut came = Came::default();
-        // Small ones go with those that came before them, in the order accepted.
+        // Small ones go behind all that came before them.
         let are_small = fanouts.iter().take(any).all(|of| of.audience.is_small());
         let small = fanouts.split_off(if are_small { 0 } else { any.min(fanouts.len()) });
         for (day, group) in self.groups(fanouts) {
@@ -343,8 +343,8 @@ impl Fanouts {
     }
 }
 
-/// How many small fan-outs go together for each that could be large.
-const SMALL_EACH: usize = 64;
+/// The most small fan-outs that are claimed behind others.
+const SMALL_ONES: usize = 2_048;
 /// So many groups take turns at most; who comes later waits until one of them is finished.
 const LANES: usize = 4;
 
@@ -401,7 +401,8 @@ struct Lane {
 }
 
 impl Lane {
-    /// Its fan-outs, without the people that were looked up: while they wait, nobody's ids are kept.
+    /// Its fan-outs, without the people that were looked up: while they wait, nobody's ids are
+    /// kept.
     fn fanouts(self) -> impl Iterator<Item = Fanout> {
         self.walks.into_iter().map(|walk| walk.fanout)
     }

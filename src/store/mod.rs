@@ -325,7 +325,8 @@ pub enum Accepted {
 pub struct AtMost {
     /// So many, whoever is meant.
     pub any: usize,
-    /// Of so many that stand behind them, those that are small ([`Audience::is_small`]).
+    /// Of so many that stand behind them, the small ones up to the first that is not
+    /// ([`Audience::is_small`]).
     ///
     /// [`Audience::is_small`]: crate::domain::Audience::is_small
     pub small: usize,

@@ -217,6 +217,8 @@ impl Journal for Mongo {
     }
 }
 
+/// So many entries are looked at together, for how many people they name.
+const LOOKED_AT: usize = 128;
 pub(super) const PENDING: &str = "pending";
 pub(super) const DONE: &str = "done";
 
@@ -231,30 +233,43 @@ impl Mongo {
         Ok(fanouts.map(|fanout| (fanout.key.clone(), fanout)).collect())
     }
 
-    /// The oldest of those that are free; of the small ones more than of others.
+    /// The oldest of those that are free, and the small ones behind them up to the first that is
+    /// not. Whoever is named is in the entry, which may be long: few are read at a time.
     async fn free_fanouts(&self, doing: &str, free: &Document, most: AtMost) -> Result<Vec<Bson>> {
         let order = doc! {"_id": 1};
         let mut ids = self
             .find_ids(doing, FANOUTS, free, order.clone(), most.any)
             .await?;
-        let Some(last) = ids.last().filter(|_| ids.len() == most.any) else {
+        if ids.len() < most.any {
             return Ok(ids);
-        };
-        let mut behind = free.clone();
-        behind.insert("_id", doc! {"$gt": last});
+        }
         // Others may have written something that is no list.
         let few = |field: &str, otherwise: bool| {
             let few = doc! {"$lte": [{"$size": field}, SMALL as i32]};
             doc! {"$cond": [{"$isArray": field}, few, otherwise]}
         };
         let is_small = doc! {"$and": [few("$audience.users", false), few("$except", true)]};
-        let mut options = in_order(order, most.small);
-        options.projection = Some(doc! {"small": is_small});
-        let behind = self.find_raw(doing, FANOUTS, &behind, options).await?;
-        let small = behind
-            .iter()
-            .filter(|raw| matches!(raw.get_bool("small"), Ok(true)));
-        ids.extend(small.filter_map(|raw| Bson::try_from(raw.get("_id").ok()??).ok()));
+        let end = ids.len() + most.small;
+        while ids.len() < end
+            && let Some(last) = ids.last()
+        {
+            let mut behind = free.clone();
+            behind.insert("_id", doc! {"$gt": last});
+            let limit = LOOKED_AT.min(end - ids.len());
+            let mut options = in_order(order.clone(), limit);
+            options.projection = Some(doc! {"small": &is_small});
+            let found = self.find_raw(doing, FANOUTS, &behind, options).await?;
+            for raw in &found {
+                let id = raw.get("_id").ok().flatten().map(Bson::try_from);
+                match (id, raw.get_bool("small")) {
+                    (Some(Ok(id)), Ok(true)) => ids.push(id),
+                    _ => return Ok(ids),
+                }
+            }
+            if found.len() < limit {
+                break;
+            }
+        }
         Ok(ids)
     }
 

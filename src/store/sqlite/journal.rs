@@ -220,7 +220,8 @@ fn save(
     id: Id,
     progress: &Progress,
 ) -> Answer<bool> {
-    let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor), people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
+    let sql = "UPDATE fanouts SET state = ?3, cursor = coalesce(?4, cursor),
+                   people = ?5, pushed = ?6, capped = ?7, owner = ?8, until = ?9
                WHERE id = ?1 AND owner = ?2";
     let (state, lease) = match progress.done {
         true => ("done", None),
@@ -240,39 +241,34 @@ fn save(
     Ok(saved == 1)
 }
 
-/// The JSON of an audience that may be small is no longer.
-const SMALL_BYTES: i64 = 8 << 10;
+/// The JSON of an audience that is small is no longer, whatever its ids.
+const SMALL_BYTES: i64 = 64 << 10;
 
-/// The oldest of those that are free; of the small ones more than of others.
+/// The oldest of those that are free, and the small ones behind them up to the first that is not.
 fn free_fanouts(
     transaction: &Transaction<'_>,
     now: DateTime<Utc>,
     most: AtMost,
 ) -> Answer<Vec<String>> {
-    let free = "state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?2)";
+    let sql = "SELECT id, CASE WHEN octet_length(audience) <= ?4 THEN audience END
+         FROM fanouts LEFT JOIN audiences ON fanout = id
+         WHERE state = 'pending' AND (until IS NULL OR until <= ?1 OR until > ?2)
+         ORDER BY at, id LIMIT ?3";
     let (at, ahead) = (millis(now), millis(furthest(now)));
-    let sql = format!("SELECT id FROM fanouts WHERE {free} ORDER BY at, id LIMIT ?3");
-    let mut any = transaction.prepare_cached(&sql)?;
-    let any = any.query_map((at, ahead, most.any as i64), |row| row.get(0))?;
-    let mut ids: Vec<String> = any.collect::<rusqlite::Result<_>>()?;
-    if ids.len() < most.any {
-        return Ok(ids);
-    }
-    let sql = format!(
-        "SELECT id, CASE WHEN octet_length(audience) <= ?5 THEN audience END
-         FROM (SELECT id, at FROM fanouts WHERE {free} ORDER BY at, id LIMIT ?3 OFFSET ?4)
-         JOIN audiences ON fanout = id ORDER BY at, id"
-    );
-    let mut behind = transaction.prepare_cached(&sql)?;
-    let (any, small) = (most.any as i64, most.small as i64);
-    let mut behind = behind.query((at, ahead, small, any, SMALL_BYTES))?;
-    while let Some(row) = behind.next()? {
-        let audience: Option<String> = row.get(1)?;
-        // One that cannot be read is told of when it is among the oldest.
-        let audience = audience.and_then(|json| serde_json::from_str::<Audience>(&json).ok());
-        if audience.is_some_and(|audience| audience.is_small()) {
-            ids.push(row.get(0)?);
+    let limit = (most.any + most.small) as i64;
+    let mut free = transaction.prepare_cached(sql)?;
+    let mut free = free.query((at, ahead, limit, SMALL_BYTES))?;
+    let mut ids = Vec::new();
+    while let Some(row) = free.next()? {
+        if ids.len() >= most.any {
+            let audience: Option<String> = row.get(1)?;
+            // One that cannot be read is told of when it is among the oldest.
+            let audience = audience.and_then(|json| serde_json::from_str::<Audience>(&json).ok());
+            if !audience.is_some_and(|audience| audience.is_small()) {
+                break;
+            }
         }
+        ids.push(row.get(0)?);
     }
     Ok(ids)
 }

@@ -24,6 +24,7 @@ on_both_stores! {
     a_worker_that_lost_its_lease_counts_nothing
     what_does_not_fit_a_persons_day_is_counted
     many_small_fan_outs_go_together_in_order_and_none_is_capped_for_it
+    what_is_small_overtakes_nothing_that_was_accepted_before_it
     a_fan_out_that_spans_midnight_stays_in_its_day
     a_small_audience_does_not_wait_for_a_large_one
     what_comes_meanwhile_does_not_wait_for_a_slow_fan_out
@@ -400,6 +401,38 @@ async fn many_small_fan_outs_go_together_in_order_and_none_is_capped_for_it(fres
         } = counts(&town, receipt.id).await;
         assert_eq!((people, pushed, told), (1, 1 - capped, capped), "{n}");
     }
+}
+
+async fn what_is_small_overtakes_nothing_that_was_accepted_before_it(fresh: Fresh) {
+    let config = "fanout.merge = 2\nfanout.page = 100\n";
+    let town = Town::found(&fresh, true, config).await;
+    let crowd: Vec<String> = (0..16).map(|n| format!("p{n:02}")).collect();
+    let with_crowd = |name: &'static str| {
+        let all = crowd.iter().map(String::as_str).chain([name]);
+        to(&all.collect::<Vec<_>>())
+    };
+    // Of the last nine, with 16 people each, six are a page.
+    let names: Vec<String> = (0..16).map(|n| format!("n{n:02}")).collect();
+    let requests = names.iter().enumerate().map(|(n, name)| match n {
+        1 | 5 => request(&[name], with_crowd("ada"), None),
+        2 => request(&[name], followers_of("artist:7"), None),
+        _ => {
+            let fifteen = crowd[..15].iter().map(String::as_str);
+            request(
+                &[name],
+                to(&fifteen.chain(["ada"]).collect::<Vec<_>>()),
+                None,
+            )
+        }
+    });
+    let follow = [(FollowKey::stored("artist:7"), user("ada"))];
+    town.store.follow(&follow).await.unwrap();
+    let app = town.process();
+    app.notify().accept(requests.collect()).await.unwrap();
+
+    app.fanouts().drain(&Silent).await.unwrap();
+
+    assert_eq!(objects_of(&town, &user("ada")).await, names);
 }
 
 async fn counts(town: &Town, id: tidings::domain::Id) -> Counts {

@@ -57,24 +57,30 @@ pub async fn fan_outs_are_claimed_oldest_first_up_to_the_limit(store: Fresh) {
     );
 }
 
-pub async fn of_small_fan_outs_more_are_claimed(store: Fresh) {
+pub async fn small_fan_outs_are_claimed_with_those_before_them(store: Fresh) {
     let to = |n: u32, audience| Fanout {
         audience,
         ..fanout(n)
     };
+    let long = |n: usize| user(&format!("{}{n:03}", "é".repeat(126)));
     let named = |count| Audience::users(people(count)).unwrap();
+    let with_long_ids = Audience::users((0..16).map(long)).unwrap();
     let near = Audience::near(Point::new(1.0, 2.0).unwrap(), 1.0).unwrap();
     let all = [
         to(1, named(17)),
         to(2, named(16)),
-        to(3, named(17)),
-        to(4, Audience::followers_of([key("artist:7")]).unwrap()),
-        to(5, near),
-        to(6, named(1).except(people(17))),
-        to(7, named(1).except(people(16))),
+        to(3, with_long_ids.except((16..32).map(long))),
+        to(4, named(1).except(people(16))),
+        to(5, named(17)),
+        fanout(6),
+        to(7, Audience::followers_of([key("artist:7")]).unwrap()),
         fanout(8),
-        fanout(9),
+        to(9, near),
         fanout(10),
+        to(11, named(1).except(people(17))),
+        fanout(12),
+        fanout(13),
+        fanout(14),
     ];
     store.accept(&all).await.unwrap();
     let claim = async |any, small| {
@@ -83,11 +89,35 @@ pub async fn of_small_fan_outs_more_are_claimed(store: Fresh) {
         ids(&claimed.unwrap().fanouts)
     };
 
-    // Of the seven behind the first those that are small; then of the one behind the first.
-    assert_eq!(claim(1, 7).await, [id(1), id(2), id(7), id(8)]);
-    assert_eq!(claim(4, 1).await, [3, 4, 5, 6, 9].map(id));
-    assert_eq!(claim(1, 7).await, [id(10)]);
-    assert_eq!(claim(1, 7).await, []);
+    // Up to the first that is not small, after so many of any.
+    assert_eq!(claim(1, 100).await, [1, 2, 3, 4].map(id));
+    assert_eq!(claim(1, 100).await, [5, 6].map(id));
+    assert_eq!(claim(1, 100).await, [7, 8].map(id));
+    assert_eq!(claim(1, 100).await, [9, 10].map(id));
+    // And no more than so many.
+    assert_eq!(claim(1, 2).await, [11, 12, 13].map(id));
+    assert_eq!(claim(1, 2).await, [id(14)]);
+    assert_eq!(claim(1, 2).await, []);
+}
+
+/// More than are looked at together.
+pub async fn very_many_small_fan_outs_are_claimed_together(store: Fresh) {
+    accept(&store, 1..=300).await;
+    let named = Audience::users(people(17)).unwrap();
+    let last = Fanout {
+        audience: named,
+        ..fanout(301)
+    };
+    store.accept(&[last, fanout(302)]).await.unwrap();
+
+    let most = AtMost {
+        any: 1,
+        small: 2_000,
+    };
+    let claimed = store.claim_fanouts("one", noon(), soon(), most).await;
+
+    let expected: Vec<_> = (1..=300).map(id).collect();
+    assert_eq!(ids(&claimed.unwrap().fanouts), expected);
 }
 
 pub async fn a_cursor_that_is_not_said_stays(store: Fresh) {

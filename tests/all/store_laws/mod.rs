@@ -230,7 +230,8 @@ laws! {
         many_are_accepted_at_once;
     journal:
         fan_outs_are_claimed_oldest_first_up_to_the_limit
-        of_small_fan_outs_more_are_claimed
+        small_fan_outs_are_claimed_with_those_before_them
+        very_many_small_fan_outs_are_claimed_together
         a_cursor_that_is_not_said_stays
         what_somebody_holds_is_not_claimed_again_until_the_lease_runs_out
         claimants_at_once_never_share

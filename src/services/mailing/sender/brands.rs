@@ -2,8 +2,8 @@
 //!
 //! The rule: a brand has a sender of its own, with its look, its provider and what holds that one's
 //! calls back; those at different accounts go on side by side, so that none waits for another's
-//! provider. What is of a brand that is not configured (any more) waits until it is, and is given up
-//! like what no provider takes: it is never mailed as another's.
+//! provider. What is of a brand that is not configured (any more) waits until it is, and is given
+//! up like what no provider takes: it is never mailed as another's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -143,7 +143,8 @@ impl Sender {
         sent.into_iter().collect()
     }
 
-    /// Finds out what became of calls, each by the sender that made it.
+    /// Finds out what became of calls, each by the sender that made it. Whoever asks has a turn of
+    /// this sender's account; another account's is waited for.
     pub(super) async fn resolve_each(&self, rows: Vec<Delivery>) -> Result<()> {
         let (mut own, mut others) = (Vec::new(), BTreeMap::<&BrandName, Vec<Delivery>>::new());
         for row in rows {
@@ -156,6 +157,11 @@ impl Sender {
         self.resolve(own).boxed().await?;
         for (brand, rows) in others {
             if let Some(sender) = self.of_brand(Some(brand)) {
+                let is_ours = sender.gate.account == self.gate.account;
+                let _turn = match is_ours {
+                    true => None,
+                    false => Some(sender.gate.turn().await),
+                };
                 sender.resolve(rows).boxed().await?;
             }
         }
